@@ -18,7 +18,8 @@ from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut
 from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook, handed_out
-from course_tools.grading.marks import Mark
+from course_tools.grading.files import shown
+from course_tools.grading.marks import Mark, NotRun
 from course_tools.grading.sandbox import session
 from course_tools.grading.sandbox.allowed_names import allowed_packed
 from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure
@@ -30,7 +31,16 @@ NOTEBOOK_ALLOWANCE = 15.0
 """Seconds for all answers of a notebook together that do not end; an answer that ends takes nothing of it."""
 SHORTEST = 2.0
 """Seconds that an answer has when these are used up: five times what the slowest right answer of the bank takes."""
-SHORTENED = "it had less time than others, since answers before it did not end: grade it by hand"
+SHORTENED = "It had {:g} of the usual {:g} seconds, since answers before it in the notebook did not end."
+WHY_NOT_RUN = {
+    "trains": "it trains a model, and the grader trains only for build tasks",
+    "handed out": "it was handed out, and of such cells only imports, definitions and assignments run that your code needs",
+    "no Python": "it is no Python, so nothing of this cell ran",
+    "stopped": "it did not end in time",
+    "raised ": "it raised an error of its own kind",
+}
+"""Why a statement did not run, in words for a student; for other errors the type is named."""
+MOST_NOT_RUN = 10
 MOST_LOADS = 2
 """The cells of a notebook are loaded anew for each exercise; where so many in a row did not end, no other is tried."""
 NOT_STARTED = "The exercise is as it was handed out."
@@ -103,6 +113,8 @@ class Engine:
             mark = _none(exercise, "not found", str(error))
         except NoAnswer as error:
             mark = _none(exercise, "no answer", str(error))
+        if mark.status != "not started" and not mark.passed:
+            mark = replace(mark, not_run=_not_run(notebook.not_run.get(exercise.id, [])))
         return replace(mark, seconds=time.monotonic() - start)
 
     def _answers_another(self, notebook: Notebook, exercise: Exercise, own: str) -> tuple[str, ...]:
@@ -131,7 +143,8 @@ class Engine:
         flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if f.__name__ in called)
         flags += (f"calls {SWITCHED_OFF}, which hides what is called",) * (SWITCHED_OFF in called)
         late = bool(outcomes) and isinstance(outcomes[-1].error, TimedOut)
-        flags += (f"{stopped.removesuffix('.')}; {SHORTENED}",) * (late and seconds < _whole(exercise))
+        whole = _whole(exercise)
+        shortened = SHORTENED.format(seconds, whole) if late and seconds < whole else ""
         try:
             verdict = self._asks(exercise, name).judge(outcomes, by_shape)
         except Exception as error:
@@ -141,9 +154,8 @@ class Engine:
         note = "" if name is None or verdict.passed else variant(exercise.id, name).note
         detail = {"judged": note, "not started": NOT_STARTED, "no answer": stopped}[status]
         points = verdict.points if status == "judged" else 0
-        return Mark(
-            exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags, 0.0
-        )
+        given = exercise.id, status, points, exercise.points, verdict.passed, verdict.misconception, findings, detail, flags
+        return Mark(*given, shortened=shortened)
 
     def _observed(self, notebook: Notebook, exercise: Exercise, name: str | None) -> tuple[list[Outcome], str, float]:
         """What an answer did, why it was stopped, or "", and how many seconds it had."""
@@ -156,13 +168,13 @@ class Engine:
             forbids = names_of(exercise.forbids)
             try:
                 late = worker.load(program, allowed_packed(exercise.id), forbids, self.level.layers, trains)
+                notebook.late.update(late)
             except NeverLoaded:
                 notebook.n_never_loaded += 1
                 raise
             finally:
-                notebook.chosen.setdefault(program.texts, worker.chosen)
+                notebook.note(program, worker.chosen, worker.needed, worker.raised)
             notebook.n_never_loaded = 0
-            notebook.late.update(late)
             seconds = _seconds(exercise, notebook.seconds_lost)
             outcomes, stopped = worker.observe(self._asks(exercise, name), program.text, seconds)
         if outcomes and isinstance(outcomes[-1].error, TimedOut):
@@ -175,6 +187,16 @@ class Engine:
             asked = exercise if name is None else varied(exercise, variant(exercise.id, name))
             self._questions[exercise.id, name] = Examination(asked, self.seed)
         return self._questions[exercise.id, name]
+
+
+def _not_run(found: Sequence[tuple[int, str, str]]) -> tuple[NotRun, ...]:
+    """Say for each statement that did not run why; errors are named by their type, since their words may hold anything."""
+    named = [
+        NotRun(cell, shown(line.strip(), 100), WHY_NOT_RUN.get(why) or f"it raised {why.removeprefix('raised ')}")
+        for cell, line, why in found
+        if why in WHY_NOT_RUN or why.startswith("raised ")
+    ]
+    return tuple(dict.fromkeys(named))[:MOST_NOT_RUN]
 
 
 def _whole(exercise: Exercise) -> float:

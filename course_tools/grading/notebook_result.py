@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from course_tools.checks import Finding
 from course_tools.grading.intake.submissions import Submission
-from course_tools.grading.marks import Mark
+from course_tools.grading.marks import Mark, NotRun
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,14 @@ class NotebookResult:
     def from_json(cls, data: dict) -> "NotebookResult":
         """Take it from there again; KeyError, TypeError or ValueError where it is not one."""
         marks = tuple(
-            Mark(**{**mark, "findings": tuple(Finding(**f) for f in mark["findings"]), "flags": tuple(mark["flags"])})
+            Mark(
+                **mark
+                | {
+                    "findings": tuple(Finding(**finding) for finding in mark["findings"]),
+                    "flags": tuple(mark["flags"]),
+                    "not_run": tuple(NotRun(**statement) for statement in mark["not_run"]),
+                }
+            )
             for mark in data["marks"]
         )
         shapes = {id: tuple(found) for id, found in data["shapes"].items()}

@@ -149,7 +149,10 @@ def _overridden(policy: Policy, result: Result) -> Result:
         notebook = lectures.get(item.lecture, NotebookResult(item.lecture))
         none = Mark(item.id, "not found", 0, item.points, False, None, (), "", (), 0.0)
         marks = {mark.exercise: mark for mark in notebook.marks}
-        marks[item.id] = replace(marks.get(item.id, none), points=_plain(override.points), override=override.reason)
+        before, points = marks.get(item.id, none), _plain(override.points)
+        marks[item.id] = replace(
+            before, points=points, passed=points >= item.points, override=override.reason, by_checks=before.points
+        )
         lectures[item.lecture] = replace(notebook, marks=tuple(marks[id] for id in sorted(marks)))
     return replace(result, by_lecture=dict(sorted(lectures.items())))
 

@@ -120,6 +120,8 @@ def _reason(mark: Mark, own: float | None) -> str:
         return "Right; its check has not been run here."
     failed = next((f"{f.law} {f.detail}".strip() for f in mark.findings if f.status == "fails"), "")
     why = mark.detail or mark.misconception or failed
+    if mark.not_run:
+        why = f"{why} Cell {mark.not_run[0].cell}, `{mark.not_run[0].line}`, did not run: {mark.not_run[0].why}."
     if own is None:
         return why
     if mark.points > own:

@@ -21,10 +21,15 @@ from course_tools.notebook.show import in_notebook, publish
 
 Event = dict[str, object]
 
+_NOTHING_YET = "Nothing is recorded yet: `course lab` opens a lecture, and each check and prediction that you run in it counts."
+
 
 @dataclass
 class ExerciseProgress:
-    """One exercise: attempts until it was solved, best points, and the misconceptions met on the way."""
+    """One exercise: attempts until it was solved, best points, and the misconceptions met on the way.
+
+    A misconception that a check only suspects ("Perhaps: …") is not recorded: the student may never have had it.
+    """
 
     attempts: int = 0
     points: int = 0
@@ -159,7 +164,9 @@ def show_progress(html: Path | None = None, export: Path | None = None, other: P
     if export is not None:
         _write(export, events)
     progress = progress_of(events)
-    print("\n".join(summary(progress, lecture) for lecture in sorted({item.lecture for item in exercises()})))
+    lectures = sorted({item.lecture for item in exercises()})
+    begun = progress.exercises or progress.predictions
+    print("\n".join(summary(progress, lecture) for lecture in lectures) if begun else _NOTHING_YET)
     html = path.with_suffix(".html") if html is None else html
     html.write_text(page(progress), encoding="utf-8")
     print(f"The page: {html}")

@@ -4,10 +4,10 @@ Nothing is parsed here. Cells of the student run in order; cells that are as the
 are missing, are there for the names that the student's cells need. `sandbox.notebook_runner` does the rest, inside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
@@ -33,6 +33,15 @@ class Part:
     def of_student(self) -> bool:
         """Whether the student wrote it."""
         return self.role in ("own", "marked")
+
+
+class Needed(NamedTuple):
+    """A statement on which an answer may depend: its cell, its number there, its line, and why it does not run, or ""."""
+
+    cell: int
+    number: int
+    line: int
+    why: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,9 @@ class Notebook:
     `late` collects the statements that were stopped in one exercise, so that they are skipped in the next; `n_never_loaded`
     counts the exercises in a row whose cells could not be stopped; `seconds_lost` sums the limits at which answers were
     stopped. `chosen` keeps the statements that run, by the `texts` of the program for which they were chosen: they depend on
-    nothing else of an exercise.
+    nothing else of an exercise. `not_run` keeps for each exercise the statements that did not run though its answer may depend
+    on them: the number of the cell, the line, and why ("trains", "handed out", "no Python", "stopped", or "raised" and the type
+    of the error).
     """
 
     def __init__(self, cells: Sequence[Cell], lecture: str) -> None:
@@ -76,6 +87,8 @@ class Notebook:
         self.n_never_loaded = 0
         self.seconds_lost = 0.0
         self.chosen: dict[tuple[int, ...], list[tuple[int, int]] | None] = {}
+        self.not_run: dict[str, list[tuple[int, str, str]]] = {}
+        self._needed: dict[tuple[int, ...], dict[str, list[Needed]]] = {}
         self._given = handed_out(lecture)
         own, original = ([cell.source.strip() for cell in cells] for cells in (self.cells, self._given))
         both = set(own).intersection(original)
@@ -101,6 +114,34 @@ class Notebook:
         references = {other.id: f"{other.reference.__module__}:{other.reference.__name__}" for other in others}
         late = tuple(sorted(self.late))
         return Program(exercise.id, exercise.reference.__name__, tuple(parts), references, late, tuple(texts), chosen)
+
+    def note(
+        self,
+        program: Program,
+        chosen: list[tuple[int, int]] | None,
+        needed: dict[str, list[Needed]],
+        raised: Mapping[tuple[int, int], str],
+    ) -> None:
+        """Note what the sandbox told of a program.
+
+        Args:
+            program: what was run.
+            chosen: the statements that run, as (cell, number); None where they were known or have to be chosen anew.
+            needed: for each exercise the statements on which its answer may depend; none where they were known.
+            raised: the statements that raised an error, and the type of the error.
+        """
+        self.chosen.setdefault(program.texts, chosen)
+        if needed:
+            self._needed[program.texts] = needed
+        late = self.late.union(program.skip)
+        found = []
+        for cell, number, line, why in self._needed.get(program.texts, {}).get(program.exercise, ()):
+            place, first = (cell, number), len(self._missing)
+            why = why or "stopped" * (place in late) or (f"raised {raised[place]}" if place in raised else "")
+            if why and first <= cell < len(program.cells):
+                lines = program.cells[cell].source.split("\n")
+                found.append((cell - first + 1, lines[line - 1] if 0 < line <= len(lines) else "", why))
+        self.not_run[program.exercise] = found
 
 
 @cache

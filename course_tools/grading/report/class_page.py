@@ -3,16 +3,16 @@
 import hashlib
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from statistics import mean, median
 
 from course_tools.checks import Exercise
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Student
-from course_tools.grading.marks import Mark
+from course_tools.grading.marks import Mark, NotRun
 from course_tools.grading.report.flags import Flag
-from course_tools.grading.report.html import Html, cell, html, page, table
+from course_tools.grading.report.html import Html, cell, code, html, page, table
 from course_tools.grading.report.results import Result, Results
 from course_tools.grading.report.student_page import kind_of
 
@@ -48,6 +48,7 @@ def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
         body += ["<h2>Which exercises were hard</h2>", _hardest(results)]
     body += ["<h2>Most common misconceptions</h2>", *_misconceptions(results)]
     body += ["<h2>Worth a look</h2>", *_flags(results)]
+    body += _not_run(results)
     body += [f"<h2>Rosters</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in rosters)}</ul>"] if rosters else []
     if results.unassigned:
         rows = [(note.source, cell(note.text, "text")) for note in results.unassigned]
@@ -98,7 +99,11 @@ def _marks_row(result: Result, exercises: list[Exercise], results: Results) -> l
     shown = [cell(_points(mark), f"n {kind_of(mark)}") if mark else "–" for mark in marks]
     given = {(mark.lecture, mark.item): mark.points for mark in result.by_hand}
     shown += [cell(f"{given[item]:g}", "n") if item in given else "–" for item in results.items_by_hand]
-    overrides = [f"{mark.exercise} is your own mark: {mark.override}" for mark in result.marks.values() if mark.override]
+    overrides = [
+        f"{mark.exercise} is your own mark, {mark.points:g} in place of {mark.by_checks:g}: {mark.override}"
+        for mark in result.marks.values()
+        if mark.override
+    ]
     dropped = [f"without lecture {lecture}, of {results.of(result):g}." for lecture in result.dropped]
     notes = [*(["late"] if result.late else []), *result.notes, *overrides, *dropped]
     total = "–" if result.points is None else f"{result.points:g}"
@@ -119,9 +124,10 @@ def _hardest(results: Results) -> Html:
     for item in results.exercises:
         marks = results.marks_of(item.id)
         share = sum(mark.points for mark in marks) / (item.points * len(marks)) if marks and item.points else 1.0
-        fails = Counter(finding.name for mark in marks for finding in mark.findings if finding.status == "fails")
+        by_checks = [mark for mark in marks if not mark.override]
+        fails = Counter(finding.name for mark in by_checks for finding in mark.findings if finding.status == "fails")
         first = ", ".join(f"{name} ({n})" for name, n in sorted(fails.items(), key=lambda item: (-item[1], item[0]))[:3])
-        states = Counter(mark.status for mark in marks if mark.status != "judged")
+        states = Counter(mark.status for mark in by_checks if mark.status != "judged")
         other = ", ".join(f"{status} ({n})" for status, n in sorted(states.items()))
         bar = Html(f'<td><span class="share">{share:.0%}</span><span class="bar" style="width:{6 * share:.2f}rem"></span></td>')
         right = f"{sum(mark.passed for mark in marks)} of {len(marks)}"
@@ -140,9 +146,23 @@ def _misconceptions(results: Results) -> Iterable[object]:
     return [table("How many students show it.", ("students", "exercise", "feedback given"), rows, [0]), *more]
 
 
+def _not_run(results: Results) -> Iterable[object]:
+    """The statements that did not run though an answer that is not right may depend on them, one row each."""
+    found: dict[tuple[str, NotRun], list[str]] = defaultdict(list)
+    for result in results.students:
+        for mark in result.marks.values():
+            for statement in () if mark.override else mark.not_run:
+                found[result.student.name, statement].append(mark.exercise)
+    if not found:
+        return []
+    rows = [(who, ", ".join(ids), f"cell {s.cell}", code(s.line), cell(s.why, "text")) for (who, s), ids in found.items()]
+    caption = "Statements on which answers that are not right may depend. Look there first where a student objects."
+    return ["<h2>What did not run</h2>", table(caption, ("student", "exercises", "cell", "statement", "why"), rows)]
+
+
 def _flags(results: Results) -> Iterable[object]:
     if not results.flags:
-        return ["<p>No forbidden call and no look-alike was seen.</p>"]
+        return ["<p>No forbidden call, no shortened time limit and no look-alike was seen.</p>"]
     names = {result.student.id: result.student.name for result in results.students}
     rows = [_flag_row(flag, names) for flag in results.flags]
     explanation = "<p>A flag is a reason to look, never a mark. Two students may well have had the same idea.</p>"

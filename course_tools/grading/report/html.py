@@ -44,6 +44,7 @@ section h2 { margin: 0 0 .35rem; }
 section tbody th { max-width: 40rem; }
 .law { display: block; }
 section .badge { display: inline-block; border-radius: 3px; padding: 0 .5rem; font-weight: 600; }
+.superseded { color: var(--soft); border-top: 1px dashed var(--line); margin-top: .8rem; }
 .feedback { font-size: 1.08rem; margin: .6rem 0; }
 @media (max-width: 40rem) { body { padding: 1rem .75rem 3rem; } section { padding-left: .6rem; } table { min-width: 0; }
   th, td { padding: .3rem .4rem; } thead th { white-space: normal; } .text { min-width: 9rem; } tbody th { min-width: 4rem; }
@@ -78,6 +79,11 @@ def html(text: object) -> Html:
     return Html(
         "".join(f"<code>{part}</code>" if i % 2 else _EMPHASIS.sub(r"<em>\1</em>", part) for i, part in enumerate(parts))
     )
+
+
+def code(text: str) -> Html:
+    """Make HTML of a line of code."""
+    return Html(f"<code>{escape(text)}</code>")
 
 
 def page(title: str, body: Iterable[object]) -> str:

@@ -80,7 +80,7 @@ def _students(path: Path) -> list[dict]:
 def _item(item: Exercise, marks: Mapping[str, dict[str, dict]], successes: list[tuple[int, float]]) -> Item:
     own = {student: of_one[item.id] for student, of_one in marks.items() if item.id in of_one}
     pairs = [(_share([mark]), _share(rest)) for s, mark in own.items() if (rest := _others(marks[s], item.id))]
-    seen = Counter(mark["misconception"] for mark in own.values() if mark["misconception"])
+    seen = Counter(mark["misconception"] for mark in own.values() if mark["misconception"] and not mark.get("override"))
     common = sorted(((n, text) for text, n in seen.items() if n >= _FEWEST), key=lambda pair: (-pair[0], pair[1]))
     return Item(
         item,

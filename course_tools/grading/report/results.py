@@ -20,6 +20,7 @@ from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import Flag, likeness_to_published, look_alikes, published_solutions
 
+_TRY_BY_HAND = "Run its check in the student's notebook; if it is right there, give the points by `overrides`."
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 
@@ -128,6 +129,12 @@ class Results:
             for mark in result.marks.values()
             for text in mark.flags
         ]
+        seen += [
+            Flag("shorter time limit", (result.student.id,), (mark.exercise,), f"{mark.shortened} {_TRY_BY_HAND}")
+            for result in self.students
+            for mark in result.marks.values()
+            if mark.shortened and not mark.override
+        ]
         wrote = {
             result.student.id: {id: parts for notebook in result.by_lecture.values() for id, parts in notebook.shapes.items()}
             for result in self.students
@@ -141,7 +148,7 @@ class Results:
             (mark.exercise, mark.misconception)
             for result in self.students
             for mark in result.marks.values()
-            if mark.misconception
+            if mark.misconception and not mark.override
         )
         return [(n, id, text) for (id, text), n in sorted(seen.items(), key=lambda item: (-item[1], item[0]))]
 

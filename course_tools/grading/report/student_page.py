@@ -6,10 +6,11 @@ code; the numbers, shapes and inputs of a check stay out, and so does every text
 
 import builtins
 import re
+from dataclasses import replace
 
 from course_tools.checks import Exercise, Finding
 from course_tools.grading.marks import Mark
-from course_tools.grading.report.html import Html, cell, html, page, table
+from course_tools.grading.report.html import Html, cell, code, html, page, table
 from course_tools.grading.report.results import MarkByHand, Result, Results
 
 _SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at", "adjusts": "±"}
@@ -96,11 +97,24 @@ def _by_hand(mark: MarkByHand) -> Html:
 
 
 def section(item: Exercise, mark: Mark) -> Html:
-    """Make the part of a page that tells a student of one exercise."""
+    """Make the part of a page that tells a student of one exercise.
+
+    Where the instructor set the points, their reason comes first, and what the checks found below it, as superseded.
+    """
     badge = f'<span class="badge {kind_of(mark)}">{mark.points:g} of {mark.max_points} points</span>'
-    parts = [f"<h2>{html(item.id)} {html(item.title)}</h2>", f"<p>{badge} {_STATUS.get(mark.status, '')}</p>"]
-    if mark.override:
-        parts.append(f"<p>Your instructor gave these points: {html(mark.override)}</p>")
+    title, status = f"<h2>{html(item.id)} {html(item.title)}</h2>", _STATUS.get(mark.status, "")
+    if not mark.override:
+        return Html(f"<section>{title}<p>{badge} {status}</p>{_found(item, mark)}</section>")
+    reason = f"<p>Set by your instructor: {html(mark.override)}</p>"
+    checks = f"The automatic checks gave {mark.by_checks:g} of {mark.max_points} points; that no longer counts."
+    found = _found(item, replace(mark, passed=mark.by_checks == mark.max_points))
+    before = f'<div class="superseded"><p>{checks} {status}</p>{found}</div>' if str(found) or mark.by_checks else ""
+    return Html(f"<section>{title}<p>{badge}</p>{reason}{before}</section>")
+
+
+def _found(item: Exercise, mark: Mark) -> Html:
+    """What the checks found in an answer, and what of the notebook did not run."""
+    parts = []
     if mark.passed:
         parts.append("<p>Right.</p>")
     elif mark.misconception:
@@ -116,7 +130,12 @@ def section(item: Exercise, mark: Mark) -> Html:
                 [2],
             )
         )
-    return Html(f"<section>{''.join(map(str, parts))}</section>")
+    if mark.shortened:
+        parts.append(f"<p>{html(mark.shortened)} If you think that it is right, ask your instructor to run it by hand.</p>")
+    if mark.not_run:
+        listed = "".join(f"<li>Cell {s.cell}, {code(s.line)}: {html(s.why)}.</li>" for s in mark.not_run)
+        parts.append(f"<p>Your answer may depend on these statements, which did not run here:</p><ul>{listed}</ul>")
+    return Html("".join(map(str, parts)))
 
 
 def _row(finding: Finding) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +23,8 @@ NEW_NETWORK, NEW_IPC, NEW_USER = 0x40000000, 0x08000000, 0x10000000
 SET_DEATH_SIGNAL, SET_SUBREAPER, SET_NO_NEW_PRIVILEGES, DROP_FROM_BOUNDS, AMBIENT = 1, 36, 38, 24, 47
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 CLOCK_OF_A_PROCESS = 2
+UNKNOWN_SHARE = 6
+"""Where the system does not tell how long a process waited for a processor, so many seconds that pass count as one asleep."""
 READ_FILE, READ_DIR, WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
 
 
@@ -54,13 +56,14 @@ def own_session(parent: int) -> None:
         os._exit(1)
 
 
-def close_files(keep: int) -> None:
-    """Keep one connection and close every other file; reading gives nothing, and all that is printed goes to nowhere."""
+def close_files(keep: Iterable[int]) -> None:
+    """Keep some files and close every other one; reading gives nothing, and all that is printed goes to nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nowhere, fd)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, 4096)
+    kept = sorted(keep)
+    for before, after in zip((2, *kept), (*kept, 4096), strict=True):
+        os.closerange(before + 1, after)
 
 
 def limit_resources(seconds: int, memory: int, files: int = 64) -> None:
@@ -127,14 +130,14 @@ def restrict_files(rules: int | None) -> None:
         raise OSError(ctypes.get_errno(), "Landlock cannot be entered")
 
 
-def apply_all(settings: dict, connection: int, parent: int, rules: int | None) -> dict[str, str]:
-    """Apply every layer in order; give "" for each that is active, and why for each that is not."""
+def apply_all(settings: dict, keep: Iterable[int], parent: int, rules: int | None) -> dict[str, str]:
+    """Apply every layer in order, `keep` some files; give "" for each that is active, and why for each that is not."""
     layers = {
         "session": lambda: own_session(parent),
         "limits": lambda: limit_resources(settings["seconds"], settings["memory"]),
         "privileges": drop_privileges,
         "Landlock": lambda: restrict_files(rules),
-        "files closed": lambda: close_files(connection),
+        "files closed": lambda: close_files(keep),
         "seccomp": lambda: restrict_calls(read_only=held["Landlock"] != ""),
     }
     held: dict[str, str] = {}
@@ -167,12 +170,39 @@ def tells_waiting() -> bool:
     return _schedule("thread-self")[0] > 0
 
 
+def own_schedule() -> list[int]:
+    """Open the file that tells how long this process waited, to be read when no file can be opened; [] where there is none."""
+    with contextlib.suppress(OSError):
+        return [os.open("/proc/self/schedstat", os.O_RDONLY)]
+    return []
+
+
+def own_time_slept(schedule: list[int]) -> float:
+    """Tell the seconds for which this process neither computed nor waited for a processor, up to a constant.
+
+    Args:
+        schedule: what `own_schedule` gave.
+    """
+    told = _numbers(os.pread(schedule[0], 100, 0).decode()) if schedule else None
+    return time_slept(time.process_time(), told and told[1] / 1e9)
+
+
+def time_slept(computed: float, waited: float | None) -> float:
+    """Tell the seconds of `time.monotonic` that were neither computed nor waited; a share of all where waiting is not told."""
+    passed = time.monotonic()
+    return passed / UNKNOWN_SHARE if waited is None else passed - computed - waited
+
+
 def _schedule(process: str) -> tuple[int, int]:
     """The nanoseconds that a process has run and waited; zeros where the system does not tell, and before it has run."""
     with contextlib.suppress(OSError, ValueError):
-        ran, waited, _ = map(int, Path(f"/proc/{process}/schedstat").read_text().split())
-        return ran, waited
+        return _numbers(Path(f"/proc/{process}/schedstat").read_text())
     return 0, 0
+
+
+def _numbers(schedule: str) -> tuple[int, int]:
+    ran, waited, _ = map(int, schedule.split())
+    return ran, waited
 
 
 def end(pid: int) -> int:

@@ -7,10 +7,10 @@ it needs the standard library only.
 """
 
 import ast
+import builtins
 import contextlib
 import linecache
 import re
-import resource
 import signal
 import symtable
 import time
@@ -26,6 +26,8 @@ MOST_CODE = 500_000
 MOST_MAGICS = 20
 MOST_CHOSEN = 10_000
 """Statements of a choice that is kept for the next exercise."""
+MOST_NEEDED = 300
+"""Statements that are listed for one exercise as those on which its answer may depend."""
 TRAINS = frozenset({"backward", "train", "fit"})
 """Functions whose callers train a model, directly or through other functions."""
 FUTURE = __import__("__future__").annotations.compiler_flag
@@ -34,6 +36,14 @@ _MAGIC = re.compile(r"\s*[%!?]|.*\?\s*$")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _RUNS_ITS_BODY = {"time", "timeit", "capture", "prun", "python", "python3"}
 _MISSING = object()
+_WORD = re.compile(r"[^\W\d]\w*")
+_READS_ONLY = frozenset(vars(builtins)) - {"delattr", "eval", "exec", "iter", "next", "setattr"} | {
+    "check",
+    "claim",
+    "display",
+    "show",
+}
+"""Functions that change nothing of what they are given."""
 
 
 class Unparsable(ValueError):
@@ -71,6 +81,30 @@ class Statement:
             return {part.id for part in ast.walk(self.node) if isinstance(part, ast.Name)}
 
     @cached_property
+    def changes(self) -> set[str]:
+        """The names whose values it may change without binding them: it stores into them, or calls a method of theirs."""
+        parts = () if self.defines else ast.walk(self.node)
+        stored = {
+            _base(part)
+            for part in parts
+            if (isinstance(part, ast.Subscript | ast.Attribute) and not isinstance(part.ctx, ast.Load))
+            or (isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute))
+        }
+        return stored - {""}
+
+    @cached_property
+    def hands_over(self) -> set[str]:
+        """The names that it gives to a function, which may change their values; not to one that is known to read only."""
+        calls = [part for part in ast.walk(self.node) if isinstance(part, ast.Call) and not self.defines]
+        given = [
+            value
+            for call in calls
+            if not (isinstance(call.func, ast.Name) and call.func.id in _READS_ONLY)
+            for value in (*call.args, *(keyword.value for keyword in call.keywords))
+        ]
+        return {value.id for value in given if isinstance(value, ast.Name)}
+
+    @cached_property
     def calls(self) -> set[str]:
         """The last names of the functions that it calls: `backward` for `loss.sum().backward()`."""
         functions = [part.func for part in ast.walk(self.node) if isinstance(part, ast.Call)]
@@ -91,6 +125,17 @@ class Statement:
         """Whether it hands a function to the check of the course: `name = check("04.1", name)`."""
         value = getattr(self.node, "value", None)
         return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "check"
+
+    @cached_property
+    def checks(self) -> str:
+        """The exercise whose check it is, or ""."""
+        match self.node:
+            case (
+                ast.Expr(value=ast.Call(args=[ast.Constant(value=str(id)), *_]))
+                | ast.Assign(value=ast.Call(args=[ast.Constant(value=str(id)), *_]))
+            ) if self.is_check:
+                return id
+        return ""
 
     @cached_property
     def assigns(self) -> bool:
@@ -118,7 +163,7 @@ class Statement:
 class Found:
     """What came of a notebook: the answer, or why there is none.
 
-    `late` are the statements that were stopped, as (cell, number).
+    `late` are the statements that were stopped, as (cell, number), and `raised` those that raised an error, with its type.
     """
 
     answer: object
@@ -126,6 +171,7 @@ class Found:
     started: bool
     unparsable: str
     late: list[tuple[int, int]]
+    raised: list[tuple[int, int, str]]
 
     @property
     def is_there(self) -> bool:
@@ -138,25 +184,44 @@ class Choice:
     """The statements of a notebook that run, in order, and why the exercise's own cell cannot be parsed, or "".
 
     `places` tells them as (cell, number), for the next exercise of the notebook; None where cells had to be joined, or where
-    they are too many.
+    they are too many. `needed` lists for each exercise the statements of the notebook on which its answer may depend, as
+    (cell, number, line, why it does not run): "trains", "handed out", "no Python", or "" for one that runs.
     """
 
     statements: list[Statement]
     unparsable: str
     places: list[tuple[int, int]] | None
+    needed: dict[str, list[tuple[int, int, int, str]]]
 
 
 def choose(request: dict) -> Choice:
     """Parse the cells of a request, which `run` describes, and choose the statements that run; nothing is run yet."""
     if request["chosen"] is None:
-        cells, unparsable, joined = _parsed_cells(request["cells"])
-        statements = _chosen([statement for cell in cells for statement in cell])
+        cells, broken, joined = _parsed_cells(request["cells"])
+        every = [statement for cell in cells for statement in cell]
+        statements, trainers = _chosen(every)
         is_kept = not joined and len(statements) <= MOST_CHOSEN
-        return Choice(statements, unparsable, [(s.cell, s.number) for s in statements] if is_kept else None)
+        names = {id: reference.rpartition(":")[2] for id, reference in request["references"].items()}
+        unread = [
+            (i, int(line[1]) if (line := re.match(r"line (\d{1,6}):", why)) else 1, set(_WORD.findall(part["source"])))
+            for i, why in broken.items()
+            if (part := request["cells"][i])["role"] != "missing"
+        ]
+        needed = {
+            id: _needed(id, name, every, set(statements), trainers, unread)[:MOST_NEEDED]
+            for id, name in (names | {request["exercise"]: request["function"]}).items()
+        }
+        places = [(s.cell, s.number) for s in statements] if is_kept else None
+        return Choice(statements, _of_the_exercise(request, broken), places, needed)
     known = {tuple(place) for place in request["chosen"]}
-    cells, unparsable, _ = _parsed_cells(request["cells"], join=False)
+    cells, broken, _ = _parsed_cells(request["cells"], join=False)
     statements = [statement for cell in cells for statement in cell if (statement.cell, statement.number) in known]
-    return Choice(statements, unparsable, None)
+    return Choice(statements, _of_the_exercise(request, broken), None, {})
+
+
+def _of_the_exercise(request: dict, broken: dict[int, str]) -> str:
+    """Why the cell that carries the mark of the exercise cannot be parsed, or ""."""
+    return next((why for i, why in broken.items() if request["cells"][i]["role"] == "marked"), "")
 
 
 def run(
@@ -166,6 +231,7 @@ def run(
     provide: Callable[[object], None],
     find: Callable[[str], object | None],
     foreign: type,
+    time_slept: Callable[[], float],
 ) -> Found:
     """Run a notebook in a namespace, up to the end, and find the answer to one exercise.
 
@@ -181,13 +247,14 @@ def run(
         provide: makes `check` importable.
         find: gives the library's form of another exercise, or None.
         foreign: the type of what the course does not provide inside; an answer of this type is none.
+        time_slept: the seconds for which this process has neither computed nor waited for a processor.
     """
     checks = _Checks(request, namespace, find, foreign)
     namespace["check"] = checks
     provide(checks)
     statements = choice.statements
     stubs = {statement.node.name for statement in statements if statement.is_stub}
-    runner = _Runner(request, namespace)
+    runner = _Runner(request, namespace, time_slept)
     names = [(id, reference.rpartition(":")[2]) for id, reference in request["references"].items()]
     waiting = runner.run([statement for statement in statements if not statement.is_stub])
     for id, name in names:
@@ -207,7 +274,7 @@ def run(
         functions = {s.node.name for s in marked if isinstance(s.node, ast.FunctionDef) and not s.is_stub}
         answer = namespace.get(functions.pop(), _MISSING) if len(functions) == 1 else _MISSING
     started = request["function"] not in stubs and not any(statement.is_stub for statement in marked)
-    return Found(answer, runner.error(request["function"]), started, choice.unparsable, runner.late)
+    return Found(answer, runner.error(request["function"]), started, choice.unparsable, runner.late, runner.raised)
 
 
 class _Checks:
@@ -247,9 +314,9 @@ class _Checks:
 class _Runner:
     """Runs statements in a namespace, each within a time limit, and remembers which failed."""
 
-    def __init__(self, request: dict, namespace: dict) -> None:
+    def __init__(self, request: dict, namespace: dict, time_slept: Callable[[], float]) -> None:
         self._names = [cell["name"] for cell in request["cells"]]
-        self._namespace = namespace
+        self._namespace, self._time_slept = namespace, time_slept
         self._skip = {tuple(place) for place in request["skip"]}
         self._limit, self._left, self._import_limit = request["seconds"]
         self._failed: dict[tuple[int, int], tuple[Statement, BaseException]] = {}
@@ -278,9 +345,14 @@ class _Runner:
         marked = [error for statement, error in self._failed.values() if statement.role == "marked"]
         return next(iter([*binding, *marked]), None)
 
+    @property
+    def raised(self) -> list[tuple[int, int, str]]:
+        """The statements that raised an error, as (cell, number, name of its type); not those that were stopped."""
+        return [(*place, type(error).__name__) for place, (_, error) in self._failed.items() if place not in self.late]
+
     def _run(self, statement: Statement) -> None:
         code = compile(ast.Module([statement.node], []), self._names[statement.cell], "exec", FUTURE, dont_inherit=True)
-        spent = _Spent()
+        spent = _Spent(self._time_slept)
         limit = self._limit if statement.defines else min(self._limit, self._left)
         limit = self._import_limit if statement.is_import else limit
         try:
@@ -294,26 +366,15 @@ class _Runner:
 
 
 class _Spent:
-    """Counts the seconds in which a statement computes or sleeps; not those in which other processes have the processor.
+    """Counts the seconds for which a statement has computed, and those for which it slept; not those of other processes."""
 
-    A process that sleeps has given the processor up by itself; one that waits for it has not. Between two looks all that passed
-    counts where that happened and little was computed, and else the processor time.
-    """
-
-    def __init__(self) -> None:
-        self._total, self._before = 0.0, self._now()
+    def __init__(self, time_slept: Callable[[], float]) -> None:
+        self._time_slept = time_slept
+        self._computed, self._slept = time.process_time(), time_slept()
 
     def seconds(self) -> float:
-        """Look, and give the seconds up to now."""
-        now = self._now()
-        passed, computed, given_up = (after - before for after, before in zip(now, self._before, strict=True))
-        self._total += passed if given_up and 2 * computed < passed else computed
-        self._before = now
-        return self._total
-
-    @staticmethod
-    def _now() -> tuple[float, float, int]:
-        return time.monotonic(), time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+        """Give the seconds up to now: of processor time or of sleep, whichever are more."""
+        return max(time.process_time() - self._computed, self._time_slept() - self._slept)
 
 
 @contextlib.contextmanager
@@ -337,8 +398,12 @@ def _within(seconds: float, spent: _Spent, code: types.CodeType) -> Iterator[Non
         signal.signal(signal.SIGALRM, before)
 
 
-def _chosen(statements: list[Statement]) -> list[Statement]:
-    """Choose what runs: the student's own statements that do not train, and of the lecture's what these need by name."""
+def _chosen(statements: list[Statement]) -> tuple[list[Statement], set[str]]:
+    """Choose what runs: the student's own statements that do not train, and of the lecture's what these need by name.
+
+    Returns:
+        the statements, in order, and the names of the functions that train.
+    """
     trainers, size = set(TRAINS), 0
     while len(trainers) != size:
         size = len(trainers)
@@ -365,7 +430,49 @@ def _chosen(statements: list[Statement]) -> list[Statement]:
                 if statement not in taken:
                     taken.add(statement)
                     waiting.append(statement)
-    return [statement for statement in statements if statement in taken]
+    return [statement for statement in statements if statement in taken], trainers
+
+
+def _needed(
+    id: str,
+    function: str,
+    every: list[Statement],
+    taken: set[Statement],
+    trainers: set[str],
+    unread: list[tuple[int, int, set[str]]],
+) -> list[tuple[int, int, int, str]]:
+    """List the statements of the notebook on which the answer to an exercise may depend, as `Choice.needed` tells them.
+
+    They bind a name that the answer needs, directly or through others, or may change the value of one; a function that a cell
+    of the course calls without training changes nothing of what it is given. What follows the last
+    check of the exercise is none of them, nor what is bound anew before it. Of the cells that are no Python, `unread` with
+    their number, the line that is none and their words, those count that have a word which nothing else defines.
+    """
+    checks = [i for i, s in enumerate(every) if s.checks == id and s in taken]
+    every = every[: checks[-1] + 1] if checks else every
+    binding: dict[str, list[Statement]] = {}
+    for statement in every:
+        for name in () if statement.is_check or statement.is_stub else statement.binds:
+            binding.setdefault(name, []).append(statement)
+    names, waiting = set(), {function}.union(*(every[i].needs for i in checks)) - {"check"}
+    while waiting:
+        names |= waiting
+        waiting = {need for name in waiting for s in binding.get(name, ()) if s in taken for need in s.needs} - names
+    values = {name for name in names if any(not s.defines and not s.is_import for s in binding.get(name, ()))}
+    last = {name: s for name in names for s in binding.get(name, ()) if s in taken and (s.defines or name not in s.needs)}
+    found = []
+    for statement in every:
+        if statement.role == "missing" or statement.is_check or statement.is_stub:
+            continue
+        place = (statement.cell, statement.number)
+        bound = [n for n in statement.binds & names if n not in last or place >= (last[n].cell, last[n].number)]
+        runs, trains = statement in taken, not statement.defines and statement.calls & trainers
+        why = "" if runs else "trains" if trains else "handed out"
+        changed = values and statement.changes | (set() if why == "handed out" else statement.hands_over)
+        if bound or changed & values:
+            found.append((*place, statement.node.lineno, why))
+    unbound = names - binding.keys() - vars(builtins).keys()
+    return found + [(i, 0, line, "no Python") for i, line, words in unread if words & unbound]
 
 
 def _provided_otherwise(statement: Statement, written: set[str], supplied: set[str]) -> set[str]:
@@ -373,11 +480,11 @@ def _provided_otherwise(statement: Statement, written: set[str], supplied: set[s
     return set() if statement.is_students else written if statement.role == "given" else supplied
 
 
-def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[Statement]], str, bool]:
+def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[Statement]], dict[int, str], bool]:
     """Parse every cell; cells that were split in the middle of a statement are joined in the first of them.
 
     Returns:
-        the statements of each cell, why the exercise's own cell cannot be parsed, or "", and whether cells were joined.
+        the statements of each cell, why cells cannot be parsed, by their number, and whether cells were joined.
     """
     joined_any = False
     found: list[list[Statement] | Unparsable] = []
@@ -394,12 +501,12 @@ def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[State
                 found[last], found[i], joined_any = joined, [], True
                 continue
         last = i
-    broken = [str(f) for f, cell in zip(found, cells, strict=True) if isinstance(f, Unparsable) and cell["role"] == "marked"]
+    broken = {i: str(f) for i, f in enumerate(found) if isinstance(f, Unparsable)}
     parsed = [
         [] if isinstance(f, Unparsable) else [statement.at(i, j, cells[i]["role"]) for j, statement in enumerate(f)]
         for i, f in enumerate(found)
     ]
-    return parsed, broken[0] if broken else "", joined_any
+    return parsed, broken, joined_any
 
 
 def _parsed(name: str, source: str) -> list[Statement] | Unparsable:
@@ -484,6 +591,13 @@ def _without_magic(source: str, error: SyntaxError) -> str:
             lines[at] = f"{shell[1]}None"
             return "\n".join(lines)
     raise Unparsable(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
+
+
+def _base(node: ast.expr) -> str:
+    """The name from which an attribute, an item or a call is taken: `x` for `x[0].y`; "" where there is none."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _bound(node: ast.AST) -> Iterator[str]:

@@ -3,6 +3,7 @@
 The worker is never believed: `wire_protocol` and `response_validation` read what it sends, and anything else is NoAnswer.
 """
 
+import builtins
 import re
 import socket
 import sys
@@ -13,15 +14,13 @@ from course_tools.checks import time_limit
 from course_tools.checks.outcome import Outcome
 from course_tools.checks.time_limit import TimedOut
 from course_tools.checks.verdict import Examination
-from course_tools.grading.extract.programs import Program
+from course_tools.grading.extract.programs import Needed, Program
 from course_tools.grading.sandbox import hardening, response_validation, wire_protocol
 
 LOAD_LIMIT = 10.0
 """Seconds for what stands outside of functions, as an `Allowance` counts them."""
 CALL_LIMIT = 2 * time_limit.TIME_LIMIT
 """Seconds for all calls of an exercise together: twice what a check in a notebook allows."""
-UNKNOWN_SHARE = 6
-"""Where the system does not tell how long a process waited for a processor, so many seconds that pass count as one asleep."""
 _SHORTEST_LOOK = 0.01
 MOST_LATE = 1000
 """Statements that are skipped at most."""
@@ -76,22 +75,24 @@ class Allowance:
     def _so_far(self) -> tuple[float, float]:
         """The processor time of the worker, and the time that was neither its own nor the grader's."""
         computed, waited = self._time_spent()
-        passed = time.monotonic()
         if not self._waiting_is_told:
-            return computed, passed / UNKNOWN_SHARE
-        return computed, passed - computed - waited - time.thread_time() - hardening.time_waited("thread-self")
+            return computed, hardening.time_slept(computed, None)
+        return computed, hardening.time_slept(computed, waited + time.thread_time() + hardening.time_waited("thread-self"))
 
 
 class Worker:
     """One fork of the zygote: a program is loaded once, then calls are put to it.
 
-    `time_spent` gives its processor time and how long it waited for a processor, in seconds.
+    `time_spent` gives its processor time and how long it waited for a processor, in seconds. When a program has been loaded,
+    `raised` tells which statements raised an error, as (cell, number), and of which type.
     """
 
     def __init__(self, connection: socket.socket, pid: int, time_spent: Callable[[], tuple[float, float]]) -> None:
         self.connection, self.pid, self._time_spent = connection, pid, time_spent
         self.ended = 0
         self.chosen: list[tuple[int, int]] | None = None
+        self.needed: dict[str, list[Needed]] = {}
+        self.raised: dict[tuple[int, int], str] = {}
 
     def allow(self, seconds: float) -> Allowance:
         """Give it so many seconds from now on."""
@@ -108,7 +109,8 @@ class Worker:
         """Run the cells of a notebook; only where the named isolation layers are active around this worker too.
 
         `allowed` is what `allowed_packed` gives. Where the answer `trains`, its trainings are measured inside. Where the
-        program does not say which statements run, `chosen` then does, unless they have to be chosen anew each time.
+        program does not say which statements run, `chosen` then does, unless they have to be chosen anew each time, and
+        `needed` tells for each exercise the statements on which its answer may depend.
 
         Returns:
             the statements that were stopped because they took too long, as (cell, number).
@@ -126,6 +128,7 @@ class Worker:
             answer, _ = self.ask(request, allowance, allowed)
             if program.chosen is None and isinstance(answer, dict) and "chosen" in answer:
                 self.chosen = _places(answer["chosen"]) if isinstance(answer["chosen"], list) else None
+                self.needed = _needed(answer.get("needed"))
                 answer, _ = wire_protocol.receive(self.connection, allowance)
         except wire_protocol.Late:
             raise NeverLoaded(f"What stands outside of functions was still running after {allowance.used_up}.") from None
@@ -133,6 +136,7 @@ class Worker:
             raise NoAnswer("Its code ended the process before it could be asked anything.") from None
         except wire_protocol.Malformed:
             raise NoAnswer(OWN_MESSAGE) from None
+        self.raised = _raised(answer)
         match answer:
             case {"missing_layers": list()}:
                 raise NoAnswer("The sandbox could not be closed around it; ask for it to be graded again.")
@@ -181,8 +185,30 @@ def names_of(forbids: Mapping[object, str]) -> list[str]:
 
 def _places(late: list) -> list[tuple[int, int]]:
     """Read the places of statements; what is none is left out."""
-    pairs = [tuple(place) for place in late if isinstance(place, list) and len(place) == 2]
-    return [place for place in pairs if all(type(n) is int and 0 <= n < 2**31 for n in place)]
+    return [(cell, number) for cell, number in _rows(late, int, int)]
+
+
+def _needed(told: object) -> dict[str, list[Needed]]:
+    """Read the statements that each exercise needs; what is none is left out."""
+    found = told if isinstance(told, dict) else {}
+    return {id: [Needed(*row) for row in _rows(rows, int, int, int, str)] for id, rows in found.items()}
+
+
+def _raised(answer: object) -> dict[tuple[int, int], str]:
+    """Read which statements raised an error, and its type, which is an error of Python's own or "" where it is unknown."""
+    rows = _rows(answer.get("raised") if isinstance(answer, dict) else None, int, int, str)
+    known = {name: name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
+    return {(cell, number): known.get(kind, "") for cell, number, kind in rows}
+
+
+def _rows(told: object, *kinds: type) -> list[list]:
+    """The lists of a list that hold values of these types, numbers from 0; whatever is none of them is left out."""
+    rows = [row for row in told if isinstance(row, list) and len(row) == len(kinds)] if isinstance(told, list) else []
+    return [row for row in rows if all(map(_is, row, kinds))]
+
+
+def _is(value: object, kind: type) -> bool:
+    return type(value) is kind and (kind is str or 0 <= value < 2**31)
 
 
 def _no_answer(program: Program, failed: object, started: bool, unparsable: str) -> Exception:

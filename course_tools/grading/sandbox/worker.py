@@ -19,6 +19,7 @@ import tempfile
 import types
 import warnings
 from dataclasses import replace
+from functools import partial
 from importlib.machinery import FileFinder
 from itertools import count
 from pathlib import Path
@@ -110,6 +111,7 @@ def use_huge_pages() -> None:
 def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
     """Do once what every worker inherits; give the rules for files, and why an isolation layer is missing."""
     rules, missing = None, {"bubblewrap": settings["bubblewrap"]}
+    settings["tells_waiting"] = hardening.tells_waiting()  # a fork that has hardly run yet could not tell
     try:
         hardening.adopt_orphans()
         rules = hardening.rule_set(settings["readable"])
@@ -152,7 +154,8 @@ def _remember_packages() -> None:
 
 def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | None, before: dict[str, str]) -> None:
     """Be one worker: apply the isolation layers, load the program, answer calls until the connection ends."""
-    held = before | hardening.apply_all(settings, connection.fileno(), zygote, rules)
+    schedule = hardening.own_schedule() if settings["tells_waiting"] else []
+    held = before | hardening.apply_all(settings, [connection.fileno(), *schedule], zygote, rules)
     warnings.simplefilter("ignore")
     request, allowed = wire_protocol.receive(connection, FOREVER, largest_header=2**24)
     if "secrets" in request:
@@ -164,7 +167,7 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
         wire_protocol.send(connection, {"missing_layers": missing_layers}, [], FOREVER)
         return
     called: set[str] = set()
-    answer, forbids = _load(connection, request, allowed, called)
+    answer, forbids = _load(connection, request, allowed, called, schedule)
     ask = measure if request["trains"] else None
     with contextlib.suppress(wire_protocol.Ended):
         while True:
@@ -178,11 +181,13 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
             wire_protocol.send(connection, *_encoded(replace(outcome, called=outcome.called | called)), FOREVER)
 
 
-def _load(connection: socket.socket, request: dict, allowed: bytearray, called: set[str]) -> tuple[object, dict]:
+def _load(
+    connection: socket.socket, request: dict, allowed: bytearray, called: set[str], schedule: list[int]
+) -> tuple[object, dict]:
     """Run a notebook, and report what became of the function that it should define.
 
     Of the library it can import the definitions in `allowed`. The names of forbidden functions that are called from now on
-    are noted in `called`.
+    are noted in `called`. `schedule` tells how long this process waited for a processor.
     """
     provided: dict[str, object] = {}
     os._exit = os.abort = _leave
@@ -201,15 +206,17 @@ def _load(connection: socket.socket, request: dict, allowed: bytearray, called: 
     find = import_shim.find
     choice = notebook_runner.choose(request)
     if request["chosen"] is None:  # it goes out before anything of the student's runs
-        wire_protocol.send(connection, {"chosen": choice.places}, [], FOREVER)
+        wire_protocol.send(connection, {"chosen": choice.places, "needed": choice.needed}, [], FOREVER)
     provide = lambda check: provided.update(check=check)  # noqa: E731
-    found = notebook_runner.run(request, choice, vars(main), provide, find, import_shim.StandIn)
+    slept = partial(hardening.own_time_slept, schedule)
+    found = notebook_runner.run(request, choice, vars(main), provide, find, import_shim.StandIn, slept)
     header = {
         "found": found.is_there,
         "failed": None if found.is_there else _failure(found.failed),
         "started": found.started,
         "unparsable": found.unparsable[:200],
         "late": [list(place) for place in found.late],
+        "raised": [(cell, number, kind[:100]) for cell, number, kind in found.raised[: wire_protocol.MOST_ITEMS]],
     }
     wire_protocol.send(connection, header, [], FOREVER)
     return found.answer, forbids

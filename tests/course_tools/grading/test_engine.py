@@ -242,9 +242,9 @@ def test_answers_that_do_not_end_share_one_allowance(engine, short_of_time, monk
     assert [mark.detail for mark in marks] == [
         f"It was still running after {seconds} seconds {kind}." for seconds in ["0.5"] * 2 + ["0.05"] * (len(ORDINARY) - 2)
     ]
-    assert [bool(mark.flags) for mark in marks] == [False] * 2 + [True] * (len(ORDINARY) - 2)
-    assert "It was still running after 0.05 seconds" in marks[-1].flags[0]
-    assert "had less time than others" in marks[-1].flags[0]
+    shorter = "It had 0.05 of the usual 0.5 seconds, since answers before it in the notebook did not end."
+    assert [mark.shortened for mark in marks] == [""] * 2 + [shorter] * (len(ORDINARY) - 2)
+    assert not any(mark.flags for mark in marks)
 
 
 def test_honest_answers_after_those_that_do_not_end_earn_their_points(engine, monkeypatch):
@@ -253,7 +253,7 @@ def test_honest_answers_after_those_that_do_not_end_earn_their_points(engine, mo
     endless = ORDINARY[:3]
     marks = engine.grade(with_endless("\n    while True: pass", endless), "04")
     assert [mark.exercise for mark in marks if not mark.passed] == endless
-    assert all(mark.points == mark.max_points and not mark.flags for mark in marks[3:])
+    assert all(mark.points == mark.max_points and not mark.shortened for mark in marks[3:])
 
 
 def test_an_answer_has_what_is_left_of_the_allowance_and_a_build_task_its_own_seconds():
@@ -270,6 +270,31 @@ def test_a_finding_names_the_limit_that_held_and_not_that_of_the_notebook():
     assert "after 5 seconds: " in finding.detail
     told = _for_student(finding, late, "It was still running after 7 seconds in which it did not compute.").detail
     assert told.startswith("It was still running after 7 seconds in which it did not compute: ")
+
+
+def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_on_them(engine):
+    """In the cells of the student's own notebook, text cells counted; a right answer, and one beside it, has none."""
+    before = [
+        Cell("markdown", "", {}, "# Mine"),
+        Cell("code", "", {}, "%matplotlib inline\n  \nlost = open('weights.pt')\nprint(lost)\nunused = 1 / 0"),
+        Cell("code", "", {}, "BIAS = [0]\nfor step in train(BIAS): print(step)"),
+        Cell("code", "", {}, "import time\nSCALE = time.sleep(60)"),
+        Cell("code", "", {}, "def helper(q: return q"),
+    ]
+    source = f"def {NAME}(q, k, v, mask=None):\n    return helper(q) * SCALE * BIAS[0] + lost.x"
+    cells = [*before, *submitted(ALL[0], source)]
+    cells = [Cell("code", "", {}, "other = 1"), *cells]
+    marks = engine.grade(cells, "04")
+    assert marks[0].detail == ""
+    assert [(s.cell, s.line, s.why.split(",")[0]) for s in marks[0].not_run] == [
+        (3, "lost = open('weights.pt')", "it raised FileNotFoundError"),
+        (4, "for step in train(BIAS): print(step)", "it trains a model"),
+        (5, "SCALE = time.sleep(60)", "it did not end in time"),
+        (6, "def helper(q: return q", "it is no Python"),
+    ]
+    assert {mark.not_run for mark in marks[1:]} == {()}
+    right = engine.grade([*before, *submitted(ALL[0], f"{CODE}\n{NAME}.lost = lost")], "04")
+    assert (right[0].passed, right[0].not_run) == (True, ())
 
 
 def test_an_answer_that_uses_what_is_not_there_says_so(mark_of):

@@ -154,6 +154,14 @@ def test_progress_goes_to_another_machine_and_back(tmp_path, monkeypatch, capsys
     assert there.with_suffix(".html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_where_nothing_is_done_one_sentence_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+    progress.show_progress()
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("Nothing is recorded yet: ")
+    assert second.startswith("The page: ")
+
+
 def test_importing_a_file_that_is_not_there_is_a_clear_error(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "here.jsonl"))
     with pytest.raises(FileNotFoundError, match="there is no file"):

@@ -1,6 +1,7 @@
 """The pages: nothing of a student is taken for HTML, and no page of a student holds a value that a check compares with."""
 
 import re
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
@@ -9,6 +10,7 @@ from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks import Finding
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, Note, Student
+from course_tools.grading.marks import NotRun
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.class_page import index, page_name
 from course_tools.grading.report.html import Html, html, page, table
@@ -149,6 +151,44 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
 )
 def test_of_a_finding_only_what_is_known_to_be_harmless_is_shown(detail, reported):
     assert fit(detail) == reported
+
+
+def test_what_did_not_run_and_a_shorter_limit_are_told_to_student_and_instructor():
+    shorter = "It had 2 of the usual 10 seconds, since answers before it did not end."
+    lost = NotRun(5, f"x = `{EVIL}`", "it raised NameError")
+    results = settled(graded_notebook("7", 0, not_run=(lost,), shortened=shorter), graded_notebook("8", 12, passed=True))
+    for text in (index(results, course()), feedback(results.students[0], results)):
+        assert f"<code>{escape(lost.line)}</code>" in text
+        assert lost.why in text
+        assert shorter in text
+    assert "did not run" not in feedback(results.students[1], results)
+    assert "What did not run" not in index(settled(graded_notebook("8", 12)), course())
+
+
+def test_a_mark_by_hand_comes_first_and_what_the_checks_found_below_it_as_superseded():
+    wrong = {"misconception": "You forget the scale.", "findings": (Finding("scale", "A law.", "fails", 3),)}
+    results = settled(
+        graded_notebook("7", 7.5, override="shown in class", by_checks=3, **wrong), graded_notebook("8", 3, **wrong)
+    )
+    text = feedback(results.students[0], results)
+    parts = (
+        "7.5 of 12 points",
+        "Set by your instructor: shown in class",
+        "The automatic checks gave 3 of 12",
+        "You forget",
+        "A law.",
+    )
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert '<div class="superseded">' in text
+    assert "superseded" not in feedback(results.students[1], results).partition("</style>")[2]
+    assert results.misconceptions == [(1, "04.1", "You forget the scale.")]
+    everything = index(results, course())
+    assert "04.1 is your own mark, 7.5 in place of 3: shown in class" in everything
+    assert "scale (1)" in everything
+    right = settled(graded_notebook("7", 5, override="copied, see our talk", by_checks=12))
+    text = feedback(right.students[0], right)
+    assert text.index("copied") < text.index("gave 12 of 12") < text.index("Right.")
 
 
 def test_another_students_marks_are_not_on_a_page():

@@ -9,7 +9,7 @@ import pytest
 from course_tools.bank import exercise, exercises
 from course_tools.checks import Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student, Submission
-from course_tools.grading.marks import Mark
+from course_tools.grading.marks import Mark, NotRun
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.results import collect, flags_csv, grades_csv, report_json, with_names
 
@@ -139,6 +139,20 @@ def test_flags_change_no_mark_and_are_one_row_each():
     results = settled(Graded(flagged.submission, result))
     assert results.students[0].points == 12
     assert rows(flags_csv(results))[1:] == [["forbidden or suspicious", "7", "04.1", "'=calls F.x"]]
+
+
+def test_a_shortened_limit_is_a_kind_of_its_own_until_the_mark_is_set_by_hand():
+    shorter = "It had 2 of the usual 10 seconds."
+    (flag,) = settled(graded_notebook("7", 0, shortened=shorter)).flags
+    assert (flag.kind, flag.what.startswith(f"{shorter} Run its check")) == ("shorter time limit", True)
+    assert settled(graded_notebook("7", 12, shortened=shorter, override="right by hand")).flags == []
+
+
+def test_the_journal_keeps_everything_of_a_mark_but_its_running_time():
+    kept = graded_notebook(
+        "7", 0, not_run=(NotRun(3, "x = 1 / 0", "it raised ZeroDivisionError"),), shortened="It had 2."
+    ).result
+    assert NotebookResult.from_json(json.loads(json.dumps(kept.to_json()))) == kept
 
 
 def test_the_order_of_the_students_does_not_hang_on_that_of_the_files():

@@ -42,23 +42,24 @@ def test_who_loses_its_parent_dies():
     os.close(read)
 
 
-def test_files_are_closed_but_one():
+def test_files_are_closed_but_those_that_are_kept():
     def tried():
-        hardening.close_files(kept)
+        hardening.close_files([answer, kept])
         os.write(1, b"nothing of this is seen")
         os.write(2, b"nor of this")
         os.fstat(kept)
+        os.fstat(answer)
         found = [os.read(0, 1) == b""]
-        for fd in (other, answer):
+        for fd in (other, last):
             try:
                 os.fstat(fd)
             except OSError:
                 found.append(True)
         os._exit(7 if found == [True, True, True] else 8)
 
-    kept, other, answer = (os.open(os.devnull, os.O_RDONLY) for _ in range(3))
+    kept, other, answer, last = (os.open(os.devnull, os.O_RDONLY) for _ in range(4))
     assert inside(tried) == 7
-    for fd in (kept, other, answer):
+    for fd in (kept, other, answer, last):
         os.close(fd)
 
 

@@ -4,9 +4,12 @@ import ast
 import random
 import time
 import warnings
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
+from course_tools.grading.sandbox import hardening
 from course_tools.grading.sandbox.notebook_runner import (
     Statement,
     Unparsable,
@@ -48,7 +51,15 @@ def found(*cells, namespace=None, skip=(), seconds=(1.0, 2.0, 1.0)):
     request = {"cells": listed, "exercise": "04.5", "function": NAME, "references": REFERENCES, "skip": skip, "chosen": None}
     library = {"library:split_heads": lambda x: "the library's"}
     names = {} if namespace is None else namespace
-    return run(request | {"seconds": seconds}, choose(request), names, lambda check: None, library.get, StandIn)
+    slept = partial(hardening.own_time_slept, hardening.own_schedule())
+    return run(request | {"seconds": seconds}, choose(request), names, lambda check: None, library.get, StandIn, slept)
+
+
+def needed(*cells, id="04.5"):
+    """The statements on which the answer to an exercise may depend: the text of the first line, and why it does not run."""
+    listed = [cell(item) if isinstance(item, str) else item for item in cells]
+    request = {"cells": listed, "exercise": "04.5", "function": NAME, "references": REFERENCES, "skip": (), "chosen": None}
+    return {listed[i]["source"].split("\n")[line - 1]: why for i, _, line, why in choose(request).needed[id]}
 
 
 def result(*cells):
@@ -171,7 +182,7 @@ def test_a_function_that_was_split_into_cells_is_joined(cut, parts):
 def test_a_cell_with_an_error_stays_alone():
     cells, why, joined = _parsed_cells([cell("a = 1"), cell("def f(:", "marked"), cell("b = 2"), cell(""), cell("  c = 3")])
     assert [len(statements) for statements in cells] == [1, 0, 1, 0, 0]
-    assert (why, joined) == ("line 1: invalid syntax", False)
+    assert (why, joined) == ({1: "line 1: invalid syntax", 4: "line 1: unexpected indent"}, False)
 
 
 HOSTILE = {
@@ -343,11 +354,56 @@ def test_a_statement_without_end_is_stopped_and_skipped_the_next_time():
     assert (sleeping.answer(0), sleeping.late) == (1, [(0, 1)])
 
 
-def test_a_statement_that_waits_for_a_busy_machine_is_not_stopped(monkeypatch):
-    looks = iter([(0.0, 0.0, 0), (9.0, 0.1, 0), (18.0, 0.2, 0), (18.5, 0.7, 4), (27.5, 0.7, 5)])
-    monkeypatch.setattr(_Spent, "_now", staticmethod(lambda: next(looks)))
-    spent = _Spent()
-    assert [spent.seconds() for _ in range(4)] == pytest.approx([0.1, 0.2, 0.7, 9.7])
+@pytest.mark.parametrize(("passed", "computed", "waited", "counted"), [(9.0, 0.5, 8.4, 0.5), (9.0, 0.5, 1.0, 7.5)])
+def test_a_statement_that_waits_for_a_busy_machine_is_not_stopped_and_one_that_sleeps_is(
+    monkeypatch, passed, computed, waited, counted
+):
+    clock = SimpleNamespace(passed=0.0, computed=0.0, waited=0)
+    clock.monotonic, clock.process_time = lambda: clock.passed, lambda: clock.computed
+    monkeypatch.setattr(hardening, "time", clock)
+    monkeypatch.setattr("course_tools.grading.sandbox.notebook_runner.time", clock)
+    monkeypatch.setattr(hardening.os, "pread", lambda *file: f"0 {clock.waited} 0".encode())
+    spent = _Spent(partial(hardening.own_time_slept, [0]))
+    clock.passed, clock.computed, clock.waited = passed, computed, int(waited * 1e9)
+    assert spent.seconds() == pytest.approx(counted)
+
+
+def test_what_an_answer_may_depend_on_is_known_before_anything_runs():
+    """Directly, through helpers and through values that are changed; not what only uses it, nor what comes after its check."""
+    cells = (
+        "import math\nWEIGHT = load('w.pt')",
+        "WEIGHT.fill_(1)\nWEIGHT[0] = 2\nprint(WEIGHT)\nother = helper(1)\nscaled(other)",
+        "def helper(x):\n    return math.sqrt(x) * WEIGHT",
+        answer("helper(x)"),
+        f'{NAME} = check("04.5", {NAME})',
+        "WEIGHT.fill_(3)\nhelper = None",
+    )
+    wanted = ["import math", "WEIGHT = load('w.pt')", "WEIGHT.fill_(1)", "WEIGHT[0] = 2", "def helper(x):", f"def {NAME}(x):"]
+    assert list(needed(*cells)) == wanted
+    assert set(needed(*cells).values()) == {""}
+    assert needed(*cells, id="04.4") == {}
+
+
+def test_what_does_not_run_is_told_with_its_reason_where_an_answer_may_depend_on_it():
+    use = answer("model(x) + SIZE")
+    assert needed("model = new()\nfit(model)", use) == {"model = new()": "", "fit(model)": "trains", f"def {NAME}(x):": ""}
+    assert needed("SIZE = 3\nshifted(SIZE)", use) == {"SIZE = 3": "", "shifted(SIZE)": "", f"def {NAME}(x):": ""}
+    assert needed(cell("SIZE = 3\nshifted(SIZE)", "given"), use) == {"SIZE = 3": "", f"def {NAME}(x):": ""}
+    assert needed("other = new()\nfit(other)", use) == {f"def {NAME}(x):": ""}
+    given = cell("SIZE = 5\nSIZE.update(3)", "given")
+    assert needed(given, use) == {"SIZE = 5": "", "SIZE.update(3)": "handed out", f"def {NAME}(x):": ""}
+    assert needed("SIZE = 3", cell("SIZE = 5", "given"), use)["SIZE = 5"] == "handed out"
+    assert "SIZE = 5" not in needed(cell("SIZE = 5", "given"), "SIZE = 3", use)
+    assert needed(cell("SIZE = 5\nSIZE.update(3)", "missing"), use) == {f"def {NAME}(x):": ""}
+    assert needed("x = 1\nSIZE = (3", use)["SIZE = (3"] == "no Python"
+    assert needed("x = 1\nsize = (3", use) == {f"def {NAME}(x):": ""}
+    assert needed("def model(x): return x", "def broken(:", cell(use)) == {"def model(x): return x": "", f"def {NAME}(x):": ""}
+
+
+def test_statements_that_raise_are_told_and_those_that_run_at_last_are_not():
+    ran = found("1 / 0\nvalue = later", "later = 3\nother = nothing", answer("value"))
+    assert sorted(ran.raised) == [(0, 0, "ZeroDivisionError"), (1, 1, "NameError")]
+    assert found("while True: pass", answer(1), seconds=(0.05, 0.1, 0.1)).raised == []
 
 
 def test_a_slow_import_has_a_limit_of_its_own_and_takes_no_time_from_other_statements(tmp_path, monkeypatch):
