@@ -184,12 +184,11 @@ def own_time_slept(schedule: list[int]) -> float:
         schedule: what `own_schedule` gave.
     """
     told = _numbers(os.pread(schedule[0], 100, 0).decode()) if schedule else None
-    return time_slept(time.process_time(), told and told[1] / 1e9)
+    return time_slept(time.monotonic(), time.process_time(), told and told[1] / 1e9)
 
 
-def time_slept(computed: float, waited: float | None) -> float:
-    """Tell the seconds of `time.monotonic` that were neither computed nor waited; a share of all where waiting is not told."""
-    passed = time.monotonic()
+def time_slept(passed: float, computed: float, waited: float | None) -> float:
+    """Tell the seconds that passed and were neither computed nor waited; a share of all where waiting is not told."""
     return passed / UNKNOWN_SHARE if waited is None else passed - computed - waited
 
 

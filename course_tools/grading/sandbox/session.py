@@ -75,9 +75,11 @@ class Allowance:
     def _so_far(self) -> tuple[float, float]:
         """The processor time of the worker, and the time that was neither its own nor the grader's."""
         computed, waited = self._time_spent()
+        passed = time.monotonic()
         if not self._waiting_is_told:
-            return computed, hardening.time_slept(computed, None)
-        return computed, hardening.time_slept(computed, waited + time.thread_time() + hardening.time_waited("thread-self"))
+            return computed, hardening.time_slept(passed, computed, None)
+        others = waited + time.thread_time() + hardening.time_waited("thread-self")
+        return computed, hardening.time_slept(passed, computed, others)
 
 
 class Worker:
