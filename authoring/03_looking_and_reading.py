@@ -537,7 +537,7 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# On this task attention does not help: the bag of words is as good or better (03.h, 03.i). Single words such as *spectral*
+# On this task one seed shows no gain by attention, and the bag of words is as good or better (03.h, 03.i). Single words such as *spectral*
 # determine the topic. They occur throughout the document, so a mean captures them as well.
 #
 # **Predict.** Now we compose documents in which **one sentence decides**. Each consists of eight sentences from eight
@@ -1184,7 +1184,7 @@ show(
 #
 # **Remarks on the papers.** Eq. 14 of *Xu et al.* encourages each region's weights to sum to 1 over the words. With fewer words
 # than regions, no weights can do that (03.e). *Yang et al.* report that attention is better than averaging on reviews. On
-# docstrings at our size it is not (03.h), because no single sentence decides; where one does, attention is better (03.k).
+# docstrings at our size one seed shows no gain (03.h), and no single sentence decides; where one does, attention is better (03.k).
 #
 # ## 14 Papers and decks
 #

@@ -790,7 +790,7 @@ claim(
 # **What is the cause of the gain?** Pre-training reads passages cut from documents of one language, so it can learn which
 # pieces occur *together* in a language. If the names are shuffled across documents before pre-training, most of the gain
 # disappears (08.w). The information lies in the document boundaries. A naive Bayes classifier that first labels whole documents
-# also uses them, and does as well as BERT (08.x). So the experiment shows *that* masked pre-training extracts this structure
+# also uses them, and does better than BERT, 0.77 against 0.72 (08.x). So the experiment shows *that* masked pre-training extracts this structure
 # from unlabelled text, not that it extracts more than simpler methods do.
 #
 # ELMo uses a pre-trained model differently: the weights of the model stay fixed, the states of its layers become *features* (here their mean over the pieces),

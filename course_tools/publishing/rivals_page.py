@@ -22,7 +22,7 @@ RIVALS = {
     "09": "stride m k l",
     "10": "m n v w p",
     "11": "e p u z",
-    "12": "y z",
+    "12": "s t y z",
     "13": "h a i k m o z",
     "14": "z A B C E F",
     "15": "a d e f j l p r s v w",
