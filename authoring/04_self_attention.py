@@ -539,8 +539,8 @@ multi_head_attention = check("04.5", multi_head_attention)
 
 
 # %%
-from course_lib.analysis import record
 from course_lib.datasets import reversal
+from course_tools.notebook.token_reader import attends_correctly
 
 
 class MultiHeadSelfAttention(nn.Module):
@@ -562,16 +562,6 @@ class MultiHeadSelfAttention(nn.Module):
             x, x, x, self.W_q, self.W_k, self.W_v, self.W_o, self.n_heads, self.mask
         )
         return Attended(context.to(x.dtype), weights.to(x.dtype))
-
-
-@torch.no_grad()
-def attends_correctly(model, known, pattern):
-    """The fraction of the last queries whose largest weight lies where the pattern is
-    1."""
-    with record(model) as seen:
-        model(*known)
-    chosen = seen["mixer"][0].weights[:, 0, -pattern.shape[1] :].argmax(-1)
-    return (chosen == pattern.argmax(-1).to(chosen.device)).float().mean().item()
 
 
 T = at_scale(cpu=10, gpu=40)
@@ -683,6 +673,8 @@ claim(
 # over-interpret; here each map can be compared with the right answer.
 
 # %%
+from course_lib.analysis import record
+
 some = lookups.test
 with record(readers["look-up"]) as seen:
     readers["look-up"](*(index[:1] for index in as_tokens(some)))
@@ -857,18 +849,13 @@ def from_neighbours(known):
     ) / inside.clamp_min(1e-6)
 
 
-draws = []
-for seed in SEEDS:
-    draws.append(
-        (
-            torch.rand(
-                1, 1, height, width, generator=torch.Generator().manual_seed(seed)
-            )
-            < 0.02
-        )
-        .float()
-        .to(device())
-    )
+draws = [
+    torch.rand(1, 1, height, width, generator=torch.Generator().manual_seed(seed))
+    .lt(0.02)
+    .float()
+    .to(device())
+    for seed in SEEDS
+]
 painted = {
     "no colour": [decibels(grey.expand_as(photo)) for _ in draws],
     "3×3 window": [decibels(from_neighbours(known)) for known in draws],
@@ -1010,12 +997,9 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 
 
 # %%
-import time
-from statistics import median
-
-from torch.utils.flop_counter import FlopCounterMode
-
 from course_lib.primitives import LSTM, RNN
+from course_tools.notebook.layer_costs import exponent, milliseconds, multiply_adds
+from course_tools.notebook.layer_costs import path_length, sequential_operations
 
 
 def restricted_attention(q, k, v, r=8):
@@ -1049,54 +1033,6 @@ def random_layers(d, dtype=torch.float32):
             x + F.pad(x, (0, 0, 1, 0))[:-1] @ U
         ),
     }
-
-
-def multiply_adds(layer, *inputs):
-    """Count the multiply-adds of all matrix products in a forward pass."""
-    with FlopCounterMode(display=False) as counter:
-        layer(*inputs)
-    return counter.get_total_flops() // 2
-
-
-def exponent(sizes, costs):
-    """The slope of log cost against log size, by least squares."""
-    x, y = (
-        torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs)
-    )
-    return (
-        ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
-    ).item()
-
-
-# %%
-PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
-
-
-def sequential_operations(output):
-    """Count the matrix products on the longest path through the graph that made
-    `output`."""
-    depth, stack = {}, [output.grad_fn]
-    while stack:
-        before = [node for node, _ in stack[-1].next_functions if node is not None]
-        waiting = [node for node in before if node not in depth]
-        stack.extend(waiting)
-        if not waiting:
-            node = stack.pop()
-            depth[node] = max(
-                (depth[b] for b in before), default=0
-            ) + node.name().startswith(PRODUCTS)
-    return depth[output.grad_fn]
-
-
-def path_length(layer, x):
-    """How often a layer must be applied until the last position depends on the first,
-    found by the gradient."""
-    y = x
-    for times in range(1, len(x) + 1):
-        y = layer(y)
-        if torch.autograd.grad(y[-1].sum(), x, retain_graph=True)[0][0].any():
-            return times
-    raise ValueError("the last position never depends on the first")
 
 
 # %%
@@ -1212,16 +1148,6 @@ layer = attention.MultiHead(d, 1, attention.fused_scaled_dot_product_attention).
     device()
 )
 gru = GRU(d, d, fused_gru).to(device())
-
-
-def milliseconds(run, *inputs):
-    """The median of seven runs, after one to warm up."""
-    times = []
-    for _ in range(8):
-        start = time.perf_counter()
-        run(*inputs)[0].sum().item()
-        times.append(1_000 * (time.perf_counter() - start))
-    return median(times[1:])
 
 
 lengths = [64, 128, 256, 512, 1024, 2048]
@@ -1575,15 +1501,7 @@ show(
 
 
 # %% tags=["nbval-check-output"]
-def kept(layer, *inputs):
-    """Count the numbers that a forward pass keeps for the backward pass."""
-    tensors = {}
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: tensors.setdefault(tensor.data_ptr(), tensor),
-        lambda tensor: tensor,
-    ):
-        layer(*inputs)
-    return sum(tensor.numel() for tensor in tensors.values())
+from course_tools.notebook.layer_costs import numbers_kept
 
 
 def conforms(left, right):
@@ -1616,7 +1534,7 @@ def dilated(x):
 
 def attention_at(d):
     """The numbers that attention over 1,024 tokens of size d keeps."""
-    return kept(
+    return numbers_kept(
         attention.scaled_dot_product_attention,
         *(torch.randn(1_024, d, requires_grad=True) for _ in range(3)),
     )

@@ -19,8 +19,8 @@
 # ![](diagram:mixer)
 #
 # You will write both networks and the block, compare a Mixer with a ViT and a CNN, show that it learns equally well when the
-# patches of all pictures are shuffled in the same way, rewrite it as a convolutional network, and design a control for token
-# mixing.
+# patches of all pictures are shuffled in the same way, rewrite it as a convolutional network, design a control for token mixing,
+# and build a Mixer and its training from an empty cell.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 100
 # minutes. {measured}
@@ -635,7 +635,7 @@ draw_torn(7, SEEDS[0])
 from einops import repeat
 
 from course_lib.blocks import TokenMixingKernels
-from course_lib.metrics import count_operations
+from course_tools.notebook.layer_costs import multiply_adds
 
 # %% exercise="13.5" difficulty="●●●" minutes=12
 from course_lib.blocks import token_mixing_kernels
@@ -683,7 +683,7 @@ some = images[same_seed[:100]]
 with torch.no_grad():
     apart = (by_convolutions(in_order, some) - in_order(some)).abs().max().item()
     work = [
-        count_operations(in_order, lambda form=form: form(some)).multiply_adds
+        multiply_adds(form, some)
         for form in (lambda p: by_convolutions(in_order, p), mixer().to(device()))
     ]
 claim(
@@ -911,35 +911,18 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
-def exponent(sizes, costs):
-    """The slope of log cost against log size, by least squares."""
-    x, y = (
-        torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs)
-    )
-    return (
-        ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()
-    ).item()
+from course_lib.blocks import TokenMixing
+from course_tools.notebook.layer_costs import exponent
 
 
 def work_of_mixing(N, d_tokens, d=32):
     """Multiply-adds of token mixing at N positions."""
-    weights = (
-        torch.zeros(d_tokens, N),
-        torch.zeros(d_tokens),
-        torch.zeros(N, d_tokens),
-        torch.zeros(N),
-    )
-    return count_operations(
-        nn.Identity(), lambda: lean_token_mixing(torch.zeros(1, N, d), *weights)
-    ).multiply_adds
+    return multiply_adds(TokenMixing(N, d_tokens), torch.zeros(1, N, d))
 
 
 def work_of_attention(N, d=32):
     """Multiply-adds of one head over N positions, projections aside."""
-    q = torch.zeros(1, 1, N, d)
-    return count_operations(
-        nn.Identity(), lambda: scaled_dot_product_attention(q, q, q)
-    ).multiply_adds
+    return multiply_adds(scaled_dot_product_attention, *[torch.zeros(1, 1, N, d)] * 3)
 
 
 grids = [49, 196, 784]
@@ -966,6 +949,8 @@ claim(
 # is trained for the same number of steps; the two smaller widths are shown for one seed, the largest as the mean of three.
 
 # %%
+from course_lib.metrics import count_operations
+
 SMALLER = {
     "CNN": (lambda: cnn((4, 8, 16)), lambda: cnn((8, 16, 32))),
     "Mixer": (
@@ -1204,8 +1189,86 @@ show(
 # claim must hold against the strongest rival. These are centred digits; on photographs, where objects move, the result may
 # differ.
 
+# %% [markdown]
+# ## 12 Build it: an MLP-Mixer
+#
+# **Build task (30 minutes, 12 points).** Write a complete MLP-Mixer and the loop that trains it, from an empty cell. Define the
+# classes and functions that you need above `train_mixer`, in the same cell. You may use torch's layers and your own functions
+# from above, but not the library's `Mixer`.
+#
+# The check calls `train_mixer(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten digits (8 × 8
+# pixels, sorted by their labels) and `n_steps=500`. It evaluates the returned model on the other 500 digits. The function has
+# at most 60 seconds of processor time; a good answer needs about five.
+#
+# | name | value |
+# | --- | --- |
+# | patches | 2 × 2 pixels: $N = 16$ positions |
+# | $d$, $d_s$, $d_c$, $L$ | 32 channels, hidden widths 32 and 64, two blocks |
+#
+# To see whether the weights are shared, the check also calls the two networks of your first block: with a second argument, the
+# model takes features (B, 16, 32) in place of images. `model(x, True)` returns what token mixing makes of them, `model(x,
+# False)` what channel mixing does, both without norm and residual connection.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps images (B, 1, 8, 8) to logits (B, n_classes), and features to features as described |
+# | 1 | at most `n_steps` updates and at most 12,500 weights |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
+# | 1 | the loss falls during training (or the model has learned without it) |
+# | 1 | the returned model gives the same logits for the same image |
+# | 1 | the logits of one image do not depend on the other images of the batch |
+# | 1 | every patch has an influence on the logits |
+# | 1 | token mixing: each channel by itself, all by one network, which reads every position with weights of its own |
+# | 1 | channel mixing: each position by itself, all by one network, which reads every channel |
+# | 1 | at least 10,000 weights: two blocks with both networks |
+# | 1 | loss on held-out digits: 1 nat below that of predicting from class frequencies alone, which is 2.3 nats |
+# | 1 | accuracy on held-out digits: above that of the nearest class mean (about 0.9) |
+#
+# Your formula of section 9 gives the number of weights of a Mixer of these sizes: compare it with that of your model.
+
+# %%
+print(f"{mixer_parameters(32, 32, 64, 2, 16, 4, 10):,} parameters")
+
+# %% exercise="13.8" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_13.train_mixer import train_mixer
+
+# %% tags=["nbval-check-output"]
+train_mixer = check("13.8", train_mixer)
+
+# %% [markdown]
+# Section 6 says that a Mixer learns shuffled pictures as well as pictures in order. The next cell trains *your* Mixer on both,
+# with the same seeds. The patches of all digits are shuffled alike, and the network is never told how.
+
+# %%
+from course_lib.datasets import digits as handwritten_digits
+
+small, kinds = handwritten_digits()
+places = torch.randperm(16, generator=torch.Generator().manual_seed(SEEDS[0]))
+small = small[:, None]
+sets = {
+    "in order": small,
+    "shuffled": unpatchify(patchify(small, 2)[:, places], 2, 8, 8),
+}
+yours = {name: [] for name in sets}
+for seed in SEEDS:
+    rows = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(seed))
+    known, new = rows[:1_297], rows[1_297:]
+    for name, pictures in sets.items():
+        torch.manual_seed(seed)
+        built = train_mixer(pictures[known], kinds[known], 10, 500)
+        yours[name].append(accuracy_of(built, pictures[new], kinds[new]))
+show(
+    plots.seeds(yours, "accuracy on held-out digits"),
+    alt="Accuracy of your Mixer on held-out digits, a point for each seed: "
+    + "; ".join(
+        f"{name} {', '.join(f'{share:.3f}' for share in found)}"
+        for name, found in yours.items()
+    )
+    + ".",
+)
+
 # %% [markdown] tags=["quiz"]
-# ## 12 Exit quiz
+# ## 13 Exit quiz
 #
 # **Question 1.** You have a Mixer for pictures of 224 × 224 and want to classify one of 256 × 256. What do you do?
 #
@@ -1262,7 +1325,7 @@ show(
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
-# ## 13 Summary and sources
+# ## 14 Summary and sources
 #
 # **Where the deck and the code differ**, each with a measurement:
 #

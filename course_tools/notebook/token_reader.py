@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.analysis import record
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import fitted
@@ -68,3 +69,18 @@ def accuracy(model: nn.Module, known: Sequence[Tensor], targets: Tensor) -> floa
     """Measure the fraction of positions whose answers are all correct."""
     right = answers_of(model, known, targets).argmax(-1) == targets.to(device())
     return right.flatten(2).all(-1).float().mean().item() if right.dim() > 2 else right.float().mean().item()
+
+
+@torch.no_grad()
+def attends_correctly(model: TokenReader, known: Sequence[Tensor], pattern: Tensor) -> float:
+    """Measure the fraction of the last positions whose largest weight, in the first head, lies where the pattern is largest.
+
+    Args:
+        model: around a mixer of attention.
+        known: indices (B, T), one tensor for each table.
+        pattern: (B, T_q, T_k), for the last T_q positions: 1 at the right one of the first T_k, else 0.
+    """
+    with record(model) as seen:
+        model(*known)
+    chosen = seen["mixer"][0].weights[:, 0, -pattern.shape[1] :].argmax(-1)
+    return (chosen == pattern.argmax(-1).to(chosen.device)).float().mean().item()

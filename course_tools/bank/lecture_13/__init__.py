@@ -7,6 +7,7 @@ from course_tools.bank.lecture_13 import (
     reordered_token_mixing,
     token_mixing,
     token_mixing_kernels,
+    train_mixer,
     train_mixing_rival,
 )
 
@@ -18,4 +19,5 @@ EXERCISES = (
     token_mixing_kernels.exercise,
     mixer_parameters.exercise,
     train_mixing_rival.exercise,
+    train_mixer.exercise,
 )

@@ -1,0 +1,831 @@
+"""Build task 13.8, train_mixer: an MLP-Mixer and its training loop from an empty cell; what students hand in.
+
+The returned model also applies the two networks of its first block to features. What their results depend on is measured from
+outside: token mixing processes each channel by itself and all alike, and reads every position; channel mixing the reverse.
+"""
+
+from functools import partial
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks import TokenMixing, channel_mixing, mixer_block, token_mixing
+from course_lib.datasets import digits
+from course_lib.models import Mixer
+from course_lib.primitives import patchify
+from course_tools.bank.image_classifiers import (
+    MIXES_PATCHES,
+    N_FEW,
+    TRAINED,
+    fails_to_learn,
+    fault_of_classes,
+    has_learned_nothing,
+    misses_patches,
+    predicts_the_frequencies,
+    properties,
+    reads_in_order,
+)
+from course_tools.bank.image_classifiers import questions as questions_about_images
+from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank.training_loops import (
+    drawn_examples,
+    in_given_order,
+    looped,
+    on_one_batch,
+    with_the_optimizer_of,
+    without_clearing,
+)
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    both,
+    differs_when_asked_again,
+    gradients_are_kept,
+    holds,
+    is_near,
+    makes_too_many_updates,
+    no_weight_is_stepped,
+    reads_one_batch,
+    reads_other_examples,
+    updates_are_too_large,
+    updates_are_too_small,
+    weights_without_gradient,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, N_STEPS = 60.0, 500
+LEAST_PARAMETERS, MOST_PARAMETERS = 10_000, 12_500
+"""A Mixer of the sizes that are given has 11,338 parameters; 10,700 without biases and gains in its networks and norms."""
+ONE_BLOCK, NO_BLOCK = 6_800, 1_500
+"""Fewer parameters than these are those of a single block, and those of embedding, norm and head."""
+N_PATCHES, D_MODEL, N_BASES = 16, 32, 3
+SOME = 1e-5
+"""Influence on a result, relative to the largest, above which it is no rounding."""
+ALIKE = 1e-4
+"""Difference of two results, relative to the largest number, below which they are the same."""
+
+HINTS = (
+    (
+        "Build it in this order, and print shapes after each step: patches (B, 16, 4); features (B, 16, 32) by one linear "
+        "layer; a block, which adds the token mixing of the normed features and then the channel mixing of the normed sum; a "
+        "norm; the mean over the positions (B, 32); logits. Then compare the number of parameters with your formula of 13.6."
+    ),
+    (
+        "`nn.Linear` acts on the last axis of (B, 16, 32), the channels. Token mixing needs the positions there: transpose by "
+        "`x.mT`, apply `Linear(16, 32)`, GELU, `Linear(32, 16)`, and transpose back. The images come sorted by their labels: "
+        "draw each batch at random, `which = torch.randint(len(labels), (32,))`. Adam with a learning rate of 0.005 is a good "
+        "start."
+    ),
+    (
+        "`F.unfold(images, 2, stride=2).mT` gives the patches. Keep the blocks in an `nn.ModuleList` or `nn.Sequential`, each "
+        "made by its own call. `def forward(self, x, tokens=None)` begins with `if tokens is not None: return "
+        "self.blocks[0].tokens(x) if tokens else self.blocks[0].channels(x)`. The loop: `F.cross_entropy(model(images[which]), "
+        "labels[which])`, `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`; at the end `return model.eval()`."
+    ),
+)
+
+
+def train_mixer(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) -> nn.Module:
+    """Build an MLP-Mixer, train it on images, and return it.
+
+    The model maps images (B, 1, 8, 8) to logits (B, n_classes). It has patches of 2 × 2 pixels, so N = 16 positions, d = 32
+    channels, and two blocks with d_s = 32 and d_c = 64. With a second argument it takes features (B, 16, 32) instead of images
+    and returns what a network of its first block makes of them, without norm and residual connection, (B, 16, 32):
+    `model(x, True)` the token mixing, `model(x, False)` the channel mixing.
+
+    Args:
+        images: the images to learn from, (N, 1, 8, 8), ink from 0 to 1, sorted by their labels.
+        labels: their classes, (N,), integers below n_classes.
+        n_classes: number of classes.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to predict: asked twice, it gives the same logits.
+    """
+    P, N, d_model, d_tokens, d_channels = 2, 16, 32, 32, 64
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm_1, self.norm_2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+            self.over_positions = nn.Sequential(nn.Linear(N, d_tokens), nn.GELU(), nn.Linear(d_tokens, N))
+            self.channels = nn.Sequential(nn.Linear(d_model, d_channels), nn.GELU(), nn.Linear(d_channels, d_model))
+
+        def tokens(self, x):
+            return self.over_positions(x.mT).mT
+
+        def forward(self, x):
+            x = x + self.tokens(self.norm_1(x))
+            return x + self.channels(self.norm_2(x))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.blocks = nn.Linear(P * P, d_model), nn.Sequential(Block(), Block())
+            self.norm, self.head = nn.LayerNorm(d_model), nn.Linear(d_model, n_classes)
+
+        def forward(self, x, tokens=None):
+            if tokens is not None:
+                return self.blocks[0].tokens(x) if tokens else self.blocks[0].channels(x)
+            x = self.blocks(self.embed(F.unfold(x, P, stride=P).mT))
+            return self.head(self.norm(x).mean(1))
+
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    for _ in range(n_steps):
+        which = torch.randint(len(labels), (32,))
+        loss = F.cross_entropy(model(images[which]), labels[which])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw the digits to learn from, and what the model is asked.
+
+    The queries are those about images of `image_classifiers.questions`, and features (156, 16, 32) with True and with False:
+    three as they are · three times as large · with their channels in another order · with their positions in another order ·
+    with one position replaced, one after the other · with one channel replaced, one after the other.
+    """
+    (data, queries), truth = questions_about_images(N_STEPS, draw)
+    x, other = draw.normal(2, N_BASES, N_PATCHES, D_MODEL)
+    channels, positions = draw.uniform(D_MODEL).argsort(), draw.uniform(N_PATCHES).argsort()
+    replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N_PATCHES, dtype=torch.bool)]
+    replaced += [torch.where(where, other, x) for where in torch.eye(D_MODEL, dtype=torch.bool)]
+    features = torch.cat([x, 3 * x, x[:, :, channels], x[:, positions], *replaced])
+    queries = [*queries, (features, torch.tensor(True)), (features, torch.tensor(False))]
+    return (data, queries), {**truth, "channels": channels, "positions": positions}
+
+
+def _model(measured: Measured, truth: Truth) -> str | None:
+    if fault := fault_of_classes(measured.outputs[:6], (len(truth["labels"]), N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1)):
+        return fault
+    shape = ((4 + N_PATCHES + D_MODEL) * N_BASES, N_PATCHES, D_MODEL)
+    for output in measured.outputs[6:]:
+        if tuple(output.shape) != shape:
+            expected = f"For features {shape} and True or False it should return features of the same shape"
+            return f"{expected}, not {tuple(output.shape)}. Both come as tensors: write `if tokens:`, not `is True`."
+        if not output.is_floating_point() or not output.isfinite().all():
+            return "The features should be floating point and finite."
+    return None
+
+
+def _network(measured: Measured, tokens: bool) -> tuple[Tensor, ...]:
+    """What one network makes of the features, in the order of the queries, (52, 3, 16, 32)."""
+    return measured.outputs[6 if tokens else 7].double().unflatten(0, (-1, N_BASES))
+
+
+def _influences(measured: Measured, tokens: bool) -> tuple[Tensor, Tensor]:
+    """Which position (first axis) has an influence on the results of which (second), (16, 16); and which channel, (32, 32)."""
+    plain, _, _, _, *replaced = _network(measured, tokens)
+    moved = (torch.stack(replaced) - plain).abs().amax(1)
+    moved = moved > SOME * moved.max().clamp(min=1e-12)
+    return moved[:N_PATCHES].any(2), moved[N_PATCHES:].any(1)
+
+
+def _reads_others(reads: Tensor) -> bool:
+    """Whether a result depends on another position, or channel, than its own."""
+    return bool(reads[~torch.eye(len(reads), dtype=torch.bool)].any())
+
+
+def _moves_with(measured: Measured, truth: Truth, tokens: bool, axis: str) -> bool:
+    """Whether the results are in another order, and are otherwise the same, when channels or positions are in this order."""
+    plain, _, channels, positions, *_ = _network(measured, tokens)
+    other, moved = (channels, plain[..., truth[axis]]) if axis == "channels" else (positions, plain[:, truth[axis]])
+    return bool((other - moved).abs().max() <= ALIKE * plain.abs().max())
+
+
+def _tokens(measured: Measured, truth: Truth) -> str | None:
+    positions, channels = _influences(measured, tokens=True)
+    if _reads_others(channels):
+        return "The token mixing of a channel changes when another channel is replaced."
+    if not positions.all():
+        return f"In token mixing, {int((~positions).sum())} of 256 pairs of positions have no influence on each other."
+    if not _moves_with(measured, truth, True, "channels"):
+        return "Token mixing treats the channels differently: in another order they get other results."
+    if _moves_with(measured, truth, True, "positions"):
+        return "Token mixing treats all positions alike."
+    return None
+
+
+def _channels(measured: Measured, truth: Truth) -> str | None:
+    positions, channels = _influences(measured, tokens=False)
+    if _reads_others(positions):
+        return "The channel mixing of a position changes when another position is replaced."
+    if not channels.all():
+        return f"In channel mixing, {int((~channels).sum())} of 1,024 pairs of channels have no influence on each other."
+    if not _moves_with(measured, truth, False, "positions"):
+        return "Channel mixing treats the positions differently: in another order they get other results."
+    return None
+
+
+def _size(measured: Measured, truth: Truth) -> str | None:
+    if measured.n_parameters < 0:
+        return "The model is not an `nn.Module`, so its parameters cannot be counted."
+    if measured.n_parameters < LEAST_PARAMETERS:
+        return f"`model.parameters()` has {measured.n_parameters:,} weights; at least {LEAST_PARAMETERS:,} are required."
+    return None
+
+
+MIXES_BOTH_WAYS = (
+    MIXES_PATCHES[0],
+    holds("tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens, 1, TRAINED),
+    holds("channels", "Channel mixing: each position by itself, all by one network over the channels.", _channels, 1, TRAINED),
+    holds("size", f"The model has at least {LEAST_PARAMETERS:,} weights: two blocks with both networks.", _size, 1, TRAINED),
+)
+
+
+def networks_are_exchanged(measured: Measured, truth: Truth) -> bool:
+    """Evidence: with True the positions do not mix, but the channels do; with False the reverse."""
+    (positions, channels), (others, other_channels) = (_influences(measured, tokens) for tokens in (True, False))
+    mix = (channels, others)
+    return all(map(_reads_others, mix)) and not any(map(_reads_others, (positions, other_channels)))
+
+
+def mixes_no_tokens(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in token mixing, results depend on the features of their own position only."""
+    positions, _ = _influences(measured, tokens=True)
+    return bool(positions.any()) and not _reads_others(positions)
+
+
+def mixes_no_channels(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in channel mixing, results depend on their own channel only."""
+    _, channels = _influences(measured, tokens=False)
+    return bool(channels.any()) and not _reads_others(channels)
+
+
+def norm_is_in_the_network(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in one of the two, features three times as large give the same result, which is not constant."""
+    pairs = (_network(measured, tokens)[:2] for tokens in (True, False))
+    return any(is_near(once, thrice) and bool(once.std() > 0.01) for once, thrice in pairs)
+
+
+def mixes_as_a_mean(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in token mixing, positions mix with the same weights for all, and channels do not mix."""
+    positions, channels = _influences(measured, tokens=True)
+    return _reads_others(positions) and not _reads_others(channels) and _moves_with(measured, truth, True, "positions")
+
+
+def mixes_as_attention(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in token mixing, positions mix with the same weights for all, and so do channels."""
+    positions, channels = _influences(measured, tokens=True)
+    return _reads_others(positions) and _reads_others(channels) and _moves_with(measured, truth, True, "positions")
+
+
+def mixes_neighbours(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in token mixing each channel is by itself, and some positions depend on some others only."""
+    positions, channels = _influences(measured, tokens=True)
+    return _reads_others(positions) and not bool(positions.all()) and not _reads_others(channels)
+
+
+def tokens_unlike(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in token mixing each channel is by itself, and channels in another order get other results."""
+    return not _reads_others(_influences(measured, True)[1]) and not _moves_with(measured, truth, True, "channels")
+
+
+def channels_unlike(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in channel mixing each position is by itself, and positions in another order get other results."""
+    return not _reads_others(_influences(measured, False)[0]) and not _moves_with(measured, truth, False, "positions")
+
+
+def has_one_block(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the model has as few weights as with a single block."""
+    return NO_BLOCK < measured.n_parameters < ONE_BLOCK
+
+
+def has_no_block(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the model has as few weights as its embedding, norm and head."""
+    return 0 <= measured.n_parameters <= NO_BLOCK
+
+
+def patches(images):
+    """Cut images into sixteen patches (B, 16, 4)."""
+    return F.unfold(images, 2, stride=2).mT
+
+
+class Transposed(nn.Module):
+    """A network over the positions of (B, 16, 32), the same for every channel."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, x):
+        return self.network(x.mT).mT
+
+
+def over_positions(n=N_PATCHES, d_tokens=32):
+    """Make the token mixing of n positions."""
+    return Transposed(network_of(n, d_tokens))
+
+
+def network_of(n, d_hidden):
+    """Make two layers with a GELU between."""
+    return nn.Sequential(nn.Linear(n, d_hidden), nn.GELU(), nn.Linear(d_hidden, n))
+
+
+over_channels = partial(network_of, D_MODEL, 64)
+"""Make the channel mixing."""
+over_features = partial(nn.LayerNorm, D_MODEL)
+"""Make a norm."""
+
+
+class SmallMixer(nn.Module):
+    """A Mixer of the sizes that are asked for, and what a wrong submission changes.
+
+    That is how it cuts images, how a block mixes tokens and channels, its norms, its list of blocks and its dropout.
+    """
+
+    def __init__(
+        self,
+        n_classes,
+        cut=patches,
+        tokens=over_positions,
+        channels=over_channels,
+        norm=over_features,
+        blocks=lambda make: nn.ModuleList([make(), make()]),
+        dropout=0.0,
+    ):
+        super().__init__()
+        self.embed, self.dropout, self.cut = nn.Linear(4, D_MODEL), nn.Dropout(dropout), cut
+        self.blocks = blocks(lambda: nn.ModuleList([norm(), tokens(), norm(), channels()]))
+        self.norm, self.head = norm(), nn.Linear(D_MODEL, n_classes)
+
+    def network(self, x, tokens):
+        """Apply a network of the first block."""
+        return self.blocks[0][1 if tokens else 3](x)
+
+    def forward(self, x, tokens=None):
+        if tokens is not None:
+            return self.network(x, tokens)
+        x = self.dropout(self.embed(self.cut(x)))
+        for norm_1, mix_tokens, norm_2, mix_channels in self.blocks:
+            x = x + mix_tokens(norm_1(x))
+            x = x + mix_channels(norm_2(x))
+        return self.head(self.norm(x).mean(1))
+
+
+fitted = partial(looped, lr=5e-3, batch=drawn_examples)
+"""Train a classifier in the usual way on (images, labels), and return it."""
+
+
+class _Reshaped(Transposed):
+    def forward(self, x):
+        return self.network(x.reshape(-1, D_MODEL, N_PATCHES)).reshape(x.shape)
+
+
+@wrong
+def reshape_for_a_transpose(images, labels, n_classes, n_steps):
+    """Your token mixing mixes no tokens: no position of its result depends on another position. `nn.Linear` acts on the last
+    axis, and in (B, N, d) that is the channels. Exchange the two axes by `x.mT` before and after the network; `reshape` and
+    `view` keep the order of the numbers in memory and transpose nothing."""
+    return fitted(SmallMixer(n_classes, tokens=lambda: _Reshaped(network_of(16, 32))), (images, labels), n_steps // 2)
+
+
+@wrong
+def both_transposed(images, labels, n_classes, n_steps):
+    """Your channel mixing mixes no channels: no channel of its result depends on another channel. `nn.Linear` acts on the last
+    axis of (B, N, d), the channels, so nothing is transposed here."""
+    model = SmallMixer(n_classes, channels=partial(over_positions, d_tokens=128))
+    return fitted(model, (images, labels), n_steps // 2)
+
+
+class _Exchanged(SmallMixer):
+    def network(self, x, tokens):
+        return super().network(x, not tokens)
+
+
+@wrong
+def networks_exchanged(images, labels, n_classes, n_steps):
+    """Your two networks are exchanged: with `True` the model mixes the channels of each position, with `False` the positions of
+    each channel. Token mixing passes information between positions."""
+    return fitted(_Exchanged(n_classes), (images, labels), n_steps)
+
+
+class _WithNorm(SmallMixer):
+    def network(self, x, tokens):
+        return super().network(self.blocks[0][0 if tokens else 2](x), tokens)
+
+
+@wrong
+def with_the_norm(images, labels, n_classes, n_steps):
+    """Features three times as large give the same result: the network that you apply for the second argument has a norm before
+    it. Return what the network alone makes of the features; the norm belongs to the block."""
+    return fitted(_WithNorm(n_classes), (images, labels), n_steps)
+
+
+class _MeanOfPositions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return self.scale * (x.mean(1, keepdim=True) + F.gelu(x))
+
+
+@wrong
+def mean_for_token_mixing(images, labels, n_classes, n_steps):
+    """Your token mixing treats all positions alike, as a mean over them does: in another order, each gets the same result. In a
+    Mixer each position has weights of its own, a column of W_1 and a row of W_2, and so the model knows where a patch is."""
+    return fitted(SmallMixer(n_classes, tokens=_MeanOfPositions), (images, labels), n_steps // 2)
+
+
+class Attention(nn.Module):
+    def __init__(self, d=16):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(D_MODEL, 3 * d, bias=False), nn.Linear(d, D_MODEL, bias=False)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return self.out((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v)
+
+
+@wrong
+def attention_for_token_mixing(images, labels, n_classes, n_steps):
+    """Your token mixing treats all positions alike, as attention does, and the result for a channel depends on other channels.
+    In a Mixer each position has fixed weights of its own, a column of W_1 and a row of W_2, the same for every channel."""
+    return fitted(SmallMixer(n_classes, tokens=Attention), (images, labels), n_steps // 2)
+
+
+class Convolution(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Conv1d(1, 32, 3, padding=1), nn.Conv1d(32, 1, 3, padding=1)
+
+    def forward(self, x):
+        rows = x.mT.flatten(0, 1)[:, None]
+        return self.down(F.gelu(self.up(rows)))[:, 0].unflatten(0, (-1, D_MODEL)).mT
+
+
+@wrong
+def convolution_for_token_mixing(images, labels, n_classes, n_steps):
+    """Your token mixing reads some positions only, as a convolution reads a neighbourhood. In a Mixer each hidden unit of token
+    mixing reads all N positions, by a row of W_1."""
+    return fitted(SmallMixer(n_classes, tokens=Convolution), (images, labels), n_steps // 2)
+
+
+class _OwnNetworks(nn.Module):
+    """For each index along the last axis of (B, n, m) a network of its own over n numbers."""
+
+    def __init__(self, n, m, d_hidden):
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(m, n, d_hidden) / n**0.5)
+        self.down = nn.Parameter(torch.randn(m, d_hidden, n) / d_hidden**0.5)
+
+    def forward(self, x):
+        hidden = F.gelu(torch.einsum("bnm,mnh->bmh", x, self.up))
+        return torch.einsum("bmh,mhn->bnm", hidden, self.down)
+
+
+@wrong
+def own_network_for_each_channel(images, labels, n_classes, n_steps):
+    """Your token mixing treats the channels differently: two channels with the same numbers get different results. Either each
+    channel has a network of its own, or something that each channel has of its own, such as a scale, is part of it. All
+    channels share one network."""
+    return fitted(SmallMixer(n_classes, tokens=lambda: _OwnNetworks(16, 32, 8)), (images, labels), n_steps // 2)
+
+
+@wrong
+def own_network_for_each_position(images, labels, n_classes, n_steps):
+    """Your channel mixing treats the positions differently: two positions with the same features get different results. Either
+    each position has a network of its own, or something that each position has of its own is part of it. All positions share
+    one network."""
+    model = SmallMixer(n_classes, channels=lambda: Transposed(_OwnNetworks(32, 16, 8)))
+    return fitted(model, (images, labels), n_steps // 2)
+
+
+@wrong
+def the_same_block_twice(images, labels, n_classes, n_steps):
+    """Your model has as few weights as a Mixer with a single block. `[block] * 2` is a list that holds the same block twice:
+    make each block by its own call."""
+    return fitted(SmallMixer(n_classes, blocks=lambda make: nn.ModuleList([make()] * 2)), (images, labels), n_steps)
+
+
+@wrong
+def blocks_in_a_list(images, labels, n_classes, n_steps):
+    """`model.parameters()` holds hardly more than an embedding, a norm and a head. Blocks in a Python list are no submodules:
+    the optimizer never gets their weights. Put them into an `nn.ModuleList` or `nn.Sequential`."""
+    return fitted(SmallMixer(n_classes, blocks=lambda make: [make(), make()]), (images, labels), n_steps)
+
+
+@wrong
+def stride_left_out(images, labels, n_classes, n_steps):
+    """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Patches of 2 × 2
+    next to each other make sixteen; put them back together to see whether they make up the whole image."""
+    model = SmallMixer(n_classes, cut=lambda images: F.unfold(images, 2)[..., :16].mT)
+    return fitted(model, (images, labels), n_steps // 2)
+
+
+def patches_across_images(images):
+    """Cut images into (B, 16, 4) by a reshape that takes the patches of one image for those of several."""
+    squares = images.unfold(2, 2, 2).unfold(3, 2, 2)
+    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 16, 4)
+
+
+@wrong
+def patches_of_other_images(images, labels, n_classes, n_steps):
+    """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
+    several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
+    `permute` first, or use `patchify`, `rearrange` or `F.unfold`."""
+    return fitted(SmallMixer(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
+
+
+class _BatchNorm(nn.Module):
+    def forward(self, x):
+        return F.layer_norm(x - x.mean(0), (D_MODEL,))
+
+
+@wrong
+def norm_over_the_batch(images, labels, n_classes, n_steps):
+    """The logits of an image depend on the other images of its batch: something is normalised, or mixed, over the batch axis.
+    The norm of a Mixer is over the features of each position, `nn.LayerNorm(d)`."""
+    return fitted(SmallMixer(n_classes, norm=_BatchNorm), (images, labels), n_steps)
+
+
+@wrong
+def without_shuffling(images, labels, n_classes, n_steps):
+    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
+    and the model forgets the others. Draw the images of each batch at random."""
+    batches = in_given_order((images, labels))
+    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
+
+
+@wrong
+def one_batch_for_all_updates(images, labels, n_classes, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
+    others in each update."""
+    return on_one_batch(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
+
+
+@wrong
+def gradients_not_cleared(images, labels, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
+
+
+class _Probabilities(SmallMixer):
+    def forward(self, x, tokens=None):
+        found = super().forward(x, tokens)
+        return found.softmax(-1) if tokens is None else found
+
+
+@wrong
+def probabilities_for_logits(images, labels, n_classes, n_steps):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
+    fall below 1.46. Return the logits."""
+    return fitted(_Probabilities(n_classes), (images, labels), n_steps)
+
+
+@wrong
+def dropout_left_on(images, labels, n_classes, n_steps):
+    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
+    drawn at each call. Return `model.eval()`."""
+    return fitted(SmallMixer(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
+
+
+@wrong
+def learning_rate_too_large(images, labels, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(images, labels, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+
+
+@wrong
+def optimizer_of_another_model(images, labels, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    models = SmallMixer(n_classes), SmallMixer(n_classes)
+    return with_the_optimizer_of(*models, (images, labels), n_steps // 4, batch=drawn_examples)
+
+
+@wrong
+def embeddings_cut_off(images, labels, n_classes, n_steps):
+    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
+    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all, as where the result of a network is not
+    added to its input."""
+
+    class CutOff(SmallMixer):
+        def forward(self, x, tokens=None):
+            if tokens is not None:
+                return super().forward(x, tokens)
+            x = self.embed(self.cut(x))
+            for norm_1, mix_tokens, norm_2, mix_channels in self.blocks:
+                x = x + mix_tokens(norm_1(x.detach()))
+                x = x + mix_channels(norm_2(x)).detach()
+            return self.head(self.norm(x).mean(1))
+
+    return fitted(CutOff(n_classes), (images, labels), n_steps)
+
+
+@wrong
+def epochs_for_updates(images, labels, n_classes, n_steps):
+    """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
+    return fitted(SmallMixer(n_classes), (images, labels), n_steps + len(labels) // 32)
+
+
+@wrong
+def labels_of_other_images(images, labels, n_classes, n_steps):
+    """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
+    not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch."""
+    shuffled = images[torch.randperm(len(images))], labels[torch.randperm(len(labels))]
+    return fitted(SmallMixer(n_classes), shuffled, n_steps // 2)
+
+
+@right
+def with_convolutions(images, labels, n_classes, n_steps):
+    """All layers are convolutions: of 2 × 2 for the patches, of width 1 over (B, positions, channels) for token mixing;
+    dropout, AdamW with one cycle on shuffled epochs."""
+
+    def convolutions(n, d_hidden):
+        return nn.Sequential(nn.Conv1d(n, d_hidden, 1), nn.GELU(), nn.Dropout(0.02), nn.Conv1d(d_hidden, n, 1))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Conv2d(1, 32, 2, stride=2)
+            self.over_positions = nn.ModuleList(convolutions(16, 32) for _ in range(2))
+            self.over_channels = nn.ModuleList(convolutions(32, 64) for _ in range(2))
+            self.norms = nn.ModuleList(nn.LayerNorm(32) for _ in range(5))
+            self.head = nn.Linear(32, n_classes)
+
+        def forward(self, pictures, of_tokens=None):
+            if of_tokens is not None and bool(of_tokens):
+                return self.over_positions[0](pictures)
+            if of_tokens is not None:
+                return self.over_channels[0](pictures.transpose(1, 2)).transpose(1, 2)
+            x = self.embed(pictures).flatten(2).transpose(1, 2)
+            for i in range(2):
+                x = x + self.over_positions[i](self.norms[2 * i](x))
+                x = x + self.over_channels[i](self.norms[2 * i + 1](x).transpose(1, 2)).transpose(1, 2)
+            return self.head(self.norms[4](x).mean(dim=1))
+
+    data = torch.utils.data.TensorDataset(images, labels)
+    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, drop_last=True)
+    model, criterion, step = Model(), nn.CrossEntropyLoss(), 0
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=n_steps)
+    while step < n_steps:
+        for pictures, targets in loader:
+            optimizer.zero_grad()
+            criterion(model(pictures), targets).backward()
+            optimizer.step()
+            schedule.step()
+            step += 1
+            if step == n_steps:
+                break
+    model.eval()
+    return model
+
+
+@right
+def with_the_functions_of_the_lecture(images, labels, n_classes, n_steps):
+    """`mixer_block` with weights in parameter lists, a head that starts at 0, and Adam by hand on gradients from autograd."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = self.linear(4, 32), self.linear(32, n_classes, scale=0.0)
+            self.tokens = nn.ModuleList(self.linear(16, 32, 16) for _ in range(2))
+            self.channels = nn.ModuleList(self.linear(32, 64, 32) for _ in range(2))
+            self.norms = nn.ParameterList(nn.Parameter(torch.full((32,), 1.0 - i % 2)) for i in range(10))
+
+        def linear(self, *widths, scale=1.0):
+            weights = nn.ParameterList()
+            for n, m in pairwise(widths):
+                weights.extend([nn.Parameter(scale * torch.randn(m, n) / n**0.5), nn.Parameter(torch.zeros(m))])
+            return weights
+
+        def forward(self, x, tokens=None):
+            if tokens is not None:
+                return token_mixing(x, *self.tokens[0]) if tokens else channel_mixing(x, *self.channels[0])
+            x = F.linear(patchify(x, 2), *self.embed)
+            gains = list(zip(self.norms[::2], self.norms[1::2], strict=True))
+            x = mixer_block(x, tuple(self.tokens[0]), tuple(self.channels[0]), (gains[0], gains[1]))
+            x = mixer_block(x, tuple(self.tokens[1]), tuple(self.channels[1]), (gains[2], gains[3]))
+            return F.linear(F.layer_norm(x, (32,), *gains[4]).mean(1), *self.head)
+
+    model = Model()
+    weights = list(model.parameters())
+    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
+    for step in range(1, n_steps + 1):
+        which = torch.randint(len(labels), (48,))
+        loss = -model(images[which]).log_softmax(-1).gather(1, labels[which][:, None]).mean()
+        for w, m, v, gradient in zip(weights, first, second, torch.autograd.grad(loss, weights), strict=True):
+            m.mul_(0.9).add_(gradient, alpha=0.1)
+            v.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+            w.data -= 5e-3 * (m / (1 - 0.9**step)) / ((v / (1 - 0.99**step)).sqrt() + 1e-8)
+    return model.eval()
+
+
+@right
+def with_channels_first(images, labels, n_classes, n_steps):
+    """Features (B, 32, 16) throughout, no biases in the networks, no gains in the norms; images moved by a pixel, two half
+    batches, clipped RMSprop."""
+
+    class Mix(nn.Module):
+        def __init__(self, n, d_hidden):
+            super().__init__()
+            self.into, self.out = nn.Linear(n, d_hidden, bias=False), nn.Linear(d_hidden, n, bias=False)
+
+        def forward(self, x):
+            return self.out(F.gelu(self.into(x), approximate="tanh"))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.read_out = nn.Linear(4, 32), nn.Linear(32, n_classes)
+            self.t1, self.c1, self.t2, self.c2 = Mix(16, 32), Mix(32, 64), Mix(16, 32), Mix(32, 64)
+
+        def normal(self, x):
+            return (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-3).sqrt()
+
+        def forward(self, x, tokens=None):
+            if tokens is not None:
+                return self.t1(x.transpose(1, 2)).transpose(1, 2) if tokens else self.c1(x)
+            squares = x.view(-1, 4, 2, 4, 2).transpose(2, 3).reshape(-1, 16, 4)
+            x = self.embed(2 * squares - 1).transpose(1, 2)
+            for over_tokens, over_channels in ((self.t1, self.c1), (self.t2, self.c2)):
+                x = x + over_tokens(self.normal(x))
+                x = x + over_channels(self.normal(x).transpose(1, 2)).transpose(1, 2)
+            return self.read_out(self.normal(x).mean(2))
+
+    model = Model()
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
+    order = torch.randperm(len(labels)).repeat(1 + n_steps * 48 // len(labels))
+    for step in range(n_steps):
+        for half in order[48 * step : 48 * step + 48].chunk(2):
+            moved = images[half].roll(int(torch.randint(-1, 2, ())), dims=-1)
+            (F.cross_entropy(model(moved), labels[half]) / 2).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    return model.eval()
+
+
+exercise = Exercise(
+    id="13.8",
+    title="An MLP-Mixer and its training loop",
+    reference=train_mixer,
+    properties=properties(
+        SECONDS,
+        MOST_PARAMETERS,
+        model=(
+            "The model maps images (B, 1, 8, 8) to logits (B, n_classes), and features with True or False to features.",
+            _model,
+        ),
+        mixing=MIXES_BOTH_WAYS,
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids={
+        Mixer: "write the model yourself: patches, blocks, norm, mean, head.",
+        TokenMixing: "write the module yourself; your functions from above may be used.",
+        digits: "learn from the images that you are given.",
+    },
+    training=Training(
+        questions=questions,
+        seconds=SECONDS,
+        proofs={
+            dropout_left_on: differs_when_asked_again,
+            probabilities_for_logits: gives_probabilities,
+            gradients_not_cleared: gradients_are_kept,
+            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
+            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
+            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
+            without_shuffling: both(reads_in_order, fails_to_learn),
+            patches_of_other_images: both(reads_other_examples, has_learned_nothing),
+            norm_over_the_batch: reads_other_examples,
+            stride_left_out: misses_patches,
+            networks_exchanged: networks_are_exchanged,
+            with_the_norm: norm_is_in_the_network,
+            reshape_for_a_transpose: mixes_no_tokens,
+            both_transposed: mixes_no_channels,
+            mean_for_token_mixing: mixes_as_a_mean,
+            attention_for_token_mixing: mixes_as_attention,
+            convolution_for_token_mixing: mixes_neighbours,
+            own_network_for_each_channel: tokens_unlike,
+            own_network_for_each_position: channels_unlike,
+            embeddings_cut_off: weights_without_gradient,
+            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
+            epochs_for_updates: makes_too_many_updates,
+        },
+        suspicions={
+            blocks_in_a_list: has_no_block,
+            the_same_block_twice: has_one_block,
+            labels_of_other_images: predicts_the_frequencies,
+        },
+    ),
+)

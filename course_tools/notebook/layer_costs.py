@@ -1,0 +1,73 @@
+"""Measure what a layer costs: multiply-adds, sequential operations, path length, numbers kept, time, and how these grow."""
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.metrics import count_operations
+
+_PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
+
+
+def multiply_adds(call: Callable[..., object], *inputs: object) -> int:
+    """Count the multiply-adds of all products and convolutions while `call(*inputs)` runs, as `count_operations` does."""
+    return count_operations(nn.Identity(), lambda: call(*inputs)).multiply_adds
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """Fit the exponent of a cost that grows with a power of the size: the slope of log cost against log size, by least squares.
+
+    Args:
+        sizes: positive, two different ones at least.
+        costs: positive, one for each size.
+    """
+    x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
+    return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+
+
+def milliseconds(call: Callable[..., Sequence[Tensor]], *inputs: Tensor, runs: int = 7) -> float:
+    """Measure the median time of some runs, in milliseconds, after one to warm up; each waits for the first result."""
+    times = []
+    for _ in range(runs + 1):
+        start = time.perf_counter()
+        call(*inputs)[0].sum().item()
+        times.append(1_000 * (time.perf_counter() - start))
+    return median(times[1:])
+
+
+def sequential_operations(output: Tensor) -> int:
+    """Count the matrix products and convolutions on the longest path through the autograd graph that made `output`."""
+    depth, stack = {}, [output.grad_fn]
+    while stack:
+        before = [node for node, _ in stack[-1].next_functions if node is not None]
+        waiting = [node for node in before if node not in depth]
+        stack.extend(waiting)
+        if not waiting:
+            node = stack.pop()
+            depth[node] = max((depth[b] for b in before), default=0) + node.name().startswith(_PRODUCTS)
+    return depth[output.grad_fn]
+
+
+def path_length(layer: Callable[[Tensor], Tensor], x: Tensor) -> int:
+    """Count how often a layer must be applied to x (T, d) until the last position depends on the first, by the gradient.
+
+    Raises:
+        ValueError: it does not depend on it after T times.
+    """
+    y = x
+    for times in range(1, len(x) + 1):
+        y = layer(y)
+        if torch.autograd.grad(y[-1].sum(), x, retain_graph=True)[0][0].any():
+            return times
+    raise ValueError("the last position never depends on the first.")
+
+
+def numbers_kept(call: Callable[..., object], *inputs: Tensor) -> int:
+    """Count the numbers that a forward pass keeps for the backward pass; a tensor that is kept twice counts once."""
+    tensors = {}
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: tensors.setdefault(x.data_ptr(), x), lambda x: x):
+        call(*inputs)
+    return sum(tensor.numel() for tensor in tensors.values())

@@ -1,0 +1,59 @@
+"""Costs of layers: counts worked by hand, exponents that are known, and paths of graphs that are known."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from course_tools.notebook.layer_costs import (
+    exponent,
+    milliseconds,
+    multiply_adds,
+    numbers_kept,
+    path_length,
+    sequential_operations,
+)
+
+
+def shifted(x):
+    """Mix each position with the one before it."""
+    return x + F.pad(x, (0, 0, 1, 0))[:-1]
+
+
+def test_a_product_of_matrices_takes_as_many_multiply_adds_as_its_three_sizes():
+    assert multiply_adds(torch.matmul, torch.ones(3, 5), torch.ones(5, 7)) == 3 * 5 * 7
+
+
+@pytest.mark.parametrize("power", [-0.5, 1.0, 2.0])
+def test_the_exponent_of_a_power_is_found(power):
+    sizes = [3, 5, 11, 13]
+    assert exponent(sizes, [7 * n**power for n in sizes]) == pytest.approx(power, abs=1e-12)
+
+
+def test_the_time_of_a_call_is_positive_and_every_run_is_made():
+    calls = []
+    assert milliseconds(lambda x: (calls.append(x) or x,), torch.ones(2), runs=3) > 0
+    assert len(calls) == 4
+
+
+def test_the_longest_chain_of_products_counts_not_their_number():
+    x, W = torch.ones(2, 3, requires_grad=True), torch.ones(3, 3)
+    assert sequential_operations(x @ W + x @ W) == 1
+    assert sequential_operations((x @ W).tanh() @ W + x @ W) == 2
+    assert sequential_operations(x.tanh()) == 0
+
+
+def test_a_layer_that_reaches_one_position_is_applied_once_for_each():
+    x = torch.randn(7, 2, dtype=torch.float64, requires_grad=True)
+    assert path_length(shifted, x) == 6
+    assert path_length(lambda x: x + x.mean(0), x) == 1
+
+
+def test_a_layer_that_mixes_no_positions_joins_no_ends():
+    with pytest.raises(ValueError, match="never depends on the first"):
+        path_length(torch.tanh, torch.ones(3, 2, requires_grad=True))
+
+
+def test_a_product_keeps_both_factors_and_the_same_factor_once():
+    x, W = torch.ones(2, 3, requires_grad=True), torch.ones(3, 5, requires_grad=True)
+    assert numbers_kept(torch.matmul, x, W) == 6 + 15
+    assert numbers_kept(lambda x: x * x, x) == 6
