@@ -1198,8 +1198,8 @@ train_lstm = check("01.6", train_lstm)
 
 # %% tags=["nbval-check-output"]
 from course_lib import primitives
-from course_lib.training import train
-from course_tools.notebook.fitting import classify
+from course_tools.notebook.fitting import classify, fitted
+from course_tools.notebook.layer_costs import sequential_operations
 
 
 def conforms(left, right):
@@ -1208,18 +1208,6 @@ def conforms(left, right):
         return (left @ right).dim() == 2
     except RuntimeError:
         return False
-
-
-def waiting(node, seen):
-    """The largest number of tanh on one way from a node of autograd's graph to the
-    inputs."""
-    if node not in seen:
-        seen[node] = max(
-            (waiting(parent, seen) for parent, _ in node.next_functions if parent),
-            default=0,
-        )
-        seen[node] += node.name().startswith("Tanh")
-    return seen[node]
 
 
 def first_over_last(dense):
@@ -1234,7 +1222,7 @@ a, W_ya, W_ay = torch.randn(5, 1), torch.randn(3, 5), torch.randn(5, 3)
 states, _ = primitives.rnn(
     torch.randn(1, 64, 1), (torch.zeros(1, 8),), *RNN(1, 8).parameters()
 )
-longest_chain = waiting(states[0, -1].sum().grad_fn, {})
+longest_chain = sequential_operations(states[0, -1].sum(), ("Tanh",))
 
 weights = [w.requires_grad_() for w in steep_start(SEEDS[0])]
 loss = F.cross_entropy(answers(one_hot(unseen.tokens), *weights), unseen.labels)
@@ -1249,14 +1237,8 @@ turned, kept_straight = (
 
 dense = nn.Sequential(nn.Flatten(), nn.Linear(16 * LONG, 8))
 before, known = first_over_last(dense), recall_sets[LONG, SEEDS[0]].train
-for _ in train(
-    dense,
-    batches(one_hot(known.tokens), known.labels, batch_size=32, seed=0),
-    classify,
-    steps=300,
-    lr=1.5e-3,
-):
-    pass
+stream = batches(one_hot(known.tokens), known.labels, batch_size=32, seed=0)
+fitted(dense, stream, classify, steps=300, lr=1.5e-3, warmup=0)
 
 claim(
     "01.IT-name",

@@ -22,7 +22,7 @@
 # patches of all pictures are shuffled in the same way, rewrite it as a convolutional network, design a control for token mixing,
 # and build a Mixer and its training from an empty cell.
 #
-# **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 100
+# **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 130
 # minutes. {measured}
 
 # %%
@@ -1205,9 +1205,10 @@ show(
 # | patches | 2 × 2 pixels: $N = 16$ positions |
 # | $d$, $d_s$, $d_c$, $L$ | 32 channels, hidden widths 32 and 64, two blocks |
 #
-# To see whether the weights are shared, the check also calls the two networks of your first block: with a second argument, the
-# model takes features (B, 16, 32) in place of images. `model(x, True)` returns what token mixing makes of them, `model(x,
-# False)` what channel mixing does, both without norm and residual connection.
+# To see whether the weights are shared, the check also calls the two networks of your first block. With a second argument,
+# `model(x, tokens)` takes features (B, 16, 32) instead of images. If `tokens` is true, it returns what token mixing makes of
+# them, else what channel mixing does, both without norm and residual connection. (`tokens` is a tensor: write `if tokens:`, not
+# `if tokens is True:`.)
 #
 # | points | what is judged |
 # | --- | --- |

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from course_lib.metrics import count_operations
 
-_PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
+PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
+"""How autograd names the nodes of matrix products and convolutions."""
 
 
 def multiply_adds(call: Callable[..., object], *inputs: object) -> int:
@@ -38,8 +39,13 @@ def milliseconds(call: Callable[..., Sequence[Tensor]], *inputs: Tensor, runs: i
     return median(times[1:])
 
 
-def sequential_operations(output: Tensor) -> int:
-    """Count the matrix products and convolutions on the longest path through the autograd graph that made `output`."""
+def sequential_operations(output: Tensor, operations: tuple[str, ...] = PRODUCTS) -> int:
+    """Count operations on the longest path through the autograd graph that made `output`.
+
+    Args:
+        output: a tensor with a gradient.
+        operations: how the names of the counted nodes begin, such as "Tanh"; by default matrix products and convolutions.
+    """
     depth, stack = {}, [output.grad_fn]
     while stack:
         before = [node for node, _ in stack[-1].next_functions if node is not None]
@@ -47,7 +53,7 @@ def sequential_operations(output: Tensor) -> int:
         stack.extend(waiting)
         if not waiting:
             node = stack.pop()
-            depth[node] = max((depth[b] for b in before), default=0) + node.name().startswith(_PRODUCTS)
+            depth[node] = max((depth[b] for b in before), default=0) + node.name().startswith(operations)
     return depth[output.grad_fn]
 
 

@@ -94,7 +94,7 @@ def session(lecture: Lecture) -> Session:
     """Read from the source of a lecture what a class does in it."""
     cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
     text = "\n".join(c.source for c in cells if c.cell_type == "markdown")
-    stated = re.search(r"\*\*Time:\*\* about (\d+) minutes", text)
+    stated = re.search(r"\*\*Time:\*\*\s+about\s+(\d+)\s+(minutes|hours)", text)
     asked = [split_question(c.source)[0] for c in cells if "predict" in tags(c)]
     minutes: dict[str, int] = {}
     for c in cells:
@@ -102,7 +102,7 @@ def session(lecture: Lecture) -> Session:
             minutes.setdefault(c.metadata["exercise"], int(c.metadata["minutes"]))
     return Session(
         lecture,
-        int(stated[1]) if stated else 90,
+        int(stated[1]) * (60 if stated[2] == "hours" else 1) if stated else 90,
         tuple((f"{lecture.number}.p{i}", _the_question(source)) for i, source in enumerate(asked, 1)),
         tuple(sorted(minutes.items())),
         tuple(re.findall(r"^##+ (.*[Bb]uild task.*)$", text, flags=re.MULTILINE)),

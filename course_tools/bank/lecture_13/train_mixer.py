@@ -92,9 +92,9 @@ def train_mixer(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) ->
     """Build an MLP-Mixer, train it on images, and return it.
 
     The model maps images (B, 1, 8, 8) to logits (B, n_classes). It has patches of 2 × 2 pixels, so N = 16 positions, d = 32
-    channels, and two blocks with d_s = 32 and d_c = 64. With a second argument it takes features (B, 16, 32) instead of images
-    and returns what a network of its first block makes of them, without norm and residual connection, (B, 16, 32):
-    `model(x, True)` the token mixing, `model(x, False)` the channel mixing.
+    channels, and two blocks with d_s = 32 and d_c = 64. With a second argument, a tensor that holds True or False, it takes
+    features (B, 16, 32) instead of images and returns what a network of its first block makes of them, without norm and
+    residual connection, (B, 16, 32): for True the token mixing, for False the channel mixing.
 
     Args:
         images: the images to learn from, (N, 1, 8, 8), ink from 0 to 1, sorted by their labels.
@@ -202,7 +202,7 @@ def _moves_with(measured: Measured, truth: Truth, tokens: bool, axis: str) -> bo
 def _tokens(measured: Measured, truth: Truth) -> str | None:
     positions, channels = _influences(measured, tokens=True)
     if _reads_others(channels):
-        return "The token mixing of a channel changes when another channel is replaced."
+        return "The token mixing of a channel changes when another channel is replaced. Is there a norm in it?"
     if not positions.all():
         return f"In token mixing, {int((~positions).sum())} of 256 pairs of positions have no influence on each other."
     if not _moves_with(measured, truth, True, "channels"):
@@ -215,7 +215,7 @@ def _tokens(measured: Measured, truth: Truth) -> str | None:
 def _channels(measured: Measured, truth: Truth) -> str | None:
     positions, channels = _influences(measured, tokens=False)
     if _reads_others(positions):
-        return "The channel mixing of a position changes when another position is replaced."
+        return "The channel mixing of a position changes when another position is replaced. Is anything transposed?"
     if not channels.all():
         return f"In channel mixing, {int((~channels).sum())} of 1,024 pairs of channels have no influence on each other."
     if not _moves_with(measured, truth, False, "positions"):
@@ -299,7 +299,7 @@ def has_one_block(measured: Measured, truth: Truth) -> bool:
 
 def has_no_block(measured: Measured, truth: Truth) -> bool:
     """Evidence: the model has as few weights as its embedding, norm and head."""
-    return 0 <= measured.n_parameters <= NO_BLOCK
+    return 0 < measured.n_parameters <= NO_BLOCK
 
 
 def patches(images):

@@ -40,6 +40,7 @@ def test_the_longest_chain_of_products_counts_not_their_number():
     assert sequential_operations(x @ W + x @ W) == 1
     assert sequential_operations((x @ W).tanh() @ W + x @ W) == 2
     assert sequential_operations(x.tanh()) == 0
+    assert sequential_operations(((x @ W).tanh() @ W).tanh().tanh(), ("Tanh",)) == 3
 
 
 def test_a_layer_that_reaches_one_position_is_applied_once_for_each():
