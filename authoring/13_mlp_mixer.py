@@ -1188,8 +1188,7 @@ show(
 # patches exchange no information. If your rival is much worse, first ask whether a stronger one without token mixing exists: a
 # claim must hold against the strongest rival. These are centred digits; on photographs, where objects move, the result may
 # differ.
-
-# %% [markdown]
+#
 # ## 12 Build it: an MLP-Mixer
 #
 # **Build task (30 minutes, 12 points).** Write a complete MLP-Mixer and the loop that trains it, from an empty cell. Define the
@@ -1238,7 +1237,8 @@ train_mixer = check("13.8", train_mixer)
 
 # %% [markdown]
 # Section 6 says that a Mixer learns shuffled pictures as well as pictures in order. The next cell trains *your* Mixer on both,
-# with the same seeds. The patches of all digits are shuffled alike, and the network is never told how.
+# with the same seeds. The patches of all digits are shuffled alike, and the network is never told how. Read the vertical axis:
+# accuracies that differ by a hundredth or two are what one model reaches with different seeds.
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
