@@ -1,6 +1,7 @@
 """The sandbox as a whole: what stands inside, what is left behind, and what happens when a part of it dies."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -90,7 +91,7 @@ def test_nothing_of_the_grader_goes_inside(sandbox, monkeypatch):
 
 
 @linux
-def test_one_connection_is_open_inside_and_nothing_else(sandbox):
+def test_one_connection_and_its_own_waiting_time_are_open_inside_and_nothing_else(sandbox):
     source = (
         "import os\n\n"
         "def f():\n"
@@ -98,11 +99,17 @@ def test_one_connection_is_open_inside_and_nothing_else(sandbox):
         "    for fd in range(64):\n"
         "        try: fds.append((fd, os.fstat(fd).st_mode >> 12))\n"
         "        except OSError: pass\n"
-        "    return fds,\n"
+        "    texts = [os.pread(fd, 1000, 0).decode() for fd, kind in fds if kind == 8]\n"
+        "    try: os.write(next((fd for fd, kind in fds if kind == 8), -1), b'x')\n"
+        "    except OSError: return fds, texts\n"
+        "    return fds, texts + ['written']\n"
     )
-    (fds,) = reported(sandbox, source)
+    fds, texts = reported(sandbox, source)
+    told = hardening.tells_waiting()
     assert [kind for fd, kind in fds if fd < 3] == [2, 2, 2]
-    assert [kind for fd, kind in fds if fd >= 3] == [12]
+    assert sorted(kind for fd, kind in fds if fd >= 3) == ([8, 12] if told else [12])
+    assert len(texts) == told
+    assert all(re.fullmatch(r"\d+ \d+ \d+\n", text) for text in texts)
 
 
 def test_each_inmate_starts_anew(sandbox):
