@@ -17,8 +17,9 @@ HINTS = (
         "multiplications does its product with one key take, and how many keys are there?"
     ),
     (
-        "Queries are computed at n = ⌈H / stride⌉ · ⌈W / stride⌉ pixels, keys and values everywhere. In the window two "
-        "products of size² · d_out each, with keys and with values. Rows and columns: size vectors of d_out / 2 each."
+        "Parameters: three matrices; `size` vectors for the rows of the window and `size` for its columns, with d_out / 2 "
+        "features each. Multiply-adds: W_q acts on n = ⌈H / stride⌉ · ⌈W / stride⌉ pixels, W_k and W_v on all H · W. Each "
+        "query is multiplied with size² keys and with the vectors of rows and columns, and its weights with size² values."
     ),
     (
         "Parameters: 3·d_in·d_out + size·d_out. Multiply-adds: (n + 2·H·W)·d_in·d_out for the projections, n·2·size²·d_out in "
@@ -27,12 +28,14 @@ HINTS = (
 )
 
 
-def _cost(d_in, d_out, size, H, W, stride, *, matrices=3, vectors=None, asking=None, made=None, products=2, looked_at=None):
+def _cost(
+    d_in, d_out, size, H, W, stride, *, matrices=3, vectors=None, n_queries=None, projected=None, products=2, n_keys=None
+):
     """Count, with some of the numbers replaced."""
-    n = -(-H // stride) * -(-W // stride) if asking is None else asking
+    n = -(-H // stride) * -(-W // stride) if n_queries is None else n_queries
     offsets = (size if vectors is None else vectors) * d_out
-    projections = (n + 2 * H * W if made is None else made) * d_in * d_out
-    window = products * (size**2 if looked_at is None else looked_at) * d_out
+    projections = (n + 2 * H * W if projected is None else projected) * d_in * d_out
+    window = products * (size**2 if n_keys is None else n_keys) * d_out
     return OperationCount(matrices * d_in * d_out + offsets, projections + n * (window + offsets))
 
 
@@ -98,13 +101,13 @@ def projects_the_output(d_in, d_out, size, H, W, stride=1):
 def looks_everywhere(d_in, d_out, size, H, W, stride=1):
     """Each of your queries attends to all H · W pixels. That is global attention; here it attends to a window of size²
     positions."""
-    return _cost(d_in, d_out, size, H, W, stride, looked_at=H * W)
+    return _cost(d_in, d_out, size, H, W, stride, n_keys=H * W)
 
 
 @wrong.idea
 def looks_along_one_side(d_in, d_out, size, H, W, stride=1):
     """You count `size` positions in a window. `size` is its side: it has size² positions."""
-    return _cost(d_in, d_out, size, H, W, stride, looked_at=size)
+    return _cost(d_in, d_out, size, H, W, stride, n_keys=size)
 
 
 @wrong.detail
@@ -118,7 +121,7 @@ def ignores_the_stride(d_in, d_out, size, H, W, stride=1):
 def rounds_down(d_in, d_out, size, H, W, stride=1):
     """You round down when you divide by the stride. The first query is at the first pixel, so the remainder has one more:
     ⌈H / stride⌉."""
-    return _cost(d_in, d_out, size, H, W, stride, asking=(H // stride) * (W // stride))
+    return _cost(d_in, d_out, size, H, W, stride, n_queries=(H // stride) * (W // stride))
 
 
 @wrong.detail
@@ -126,7 +129,7 @@ def thins_out_the_keys(d_in, d_out, size, H, W, stride=1):
     """You project keys and values at every stride-th pixel only. There are fewer queries, but every pixel needs a key and a
     value."""
     n = -(-H // stride) * -(-W // stride)
-    return _cost(d_in, d_out, size, H, W, stride, made=3 * n)
+    return _cost(d_in, d_out, size, H, W, stride, projected=3 * n)
 
 
 @wrong.idea
@@ -134,7 +137,7 @@ def projects_in_every_window(d_in, d_out, size, H, W, stride=1):
     """You count size² projections a pixel, as for a convolution. A key is computed once for each pixel and used in all
     windows that contain it."""
     n = -(-H // stride) * -(-W // stride)
-    return _cost(d_in, d_out, size, H, W, stride, made=n + 2 * n * size**2)
+    return _cost(d_in, d_out, size, H, W, stride, projected=n + 2 * n * size**2)
 
 
 @wrong.detail
@@ -152,9 +155,9 @@ def layer_by_layer(d_in, d_out, size, H, W, stride=1):
     with torch.device("meta"):
         projections = nn.ModuleList(nn.Linear(d_in, d_out, bias=False) for _ in "qkv")
         parameters = sum(p.numel() for p in projections.parameters()) + torch.empty(size, d_out).numel()
-    n_asking, n_pixels = len(range(0, H, stride)) * len(range(0, W, stride)), H * W
-    work = [n * projections[0].weight.numel() for n in (n_asking, n_pixels, n_pixels)]
-    work += [n_asking * places * d_out for places in (size * size, size * size, size)]
+    n_queries, n_pixels = len(range(0, H, stride)) * len(range(0, W, stride)), H * W
+    work = [n * projections[0].weight.numel() for n in (n_queries, n_pixels, n_pixels)]
+    work += [n_queries * places * d_out for places in (size * size, size * size, size)]
     return OperationCount(parameters, sum(work))
 
 

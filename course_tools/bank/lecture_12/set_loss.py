@@ -21,11 +21,19 @@ from course_tools.checks.exercise import (
 wrong, right = Answers(), Answers()
 
 HINTS = (
-    "Write down, for one image, the target class of each query. What is the target of those without an object?",
-    "Fill a (B, N) table with the last class, put each object's class at (b, queries[b, m]); boxes only at those pairs.",
     (
-        "`b, m = (classes >= 0).nonzero(as_tuple=True)`, `n = queries[b, m]`; then boxes[b, n] against targets[b, m] pair by "
-        "pair, and a weight of `no_object` where the table still holds the last class. Divide by the sum of weights."
+        "Write down, for one image, the target class of each query. What is the target of those without an object? And which "
+        "queries have a target box?"
+    ),
+    (
+        'The target classes are (B, N): "no object", the last class, everywhere, except for the class of object m of image b '
+        "at [b, queries[b, m]]. Their loss is Σ w · -log p / Σ w over all B · N queries; w is `no_object` or 1. The box losses "
+        "are sums over the matched pairs alone, each divided by the number of objects, at least 1."
+    ),
+    (
+        "`b, m = (classes >= 0).nonzero(as_tuple=True)` and `n = queries[b, m]` list the matched pairs: compare boxes[b, n] "
+        "with targets[b, m]. `-logits.log_softmax(-1).gather(-1, wanted[..., None])` is -log p of the target classes `wanted`; "
+        "`to_corners(...)[:, None]` makes sets of one box, as `giou` compares all boxes of two sets."
     ),
 )
 

@@ -28,8 +28,8 @@ HINTS = (
         "every entry. What is e^x at x = 1000, and what happens to a gradient that is 0 times that?"
     ),
     (
-        "The `relu` of x holds the positive branch but for its 1. Clamp x to at most 0 before you take the exponential: "
-        "that is e^x for negative entries, and exactly the missing 1 for others. Add the two."
+        "Return the sum `x.relu() + x.clamp(max=0).exp()`. For x > 0 its terms are x and e^0 = 1, for x ≤ 0 they are 0 and "
+        "e^x. The clamp comes before the exponential, so nothing overflows, in the backward pass neither."
     ),
 )
 

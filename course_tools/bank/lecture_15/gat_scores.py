@@ -28,8 +28,8 @@ HINTS = (
         "1), that of the second with the key node a row (…, 1, N). Their sum is (…, N, N); LeakyReLU comes last."
     ),
     (
-        "Give `a` a last axis of 1 and `chunk` it in two along axis -2: (*heads, d, 1) each. `z` times the one, plus `z` times "
-        "the other with its last two axes exchanged, goes through `F.leaky_relu` with `slope`."
+        "`a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)` have the shape (*heads, d, 1) each. `z @ a_query` is the column "
+        "and `(z @ a_key).mT` is the row. Add them, and apply `F.leaky_relu` with the given `slope` to the sum."
     ),
 )
 

@@ -310,9 +310,9 @@ def messages_the_wrong_way(features, edges, labels, known, n_classes, n_steps):
 
 @wrong
 def weights_independent_of_the_reader(features, edges, labels, known, n_classes, n_steps):
-    """Your readers weigh their neighbours alike: the one with the reader's key has no more influence than another. Equal shares
-    do so, and so does the static score LeakyReLU(a₁ᵀz_i + a₂ᵀz_j), which ranks the neighbours in one order for all readers.
-    Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
+    """Your readers weigh their neighbours alike: the one with the reader's key has no more influence than another. Uniform
+    attention does so, and so does the static score LeakyReLU(a₁ᵀz_i + a₂ᵀz_j), which ranks the neighbours in one order for all
+    readers. Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
     return _looped(_Network(features.shape[1], n_classes, _static), (features, edges, labels, known), n_steps)
 
 
