@@ -89,13 +89,13 @@ PUBLIC = {
     """,
     "course_lib.datasets": """
         ALONE BEGIN END FORMATS LOCALES LUMA PADDING PAPER PHOTOGRAPHS TWIN UNKNOWN WALL Augmentation BytePairs
-        Captions Digits DisplayName Graph LabelledImages LabelledPixels LabelledText Lookup Pair Play Recall Reversal
-        Scenes Splits Sums Unreachable Videos Vocabulary Walks WrongChecksum cache_folder captioned_digits
+        Captions Digits DisplayName Graph LabelledImages LabelledPixels LabelledText Lookup Pair PixelGraphs Play
+        Recall Reversal Scenes Splits Sums Unreachable Videos Vocabulary Walks WrongChecksum cache_folder captioned_digits
         cifar10 clutter colour_matrix cora dates digit_scenes digits display_names docstrings download
         few_of_each ink_edges joined karate_club language_reference les_miserables lookup marked_neighbour
-        marked_sentences matching_neighbour mnist moving_digits multi30k number_words pad photographs recall
-        recolour resize reversal same_or_different secret_orders see_also shakespeare spelled split sums twins verses walks
-        warp word_pieces
+        marked_sentences matching_neighbour mnist moving_digits multi30k number_words pad photographs pixel_graphs
+        recall recolour resize reversal same_or_different secret_orders see_also shakespeare spelled split sums twins
+        verses walks warp word_pieces
     """,
     "course_lib.optional_import": """
         optional_import

@@ -24,6 +24,7 @@ from course_lib.datasets.mnist import mnist
 from course_lib.datasets.moving_digits import WALL, Videos, moving_digits
 from course_lib.datasets.neighbours import marked_neighbour, matching_neighbour
 from course_lib.datasets.pictures import LabelledImages, few_of_each
+from course_lib.datasets.pixel_graphs import PixelGraphs, pixel_graphs
 from course_lib.datasets.same_or_different import ALONE, PAPER, TWIN, LabelledPixels, same_or_different, twins
 from course_lib.datasets.sample_images import PHOTOGRAPHS, photographs, resize
 from course_lib.datasets.secret_orders import Walks, secret_orders, walks
@@ -60,6 +61,7 @@ __all__ = [
     "LabelledText",
     "Lookup",
     "Pair",
+    "PixelGraphs",
     "Play",
     "Recall",
     "Reversal",
@@ -99,6 +101,7 @@ __all__ = [
     "number_words",
     "pad",
     "photographs",
+    "pixel_graphs",
     "recall",
     "recolour",
     "resize",
