@@ -112,7 +112,7 @@ def linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: 
 
     Source: Katharopoulos et al. 2020, eq. 5.
     """
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S = phi_k.mT @ v
     z = phi_k.sum(-2)
     return divide(phi_q @ S, phi_q @ z[..., None])
@@ -140,7 +140,7 @@ def causal_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values,
     Source: Katharopoulos et al. 2020, eqs. 9-12.
     """
     require_one_length(phi_q, phi_k, v)
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     z = phi_k.cumsum(-2)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * z).sum(-1, keepdim=True))
@@ -183,7 +183,7 @@ def chunked_linear_attention(
     require_one_length(phi_q, phi_k, v)
     T = v.shape[-2]
     chunk = max(1, min(chunk, T))
-    chunks = ChunkedCausal.apply(*(in_chunks(x, chunk) for x in (phi_q, silence(phi_k, mask), v)))
+    chunks = ChunkedCausal.apply(*(in_chunks(x, chunk) for x in (phi_q, mask_features(phi_k, mask), v)))
     return chunks.flatten(1, 2)[:, :T].reshape(v.shape)
 
 
@@ -191,7 +191,7 @@ def chunked_linear_attention(
 def recurrent_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None) -> Context:
     """Compute the same as `causal_linear_attention` one position after the other, by `linear_attention_step`."""
     require_one_length(phi_q, phi_k, v)
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S, z = v.new_zeros(*v.shape[:-2], phi_k.shape[-1], v.shape[-1]), phi_k.new_zeros(*v.shape[:-2], phi_k.shape[-1])
     contexts = []
     for q_t, k_t, v_t in zip(phi_q.unbind(-2), phi_k.unbind(-2), v.unbind(-2), strict=True):
@@ -239,8 +239,8 @@ class LinearAttention(nn.Module):
         return ContextOnly(self.mix(self.feature_map(q), self.feature_map(k), v, mask))
 
 
-def silence(phi_k: KeyFeatures, mask: Mask | None, silent: float = 0.0) -> KeyFeatures:
-    """Set the features of keys that the mask hides to `silent`: 0 adds nothing to any sum. Without a mask nothing changes.
+def mask_features(phi_k: KeyFeatures, mask: Mask | None, fill: float = 0.0) -> KeyFeatures:
+    """Set the features of keys that the mask hides to `fill`: 0 adds nothing to any sum. Without a mask nothing changes.
 
     Raises:
         ValueError: the mask is not (*batch, 1, T_k), the same for every query.
@@ -249,7 +249,7 @@ def silence(phi_k: KeyFeatures, mask: Mask | None, silent: float = 0.0) -> KeyFe
     if mask is None:
         return phi_k
     require_key_mask(mask, phi_k)
-    return phi_k.masked_fill(~mask.expand(*phi_k.shape[:-2], 1, phi_k.shape[-2]).mT, silent)
+    return phi_k.masked_fill(~mask.expand(*phi_k.shape[:-2], 1, phi_k.shape[-2]).mT, fill)
 
 
 def require_key_mask(mask: Mask, phi_k: KeyFeatures) -> None:

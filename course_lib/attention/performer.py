@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.attention.core import ContextOnly
-from course_lib.attention.linear import chunked_linear_attention, linear_attention, silence
+from course_lib.attention.linear import chunked_linear_attention, linear_attention, mask_features
 from course_lib.primitives.kernels import Projection, orthogonal_projection
 from course_lib.shapes import Keys, Mask, Queries, Values
 
@@ -46,7 +46,7 @@ def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None
     """
     exponent = _key_exponent(k, omega)
     exponent = exponent.expand(*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), *exponent.shape[-2:])
-    exponent = silence(exponent, mask, torch.finfo(exponent.dtype).min)
+    exponent = mask_features(exponent, mask, torch.finfo(exponent.dtype).min)
     phi_k = exponent.flatten(-2).softmax(-1).unflatten(-1, exponent.shape[-2:])
     return ContextOnly(linear_attention(query_features(q, omega), phi_k, v, mask))
 

@@ -5,7 +5,7 @@ from einops import einsum
 from torch import Tensor
 
 from course_lib.attention import causal_linear_attention
-from course_lib.attention.linear import chunked_linear_attention, divide, recurrent_linear_attention, silence
+from course_lib.attention.linear import chunked_linear_attention, divide, mask_features, recurrent_linear_attention
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -31,7 +31,7 @@ HINTS = (
         "z."
     ),
     (
-        "Set the features of masked keys to 0 by `silence`. S is the `einsum` to `... T f d_v` with `cumsum(-3)`, z is "
+        "Set the features of masked keys to 0 by `mask_features`. S is the `einsum` to `... T f d_v` with `cumsum(-3)`, z is "
         "the features with `cumsum(-2)`. Contract `phi_q` with S over f and with z over f, position by position, and give "
         "both to `divide`."
     ),
@@ -42,7 +42,7 @@ HINTS = (
 def looks_at_the_future(phi_q, phi_k, v, mask=None):
     """You sum over all positions at once, so each one also attends to later ones. Position i may only use the keys j ≤ i:
     it needs its own S and z."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
@@ -50,7 +50,7 @@ def looks_at_the_future(phi_q, phi_k, v, mask=None):
 def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
     """Your numerator is causal, but your normaliser sums over all positions. The later keys are then part of the
     denominator, so the weights of the early positions sum to less than 1."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), phi_q @ phi_k.sum(-2)[..., None])
 
@@ -59,7 +59,7 @@ def normalises_over_all_positions(phi_q, phi_k, v, mask=None):
 def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
     """Your sums end before position i: it does not attend to itself, and the first position attends to nothing. The sums
     run over j ≤ i, with i included."""
-    similarity = (phi_q @ silence(phi_k, mask).mT).tril(-1)
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).tril(-1)
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
@@ -67,7 +67,7 @@ def leaves_out_the_position_itself(phi_q, phi_k, v, mask=None):
 def sums_from_the_end(phi_q, phi_k, v, mask=None):
     """You sum from position i to the end, so each position attends to itself and to later positions but not to earlier
     ones."""
-    similarity = (phi_q @ silence(phi_k, mask).mT).triu()
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).triu()
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
@@ -75,7 +75,7 @@ def sums_from_the_end(phi_q, phi_k, v, mask=None):
 def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
     """You take the cumulative sum of both over axis -2. For z that is the positions; the outer products have one axis more,
     so in S you sum over the features and no position attends to another."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-2)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
@@ -84,7 +84,7 @@ def sums_over_the_features_in_S(phi_q, phi_k, v, mask=None):
 def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
     """Your z is a cumulative sum over the last axis, the features. Position is the last axis but one of the keys; yours
     sums over the features of a single key."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-1)).sum(-1, keepdim=True))
 
@@ -93,7 +93,7 @@ def sums_over_the_features_in_z(phi_q, phi_k, v, mask=None):
 def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
     """You take the cumulative sums over axis 0. That is the positions for one single sequence; with a batch you sum over
     sequences."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(0)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True))
 
@@ -102,7 +102,7 @@ def sums_over_the_first_axis(phi_q, phi_k, v, mask=None):
 def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
     """You take the cumulative sums over axis 1. That is the positions only where there is exactly one axis before them:
     with heads you sum over the heads, with a single sequence over the features. Count the axes from the end."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(1)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(1)).sum(-1, keepdim=True))
 
@@ -111,7 +111,7 @@ def counts_on_one_batch_axis(phi_q, phi_k, v, mask=None):
 def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     """You return the numerators alone, so your context grows from position to position. Each one must be divided by the
     sum of the similarities that went into it."""
-    S = einsum(silence(phi_k, mask), v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    S = einsum(mask_features(phi_k, mask), v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v")
 
 
@@ -119,7 +119,7 @@ def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
 def divides_by_the_position(phi_q, phi_k, v, mask=None):
     """You divide by the number of positions so far, a plain mean. The normaliser is the sum of the similarities,
     φ(q_i)ᵀz_i."""
-    S = einsum(silence(phi_k, mask), v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
+    S = einsum(mask_features(phi_k, mask), v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     seen = torch.arange(1, v.shape[-2] + 1, dtype=v.dtype, device=v.device)
     return einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v") / seen[:, None]
 
@@ -135,7 +135,7 @@ def ignores_the_mask(phi_q, phi_k, v, mask=None):
 def silences_the_queries_too(phi_q, phi_k, v, mask=None):
     """You set the features of the queries at masked positions to 0 as well, and their contexts become 0. The mask is over
     keys only."""
-    phi_q, phi_k = silence(phi_q, mask), silence(phi_k, mask)
+    phi_q, phi_k = mask_features(phi_q, mask), mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
@@ -144,14 +144,14 @@ def silences_the_queries_too(phi_q, phi_k, v, mask=None):
 def by_a_lower_triangle(phi_q, phi_k, v, mask=None):
     """The quadratic way: all similarities, those of later keys cut off, each row divided by its sum."""
     past = torch.ones(v.shape[-2], v.shape[-2], dtype=v.dtype, device=v.device).tril()
-    similarity = phi_q @ silence(phi_k, mask).mT * past
+    similarity = phi_q @ mask_features(phi_k, mask).mT * past
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
 
 
 @right
 def position_by_position(phi_q, phi_k, v, mask=None):
     """A loop that carries S and z along and reads them at each position."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S, z, contexts = 0.0, 0.0, [v[..., :0, :]]
     for q_i, k_i, v_i in zip(phi_q.unbind(-2), phi_k.unbind(-2), v.unbind(-2), strict=True):
         S, z = S + torch.einsum("...f,...d->...fd", k_i, v_i), z + k_i
@@ -163,7 +163,7 @@ def position_by_position(phi_q, phi_k, v, mask=None):
 @right
 def prefix_by_prefix(phi_q, phi_k, v, mask=None):
     """Plain linear attention over each prefix anew, for its last query only."""
-    phi_k, contexts = silence(phi_k, mask), [v[..., :0, :]]
+    phi_k, contexts = mask_features(phi_k, mask), [v[..., :0, :]]
     for n in range(1, v.shape[-2] + 1):
         query, keys = phi_q[..., n - 1 : n, :], phi_k[..., :n, :]
         contexts.append(divide(query @ (keys.mT @ v[..., :n, :]), query @ keys.sum(-2).unsqueeze(-1)))
@@ -174,7 +174,7 @@ def prefix_by_prefix(phi_q, phi_k, v, mask=None):
 def both_sums_as_one_in_double_precision(phi_q, phi_k, v, mask=None):
     """One cumulative sum in float64: a column of ones beside the values carries z along in S."""
     values = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1).double()
-    states = torch.cumsum(silence(phi_k, mask).double()[..., :, None] * values[..., None, :], dim=-3)
+    states = torch.cumsum(mask_features(phi_k, mask).double()[..., :, None] * values[..., None, :], dim=-3)
     read = (phi_q.double().unsqueeze(-2) @ states).squeeze(-2)
     return divide(read[..., :-1], read[..., -1:]).to(v.dtype)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.attention import attend, linear_attention
-from course_lib.attention.linear import divide, silence
+from course_lib.attention.linear import divide, mask_features
 from course_lib.primitives import elu_feature_map
 from course_tools.checks.exercise import (
     Answers,
@@ -30,8 +30,8 @@ HINTS = (
         "out of both. Each query is then multiplied by S for the numerator, and by z for the denominator."
     ),
     (
-        "Pass `phi_k` and the mask to `silence` first. S is the transposed features times `v`, z the features summed over axis "
-        "-2. Give `divide` the queries' features times S, and times z as a column, so that the last axis is 1."
+        "Pass `phi_k` and the mask to `mask_features` first. S is the transposed features times `v`, z the features summed "
+        "over axis -2. Give `divide` the queries' features times S, and times z as a column, so that the last axis is 1."
     ),
 )
 
@@ -40,14 +40,14 @@ HINTS = (
 def forgets_the_normaliser(phi_q, phi_k, v, mask=None):
     """You return the numerator alone. Your context grows with the number of keys and with the size of the features; the
     weights of a query must sum to 1."""
-    return phi_q @ (silence(phi_k, mask).mT @ v)
+    return phi_q @ (mask_features(phi_k, mask).mT @ v)
 
 
 @wrong.part
 def divides_by_the_number_of_keys(phi_q, phi_k, v, mask=None):
     """You divide by T_k, so you take a plain mean over the keys. The similarities themselves do not sum to T_k: each query
     has its own normaliser, the sum of its similarities."""
-    return phi_q @ (silence(phi_k, mask).mT @ v) / phi_k.shape[-2]
+    return phi_q @ (mask_features(phi_k, mask).mT @ v) / phi_k.shape[-2]
 
 
 @wrong.part
@@ -59,28 +59,28 @@ def ignores_the_mask(phi_q, phi_k, v, mask=None):
 @wrong.idea
 def inverts_the_mask(phi_q, phi_k, v, mask=None):
     """You read True in the mask as "forbidden", and so sum over exactly the masked keys. In this course True = may attend."""
-    phi_k = silence(phi_k, None if mask is None else ~mask)
+    phi_k = mask_features(phi_k, None if mask is None else ~mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong.detail
 def masks_the_numerator_only(phi_q, phi_k, v, mask=None):
     """You leave the masked keys out of S but keep them in z. The other weights of a query then sum to less than 1."""
-    return divide(phi_q @ (silence(phi_k, mask).mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+    return divide(phi_q @ (mask_features(phi_k, mask).mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong.detail
 def masks_the_normaliser_only(phi_q, phi_k, v, mask=None):
     """You leave the masked keys out of z but keep them in S. Their values are still in your context, and the weights sum to
     more than 1."""
-    return divide(phi_q @ (phi_k.mT @ v), phi_q @ silence(phi_k, mask).sum(-2)[..., None])
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ mask_features(phi_k, mask).sum(-2)[..., None])
 
 
 @wrong.part
 def normalises_the_state(phi_q, phi_k, v, mask=None):
     """You divide S by z, feature by feature, before the query comes. A sum of fractions is not the fraction of the sums:
     multiply both by the query first, then divide the two results."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return phi_q @ divide(phi_k.mT @ v, phi_k.sum(-2)[..., None])
 
 
@@ -88,14 +88,14 @@ def normalises_the_state(phi_q, phi_k, v, mask=None):
 def multiplies_the_sums(phi_q, phi_k, v, mask=None):
     """Your normaliser is the sum of the query's features times the sum of all the keys' features. It must be their dot
     product."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q.sum(-1, keepdim=True) * phi_k.sum((-2, -1))[..., None, None])
 
 
 @wrong.idea
 def normalises_over_the_queries(phi_q, phi_k, v, mask=None):
     """Your weights of each key sum to 1 over the queries. The weights of each query must sum to 1 over the keys."""
-    similarity = phi_q @ silence(phi_k, mask).mT
+    similarity = phi_q @ mask_features(phi_k, mask).mT
     return divide(similarity, similarity.sum(-2, keepdim=True)) @ v
 
 
@@ -109,28 +109,28 @@ def takes_a_softmax(phi_q, phi_k, v, mask=None):
 @wrong.detail
 def applies_the_feature_map_again(phi_q, phi_k, v, mask=None):
     """You apply elu + 1 to the inputs. These are features already: you map them twice."""
-    phi_q, phi_k = elu_feature_map(phi_q), silence(elu_feature_map(phi_k), mask)
+    phi_q, phi_k = elu_feature_map(phi_q), mask_features(elu_feature_map(phi_k), mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 @wrong.case
 def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
     """You divide 0 by 0 where every key of a sequence is masked, and your context is NaN; it must be 0 there."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(-2)[..., None])
 
 
 @right
 def with_the_weights_written_out(phi_q, phi_k, v, mask=None):
     """The quadratic way: all similarities, each row divided by its sum, then the values."""
-    similarity = torch.einsum("...if,...jf->...ij", phi_q, silence(phi_k, mask))
+    similarity = torch.einsum("...if,...jf->...ij", phi_q, mask_features(phi_k, mask))
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
 @right
 def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""
-    state = silence(phi_k, mask).mT @ torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+    state = mask_features(phi_k, mask).mT @ torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
     read = phi_q @ state
     return divide(read[..., :-1], read[..., -1:])
 
@@ -138,7 +138,7 @@ def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
 @right
 def key_by_key(phi_q, phi_k, v, mask=None):
     """A loop that takes in one key after the other and never looks back."""
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     S, z = (phi_k[..., :0, :].mT @ v[..., :0, :]), phi_k[..., :0, :].sum(-2)
     for k_j, v_j in zip(phi_k.unbind(-2), v.unbind(-2), strict=True):
         S, z = S + k_j.unsqueeze(-1) * v_j.unsqueeze(-2), z + k_j
@@ -148,7 +148,7 @@ def key_by_key(phi_q, phi_k, v, mask=None):
 @right
 def in_double_precision(phi_q, phi_k, v, mask=None):
     """Three einsum in float64, the result cast back to what came in."""
-    q, k, values = phi_q.double(), silence(phi_k, mask).double(), v.double()
+    q, k, values = phi_q.double(), mask_features(phi_k, mask).double(), v.double()
     numerator = torch.einsum("...qf,...fd->...qd", q, torch.einsum("...kf,...kd->...fd", k, values))
     return divide(numerator, torch.einsum("...qf,...kf->...q", q, k).unsqueeze(-1)).to(v.dtype)
 

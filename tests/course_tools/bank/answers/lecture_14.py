@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course_lib.attention.linear import divide, silence
+from course_lib.attention.linear import divide, mask_features
 from course_lib.primitives import elu_feature_map, favor_features, orthogonalised
 
 
@@ -24,46 +24,46 @@ def map_cut_off_above(x):
 
 
 def full_with_an_epsilon(phi_q, phi_k, v, mask=None):
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(-2)[..., None] + 0.1)
 
 
 def full_mixing_the_keys(phi_q, phi_k, v, mask=None):
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return divide(phi_q @ (phi_k.mT @ phi_k) @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 def full_with_a_frozen_normaliser(phi_q, phi_k, v, mask=None):
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return divide(phi_q @ (phi_k.mT @ v), (phi_q @ phi_k.sum(-2)[..., None]).detach())
 
 
 def full_with_the_mask_of_the_first_sentence(phi_q, phi_k, v, mask=None):
     if mask is not None and mask.dim() > 2:
         mask = mask[:1].expand_as(mask)
-    phi_k = silence(phi_k, mask)
+    phi_k = mask_features(phi_k, mask)
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
 def causal_of_two_positions(phi_q, phi_k, v, mask=None):
-    similarity = (phi_q @ silence(phi_k, mask).mT).tril().triu(-1)
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).tril().triu(-1)
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
 
 
 def causal_with_a_decay(phi_q, phi_k, v, mask=None):
     apart = torch.arange(v.shape[-2])[:, None] - torch.arange(v.shape[-2])
-    similarity = phi_q @ silence(phi_k, mask).mT * (0.99 ** apart.clamp(min=0) * (apart >= 0)).to(v.dtype)
+    similarity = phi_q @ mask_features(phi_k, mask).mT * (0.99 ** apart.clamp(min=0) * (apart >= 0)).to(v.dtype)
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
 
 
 def causal_with_a_frozen_past(phi_q, phi_k, v, mask=None):
-    similarity = (phi_q @ silence(phi_k, mask).mT).tril()
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).tril()
     past = similarity.tril(-1).detach() + similarity - similarity.tril(-1)
     return divide(past @ v, similarity.sum(-1, keepdim=True))
 
 
 def causal_that_gives_silent_positions_their_value(phi_q, phi_k, v, mask=None):
-    similarity = (phi_q @ silence(phi_k, mask).mT).tril()
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).tril()
     n = similarity.sum(-1, keepdim=True)
     return torch.where(n == 0, v, divide(similarity @ v, n))
 
@@ -153,11 +153,11 @@ def elu_by_hand_without_the_one(x):
 
 
 def full_by_einsum_without_the_normaliser(phi_q, phi_k, v, mask=None):
-    return torch.einsum("...if,...jf,...jd->...id", phi_q, silence(phi_k, mask), v)
+    return torch.einsum("...if,...jf,...jd->...id", phi_q, mask_features(phi_k, mask), v)
 
 
 def causal_by_the_other_triangle(phi_q, phi_k, v, mask=None):
-    similarity = (phi_q @ silence(phi_k, mask).mT).triu()
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).triu()
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
 
 
