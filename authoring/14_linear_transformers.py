@@ -89,13 +89,14 @@ lengths = [1024, 2048, 4096]
 held = [mib_held(scaled_dot_product_attention, L) for L in lengths]
 claim(
     "14.a",
-    "softmax attention over 4,096 tokens, one head: MiB held at its highest",
+    "softmax attention over 4,096 tokens needs over 100 MiB: peak memory of one head",
     held[-1],
     at_least=100,
 )
 claim(
     "14.b",
-    "what softmax attention holds grows with the length to the power",
+    "the peak memory of softmax attention grows with the square of the length: fitted "
+    "exponent",
     exponent(lengths, held),
     between=(1.9, 2.1),
 )
@@ -185,13 +186,15 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "14.c",
-    "queries and keys times 100, the largest of 64 weights: softmax",
+    "softmax becomes sharp when queries and keys are multiplied by 100: largest of 64 "
+    "weights, mean",
     largest["softmax"][-1],
     at_least=0.9,
 )
 claim(
     "14.d",
-    "queries and keys times 100, the largest of 64 weights: elu + 1",
+    "elu + 1 does not become sharp when queries and keys are multiplied by 100: "
+    "largest of 64 weights, mean",
     largest["elu + 1"][-1],
     at_most=0.1,
 )
@@ -214,7 +217,7 @@ claim(
 # | S, z | (…, f, d_v), (…, f): no axis for positions |
 # | mask | (…, 1, T_k): the same for all queries, since they share the sums |
 #
-# Given: `silence(phi_k, mask)` sets the features of masked keys to 0; `divide(a, b)` returns 0 where b is 0.
+# Given: `mask_features(phi_k, mask)` sets the features of masked keys to 0; `divide(a, b)` returns 0 where b is 0.
 
 # %%
 import time
@@ -224,7 +227,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib import attention
 from course_lib.attention import Attended
-from course_lib.attention.linear import KeyFeatures, QueryFeatures, divide, silence
+from course_lib.attention.linear import (
+    KeyFeatures,
+    QueryFeatures,
+    divide,
+    mask_features,
+)
 from course_lib.shapes import Context, Mask, Values
 
 # %% exercise="14.2" difficulty="●●○" minutes=10
@@ -322,7 +330,8 @@ powers = [
 ]
 claim(
     "14.e",
-    "multiply-adds grow with L to the power, fitted (softmax, linear)",
+    "multiply-adds grow with L² for softmax and with L for linear attention: fitted "
+    "exponents",
     powers,
     equals=[2.0, 1.0],
 )
@@ -334,20 +343,22 @@ first = next(
 )
 claim(
     "14.f",
-    "with d = 16, the first L at which linear attention takes fewer multiply-adds",
+    "with d = 16, linear attention needs fewer multiply-adds than softmax from this "
+    "length on",
     first,
     equals=17,
 )
 slopes = [exponent(sizes[-3:], values[-3:]) for sizes, values in memory.values()]
 claim(
     "14.g",
-    "memory grows with L to the power: softmax with its weights",
+    "memory grows with L² where softmax attention stores its weights: fitted exponent",
     slopes[0],
     between=(1.8, 2.1),
 )
 claim(
     "14.h",
-    "memory grows with L to the power: fused softmax, and linear; the larger",
+    "memory grows about linearly for fused softmax and for linear attention: the "
+    "larger exponent",
     max(slopes[1:]),
     at_most=1.2,
 )
@@ -357,7 +368,8 @@ lead = (
 )
 claim(
     "14.i",
-    "time of softmax attention at its longest over that of yours at 4,096",
+    "softmax attention at its longest text takes longer than yours at 4,096 tokens: "
+    "ratio of times",
     lead,
     at_least=3,
 )
@@ -430,7 +442,8 @@ gap = (
 )
 claim(
     "14.j",
-    "in chunks or by your prefix sums: largest difference over 1,024 tokens",
+    "chunks and your prefix sums give the same contexts over 1,024 tokens: largest "
+    "difference",
     gap,
     at_most=1e-4,
 )
@@ -445,13 +458,13 @@ tables = {
 by_softmax, by_prefixes, in_chunks = tables.values()
 claim(
     "14.k",
-    "1,024 tokens: memory of prefix sums over that of causal softmax",
+    "prefix sums need more memory than causal softmax over 1,024 tokens: ratio",
     by_prefixes / by_softmax,
     at_least=1.5,
 )
 claim(
     "14.l",
-    "1,024 tokens: memory of the chunks over that of causal softmax",
+    "chunks need less memory than causal softmax over 1,024 tokens: ratio",
     in_chunks / by_softmax,
     at_most=0.5,
 )
@@ -492,7 +505,7 @@ for position in zip(phi_q, phi_k, v, strict=True):
 gap = (torch.stack(steps) - causal_linear_attention(phi_q, phi_k, v)).abs().max()
 claim(
     "14.m",
-    "300 of your steps are the rows of your causal form: largest difference",
+    "300 of your steps give the rows of your causal form: largest difference",
     gap,
     at_most=1e-5,
 )
@@ -552,19 +565,22 @@ growth = exponent(texts[-3:], [costs[n][0][0] for n in texts[-3:]])
 outgrown = next(n for n in range(1, 99) if written(n)[1][0] > written(n)[1][1])
 claim(
     "14.n",
-    "different amounts of work for a token, with a state, from 16 to 16,384 tokens",
+    "with a state, a token takes as much work after 16 tokens as after 16,384: number "
+    "of different counts",
     len(work_state),
     equals=1,
 )
 claim(
     "14.o",
-    "with a cache, the work for a token grows with the text to the power",
+    "with a cache, the work for a token grows about in proportion to the text: fitted "
+    "exponent",
     growth,
     between=(0.7, 1.05),
 )
 claim(
     "14.p",
-    "tokens at which the cache of a head of size 64 outgrows S and z",
+    "the cache of a head of size 64 is larger than S and z from this number of tokens "
+    "on",
     outgrown,
     equals=33,
 )
@@ -704,25 +720,29 @@ show(
 small, large, cosines, astray = errors.values()
 claim(
     "14.q",
-    "logits spread 0.25: the error falls with m to the power",
+    "at a logit spread of 0.25, the error falls as features are added: fitted exponent "
+    "of m",
     exponent(features_tried, small),
     between=(-0.6, -0.3),
 )
 claim(
     "14.r",
-    "logits spread 4: what is left of the error at 256 times the features",
+    "at a logit spread of 4, most of the error remains with 256 times the features: "
+    "fraction left",
     large[-1] / large[0],
     at_least=0.6,
 )
 claim(
     "14.s",
-    "logits spread 4, 4,096 features: relative error, 1 is to know nothing",
+    "at a logit spread of 4, 4,096 features still give a large relative error of the "
+    "weights",
     large[-1],
     at_least=0.7,
 )
 claim(
     "14.t",
-    "logits spread 0.25: the trigonometric error over the positive one, 4,096 features",
+    "at a logit spread of 0.25, trigonometric features have a smaller error than "
+    "positive ones: ratio at 4,096 features",
     cosines[-1] / small[-1],
     at_most=0.8,
 )
@@ -732,13 +752,14 @@ lowest = [
 ]
 claim(
     "14.u",
-    "logits spread 4: the lowest weight that positive features give",
+    "positive features give no negative weight at a logit spread of 4: lowest weight",
     lowest[0],
     at_least=0,
 )
 claim(
     "14.v",
-    "logits spread 4: the lowest weight that trigonometric features give",
+    "trigonometric features give negative weights at a logit spread of 4: lowest "
+    "weight",
     lowest[1],
     at_most=-0.1,
 )
@@ -759,15 +780,15 @@ for rows in (omega, orthogonalised(omega).double()):
     )
 claim(
     "14.w",
-    "mean of 8,000 estimates, off exp(q·k) by standard errors: independent, "
-    "perpendicular; the larger",
+    "estimates agree with exp(q·k) on average, with independent and perpendicular "
+    "directions: larger deviation of 8,000, in standard errors",
     max(off),
     at_most=5,
 )
 claim(
     "14.x",
-    "spread of an estimate with perpendicular directions over that with independent "
-    "ones",
+    "perpendicular directions reduce the standard deviation of an estimate: ratio to "
+    "independent ones",
     spreads[1] / spreads[0],
     at_most=0.98,
 )
@@ -928,31 +949,33 @@ show(
 few, many = ({name: right[name][n] for name in contenders} for n in (4, 32))
 claim(
     "14.y",
-    "4 pairs: softmax and yours with elu + 1 recall; the lower",
+    "softmax and your elu + 1 recall one of 4 pairs: the lower accuracy",
     min(*few["softmax"], *few["yours, elu + 1"]),
     at_least=0.9,
 )
 claim(
     "14.z",
-    "32 pairs: softmax recalls, worst of the seeds",
+    "softmax recalls one of 32 pairs: accuracy, worst of the seeds",
     min(many["softmax"]),
     at_least=0.9,
 )
 claim(
     "14.A",
-    "32 pairs: elu + 1 does not, best of the seeds",
+    "elu + 1 does not recall one of 32 pairs: accuracy, best of the seeds",
     max(many["yours, elu + 1"]),
     at_most=0.6,
 )
 claim(
     "14.B",
-    "32 pairs: what random features gain over elu + 1, worst of the seeds",
+    "random features recall more of 32 pairs than elu + 1: accuracy, worst seed minus "
+    "best seed",
     min(many["Performer, m = 64"]) - max(many["yours, elu + 1"]),
     at_least=0.05,
 )
 claim(
     "14.C",
-    "the control with all keys alike, even with 4 pairs",
+    "the control with all keys alike does not recall even one of 4 pairs: accuracy, "
+    "best of the seeds",
     max(few["control: φ = 1"]),
     at_most=0.65,
 )
@@ -1013,7 +1036,7 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "14.D",
-    "32 pairs: weight on the right pair, softmax over elu + 1",
+    "softmax puts more weight on the right one of 32 pairs than elu + 1: ratio",
     share["softmax"] / share["elu + 1"],
     at_least=3,
 )
@@ -1130,8 +1153,8 @@ show(
 ahead = min(scores["control: φ = 1"]) - max(scores["linear, elu + 1"])
 claim(
     "14.E",
-    "bits per character that elu + 1 gains on a plain average of the past: worst "
-    "against best",
+    "elu + 1 predicts characters better than a plain average of the past: bits gained, "
+    "worst seed against best",
     ahead,
     at_least=0.2,
 )
@@ -1139,8 +1162,8 @@ average = mean(scores["control: φ = 1"])
 part = (average - mean(scores["linear, elu + 1"])) / (average - mean(scores["softmax"]))
 claim(
     "14.F",
-    "contexts of 32 characters: gain of elu + 1 over the plain average, as a fraction "
-    "of softmax's gain",
+    "elu + 1 gains at least half of what softmax gains over the plain average, in "
+    "contexts of 32 characters: fraction",
     part,
     at_least=0.5,
 )
@@ -1184,7 +1207,7 @@ memory_of = {
 }
 claim(
     "14.G",
-    "memory while writing 200 characters over that while writing 20",
+    "writing 200 characters needs as much memory as writing 20: ratio",
     memory_of[200] / memory_of[20],
     between=(0.8, 1.2),
 )
@@ -1195,8 +1218,8 @@ with torch.no_grad():
     gap = (logits - writer(held_back[:8, :T])[:, -1]).abs().max()
 claim(
     "14.H",
-    "read in parallel, or token by token: largest difference of the logits after 32 "
-    "characters",
+    "reading in parallel and token by token gives the same logits after 32 characters: "
+    "largest difference",
     gap,
     at_most=1e-2,
 )
@@ -1230,13 +1253,15 @@ range_left = {
 }
 claim(
     "14.I",
-    "features of either sign: largest context over largest value, median text",
+    "with features of either sign, contexts leave the range of the values: largest "
+    "context over largest value, median text",
     range_left["identity"],
     at_least=5,
 )
 claim(
     "14.J",
-    "positive features: largest context over largest value, median text",
+    "with positive features, contexts stay in that range: largest context over largest "
+    "value, median text",
     range_left["elu + 1"],
     at_most=1,
 )
@@ -1423,33 +1448,36 @@ by_size = [mib_held(scaled_dot_product_attention, 2048, d) for d in (16, 64)]
 # %% tags=["nbval-check-output"]
 claim(
     "14.GA-X",
-    "keys of one X of size d, and of X of 5 by d: shapes",
+    "one X of size d has a key of size 8, an X of 5 by d has five of them: shapes",
     [(X[0] @ W_K).shape, (X @ W_K).shape],
     equals=[(8,), (5, 8)],
 )
 sums = [conforms(lambda: X + X @ W_K), conforms(lambda: X + X @ W_K @ W_K.mT)]
 claim(
     "14.GA-d",
-    "tokens of size 32 and contexts of the keys' size 8 can be added; of size 32",
+    "contexts can be added to tokens of size 32 only if they have that size: contexts "
+    "of size 8, of size 32",
     sums,
     equals=[False, True],
 )
 apart = ((as_on_the_slide - scaled).norm() / scaled.norm()).item()
 claim(
     "14.GA-root",
-    "attention by exp(q·k) against exp(q·k/√d), d = 64: relative difference",
+    "attention by exp(q·k) differs from attention by exp(q·k/√d) at d = 64: relative "
+    "difference",
     apart,
     at_least=0.5,
 )
 claim(
     "14.GA-elu",
-    "elu + 1 with α = 2: its lowest feature",
+    "elu + 1 with α = 2 has negative features: the lowest",
     (F.elu(q, alpha=2.0) + 1).min(),
     at_most=-0.1,
 )
 claim(
     "14.GA-memory",
-    "memory at 2,048 tokens when d grows fourfold; L²d says 4",
+    "memory at 2,048 tokens does not grow in proportion to d, as L²d says: ratio for "
+    "four times the d",
     by_size[1] / by_size[0],
     at_most=1.5,
 )

@@ -100,8 +100,8 @@ by_labels = {
 }
 claim(
     "16.a",
-    "a network trained on ten labels, with augmentation: accuracy on unseen digits, "
-    "mean",
+    "ten labels with augmentation do not suffice to train a network: accuracy on "
+    "unseen digits, mean",
     mean(by_labels[1]),
     at_most=0.7,
 )
@@ -283,20 +283,20 @@ one_pair, all_equal = (
 )
 claim(
     "16.b",
-    "loss of a single pair, at a temperature of 0.2",
+    "the loss of a single pair is 0, at a temperature of 0.2: absolute value",
     abs(one_pair.item()),
     at_most=1e-5,
 )
 claim(
     "16.c",
-    "96 pairs, all embeddings equal: loss over log 191, that of a uniform guess",
+    "96 pairs of equal embeddings have the loss of a uniform guess: loss over log 191",
     all_equal.item() / math.log(191),
     between=(0.999, 1.001),
 )
 gap = (nt_xent(a, b, 0.2) - lean_nt_xent(a, b, 0.2)).abs().item()
 claim(
     "16.d",
-    "your loss and the library's memory-efficient form: difference",
+    "your loss agrees with the library's memory-efficient form: difference",
     gap,
     at_most=1e-3,
 )
@@ -495,13 +495,14 @@ lead = {
 }
 claim(
     "16.e",
-    "ten labels: SimCLR's probe leads the network trained on them, mean",
+    "with ten labels, SimCLR's probe leads the network trained on them: difference in "
+    "accuracy, mean",
     mean(lead[1]),
     at_least=0.02,
 )
 claim(
     "16.f",
-    "from ten labels to a hundred, the lead shrinks by, mean",
+    "from ten labels to a hundred, this lead shrinks: decrease, mean",
     mean(lead[1]) - mean(lead[10]),
     at_least=0.02,
 )
@@ -511,13 +512,15 @@ over_untrained = min(
 )
 claim(
     "16.g",
-    "forty labels: SimCLR's probe leads that of the pixels, least of three seeds",
+    "with forty labels, SimCLR's probe leads that of the pixels: difference in "
+    "accuracy, least of three seeds",
     over_pixels,
     at_least=0.06,
 )
 claim(
     "16.h",
-    "forty labels: it leads that of an untrained encoder, least of three seeds",
+    "with forty labels, it leads that of an untrained encoder: difference in accuracy, "
+    "least of three seeds",
     over_untrained,
     at_least=0.15,
 )
@@ -563,8 +566,8 @@ show(
 gain = agree["step 240"] - agree["step 1"]
 claim(
     "16.i",
-    "fraction of nearest neighbours with the same class: gain from the first step to "
-    "the last",
+    "nearest neighbours agree in class more often after training: gain from the first "
+    "step to the last",
     gain,
     at_least=0.05,
 )
@@ -643,13 +646,14 @@ show(
 lost = {name: probed[4][0] - share for name, share in ablated.items()}
 claim(
     "16.j",
-    "forty labels: what the probe loses without augmentation",
+    "without augmentation the probe with forty labels loses accuracy: loss of one seed",
     lost["no augmentation"],
     at_least=0.15,
 )
 claim(
     "16.k",
-    "forty labels: what the probe loses with a temperature of 5",
+    "with a temperature of 5 the probe with forty labels loses accuracy: loss of one "
+    "seed",
     lost["τ = 5"],
     at_least=0.07,
 )
@@ -732,9 +736,17 @@ apart = max(
 )
 byol_loss(*model(*next(two_views(SEEDS[0])))).backward()
 reached = sum(xi.grad is not None for xi in model.target.parameters())
-claim("16.m", "your moving average and BYOL.update differ by", apart, at_most=1e-5)
 claim(
-    "16.n", "tensors of the target network that receive a gradient", reached, equals=0
+    "16.m",
+    "your moving average agrees with BYOL.update: largest difference",
+    apart,
+    at_most=1e-5,
+)
+claim(
+    "16.n",
+    "no tensor of the target network receives a gradient: number of those that do",
+    reached,
+    equals=0,
 )
 
 # %% [markdown] tags=["predict"]
@@ -867,25 +879,27 @@ print(
 finals = {name: collapse[name, 240][0] for name in KINDS}
 claim(
     "16.o",
-    "BYOL's projections: sum of the squared spectrum",
+    "BYOL's projections do not collapse: sum of the squared spectrum",
     spread["BYOL"],
     at_least=0.2,
 )
 claim(
     "16.p",
-    "BYOL's sum of the squared spectrum over that without predictor",
+    "without the predictor the projections spread less: BYOL's sum of the squared "
+    "spectrum over theirs",
     spread["BYOL"] / spread["no predictor"],
     at_least=4,
 )
 claim(
     "16.q",
-    "and over that without stop-gradient",
+    "without the stop-gradient the projections collapse: BYOL's sum of the squared "
+    "spectrum over theirs",
     spread["BYOL"] / spread["no stop-gradient"],
     at_least=50,
 )
 claim(
     "16.r",
-    "loss of BYOL over the loss without stop-gradient, which is lower",
+    "without the stop-gradient the loss is lower: BYOL's loss over it",
     finals["BYOL"] / finals["no stop-gradient"],
     at_least=10,
 )
@@ -961,7 +975,8 @@ claim(
 )
 claim(
     "16.t",
-    "recorded: what BYOL's probe gains from step 240 to step 1,000, least of the seeds",
+    "recorded: BYOL's probe gains accuracy from step 240 to step 1,000, least of the "
+    "seeds",
     min(gains),
     at_least=0.03,
 )
@@ -975,7 +990,7 @@ lost = [
 ]
 claim(
     "16.v",
-    "recorded: what the probe of the encoder loses without the stop-gradient, least of "
+    "recorded: without the stop-gradient the encoder's probe loses accuracy, least of "
     "the seeds",
     min(lost),
     at_least=0.15,
@@ -983,7 +998,8 @@ claim(
 over_untrained = collapse["BYOL", 240][2] - blank[4][0]
 claim(
     "16.u",
-    "BYOL after 240 steps leads an untrained encoder",
+    "after 240 steps, BYOL's probe leads that of an untrained encoder: difference in "
+    "accuracy, one seed",
     over_untrained,
     at_least=0.1,
 )
@@ -1237,15 +1253,16 @@ by_the_deck = numbered_as_in_the_deck(same, same, 0.2).item()
 # %% tags=["nbval-check-output"]
 claim(
     "16.GA-memory",
-    "96 pairs: peak memory of the loss over that of a small encoder",
+    "the loss of 96 pairs needs little of the memory of a small encoder: ratio of the "
+    "peaks",
     memory_of_the_loss,
     at_most=0.25,
 )
 ratio = by_the_deck / math.log(191)
 claim(
     "16.GA-order",
-    "stacked identical views, paired by the deck's numbers: loss over that of a "
-    "uniform guess",
+    "stacked identical views, paired by the deck's numbers, have about the loss of a "
+    "uniform guess or more: ratio",
     ratio,
     at_least=0.9,
 )
