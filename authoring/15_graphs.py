@@ -846,7 +846,7 @@ def draw_member(member=33, head=1):
     weights = heads[head - 1, : len(own)].where(own, torch.nan)
     best = int(weights.nan_to_num().argmax())
     n = int(own.sum())
-    title = f"member {member}, head {head}: {n} neighbours, uniform weights {1 / (n + 1):.2f}"
+    title = f"member {member}, head {head}: {n} neighbours, uniform {1 / (n + 1):.2f}"
     show(
         network(club.edges, club.labels, weights, names, sides, title),
         alt=f"Member {member} of the club in head {head}: with {int(own.sum())} "
@@ -1051,6 +1051,19 @@ claim(
 # the nodes of each graph into one vector. Ours is your `attend_edges` from each graph to its nodes, beside their plain sum. The
 # test graphs do not occur in training.
 
+# %% [markdown] tags=["predict"]
+# **Predict.** We train the same network on these graphs, on the nodes without any edges, and on graphs rewired at random, in
+# which each node keeps its number of neighbours. Then we give all nodes their positions as well. Where do the edges help?
+#
+# <details><summary>A. With and without positions: the shape of a digit is in its edges.</summary>
+#
+# It is also in the positions: the edges can be computed from them.</details>
+# <details><summary>B. Without positions; with them, they add little.</summary>
+#
+# Yes. Without positions, only the edges contain the shape, and rewired edges destroy it.</details>
+# <details><summary>C. Nowhere: the numbers of neighbours describe the shape well enough.</summary>
+#
+# They are better than guessing, but many shapes have the same numbers.</details>
 
 # %%
 from course_lib.datasets import digits, pixel_graphs
@@ -1072,40 +1085,34 @@ class GraphLayer(nn.Module):
         return F.elu(self.norm(self.own(x) + self.layer(x, edges).context))
 
 
+class Readout(nn.Module):
+    """Attention with four heads from each graph to its nodes, beside their sum."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.score = nn.Linear(d, 4)
+
+    def forward(self, x, members, n_graphs):
+        attended = attend_edges(self.score(x).mT, split_heads(x, 4), members).context
+        total = propagate(x, members, x.new_ones(len(x)))
+        return torch.cat([merge_heads(attended), total], dim=1)[:n_graphs]
+
+
 class GraphClassifier(nn.Module):
-    """Two layers over the edges, then a readout of the nodes of each graph."""
+    """Two layers over the edges, then the readout and a linear layer."""
 
     def __init__(self, mechanism, d_in=26, d=32):
         super().__init__()
         first, second = (GraphLayer(size, d, mechanism) for size in (d_in, d))
-        self.layers = nn.ModuleList([first, second])
-        self.score = nn.Linear(d, 4)
-        self.read_out = nn.Sequential(nn.BatchNorm1d(2 * d), nn.Linear(2 * d, 10))
+        self.layers, self.readout = nn.ModuleList([first, second]), Readout(d)
+        self.classes = nn.Sequential(nn.BatchNorm1d(2 * d), nn.Linear(2 * d, 10))
 
     def forward(self, graphs):
-        edges, x, members, n_graphs = graphs
+        edges, x, *members = graphs
         edges = with_self_loops(edges, len(x))
         for layer in self.layers:
             x = layer(x, edges)
-        attended = attend_edges(self.score(x).mT, split_heads(x, 4), members).context
-        total = propagate(x, members, x.new_ones(len(x)))
-        pooled = torch.cat([merge_heads(attended), total], dim=1)
-        return self.read_out(pooled[:n_graphs])
-
-
-# %% [markdown] tags=["predict"]
-# **Predict.** We train the same network on these graphs, on the nodes without any edges, and on graphs rewired at random, in
-# which each node keeps its number of neighbours. Then we give all nodes their positions as well. Where do the edges help?
-#
-# <details><summary>A. With and without positions: the shape of a digit is in its edges.</summary>
-#
-# It is also in the positions: the edges can be computed from them.</details>
-# <details><summary>B. Without positions; with them, they add little.</summary>
-#
-# Yes. Without positions, only the edges contain the shape, and rewired edges destroy it.</details>
-# <details><summary>C. Nowhere: the numbers of neighbours describe the shape well enough.</summary>
-#
-# They are better than guessing, but many shapes have the same numbers.</details>
+        return self.classes(self.readout(x, *members))
 
 
 # %%
