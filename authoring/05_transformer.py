@@ -1010,8 +1010,9 @@ for i in (0, 5):
     print()
 
 # %% [markdown]
-# The recurrent network is ahead here, with one seed, one learning rate for both, and 1.8 against 1.2 million parameters. The GRU reads the source in
-# order from the first update; the Transformer has to learn what the positions mean. This says nothing about its paper, whose corpora hold millions of pairs.
+# The recurrent network is ahead here, with one seed, one learning rate for both, and 1.8 against 1.2 million parameters. Probably because it reads the
+# source in order from the first update, while the Transformer has to learn what the positions mean. This says nothing about the Transformer of the paper, whose
+# corpora hold millions of pairs.
 #
 # ## 12 Build it: repair a run
 #
