@@ -339,17 +339,18 @@ class ChunkedCausal(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Compute dQ, dK, dV from the gradient of C; where they must be differentiable themselves, by autograd."""
         q, k, v, context, n, S, z = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return differentiable_gradients(lambda *x: _chunk_contexts(*x)[0], (q, k, v), gradient, ctx.needs_input_grad)
-        G = gradient / n
-        g = -(G * context).sum(-1, keepdim=True)
-        B = (G @ v.mT).add_(g).tril_()
-        A = (q @ k.mT).tril_()
-        R, r = _sum_after(q.mT @ G), _sum_after((q * g).sum(-2, keepdim=True))
-        dq = (B @ k).add_(G @ S.mT).add_(g * z)
-        dk = (B.mT @ q).add_(v @ R.mT).add_(r)
-        dv = (A.mT @ G).add_(k @ R)
-        return dq, dk, dv
+        with torch.autocast(gradient.device.type, enabled=False):
+            if torch.is_grad_enabled():
+                return differentiable_gradients(lambda *x: _chunk_contexts(*x)[0], (q, k, v), gradient, ctx.needs_input_grad)
+            G = gradient / n
+            g = -(G * context).sum(-1, keepdim=True)
+            B = (G @ v.mT).add_(g).tril_()
+            A = (q @ k.mT).tril_()
+            R, r = _sum_after(q.mT @ G), _sum_after((q * g).sum(-2, keepdim=True))
+            dq = (B @ k).add_(G @ S.mT).add_(g * z)
+            dk = (B.mT @ q).add_(v @ R.mT).add_(r)
+            dv = (A.mT @ G).add_(k @ R)
+            return dq, dk, dv
 
 
 def differentiable_gradients(

@@ -35,3 +35,14 @@ def test_what_is_divided_by_a_vanishing_normaliser_is_zero_and_has_no_gradient(d
     quotient.sum().backward()
     assert n.grad[:3].tolist() == [0.0, 0.0, 0.0]
     torch.testing.assert_close(n.grad[3:], -3 / n[3:].detach())
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_gradients_are_float32_where_the_backward_pass_runs_under_autocast(twice):
+    torch.manual_seed(0)
+    x, found = [torch.rand(3, 67, 5, requires_grad=True) for _ in range(3)], []
+    for enabled in (True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            context = chunked_linear_attention(*x, chunk=13)
+            found.append(torch.autograd.grad(context.square().sum(), x, create_graph=twice))
+    torch.testing.assert_close(*found)
