@@ -1205,9 +1205,9 @@ show(
 # | $d$, $d_s$, $d_c$, $L$ | 32 channels, hidden widths 32 and 64, two blocks |
 #
 # To see whether the weights are shared, the check also calls the two networks of your first block. With a second argument,
-# `model(x, tokens)` takes features (B, 16, 32) instead of images. If `tokens` is true, it returns what token mixing makes of
-# them, else what channel mixing does, both without norm and residual connection. (`tokens` is a tensor: write `if tokens:`, not
-# `if tokens is True:`.)
+# `model(x, tokens)` takes features (B, 16, 32) instead of images. If `tokens` is true, it returns the output of the token-mixing
+# network for them, otherwise that of the channel-mixing network, in both cases without norm and residual connection. (`tokens`
+# is a tensor: write `if tokens:`, not `if tokens is True:`.)
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1218,8 +1218,8 @@ show(
 # | 1 | the returned model gives the same logits for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |
 # | 1 | every patch has an influence on the logits |
-# | 1 | token mixing: each channel by itself, all by one network, which reads every position with weights of its own |
-# | 1 | channel mixing: each position by itself, all by one network, which reads every channel |
+# | 1 | token mixing: one network, the same for all channels, processes each channel separately; all positions influence each other, with different weights |
+# | 1 | channel mixing: one network, the same for all positions, processes each position separately; all channels influence each other |
 # | 1 | at least 10,000 weights: two blocks with both networks |
 # | 1 | loss on held-out digits: 1 nat below that of predicting from class frequencies alone, which is 2.3 nats |
 # | 1 | accuracy on held-out digits: above that of the nearest class mean (about 0.9) |
@@ -1236,9 +1236,9 @@ from course_tools.bank.lecture_13.train_mixer import train_mixer
 train_mixer = check("13.8", train_mixer)
 
 # %% [markdown]
-# Section 6 says that a Mixer learns shuffled pictures as well as pictures in order. The next cell trains *your* Mixer on both,
-# with the same seeds. The patches of all digits are shuffled alike, and the network is never told how. Read the vertical axis:
-# accuracies that differ by a hundredth or two are what one model reaches with different seeds.
+# Section 6 shows that a Mixer can learn shuffled pictures as well as pictures in order. The next cell trains *your* Mixer on
+# both, with the same three seeds. The patches of all digits are shuffled in the same way, and the network is never told how.
+# Mind the scale of the vertical axis: with our reference solution, the seed alone changes the accuracy by one or two hundredths.
 
 # %%
 from course_lib.datasets import digits as handwritten_digits

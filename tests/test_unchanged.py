@@ -124,15 +124,20 @@ def test_a_folder_of_tests_depends_on_its_exhaustive_tests_their_fixtures_and_al
 
 
 @pytest.mark.parametrize(
-    ("changed", "number", "cell"),
-    [(True, "99", new_code_cell("2")), (False, "98", new_code_cell("2")), (False, "99", new_markdown_cell("2"))],
+    ("changed", "folder", "number", "cell"),
+    [
+        (True, "grading", "99", new_code_cell("2")),
+        (False, "grading", "98", new_code_cell("2")),
+        (False, "grading", "99", new_markdown_cell("2")),
+        (False, "checks", "99", new_code_cell("2")),
+    ],
 )
-def test_a_folder_of_tests_depends_on_the_code_of_the_lecture(small, changed, number, cell):
+def test_the_tests_of_grading_depend_on_the_code_of_the_lecture(small, changed, folder, number, cell):
     found = []
     for cells in ([], [cell]):
         (small / "lectures").mkdir(exist_ok=True)
         nbformat.write(new_notebook(cells=cells), small / "lectures" / f"{number}_lecture.ipynb")
-        found.append(unchanged.folder_digest("grading", "99", [BANK], small))
+        found.append(unchanged.folder_digest(folder, "99", [BANK], small))
     assert (found[0] != found[1]) is changed
 
 

@@ -3,11 +3,11 @@
 A test marked `exhaustive` tries every mutant, every answer of the bank on twenty seeds, or every answer in the sandbox, in the
 notebook's check or in a report. Its exercise has a digest: of its bank file and each file of the course that this imports,
 directly or not, of the exhaustive tests and what they import, and of the versions of Python, torch and NumPy; one digest for
-the tests of the bank, and one for each other folder of tests, such as "grading/04.1", in which the code of the notebooks counts
-as well. A lecture has a digest, too: of its cells and the outputs that nbval compares, of each file of the course that they
-import, of its exercises and recorded studies, and of the versions of all packages in use. `tests/exhaustive.json` records the
-digests with which all of it passed; while one is the same, its tests are skipped. What asks the machine itself, such as the
-attacks on the sandbox, is never skipped. `course test --exhaustive` runs everything and writes the record.
+the tests of the bank, and one for each other folder of tests, such as "grading/04.1", where the lecture's code counts as well.
+A lecture has a digest, too: of its cells and the outputs that nbval compares, of each file of the course that they import, of
+its exercises and recorded studies, and of the versions of all packages in use. `tests/exhaustive.json` records the digests with
+which all of it passed; while one is the same, its tests are skipped. What asks the machine itself, such as the attacks on the
+sandbox, is never skipped. `course test --exhaustive` runs everything and writes the record.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def digest(module: str, root: Path = ROOT, trains: bool = False) -> str:
 
 
 def folder_digest(folder: str, lecture: str, modules: Iterable[str], root: Path = ROOT) -> str:
-    """Hash bank files of a lecture, the exhaustive tests of a folder, all that these import of ours, and the lecture's code.
+    """Hash bank files of a lecture, the exhaustive tests of a folder, all that these import, and the code of a graded lecture.
 
     Args:
         folder: the name of a folder in tests/course_tools, such as "grading".
@@ -68,7 +68,8 @@ def folder_digest(folder: str, lecture: str, modules: Iterable[str], root: Path 
     shared = [path for path in (root / "tests").rglob("conftest.py") if any(path.parent in test.parents for test in tests)]
     names = [".".join(path.relative_to(root).with_suffix("").parts) for path in (*tests, *shared)]
     files = source_digest.imported_files([*modules, "course_tools.bank", *names], root, lambda file: not _lists_a_lecture(file))
-    notebooks = sorted(path for kind in ("lectures", "solutions") for path in (root / kind).glob(f"{lecture}_*.ipynb"))
+    graded = ("lectures", "solutions") if folder == "grading" else ()
+    notebooks = sorted(path for kind in graded for path in (root / kind).glob(f"{lecture}_*.ipynb"))
     code = [["".join(cell["source"]) for cell in _code_cells(notebook)] for notebook in notebooks]
     return source_digest.digest({*files, *shared}, root, json.dumps([code, *_own_versions()]))
 
