@@ -748,7 +748,7 @@ claim(
 # each position, average pooling over all frames, and a linear layer. Between the convolutions and these three layers we insert
 # the block, in either form, or a rival: nothing; a block within each frame; the mean over all positions and frames, concatenated;
 # two convolutions of 3 × 3 × 3; or a temporal convolution of the means of the frames. The last rival inserts nothing, and
-# replaces average by max pooling.
+# replaces average by max pooling ("largest value" in the figure).
 #
 # **Predict.** After 1,200 updates with 16 videos each: which of them reach an accuracy of at least 0.96 with each of three seeds?
 #
