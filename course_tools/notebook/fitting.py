@@ -1,16 +1,25 @@
-"""Train a model with a progress bar, and measure its accuracy: what almost every experiment of the lectures does."""
+"""Train a model with a progress bar, draw its loss, measure its accuracy: what almost every experiment of the lectures does."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import mean
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.training import train
+from course_tools.notebook.plots import curves
 from course_tools.notebook.progress_bar import progress
+from course_tools.notebook.show import show
 
 Model = TypeVar("Model", bound=nn.Module)
+
+_POINTS = 30
+"""About how many points a curve of losses has."""
+_losses: WeakKeyDictionary[nn.Module, list[float]] = WeakKeyDictionary()
+"""For each model: the losses of its latest training."""
 
 
 def fitted(
@@ -23,7 +32,7 @@ def fitted(
     label: str = "training",
     warmup: int | None = None,
 ) -> Model:
-    """Train a model in place under a progress bar, and give it back in evaluation mode.
+    """Train a model in place under a progress bar, and give it back in evaluation mode; `show_losses` draws its losses.
 
     Args:
         model: on the device of the batches.
@@ -35,9 +44,35 @@ def fitted(
         warmup: steps over which the learning rate rises; None = a tenth of the steps.
     """
     run = train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10 if warmup is None else warmup)
-    for _ in progress(run, label, total=steps):
-        pass
+    _losses[model] = [step.loss for step in progress(run, label, total=steps)]
     return model.eval()
+
+
+def show_losses(
+    trained: Mapping[str, nn.Module | Sequence[nn.Module]],
+    y: str = "cross-entropy, nats",
+    across: Mapping[str, float] | None = None,
+) -> None:
+    """Draw the training losses of models that `fitted` trained, one curve per name, averaged over blocks of steps.
+
+    Args:
+        trained: name -> a model, or models that differ in their seed only: the curve is then their mean.
+        y: label of the axis, with its unit.
+        across: name -> height of a dashed line across, such as the entropy.
+
+    Raises:
+        KeyError: `fitted` has not trained one of the models.
+    """
+    lines = {}
+    for name, models in trained.items():
+        losses = [_losses[model] for model in ([models] if isinstance(models, nn.Module) else models)]
+        steps = min(map(len, losses))
+        block = max(1, steps // _POINTS)
+        ends = range(block, steps + 1, block)
+        lines[name] = (ends, [mean(mean(values[end - block : end]) for values in losses) for end in ends])
+    ends_at = "; ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
+    figure = curves(lines, "update", y, "training loss", across=across)
+    show(figure, alt=f"Training loss, {y}, from the first to the last updates: {ends_at}.")
 
 
 def classify(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

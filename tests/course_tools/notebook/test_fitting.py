@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
-from course_lib.training import batches
-from course_tools.notebook.fitting import accuracy_of, classify, fitted
+from course_lib.training import TrainingStep, batches
+from course_tools.notebook import fitting
+from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
 
 
 def test_a_fitted_model_has_learned_and_is_in_evaluation_mode():
@@ -35,3 +37,32 @@ def test_a_tenth_of_the_steps_warms_up(monkeypatch):
     monkeypatch.setattr("course_tools.notebook.fitting.train", train)
     fitted(nn.Linear(1, 1), [], classify, steps=50, lr=0.1)
     assert seen == {"steps": 50, "lr": 0.1, "warmup": 5}
+
+
+def with_losses(monkeypatch, losses):
+    """A model that `fitted` trained with these losses."""
+    steps = (TrainingStep(i, loss, {}, 0.0) for i, loss in enumerate(losses))
+    monkeypatch.setattr(fitting, "train", lambda *args, **settings: steps)
+    return fitted(nn.Linear(1, 1), [], classify, steps=len(losses), lr=0.1)
+
+
+def test_the_curve_of_a_training_is_the_mean_over_blocks_of_steps_and_over_the_models(monkeypatch, capsys):
+    drawn = {}
+    monkeypatch.setattr(fitting, "curves", lambda lines, *labels, across: drawn.update(lines) or Figure())
+    falling, flat = with_losses(monkeypatch, [6.0, 4.0] * 30 + [2.0, 0.0] * 15), with_losses(monkeypatch, [1.0] * 90)
+    show_losses({"falling": falling, "both": [falling, flat]})
+    steps, values = drawn["falling"]
+    assert list(steps) == list(range(3, 91, 3))
+    assert values[:2] + values[-2:] == pytest.approx([16 / 3, 14 / 3, 4 / 3, 2 / 3])
+    assert drawn["both"][1] == pytest.approx([(value + 1) / 2 for value in values])
+    assert "nats, from the first to the last updates: falling 5.33 to 0.67; both 3.17 to 0.83." in capsys.readouterr().out
+
+
+def test_a_training_of_few_steps_has_a_point_for_each(monkeypatch, capsys):
+    show_losses({"short": with_losses(monkeypatch, [3.0, 2.0])}, "bits")
+    assert "bits, from the first to the last updates: short 3.00 to 2.00." in capsys.readouterr().out
+
+
+def test_a_model_that_was_not_trained_here_has_no_curve():
+    with pytest.raises(KeyError):
+        show_losses({"new": nn.Linear(1, 1)})
