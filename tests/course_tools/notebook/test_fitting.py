@@ -48,7 +48,7 @@ def with_losses(monkeypatch, losses):
 
 def test_the_curve_of_a_training_is_the_mean_over_blocks_of_steps_and_over_the_models(monkeypatch, capsys):
     drawn = {}
-    monkeypatch.setattr(fitting, "curves", lambda lines, *labels, across: drawn.update(lines) or Figure())
+    monkeypatch.setattr(fitting, "curves", lambda lines, *labels, across: drawn.update(lines) or Figure((6, 3)))
     falling, flat = with_losses(monkeypatch, [6.0, 4.0] * 30 + [2.0, 0.0] * 15), with_losses(monkeypatch, [1.0] * 90)
     show_losses({"falling": falling, "both": [falling, flat]})
     steps, values = drawn["falling"]
