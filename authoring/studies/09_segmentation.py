@@ -97,8 +97,6 @@ def figure(study):
 
     lines = {name: study.curve(name) for name in study.names}
     drawn = plots.curves(lines, "update", "mIoU", "as recorded, mean of the seeds", across={"one class for all": 1 / 3})
-    drawn.set_figheight(4.0)
-    drawn.axes[0].get_legend().set_bbox_to_anchor((0.5, -0.22))  # below the label of the axis
     last = "; ".join(f"{name} {ys[-1]:.2f}" for name, (_, ys) in lines.items())
     return drawn, f"mIoU on new pictures through {STEPS:,} updates. At the end: {last}."
 

@@ -103,7 +103,9 @@ def curves(
         log: "x", "y" or "xy": which axes are logarithmic.
         across: name -> height of a dashed line across, such as chance or a baseline.
     """
-    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+    n_names = len(lines) + len(across or {})
+    below = n_names > 5  # a legend of so many lines finds no place inside the axes that hides no curve
+    figure = Figure(figsize=(6.0, 3.6 + 0.18 * -(-n_names // 2) * below), layout="constrained")
     ax = figure.subplots()
     palette = sns.color_palette("colorblind", max(len(lines), 1))
     for colour, marker, (name, (xs, ys)) in zip(palette, MARKERS * len(lines), lines.items(), strict=False):
@@ -120,9 +122,10 @@ def curves(
     if "y" in log:
         ax.set_yscale("log")
         _plain_numbers(ax)
-    many = len(ax.get_lines()) > 5  # they find no place inside that hides no curve
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2} if many else {}
-    ax.legend(fontsize=8, framealpha=0.9, edgecolor="none", **below)
+    if below:
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    else:
+        ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
     return figure
 
 
@@ -241,4 +244,4 @@ def describe(weights: Numbers, queries: Labels = None, keys: Labels = None, at_m
     best = table.argmax(axis=1)
     parts = [f"{queries[i]} at {keys[j]} ({table[i, j]:.2f})" for i, j in list(enumerate(best))[:at_most]]
     rest = "" if len(best) <= at_most else f", and {len(best) - at_most} more rows"
-    return f"Attention map of {table.shape[0]} queries by {table.shape[1]} keys. Most looked at: {', '.join(parts)}{rest}."
+    return f"Attention map of {table.shape[0]} queries by {table.shape[1]} keys. Largest weights: {', '.join(parts)}{rest}."

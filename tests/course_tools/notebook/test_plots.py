@@ -108,16 +108,18 @@ def test_a_tensor_in_a_graph_can_be_drawn():
 
 def test_the_sentence_names_where_each_query_looks_most():
     sentence = plots.describe([[0.1, 0.9], [0.75, 0.25]], ["il", "est"], ["he", "is"])
-    assert sentence == "Attention map of 2 queries by 2 keys. Most looked at: il at is (0.90), est at he (0.75)."
+    assert sentence == "Attention map of 2 queries by 2 keys. Largest weights: il at is (0.90), est at he (0.75)."
 
 
 def test_a_long_sentence_is_cut_and_says_so():
     assert plots.describe(torch.eye(9)).endswith("query 5 at key 5 (1.00), and 3 more rows.")
 
 
-@pytest.mark.parametrize(("n", "below"), [(5, False), (6, True)])
-def test_the_legend_of_many_curves_stands_below_them(n, below):
+@pytest.mark.parametrize(("n", "below"), [(5, False), (6, True), (12, True)])
+def test_the_legend_of_many_curves_stands_below_the_label_of_the_axis(n, below):
     figure = plots.curves({f"curve {i}": ([1, 2, 3], [i, i + 1, i]) for i in range(n)}, x="step", y="loss")
     figure.draw_without_rendering()
     (ax,) = figure.axes
-    assert bool(ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0) is below
+    (legend,) = figure.legends or [ax.get_legend()]
+    assert bool(legend.get_window_extent().y1 <= ax.xaxis.label.get_window_extent().y0) is below
+    assert ax.get_window_extent().height > 200
