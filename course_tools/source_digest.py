@@ -3,6 +3,9 @@
 What costs hours is not run again while the files that it depends on are as they were: the exhaustive tests of an exercise
 and the solved lectures (tests/unchanged.py), and the recorded studies (course_tools/studies).
 
+Docstrings do not count, except in the bank, where they are what students are told: a better sentence in the library makes
+nothing stale.
+
 A package whose `__init__.py` only passes on names is looked through: `from course_lib.attention import attend` depends on the
 file that defines `attend`, not on every mechanism beside it. So a new file of the library makes nothing stale.
 """
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _OURS = ("course_lib", "course_tools", "tests")
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Import(NamedTuple):
@@ -89,12 +93,17 @@ def _imports_of(file: Path) -> tuple[Import, ...]:
 def _imports(text: str) -> tuple[Import, ...]:
     """List what a piece of code imports, wherever in it."""
     found: list[Import] = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Import):
             found += [Import(alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             found += [Import(node.module, alias.name) for alias in node.names]
     return tuple(found)
+
+
+@cache
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 @cache
@@ -104,19 +113,19 @@ def _passes_on(file: Path) -> bool:
         isinstance(node, ast.Import | ast.ImportFrom)
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         or (isinstance(node, ast.Assign) and all(isinstance(to, ast.Name) and to.id.startswith("__") for to in node.targets))
-        for node in ast.parse(_content(file)).body
+        for node in _tree(_content(file).decode()).body
     )
 
 
 @cache
 def _passed_on(file: Path) -> tuple[tuple[str, Import], ...]:
     """List the names that a package passes on, each with where it comes from."""
-    nodes = [node for node in ast.parse(_content(file)).body if isinstance(node, ast.ImportFrom) and node.module]
+    nodes = [node for node in _tree(_content(file).decode()).body if isinstance(node, ast.ImportFrom) and node.module]
     return tuple((alias.asname or alias.name, Import(str(node.module), alias.name)) for node in nodes for alias in node.names)
 
 
 def digest(files: Iterable[Path], root: Path, salt: str = "") -> str:
-    """Hash names and contents of files, in the order of their names, to 16 hexadecimal digits.
+    """Hash names and contents of files, in the order of their names, to 16 hexadecimal digits. Docstrings do not count.
 
     Args:
         files: the files, inside root.
@@ -125,8 +134,26 @@ def digest(files: Iterable[Path], root: Path, salt: str = "") -> str:
     """
     made = hashlib.sha256(salt.encode())
     for path in sorted(files):
-        made.update(path.relative_to(root).as_posix().encode() + b"\0" + _content(path) + b"\0")
+        name = path.relative_to(root)
+        is_code = path.suffix == ".py" and "bank" not in name.parts
+        made.update(name.as_posix().encode() + b"\0" + (_code(path) if is_code else _content(path)) + b"\0")
     return made.hexdigest()[:16]
+
+
+@cache
+def _code(file: Path) -> bytes:
+    return code_of(_content(file).decode()).encode()
+
+
+def code_of(text: str) -> str:
+    """Give a program without its docstrings."""
+    lines: list[str | None] = list(text.split("\n"))
+    for node in ast.walk(_tree(text)):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            first, last = node.body[0].lineno, node.body[0].end_lineno or 0
+            if isinstance(node, ast.Module) or first > node.lineno:
+                lines[first - 1 : last] = [None] * (last - first + 1)
+    return "\n".join(line for line in lines if line is not None)
 
 
 @cache

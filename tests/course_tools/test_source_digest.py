@@ -74,3 +74,48 @@ def test_content_names_and_salt_count_and_line_ends_do_not(tmp_path):
     assert unix == windows != other
     assert source_digest.digest([files[0] / "file.py"], files[0], "3.11") != unix
     assert source_digest.digest([files[0] / "file.py"], tmp_path) != unix
+
+
+DOCUMENTED = '''
+"""A module,
+in two lines."""
+
+VERSE = """
+    def f():
+        "no docstring"
+"""
+
+
+class Kept:
+    """Has a docstring."""
+
+    x = 1  # a comment counts
+
+    def f(self): "stands on the line of its function"
+
+    async def g(self):
+        """Another,
+
+        over three lines."""
+        return "a text"
+'''
+
+
+def test_docstrings_are_no_part_of_the_code_and_every_other_text_is():
+    code = source_digest.code_of(DOCUMENTED)
+    for left_out in ("A module", "two lines", "Has a docstring", "Another", "three lines"):
+        assert left_out not in code
+    for kept in ("no docstring", "a comment counts", "stands on the line", "a text", "class Kept:", "async def g"):
+        assert kept in code
+
+
+@pytest.mark.parametrize(
+    ("folder", "changes"), [("course_lib", False), ("course_tools/checks", False), ("course_tools/bank", True)]
+)
+def test_a_docstring_counts_in_the_bank_alone(tmp_path, folder, changes):
+    found = []
+    for course, text in (("a", "It is so."), ("b", "It is not.")):
+        (tmp_path / course / folder).mkdir(parents=True)
+        (file := tmp_path / course / folder / "f.py").write_text(f'def f():\n    """{text}"""\n    return 1\n')
+        found.append(source_digest.digest([file], tmp_path / course))
+    assert (found[0] != found[1]) is changes
