@@ -59,25 +59,28 @@ def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
 class _Crowd(torch.autograd.Function):
     """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
 
-    Left to itself, autograd keeps the scores, their copy without the diagonal, and makes two more on the way back.
+    Left to itself, autograd keeps the scores, their copy without the diagonal, and makes two more on the way back. Here each
+    exponential is computed once, in place: P = E / s, with s the sums of the rows of E, which are divided out of (n, d) only.
     """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
-        """Take vectors (n, d); the scores (n, n) become P in their own place."""
+        """Take vectors (n, d), n ≥ 2; the scores (n, n) become E in their own place."""
         scores = (z @ z.mT).fill_diagonal_(-torch.inf)
-        totals = scores.logsumexp(-1, keepdim=True)
-        ctx.save_for_backward(z, scores.sub_(totals).exp_() if len(z) > 1 else torch.zeros_like(scores))
-        return totals.mean()
+        highest = scores.amax(-1, keepdim=True)
+        E = scores.sub_(highest).exp_()
+        sums = E.sum(-1, keepdim=True)
+        ctx.save_for_backward(z, E, sums)
+        return (highest + sums.log()).mean()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         """Give the gradient (n, d), with a graph where one is asked for."""
-        z, P = ctx.saved_tensors
-        if torch.is_grad_enabled() and len(z) > 1:
+        z, E, sums = ctx.saved_tensors
+        if torch.is_grad_enabled():
             itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-            P = (z @ z.mT).masked_fill(itself, -torch.inf).softmax(-1)
-        return (P @ z + P.mT @ z) * (gradient / len(z))
+            E, sums = (z @ z.mT).masked_fill(itself, -torch.inf).softmax(-1), torch.ones_like(sums)
+        return (E @ z / sums + E.mT @ (z / sums)) * (gradient / len(z))
 
 
 def require_pairs(a: Views, b: Views, temperature: float) -> None:
