@@ -9,9 +9,11 @@ import pytest
 from tests.pretend_gpu import device
 
 FOLDER = Path(__file__).parent / "pretend_gpu"
+INPUTS = ("tests/pretend_gpu", "course_lib", "course_tools/bank", "course_tools/checks")
 PARTS = sorted(path.stem for path in FOLDER.glob("on_*.py"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.pretend_gpu
 @pytest.mark.parametrize("part", PARTS)
 def test_on_the_pretend_accelerator(part):

@@ -147,6 +147,7 @@ class Item:
     def __init__(self, folder: str = "bank", **params: object) -> None:
         self.path = unchanged.ROOT / "tests" / "course_tools" / folder / "deeper" / "test_any.py"
         self.callspec, self.user_properties, self.markers = SimpleNamespace(params=params), [], []
+        self.module = SimpleNamespace()
 
     def add_marker(self, marker: pytest.MarkDecorator) -> None:
         self.markers.append(marker.name)
@@ -177,7 +178,48 @@ def test_the_key_of_a_test_is_its_folder_and_what_it_tries(key, folder, params):
     assert unchanged.key_of(Item(folder, **params)) == key
 
 
-@pytest.mark.parametrize("key", ["04.1", "04.7", "checks/04.1", "grading/04.1", "grading/04", "solutions/13_mlp_mixer.ipynb"])
+def test_the_key_of_a_test_whose_file_names_its_inputs_is_that_file():
+    item = Item(part="on_models")
+    item.module.INPUTS = ("course_lib",)
+    assert unchanged.key_of(item) == "tests/course_tools/bank/deeper/test_any.py"
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        (True, "tests/test_device.py"),
+        (True, "tests/helper.py"),
+        (True, "course_lib/deeper/kernel.cpp"),
+        (True, "pyproject.toml"),
+        (False, "course_lib/__pycache__/core.pyc"),
+        (False, "README.md"),
+    ],
+)
+def test_a_file_of_tests_depends_on_itself_what_it_imports_and_the_inputs_it_names(tmp_path, changed, name):
+    files = {"tests/test_device.py": "from tests import helper\n", "tests/helper.py": "", "course_lib/core.py": "", name: ""}
+    for path in (*files, "pyproject.toml", "course_lib/deeper/kernel.cpp"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(files.get(path, ""), encoding="utf-8")
+    found = []
+    for text in ("", "# another\n"):
+        (tmp_path / name).write_text(files[name] + text, encoding="utf-8")
+        file = tmp_path / "tests" / "test_device.py"
+        clear_caches()
+        found.append(unchanged.file_digest(file, ("course_lib", "pyproject.toml"), tmp_path))
+    assert (found[0] != found[1]) is changed
+
+
+def test_an_input_that_is_not_there_is_an_error(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_device.py").touch()
+    with pytest.raises(FileNotFoundError, match=r"test_device\.py names course_lib among its inputs"):
+        unchanged.file_digest(tmp_path / "tests" / "test_device.py", ("course_lib",), tmp_path)
+
+
+KEYS = ["04.1", "04.7", "checks/04.1", "grading/04.1", "grading/04", "solutions/13_mlp_mixer.ipynb"]
+
+
+@pytest.mark.parametrize("key", [*KEYS, "tests/test_pretend_gpu.py"])
 def test_every_kind_of_key_has_its_own_digest(key):
     others = {"04.2", "checks/04.2", "grading/04.2", "notebook/04.2", "grading/05", "lectures/13_mlp_mixer.ipynb"}
     assert unchanged.digest_of(key) not in {unchanged.digest_of(other) for other in others}
@@ -195,6 +237,8 @@ def test_every_kind_of_key_has_its_own_digest(key):
         ("solutions/13_mlp_mixer.ipynb", "solutions", True),
         ("solutions/13_mlp_mixer.ipynb", "solutions/13_mlp_mixer.ipynb", True),
         ("solutions/13_mlp_mixer.ipynb", "lectures", False),
+        ("tests/test_pretend_gpu.py", "tests", True),
+        ("tests/test_pretend_gpu.py", "tests/course_lib", False),
     ],
 )
 def test_what_ran_in_part_is_not_recorded(key, asked, whole):

@@ -5,9 +5,10 @@ notebook's check or in a report. Its exercise has a digest: of its bank file and
 directly or not, of the exhaustive tests and what they import, and of the versions of Python, torch and NumPy; one digest for
 the tests of the bank, and one for each other folder of tests, such as "grading/04.1", where the lecture's code counts as well.
 A lecture has a digest, too: of its cells and the outputs that nbval compares, of each file of the course that they import, of
-its exercises and recorded studies, and of the versions of all packages in use. `tests/exhaustive.json` records the digests with
-which all of it passed; while one is the same, its tests are skipped. What asks the machine itself, such as the attacks on the
-sandbox, is never skipped. `course test --exhaustive` runs everything and writes the record.
+its exercises and recorded studies, and of the versions of all packages in use. A file of tests that names its `INPUTS`, files
+and folders of the course, has a digest of these, of itself and of what it imports. `tests/exhaustive.json` records the digests
+with which all of it passed; while one is the same, its tests are skipped. What asks the machine itself, such as the attacks on
+the sandbox, is never skipped. `course test --exhaustive` runs everything and writes the record.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,26 @@ def digest(module: str, root: Path = ROOT, trains: bool = False) -> str:
     return source_digest.digest(files, root, " ".join(_own_versions()))
 
 
+def file_digest(file: Path, inputs: Iterable[str], root: Path = ROOT) -> str:
+    """Hash a file of tests, all that it imports of ours, and the files that it says it depends on.
+
+    Args:
+        file: such as tests/test_pretend_gpu.py.
+        inputs: files and folders, relative to the root; of a folder every file counts.
+        root: the folder of the course.
+
+    Raises:
+        FileNotFoundError: there is nothing at one of the inputs.
+    """
+    files = source_digest.imported_files([".".join(file.relative_to(root).with_suffix("").parts)], root)
+    for path in (root / name for name in inputs):
+        found = [path] if path.is_file() else [inside for inside in path.rglob("*") if _is_source(inside)]
+        if not found:
+            raise FileNotFoundError(f"{file.name} names {path.relative_to(root)} among its inputs, and there is nothing.")
+        files.update(found)
+    return source_digest.digest(files, root, " ".join(_own_versions()))
+
+
 def folder_digest(folder: str, lecture: str, modules: Iterable[str], root: Path = ROOT) -> str:
     """Hash bank files of a lecture, the exhaustive tests of a folder, all that these import, and the code of a graded lecture.
 
@@ -79,8 +100,11 @@ def digest_of(key: str) -> str:
     """Hash what a key of the record stands for: a lecture's file, an exercise, or a folder of tests and what it tries.
 
     Args:
-        key: such as "solutions/04_self_attention.ipynb", "04.1", "grading/04.1" or "grading/04", all exercises of a lecture.
+        key: such as "solutions/04_self_attention.ipynb", "tests/test_pretend_gpu.py", "04.1", "grading/04.1" or "grading/04",
+            all exercises of a lecture.
     """
+    if key.endswith(".py"):
+        return file_digest(ROOT / key, import_module(key.removesuffix(".py").replace("/", ".")).INPUTS)
     if (ROOT / key).is_file():
         return notebook_digest(ROOT / key)
     from course_tools.bank import exercises
@@ -118,6 +142,10 @@ def _code_cells(notebook: Path) -> list[dict]:
     """Read the code cells of a notebook."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def _is_source(path: Path) -> bool:
+    return path.is_file() and not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts)
 
 
 def _own_versions() -> list[str]:
@@ -169,7 +197,12 @@ def skip_unchanged(tested: Iterable[tuple[pytest.Item, str]], known: dict[str, s
 
 
 def key_of(item: pytest.Item) -> str:
-    """Give the key of an exhaustive test in the record: what it tries, after the folder of tests unless that is the bank's."""
+    """Give the key of an exhaustive test in the record: its file where that names its inputs, else what it tries.
+
+    What it tries stands after the folder of tests, unless that is the bank's.
+    """
+    if hasattr(item.module, "INPUTS"):
+        return item.path.relative_to(ROOT).as_posix()
     params = item.callspec.params
     named = next(params[name] for name in ("asked", "wanted", "lecture", "id") if name in params)
     tried = next((getattr(named, name) for name in ("id", "number") if hasattr(named, name)), named)

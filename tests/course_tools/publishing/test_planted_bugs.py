@@ -37,7 +37,21 @@ PLANTED = {
     ),
 }
 
+INPUTS = (
+    "conftest.py",
+    "course_lib",
+    "course_tools/bank",
+    "course_tools/checks",
+    "course_tools/notebook",
+    "pyproject.toml",
+    "solutions/01_recurrence.ipynb",
+    "solutions/02_alignment.ipynb",
+    "solutions/04_self_attention.ipynb",
+    "tests/nbval_sanitize.cfg",
+)
 
+
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "file", "right", "wrong", "exercise"), PLANTED.values(), ids=PLANTED)
 def test_a_planted_bug_fails_the_solution(tmp_path, number, file, right, wrong, exercise):
