@@ -4,13 +4,15 @@ The runs go to an executor of `concurrent.futures`: processes of this machine, o
 (`Client(address).get_executor()`). A run takes one CPU thread, so that it does not depend on how many run beside it.
 """
 
+import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 from course_tools.dask_cluster import dask_client
 from course_tools.studies.record import RecordedStudy, Run, read, record_path, write
@@ -29,7 +31,7 @@ def workers(jobs: int, dask: str | None = None) -> Iterator[Executor]:
         NoCluster: Dask is not installed, or does not answer.
     """
     if dask is None:
-        pool = ProcessPoolExecutor(jobs, get_context("spawn"))
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"), _end_with_parent)
         try:
             yield pool
         finally:
@@ -37,6 +39,17 @@ def workers(jobs: int, dask: str | None = None) -> Iterator[Executor]:
         return
     with dask_client(dask, n_workers=jobs, threads_per_worker=1) as client, client.get_executor(pure=False) as executor:
         yield executor
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as the one that started it has ended, also where that was killed."""
+    parent = parent_process()
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 def run_missing(

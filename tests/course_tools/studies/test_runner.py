@@ -1,7 +1,12 @@
 """A study goes on where it was stopped; a stale record is refused; a check finds a difference; a failed run stops no other."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
+import psutil
 import pytest
 
 from course_tools.studies import CannotStudy, RecordedStudy, StaleStudy, check, load, run_missing
@@ -51,6 +56,29 @@ def test_a_killed_worker_loses_nothing_that_was_done(toy, folder):
     with pytest.raises(CannotStudy, match="the same command goes on"), workers(1) as executor:
         run_missing(deadly, executor, folder=folder)
     assert [(run.name, run.seed) for run in recorded(toy).runs] == [("a", 0), ("b", 0)]
+
+
+PARENT = """
+import os, time
+from course_tools.studies.runner import workers
+
+if __name__ == "__main__":
+    with workers(1) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        pool.submit(time.sleep, 600)
+        time.sleep(600)
+"""
+
+
+def test_no_worker_outlives_a_study_that_was_killed(tmp_path):
+    (script := tmp_path / "parent.py").write_text(PARENT, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment)
+    worker = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
+    psutil.wait_procs([worker], timeout=60)
+    assert not worker.is_running()
 
 
 @pytest.mark.parametrize("changed", ["source", "library", "torch", "machine"])
