@@ -73,10 +73,9 @@ if __name__ == "__main__":
 def test_no_worker_outlives_a_study_that_was_killed(tmp_path):
     (script := tmp_path / "parent.py").write_text(PARENT, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment)
-    worker = psutil.Process(int(parent.stdout.readline()))
-    parent.kill()
-    parent.wait()
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
     psutil.wait_procs([worker], timeout=60)
     assert not worker.is_running()
 
