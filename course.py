@@ -250,7 +250,7 @@ def diagnosis(label: str, output: str) -> str:
         where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
         text = f"pip finds no {wanted} for {where}.\nGo online, look at pip's settings (pip config list) or try another Python."
     else:
-        text = f"The step failed: {label}.\nIts last words: {' '.join(output.split()[-60:])}"
+        text = f"The step failed: {label}.\nLast output: {' '.join(output.split()[-60:])}"
     return f"{text} Then call course.py again.\nThe whole output is in {LOG}."
 
 
@@ -263,7 +263,7 @@ def start(python: str, command: list[str]) -> int:
         os.execve(python, line, settings)
     process = subprocess.Popen(line, env=settings)
     while True:
-        with contextlib.suppress(KeyboardInterrupt):  # the command has heard it too, and decides
+        with contextlib.suppress(KeyboardInterrupt):  # the command receives the signal too, and decides
             return process.wait()
 
 

@@ -29,7 +29,7 @@ def dask_client(address: str, **local: object) -> Iterator["Client"]:
     try:
         from dask.distributed import Client
     except ModuleNotFoundError:
-        raise NoCluster("--dask needs Dask: pip install 'attention-course[dask]'.") from None
+        raise NoCluster('--dask needs Dask: `pip install -e ".[dask]"` in the folder of the course.') from None
     try:
         client = Client(**local, dashboard_address=":0") if address == "local" else Client(address, timeout="10s")
     except (OSError, ValueError) as error:

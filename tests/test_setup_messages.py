@@ -93,7 +93,7 @@ def test_package_not_in_the_index(course, refusal, monkeypatch):
 
 def test_pip_fails_for_another_reason(course, refusal, monkeypatch):
     pip_prints(course, monkeypatch, "ERROR: the moon is full")
-    assert "installing the packages.\nIts last words: ERROR: the moon is full" in refusal()
+    assert "installing the packages.\nLast output: ERROR: the moon is full" in refusal()
 
 
 @pytest.mark.parametrize("trouble", ["before", "in pip", "before pip could say so", "in a file"])

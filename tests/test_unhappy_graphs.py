@@ -55,13 +55,11 @@ MISTAKES = [
     ("edges + 3", "ValueError", "edges name nodes 3 to 7, but there are nodes 0 to 6."),
     ("edges - 1", "ValueError", "edges name nodes -1 to 3, but there are nodes 0 to 6."),
 ]
+TURNED = "edges must be (2, E), first row receivers, second row senders; got (4, 2). From pairs (E, 2)"
 REFUSED = [
     *((code.format(edges), error, text) for code in TAKE_EDGES for edges, error, text in MISTAKES),
-    *(
-        (code.format("edges.mT"), "ValueError", "edges must be (2, E), receivers above senders; got (4, 2). From pairs")
-        for code in TAKE_EDGES
-    ),
-    ("gcn_weights(edges.mT, N)", "ValueError", "edges must be (2, E), receivers above senders; got (4, 2). From pairs (E, 2)"),
+    *((code.format("edges.mT"), "ValueError", TURNED) for code in TAKE_EDGES),
+    ("gcn_weights(edges.mT, N)", "ValueError", TURNED),
     ("attend_edges(zeros(5), zeros(N, d), edges)", "RuntimeError", "size"),
     ("csr_attend_edges(zeros(5), zeros(N, d), edges)", "ValueError", "one score for each edge: got 5 scores and 4 edges."),
     ("csr_attend_edges(zeros(3), zeros(N, d), edges)", "ValueError", "one score for each edge: got 3 scores and 4 edges."),

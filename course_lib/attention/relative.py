@@ -6,8 +6,8 @@ W_{k,R}), and two learned vectors of each head:
 
     e_ij = ((q_i + u)ᵀ k_j + (q_i + v)ᵀ r_{i-j}) / √d_k
 
-u and v stand where a query by absolute positions would know its own position. Here they are `bias_u` and `bias_v`, as v is the
-values, and each layer owns its own. The queries are the last T_q positions of the keys: what stands before them is a memory.
+u and v replace the terms in which absolute positions would enter the query. Here they are `bias_u` and `bias_v`, as v is the
+values, and each layer owns its own. The queries are the last T_q positions of the keys; the positions before are a memory.
 `relative_attention` looks up r_{i-j} for each pair, T_q · T_k vectors; `shifted_relative_attention` multiplies each query by
 all T_k vectors and shifts row i of the products into place (appendix B).
 """

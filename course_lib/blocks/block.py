@@ -214,7 +214,7 @@ class DecoderBlock(nn.Module):
     ) -> tuple[Float[Tensor, "B 1 d_model"], "DecoderBlockState"]:
         """Transform the next position x (B, 1, d_model) of a sequence; give the last row of `forward`, and the new state.
 
-        Nothing is dropped, in training neither.
+        Dropout is not applied, even in training mode.
         """
         own, cross = self._attentions()
         past = state.past

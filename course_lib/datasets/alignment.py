@@ -1,8 +1,9 @@
 """Two tasks whose right attention is known, so that a learned pattern can be compared with it.
 
 Reversal: output the sequence backwards. Position i must attend to position T - 1 - i: the anti-diagonal, found by position.
-Lookup: each place holds a key and a value; a query names a key, the answer is its value. The right pattern follows the content
-and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3 (https://arxiv.org/abs/1410.5401).
+Lookup: each position holds a key and a value; a query names a key, the answer is its value. The right pattern follows the
+content and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3
+(https://arxiv.org/abs/1410.5401).
 """
 
 import math
@@ -110,6 +111,6 @@ def lookup(
 
 
 def _lookup(keys: Int[Tensor, "B T_k"], values: Int[Tensor, "B T_k"], asked: Int[Tensor, "B T_q"]) -> Lookup:
-    """Complete examples from keys and values (B, T_k) and the places (B, T_q) that the queries ask for."""
+    """Complete examples from keys and values (B, T_k) and the positions (B, T_q) of the keys that the queries name."""
     pattern = F.one_hot(asked, keys.shape[1]).float()
     return Lookup(keys.gather(1, asked), keys, values, values.gather(1, asked), pattern)

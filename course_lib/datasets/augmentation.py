@@ -1,10 +1,10 @@
-"""Augmentation of a whole batch of images: one affine grid for all places, one 3 × 3 matrix for the colours of each image.
+"""Batch image augmentation: affine warp and colour matrix, drawn for each image and applied to the whole batch at once.
 
 Simard, Steinkraus, Platt 2003 (https://doi.org/10.1109/ICDAR.2003.1227801) for affine distortions of digits; Chen et al. 2020,
 SimCLR, section 3 and appendix A (https://arxiv.org/abs/2002.05709) for two views of one image and for the colours:
 
-    place:   r' = A r + t             r, r' in pixels from the centre of the image, x to the right and y down
-    colour:  c' = M c                 M = b · R(hue) · (s I + (1 - s) 1 lᵀ)       l: how much each colour weighs in a grey
+    position: r' = A r + t            r, r' in pixels from the centre of the image, x to the right and y down
+    colour:   c' = M c                M = b · R(hue) · (s I + (1 - s) 1 lᵀ)       l: how much each colour weighs in a grey
 
 It belongs to the data sets, not to the primitives: no mechanism, block or model augments anything.
 """
@@ -27,8 +27,8 @@ LUMA = (0.299, 0.587, 0.114)
 def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> Image:
     """Move every pixel of every image from r to A r + t, all images of the batch through one grid.
 
-    The new image looks *backwards*: its pixel at r takes what stood at A⁻¹ (r - t), bilinearly between the four pixels
-    around that place, and 0 from outside the image.
+    Inverse warping: the new pixel at r is the old image at A⁻¹ (r - t), interpolated bilinearly between the four pixels
+    around that position, and 0 outside the image.
 
     Args:
         images: (B, C, H, W); H and W may differ.

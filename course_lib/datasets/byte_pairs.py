@@ -1,4 +1,6 @@
-"""Pieces of words, learned from text: frequent words stay whole, rare ones are spelled by parts, and no word is unknown.
+"""Byte-pair encoding (BPE): a subword vocabulary learned from text.
+
+Frequent words stay whole, rare ones are split into subwords, and no word is unknown.
 
 Sennrich, Haddow, Birch 2016, *Neural Machine Translation of Rare Words with Subword Units*, section 3.2 and algorithm 1
 (https://arxiv.org/abs/1508.07909): begin with characters, and merge the most frequent pair of neighbours again and again. GPT-2

@@ -30,7 +30,7 @@ def cifar10(n_valid: int = 5_000, *, archive: tuple[str, str] = ARCHIVE, folder:
         folder: where the archive is kept; the user's cache folder if None.
 
     Returns:
-        Splits of Pictures with images (n, 3, 32, 32); the test part is the public one.
+        Splits of LabelledImages with images (n, 3, 32, 32); the test part is the public one.
 
     Raises:
         Unreachable: there is no network.

@@ -29,7 +29,7 @@ def clutter(
         seed: decides everything.
 
     Returns:
-        Splits of Pictures (n, 1, side, side) with the digits (n,) as labels.
+        Splits of LabelledImages (n, 1, side, side) with the digits (n,) as labels.
 
     Raises:
         ValueError: a part has no image, the canvas is smaller than a digit, or n_pieces is negative.

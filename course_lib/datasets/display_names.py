@@ -1,8 +1,8 @@
 """Names of time zones, places and the like as programs show them, in many languages: short real texts of known language.
 
-From the Unicode CLDR (https://cldr.unicode.org) through Babel (https://babel.pocoo.org), in small letters: `heure de l’arabie`,
+From the Unicode CLDR (https://cldr.unicode.org) through Babel (https://babel.pocoo.org), in lower case: `heure de l’arabie`,
 `mitteleuropäische normalzeit`. A text that two of the languages share belongs to neither and is left out. The texts of one kind
-in one language, in the order of their codes, make a document: what stands next to each other is akin.
+in one language, in the order of their codes, make a document: neighbouring names are related.
 """
 
 import random
@@ -84,7 +84,7 @@ def _parts(names: list[DisplayName], n_valid: int, n_test: int, languages: Seque
 
 
 def _texts(language: str, kind: str, longest: int) -> Iterator[str]:
-    """The texts of one document, in the order of their codes, in small letters, with plain spaces."""
+    """The texts of one document, in the order of their codes, in lower case, with plain spaces."""
     babel = optional_import("babel.core", "babel", "Display names of CLDR")
     try:
         locale = babel.Locale.parse(language)

@@ -1,8 +1,8 @@
 """Python's language reference, as CPython carries it for `help()`: text to learn a language model from.
 
 The pages of `pydoc_data.topics` (PSF License 2.0, the examples in them 0BSD) repeat each other: of 465,000 characters, a fifth
-stands on another page too. A repeated paragraph is dropped, whatever its indentation, since a text that was learned by heart
-would else be asked for. The text follows the Python that runs: claims about it need a margin.
+is on another page too. A repeated paragraph is dropped, whatever its indentation: a memorised text would otherwise appear in
+the test set. The text follows the Python that runs: claims about it need a margin.
 """
 
 import random

@@ -59,7 +59,7 @@ def _parsed() -> bytes:
 
 
 def _keep(content: bytes, path: Path) -> None:
-    """Write the bytes so that no reader ever sees half of them; a folder that cannot be written to is no error."""
+    """Write atomically; ignore a folder that is not writable."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".part")

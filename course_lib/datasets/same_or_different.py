@@ -1,7 +1,8 @@
-"""Digits far apart, of one kind or of two: what decides is no digit, but how one is to another.
+"""Same-different task: are two distant digits of one class?
 
-Composed here, from the drawings of `datasets.mnist`, halved. After the same-different problems of Fleuret et al. 2011,
-*Comparing machines and humans on a visual categorization test* (https://doi.org/10.1073/pnas.1109168108).
+The label depends on the relation of the digits, not on any one of them. Composed here, from the drawings of `datasets.mnist`,
+halved. After the same-different problems of Fleuret et al. 2011, *Comparing machines and humans on a visual categorization
+test* (https://doi.org/10.1073/pnas.1109168108).
 """
 
 from functools import partial
@@ -42,8 +43,8 @@ def same_or_different(
         seed: decides everything.
 
     Returns:
-        Splits of Pictures (n, 1, side, side); labels are 1 where both digits are of one kind, 0 where not: half of either,
-        or one more of the latter. The digits are left and right, or above and below, never one drawing twice.
+        Splits of LabelledImages (n, 1, side, side); labels are 1 where both digits are of one kind, 0 where not: half of
+        either, or one more of the latter. The digits are left and right, or above and below, never one drawing twice.
 
     Raises:
         ValueError: a part has no image, two digits do not fit the canvas, or n_kinds is not 2 to 10.

@@ -1,8 +1,7 @@
 """Binary addition: a column of the sum can depend on a column far away, through the carry.
 
 The task on which Dehghani et al. 2019, section 4.2 (https://arxiv.org/abs/1807.03819), ask whether a model that learned short
-numbers adds longer ones. As there, the numbers begin at a random position: a test has no new
-positions, only a new length.
+numbers adds longer ones. As there, the numbers begin at a random position: a test has no new positions, only a new length.
 
     s_t = a_t ⊕ b_t ⊕ c_t        c_{t+1} = 1 where at least two of a_t, b_t, c_t are 1
 """
@@ -29,12 +28,12 @@ class Sums(NamedTuple):
 
 
 def sums(n_train: int, n_valid: int, n_test: int, *, n_digits: int = 10, T: int = 21, seed: int = 0) -> Splits[Sums]:
-    """Draw pairs of numbers, each at a place of its own, and add each up, digit by digit.
+    """Draw pairs of numbers, each pair at a random offset, and add each pair, digit by digit.
 
     Args:
         n_train: sums to learn from.
         n_valid: sums to choose by.
-        n_test: sums to report on; no row of columns is in two parts, though the same numbers may, at another place.
+        n_test: sums to report on; no row of columns is in two parts, though the same numbers may be, at another offset.
         n_digits: binary digits of either number, the highest of which may be 0.
         T: columns; the numbers are shifted to the left by 0 … T - n_digits - 1 of them, so that the carry always finds room.
         seed: decides the draw.

@@ -56,7 +56,7 @@ def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | N
     Args:
         logits: (*batch, n_classes).
         temperature: τ > 0; below 1 likely tokens gain probability, above 1 unlikely ones.
-        k: keep the k likeliest tokens; None keeps all.
+        k: keep the k most likely tokens; None keeps all.
         p: keep the nucleus of these; None keeps all.
 
     Returns:

@@ -48,7 +48,7 @@ def corrupt(
     replacements: Tokens,
     rate: float = 0.15,
 ) -> Masked:
-    """Take words out of a text by numbers that were drawn before: `mask_tokens` without chance.
+    """Mask tokens for BERT pre-training, given precomputed random numbers: the deterministic part of `mask_tokens`.
 
     Args:
         tokens: (B, T).
@@ -78,7 +78,7 @@ def mask_tokens(
     generator: torch.Generator | None = None,
     rate: float = 0.15,
 ) -> Masked:
-    """Take words out of a text by chance: 15 % of them, and of these 80 % become [MASK], 10 % any word, 10 % stay.
+    """Mask tokens at random for BERT pre-training: 15 % of them; of these 80 % become [MASK], 10 % any word, 10 % stay.
 
     Args:
         tokens: (B, T).

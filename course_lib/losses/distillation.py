@@ -1,4 +1,4 @@
-"""Learning from a teacher: from its probabilities, or from its decisions.
+"""Knowledge distillation: soft and hard labels of a teacher.
 
 Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 2021, *Training data-efficient image transformers
 & distillation through attention*, eqs. 2-3 (https://arxiv.org/abs/2012.12877), ψ = softmax, y = label, y_t = argmax Z_t:
@@ -6,8 +6,8 @@ Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 20
     soft    (1 - λ) CE(ψ(Z_s), y) + λ τ² KL(ψ(Z_t / τ) ‖ ψ(Z_s / τ))        hard    ½ CE(ψ(Z_s), y) + ½ CE(ψ(Z_s'), y_t)
 
 The KL divergence is that of Hinton et al. and of DeiT's code, with the teacher's probabilities as weights; eq. 2 has its
-arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; a student with one answer
-gives it twice.
+arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; a student with one output
+passes it twice.
 """
 
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ Labels = Int[Tensor, "B"]
 def distillation_loss(
     student: ClassLogits, teacher: ClassLogits, labels: Labels, temperature: float, share: float
 ) -> Float[Tensor, ""]:
-    """Learn from labels and from how likely the teacher finds every class.
+    """Soft distillation loss: true labels, and the probabilities of the teacher.
 
     Args:
         student: logits (B, n_classes).
@@ -49,7 +49,7 @@ def distillation_loss(
 def hard_distillation_loss(
     by_class: ClassLogits, by_teacher: ClassLogits, teacher: ClassLogits, labels: Labels
 ) -> Float[Tensor, ""]:
-    """Learn one answer from the labels, the other from what the teacher decides, in equal parts.
+    """Hard distillation loss: one output learns the labels, the other the classes that the teacher predicts, in equal parts.
 
     Args:
         by_class: the student's logits (B, n_classes) that are to match the labels.

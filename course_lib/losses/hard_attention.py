@@ -29,7 +29,8 @@ def hard_attention_loss(
             rounding made 0 counts as the smallest normal number, and has no gradient.
         looks: s, the region that was drawn for each word, (B, T).
         baseline: b, what log p is usually.
-        entropy_weight: λ ≥ 0, rewards looking about: the entropies H(α_t) = -Σ_i α_ti log α_ti, summed over the words.
+        entropy_weight: λ ≥ 0, weight of the entropy bonus, which favours exploration: H(α_t) = -Σ_i α_ti log α_ti, summed over
+            the words.
 
     Returns:
         a scalar, averaged over the batch: -(log p + (log p - b) Σ_t log α_t,s_t + λ Σ_t H(α_t)), where (log p - b) is a mere

@@ -21,7 +21,7 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
 
     Args:
         logits: (B, T, n_tokens), next-token logits given target[:, :t+1]; so logits[:, t] predicts
-            target[:, t+1], and the last logits about nothing.
+            target[:, t+1], and the last logits are not used.
         target: (B, T) token indices: begin-of-sequence first, then the sentence and its end, then padding.
         padding: the index of the padding token; it is never a target that counts.
 
@@ -46,7 +46,7 @@ def label_smoothed_loss(
     """Average the cross-entropy with smoothed labels over the real tokens of a batch; else as `teacher_forced_loss`.
 
     Args:
-        logits: (B, T, n_tokens); logits[:, t] predicts target[:, t+1], and the last logits about nothing.
+        logits: (B, T, n_tokens); logits[:, t] predicts target[:, t+1], and the last logits are not used.
         target: (B, T) token indices: begin-of-sequence first, then the sentence and its end, then padding.
         padding: the index of the padding token; it is never a target that counts.
         smoothing: ε, the share of probability that is spread over all n_tokens; 0.1 in the Transformer.

@@ -19,7 +19,7 @@ Matching = Callable[[Float[Tensor, "B N M"], Int[Tensor, "B M"]], Int[Tensor, "B
 
 
 def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
-    """Give each object a query of its own, so that the sum of the costs is the smallest that there is.
+    """Optimal one-to-one assignment of queries to objects (Hungarian method): the sum of the costs is minimal.
 
     Args:
         cost: (B, N, M), of each query for each object, finite.
@@ -29,7 +29,7 @@ def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tens
         the query of each object, (B, M); -1 where there is no object.
 
     Raises:
-        ValueError: an image holds more objects than there are queries, or a cost is not finite.
+        ValueError: an image has more objects than queries, or a cost is not finite.
 
     Source: Carion et al. 2020, eq. 1.
     """
@@ -45,7 +45,7 @@ def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tens
 
 
 def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
-    """Give each object in turn the cheapest query that is still free: the first to choose may cost the others dearly.
+    """Greedy assignment (baseline): each object in turn takes the cheapest query that is still free.
 
     Args:
         cost: (B, N, M).
@@ -69,7 +69,7 @@ def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) ->
 
 
 def match_in_order(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
-    """Match nothing: the first object belongs to the first query, whatever they cost. Shapes and errors as `match`, (B, M)."""
+    """Match objects to queries in index order, whatever they cost (baseline). Shapes and errors as `match`, (B, M)."""
     real = classes >= 0
     require_queries(cost, real)
     return torch.where(real, real.cumsum(-1) - 1, -1)
@@ -79,6 +79,9 @@ def require_queries(cost: Float[Tensor, "B N M"], real: Tensor) -> None:
     """Refuse images with more objects than queries, and costs that are not finite; say how to mend it."""
     most = int(real.sum(-1).max()) if real.numel() else 0
     if most > cost.shape[1]:
-        raise ValueError(f"a picture holds {most} objects, but only {cost.shape[1]} queries speak: a model needs one for each.")
+        raise ValueError(
+            f"an image has {most} objects but the model has only {cost.shape[1]} queries; "
+            "it needs at least one query per object."
+        )
     if not cost.isfinite().all():
         raise ValueError("a cost of matching is not finite: look for NaN or inf in the logits or boxes of the model.")

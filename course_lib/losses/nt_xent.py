@@ -84,7 +84,7 @@ class _Crowd(torch.autograd.Function):
 
 
 def require_pairs(a: Views, b: Views, temperature: float) -> None:
-    """Refuse views that are no pairs, and a temperature that is not positive."""
+    """Raise an error for unpaired views, and for a temperature that is not positive."""
     if a.shape != b.shape or len(a) == 0:
         raise ValueError(
             f"need one or more pairs: views (N, d) and (N, d) with row i of both from one image, got {tuple(a.shape)} and "

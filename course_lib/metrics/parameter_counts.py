@@ -1,4 +1,4 @@
-"""How large the published models are, counted from their sizes: parameters, and the arithmetic that training them takes.
+"""Parameter counts of published models, and the cost of training them.
 
 A block of width d with a feed-forward network of d_ff has, biases and norms counted,
 
@@ -8,10 +8,8 @@ Vaswani et al. 2017, table 3 (https://arxiv.org/abs/1706.03762); Devlin et al. 2
 Radford et al. 2018 and 2019; Brown et al. 2020, table 2.1 (https://arxiv.org/abs/2005.14165). Training takes about 6 operations
 for each parameter and token, Kaplan et al. 2020, section 2.1 (https://arxiv.org/abs/2001.08361).
 
-How large the published models of vision are: parameters counted from their sizes.
-
-Dosovitskiy et al. 2021, table 1 (https://arxiv.org/abs/2010.11929): ViT-Base 86M, Large 307M, Huge 632M; Tolstikhin et al.
-2021, table 1 (https://arxiv.org/abs/2105.01601): Mixer-S/16 18M, B/16 59M, L/16 207M, H/14 431M. All seven of Mixer's
+Of vision: Dosovitskiy et al. 2021, table 1 (https://arxiv.org/abs/2010.11929), ViT-Base 86M, Large 307M, Huge 632M; Tolstikhin
+et al. 2021, table 1 (https://arxiv.org/abs/2105.01601), Mixer-S/16 18M, B/16 59M, L/16 207M, H/14 431M. All seven of Mixer's
 counts are those without a head; ViT's are met to 1.3 %, with a head or without.
 """
 

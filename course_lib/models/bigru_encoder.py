@@ -1,4 +1,4 @@
-"""The reading half of a sequence-to-sequence model: a bidirectional GRU over a padded batch of sentences.
+"""Bidirectional GRU encoder for padded batches, the encoder of a sequence-to-sequence model.
 
 Bahdanau, Cho, Bengio 2015, section 3.2 and appendix A.2.1 (https://arxiv.org/abs/1409.0473): the annotation of word j joins
 the state of a GRU that reads the words up to j forwards, and of another that reads the words from j on backwards:

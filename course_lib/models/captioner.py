@@ -88,7 +88,7 @@ def caption_step(
 
     Args:
         y: E y_{t-1}, the embedded word before, (B, d_y).
-        h: the state before the word, (B, n): what looks, and what decides about the gate.
+        h: the state before the word, (B, n): the query of the attention, and the input of the gate.
         c: the cell state before the word, (B, n).
         regions: a, (B, L, d_a).
         attention: W_a (m, d_a), W_h (m, n) and v (m,), as in `soft_attention`.

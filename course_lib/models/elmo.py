@@ -6,7 +6,7 @@ Peters et al. 2018, *Deep contextualized word representations*, section 3, eq. 1
 
     ELMo_k = γ Σ_j s_j h_{k,j}        s = softmax(w)        h_{k,0} = [x_k; x_k], h_{k,j} = [h→_{k,j}; h←_{k,j}]
 
-Embedding and last matrix serve both directions; nothing else do they share, and they meet only in the mixture. From the second
+The directions share only the embedding and the output matrix; the mixture combines them. From the second
 layer on, a layer's input is added to its output, as in the paper. Words are embedded whole (the paper: from their characters).
 """
 

@@ -8,7 +8,7 @@ section 3 (https://doi.org/10.1006/csla.1999.0128):
 
 n_k is the number of runs counted k times, and rest(h) the sum of the discounts after h. The longest runs count as often as they
 occur. A shorter run counts as often as there are different tokens before it: what follows one single context, however often, is
-no evidence for another. Below the empty context is 1 / n_tokens.
+no evidence for another. The recursion ends in the uniform distribution 1 / n_tokens.
 """
 
 from typing import NamedTuple

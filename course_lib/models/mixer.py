@@ -65,7 +65,7 @@ class Mixer(nn.Module):
         if images.shape[1:] != self.image:
             wanted, got = (" × ".join(map(str, sizes)) for sizes in (self.image, images.shape[1:]))
             raise ValueError(
-                f"this Mixer reads images of {wanted} (channels, height, width), got {got}: its weights know each place by its "
-                "number. Resize the images, or make a Mixer for theirs."
+                f"this Mixer reads images of {wanted} (channels, height, width), got {got}: its token-mixing weights are "
+                "tied to positions. Resize the images, or make a Mixer for their size."
             )
         return self.head(self.stack(self.project(patchify(images, self.P))).mean(1))

@@ -5,7 +5,8 @@ Goodman 1999, section 2.4 (https://doi.org/10.1006/csla.1999.0128):
 
     p(c | h) = (count(h c) + kinds(h) · p(c | h′)) / (count(h) + kinds(h))        h′ is h without its first token
 
-kinds(h) is the number of different tokens seen after h; below the empty context is 1 / n_tokens. Training is counting.
+kinds(h) is the number of different tokens seen after h; the recursion ends in the uniform distribution 1 / n_tokens. Training
+is counting.
 """
 
 from typing import NamedTuple

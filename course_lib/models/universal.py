@@ -179,7 +179,7 @@ class Universal(nn.Module):
         """Read tokens (B, T) of these lengths (B,), each of which attends where `mask`, broadcastable to (B, T, T), is True.
 
         Returns:
-            logits (B, T, n_classes) for each token, and what thinking took.
+            logits (B, T, n_classes) for each token, and the output of the steps: states, halting probabilities and ponder cost.
         """
         if lengths is not None:
             real = padding_mask(lengths, tokens.shape[1])

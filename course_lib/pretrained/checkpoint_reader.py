@@ -147,7 +147,7 @@ def load(model: nn.Module, weights: dict[str, Tensor], checkpoint: Checkpoint, e
     if missing := sorted(own.keys() - weights.keys()):
         raise ValueError(f"{checkpoint.folder} has no weights for {missing}.")
     if unknown := sorted(weights.keys() - own.keys()):
-        raise ValueError(f"{checkpoint.folder} has tensors that a {type(model).__name__} has no place for: {unknown}.")
+        raise ValueError(f"{checkpoint.folder} has tensors that a {type(model).__name__} does not have: {unknown}.")
     for name, tensor in weights.items():
         if tensor.shape != own[name].shape:
             raise ValueError(

@@ -35,7 +35,7 @@ SHORTENED = "It had {:g} of the usual {:g} seconds, since answers before it in t
 WHY_NOT_RUN = {
     "trains": "it trains a model, and the grader trains only for build tasks",
     "handed out": "it was handed out, and of such cells only imports, definitions and assignments run that your code needs",
-    "no Python": "it is no Python, so nothing of this cell ran",
+    "no Python": "it is not valid Python, so nothing of this cell ran",
     "stopped": "it did not end in time",
     "raised ": "it raised an error of its own kind",
 }

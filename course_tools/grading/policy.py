@@ -232,7 +232,7 @@ def _number(value: object, place: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise _Misunderstood(f"{place}: {shown(str(value))!r} is no number of 0 or more.")
+        raise _Misunderstood(f"{place}: {shown(str(value))!r} is not a number of 0 or more.")
     return number
 
 
@@ -245,5 +245,5 @@ def _time(value: object, place: str) -> datetime:
     try:
         time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:
-        raise _Misunderstood(f"{place}: {shown(str(value))!r} is no time such as 2026-11-02T23:59+01:00.") from None
+        raise _Misunderstood(f"{place}: {shown(str(value))!r} is not a time such as 2026-11-02T23:59+01:00.") from None
     return time.astimezone(UTC)

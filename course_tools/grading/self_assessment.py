@@ -1,4 +1,4 @@
-"""`course test-me`: a student's own notebook through the eyes of the grader, before it is handed in.
+"""`course test-me`: a student's own notebook, graded as on hand-in.
 
 The points are those that `course grade` gives: the same extraction, the same sandbox, inputs that nobody knows beforehand.
 Beside them stands what the checks in the notebook last showed, and where the two differ, why.
@@ -83,7 +83,7 @@ def shown_points(data: bytes) -> dict[str, float]:
         points by the id of the exercise; none for an exercise whose check has not been run.
 
     Raises:
-        Unreadable: the file is no notebook.
+        Unreadable: the file is not a notebook.
     """
     cells = cells_in(data)
     suspects = {

@@ -12,7 +12,7 @@ from course_tools.notebook.legible import Numbers, in_the_font, to_array
 def clouds(embeddings: Mapping[str, Numbers], labels: Numbers) -> Figure:
     """Draw embeddings along their own two widest axes, one panel beside the other, up to three.
 
-    Colours repeat no sign: every point is the numeral of its label, so that nobody needs to tell ten colours apart.
+    Every point is the numeral of its label, so that the figure can be read without telling ten colours apart.
 
     Args:
         embeddings: title -> (n, d), such as one encoder at several steps of its training.

@@ -1,4 +1,4 @@
-"""What a figure is drawn from: numbers of any kind as arrays, and text in signs that the font has."""
+"""Legible figures: numbers of any kind as arrays, and text in characters that the font has."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -16,7 +16,7 @@ def to_array(values: Numbers) -> np.ndarray:
 
 
 def printable(text: str) -> str:
-    """Make a token visible: spaces and line ends get a sign, and a character that the font lacks becomes a box."""
+    """Make a token visible: spaces and line ends get a visible character, and a character that the font lacks becomes a box."""
     signs = {" ": "␣", "": "∅"}
     return in_the_font(signs.get(text, text).replace("\n", "↵").replace("\t", "⇥"))
 

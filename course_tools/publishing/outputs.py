@@ -69,7 +69,7 @@ def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
 def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
     """Give a fresh draft the outputs of an executed notebook, if the code of the two is the same; say whether it is.
 
-    Comments, and where lines break, in code as in docstrings, are no part of the code, unless the cell shows a traceback.
+    Comments, line breaks and docstrings of functions and classes are not part of the code, unless the cell shows a traceback.
     """
     new, old = code_cells(fresh), code_cells(executed)
     unrun = any(cell.source.strip() and cell.execution_count is None for cell in old)
@@ -87,15 +87,14 @@ def _same_code(new: NotebookNode, executed: NotebookNode) -> bool:
 
 
 def _syntax(source: str) -> str:
-    """The syntax tree of a cell as text, with the words of its docstrings; the cell itself where it is no plain Python."""
+    """The syntax tree of a cell as text, without docstrings; the cell itself where it is not plain Python."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return source
     for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str(words)) as docstring):
-                docstring.value = " ".join(words.split())
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
     return ast.dump(tree)
 
 

@@ -20,5 +20,5 @@ def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
 
 def test_without_dask_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask.distributed", None)
-    with pytest.raises(NoCluster, match=r"pip install 'attention-course\[dask\]'"), dask_client("local"):
+    with pytest.raises(NoCluster, match=r'pip install -e "\.\[dask\]"'), dask_client("local"):
         pass

@@ -21,7 +21,7 @@ _OUTPUTS = re.compile(rb"\s*:\s*\[")
 
 
 class Unreadable(ValueError):
-    """A file is no notebook; the text says why, in a sentence."""
+    """A file is not a notebook; the text says why, in a sentence."""
 
 
 class Cell(NamedTuple):
@@ -37,7 +37,7 @@ def read_cells(path: str | Path) -> list[Cell]:
     """Read the cells of a notebook, in order.
 
     Raises:
-        Unreadable: the file cannot be opened, is empty, too large or no notebook.
+        Unreadable: the file cannot be opened, is empty, too large or not a notebook.
     """
     try:
         with open(path, "rb") as file:
@@ -58,10 +58,10 @@ def cells_in(data: bytes) -> list[Cell]:
     try:
         notebook = json.loads(_decoded(data))
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable("The file is no notebook: its text is not JSON. Was it exported in another format?") from error
+        raise Unreadable("The file is not a notebook: its text is not JSON. Was it exported in another format?") from error
     cells = _listed(notebook)
     if cells is None:
-        raise Unreadable("The file is JSON, but no notebook: it has no cells.")
+        raise Unreadable("The file is JSON, but not a notebook: it has no cells.")
     if len(cells) > MOST_CELLS:
         raise Unreadable(f"The file is too large for a notebook ({len(cells)} cells).")
     return [_cell(cell) for cell in cells if isinstance(cell, dict)]
@@ -123,5 +123,5 @@ def _cell(cell: dict) -> Cell:
 
 
 def _clean(text: object) -> str:
-    """Give a text that can be written in UTF-8 again; "" for what is no text."""
+    """Give a text that can be written in UTF-8 again; "" for what is not text."""
     return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else ""

@@ -104,7 +104,7 @@ def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) 
                 if other := whose.other_layout(entry.parts, entry.inside):
                     notes.append(Note(place.student, entry.source, f"has a name in {other}'s pattern, which was not used."))
             elif place.file_name and place.file_name not in _NOBODYS:
-                notes.append(Note(place.student, entry.source, "is no notebook (.ipynb): it was not graded."))
+                notes.append(Note(place.student, entry.source, "is not a notebook (.ipynb): it was not graded."))
         notes += [
             Note(whose.place(item.parts, item.inside).student, "/".join(item.parts), item.reason) for item in archive.refused
         ]

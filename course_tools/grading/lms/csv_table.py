@@ -31,7 +31,7 @@ class RawTable:
         if not text.strip("\ufeff\r\n\t ,;"):
             raise Broken("it is empty.")
         if "\0" in text:
-            raise Broken("it is no text: save it as CSV, not as a spreadsheet.")
+            raise Broken("it is not text: save it as CSV, not as a spreadsheet.")
         first = re.sub(r'"[^"]*"', "", re.split(r"[\r\n]", text, maxsplit=1)[0])
         separator = max(_SEPARATORS, key=first.count)
         table = cls(*_taken_apart(text, separator), separator, encoding)
@@ -68,7 +68,7 @@ def _decoded(data: bytes) -> tuple[str, str]:
             continue
         if text.encode(encoding) == data:
             return text, encoding
-    raise Broken("it is no text.")
+    raise Broken("it is not text.")
 
 
 def _taken_apart(text: str, separator: str) -> tuple[list[list[str]], list[str]]:

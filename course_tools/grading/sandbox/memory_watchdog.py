@@ -1,6 +1,6 @@
 """Ends a worker that takes too much memory, on systems that do not enforce a limit of address space (macOS).
 
-It looks twenty times a second, from outside: a process can take more between two looks, and the machine feels that.
+It polls 20 times a second, from another process; memory can overshoot the limit between two polls.
 """
 
 import contextlib

@@ -47,7 +47,7 @@ _READS_ONLY = frozenset(vars(builtins)) - {"delattr", "eval", "exec", "iter", "n
 
 
 class Unparsable(ValueError):
-    """A text is no Python; the text of the error says where."""
+    """A text is not valid Python; the text of the error says where."""
 
 
 class TooLong(BaseException):

@@ -111,7 +111,7 @@ class Worker:
         """Run the cells of a notebook; only where the named isolation layers are active around this worker too.
 
         `allowed` is what `allowed_packed` gives. Where the answer `trains`, its trainings are measured inside. Where the
-        program does not say which statements run, `chosen` then does, unless they have to be chosen anew each time, and
+        program does not say which statements run, `chosen` then does, unless they have to be chosen again each time, and
         `needed` tells for each exercise the statements on which its answer may depend.
 
         Returns:
@@ -133,7 +133,7 @@ class Worker:
                 self.needed = _needed(answer.get("needed"))
                 answer, _ = wire_protocol.receive(self.connection, allowance)
         except wire_protocol.Late:
-            raise NeverLoaded(f"What stands outside of functions was still running after {allowance.used_up}.") from None
+            raise NeverLoaded(f"The code outside functions was still running after {allowance.used_up}.") from None
         except wire_protocol.Ended:
             raise NoAnswer("Its code ended the process before it could be asked anything.") from None
         except wire_protocol.Malformed:
@@ -157,7 +157,7 @@ class Worker:
             seconds: for all calls together, as an `Allowance` counts them.
 
         Raises:
-            NoAnswer: what came back is nothing that an honest answer says.
+            NoAnswer: the response is malformed.
         """
         outcomes: list[Outcome] = []
         allowance = self.allow(seconds)
@@ -186,12 +186,12 @@ def names_of(forbids: Mapping[object, str]) -> list[str]:
 
 
 def _places(late: list) -> list[tuple[int, int]]:
-    """Read the places of statements; what is none is left out."""
+    """Read the positions of statements; malformed entries are skipped."""
     return [(cell, number) for cell, number in _rows(late, int, int)]
 
 
 def _needed(told: object) -> dict[str, list[Needed]]:
-    """Read the statements that each exercise needs; what is none is left out."""
+    """Read the statements that each exercise needs; malformed entries are skipped."""
     found = told if isinstance(told, dict) else {}
     return {id: [Needed(*row) for row in _rows(rows, int, int, int, str)] for id, rows in found.items()}
 
@@ -204,7 +204,7 @@ def _raised(answer: object) -> dict[tuple[int, int], str]:
 
 
 def _rows(told: object, *kinds: type) -> list[list]:
-    """The lists of a list that hold values of these types, numbers from 0; whatever is none of them is left out."""
+    """The lists of a list that hold values of these types, numbers from 0; malformed entries are skipped."""
     rows = [row for row in told if isinstance(row, list) and len(row) == len(kinds)] if isinstance(told, list) else []
     return [row for row in rows if all(map(_is, row, kinds))]
 
@@ -224,7 +224,7 @@ def _no_answer(program: Program, failed: object, started: bool, unparsable: str)
         return NoAnswer(f"`{program.function}` could not be defined: {type(error).__name__}: {words}")
     if unparsable:
         known = re.fullmatch(r"(?:line \d{1,6}: )?[A-Za-z ,.'()-]{1,100}", unparsable)
-        return NoAnswer(f"Its cell is no Python: {unparsable if known else 'Python cannot read it'}.")
+        return NoAnswer(f"Its cell is not valid Python: {unparsable if known else 'Python cannot read it'}.")
     if not started:
         return NotStarted("The exercise is as it was handed out.")
     return NotFound(f"No cell of this notebook defines `{program.function}`.")

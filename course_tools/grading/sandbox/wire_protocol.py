@@ -239,4 +239,4 @@ def _hurry(connection: socket.socket, left: Left) -> None:
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no number of a header")
+    raise ValueError(f"{name} is not a number of a header")

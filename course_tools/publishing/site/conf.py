@@ -76,7 +76,7 @@ if repository := os.environ.get("COURSE_SITE_REPOSITORY", "").removesuffix(".git
 
 
 def setup(app) -> None:
-    """Let docstrings keep their signs and the lines of their formulas."""
+    """Let docstrings keep their characters and the lines of their formulas."""
     app.connect("autodoc-process-docstring", _written_for_reading, priority=100)
     app.connect("env-check-consistency", _forget_builtins)
 

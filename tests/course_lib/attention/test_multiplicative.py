@@ -1,4 +1,4 @@
-"""Luong's three scores: dot, general and concat; each is an old friend under a condition."""
+"""Luong's three scores: dot, general and concat; each reduces to a known score under a condition."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Non-local attention with fewer keys and values: they are pooled behind their projections, in space and not in time."""
+"""Non-local attention with fewer keys and values: they are pooled after their projections, in space and not in time."""
 
 import torch
 import torch.nn.functional as F

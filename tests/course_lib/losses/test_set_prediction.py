@@ -188,5 +188,5 @@ def test_matching_and_loss_are_those_of_the_published_code():
 def test_one_query_and_one_object():
     loss = matched_loss(torch.zeros(1, 1, 2), boxes(1, 1), torch.zeros(1, 1, dtype=torch.long), boxes(1, 1))
     torch.testing.assert_close(loss, torch.tensor(math.log(2)))
-    with pytest.raises(ValueError, match="2 objects, but only 1 queries speak"):
+    with pytest.raises(ValueError, match="2 objects but the model has only 1 queries"):
         matched_loss(torch.zeros(1, 1, 2), boxes(1, 1), torch.zeros(1, 2, dtype=torch.long), boxes(1, 2))

@@ -206,7 +206,7 @@ def test_an_endless_loop_costs_its_exercise_and_is_ended(mark_of, monkeypatch):
     assert (outside.status, outside.points) == ("judged", 0)
     assert "name 'x' is not defined" in outside.findings[0].detail
     assert (within.status, within.points) == ("no answer", 0)
-    assert within.detail == "What stands outside of functions was still running after 4 seconds in which it did not compute."
+    assert within.detail == "The code outside functions was still running after 4 seconds in which it did not compute."
 
 
 def test_an_honest_answer_in_the_same_dress_earns_all_points(mark_of):

@@ -61,7 +61,7 @@ def test_each_notebook_gets_its_own_marks_whatever_the_others_do(tmp_path):
     assert "the engine stopped" in found["bad"].failure
     assert "died, twice" in found["dead"].failure
     assert "is empty" in found["empty"].result.note
-    assert "no notebook" in found["other"].result.note
+    assert "not a notebook" in found["other"].result.note
     assert "--lecture" in found["unknown"].result.note
     keys = [json.loads(line)["key"] for line in (tmp_path / "j").read_bytes().splitlines()]
     assert len(keys) == len(set(keys)) == 5  # what failed is not noted, and so is tried again the next time

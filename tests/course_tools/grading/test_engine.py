@@ -290,7 +290,7 @@ def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_o
         (3, "lost = open('weights.pt')", "it raised FileNotFoundError"),
         (4, "for step in train(BIAS): print(step)", "it trains a model"),
         (5, "SCALE = time.sleep(60)", "it did not end in time"),
-        (6, "def helper(q: return q", "it is no Python"),
+        (6, "def helper(q: return q", "it is not valid Python"),
     ]
     assert {mark.not_run for mark in marks[1:]} == {()}
     right = engine.grade([*before, *submitted(ALL[0], f"{CODE}\n{NAME}.lost = lost")], "04")

@@ -58,7 +58,7 @@ def test_a_download_becomes_marks_pages_and_a_filled_gradebook(tmp_path, downloa
     assert found[hyp]["late"] == "late"
     assert "empty" in found[li]["notes"]
     assert "notebook of lecture 01" in found["kim"]["notes"]
-    assert "no notebook" in found["pdf"]["notes"]
+    assert "not a notebook" in found["pdf"]["notes"]
     assert len(list((out / "students").iterdir())) == 5
     assert '"Mo, 10:00",12,7.5' in (out / "canvas.csv").read_text()
     assert json.loads((out / "report.json").read_text(encoding="utf-8"))["seed"] == 0

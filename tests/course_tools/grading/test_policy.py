@@ -105,10 +105,10 @@ def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
     [
         ("counts = 'last'", "can be 'newest' or 'best'"),
         ("[late]\nper = 'week'", "can be 'hour' or 'day'"),
-        ("[late]\npercent = -1", "no number of 0 or more"),
+        ("[late]\npercent = -1", "not a number of 0 or more"),
         ("penalty = 3", "there is no 'penalty'"),
         ("x = [", "is not TOML"),
-        ("due = { '04' = 'soon' }", "no time such as"),
+        ("due = { '04' = 'soon' }", "not a time such as"),
         ("overrides = 'nowhere.csv'", "nowhere.csv cannot be read"),
         ("overrides = 'no_reason.csv'", "no_reason.csv, line 2: an override needs a reason"),
         ("overrides = 'unknown.csv'", "unknown.csv, line 2: there is no exercise '99.1'"),

@@ -96,7 +96,7 @@ def test_a_bug_hunt_says_nothing_of_the_students_own_answer():
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "there is no notebook"), ("", "The file is empty"), ("no json", "no notebook: its text is not JSON")],
+    [(None, "there is no notebook"), ("", "The file is empty"), ("no json", "not a notebook: its text is not JSON")],
 )
 def test_what_is_no_notebook_is_said_in_a_sentence(tmp_path, capsys, content, said):
     path = tmp_path / "mine.ipynb"

@@ -74,12 +74,15 @@ def test_outputs_are_taken_over_only_where_the_code_is_the_same():
             'def f(\n    x,\n):\n    """One line or two."""\n    return x',
             True,
         ),
+        ("class A:\n    def f(self):\n        'Old words.'", "class A:\n    def f(self):\n        'New words.'", True),
+        ("def f(x):\n    'Words.'\n    return x", "def f(x):\n    'Words.'\n    return -x", False),
+        ("'shown'", "'other'", False),
         ("f(1)  # why", "f(\n    1\n)", True),
         ("f('a  b')", "f('a b')", False),
         ("%matplotlib inline\nf( 1)", "%matplotlib inline\nf(1)", False),
     ],
 )
-def test_line_breaks_and_comments_are_no_part_of_the_code(executed, fresh, same):
+def test_line_breaks_comments_and_docstrings_are_not_part_of_the_code(executed, fresh, same):
     old = new_notebook(cells=[new_code_cell(executed, execution_count=1)])
     assert take_outputs(new_notebook(cells=[new_code_cell(fresh)]), old) is same
 

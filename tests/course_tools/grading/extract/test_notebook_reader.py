@@ -1,4 +1,4 @@
-"""Cells are read from whatever a student hands in; what is no notebook is refused with a sentence."""
+"""Cells are read from whatever a student hands in; what is not a notebook is refused with a sentence."""
 
 import codecs
 import json

@@ -223,7 +223,7 @@ def test_back_ticks_make_code_and_a_lonely_one_does_not():
 
 
 def test_a_page_of_nothing_is_a_page():
-    results = settled(notes=(Note(Student("9", "Kim"), "Kim.pdf", "is no notebook."),))
+    results = settled(notes=(Note(Student("9", "Kim"), "Kim.pdf", "is not a notebook."),))
     assert "Nothing was graded" in index(results, course())
     assert "no notebook was graded" in feedback(results.students[0], results)
     assert tags(page("x", [table("t", ("a",), [])]))

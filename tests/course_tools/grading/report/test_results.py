@@ -93,14 +93,14 @@ def test_names_come_through_the_table_as_they_are(name):
 
 
 def test_who_has_no_graded_notebook_has_no_number_and_is_listed():
-    pdf = Note(Student("9", "Kim"), "Kim.pdf", "is no notebook (.ipynb): it was not graded.")
+    pdf = Note(Student("9", "Kim"), "Kim.pdf", "is not a notebook (.ipynb): it was not graded.")
     failed = Graded(graded_notebook("8", 0).submission, None, "the process that graded it died, twice.")
-    results = settled(graded_notebook("7", 0), failed, notes=(pdf, Note(None, "readme.txt", "is no notebook.")))
+    results = settled(graded_notebook("7", 0), failed, notes=(pdf, Note(None, "readme.txt", "is not a notebook.")))
     header, seven, eight, kim = rows(grades_csv(results))
     at = header.index("points")
     assert (seven[at], eight[at], kim[at]) == ("0", "", "")
     assert "died, twice" in eight[-1]
-    assert "Kim.pdf is no notebook" in kim[-1]
+    assert "Kim.pdf is not a notebook" in kim[-1]
     assert [note.source for note in results.unassigned] == ["readme.txt"]
 
 
