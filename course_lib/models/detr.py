@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, MultiHead, scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, Residual, Sizes, post_norm
+from course_lib.blocks.block import _of_one_layer
 from course_lib.primitives import sinusoidal_points
 from course_lib.shapes import Image, Memory, TokenFeatures
 
@@ -89,11 +90,11 @@ class ObjectBlock(nn.Module):
     def __init__(
         self, sizes: Sizes, mechanism: AnyMechanism = scaled_dot_product_attention, residual: Residual = post_norm
     ) -> None:
-        """Put the parts together; n_layers does not matter here."""
+        """Put the parts together; n_layers does not matter here. A mechanism that is a module is copied for each attention."""
         super().__init__()
         d_model = sizes.d_model
-        self.mixer = PositionalSelfAttention(MultiHead(d_model, sizes.n_heads, mechanism))
-        self.cross = MultiHead(d_model, sizes.n_heads, mechanism)
+        self.mixer = PositionalSelfAttention(MultiHead(d_model, sizes.n_heads, _of_one_layer(mechanism)))
+        self.cross = MultiHead(d_model, sizes.n_heads, _of_one_layer(mechanism))
         self.feed_forward, self.residual = FeedForward(d_model, sizes.d_ff), residual
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
 
@@ -133,17 +134,19 @@ class DETR(nn.Module):
             n_classes: classes of objects; "no object" is one more.
             queries: a module that gives `ObjectQueries`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
             sizes: d_model, n_heads, d_ff, and the layers of the encoder and of the decoder alike.
-            mechanism: what each head does.
+            mechanism: what each head does; a module is copied for each attention, so that each owns its parameters.
             positions: encodes the positions of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
         self.backbone, self.queries, self.positions = backbone, queries, positions
         self.project = nn.Conv2d(d_backbone, d_model, 1)
-        self.encoder = nn.ModuleList(
-            Block(PositionalSelfAttention(MultiHead(d_model, n_heads, mechanism)), FeedForward(d_model, d_ff), d_model)
-            for _ in range(n_layers)
-        )
+
+        def block() -> Block:
+            mixer = PositionalSelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
+            return Block(mixer, FeedForward(d_model, d_ff), d_model)
+
+        self.encoder = nn.ModuleList(block() for _ in range(n_layers))
         self.decoder = nn.ModuleList(ObjectBlock(sizes, mechanism) for _ in range(n_layers))
         self.closing = nn.LayerNorm(d_model)
         self.classify = nn.Linear(d_model, n_classes + 1)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from course_lib.analysis import record
+from course_lib.attention import GeneralAttention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.models import DETR, LearnedQueries, PointQueries, sinusoidal_positions_2d
 from course_lib.primitives import sinusoidal_points
@@ -89,6 +90,16 @@ def test_every_weight_learns():
     assert {name for name in silent if not re.search(r"W_k\.bias|decoder\.0\.mixer\.attention\.W_[qk]", name)} <= {
         "decoder.0.mixer.attention.W_v.weight"
     }
+
+
+def test_each_attention_owns_its_mechanism():
+    """One in each layer of the encoder, two in each of the decoder, and none of them the one that was passed."""
+    given = GeneralAttention(8, 8)
+    net = model(mechanism=given)
+    owned = [part for part in net.modules() if isinstance(part, GeneralAttention)]
+    assert len(owned) == 3 * SIZES.n_layers
+    assert given not in owned
+    assert len({parameter.data_ptr() for part in owned for parameter in part.parameters()}) == len(owned)
 
 
 def test_what_its_attention_sees_can_be_recorded():
