@@ -256,8 +256,8 @@ def require_key_mask(mask: Mask, phi_k: KeyFeatures) -> None:
     """Raise an error unless the mask is bool and (*batch, 1, T_k), the same for every query."""
     if mask.dim() > 1 and mask.shape[-2] != 1:
         raise ValueError(
-            f"linear attention sums over the keys once for all queries, so its mask must be (*batch, 1, T_k), got "
-            f"{tuple(mask.shape)}. For a causal mask use causal_linear_attention, for any other kernel_attention."
+            f"linear attention sums over the keys once for all queries, so its mask must be (*batch, 1, T_k), got one of "
+            f"{mask.shape[-2]} queries. For a causal mask use causal_linear_attention, for any other kernel_attention."
         )
     require_mask(mask, (*phi_k.shape[:-2], 1, phi_k.shape[-2]))
 

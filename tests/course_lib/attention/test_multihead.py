@@ -9,6 +9,7 @@ from torch import nn
 from course_lib.attention import (
     AdditiveAttention,
     GeneralAttention,
+    LinearAttention,
     MultiHead,
     causal_attention,
     dot_attention,
@@ -263,6 +264,13 @@ def test_a_mask_that_fits_no_scores_is_named_with_the_shape_that_was_passed(norm
     x = normal(2, 5, 6).detach()
     with pytest.raises(ValueError, match=r"a mask of shape \(2, 4, 5, 5\) .* with an axis of heads to \(2, 3, 5, 5\)"):
         MultiHead(6, 3).double()(x, x, x, torch.ones(2, 4, 5, 5, dtype=torch.bool))
+
+
+def test_a_mask_that_linear_attention_cannot_follow_is_described_as_it_was_passed(normal):
+    x = normal(2, 5, 6).detach().float()
+    with pytest.raises(ValueError, match="got one of 5 queries") as refused:
+        MultiHead(6, 3, LinearAttention())(x, x, x, torch.ones(2, 5, 5, dtype=torch.bool))
+    assert "(2, 1, 5, 5)" not in str(refused.value)
 
 
 def test_no_head_is_refused(normal):
