@@ -53,13 +53,12 @@ class LinearTransformer(nn.Module):
         Args:
             n_tokens: size of the vocabulary.
             sizes: d_model, n_heads, d_ff, n_layers.
-            feature_map: φ, from (*batch, d_k) to (*batch, f), the same for queries and keys.
+            feature_map: φ, from (*batch, d_k) to (*batch, f), the same for queries and keys; a module is copied for each layer.
             mix: a causal form of linear attention.
         """
         super().__init__()
         self.tokens = nn.Embedding(n_tokens, sizes.d_model)
         nn.init.normal_(self.tokens.weight, std=sizes.d_model**-0.5)
-        self.feature_map = feature_map
         self.stack = encoder_stack(sizes, LinearAttention(feature_map, mix), F.gelu, pre_norm)
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "B T n_tokens"]:
@@ -79,8 +78,9 @@ class LinearTransformer(nn.Module):
         x, layers = self._embed(tokens), []
         for block in self._blocks():
             _, k, v = _heads(block, block.norm_1(x))
-            k, v = (y.to(torch.promote_types(y.dtype, torch.float32)) for y in (self.feature_map(k), v))
-            layers.append((k.mT @ v, k.sum(-2)))
+            k, v = (y.to(torch.promote_types(y.dtype, torch.float32)) for y in (_feature_map(block)(k), v))
+            with torch.autocast(x.device.type, enabled=False):
+                layers.append((k.mT @ v, k.sum(-2)))
             x = block(x)
         return self.stack.closing(x), LinearMemory(tuple(layers), tokens.shape[1])
 
@@ -107,7 +107,8 @@ class LinearTransformer(nn.Module):
         self, block: Block, x: TokenFeatures, S: Tensor, z: Tensor, form: Callable[..., tuple[Tensor, ...]]
     ) -> tuple[TokenFeatures, Layer]:
         q, k, v = _heads(block, block.norm_1(x))
-        features = (y[..., 0, :].to(S.dtype) for y in (self.feature_map(q), self.feature_map(k), v))
+        feature_map = _feature_map(block)
+        features = (y[..., 0, :].to(S.dtype) for y in (feature_map(q), feature_map(k), v))
         context, S, z = form(S, z, *features)
         x = x + _attention(block).W_o(merge_heads(context[..., None, :].to(x.dtype)))
         return block.residual(x, block.feed_forward, block.norm_2), (S, z)
@@ -130,3 +131,8 @@ def _heads(block: Block, x: TokenFeatures) -> tuple[Tensor, Tensor, Tensor]:
 
 def _attention(block: Block) -> MultiHead:
     return cast(MultiHead, block.mixer.attention)
+
+
+def _feature_map(block: Block) -> Callable[[Tensor], Tensor]:
+    """Give φ of this layer: where it is a module, each layer owns a copy."""
+    return cast(LinearAttention, _attention(block).mechanism).feature_map

@@ -143,6 +143,39 @@ def test_in_bfloat16_the_memory_is_kept_in_float32():
     torch.testing.assert_close(logits.double(), exact, atol=0.1, rtol=0)
 
 
+@pytest.mark.parametrize("step", [linear_attention_step, inplace_linear_attention_step])
+def test_under_autocast_the_memory_holds_sums_beyond_float16(step):
+    net, tokens = model().float(), text()
+    for block in net.stack.blocks:
+        block.mixer.attention.W_v.bias.data.fill_(3e3)
+    exact = net.start(tokens).layers
+    with torch.no_grad(), torch.autocast("cpu", torch.float16):
+        memory = net.start(tokens)
+        logits, after = net.step(tokens[:, 0], memory, step)
+    assert logits.isfinite().all()
+    for (S, z), (S_exact, z_exact) in zip(memory.layers, exact, strict=True):
+        assert S.abs().max() > torch.finfo(torch.float16).max
+        torch.testing.assert_close((S, z), (S_exact, z_exact), rtol=0.05, atol=0.05 * S_exact.abs().max().item())
+    assert {x.dtype for layer in after.layers for x in layer} == {torch.float32}
+
+
+def test_each_layer_learns_its_own_feature_map_and_steps_with_it():
+    d = SIZES.d_model // SIZES.n_heads
+    given = nn.Sequential(nn.Linear(d, 5), nn.Softplus())
+    net, tokens = model(feature_map=given), text()
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
+    for _ in range(5):
+        optimiser.zero_grad()
+        net(tokens).logsumexp(-1).mean().backward()
+        optimiser.step()
+    first, second = (block.mixer.attention.mechanism.feature_map[0].weight for block in net.stack.blocks)
+    assert not torch.allclose(first, second)
+    _, memory = net.read(tokens[:, :-1])
+    torch.testing.assert_close(net.step(tokens[:, -1], memory)[0], net(tokens)[:, -1])
+    assert all(parameter.grad is not None for parameter in net.parameters())
+    assert all(parameter.grad is None for parameter in given.parameters())
+
+
 def test_it_learns_to_repeat_itself():
     """A text that counts upwards: the loss falls far below a blind guess."""
     net = model().float()
