@@ -8,9 +8,12 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.1
 
 Images hold different numbers of objects: lists are padded to the longest, and the class of padding is -1.
 Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, as fractions of the image.
+A class that is neither -1 nor one of 0 … n_classes - 1 is refused with a ValueError; ∅ is not given as a class.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +24,7 @@ from course_lib.primitives import giou, to_corners
 
 Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]
+Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 class BoxWeights(NamedTuple):
@@ -47,6 +51,26 @@ class SetLoss(NamedTuple):
         return weights.classes * self.classes + weights.l1 * self.l1 + weights.giou * self.giou
 
 
+def _of_known_classes(form: Form) -> Form:
+    """Make a function of logits, boxes and classes refuse classes for which there is no logit."""
+
+    @wraps(form)
+    def run(logits: Predictions, boxes: Tensor, classes: Objects, *rest: object, **options: object) -> Any:
+        _require_classes(classes, logits.shape[-1] - 1)
+        return form(logits, boxes, classes, *rest, **options)
+
+    return cast(Form, run)
+
+
+def _require_classes(classes: Objects, n_classes: int) -> None:
+    if torch.compiler.is_compiling() or not classes.numel():  # values are not known, or there are none
+        return
+    lowest, highest = int(classes.min()), int(classes.max())
+    if lowest < -1 or highest >= n_classes:
+        raise ValueError(f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}.")
+
+
+@_of_known_classes
 def matching_cost(
     logits: Predictions,
     boxes: Float[Tensor, "*batch N 4"],
@@ -77,6 +101,7 @@ def matching_cost(
     return torch.where(real, cost, 0.0)
 
 
+@_of_known_classes
 def set_loss(
     logits: Float[Tensor, "B N n_classes_1"],
     boxes: Float[Tensor, "B N 4"],
@@ -140,7 +165,7 @@ def deep_set_loss(
         the sum over the layers.
 
     Raises:
-        ValueError: an image holds more objects than there are queries.
+        ValueError: an image holds more objects than there are queries, or a class is none of those of the logits.
 
     Source: Carion et al. 2020, sections 3.1 and 3.2, "Auxiliary decoding losses".
     """

@@ -158,6 +158,21 @@ def test_what_stands_at_padding_does_not_matter():
     torch.testing.assert_close(matched_loss(logits, said, classes, wild), matched_loss(logits, said, classes, targets))
 
 
+@pytest.mark.parametrize("wrong", [-2, K, K + 1])
+def test_a_class_without_a_logit_is_refused(wrong):
+    """K is the logit of "no object", which is no class of an object; padding is -1 alone."""
+    logits, said, classes, targets = scene()
+    queries = match(matching_cost(logits, said, classes, targets), classes)
+    classes[0, 1] = wrong
+    for call in (
+        lambda: matching_cost(logits, said, classes, targets),
+        lambda: set_loss(logits, said, classes, targets, queries),
+        lambda: matched_loss(logits, said, classes, targets),
+    ):
+        with pytest.raises(ValueError, match=f"0 to {K - 1}, and -1 means no object; got .*{wrong}"):
+            call()
+
+
 def test_gradients():
     logits, said, classes, targets = scene(torch.float64)
     queries = match(matching_cost(logits, said, classes, targets), classes)
