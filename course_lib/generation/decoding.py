@@ -163,8 +163,10 @@ def greedy_translation(model: Seq2Seq, source: Int[Tensor, "B T_k"], lengths: Le
         tokens (B, T ≤ max_length) without the begin; padding follows an end, with weights of 0.
 
     Raises:
-        ValueError: max_length < 1.
+        ValueError: there is no sentence, or max_length < 1.
     """
+    if len(source) == 0:
+        raise ValueError("need one or more sentences to translate, got none.")
     rows: list[Weights] = []
 
     def step(tokens: NextTokens, state: Seq2SeqState) -> tuple[NextLogits, Seq2SeqState]:

@@ -103,6 +103,12 @@ def test_a_sentence_alone_is_encoded_as_in_a_padded_batch():
         assert together.mask[row, 0].tolist() == [t < length for t in range(T)]
 
 
+@pytest.mark.parametrize("run", FORMS)
+def test_no_sentence_at_all(run):
+    encoded = Encoder(13, D, N, run)(torch.zeros(0, T, dtype=torch.long), torch.zeros(0, dtype=torch.long))
+    assert [tuple(x.shape) for x in encoded] == [(0, T, 2 * N), (0, T, 2 * N), (0, 2 * N), (0, 1, T)]
+
+
 def test_keys_and_values_are_the_same_annotations():
     encoded = Encoder(13, D, N)(torch.randint(13, (2, 3)), torch.tensor([3, 2]))
     assert encoded.keys is encoded.values

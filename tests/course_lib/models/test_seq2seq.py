@@ -147,6 +147,17 @@ def test_greedy_stops_at_its_greatest_length():
     assert greedy_translation(seq2seq, SOURCE, LENGTHS, max_length=3).tokens.tolist() == [[7, 7, 7]] * 4
 
 
+@SPEEDS
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_sentence_is_read_but_not_translated(kind, fast):
+    seq2seq = model(kind, fast)
+    logits, _, state = seq2seq(SOURCE[:0], LENGTHS[:0], TARGET[:0])
+    assert logits.shape == (0, TARGET.shape[1], N_TARGET)
+    assert len(state) == 0
+    with pytest.raises(ValueError, match="one or more sentences"):
+        greedy_translation(seq2seq, SOURCE[:0], LENGTHS[:0], max_length=5)
+
+
 def test_greedy_keeps_no_graph():
     spoken = greedy_translation(model("bahdanau"), SOURCE, LENGTHS, max_length=3)
     assert not spoken.weights.requires_grad
