@@ -213,7 +213,8 @@ def inplace_linear_attention_step(
     dtype, phi_q, phi_k, v = v.dtype, phi_q.to(S.dtype), phi_k.to(S.dtype), v.to(S.dtype)
     S.addcmul_(phi_k[..., :, None], v[..., None, :])
     z.add_(phi_k)
-    read = phi_q[..., None, :] @ S
+    with torch.autocast(S.device.type, enabled=False):
+        read = phi_q[..., None, :] @ S
     return divide(read[..., 0, :], (phi_q * z).sum(-1, keepdim=True)).to(dtype), S, z
 
 

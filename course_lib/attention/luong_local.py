@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, Mechanism, hide_keys, require_mask, require_weights
 from course_lib.attention.dot_product import dot_attention
+from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 Positions = Float[Tensor, "*batch T_q"]
@@ -68,6 +69,7 @@ def local_m_attention(
     return require_weights(mechanism(q, k, v, _within(p, D, q, k, mask)))
 
 
+@in_float32_at_least
 def predicted_positions(
     h: Queries, S: Float[Tensor, "*#batch #T_q"], W_p: Float[Tensor, "d_p d_q"], v_p: Float[Tensor, "d_p"]
 ) -> Positions:
@@ -80,7 +82,7 @@ def predicted_positions(
         v_p: (d_p,).
 
     Returns:
-        (*batch, T_q), from 0 to S.
+        (*batch, T_q), from 0 to S, in float32 at least, also under autocast: bfloat16 rounds position 257 to 256.
 
     Source: Luong et al. 2015, eq. 9.
     """
@@ -131,10 +133,10 @@ class LocalPredictive(nn.Module):
         """
         T_k = k.shape[-2]
         if mask is None:
-            S = q.new_full((1,), T_k)
+            S = q.new_full((1,), T_k, dtype=torch.float32)
         else:
             require_mask(mask, _scores_shape(q, k))
-            S = torch.atleast_2d(mask).expand(*mask.shape[:-1], T_k).sum(-1).to(q.dtype)
+            S = torch.atleast_2d(mask).expand(*mask.shape[:-1], T_k).sum(-1, dtype=torch.float32)
         return local_p_attention(q, k, v, predicted_positions(q, S, self.W_p, self.v_p), self.D, mask, self.mechanism)
 
 

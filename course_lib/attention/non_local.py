@@ -10,11 +10,12 @@ Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, sections 3.1 to 3.3
     concatenation       f = ReLU(w_fᵀ [θ(x_i), φ(x_j)])  C = N
 
 with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N positions. Without a softmax the product may be taken from the right,
-θ (φᵀ g) / N, and the N × N weights are never built.
+θ (φᵀ g) / N, and the N × N weights are never built. The sum φᵀ g over all positions is formed in float32 at least, also under
+autocast: in float16 it would overflow.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, ContextOnly, attend
 from course_lib.attention.dot_product import dot_attention, fused_dot_attention
+from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Keys, Queries, Values
 
 PixelFeatures = Float[Tensor, "*batch N C"]
@@ -112,6 +114,17 @@ def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
     return Attended(weights @ g, weights)
 
 
+def _summed_in_float32(form: Callable[..., ContextOnly]) -> Callable[..., ContextOnly]:
+    """Make a form sum in float32 at least, and give its context in the values' dtype."""
+
+    @wraps(form)
+    def run(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
+        return ContextOnly(in_float32_at_least(form)(theta, phi, g).context.to(g.dtype))
+
+    return run
+
+
+@_summed_in_float32
 def associative_dot_product(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
     """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; the weights are not built, but None.
 

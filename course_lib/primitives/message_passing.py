@@ -11,12 +11,15 @@ Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Ne
 Cai & Wang 2020, *A Note on Over-Smoothing for Graph Neural Networks*, section 2 (https://arxiv.org/abs/2006.13318):
 
     E(X) = ½ Σ_(i,j) ‖x_i - x_j‖² = tr(Xᵀ (D - A) X)        for an undirected graph
+
+The energy of a large graph is beyond the numbers of float16: it is computed, and given, in float32 at least.
 """
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Edges, Nodes
 
 
@@ -101,6 +104,7 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> No
     return wide.new_zeros(x.shape).index_add(-2, query, wide).to(messages.dtype)
 
 
+@in_float32_at_least
 def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
     """Measure how far apart the features of neighbours are: ½ Σ ‖x_i - x_j‖² over the edges (i, j).
 

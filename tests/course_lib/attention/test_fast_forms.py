@@ -19,6 +19,7 @@ from course_lib.attention import (
     fused_dot_attention,
     fused_embedded_gaussian,
     fused_scaled_dot_product_attention,
+    inplace_linear_attention_step,
     kernel_attention,
     lean_linear_attention,
     lean_performer_attention,
@@ -291,6 +292,29 @@ def test_sums_are_float32_under_autocast(normal, form):
     with torch.autocast("cpu", torch.float16):
         context = form(phi_q, phi_k, v)
     torch.testing.assert_close(context, form(phi_q, phi_k, v))
+
+
+@pytest.mark.parametrize("step", [linear_attention_step, inplace_linear_attention_step])
+def test_a_step_under_autocast_reads_a_state_beyond_float16(step):
+    S, z, one = torch.full((3, 3), 1e5), torch.full((3,), 1e5), torch.ones(3)
+    with torch.autocast("cpu", torch.float16):
+        context, S, z = step(S, z, one, one, one)
+    assert context.tolist() == [1.0, 1.0, 1.0]
+    assert (S.dtype, z.dtype) == (torch.float32, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_product_from_the_right_sums_over_many_positions_in_float32(dtype):
+    """Products of about 25 over 4,096 positions sum to 100,000, where float16 ends at 65,504."""
+    torch.manual_seed(0)
+    theta, phi, g = (10 * torch.rand(1, 4096, 64).to(dtype) for _ in range(3))
+    exact = non_local_dot_product(theta.double(), phi.double(), g.double()).context
+    context = associative_dot_product(theta, phi, g).context
+    assert context.dtype == dtype
+    torch.testing.assert_close(context.double(), exact, rtol=torch.finfo(dtype).eps, atol=0)
+    with torch.autocast("cpu", dtype):
+        mixed = associative_dot_product(theta.float(), phi.float(), g.float()).context
+    torch.testing.assert_close(mixed.double(), exact, rtol=1e-4, atol=0)
 
 
 def test_a_step_from_a_half_state_returns_a_float32_state():

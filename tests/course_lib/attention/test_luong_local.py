@@ -205,6 +205,29 @@ def test_in_bfloat16_positions_stay_exact(form):
     assert attended.weights.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_a_window_in_a_long_source_is_where_float64_sets_it(normal, dtype, masked):
+    """Near word 4,000 the neighbours of a number of half precision are 2 (float16) and 16 (bfloat16) words away."""
+    T_k, d = 4096, 64
+    torch.manual_seed(0)
+    module = LocalPredictive(d, 10).to(dtype)
+    q, k, v = (normal(1, T, d, scale=0.5).detach().to(dtype) for T in (T_q, T_k, T_k))
+    mask = padding_mask(torch.tensor([4001]), T_k) if masked else None
+    half = module(q, k, v, mask)
+    exact = module.double()(q.double(), k.double(), v.double(), mask)
+    assert half.weights.dtype == half.context.dtype == dtype
+    torch.testing.assert_close(half.weights.double(), exact.weights, atol=16 * torch.finfo(dtype).eps, rtol=0)
+
+
+def test_under_autocast_positions_are_predicted_in_float32(normal):
+    h, W_p, v_p = (normal(*size).detach().float() for size in ((T_q, d), (d_p, d), (d_p,)))
+    S = torch.tensor([4096.0])
+    with torch.autocast("cpu", torch.bfloat16):
+        p = predicted_positions(h, S, W_p, v_p)
+    torch.testing.assert_close(p, predicted_positions(h, S, W_p, v_p))
+
+
 @each_form
 def test_what_does_not_fit_is_refused(inputs, positions, form, unchecked):
     with pytest.raises(ValueError, match="got D = 0"):

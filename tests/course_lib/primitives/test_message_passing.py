@@ -92,6 +92,13 @@ def test_dirichlet_energy_by_hand():
     assert dirichlet_energy(torch.tensor([[0.0], [1.0], [3.0]]), edges).item() == 5.0
 
 
+def test_the_energy_of_a_large_graph_is_beyond_float16():
+    """5,000 edges between 0 and 8 sum to 160,000, where float16 ends at 65,504."""
+    edges = torch.tensor([[0], [1]]).expand(2, 5000)
+    energy = dirichlet_energy(torch.tensor([[0.0], [8.0]], dtype=torch.float16), edges)
+    assert energy.item() == 160_000.0
+
+
 def test_dirichlet_energy_is_the_form_of_the_laplacian(normal, agree):
     edges, allowed = undirected()
     laplacian = torch.diag(allowed.sum(1).double()) - allowed.double()
