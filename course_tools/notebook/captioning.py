@@ -1,0 +1,144 @@
+"""Caption pictures of two digits: regions from a trained encoder, training of captioners, greedy captions; for lecture 03."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks import ConvNet
+from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits
+from course_lib.datasets.composed_pictures import NAMES, Captions
+from course_lib.datasets.splits import Splits
+from course_lib.generation import greedy
+from course_lib.losses import teacher_forced_loss
+from course_lib.training import batches
+from course_tools.notebook.device import at_scale, device
+from course_tools.notebook.fitting import classify, fitted
+
+Model = TypeVar("Model", bound=nn.Module)
+
+_WINDOW, _AROUND = 22, 8
+"""The side of a window on one digit, and how many pixels of it may lie on each side of the digit, 14 pixels wide."""
+_FARTHEST = 15.0
+"""A region's row and column run from the negative of this to it: as much as the features together."""
+
+
+@dataclass(frozen=True)
+class CaptionTask:
+    """Pictures of two digits and their captions, to learn from and new: as images, regions and tokens.
+
+    `regions` and `new_regions` are (n, 36, 66): for each of 6 × 6 regions 64 features of the encoder, each with mean 0 and
+    deviation 1 over the pictures to learn from, then its row and column. `captions` and `new_captions` are (n, T) tokens with
+    BEGIN and END. The encoder is the first part of `classifier`, which was trained to recognise single digits.
+    """
+
+    pictures: Splits[Captions]
+    words: Vocabulary
+    classifier: nn.Sequential
+    centre: Tensor
+    spread: Tensor
+    regions: Tensor
+    captions: Tensor
+    new_regions: Tensor
+    new_captions: Tensor
+
+    def regions_of(self, images: Tensor) -> Tensor:
+        """Give the regions (n, 36, 66) of images (n, 1, 42, 42)."""
+        return _regions(_features(self.classifier[0], images), self.centre, self.spread)
+
+    def fit(self, model: Model, seen: Tensor, seed: int, lr: float, steps: int | None = None) -> Model:
+        """Train a captioner by teacher forcing on what it sees of each picture to learn from, in batches of 32.
+
+        Args:
+            model: `(seen, caption)` → a result with `logits`: `ShowAndTell` on vectors, `ShowAttendAndTell` on regions.
+            seen: (n, …), what the model gets of each picture.
+            seed: decides the order of the batches.
+            lr: the learning rate at its highest.
+            steps: number of updates; None = 600 on a CPU, 4,000 on a GPU.
+        """
+        stream = batches(seen.to(device()), self.captions.to(device()), batch_size=32, seed=seed)
+        steps = at_scale(cpu=600, gpu=4_000) if steps is None else steps
+        return fitted(model.to(device()), stream, _next_words, steps=steps, lr=lr, label=f"seed {seed}")
+
+    @torch.no_grad()
+    def captions_by(self, model: nn.Module, seen: Tensor) -> list[str]:
+        """Write captions by greedy decoding, at most six words each, with a model that has `start` and `step`."""
+        seen = seen.to(device())
+        first = torch.full((len(seen),), BEGIN, device=device())
+        return [self.words.decode(row) for row in greedy(model.step, model.start(seen), first, END, PADDING, 6).tolist()]
+
+    def exact_match(self, captions: Sequence[str]) -> float:
+        """Measure the fraction of the new pictures whose caption is exactly right."""
+        return mean(said == right for said, right in zip(captions, self.pictures.test.captions, strict=True))
+
+    def names_both(self, captions: Sequence[str]) -> float:
+        """Measure the fraction of the new pictures whose caption names both digits, in any order."""
+        said, right = ([set(text.split()) & set(NAMES) for text in texts] for texts in (captions, self.pictures.test.captions))
+        return mean(ours == theirs for ours, theirs in zip(said, right, strict=True))
+
+
+def caption_task(seed: int) -> CaptionTask:
+    """Compose 4,000 pictures to learn from (20,000 on a GPU) and 500 new ones; train the encoder on windows of one digit."""
+    pictures = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=seed)
+    words = Vocabulary.of(pictures.train.captions, between=" ")
+    classifier = _digit_classifier(pictures.train, seed)
+    features = _features(classifier[0], pictures.train.images)
+    centre, spread = features.mean((0, 1)), features.std((0, 1)).clamp(min=1e-3)
+    captions, new_captions = (words.batch(part.captions, begin=True, end=True)[0] for part in (pictures.train, pictures.test))
+    regions = _regions(features, centre, spread)
+    new_regions = _regions(_features(classifier[0], pictures.test.images), centre, spread)
+    return CaptionTask(pictures, words, classifier, centre, spread, regions, captions, new_regions, new_captions)
+
+
+def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+    """Shift and scale features to mean 0 and deviation 1, as measured on `vectors` (n, d); a constant feature stays 0."""
+    centre, spread = vectors.mean(0), vectors.std(0).clamp(min=1e-3)
+    return (vectors - centre) / spread, (new - centre) / spread
+
+
+def overlaid(image: Tensor, weights: Tensor, most: float) -> Tensor:
+    """Lay attention weights (6, 6) over an image (1, 42, 42): (42, 42, 3), the more yellow the nearer a weight is to `most`."""
+    opacity = 0.65 * (weights / most).repeat_interleave(7, 0).repeat_interleave(7, 1)[..., None]
+    return (1 - opacity) * image[0, :, :, None] + opacity * torch.tensor([1.0, 0.8, 0.0])
+
+
+def _digit_classifier(part: Captions, seed: int) -> nn.Sequential:
+    """Train an encoder and a linear layer on its largest features to name the one digit in a window."""
+    torch.manual_seed(seed)
+    encoder = ConvNet(1, (16, 32, 32, 64), (2, 1, 2, 2))
+    model = nn.Sequential(encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES)))
+    labels = torch.tensor([NAMES.index(caption.split()[0]) for caption in part.captions])
+    stream = batches(_windows(part, seed=1).to(device()), labels.to(device()), batch_size=64, seed=seed)
+    steps = at_scale(cpu=300, gpu=1_500)
+    return fitted(model.to(device()), stream, classify, steps=steps, lr=5e-3, label="encoder")
+
+
+def _windows(part: Captions, seed: int) -> Tensor:
+    """Cut a window (n, 1, 22, 22) around the digit that each caption names first, which lies anywhere in it."""
+    generator = torch.Generator().manual_seed(seed)
+    shift = torch.randint(0, _AROUND + 1, (len(part.corners), 2), generator=generator)
+    corners = (part.corners[:, 0] + shift).tolist()
+    padded = F.pad(part.images, (_AROUND,) * 4)
+    cut = (image[:, i : i + _WINDOW, j : j + _WINDOW] for image, (i, j) in zip(padded, corners, strict=True))
+    return torch.stack(list(cut))
+
+
+@torch.no_grad()
+def _features(encoder: nn.Module, images: Tensor) -> Tensor:
+    """Compute the features (n, 36, 64) of images, on the CPU."""
+    return torch.cat([encoder(part.to(device())).cpu() for part in images.split(500)]).flatten(2).mT
+
+
+def _regions(features: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
+    line = torch.linspace(-_FARTHEST, _FARTHEST, 6)
+    positions = torch.stack(torch.meshgrid(line, line, indexing="ij"), dim=-1).flatten(0, 1)
+    return torch.cat([(features - centre) / spread, positions.expand(len(features), -1, -1)], dim=-1)
+
+
+def _next_words(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Compute the loss of a captioner under teacher forcing."""
+    return teacher_forced_loss(model(*batch).logits, batch[1], PADDING)

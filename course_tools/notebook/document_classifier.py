@@ -1,0 +1,76 @@
+"""Classify documents by topic: words of sentences as tensors, training, accuracy; for lecture 03."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.attention import mean_pool
+from course_lib.datasets import Vocabulary
+from course_lib.datasets.docstrings import MARK, LabelledText
+from course_lib.primitives import padding_mask
+from course_lib.training import batches
+from course_tools.notebook.device import device
+from course_tools.notebook.fitting import fitted
+
+
+class BagOfWords(nn.Module):
+    """Classify a document by the mean of all its word vectors."""
+
+    def __init__(self, n_words: int, n_topics: int, d: int) -> None:
+        """Set up for word vectors of size d."""
+        super().__init__()
+        self.words, self.readout = nn.Embedding(n_words, d), nn.Linear(d, n_topics)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, None]:
+        """Give logits (B, n_topics) of words (B, S, T) in sentences of these lengths (B, S); there are no weights."""
+        vectors, mask = self.words(words).flatten(1, 2), real_words(words, lengths).flatten(1)
+        return self.readout(mean_pool(vectors, mask).context), None
+
+
+@dataclass(frozen=True)
+class TopicTask:
+    """The words and the topics of a set of documents."""
+
+    words: Vocabulary
+    topics: tuple[str, ...]
+
+    def batch(self, documents: Sequence[LabelledText], n_sentences: int = 8) -> tuple[Tensor, Tensor, Tensor]:
+        """Lay documents out: words (n, S, T), length of each sentence (n, S), 0 where there is none, and topics (n,)."""
+        lines = [line for text in documents for line in (text.sentences + ("",) * n_sentences)[:n_sentences]]
+        words, lengths = self.words.batch(lines)
+        labels = torch.tensor([self.topics.index(text.topic) for text in documents])
+        return words.unflatten(0, (-1, n_sentences)), lengths.unflatten(0, (-1, n_sentences)), labels
+
+    def fit(
+        self, make: Callable[[], nn.Module], documents: Sequence[LabelledText], seed: int, steps: int, lr: float
+    ) -> nn.Module:
+        """Train a new model `(words, lengths)` → (logits, …); the seed decides its first weights and the batches of 32."""
+        torch.manual_seed(seed)
+        stream = batches(*(part.to(device()) for part in self.batch(documents)), batch_size=32, seed=seed)
+        return fitted(make().to(device()), stream, _topic_loss, steps=steps, lr=lr, label=f"seed {seed}")
+
+    @torch.no_grad()
+    def accuracy(self, model: nn.Module, documents: Sequence[LabelledText]) -> tuple[float, Any]:
+        """Measure the fraction of documents whose topic is right; give the model's second result, its weights, as well."""
+        words, lengths, labels = (part.to(device()) for part in self.batch(documents))
+        logits, document = model(words, lengths)
+        return (logits.argmax(-1) == labels).float().mean().item(), document
+
+
+def topic_task(documents: Sequence[LabelledText]) -> TopicTask:
+    """Collect the words of the documents, with the one that marks a sentence, and their topics."""
+    words = Vocabulary.of((f"{MARK} {line}" for text in documents for line in text.sentences), between=" ")
+    return TopicTask(words, tuple(sorted({text.topic for text in documents})))
+
+
+def real_words(words: Tensor, lengths: Tensor) -> Tensor:
+    """Mark the words (B, S, T) that are no padding: a mask, True within the length (B, S) of the sentence."""
+    return padding_mask(lengths.flatten(), words.shape[-1]).view(words.shape)
+
+
+def _topic_loss(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(*batch[:-1])[0], batch[-1])

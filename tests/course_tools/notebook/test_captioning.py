@@ -1,0 +1,71 @@
+"""The task of captioning: regions, captions, their measures, and weights over a picture."""
+
+import pytest
+import torch
+
+from course_lib.models import ShowAndTell
+from course_tools.notebook import captioning
+from course_tools.notebook.captioning import CaptionTask, caption_task, overlaid, standardised
+
+
+@pytest.fixture(scope="module")
+def task() -> CaptionTask:
+    """The task with few pictures, whose encoder trained for few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(captioning, "at_scale", lambda cpu, gpu: {4_000: 40, 300: 3}[cpu])
+        return caption_task(seed=0)
+
+
+def test_a_region_has_standardised_features_and_its_row_and_column(task):
+    assert task.regions.shape == (40, 36, 66)
+    assert task.new_regions.shape == (500, 36, 66)
+    features = task.regions[..., :64].flatten(0, 1)
+    torch.testing.assert_close(features.mean(0), torch.zeros(64), atol=1e-3, rtol=0)
+    varies = task.spread > 2e-3  # after few steps, some features are nearly constant
+    torch.testing.assert_close(features.std(0)[varies], torch.ones(int(varies.sum())), atol=1e-2, rtol=0)
+    assert task.regions[7, :, 64:].tolist() == [[row, column] for row in range(-15, 16, 6) for column in range(-15, 16, 6)]
+
+
+def test_the_regions_of_new_images_are_scaled_as_those_learned_from(task):
+    torch.testing.assert_close(task.regions_of(task.pictures.test.images[:3]), task.new_regions[:3], atol=1e-4, rtol=1e-4)
+
+
+def test_the_captions_read_as_they_were_written(task):
+    assert [task.words.decode(row) for row in task.new_captions.tolist()] == list(task.pictures.test.captions)
+
+
+def test_the_right_captions_match_and_reversed_ones_name_both_digits(task):
+    right = task.pictures.test.captions
+    assert task.exact_match(right) == task.names_both(right) == 1.0
+    reversed_words = [" ".join(reversed(text.split())) for text in right]
+    assert task.exact_match(reversed_words) == sum(map(str.__eq__, reversed_words, right)) / 500
+    assert task.exact_match(reversed_words) < 0.1
+    assert task.names_both(reversed_words) == 1.0
+    assert task.names_both([f"{text.split()[0]} only" for text in right]) < 0.2
+
+
+def test_a_captioner_learns_and_writes_words(task):
+    torch.manual_seed(0)
+    seen, new = standardised(task.regions.mean(1), task.new_regions.mean(1))
+    model = ShowAndTell(len(task.words), 66, 5, 7)
+    assert task.fit(model, seen, seed=0, lr=1e-2, steps=30) is model
+    assert set(" ".join(task.captions_by(model, new)).split()) <= set(task.words.symbols)
+
+
+def test_standardised_vectors_have_mean_0_and_deviation_1_and_a_constant_stays_0():
+    torch.manual_seed(0)
+    vectors = torch.cat([3 * torch.randn(50, 5) + 2, torch.full((50, 1), 4.0)], dim=1)
+    scaled, new = standardised(vectors, vectors[:2])
+    torch.testing.assert_close(scaled.mean(0), torch.zeros(6), atol=1e-5, rtol=0)
+    torch.testing.assert_close(scaled.std(0), torch.tensor([1.0] * 5 + [0.0]))
+    assert torch.equal(new, scaled[:2])
+
+
+def test_a_region_with_weight_0_shows_the_picture_and_the_largest_is_yellow():
+    image, weights = torch.rand(1, 42, 42, generator=torch.Generator().manual_seed(0)), torch.zeros(6, 6)
+    weights[2, 4] = 0.5
+    drawn = overlaid(image, weights, most=0.5)
+    assert drawn.shape == (42, 42, 3)
+    torch.testing.assert_close(drawn[:14], image[0, :14, :, None].expand(-1, -1, 3))
+    covered = drawn[14:21, 28:35]
+    torch.testing.assert_close(covered, 0.35 * image[0, 14:21, 28:35, None] + 0.65 * torch.tensor([1.0, 0.8, 0.0]))

@@ -1,0 +1,49 @@
+"""Documents as tensors, a bag of words, and a task that it learns."""
+
+import torch
+
+from course_lib.datasets.docstrings import LabelledText
+from course_tools.notebook.document_classifier import BagOfWords, real_words, topic_task
+
+DOCUMENTS = (
+    LabelledText(("red green", "blue"), "colours"),
+    LabelledText(("one two three",), "numbers"),
+    LabelledText(("two", "one", "three one"), "numbers"),
+)
+TASK = topic_task(DOCUMENTS)
+
+
+def test_words_lengths_and_topics_of_documents():
+    words, lengths, topics = TASK.batch(DOCUMENTS, n_sentences=2)
+    assert words.shape == (3, 2, 3)
+    assert lengths.tolist() == [[2, 1], [3, 0], [1, 1]]
+    assert [TASK.topics[i] for i in topics] == ["colours", "numbers", "numbers"]
+    assert TASK.words.decode(words[0, 0].tolist()) == "red green"
+
+
+def test_the_word_that_marks_a_sentence_is_known():
+    words, lengths, _ = TASK.batch([LabelledText(("nota blue",), "colours")])
+    assert TASK.words.decode(words[0, 0].tolist()) == "nota blue"
+    assert lengths.tolist() == [[2] + [0] * 7]
+
+
+def test_the_mask_is_true_at_real_words():
+    assert real_words(torch.zeros(1, 2, 3), torch.tensor([[3, 1]])).tolist() == [[[True] * 3, [True, False, False]]]
+
+
+def test_the_bag_of_words_is_the_mean_of_the_real_words_in_any_order():
+    torch.manual_seed(0)
+    model = BagOfWords(11, 3, 5)
+    words, lengths = torch.tensor([[[1, 2, 0], [3, 0, 0]]]), torch.tensor([[2, 1]])
+    logits, weights = model(words, lengths)
+    assert weights is None
+    torch.testing.assert_close(logits[0], model.readout(model.words.weight[[1, 2, 3]].mean(0)))
+    other, _ = model(torch.tensor([[[3, 1, 2]]]), torch.tensor([[3]]))
+    torch.testing.assert_close(logits, other)
+
+
+def test_topics_are_learned():
+    model = TASK.fit(lambda: BagOfWords(len(TASK.words), 2, 5), DOCUMENTS * 11, seed=0, steps=40, lr=5e-2)
+    accuracy, weights = TASK.accuracy(model, DOCUMENTS)
+    assert accuracy == 1.0
+    assert weights is None
