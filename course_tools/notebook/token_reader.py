@@ -1,4 +1,4 @@
-"""Train a model of one mixing layer on rows of tokens, and count right answers: the experiments of lecture 04."""
+"""Train a model of one mixing layer on rows of tokens, and measure its accuracy: the experiments of lecture 04."""
 
 import math
 from collections.abc import Callable, Sequence
