@@ -18,6 +18,7 @@ def network(
     names: Labels = None,
     legend: Labels = None,
     title: str = "",
+    most: float = 1.0,
 ) -> Figure:
     """Draw nodes by their groups, and the edges between them: the half next to a node shows how much that node looks along it.
 
@@ -26,10 +27,11 @@ def network(
     Args:
         edges: (2, E); node edges[0] looks at node edges[1].
         groups: (N,), integers from 0: each has a colour and a marker of its own.
-        weights: (E,), each in 0…1: from dark and thin to bright and thick in viridis; NaN is grey. None draws all alike.
+        weights: (E,), each in 0…most: from dark and thin to bright and thick in viridis; NaN is grey. None draws all alike.
         names: (N,), written on the nodes.
         legend: a name for each group.
         title: above the figure.
+        most: where the colours end; give figures that are to be compared the same.
     """
     edges, groups = to_array(edges), to_array(groups)
     places = _places(edges, len(groups))
@@ -40,10 +42,11 @@ def network(
     lines = LineCollection(halves, colors="0.7", linewidths=0.8, zorder=1)
     if weights is not None:
         shares = to_array(weights)[edges[0] != edges[1]]
+        widths = 0.6 + 3.4 * np.nan_to_num(shares) / most
         colours = colormaps["viridis"].with_extremes(bad="0.85")
-        lines = LineCollection(halves, cmap=colours, linewidths=0.6 + 3.4 * np.nan_to_num(shares), zorder=1)
+        lines = LineCollection(halves, cmap=colours, linewidths=widths, zorder=1)
         lines.set_array(np.ma.masked_invalid(shares))
-        lines.set_clim(0.0, 1.0)
+        lines.set_clim(0.0, most)
         figure.colorbar(lines, ax=ax, label="attention weight", shrink=0.8)
     ax.add_collection(lines)
     kinds = range(int(groups.max()) + 1)

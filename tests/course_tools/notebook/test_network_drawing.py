@@ -43,6 +43,13 @@ def test_weights_are_drawn_from_zero_to_one_and_a_loop_has_none():
     assert np.all(np.diff(lines.get_linewidths()) > 0)
 
 
+def test_the_colours_end_where_they_are_told_to():
+    weights = torch.tensor([0.1, 0.2, 0.3, 0.3, 0.2, 0.1])
+    lines = halves(network(EDGES, GROUPS, weights, most=0.3))
+    assert (lines.norm.vmin, lines.norm.vmax) == (0.0, 0.3)
+    assert lines.get_linewidths()[2] == pytest.approx(4.0)
+
+
 def test_what_has_no_weight_is_grey():
     lines = halves(network(EDGES, GROUPS, torch.tensor([0.1, torch.nan, 0.3, 0.4, 0.6, torch.nan])))
     assert lines.get_array().mask.tolist() == [False, True, False, False, True]
