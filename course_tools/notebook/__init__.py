@@ -8,6 +8,7 @@ from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.digit_split import digit_split
 from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.explore import explore
+from course_tools.notebook.grey import grey
 from course_tools.notebook.memory import peak_memory
 from course_tools.notebook.microscope import microscope
 from course_tools.notebook.network_drawing import network
@@ -30,6 +31,7 @@ __all__ = [
     "digit_split",
     "explore",
     "failing",
+    "grey",
     "ledger",
     "microscope",
     "my_progress",

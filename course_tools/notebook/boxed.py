@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,6 +18,8 @@ def boxed(
     names: Mapping[str, Sequence[str]] | None = None,
     dots: Mapping[str, Numbers] | None = None,
     label: str = "attention weight",
+    expected: Mapping[str, Numbers] | None = None,
+    ink: Mapping[str, Numbers] | None = None,
 ) -> Figure:
     """Draw pictures beside each other, boxes and dots over them.
 
@@ -26,6 +29,8 @@ def boxed(
         names: title -> a word at each of its boxes.
         dots: title -> points over that picture, (n, 2) as (x, y) in parts of the picture.
         label: what the maps show.
+        expected: title -> true boxes over that picture, as in `corners`: dashed, below the others.
+        ink: title -> the ink (H', W') in 0…1 of the picture that a map is about, drawn over it in white.
 
     Raises:
         ValueError: a picture has not as many words as boxes.
@@ -34,23 +39,40 @@ def boxed(
     figure = pictures(images, label=label)
     for ax, (title, image) in zip(figure.axes, images.items(), strict=False):
         H, W = to_array(image).shape[:2]
-        boxes = to_array(corners[title]).tolist() if title in corners else []
+        if ink and title in ink:
+            opacity = 0.7 * to_array(ink[title])
+            ax.imshow(np.dstack([np.ones((*opacity.shape, 3)), opacity]), extent=(-0.5, W - 0.5, H - 0.5, -0.5))
+        for box in _boxes(expected, title):
+            ax.add_patch(_rectangle(box, H, W, edgecolor="black", linewidth=1.2, linestyle="--"))
+        boxes = _boxes(corners, title)
         words = names.get(title, [""] * len(boxes))
         if len(words) != len(boxes):
             raise ValueError(f"{title!r} has {len(boxes)} boxes and {len(words)} words; give one for each.")
-        for number, ((x_1, y_1, x_2, y_2), word) in enumerate(zip(boxes, words, strict=True)):
-            _box(ax, (x_1 * W - 0.5, y_1 * H - 0.5), ((x_2 - x_1) * W, (y_2 - y_1) * H), word, number)
+        palette = sns.color_palette("colorblind", 8)
+        for number, (box, word) in enumerate(zip(boxes, words, strict=True)):
+            colour = palette[number % len(palette)]
+            for edge, width in (("white", 3.0), (colour, 1.8)):
+                ax.add_patch(_rectangle(box, H, W, edgecolor=edge, linewidth=width))
+            _name(ax, word, ax.patches[-1].get_xy(), colour)
         if title in dots:
             points = to_array(dots[title])
             ax.plot(points[:, 0] * W - 0.5, points[:, 1] * H - 0.5, ".", color="black", markersize=3, alpha=0.5)
     return figure
 
 
-def _box(ax: Axes, corner: tuple[float, float], size: tuple[float, float], word: str, number: int) -> None:
-    palette = sns.color_palette("colorblind", 8)
-    colour = palette[number % len(palette)]
-    for edge, width in (("white", 3.4), (colour, 1.8)):
-        ax.add_patch(Rectangle(corner, *size, fill=False, edgecolor=edge, linewidth=width))
+def _boxes(corners: Mapping[str, Numbers] | None, title: str) -> list[list[float]]:
+    return to_array(corners[title]).tolist() if corners and title in corners else []
+
+
+def _rectangle(box: Sequence[float], H: int, W: int, **style: object) -> Rectangle:
+    """The outline of a box given in parts of a picture of H × W pixels, whose centres lie at whole numbers."""
+    x_1, y_1, x_2, y_2 = box
+    return Rectangle((x_1 * W - 0.5, y_1 * H - 0.5), (x_2 - x_1) * W, (y_2 - y_1) * H, fill=False, **style)
+
+
+def _name(ax: Axes, word: str, corner: tuple[float, float], colour: tuple[float, float, float]) -> None:
+    """Write a word at the upper left corner of a box: above it, or inside where the picture ends."""
     if word:
         box = {"facecolor": "white", "edgecolor": colour, "pad": 1.0, "linewidth": 0.8}
-        ax.text(*corner, in_the_font(word), fontsize=8, parse_math=False, va="bottom", bbox=box)
+        place = "bottom" if corner[1] > 2 else "top"
+        ax.text(*corner, in_the_font(word), fontsize=8, parse_math=False, va=place, bbox=box)

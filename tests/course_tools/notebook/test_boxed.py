@@ -30,3 +30,20 @@ def test_each_box_has_a_word_or_none_has():
     with pytest.raises(ValueError, match="'a map' has 2 boxes and 1 words"):
         boxed(PICTURES, {"a map": torch.zeros(2, 4)}, {"a map": ["one"]})
     assert len(boxed(PICTURES, {"a map": torch.zeros(0, 4)}).axes[1].patches) == 0
+
+
+def test_true_boxes_are_dashed_and_below_the_others():
+    box = torch.tensor([[0.25, 0.0, 0.75, 1.0]])
+    figure = boxed(PICTURES, {"a picture": box}, expected={"a picture": box / 2})
+    first = figure.axes[0].patches
+    assert [patch.get_linestyle() for patch in first] == ["--", "-", "-"]
+    assert (first[0].get_xy(), first[0].get_width(), first[0].get_height()) == ((2.0, -0.5), 5.0, 5.0)
+    assert not figure.axes[1].patches
+
+
+def test_ink_covers_the_whole_map_whatever_its_size():
+    figure = boxed(PICTURES, ink={"a map": torch.tensor([[0.0, 1.0]])})
+    first, second = (axes.images for axes in figure.axes[:2])
+    assert len(first) == 1
+    assert second[1].get_extent() == [-0.5, 2.5, 1.5, -0.5]
+    assert np.allclose(second[1].get_array(), [[[1, 1, 1, 0], [1, 1, 1, 0.7]]])
