@@ -613,8 +613,8 @@ for name in study.names:
         study.scores(name, cost)[0] for cost in ("parameters", "multiply-adds")
     )
     print(
-        f"{name:<39} {parameters:>5,} parameters, {work:>7,} multiply-adds; accuracy by "
-        f"seed: {each}"
+        f"{name:<39} {parameters:>5,} parameters, {work:>7,} multiply-adds; "
+        f"accuracy by seed: {each}"
     )
 
 # %% tags=["nbval-check-output"]
@@ -860,8 +860,8 @@ show(
         label="relative change",
     ),
     alt="A digit of which pixel (3, 4) is replaced, and the change of the context of "
-    f"each pixel: in {owner} first layer {n_changed} pixels change, the pixel itself by "
-    f"{(of_attention[3, 4] / of_attention.max()).item():.2f} of the largest change.",
+    f"each pixel: in {owner} first layer {n_changed} pixels change, the pixel itself "
+    f"by {(of_attention[3, 4] / of_attention.max()).item():.2f} of the largest change.",
 )
 
 # %% [markdown]

@@ -142,7 +142,7 @@ def figure(study):
         )
         said.append(f"{kind} {heights[0]:.2f} and {heights[1]:.2f}, {half[1][-1]:.2f} with half the updates at width 16")
     costs = [sorted({run.scores[cost] for run in study.runs}) for cost in ("parameters", "multiply-adds")]
-    labels = "parameters of the network", "multiply-adds of the network, thousands", "update, width 16"
+    labels = "parameters", "multiply-adds, in thousands", "update, width 16"
     units = (1, 1_000, 1)
     for ax, label, places, unit in zip(axes, labels, (*costs, (25, 100, 400, 1_000, 2_000)), units, strict=True):
         ax.set(xscale="log", xlabel=label, ylabel="accuracy")
