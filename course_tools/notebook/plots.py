@@ -105,7 +105,7 @@ def curves(
     """
     n_names = len(lines) + len(across or {})
     below = n_names > 5  # a legend of so many lines finds no place inside the axes that hides no curve
-    figure = Figure(figsize=(6.0, 3.6 + 0.18 * -(-n_names // 2) * below), layout="constrained")
+    figure = Figure(figsize=(6.0, 4.0 if below else 3.6), layout="constrained")
     ax = figure.subplots()
     palette = sns.color_palette("colorblind", max(len(lines), 1))
     for colour, marker, (name, (xs, ys)) in zip(palette, MARKERS * len(lines), lines.items(), strict=False):
