@@ -116,7 +116,7 @@ def train(
 
     Raises:
         ValueError: a number is out of range, or the batches end before the steps.
-        FloatingPointError: the loss is not finite; the model still has the weights that gave it.
+        FloatingPointError: the loss is not finite, or without float16 a gradient; the model still has the weights that gave it.
     """
     if steps < 1 or not 0 <= warmup <= steps or lr <= 0 or accumulate < 1:
         raise ValueError(
@@ -147,12 +147,14 @@ def train(
                 raise FloatingPointError(f"the loss is {number} at step {index}: lower lr={lr}, or clip the gradients.")
             scaler.scale(value / accumulate if accumulate > 1 else value).backward()
         scaler.unscale_(optimiser)
-        norm = nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip)
+        norm = nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip).item()
+        if not (math.isfinite(norm) or scaler.is_enabled()):
+            raise FloatingPointError(f"the norm of the gradients is {norm} at step {index}, where the loss is {number}.")
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * schedule(index, warmup, steps)
         scaler.step(optimiser)
         scaler.update()
-        yield TrainingStep(index, number, metrics, norm.item())
+        yield TrainingStep(index, number, metrics, norm)
 
 
 def batches(*tensors: Tensor, batch_size: int, seed: int) -> Iterator[tuple[Tensor, ...]]:

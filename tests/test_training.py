@@ -1,6 +1,7 @@
 """The loop takes the steps it says, at the rate it says; batches hold every example once an epoch."""
 
 import itertools
+import math
 from functools import partial
 
 import pytest
@@ -248,3 +249,23 @@ def test_a_seed_decides_the_order():
 def test_batches_refuse_tensors_that_do_not_belong_together(tensors, size):
     with pytest.raises(ValueError, match="one and the same number"):
         batches(*tensors, batch_size=size, seed=0)
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_a_gradient_that_is_not_finite_stops_the_training_before_its_update(clip):
+    """The loss of √(w - w) is 0, and its gradient 0 · ∞."""
+    model = nn.Linear(1, 1)
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(FloatingPointError, match="gradients is nan at step 0"):
+        next(train(model, itertools.repeat(()), lambda m, _: (m.weight - m.weight).sqrt().sum(), steps=1, clip=clip))
+    for now, then in zip(model.parameters(), before, strict=True):
+        assert torch.equal(now, then)
+
+
+def test_in_half_precision_an_update_that_overflows_is_left_out():
+    """The loss is scaled up at first, so that its gradient overflows; the scale falls, and training goes on."""
+    model = nn.Linear(1, 1, bias=False)
+    loss = lambda m, x: 1e3 * m(x).float().sum()  # noqa: E731
+    steps = list(train(model, itertools.repeat(torch.ones(1, 1)), loss, steps=14, autocast=torch.float16))
+    assert not math.isfinite(steps[0].gradient_norm)
+    assert steps[-1].gradient_norm == pytest.approx(1e3, rel=1e-2)

@@ -6,10 +6,12 @@ neighbours that node i attends to:
     α_ij = exp(e_ij) / Σ_(k ∈ 𝒩_i) exp(e_ik)        h'_i = Σ_(j ∈ 𝒩_i) α_ij v_j
 
 It is `attend` with the mask as a list of edges: time and memory are linear in the edges, not quadratic in the nodes.
+The batch axes of scores and values broadcast, in each form; weights have those of the scores.
 """
 
 import warnings
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -17,8 +19,25 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.core import Attended, attend
+from course_lib.primitives.autocast import float32_under_autocast
 from course_lib.primitives.message_passing import require_edges
 from course_lib.shapes import Edges, Nodes
+
+OverEdges = Callable[[Tensor, Tensor, Tensor], Attended]
+"""A form of `attend_edges`."""
+
+
+def over_one_batch(form: OverEdges) -> OverEdges:
+    """Make a form for scores and values of one batch shape take those whose batch axes broadcast."""
+
+    @wraps(form)
+    def run(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
+        batch = torch.broadcast_shapes(scores.shape[:-1], values.shape[:-2])
+        context, weights = form(scores.expand(*batch, -1), values.expand(*batch, -1, -1), edges)
+        wider = len(batch) + 1 - scores.dim()
+        return Attended(context, weights[(0,) * wider][tuple(map(slice, scores.shape))])  # one weight for each score
+
+    return run
 
 
 def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) -> Float[Tensor, "*batch E"]:
@@ -47,6 +66,7 @@ def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) 
     return (exponentials / sums.gather(-1, query)).to(scores.dtype)
 
 
+@over_one_batch
 def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
     """Normalise the scores over the edges of each node, and mix the values of its neighbours.
 
@@ -91,6 +111,8 @@ def dense_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: 
     return Attended(context, weights.flatten(-2).gather(-1, entry) * above / joint.gather(-1, entry))
 
 
+@float32_under_autocast
+@over_one_batch
 def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
     """Compute `attend_edges` by sparse matrix products, with its own backward pass: the form for large graphs.
 
@@ -103,10 +125,11 @@ def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Ed
         raise ValueError(f"one score for each edge: got {scores.shape[-1]} scores and {edges.shape[1]} edges.")
     if not scores.numel() or not values.numel() or edges.device.type == "mps":
         return attend_edges(scores, values, edges)
-    wide = torch.promote_types(scores.dtype, torch.float32)
+    mixed = torch.promote_types(scores.dtype, values.dtype)
+    wide = torch.promote_types(mixed, torch.float32)
     flat_scores, flat_values = scores.reshape(-1, scores.shape[-1]), values.reshape(-1, *values.shape[-2:])
     context, weights = _OverRows.apply(flat_scores.to(wide), flat_values.to(wide), edges.int())
-    return Attended(context.view(values.shape).to(values.dtype), weights.view(scores.shape).to(scores.dtype))
+    return Attended(context.view(values.shape).to(mixed), weights.view(scores.shape).to(scores.dtype))
 
 
 class _OverRows(torch.autograd.Function):
@@ -127,6 +150,7 @@ class _OverRows(torch.autograd.Function):
         return context, torch.empty_like(weights).index_copy_(-1, order, weights)
 
     @staticmethod
+    @float32_under_autocast
     def backward(ctx: Any, of_context: Tensor | None, of_weights: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
         weights, values, context, starts, keys, order, rows, scores, edges = ctx.saved_tensors
         if torch.is_grad_enabled():

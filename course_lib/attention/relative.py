@@ -100,7 +100,7 @@ class RelativeAttention(nn.Module):
         form: Callable[..., Attended] = shifted_relative_attention,
         d_k: int | None = None,
     ) -> None:
-        """Set up the parameters; u and v start at 0.
+        """Set up the parameters; u and v start at 0, where no model draws them anew, as `blocks.draw_weights` does.
 
         Args:
             d_model: features of a sinusoid.

@@ -119,10 +119,10 @@ def extend_beam(
 
 
 def rows_of(state: DecodingState, rows: NextTokens) -> DecodingState:
-    """Select rows (N,) of every tensor in a state; tuples are searched, anything else stays as it is."""
+    """Select rows (N,) of every tensor in a state; tuples and lists are searched, anything else stays as it is."""
     if isinstance(state, Tensor):
         return cast(DecodingState, state[rows])
-    if isinstance(state, tuple):
+    if isinstance(state, tuple | list):
         parts = [rows_of(part, rows) for part in state]
-        return cast(DecodingState, type(state)(*parts) if hasattr(state, "_fields") else tuple(parts))
+        return cast(DecodingState, type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts))
     return state

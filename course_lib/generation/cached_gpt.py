@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from course_lib.attention import MultiHead, causal_attention, fused_causal_attention
 from course_lib.blocks import Block, FeedForward
 from course_lib.models import GPT
+from course_lib.primitives import padding_mask
 from course_lib.shapes import Lengths, Tokens
 
 
@@ -91,7 +92,7 @@ class CachedGPT:
             the cache from which `step` continues.
 
         Raises:
-            ValueError: the prompt is longer than T_max.
+            ValueError: the prompt is longer than T_max, or a length than the prompt.
         """
         (B, T), T_max = prompt.shape, len(self.positions)
         if T_max < T:
@@ -102,9 +103,8 @@ class CachedGPT:
             self._through((self.tokens[prompt] + self.positions[:T]).flatten(0, 1), past, 0, None)
         if lengths is None:
             return Cache(past, T, torch.full((B,), T, device=prompt.device), None, Written(T))
-        position = torch.arange(T_max, device=prompt.device)
-        real = (position < lengths[:, None]) | (position >= T)
-        return Cache(past, T, lengths, real[:, None, None], Written(T))
+        real = F.pad(padding_mask(lengths, T), (0, T_max - T), value=True)
+        return Cache(past, T, lengths, real[:, None], Written(T))
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, "B"], cache: Cache) -> tuple[Float[Tensor, "B n_tokens"], Cache]:

@@ -36,9 +36,24 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """Sum over the processes, and keep the own rows."""
-        gradient = gradient.contiguous().clone()
-        dist.all_reduce(gradient, group=ctx.group)
-        return gradient.chunk(dist.get_world_size(ctx.group))[dist.get_rank(ctx.group)], None
+        return _SumOfOwn.apply(gradient, ctx.group), None
+
+
+class _SumOfOwn(torch.autograd.Function):
+    """Sum rows (P · n, d) over all processes, and keep the own n. `_Gather` is its gradient, as it is that of `_Gather`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+        """Sum and keep (n, d)."""
+        ctx.group = group
+        sums = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(sums, group=group)
+        return sums.chunk(dist.get_world_size(group))[dist.get_rank(group)]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Gather what all processes give."""
+        return _Gather.apply(gradient, ctx.group), None
 
 
 def gathered_nt_xent(a: Views, b: Views, temperature: float, group: dist.ProcessGroup | None = None) -> Float[Tensor, ""]:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.primitives.autocast import float32_under_autocast
 from course_lib.primitives.normalisation import unit
 
 Views = Float[Tensor, "N d"]
@@ -46,6 +47,7 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
     return F.cross_entropy(similarity.masked_fill(itself, -torch.inf), partner)
 
 
+@float32_under_autocast
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
     """Compute `nt_xent` with one 2N × 2N matrix in all: τ^-½ goes into the vectors, and the backward pass is written out.
 
@@ -74,6 +76,7 @@ class _Crowd(torch.autograd.Function):
         return (highest + sums.log()).mean()
 
     @staticmethod
+    @float32_under_autocast
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         """Give the gradient (n, d), with a graph where one is asked for."""
         z, E, sums = ctx.saved_tensors

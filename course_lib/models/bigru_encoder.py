@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.primitives import GRU, fused_gru, padding_mask
+from course_lib.primitives.autocast import float32_under_autocast
 from course_lib.shapes import Lengths, TokenFeatures, Tokens
 
 BidirectionalStates = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]
@@ -70,6 +71,7 @@ def fused_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, b
     return torch.cat([there, reverse(back, lengths)], dim=-1), torch.cat([last, first], dim=-1)
 
 
+@float32_under_autocast
 def stacked_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BidirectionalStates:
     """Compute the same with the inputs' products before the loop, and both directions side by side in each of its steps."""
     B, T, n = len(x), x.shape[1], forwards.d_hidden

@@ -10,7 +10,8 @@ vocabularies of their own, or one for both, as in the paper: then E = E' is one 
 that √d makes them as large as the positions. Dropout is that of section 5.4.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 import torch.nn.functional as F
@@ -115,10 +116,13 @@ class Transformer(nn.Module):
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> DecoderState:
         """Read sentences (B, T_k) of these lengths (B,), and give the state that `step` starts from.
 
+        As in the steps, nothing is dropped, in training neither.
+
         Raises:
             ValueError: a length is longer than the source, or `causal` is neither `causal_attention` nor its fused form.
         """
-        memory, mask = self.encode(source, lengths)
+        with _in_evaluation(self):
+            memory, mask = self.encode(source, lengths)
         return DecoderState(tuple(block.start(memory) for block in self._blocks()), mask, 0)
 
     def step(self, words: Int[Tensor, "B"], state: DecoderState) -> tuple[Float[Tensor, "B n_target"], DecoderState]:
@@ -141,6 +145,18 @@ class Transformer(nn.Module):
         d_model = words.embedding_dim
         x = d_model**0.5 * words(tokens)
         return x + self.positions(T + tokens.shape[1], d_model, device=tokens.device)[T:].to(x.dtype)
+
+
+@contextmanager
+def _in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Put a model and its parts into evaluation mode, and back into the mode that each of them had."""
+    training = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
 
 
 def _embedding(words: int | nn.Embedding, d_model: int) -> nn.Embedding:

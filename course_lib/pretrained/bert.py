@@ -55,7 +55,7 @@ def load_bert(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_a
     model = _empty_bert(checkpoint, mechanism)
     weights = from_bert(checkpoint.tensors).items()
     encoder = {name.removeprefix("bert."): tensor for name, tensor in weights if not name.startswith(("words.", "follows."))}
-    load(model, encoder, checkpoint, checkpoint.setting("layer_norm_eps", 1e-12))
+    load(model, encoder, checkpoint, checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 
@@ -67,13 +67,16 @@ def load_pretraining_bert(folder: str | Path, mechanism: AnyMechanism = scaled_d
         ValueError: as `load_bert`, or the checkpoint has no heads.
     """
     checkpoint = read_checkpoint(folder, "bert")
-    checkpoint.require_tied("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight")
+    checkpoint.require_tied(
+        "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight"
+    )
+    checkpoint.require_tied("cls.predictions.decoder.bias", "cls.predictions.bias")
     model = PretrainingBERT(_empty_bert(checkpoint, mechanism), checkpoint.activation("hidden_act"))
     weights = from_bert(checkpoint.tensors)
     heads = {name for name in model.state_dict() if not name.startswith("bert.")}
     if missing := sorted(heads - weights.keys()):
         raise ValueError(f"{folder} has no weights for {missing}; `load_bert` needs no heads.")
-    load(model, weights, checkpoint, checkpoint.setting("layer_norm_eps", 1e-12))
+    load(model, weights, checkpoint, checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 
@@ -97,10 +100,10 @@ def _empty_bert(checkpoint: Checkpoint, mechanism: AnyMechanism) -> BERT:
         raise ValueError(f"{checkpoint.folder}: only a BERT with absolute position embeddings can be read.")
     names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
     return BERT(
-        checkpoint.setting("vocab_size"),
-        checkpoint.setting("max_position_embeddings"),
-        Sizes(*(checkpoint.setting(name) for name in names)),
+        checkpoint.number("vocab_size"),
+        checkpoint.number("max_position_embeddings"),
+        Sizes(*(checkpoint.number(name) for name in names)),
         mechanism,
-        checkpoint.setting("type_vocab_size"),
+        checkpoint.number("type_vocab_size"),
         checkpoint.activation("hidden_act"),
     )

@@ -13,13 +13,14 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks.block import Activation
 
+Number = TypeVar("Number", int, float)
 Renaming = tuple[str, str | Callable[[re.Match[str]], str]]
 """A regular expression and its replacement, as `re.sub` takes them."""
 
@@ -57,6 +58,17 @@ class Checkpoint(NamedTuple):
             raise ValueError(f"{self.folder}: config.json has no {key!r}.")
         return default if found is None else found
 
+    def number(self, key: str, default: Number | None = None, kind: type[Number] = int) -> Number:
+        """Look up a positive number of this kind: a size, an int, or an ε, a float.
+
+        Raises:
+            ValueError: it is something else, such as a string, or is missing without a default.
+        """
+        found = self.setting(key, default)
+        if type(found) is not kind or found <= 0:
+            raise ValueError(f"{self.folder}: {key!r} in config.json must be a positive {kind.__name__}, got {found!r}.")
+        return found
+
     def activation(self, key: str, default: str = "gelu") -> Activation:
         """Look up an activation by its published name.
 
@@ -64,22 +76,23 @@ class Checkpoint(NamedTuple):
             ValueError: it is none of `ACTIVATIONS`.
         """
         name = self.setting(key, default)
-        if name not in ACTIVATIONS:
+        if not isinstance(name, str) or name not in ACTIVATIONS:
             raise ValueError(f"{self.folder}: the activation {name!r} is none of {sorted(ACTIVATIONS)}.")
         return ACTIVATIONS[name]
 
-    def require_tied(self, last: str, embedding: str) -> None:
-        """Refuse an output matrix that differs from the embedding: the models here use one tensor for both.
+    def require_tied(self, last: str, *first: str) -> None:
+        """Refuse an output matrix, or its bias, that differs from another tensor: the models here use one for both.
 
         Args:
-            last: name of the output matrix; where the checkpoint does not hold it, it is tied.
-            embedding: name of the embedding.
+            last: its name; where the checkpoint does not hold it, it is tied.
+            first: names that the other may have, with or without a prefix.
 
         Raises:
             ValueError: the checkpoint holds both, and they differ.
         """
-        if last in self.tensors and embedding in self.tensors and not self.tensors[last].equal(self.tensors[embedding]):
-            raise ValueError(f"{self.folder}: the output matrix {last} differs from the embedding {embedding}; ours are one.")
+        for name in first:
+            if last in self.tensors and name in self.tensors and not self.tensors[last].equal(self.tensors[name]):
+                raise ValueError(f"{self.folder}: the tensor {last} differs from {name}; here they are one.")
 
 
 def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
@@ -161,17 +174,20 @@ def load(model: nn.Module, weights: dict[str, Tensor], checkpoint: Checkpoint, e
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} is no valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} must hold a JSON object, not a {type(content).__name__}.")
+    return content
 
 
 def _files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         parts = _read_json(index).get("weight_map")
-        if not parts:
-            raise ValueError(f"{index} has no 'weight_map'.")
+        if not parts or not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+            raise ValueError(f"{index} has no 'weight_map' from names of tensors to names of files.")
         files = [folder / Path(part).name for part in sorted(set(parts.values()))]
         if missing := [file.name for file in files if not file.is_file()]:
             raise FileNotFoundError(f"{folder} has no {missing}, which {index.name} names.")

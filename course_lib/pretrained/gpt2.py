@@ -45,14 +45,12 @@ def load_gpt2(folder: str | Path, mechanism: AnyMechanism = causal_attention) ->
     checkpoint = read_checkpoint(folder, "gpt2")
     if checkpoint.config.get("scale_attn_by_inverse_layer_idx") or not checkpoint.setting("scale_attn_weights", True):
         raise ValueError(f"{folder}: this GPT-2 scales its scores otherwise than by √d_k.")
-    d_model = checkpoint.setting("n_embd")
-    sizes = Sizes(
-        d_model, checkpoint.setting("n_head"), checkpoint.setting("n_inner", 4 * d_model), checkpoint.setting("n_layer")
-    )
-    n_tokens, T_max = checkpoint.setting("vocab_size"), checkpoint.setting("n_positions")
+    d_model = checkpoint.number("n_embd")
+    sizes = Sizes(d_model, checkpoint.number("n_head"), checkpoint.number("n_inner", 4 * d_model), checkpoint.number("n_layer"))
+    n_tokens, T_max = checkpoint.number("vocab_size"), checkpoint.number("n_positions")
     model = GPT(n_tokens, T_max, sizes, mechanism, checkpoint.activation("activation_function", "gelu_new"))
-    checkpoint.require_tied("lm_head.weight", "transformer.wte.weight")
-    load(model, from_gpt2(checkpoint.tensors), checkpoint, checkpoint.setting("layer_norm_epsilon", 1e-5))
+    checkpoint.require_tied("lm_head.weight", "transformer.wte.weight", "wte.weight")
+    load(model, from_gpt2(checkpoint.tensors), checkpoint, checkpoint.number("layer_norm_epsilon", 1e-5, float))
     return model
 
 
@@ -68,7 +66,7 @@ def from_gpt2(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = {}
     for name, tensor in rename(tensors, _RENAMINGS, _UNUSED).items():
         ours = tensor.mT if ".W_" in name and tensor.dim() == 2 else tensor
-        if "W_qkv" in name:
+        if name.endswith(("W_qkv.weight", "W_qkv.bias")) and ours.dim() and len(ours) % 3 == 0:
             parts = zip("qkv", ours.chunk(3), strict=True)
             weights |= {name.replace("qkv", letter): part for letter, part in parts}
         else:

@@ -50,7 +50,7 @@ def load_vit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_at
     """
     checkpoint = read_checkpoint(folder, "vit")
     model = ViT(*_arguments(checkpoint, mechanism, ("classifier",)))
-    load(model, from_vit(checkpoint.tensors), checkpoint, checkpoint.setting("layer_norm_eps", 1e-12))
+    load(model, from_vit(checkpoint.tensors), checkpoint, checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 
@@ -58,7 +58,7 @@ def load_deit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_a
     """Load DeiT with both heads, as `load_vit`."""
     checkpoint = read_checkpoint(folder, "deit")
     model = DeiT(*_arguments(checkpoint, mechanism, ("cls_classifier", "distillation_classifier")))
-    load(model, from_vit(checkpoint.tensors), checkpoint, checkpoint.setting("layer_norm_eps", 1e-12))
+    load(model, from_vit(checkpoint.tensors), checkpoint, checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 
@@ -90,16 +90,20 @@ def _arguments(checkpoint: Checkpoint, mechanism: AnyMechanism, heads: tuple[str
     wanted = [f"{head}.{kind}" for head in heads for kind in ("weight", "bias")]
     if missing := [name for name in wanted if name not in checkpoint.tensors]:
         raise ValueError(f"{folder} has no weights for {missing}: it was saved without its heads.")
-    P_h, P_w = _pair(checkpoint.setting("patch_size", 16))
+    P_h, P_w = _sides(checkpoint, "patch_size", 16)
     if P_h != P_w:
         raise ValueError(f"{folder}: only square patches can be read, got {P_h} × {P_w}.")
     names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
-    image = (checkpoint.setting("num_channels", 3), *_pair(checkpoint.setting("image_size", 224)))
+    image = (checkpoint.number("num_channels", 3), *_sides(checkpoint, "image_size", 224))
     n_classes = len(checkpoint.tensors[wanted[1]])
-    return n_classes, image, P_h, Sizes(*(checkpoint.setting(k) for k in names)), mechanism, checkpoint.activation("hidden_act")
+    return n_classes, image, P_h, Sizes(*(checkpoint.number(k) for k in names)), mechanism, checkpoint.activation("hidden_act")
 
 
-def _pair(size: int | list[int]) -> tuple[int, int]:
-    """Give height and width of a side, or of the two in a list."""
-    height, width = (size, size) if isinstance(size, int) else size
-    return height, width
+def _sides(checkpoint: Checkpoint, key: str, default: int) -> tuple[int, int]:
+    """Look up height and width, where config.json has one number for both, or a list of the two."""
+    found = checkpoint.setting(key, default)
+    if not isinstance(found, list):
+        return (checkpoint.number(key, default),) * 2
+    if len(found) != 2 or any(type(side) is not int or side <= 0 for side in found):
+        raise ValueError(f"{checkpoint.folder}: {key!r} in config.json must be a positive int or two of them, got {found}.")
+    return found[0], found[1]

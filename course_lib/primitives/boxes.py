@@ -34,9 +34,9 @@ def to_corners(boxes: Boxes) -> Boxes:
     return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=-1)
 
 
-def to_centres(corners: Boxes) -> Boxes:
-    """Convert boxes from corners to centre and size: the inverse of `to_corners`, (*batch, 4) -> (*batch, 4)."""
-    x_1, y_1, x_2, y_2 = corners.unbind(-1)
+def to_centres(corners: Real[Tensor, "*batch 4"]) -> Boxes:
+    """Convert boxes from corners to centre and size, (*batch, 4) -> (*batch, 4): the inverse of `to_corners`."""
+    x_1, y_1, x_2, y_2 = corners.to(_ratio_type(corners)).unbind(-1)
     return torch.stack([(x_1 + x_2) / 2, (y_1 + y_2) / 2, x_2 - x_1, y_2 - y_1], dim=-1)
 
 
@@ -121,5 +121,5 @@ def _wide(boxes: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 
 def _ratio_type(boxes: Tensor) -> torch.dtype:
-    """Give the type of a ratio of areas: that of the boxes, or float32 where they are integers."""
+    """Give the type of a ratio of areas, and of a centre: that of the boxes, or float32 where they are integers."""
     return boxes.dtype if boxes.is_floating_point() else torch.float32

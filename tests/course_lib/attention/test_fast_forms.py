@@ -336,3 +336,47 @@ def test_second_derivatives_over_edges(normal, form):
         found.append(torch.autograd.grad(sum(g.square().sum() for g in first), (s, v)))
     for fast, exact in zip(*found, strict=True):
         torch.testing.assert_close(fast, exact)
+
+
+OVER_EDGES = torch.tensor([[0, 0, 1, 3, 3, 2, 2], [1, 2, 0, 0, 1, 2, 0]])
+every_edge_form = pytest.mark.parametrize("form", [attend_edges, csr_attend_edges])
+
+
+@every_edge_form
+@pytest.mark.parametrize(
+    "batches",
+    [((B,), ()), ((), (B,)), ((1, B), (B, 1)), ((B, 1), (B, H)), ((H,), (B, 1)), ((B, H), (H,)), ((1,), (B, H)), ((0,), (1,))],
+    ids=str,
+)
+def test_over_edges_on_broadcast_batches(normal, form, batches):
+    """Scores and values of other batch axes each, as in the dense form: context, weights and gradients."""
+    inputs, found = (normal(*batches[0], 7).detach(), normal(*batches[1], 4, d).detach()), []
+    for each in (form, dense_attend_edges):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        results = each(*leaves, OVER_EDGES)
+        found.append([*results, *torch.autograd.grad(sum(x.square().sum() for x in results), leaves)])
+    for fast, exact in zip(*found, strict=True):
+        assert fast.shape == exact.shape
+        torch.testing.assert_close(fast, exact)
+
+
+@every_edge_form
+@pytest.mark.parametrize("batches", [((2, 3), (3, 2)), ((6,), (2, 3))], ids=str)
+def test_over_edges_batches_that_do_not_broadcast_are_refused(normal, form, batches):
+    with pytest.raises(RuntimeError, match=r"must match|broadcastable"):
+        form(normal(*batches[0], 7), normal(*batches[1], 4, d), OVER_EDGES)
+
+
+@pytest.mark.parametrize("backward_too", [False, True], ids=["forward", "backward too"])
+def test_over_edges_under_autocast(normal, backward_too):
+    """Sparse products exist in float32 alone."""
+    scores, values, found = normal(H, 7).float().detach(), normal(H, 4, d).float().detach(), []
+    for enabled in (True, False):
+        leaves = [x.bfloat16().to(torch.bfloat16 if enabled else torch.float32).requires_grad_() for x in (scores, values)]
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            context = csr_attend_edges(*leaves, OVER_EDGES).context
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled and backward_too):
+            context.square().sum().backward()
+        found.append([context, *(x.grad for x in leaves)])
+    for half, exact in zip(*found, strict=True):
+        torch.testing.assert_close(half.float(), exact, rtol=1e-2, atol=1e-2)

@@ -1,4 +1,4 @@
-"""A mask is read in one way: where its first axis could be the batch or the queries, it is refused."""
+"""A mask is read in one way: two axes are queries and keys; what could be for sequences or for heads is refused."""
 
 import pytest
 import torch

@@ -190,3 +190,11 @@ def test_what_makes_no_sense_is_refused():
     for wrong in ({"max_length": 0, "width": 1}, {"max_length": 1, "width": 0}):
         with pytest.raises(ValueError, match="max_length ≥ 1 and width ≥ 1"):
             beam_search(*markov(), first(), END, PADDING, **wrong)
+
+
+def test_lists_in_a_state_are_searched_too():
+    tensor = torch.arange(6).view(3, 2)
+    state = rows_of({"a": 1}, torch.tensor([2])), rows_of([tensor, (tensor, 5)], torch.tensor([2, 0]))
+    assert state[0] == {"a": 1}
+    assert isinstance(state[1], list)
+    assert state[1][0].tolist() == state[1][1][0].tolist() == [[4, 5], [0, 1]]

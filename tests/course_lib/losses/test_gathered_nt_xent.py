@@ -67,6 +67,19 @@ def test_gradients_cross_between_the_processes(one, two):
         torch.testing.assert_close(result["views"] / 2, joint, atol=1e-13, rtol=1e-11)
 
 
+@needs_gloo
+def test_second_derivatives_cross_between_the_processes(two):
+    """The own rows of the gradient are twice the joint ones, so their squares sum to four times the joint penalty."""
+    model, views = joint_batch()
+    views.requires_grad_()
+    loss = nt_xent(*model(views.flatten(0, 1)).chunk(2), TEMPERATURE)
+    (first,) = torch.autograd.grad(loss, views, create_graph=True)
+    (penalty,) = torch.autograd.grad(first.square().sum(), views)
+    assert penalty.abs().max() > 1e-4
+    for rank, result in enumerate(two):
+        torch.testing.assert_close(result["penalty"] / 4, penalty[:, rank * n : (rank + 1) * n], atol=1e-13, rtol=1e-11)
+
+
 @pytest.fixture
 def alone(tmp_path):
     if not dist.is_gloo_available():

@@ -1,5 +1,6 @@
 """NT-Xent is a cross-entropy over the 2N × 2N matrix without its diagonal; lengths and order do not matter."""
 
+import itertools
 import math
 
 import jaxtyping
@@ -8,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.losses import lean_nt_xent, nt_xent
+from course_lib.training import train
 
 N, d = 5, 7
 each_form = pytest.mark.parametrize("form", [nt_xent, lean_nt_xent])
@@ -151,3 +153,28 @@ def test_a_gpu_computes_the_same(form, dtype, normal):
     assert there.device.type == "cuda"
     exact = nt_xent(*(x.double() for x in views), 0.5)
     torch.testing.assert_close(there.cpu().double(), exact, atol=20 * torch.finfo(dtype).eps, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("backward_too", [False, True], ids=["forward", "backward too"])
+def test_under_autocast_the_lean_form_computes_in_float32(normal, dtype, backward_too):
+    found, views = [], [normal(N, d).detach().to(dtype) for _ in range(2)]
+    for enabled in (True, False):
+        given = [(x if enabled else x.float()).clone().requires_grad_() for x in views]
+        with torch.autocast("cpu", dtype, enabled=enabled):
+            loss = lean_nt_xent(*given, 0.1)
+        with torch.autocast("cpu", dtype, enabled=enabled and backward_too):
+            loss.backward()
+        found.append([loss, *(x.grad.to(dtype) for x in given)])
+    assert found[0][0].dtype == torch.float32
+    for cast, exact in zip(*found, strict=True):
+        torch.testing.assert_close(cast, exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_lean_form_trains_under_autocast(dtype):
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(d, d), torch.randn(2, 11, d)
+    steps = train(model, itertools.repeat(x), lambda m, x: lean_nt_xent(*m(x), 0.5), steps=40, lr=0.03, autocast=dtype)
+    losses = [step.loss for step in steps]
+    assert losses[-1] < 0.9 * losses[0]

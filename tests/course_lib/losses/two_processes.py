@@ -28,6 +28,8 @@ def main() -> None:
     loss = gathered_nt_xent(*shared(own.flatten(0, 1)).chunk(2), TEMPERATURE)
     loss.backward()
     result = {"loss": loss.item(), "weight": model.weight.grad, "bias": model.bias.grad, "views": own.grad}
+    (first,) = torch.autograd.grad(gathered_nt_xent(*model(own.flatten(0, 1)).chunk(2), TEMPERATURE), own, create_graph=True)
+    (result["penalty"],) = torch.autograd.grad(first.square().sum(), own)
     torch.save(result, f"{sys.argv[1]}/{rank}.pt")
     dist.destroy_process_group()
 

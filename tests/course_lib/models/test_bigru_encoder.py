@@ -1,5 +1,7 @@
 """Reading both ways: padding changes nothing, and the three forms agree with each other and with torch's own."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from course_lib.models import Encoder, bidirectional_gru, fused_bidirectional_gru, stacked_bidirectional_gru
 from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import GRU
+from course_lib.training import train
 
 FORMS = [bidirectional_gru, fused_bidirectional_gru, stacked_bidirectional_gru]
 B, T, D, N = 5, 7, 3, 11
@@ -133,3 +136,17 @@ def test_the_encoder_refuses_lengths_that_do_not_fit(source, lengths, message):
 def test_the_encoder_refuses_words_that_are_not_integers():
     with pytest.raises(Exception, match=r"source|Long, Int"):
         Encoder(13, D, N)(torch.zeros(2, 3), torch.tensor([3, 3]))
+
+
+def test_the_stacked_form_trains_under_autocast():
+    """Its states stay float32: the loss falls as without autocast."""
+    found = []
+    for enabled in (True, False):
+        torch.manual_seed(0)
+        encoder = Encoder(11, 5, 7, stacked_bidirectional_gru)
+        source, lengths = torch.arange(2 * 9).view(2, 9) % 11, torch.tensor([9, 4])
+        loss = lambda m, _: (m(source, lengths).final - 0.5).square().mean()  # noqa: B023, E731
+        steps = train(encoder, itertools.repeat(()), loss, steps=30, lr=0.03, autocast=torch.bfloat16 if enabled else None)
+        found.append([step.loss for step in steps])
+    assert found[0][-1] < 0.5 * found[0][0]
+    assert found[0] == pytest.approx(found[1], rel=1e-3)

@@ -44,3 +44,14 @@ def test_evaluation_is_the_model_without_dropout(name):
     model, plain = make(0.5).eval(), make(0.0)
     plain.load_state_dict(model.state_dict())
     torch.testing.assert_close(model(*inputs), plain.train()(*inputs))
+
+
+def test_decoding_a_transformer_drops_nothing_in_training_neither():
+    """Neither the reading of the source nor a step; each part keeps the mode that it had."""
+    model = Transformer(10, 10, SIZES, dropout=0.5).train()
+    model.encoder.blocks[0].eval()
+    modes = [part.training for part in model.modules()]
+    logits = [model.step(TOKENS[:, 0], model.start(TOKENS, LENGTHS))[0] for _ in range(2)]
+    torch.testing.assert_close(*logits)
+    assert [part.training for part in model.modules()] == modes
+    torch.testing.assert_close(model.eval()(TOKENS, LENGTHS, TOKENS[:, :1])[:, 0], logits[0])

@@ -229,6 +229,11 @@ def test_prompts_that_nothing_can_be_written_behind_are_refused(write, prompt, n
         write(model(), prompt, n, likeliest, lengths)
 
 
+def test_a_length_longer_than_its_prompt_is_refused():
+    with pytest.raises(ValueError, match="5 tokens does not fit a padded length of 3"):
+        CachedGPT(model()).start(TOKENS[:2, :3], torch.tensor([5, 3]))
+
+
 def test_steps_of_another_mechanism_are_refused():
     """They would compute causal softmax attention all the same, and say something else than the model."""
     with pytest.raises(ValueError, match=r"causal_attention.*LinearAttention"):

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from course_lib.pretrained import load_bert, load_gpt2, load_pretraining_bert, load_vit, read_checkpoint
+from course_lib.pretrained.checkpoint_reader import Checkpoint
+from course_lib.pretrained.gpt2 import from_gpt2
 from tests.course_lib.models import peers
 from tests.course_lib.models.peers import N_TOKENS, T_MAX
 
@@ -99,10 +101,10 @@ def test_equations_that_are_not_ours_are_refused(tmp_path, setting):
 def test_an_output_matrix_that_differs_from_the_embedding_is_refused(tmp_path):
     """Ours is the embedding; another one would be dropped silently."""
     peers.saved(peers.gpt2(tie_word_embeddings=False), tmp_path / "gpt")
-    with pytest.raises(ValueError, match="differs from the embedding"):
+    with pytest.raises(ValueError, match="weight differs from"):
         load_gpt2(tmp_path / "gpt")
     peers.saved(peers.bert(tie_word_embeddings=False), tmp_path / "bert")
-    with pytest.raises(ValueError, match="differs from the embedding"):
+    with pytest.raises(ValueError, match="weight differs from"):
         load_pretraining_bert(tmp_path / "bert")
     assert load_bert(tmp_path / "bert")
 
@@ -217,3 +219,85 @@ def test_a_part_that_is_missing_is_named(tmp_path, index, error, message):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(error, match=message):
         read_checkpoint(tmp_path, "gpt2")
+
+
+@pytest.mark.parametrize("content", ["[]", '"gpt2"', "7"])
+def test_a_configuration_that_is_no_object_is_named(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.*config.json must hold a JSON object"):
+        read_checkpoint(tmp_path, "gpt2")
+
+
+@pytest.mark.parametrize("weight_map", [["model-1.safetensors"], {"wte.weight": 1}])
+def test_an_index_of_another_form_is_named(tmp_path, weight_map):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.* has no 'weight_map'"):
+        read_checkpoint(tmp_path, "gpt2")
+
+
+def given(monkeypatch, kind, tensors=(), **settings):
+    """Have the loaders read this model from the folder `there`, without files."""
+    monkeypatch.setattr(
+        f"course_lib.pretrained.{kind}.read_checkpoint", lambda *_: Checkpoint("there", settings, dict(tensors))
+    )
+    return "there"
+
+
+VIT = {"hidden_size": 6, "num_attention_heads": 2, "intermediate_size": 7, "num_hidden_layers": 1}
+GPT2 = {"n_embd": 6, "n_head": 2, "n_layer": 1, "vocab_size": 5, "n_positions": 3}
+BERT = VIT | {"vocab_size": 5, "max_position_embeddings": 3, "type_vocab_size": 2}
+HEAD = {"classifier.weight": torch.zeros(3, 6), "classifier.bias": torch.zeros(3)}
+
+
+@pytest.mark.parametrize("key", ["patch_size", "image_size"])
+@pytest.mark.parametrize("size", [[4], [4, 4, 4], [4, "4"], "4", True, 0])
+def test_sides_that_are_not_one_or_two_numbers_are_named(monkeypatch, key, size):
+    with pytest.raises(ValueError, match=f"there: '{key}' in config.json must be a positive int"):
+        load_vit(given(monkeypatch, "vit", HEAD, **VIT, **{key: size}))
+
+
+@pytest.mark.parametrize(
+    ("load", "kind", "settings"), [(load_gpt2, "gpt2", GPT2), (load_bert, "bert", BERT), (load_vit, "vit", VIT)]
+)
+@pytest.mark.parametrize("wrong", ["6", 6.0, True, -6])
+def test_sizes_that_are_no_numbers_are_named(monkeypatch, load, kind, settings, wrong):
+    for key in settings:
+        with pytest.raises(ValueError, match=f"there: '{key}' in config.json must be a positive int, got {wrong!r}"):
+            load(given(monkeypatch, kind, HEAD, **settings | {key: wrong}))
+
+
+@pytest.mark.parametrize(
+    ("load", "kind", "key"), [(load_gpt2, "gpt2", "layer_norm_epsilon"), (load_bert, "bert", "layer_norm_eps")]
+)
+def test_an_epsilon_that_is_no_number_is_named(monkeypatch, load, kind, key):
+    with pytest.raises(ValueError, match=f"there: '{key}' in config.json must be a positive float, got '1e-5'"):
+        load(given(monkeypatch, kind, **(GPT2 if kind == "gpt2" else BERT), **{key: "1e-5"}))
+
+
+def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
+    tensors = {"h.0.attn.c_attn.lora.extra": torch.ones(1)}
+    with pytest.raises(ValueError, match=r"no place for: .*W_qkv.lora.extra|has no weights for"):
+        load_gpt2(given(monkeypatch, "gpt2", tensors, **GPT2))
+    assert list(from_gpt2(tensors)) == ["stack.blocks.0.mixer.attention.W_qkv.lora.extra"]
+
+
+@pytest.mark.parametrize("prefix", ["", "transformer."])
+def test_another_output_matrix_is_refused_with_and_without_a_prefix(monkeypatch, prefix):
+    tensors = {"lm_head.weight": torch.zeros(5, 6), f"{prefix}wte.weight": torch.ones(5, 6)}
+    with pytest.raises(ValueError, match=f"there: the tensor lm_head.weight differs from {prefix}wte.weight"):
+        load_gpt2(given(monkeypatch, "gpt2", tensors, **GPT2))
+
+
+@pytest.mark.parametrize(
+    ("last", "first"),
+    [
+        ("decoder.weight", "bert.embeddings.word_embeddings.weight"),
+        ("decoder.weight", "embeddings.word_embeddings.weight"),
+        ("decoder.bias", "cls.predictions.bias"),
+    ],
+)
+def test_another_output_matrix_or_bias_of_bert_is_refused(monkeypatch, last, first):
+    tensors = {f"cls.predictions.{last}": torch.zeros(5), first: torch.ones(5)}
+    with pytest.raises(ValueError, match=f"there: the tensor cls.predictions.{last} differs from {first}"):
+        load_pretraining_bert(given(monkeypatch, "bert", tensors, **BERT))

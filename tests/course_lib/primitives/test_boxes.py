@@ -145,3 +145,12 @@ def test_boxes_of_pixels_do_not_overflow(form, dtype):
     assert found.dtype == (dtype if dtype.is_floating_point else torch.float32)
     torch.testing.assert_close(found.double(), exact, atol=1e-3, rtol=1e-3)
     assert area(boxes.to(dtype)).tolist() == area(boxes.double()).tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
+def test_centres_of_pixels_do_not_wrap(dtype):
+    high = min(torch.iinfo(dtype).max, 255)
+    low = max(torch.iinfo(dtype).min, 0) if dtype != torch.int8 else -100
+    centres = to_centres(torch.tensor([low, high - 7, high, high], dtype=dtype))
+    assert centres.dtype == torch.float32
+    assert centres.tolist() == [(low + high) / 2, high - 3.5, high - low, 7]
