@@ -1343,7 +1343,7 @@ model = trained_on(SelfAttentionReader(), given, answers, 300)
 n_parameters = sum(p.numel() for p in model.parameters())
 print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.005")
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # Write `train_attention_rival`, which builds the rival, trains it as the model is trained, and returns it. Any design that the
 # table allows is accepted, and you may use `torch.nn`. Before you run the check, write down which accuracies you expect. No
 # point depends on whether the rival wins or loses. The check trains attention as well and, where the comparison is fair, says
