@@ -23,7 +23,7 @@ def float32_under_autocast(form: Form) -> Form:
     @wraps(form)
     def run(*inputs: Any, **options: Any) -> Any:
         device = next((x.device.type for x in inputs if isinstance(x, Tensor)), None)
-        if device is None or not torch.is_autocast_enabled(device):
+        if device is None or not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
             return form(*inputs, **options)
         with torch.autocast(device, enabled=False):
             return form(*map(_widened, inputs), **options)

@@ -37,3 +37,7 @@ def test_elsewhere_nothing_changes(normal, dtype):
     assert found.dtype == dtype
     assert torch.equal(found, x @ y)
     assert float32_under_autocast(lambda *given: given)(None, 7) == (None, 7)
+
+
+def test_a_device_that_knows_no_autocast_has_none():
+    assert product(torch.empty(n, d, device="meta"), torch.empty(d, n, device="meta")).shape == (n, n)
