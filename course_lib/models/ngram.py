@@ -59,11 +59,13 @@ class NGram:
             p = torch.where(total > 0, (count + kinds * p) / (total + kinds).clamp(min=1), p)
         return p
 
-    def probabilities(self, context: Int[Tensor, "T"]) -> Float[Tensor, "n_tokens"]:
-        """Give the probability of every next token after one context (T,), of which the last order - 1 tokens count."""
-        seen = context[len(context) - min(len(context), self.order - 1) :]
-        every = torch.arange(self.n_tokens)[:, None]
-        return self.probability(torch.cat([seen.expand(self.n_tokens, -1), every], dim=1))
+    def probabilities(self, context: Int[Tensor, "*batch T"]) -> Float[Tensor, "*batch n_tokens"]:
+        """Give the probability of every next token after contexts (*batch, T), of which the last order - 1 tokens count."""
+        T = context.shape[-1]
+        seen = context[..., T - min(T, self.order - 1) :].unsqueeze(-2)
+        every = torch.arange(self.n_tokens)[:, None].expand(*context.shape[:-1], -1, -1)
+        runs = torch.cat([seen.expand(*every.shape[:-1], -1), every], dim=-1)
+        return self.probability(runs.flatten(0, -2)).view(every.shape[:-1])
 
 
 def _count(grams: Tensor, n_tokens: int) -> NGramCounts:

@@ -53,6 +53,12 @@ def test_the_probabilities_behind_a_context_sum_to_1(order):
         assert (p > 0).all()
 
 
+def test_the_probabilities_of_a_batch_of_contexts_are_those_of_each_alone():
+    model, contexts = ngram(3), TEXT[:24].view(2, 3, 4)
+    each = [model.probabilities(context) for context in contexts.flatten(0, 1)]
+    assert torch.equal(model.probabilities(contexts), torch.stack(each).view(2, 3, N_TOKENS))
+
+
 def test_an_unseen_context_says_what_a_shorter_one_says():
     """Token 4 never occurs."""
     model = ngram(3)
