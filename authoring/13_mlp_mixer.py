@@ -26,7 +26,8 @@
 # minutes. {measured}
 
 # %%
-import time
+import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -34,10 +35,11 @@ from torch import Tensor, nn
 
 from course_lib.blocks import MixerSizes, lean_token_mixing
 from course_lib.models import Mixer
-from course_lib.training import batches
-from course_tools.notebook import at_scale, check, claim, device, digit_split, explore
-from course_tools.notebook import ledger, plots, predict, progress, show, weight_maps
-from course_tools.notebook.fitting import accuracy_of, classify, fitted
+from course_tools.notebook import at_scale, check, claim, device, digit_classifier
+from course_tools.notebook import digit_split, explore, ledger, plots, predict, show
+from course_tools.notebook import weight_maps
+from course_tools.notebook.fitting import accuracy_of, classify, show_losses
+from course_tools.notebook.whose import whose
 
 # %% [markdown]
 # ## 1 A bag of patches
@@ -66,29 +68,10 @@ from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
 # %%
 SEEDS = (0, 1, 2)
-images, labels, learn, unseen = digit_split(SEEDS)
-P, STEPS, MIXER = (
-    4,
-    at_scale(cpu=260, gpu=400),
-    MixerSizes(d_model=32, d_tokens=128, d_channels=64, n_layers=2),
-)
-seconds = {}
-
-
-def right(model, pictures, seed):
-    """The accuracy on unseen digits."""
-    return accuracy_of(model, pictures[unseen[seed]], labels[unseen[seed]])
-
-
-def fit(name, make, seed, pictures=images, lr=4e-3):
-    """Make and train a model; give it and its accuracy on unseen digits."""
-    torch.manual_seed(seed)
-    model, start = make().to(device()), time.process_time()
-    known = pictures[learn[seed]], labels[learn[seed]]
-    stream, label = batches(*known, batch_size=32, seed=seed), f"{name}, seed {seed}"
-    fitted(model, stream, classify, steps=STEPS, lr=lr, label=label)
-    seconds[name] = time.process_time() - start
-    return model, right(model, pictures, seed)
+digits = digit_split(SEEDS)
+P, STEPS = 4, at_scale(cpu=260, gpu=400)
+MIXER = MixerSizes(d_model=32, d_tokens=128, d_channels=64, n_layers=2)
+fit = partial(digit_classifier.fit, steps=STEPS)
 
 
 def mixer(mix=lean_token_mixing, sizes=MIXER):
@@ -96,14 +79,12 @@ def mixer(mix=lean_token_mixing, sizes=MIXER):
     return Mixer(10, (1, 28, 28), P, sizes, mix)
 
 
-def nothing(x, *weights):
-    """Mix no positions."""
-    return torch.zeros_like(x)
-
-
 # %% tags=["nbval-check-output"]
-bag = fit("no token mixing", lambda: mixer(nothing), SEEDS[0])[1]
+mixes_nothing = partial(mixer, lambda x, *weights: torch.zeros_like(x))
+without_mixing, bag, _ = fit(mixes_nothing, digits, SEEDS[0])
 claim("13.a", "a bag of patches: accuracy on unseen digits", bag, at_most=0.45)
+uniform_guess = {"log 10, a uniform guess": math.log(10)}
+show_losses({"Mixer, no token mixing": without_mixing}, across=uniform_guess)
 
 # %% [markdown]
 # ## 2 Token mixing
@@ -136,8 +117,8 @@ from course_lib.blocks import token_mixing
 token_mixing = check("13.1", token_mixing)
 
 # %% [markdown]
-# The library has a form that multiplies from the left, so that nothing is transposed. The next cell compares it with yours.
-# Then it tests on which inputs one number of the output depends.
+# The library has a form that multiplies from the left, so that nothing is transposed. The next cell compares it with your
+# function. Then it tests on which inputs one number of the output depends.
 
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -150,7 +131,7 @@ mixed = token_mixing(x, *weights).float()
 (gradient,) = torch.autograd.grad(mixed[0, 20, 3], x)
 claim(
     "13.b",
-    "your token mixing and the library's lean form differ by",
+    "`token_mixing` and the library's lean form differ by",
     (mixed - lean_token_mixing(x, *weights)).abs().max().item(),
     at_most=1e-4,
 )
@@ -191,11 +172,11 @@ from course_lib.blocks import channel_mixing
 channel_mixing = check("13.2", channel_mixing)
 
 # %% tags=["nbval-check-output"]
-turned = channel_mixing(x.mT, *weights).mT
-apart = (turned - mixed).abs().max().item()
+transposed = channel_mixing(x.mT, *weights).mT
+apart = (transposed - mixed).abs().max().item()
 claim(
     "13.e",
-    "your channel mixing of the table turned round, and your token mixing, differ by",
+    "`channel_mixing` of the transposed features and `token_mixing` differ by",
     apart,
     at_most=1e-4,
 )
@@ -266,8 +247,8 @@ def pair(norm):
     return norm.weight, norm.bias
 
 
-def by_your_blocks(model, pictures):
-    """A whole Mixer from your block: patches, blocks, norm, mean, head."""
+def by_blocks(model, pictures):
+    """A whole Mixer from `mixer_block`: patches, blocks, norm, mean, head."""
     x = model.project(patchify(pictures, P))
     for block in model.stack.blocks:
         x = mixer_block(
@@ -281,12 +262,13 @@ def by_your_blocks(model, pictures):
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
+images, labels, learn, unseen = digits
 model = mixer().to(device())
 nn.init.normal_(model.head.weight)
-apart = (by_your_blocks(model, images[:50]) - model(images[:50])).abs().max().item()
+apart = (by_blocks(model, images[:50]) - model(images[:50])).abs().max().item()
 in_a_block = sum(parameter.numel() for parameter in model.stack.blocks[0].parameters())
 claim(
-    "13.f", "a Mixer from your blocks and the library's differ by", apart, at_most=1e-3
+    "13.f", "a Mixer of `mixer_block` and the library's differ by", apart, at_most=1e-3
 )
 claim(
     "13.g",
@@ -354,43 +336,52 @@ def cnn(widths=(16, 32, 64)):
 
 MAKERS = {"CNN": cnn, "Mixer": mixer, "ViT": vit}
 trained = {
-    (name, seed): fit(name, make, seed)
+    (name, seed): fit(make, digits, seed, label=name)
     for name, make in MAKERS.items()
     for seed in SEEDS
 }
-shares = {name: [trained[name, seed][1] for seed in SEEDS] for name in MAKERS}
-default = [
-    fit("ViT, default positions", lambda: vit(scale=1.0), seed)[1] for seed in SEEDS[:2]
-]
+accuracies = {name: [trained[name, seed].accuracy for seed in SEEDS] for name in MAKERS}
+by_default = [fit(partial(vit, scale=1.0), digits, seed) for seed in SEEDS[:2]]
+default = [one.accuracy for one in by_default]
+seconds = {name: trained[name, SEEDS[0]].seconds for name in MAKERS}
 print("processor seconds:", ", ".join(f"{name} {seconds[name]:.1f}" for name in MAKERS))
+models = {name: [trained[name, seed].model for seed in SEEDS] for name in MAKERS}
+show_losses(
+    models
+    | {
+        "ViT, default positions": [one.model for one in by_default],
+        "Mixer, no token mixing": without_mixing,
+    }
+)
 show(
     plots.seeds(
-        shares | {"ViT, default positions": default, "Mixer, no token mixing": [bag]},
+        accuracies
+        | {"ViT, default positions": default, "Mixer, no token mixing": [bag]},
         "accuracy on unseen digits",
         across={"chance": 0.1},
     ),
-    alt=f"Accuracy on unseen digits after {STEPS} steps, a point for each seed: "
+    alt=f"Accuracy on unseen digits after {STEPS} steps, one point per seed: "
     + "; ".join(
-        f"{name} {', '.join(f'{share:.3f}' for share in values)}"
-        for name, values in shares.items()
+        f"{name} {', '.join(f'{accuracy:.3f}' for accuracy in values)}"
+        for name, values in accuracies.items()
     )
     + "; a ViT with default positions "
-    f"{', '.join(f'{share:.3f}' for share in default)}; a Mixer without token mixing "
+    f"{', '.join(f'{accuracy:.3f}' for accuracy in default)}; a Mixer without token mixing "
     f"{bag:.3f}.",
 )
 
 # %% tags=["nbval-check-output"]
-average = {name: mean(values) for name, values in shares.items()}
+average = {name: mean(values) for name, values in accuracies.items()}
 claim(
     "13.h",
     "the Mixer: accuracy on unseen digits, worst of the seeds",
-    min(shares["Mixer"]),
+    min(accuracies["Mixer"]),
     at_least=0.8,
 )
 claim(
     "13.i",
     "the Mixer leads a bag of patches: accuracy, worst of the seeds",
-    min(shares["Mixer"]) - bag,
+    min(accuracies["Mixer"]) - bag,
     at_least=0.4,
 )
 print(
@@ -401,7 +392,7 @@ claim(
     "13.j-scale",
     "ViT: positions initialised four times as large lead the default, accuracy, mean "
     "of two seeds",
-    mean(shares["ViT"][:2]) - mean(default),
+    mean(accuracies["ViT"][:2]) - mean(default),
     at_least=0.01,
 )
 claim(
@@ -508,44 +499,43 @@ show(
     plots.pictures(sheets),
     alt=f"Three digits, {', '.join(str(kind) for kind in labels[three].tolist())}, in "
     f"order and shuffled alike, no longer readable; {100 * remain.item():.0f} % of "
-    "the ink lies where ink lay before.",
+    "the ink is where there was ink before.",
 )
 
 # %%
-from course_lib.training import train
+from course_lib.training import batches, train
 
-steps, losses = 40, {}
 torch.manual_seed(SEEDS[0])
-fresh = mixer().to(device()).double()
-for name, model, pictures in (
-    ("in order", fresh, images),
-    ("shuffled", rewired(fresh), torn),
-):
-    stream = batches(
-        pictures[learn[SEEDS[0]]].double(),
-        labels[learn[SEEDS[0]]],
-        batch_size=32,
-        seed=SEEDS[0],
-    )
+fresh, known, losses = mixer().to(device()).double(), learn[SEEDS[0]], {}
+first_steps = {
+    "Mixer": (fresh, images),
+    "rewired Mixer, shuffled": (rewired(fresh), torn),
+}
+for name, (model, pictures) in first_steps.items():
+    pairs = pictures[known].double(), labels[known]
+    stream = batches(*pairs, batch_size=32, seed=SEEDS[0])
     losses[name] = [
         step.loss
-        for step in train(model, stream, classify, steps=steps, lr=4e-3, warmup=4)
+        for step in train(model, stream, classify, steps=40, lr=4e-3, warmup=4)
     ]
 in_order, same_seed = trained["Mixer", SEEDS[0]][0], unseen[SEEDS[0]]
 with torch.no_grad():
     before, after = in_order(images[same_seed]), rewired(in_order)(torn[same_seed])
-confused = right(in_order, torn, SEEDS[0])
+confused = accuracy_of(in_order, torn[same_seed], labels[same_seed])
+shuffled_digits = digits._replace(images=torn)
+on_shuffled = [fit(cnn, shuffled_digits, seed) for seed in SEEDS]
 lost = [
-    trained["CNN", seed][1] - fit("CNN, shuffled", cnn, seed, torn)[1] for seed in SEEDS
+    trained["CNN", seed].accuracy - other.accuracy
+    for seed, other in zip(SEEDS, on_shuffled, strict=True)
 ]
+shuffled_cnns = [other.model for other in on_shuffled]
+show_losses({"CNN, in order": models["CNN"], "CNN, shuffled": shuffled_cnns})
 
 # %% tags=["nbval-check-output"]
-apart = max(
-    abs(a - b) for a, b in zip(losses["in order"], losses["shuffled"], strict=True)
-)
+apart = max(abs(a - b) for a, b in zip(*losses.values(), strict=True))
 claim(
     "13.l",
-    "a trained Mixer rewired, on shuffled pictures: its scores move by",
+    "a trained Mixer, rewired, on shuffled pictures: its logits change by",
     (before - after).abs().max().item(),
     at_most=1e-2,
 )
@@ -580,7 +570,7 @@ claim(
 # %% tags=["try-it"]
 def draw_torn(number, seed):
     """Show one unseen digit, shuffled by an order of your choice, and what the Mixer
-    says of it."""
+    predicts."""
     one, generator = (
         images[same_seed[number]][None],
         torch.Generator().manual_seed(seed),
@@ -591,7 +581,7 @@ def draw_torn(number, seed):
         torch.randperm(P * P, generator=generator),
     )
     with torch.no_grad():
-        said = [
+        predicted = [
             model(picture).argmax().item()
             for model, picture in (
                 (in_order, one),
@@ -607,9 +597,9 @@ def draw_torn(number, seed):
             }
         ),
         alt=f"Unseen digit {number}, a {labels[same_seed[number]].item()}, in order "
-        f"and shuffled by seed {seed}. The Mixer says {said[0]} in order and "
-        f"{said[1]} shuffled; rewired for the order of this lecture it says "
-        f"{said[2]}.",
+        f"and shuffled by seed {seed}. The Mixer predicts {predicted[0]} in order and "
+        f"{predicted[1]} shuffled; rewired for the order of this lecture it predicts "
+        f"{predicted[2]}.",
     )
 
 
@@ -646,7 +636,7 @@ token_mixing_kernels = check("13.5", token_mixing_kernels)
 
 # %%
 def tokens_by_kernels(x, network):
-    """Token mixing of (B, d, H, W) by two convolutions with your kernels."""
+    """Token mixing of (B, d, H, W) by two convolutions with these kernels."""
     d, H, W = x.shape[1:]
     first, first_bias, second, second_bias = token_mixing_kernels(
         *four(network), d, H, W
@@ -688,7 +678,7 @@ with torch.no_grad():
     ]
 claim(
     "13.p",
-    "the trained Mixer and the CNN with its weights: scores differ by",
+    "the trained Mixer and the CNN with its weights: logits differ by",
     apart,
     at_most=1e-2,
 )
@@ -742,7 +732,7 @@ def added(seed, block, read):
     torch.manual_seed(seed)
     ends = [
         model.stack.blocks[block].mixer
-        for model in (trained["Mixer", seed][0], mixer())
+        for model in (trained["Mixer", seed].model, mixer())
     ]
     last, first = (
         (end.W_1.weight if read else end.W_2.weight.mT).detach().cpu() for end in ends
@@ -762,8 +752,8 @@ def alike(maps, apart):
 
 
 def same_everywhere(maps):
-    """The share of the squared weights that is the mean of its map: 1 where a unit
-    treats all positions alike."""
+    """The fraction of the squared weights that is due to the mean of each map: 1 where
+    a unit has equal weights at all positions."""
     return (maps.mean((1, 2)).square().sum() * 49 / maps.square().sum()).item()
 
 
@@ -804,15 +794,15 @@ claim(
 )
 claim(
     "13.s",
-    "added by training, last block: share of what is written that is the same for all "
-    "positions, mean of the seeds",
+    "added by training, last block: fraction of the squared output weights that is "
+    "equal at all positions, mean of the seeds",
     uniform[1],
     at_least=0.5,
 )
 claim(
     "13.s-first",
-    "added by training, first block: share of what is read that is the same for all "
-    "positions, mean of the seeds",
+    "added by training, first block: fraction of the squared input weights that is "
+    "equal at all positions, mean of the seeds",
     uniform[0],
     at_most=0.4,
 )
@@ -829,8 +819,8 @@ ranks = {
 
 
 def draw_unit(rank=1, block=1):
-    """Show what a hidden unit reads and writes; rank 1 is the one that reads
-    loudest."""
+    """Show what a hidden unit reads and writes; rank 1 has the largest input
+    weights."""
     network, unit = in_order.stack.blocks[block - 1].mixer, ranks[block][rank - 1]
     reads, writes = (
         network.W_1.weight[unit].view(1, 7, 7),
@@ -841,9 +831,9 @@ def draw_unit(rank=1, block=1):
     correlation = torch.corrcoef(both)[0, 1].item()
     show(
         weight_maps({"reads": reads, "writes": writes}),
-        alt=f"Block {block}, hidden unit of rank {rank}: it reads row {row + 1}, "
-        f"column {column + 1} loudest; what it reads and what it writes correlate "
-        f"by {correlation:.2f}.",
+        alt=f"Block {block}, hidden unit of rank {rank}: its largest input weight is "
+        f"at row {row + 1}, column {column + 1}; its input and output weights "
+        f"correlate by {correlation:.2f}.",
     )
 
 
@@ -933,13 +923,13 @@ growth = {
 }
 claim(
     "13.u",
-    "the work of attention grows with the number of positions to the power",
+    "multiply-adds of attention against the number of positions: fitted exponent",
     growth["attention"],
     between=(1.99, 2.01),
 )
 claim(
     "13.v",
-    "the work of token mixing, at a fixed width, to the power",
+    "multiply-adds of token mixing at a fixed width: fitted exponent",
     growth["token mixing"],
     between=(0.99, 1.01),
 )
@@ -971,13 +961,22 @@ def cost(model):
     return count_operations(copy, lambda: copy(images[:1]))
 
 
-points = {
-    name: [fit(f"{name}, small", make, SEEDS[0]) for make in makes]
-    + [(trained[name, SEEDS[0]][0], average[name])]
+smaller = {
+    name: [fit(make, digits, SEEDS[0], label=name) for make in makes]
     for name, makes in SMALLER.items()
 }
-costs = {name: [cost(model) for model, _ in models] for name, models in points.items()}
-heights = {name: [share for _, share in models] for name, models in points.items()}
+costs = {
+    name: [cost(one.model) for one in [*runs, trained[name, SEEDS[0]]]]
+    for name, runs in smaller.items()
+}
+heights = {
+    name: [*(one.accuracy for one in runs), average[name]]
+    for name, runs in smaller.items()
+}
+for size, width in enumerate(("a quarter", "half")):
+    show_losses(
+        {f"{name}, {width} of the width": smaller[name][size].model for name in smaller}
+    )
 for axis, unit in (
     ("parameters", "parameters"),
     ("multiply_adds", "multiply-adds for one picture"),
@@ -986,7 +985,9 @@ for axis, unit in (
         name: ([getattr(c, axis) for c in costs[name]], heights[name]) for name in costs
     }
     show(
-        plots.curves(lines, unit, "accuracy on unseen digits", log="x"),
+        plots.curves(
+            lines, unit, "accuracy on unseen digits", log="x", across={"chance": 0.1}
+        ),
         alt=f"Accuracy against {unit}: "
         + "; ".join(
             f"{name} "
@@ -1055,43 +1056,47 @@ def linear(x, W_1, b_1, W_2, b_2):
     return W_2 @ (W_1 @ x + b_1[:, None]) + b_2[:, None]
 
 
-ablated = {
-    "no channel mixing": [fit("no channel mixing", without_channels, SEEDS[0])[1]],
-    "linear token mixing": [
-        fit("linear token mixing", lambda: mixer(linear), SEEDS[0])[1]
-    ],
+reduced = {
+    "no channel mixing": without_channels,
+    "linear token mixing": partial(mixer, linear),
 }
-groups = {"Mixer": shares["Mixer"], "no token mixing": [bag]} | ablated
+reduced = {name: fit(make, digits, SEEDS[0]) for name, make in reduced.items()}
+ablated = {name: [one.accuracy] for name, one in reduced.items()}
+groups = {"Mixer": accuracies["Mixer"], "no token mixing": [bag]} | ablated
+show_losses(
+    {"Mixer": models["Mixer"], "no token mixing": without_mixing}
+    | {name: one.model for name, one in reduced.items()}
+)
 show(
     plots.seeds(groups, "accuracy on unseen digits", across={"chance": 0.1}),
-    alt="Accuracy on unseen digits, a point for each seed: "
+    alt="Accuracy on unseen digits, one point per seed: "
     + "; ".join(
-        f"{name} {', '.join(f'{share:.3f}' for share in values)}"
+        f"{name} {', '.join(f'{accuracy:.3f}' for accuracy in values)}"
         for name, values in groups.items()
     )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-without = ablated["no channel mixing"][0] - bag
-bent = ablated["linear token mixing"][0] - bag
+without_channels = ablated["no channel mixing"][0] - bag
+without_gelu = ablated["linear token mixing"][0] - bag
 claim(
     "13.y",
     "a Mixer without channel mixing leads one without token mixing: accuracy",
-    without,
+    without_channels,
     at_least=0.3,
 )
 claim(
     "13.z",
     "a Mixer with linear token mixing leads one without any: accuracy",
-    bent,
+    without_gelu,
     at_least=0.3,
 )
-dearest = average["Mixer"] - min(values[0] for values in ablated.values())
+cost_of_ablation = average["Mixer"] - min(values[0] for values in ablated.values())
 claim(
     "13.z-cost",
-    "what the dearer of the two ablations costs: accuracy below the Mixer's mean",
-    dearest,
+    "the worse of the two ablations: accuracy below the Mixer's mean",
+    cost_of_ablation,
     at_most=0.15,
 )
 
@@ -1173,14 +1178,10 @@ for seed in SEEDS:
         compared[f"digits: {name}"].append(found.claim)
         compared[f"grain: {name}"].append(found.control)
 show(
-    plots.seeds(
-        compared,
-        "accuracy",
-        across={"digits: the bag of section 1, other training": bag},
-    ),
-    alt="Accuracy on unseen pictures, a point for each of three seeds: "
+    plots.seeds({"digits: the bag of section 1": [bag]} | compared, "accuracy"),
+    alt="Accuracy on unseen pictures, one point per seed: "
     + ", ".join(f"{name} {mean(values):.2f}" for name, values in compared.items())
-    + ".",
+    + f"; digits, the bag of section 1, which was trained otherwise, {bag:.2f}.",
 )
 
 # %% [markdown]
@@ -1236,9 +1237,9 @@ from course_tools.bank.lecture_13.train_mixer import train_mixer
 train_mixer = check("13.8", train_mixer)
 
 # %% [markdown]
-# Section 6 shows that a Mixer can learn shuffled pictures as well as pictures in order. The next cell trains *your* Mixer on
-# both, with the same three seeds. The patches of all digits are shuffled in the same way, and the network is never told how.
-# Mind the scale of the vertical axis: with our reference solution, the seed alone changes the accuracy by one or two hundredths.
+# Section 6 shows that a Mixer can learn shuffled pictures as well as pictures in order. The next cell trains the Mixer of this
+# task on both, with the same three seeds. The patches of all digits are shuffled in the same way, and the network is never told
+# how. With our reference solution, the seed alone changes the accuracy by one or two hundredths.
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
@@ -1250,22 +1251,27 @@ sets = {
     "in order": small,
     "shuffled": unpatchify(patchify(small, 2)[:, places], 2, 8, 8),
 }
-yours = {name: [] for name in sets}
+found = {name: [] for name in sets}
 for seed in SEEDS:
     rows = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(seed))
     known, new = rows[:1_297], rows[1_297:]
     for name, pictures in sets.items():
         torch.manual_seed(seed)
         built = train_mixer(pictures[known], kinds[known], 10, 500)
-        yours[name].append(accuracy_of(built, pictures[new], kinds[new]))
+        found[name].append(accuracy_of(built, pictures[new], kinds[new]))
 show(
-    plots.seeds(yours, "accuracy on held-out digits"),
-    alt="Accuracy of your Mixer on held-out digits, a point for each seed: "
+    plots.seeds(
+        found,
+        "accuracy on held-out digits",
+        f"{whose(train_mixer)} Mixer",
+        across={"chance": 0.1},
+    ),
+    alt=f"Accuracy of {whose(train_mixer)} Mixer on held-out digits, one point per seed: "
     + "; ".join(
-        f"{name} {', '.join(f'{share:.3f}' for share in found)}"
-        for name, found in yours.items()
+        f"{name} {', '.join(f'{accuracy:.3f}' for accuracy in values)}"
+        for name, values in found.items()
     )
-    + ".",
+    + "; chance is 0.1.",
 )
 
 # %% [markdown] tags=["quiz"]
@@ -1358,9 +1364,6 @@ show(
 
 
 # %%
-import math
-
-
 def as_in_the_deck(sizes, side):
     """Parameters with both networks four times as wide as what they mix, as in the
     deck's PyTorch code, without a head."""
@@ -1385,8 +1388,7 @@ with torch.no_grad():
         for name, model in (("zero", at_zero), ("drawn", drawn))
     }
 
-# a convolution of 3 × 3 as a matrix over the positions: what it makes of each single
-# position
+# a convolution of 3 × 3 as a matrix over the positions: its output for each single one
 generator = torch.Generator().manual_seed(SEEDS[0])
 kernel, x = (
     torch.randn(1, 1, 3, 3, generator=generator),
@@ -1417,8 +1419,8 @@ claim(
 )
 claim(
     "13.CS-wide",
-    "the deck's code, d_s = 4N: its work grows with the number of positions to the "
-    "power",
+    "the deck's code, d_s = 4N: multiply-adds against the number of positions, fitted "
+    "exponent",
     growth["hidden 4N"],
     between=(1.99, 2.01),
 )
@@ -1428,8 +1430,8 @@ met = sum(
 )
 claim(
     "13.CS-count",
-    "of the seven counts of the paper's table 1 the deck's code, at the same sizes, "
-    "meets",
+    "of the seven counts of the paper's table 1, the deck's code, at the same sizes, "
+    "reproduces",
     met,
     at_most=4,
 )
@@ -1447,7 +1449,7 @@ claim(
 )
 claim(
     "13.CS-drawn",
-    "first loss of a head that starts as PyTorch draws it: away from log 10 by",
+    "first loss of a head with PyTorch's default initialisation: away from log 10 by",
     abs(first["drawn"] - math.log(10)),
     at_least=1e-3,
 )

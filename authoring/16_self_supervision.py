@@ -24,18 +24,21 @@
 # minutes. {measured}
 
 # %%
+import math
 from statistics import mean
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.blocks import ConvNet
-from course_lib.datasets import Augmentation, few_of_each
+from course_lib.datasets import Augmentation
 from course_lib.training import batches, train
-from course_tools.notebook import check, claim, clouds, device, digit_split, explore
-from course_tools.notebook import ledger, peak_memory, plots, predict, progress, show
-from course_tools.notebook.fitting import accuracy_of, fitted
+from course_tools.notebook import check, claim, clouds, device, explore, ledger
+from course_tools.notebook import peak_memory, plots, predict, progress, show
+from course_tools.notebook.few_labels import RANGES, backbone, few, on_unseen
+from course_tools.notebook.few_labels import small_digits, supervised
+from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.whose import whose
 
 # %% [markdown]
 # ## 1 Ten labels
@@ -43,8 +46,8 @@ from course_tools.notebook.fitting import accuracy_of, fitted
 # Unlabelled pictures are easy to collect; labels are expensive. We have five thousand handwritten digits: four thousand for
 # training and a thousand for testing. Of the four thousand, *ten* are labelled, one of each class.
 #
-# We train a small convolutional network on those ten. Random augmentation (rotation, shear, zoom, shift) gives a new version of
-# each at every step.
+# We train a small convolutional network on those ten: three convolutions, global max pooling of their 64 maps, a linear layer.
+# Random augmentation (rotation, shear, zoom, shift) gives a new version of each digit at every step.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** What accuracy does a network trained on ten labelled digits reach on a thousand unseen ones? Chance is 10 %.
@@ -59,44 +62,17 @@ from course_tools.notebook.fitting import accuracy_of, fitted
 #
 # With thousands of labels they are. With a single 4 to learn from, an open 4 and a closed 4 look like different classes.</details>
 
-# %%
-SEEDS = (0, 1, 2)
-images, labels, learn, unseen = digit_split(SEEDS)
-images = F.avg_pool2d(images, 2)
-RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
-
-
-def backbone():
-    """Three convolutions, then global max pooling of their 64 maps: 14 × 14 pixels
-    become 64 numbers."""
-    return nn.Sequential(ConvNet(1), nn.AdaptiveMaxPool2d(1), nn.Flatten())
-
-
-def labelled(seed, n_each, draw):
-    """The indices of n_each labelled digits of every class, from the training set."""
-    return learn[seed][
-        few_of_each(labels[learn[seed]].cpu(), n_each, draw).to(device())
-    ]
-
-
-def supervised(seed, n_each, draw, steps=150):
-    """Train the backbone and a linear layer on a few labels, with augmentation; give
-    the accuracy on unseen digits."""
-    torch.manual_seed(draw)
-    few, generator = labelled(seed, n_each, draw), torch.Generator().manual_seed(draw)
-    model = nn.Sequential(backbone(), nn.Linear(64, 10)).to(device())
-    stream = batches(images[few], labels[few], batch_size=40, seed=draw)
-
-    def loss(model, batch):
-        return F.cross_entropy(model(RANGES(batch[0], generator)), batch[1])
-
-    fitted(model, stream, loss, steps=steps, lr=3e-3, label=f"{n_each} of each")
-    return accuracy_of(model, images[unseen[seed]], labels[unseen[seed]])
-
-
 # %% tags=["nbval-check-output"]
+SEEDS = (0, 1, 2)
+digits = small_digits(SEEDS)
+images, labels, learn, unseen = digits
+models = {
+    seed: [supervised(digits, seed, 1, draw) for draw in range(4)] for seed in SEEDS
+}
 by_labels = {
-    1: [mean(supervised(seed, 1, draw) for draw in range(4)) for seed in SEEDS]
+    1: [
+        mean(on_unseen(model, digits, seed) for model in models[seed]) for seed in SEEDS
+    ]
 }
 claim(
     "16.a",
@@ -105,6 +81,8 @@ claim(
     mean(by_labels[1]),
     at_most=0.7,
 )
+with_labels = {"10 labels": [model for trained in models.values() for model in trained]}
+show_losses(with_labels, across={"log 10, a uniform guess": math.log(10)})
 
 # %% [markdown]
 # ## 2 Two views of one picture
@@ -125,8 +103,6 @@ claim(
 # | argument of `affine_grid` | (B, 2, 3), for coordinates from -1 to 1 |
 
 # %%
-import math
-
 from einops import rearrange
 from jaxtyping import Float
 
@@ -142,7 +118,7 @@ warp = check("16.1", warp)
 
 # %%
 def view(batch, generator, ranges=RANGES):
-    """Draw one view of each picture of a batch, with your `warp`."""
+    """Draw one view of each picture of a batch, by `warp`."""
     A, t = ranges.draw_affine(len(batch), batch.shape[-2:], generator)
     return warp(batch, A.to(batch), t.to(batch)).to(batch.dtype)
 
@@ -160,7 +136,7 @@ def sheet(batch, rows):
 
 
 generator = torch.Generator().manual_seed(SEEDS[0])
-some = images[labelled(SEEDS[0], 2, 0)]
+some = images[few(digits, SEEDS[0], 2, 0)]
 views = {
     "original": sheet(some, 4),
     "one view": sheet(view(some, generator), 4),
@@ -296,7 +272,7 @@ claim(
 gap = (nt_xent(a, b, 0.2) - lean_nt_xent(a, b, 0.2)).abs().item()
 claim(
     "16.d",
-    "your loss agrees with the library's memory-efficient form: difference",
+    "`nt_xent` agrees with the library's memory-efficient form: difference",
     gap,
     at_most=1e-3,
 )
@@ -336,13 +312,14 @@ linear_probe = check("16.3", linear_probe)
 def probe(encoder, seed, n_each, draws=4):
     """Accuracy of a linear probe of frozen features on unseen digits, mean over draws
     of the labelled digits."""
-    shares, new = [], unit(encoder(images[unseen[seed]]))
+    accuracies, new = [], unit(encoder(images[unseen[seed]]))
     for draw in range(draws):
-        few = labelled(seed, n_each, draw)
-        weight, bias = linear_probe(unit(encoder(images[few])), labels[few], 10, 0.1)
+        chosen = few(digits, seed, n_each, draw)
+        features = unit(encoder(images[chosen]))
+        weight, bias = linear_probe(features, labels[chosen], 10, 0.1)
         predicted = (new @ weight.to(new).mT + bias.to(new)).argmax(-1)
-        shares.append((predicted == labels[unseen[seed]]).float().mean().item())
-    return mean(shares)
+        accuracies.append((predicted == labels[unseen[seed]]).float().mean().item())
+    return mean(accuracies)
 
 
 def untrained(seed):
@@ -353,13 +330,13 @@ def untrained(seed):
 
 pixels = nn.Flatten()
 for n_each in (1, 4):
-    shares = {
+    accuracies = {
         "pixels": [probe(pixels, seed, n_each) for seed in SEEDS],
         "untrained": [probe(untrained(seed), seed, n_each) for seed in SEEDS],
     }
     print(
         f"{10 * n_each} labels:",
-        ", ".join(f"{name} {mean(values):.2f}" for name, values in shares.items()),
+        ", ".join(f"{name} {mean(values):.2f}" for name, values in accuracies.items()),
     )
 
 # %% [markdown]
@@ -383,7 +360,7 @@ def two_views(seed, n_pairs=32, ranges=RANGES):
         yield view(batch, generator, ranges), view(batch, generator, ranges)
 
 
-def fit_simclr(seed, temperature=0.2, steps=240, look=None, **how):
+def fit_simclr(name, seed, temperature=0.2, steps=240, look=None, **how):
     """Train SimCLR on views; `look(step, encoder)` is called after every step."""
     torch.manual_seed(seed)
     model = SimCLR(backbone(), 64).to(device())
@@ -394,9 +371,9 @@ def fit_simclr(seed, temperature=0.2, steps=240, look=None, **how):
     training = train(
         model, two_views(seed, **how), loss, steps=steps, lr=3e-3, warmup=steps // 10
     )
-    simclr_losses = losses.setdefault((seed, temperature, *map(str, how.values())), [])
-    for step in progress(training, f"SimCLR, seed {seed}", total=steps):
-        simclr_losses.append(step.loss)
+    losses = nt_xent_losses[name] = []
+    for step in progress(training, name, total=steps):
+        losses.append(step.loss)
         if look is not None:
             look(step.index + 1, model.encoder)
     return model.eval()
@@ -420,7 +397,7 @@ def fit_simclr(seed, temperature=0.2, steps=240, look=None, **how):
 # augmentation alone already helps a supervised network a great deal.</details>
 
 # %%
-snapshots, curve, losses = {}, {}, {}
+snapshots, curve, nt_xent_losses = {}, {}, {}
 
 
 @torch.no_grad()
@@ -435,8 +412,25 @@ def look_at(step, encoder):
     encoder.train()
 
 
+def draw_nt_xent(names):
+    """Draw the losses of some trainings of SimCLR, averaged over blocks of 10 steps."""
+    ends = range(10, 241, 10)
+    lines = {
+        name: (ends, [mean(nt_xent_losses[name][end - 10 : end]) for end in ends])
+        for name in names
+    }
+    uniform_guess = {"log 63, a uniform guess": math.log(63)}
+    show(
+        plots.curves(lines, "step", "NT-Xent, 32 pairs", across=uniform_guess),
+        alt="NT-Xent through training, means of the first and of the last 10 steps: "
+        + "; ".join(f"{n} {ys[0]:.2f} and {ys[-1]:.2f}" for n, (_, ys) in lines.items())
+        + ".",
+    )
+
+
 contrasted = {
-    seed: fit_simclr(seed, look=look_at if seed == SEEDS[0] else None) for seed in SEEDS
+    seed: fit_simclr(f"seed {seed}", seed, look=look_at if seed == SEEDS[0] else None)
+    for seed in SEEDS
 }
 probed = {
     n_each: [probe(contrasted[seed].encoder, seed, n_each) for seed in SEEDS]
@@ -447,9 +441,13 @@ blank = {
     n_each: [probe(untrained(seed), seed, n_each) for seed in SEEDS]
     for n_each in (1, 4, 10)
 }
-by_labels |= {
-    n_each: [supervised(seed, n_each, 0) for seed in SEEDS] for n_each in (4, 10)
-}
+for n_each in (4, 10):
+    models = [supervised(digits, seed, n_each, 0) for seed in SEEDS]
+    by_labels[n_each] = [
+        on_unseen(model, digits, seed)
+        for seed, model in zip(SEEDS, models, strict=True)
+    ]
+    with_labels[f"{10 * n_each} labels"] = models
 rivals = {
     "SimCLR, probed": probed,
     "supervised, augmented": by_labels,
@@ -457,30 +455,21 @@ rivals = {
     "untrained, probed": blank,
 }
 lines = {
-    name: ([10 * n for n in sorted(shares)], [mean(shares[n]) for n in sorted(shares)])
-    for name, shares in rivals.items()
-}
-trained = {f"seed {seed}": (range(1, 241), losses[seed, 0.2]) for seed in SEEDS}
-show(
-    plots.curves(
-        trained,
-        "step",
-        "NT-Xent, 32 pairs",
-        across={"log 63, a uniform guess": math.log(63)},
-    ),
-    alt="NT-Xent through training: "
-    + "; ".join(
-        f"{name} from {ys[0]:.2f} to {ys[-1]:.2f}" for name, (_, ys) in trained.items()
+    name: (
+        [10 * n for n in sorted(accuracies)],
+        [mean(accuracies[n]) for n in sorted(accuracies)],
     )
-    + ".",
-)
+    for name, accuracies in rivals.items()
+}
+draw_nt_xent([f"seed {seed}" for seed in SEEDS])
+show_losses(with_labels)
 show(
     plots.curves(lines, "labels", "accuracy on unseen digits", log="x"),
     alt=f"Accuracy against the number of labels, {lines['pixels, probed'][0]}, mean of "
     f"{len(SEEDS)} seeds: "
     + "; ".join(
-        f"{name} {', '.join(f'{share:.2f}' for share in shares)}"
-        for name, (_, shares) in lines.items()
+        f"{name} {', '.join(f'{accuracy:.2f}' for accuracy in accuracies)}"
+        for name, (_, accuracies) in lines.items()
     )
     + ".",
 )
@@ -558,7 +547,7 @@ show(
     clouds({name: points[:300] for name, points in snapshots.items()}, kinds[:300]),
     alt="Embeddings of 300 unseen digits in their first two principal components, "
     "three panels through training; the nearest other digit has the same class in "
-    + ", ".join(f"{100 * share:.0f} % at {name}" for name, share in agree.items())
+    + ", ".join(f"{100 * accuracy:.0f} % at {name}" for name, accuracy in agree.items())
     + ".",
 )
 
@@ -625,25 +614,26 @@ after_head = {
     for n_each in (1, 4)
 }
 without = {
-    "no augmentation": fit_simclr(SEEDS[0], ranges=Augmentation()),
-    "τ = 5": fit_simclr(SEEDS[0], temperature=5.0),
+    "no augmentation": fit_simclr("no augmentation", SEEDS[0], ranges=Augmentation()),
+    "τ = 5": fit_simclr("τ = 5", SEEDS[0], temperature=5.0),
 }
+draw_nt_xent([f"seed {SEEDS[0]}", *without])
 ablated = {name: probe(model.encoder, SEEDS[0], 4) for name, model in without.items()}
 groups = {"SimCLR, h": probed[4], "SimCLR, z": after_head[4]} | {
-    name: [share] for name, share in ablated.items()
+    name: [accuracy] for name, accuracy in ablated.items()
 }
 show(
     plots.seeds(groups, "probe accuracy, 40 labels", across={"chance": 0.1}),
-    alt="Accuracy of a probe with forty labels, a point for each seed: "
+    alt="Accuracy of a probe with forty labels, one point per seed: "
     + "; ".join(
-        f"{name} {', '.join(f'{share:.2f}' for share in shares)}"
-        for name, shares in groups.items()
+        f"{name} {', '.join(f'{accuracy:.2f}' for accuracy in accuracies)}"
+        for name, accuracies in groups.items()
     )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-lost = {name: probed[4][0] - share for name, share in ablated.items()}
+lost = {name: probed[4][0] - accuracy for name, accuracy in ablated.items()}
 claim(
     "16.j",
     "without augmentation the probe with forty labels loses accuracy: loss of one seed",
@@ -724,7 +714,7 @@ model = BYOL(backbone(), 64, decay=0.9).to(device())
 with torch.no_grad():
     for theta in model.online.parameters():
         theta.add_(torch.randn_like(theta))
-yours = ema_update(
+expected = ema_update(
     [xi.clone() for xi in model.target.parameters()],
     list(model.online.parameters()),
     0.9,
@@ -732,13 +722,13 @@ yours = ema_update(
 model.update()
 apart = max(
     (xi - own).abs().max().item()
-    for xi, own in zip(model.target.parameters(), yours, strict=True)
+    for xi, own in zip(model.target.parameters(), expected, strict=True)
 )
 byol_loss(*model(*next(two_views(SEEDS[0])))).backward()
 reached = sum(xi.grad is not None for xi in model.target.parameters())
 claim(
     "16.m",
-    "your moving average agrees with BYOL.update: largest difference",
+    "`ema_update` agrees with `BYOL.update`: largest difference",
     apart,
     at_most=1e-5,
 )
@@ -1084,7 +1074,7 @@ from course_tools.bank.lecture_16.train_simclr import train_simclr
 train_simclr = check("16.7", train_simclr)
 
 # %% [markdown]
-# The next cell trains your encoder once more, on the digits of section 5, and draws its embeddings of unseen ones. The encoder
+# The next cell trains the encoder once more, on the digits of section 5, and draws its embeddings of unseen ones. The encoder
 # of section 5 was trained on the same 4,000 digits for as many updates.
 
 # %%
@@ -1092,22 +1082,22 @@ torch.manual_seed(SEEDS[0])
 built = train_simclr(images[learn[SEEDS[0]]].cpu(), 240)
 
 
-def yours(batch):
-    """The features of your encoder, computed on the CPU."""
+def features_of(batch):
+    """The features of this encoder, computed on the CPU."""
     return built(batch.cpu()).to(batch.device)
 
 
 with torch.no_grad():
-    points = unit(yours(images[unseen[SEEDS[0]]])).cpu()
-own = probe(yours, SEEDS[0], 4)
+    points = unit(features_of(images[unseen[SEEDS[0]]])).cpu()
+own, name = probe(features_of, SEEDS[0], 4), f"{whose(train_simclr)} encoder"
 agreed = neighbours_agree(points, kinds)
 show(
-    clouds({"your encoder": points[:300]}, kinds[:300]),
-    alt="Embeddings of 300 unseen digits by your encoder in their first two principal "
+    clouds({name: points[:300]}, kinds[:300]),
+    alt=f"Embeddings of 300 unseen digits by {name} in their first two principal "
     f"components; the nearest other digit has the same class in {100 * agreed:.0f} %.",
 )
 print(
-    f"probe with 40 labels: yours {own:.2f}, section 5 {probed[4][0]:.2f}, pixels "
+    f"probe with 40 labels: {name} {own:.2f}, section 5 {probed[4][0]:.2f}, pixels "
     f"{raw[4][0]:.2f}, an untrained encoder {blank[4][0]:.2f}"
 )
 

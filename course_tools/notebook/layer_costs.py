@@ -1,4 +1,4 @@
-"""Measure what a layer costs: multiply-adds, sequential operations, path length, numbers kept, time, and how these grow."""
+"""Measure what a layer or model costs: multiply-adds, sequential operations, path length, numbers kept, time, growth."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,6 +7,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
+from course_lib.generation import LanguageModel, rows_of
 from course_lib.metrics import count_operations
 
 PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
@@ -37,6 +38,35 @@ def milliseconds(call: Callable[..., Sequence[Tensor]], *inputs: Tensor, runs: i
         call(*inputs)[0].sum().item()
         times.append(1_000 * (time.perf_counter() - start))
     return median(times[1:])
+
+
+def one_head(n_tokens: int, d: int = 64, seed: int = 0) -> list[Tensor]:
+    """Draw queries, keys and values of one head, (1, 1, n_tokens, d) each, on a GPU where CUDA has one, else on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    return [torch.randn(1, 1, n_tokens, d, generator=generator).to(place) for _ in range(3)]
+
+
+@torch.no_grad()
+def tokens_per_second(model: LanguageModel, prompt: Tensor, n_sequences: int = 1, n_steps: int = 16) -> float:
+    """Measure how many tokens a model generates per second after a prompt, all sequences together.
+
+    Args:
+        model: makes a state by `start` and reads one token of each sequence by `step`; reading the prompt is not timed.
+        prompt: (1, T) tokens, T ≥ 1, the same for all sequences.
+        n_sequences: how many are continued at the same time.
+        n_steps: steps to time, after one to warm up; each reads the token that was the likeliest.
+    """
+    rows = prompt.new_zeros(n_sequences)
+    logits, state = model.step(prompt[rows, -1], rows_of(model.start(prompt[:, :-1]), rows))
+    token = logits.argmax(-1)
+    token.tolist()  # waits for a GPU
+    start = time.perf_counter()
+    for _ in range(n_steps):
+        logits, state = model.step(token, state)
+        token = logits.argmax(-1)
+    token.tolist()
+    return n_steps * n_sequences / (time.perf_counter() - start)
 
 
 def sequential_operations(output: Tensor, operations: tuple[str, ...] = PRODUCTS) -> int:

@@ -93,8 +93,8 @@ def train_mixer(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) ->
 
     The model maps images (B, 1, 8, 8) to logits (B, n_classes). It has patches of 2 × 2 pixels, so N = 16 positions, d = 32
     channels, and two blocks with d_s = 32 and d_c = 64. With a second argument, a tensor that holds True or False, it takes
-    features (B, 16, 32) instead of images and returns what a network of its first block makes of them, without norm and
-    residual connection, (B, 16, 32): for True the token mixing, for False the channel mixing.
+    features (B, 16, 32) instead of images and returns the output of one network of its first block, (B, 16, 32), without norm
+    and residual connection: of the token-mixing network for True, of the channel-mixing network for False.
 
     Args:
         images: the images to learn from, (N, 1, 8, 8), ink from 0 to 1, sorted by their labels.
@@ -175,7 +175,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
 
 
 def _network(measured: Measured, tokens: bool) -> tuple[Tensor, ...]:
-    """What one network makes of the features, in the order of the queries, (52, 3, 16, 32)."""
+    """The output of one network for the features, in the order of the queries, (52, 3, 16, 32)."""
     return measured.outputs[6 if tokens else 7].double().unflatten(0, (-1, N_BASES))
 
 
@@ -414,7 +414,7 @@ class _WithNorm(SmallMixer):
 @wrong
 def with_the_norm(images, labels, n_classes, n_steps):
     """Features three times as large give the same result: the network that you apply for the second argument has a norm before
-    it. Return what the network alone makes of the features; the norm belongs to the block."""
+    it. Return the output of the network alone; the norm belongs to the block."""
     return fitted(_WithNorm(n_classes), (images, labels), n_steps)
 
 

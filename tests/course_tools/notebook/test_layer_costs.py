@@ -9,8 +9,10 @@ from course_tools.notebook.layer_costs import (
     milliseconds,
     multiply_adds,
     numbers_kept,
+    one_head,
     path_length,
     sequential_operations,
+    tokens_per_second,
 )
 
 
@@ -33,6 +35,37 @@ def test_the_time_of_a_call_is_positive_and_every_run_is_made():
     calls = []
     assert milliseconds(lambda x: (calls.append(x) or x,), torch.ones(2), runs=3) > 0
     assert len(calls) == 4
+
+
+def test_a_head_is_three_tensors_that_the_seed_decides():
+    q, k, v = one_head(5, 3, seed=1)
+    assert q.shape == k.shape == v.shape == (1, 1, 5, 3)
+    assert not q.equal(k)
+    assert q.equal(one_head(5, 3, seed=1)[0])
+    assert not q.equal(one_head(5, 3, seed=2)[0])
+
+
+class Counter:
+    """A model whose next token is one more than the last, and whose state is the tokens that it has read."""
+
+    def __init__(self):
+        self.read = []
+
+    def start(self, prompt):
+        self.read.append(prompt.tolist())
+        return ()
+
+    def step(self, tokens, state):
+        self.read.append(tokens.tolist())
+        return F.one_hot(tokens + 1, 50).float(), (*state, tokens)
+
+
+def test_generation_reads_the_prompt_once_and_then_one_token_per_step(monkeypatch):
+    seconds = iter([2.0, 4.0])
+    monkeypatch.setattr("course_tools.notebook.layer_costs.time.perf_counter", lambda: next(seconds))
+    model = Counter()
+    assert tokens_per_second(model, torch.tensor([[1, 2, 3]]), n_sequences=2, n_steps=4) == 2 * 4 / 2.0
+    assert model.read == [[[1, 2]], *([3 + i, 3 + i] for i in range(5))]
 
 
 def test_the_longest_chain_of_products_counts_not_their_number():
