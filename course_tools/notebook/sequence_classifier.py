@@ -29,17 +29,14 @@ def one_hot(tokens: Tensor) -> Tensor:
     return F.one_hot(tokens, 16).float()
 
 
-def accuracy(
-    make_cell: Callable[[], nn.Module],
-    known: tuple[Tensor, Tensor],
-    new: tuple[Tensor, Tensor],
-    seed: int,
-    steps: int,
-    lr: float,
-) -> float:
-    """Train a Reader on `known` = (inputs, labels), and give its accuracy on `new`; the seed decides weights and batches."""
-    (x, y), (x_new, y_new) = ([part.to(device()) for part in pair] for pair in (known, new))
+def fit(make_cell: Callable[[], nn.Module], known: tuple[Tensor, Tensor], seed: int, steps: int, lr: float) -> Reader:
+    """Train a Reader on `known` = (inputs, labels); the seed decides weights and batches."""
+    x, y = (part.to(device()) for part in known)
     torch.manual_seed(seed)
     model = Reader(make_cell(), int(y.max()) + 1).to(device())
-    fitted(model, batches(x, y, batch_size=32, seed=seed), classify, steps=steps, lr=lr, label=f"seed {seed}")
-    return accuracy_of(model, x_new, y_new)
+    return fitted(model, batches(x, y, batch_size=32, seed=seed), classify, steps=steps, lr=lr, label=f"seed {seed}")
+
+
+def accuracy(model: Reader, new: tuple[Tensor, Tensor]) -> float:
+    """Measure the accuracy on `new` = (inputs, labels)."""
+    return accuracy_of(model, *(part.to(device()) for part in new))
