@@ -1039,8 +1039,8 @@ claim(
 
 # %%
 def reads_digits(make_cell, seed):
-    """A network trained on the pixels of 1,400 digits, one per step, and its accuracy on
-    the other 397."""
+    """A network trained on the pixels of 1,400 digits, one per step, and its accuracy
+    on the other 397."""
     order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(seed))
     known, new = (
         (pixels[part], labels[part])

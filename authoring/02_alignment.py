@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, progress, recorded, show
+from course_tools.notebook import predict, recorded, show
 from course_tools.notebook.translation import date_sentences
 
 SEEDS = (0, 1, 2)
@@ -74,15 +74,20 @@ print(known[0], known[-1], sep="\n")
 # %%
 from course_lib.models import Encoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
 from course_lib.primitives import fused_gru
+from course_tools.notebook.fitting import show_losses
 from course_tools.notebook.translation import exact_matches, fit_pairs
 
 
-def fit(decoder, seed, pairs=known, words=words, steps=400, lr=8e-3, **how):
+def bigru(n_tokens):
+    """An encoder that reads with a GRU in each direction."""
+    return Encoder(n_tokens, d // 2, d // 2, stacked_bidirectional_gru)
+
+
+def fit(decoder, seed, pairs=known, words=words, encoder=bigru, **how):
     """Train an encoder with this decoder; the seed decides weights and batches."""
     torch.manual_seed(seed)
-    encoder = Encoder(len(words[0]), d // 2, d // 2, stacked_bidirectional_gru)
-    model, how = Seq2Seq(encoder, decoder()), how | {"steps": steps, "lr": lr}
-    return fit_pairs(model, pairs, words, seed=seed, **how)
+    model, how = Seq2Seq(encoder(len(words[0])), decoder()), {"lr": 8e-3} | how
+    return fit_pairs(model, pairs, words, seed=seed, **{"steps": 400} | how)
 
 
 def exact_match(model, pairs, words=words):
@@ -99,6 +104,7 @@ print(
         f"{n} date{'s' * (n > 1)} {match:.2f}" for n, match in by_last_state.items()
     )
 )
+show_losses({"last state": plain}, "cross-entropy, nats per character")
 
 # %% [markdown]
 # ## 2 Additive scores
@@ -179,7 +185,7 @@ gap = (
 )
 claim(
     "02.c",
-    "your concat scores with [W U] less your additive scores: largest difference",
+    "concat_scores with [W U] less additive_scores: largest difference",
     gap,
     at_most=1e-5,
 )
@@ -191,7 +197,7 @@ gap = (
 )
 claim(
     "02.d",
-    "your general scores with W = I less dot products: largest difference",
+    "general_scores with W = I less dot products: largest difference",
     gap,
     at_most=1e-4,
 )
@@ -316,20 +322,24 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # Now we build models from your functions and train them on the task of section 1. `Scored` combines one of your score
 # functions, its weights and your `attend`. Luong's decoder uses it directly. Bahdanau's decoder is trained with the library's
 # faster form, which computes everything that does not depend on the decoder's state before the loop. After training,
-# `with_your_attention` replaces this form by your scores and your `attend`, and these compute all answers. The next cell first
-# checks that both forms give the same result.
+# `with_attend` replaces this form by your scores and your `attend`, and these compute all answers. The next cell first checks
+# that both forms give the same result.
+#
+# `PlainEncoder` reads with your `encode`, once in each direction. With it and Luong's decoder, every part of a model is one of
+# your functions: encoder, scores, attention and loss.
 
 
 # %%
 from course_lib.attention import AdditiveAttention
 from course_lib.models import BahdanauDecoder, LuongDecoder, bahdanau_steps
 from course_lib.models import hoisted_bahdanau_steps
-from course_lib.models.bigru_encoder import reverse
+from course_lib.models.bigru_encoder import Encoded, reverse
+from course_lib.primitives import padding_mask
 
 
 class Scored(nn.Module):
     """An attention mechanism from a function of scores: it owns the weights and ends in
-    your `attend`."""
+    `attend`."""
 
     def __init__(self, scores, *shapes):
         super().__init__()
@@ -348,8 +358,8 @@ def bahdanau(n_answers):
     return BahdanauDecoder(n_answers, d // 2, d, d, d // 2, hoisted_bahdanau_steps)
 
 
-def with_your_attention(model):
-    """The same trained decoder, attending by your additive scores and your `attend`."""
+def with_attend(model):
+    """The same trained decoder, attending by `additive_scores` and `attend`."""
     weights, model.decoder.attention = model.decoder.attention, Scored(additive_scores)
     model.decoder.attention.weights = nn.ParameterList(
         [weights.W, weights.U, weights.v]
@@ -359,10 +369,31 @@ def with_your_attention(model):
 
 
 def luong():
-    """Luong's decoder around your general scores."""
+    """Luong's decoder around `general_scores`."""
     return LuongDecoder(
         len(characters), d // 2, d, d, Scored(general_scores, (d, d)), fused_gru
     )
+
+
+class PlainEncoder(nn.Module):
+    """An encoder without gates: `encode` reads the source in both directions."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.embedding = nn.Embedding(n_tokens, d // 2)
+        self.there, self.back = (nn.RNN(d // 2, d // 2) for _ in range(2))
+
+    def read(self, x, lengths, cell):
+        W, U, b_W, b_U = cell.parameters()
+        return encode(x, lengths, x.new_zeros(len(x), len(U)), W, U, b_W + b_U)
+
+    def forward(self, source, lengths):
+        x = self.embedding(source)
+        there, last = self.read(x, lengths, self.there)
+        back, first = self.read(reverse(x, lengths), lengths, self.back)
+        states = torch.cat([there, reverse(back, lengths)], dim=-1)
+        mask = padding_mask(lengths, source.shape[1])
+        return Encoded(states, states, torch.cat([last, first], dim=-1), mask)
 
 
 # %% tags=["nbval-check-output"]
@@ -378,7 +409,7 @@ mine.weights = nn.ParameterList([theirs.W, theirs.U, theirs.v])
 gap = (theirs(q, k, v).context - mine(q, k, v).context).abs().max().item()
 claim(
     "02.f",
-    "the library's additive attention less your scores and your attend: largest "
+    "the library's additive attention less additive_scores and attend: largest "
     "difference",
     gap,
     at_most=1e-5,
@@ -404,11 +435,12 @@ claim(
 models = {
     f"Luong, seed {seed}": fit(luong, seed, loss=teacher_forced_loss) for seed in SEEDS
 }
-models["Bahdanau"] = with_your_attention(
+models["Bahdanau"] = with_attend(
     fit(
         lambda: bahdanau(len(characters)), SEEDS[0], loss=teacher_forced_loss, steps=300
     )
 )
+by_encode = fit(luong, SEEDS[0], encoder=PlainEncoder, loss=teacher_forced_loss)
 right = {
     name: {n: exact_match(model, pairs) for n, pairs in new.items()}
     for name, model in models.items()
@@ -449,8 +481,21 @@ groups |= {
     f"attention: {count}": [shares[n] for shares in right.values()]
     for n, count in counts.items()
 }
+groups |= {
+    f"plain encoder: {count}": [exact_match(by_encode, new[n])]
+    for n, count in counts.items()
+}
+show_losses(
+    {
+        "last state": plain,
+        "Luong": [models[f"Luong, seed {seed}"] for seed in SEEDS],
+        "Bahdanau": models["Bahdanau"],
+        "Luong, plain encoder": by_encode,
+    },
+    "cross-entropy, nats per character",
+)
 show(
-    plots.seeds(groups, "exact match", "new sentences, one point a trained model"),
+    plots.seeds(groups, "exact match", "new sentences, one point per trained model"),
     alt="Exact match on new sentences. "
     + "; ".join(
         f"{name} {min(shares):.2f} to {max(shares):.2f}"
@@ -608,13 +653,13 @@ claim(
 )
 
 # %% tags=["try-it"]
-# Try it: your own birthday, in a language of yours; or a day that does not exist.
+# Try it: your birthday in another language, or a day that does not exist.
 for text in ("14 juil. 1989", "Feb 30, 2001", "5 mars 1987; 3 Apr 2004"):
     print(f"{text:<28}{translate(trained, [text])[0][0]}")
 
 
 # %% tags=["interactive"]
-def draw_alignment(sentence=0):
+def draw_alignment(sentence=7):
     """Draw the alignment of one of the new sentences."""
     text = new[2][sentence].source
     (answer,), weights = translate(trained, [text])
@@ -645,7 +690,7 @@ english, german = (
 counter = fit(
     lambda: bahdanau(len(german)), SEEDS[0], numbers.train, (english, german), steps=300
 )
-counter = with_your_attention(counter)
+counter = with_attend(counter)
 right_numbers = exact_match(counter, numbers.test, (english, german))
 claim(
     "02.m",
@@ -655,6 +700,7 @@ claim(
 )
 
 # %%
+show_losses({"numbers, Bahdanau": counter}, "cross-entropy, nats per word")
 text = spelled(4_372, "en")
 (answer,), weights = translate(counter, [text], (english, german))
 rows = [*answer.split(), "end"]
@@ -687,7 +733,7 @@ show(
 
 # %% tags=["nbval-check-output"]
 class Unmasked(nn.Module):
-    """A mechanism that is never told which keys are padding."""
+    """A mechanism without a mask: padding gets some of the weight."""
 
     def __init__(self, mechanism):
         super().__init__()
@@ -849,19 +895,24 @@ from course_tools.bank.lecture_02.train_translator import train_translator
 train_translator = check("02.7", train_translator)
 
 # %% [markdown]
-# The next cell trains your model on the sentences of section 1, with 200 updates, and compares it with the models of this
-# lecture, which made 300 or 400 updates.
+# The next cell runs `train_translator` on the sentences of section 1, with 200 updates, and compares the result with the models
+# of this lecture, which made 300 or 400 updates. Its label says whose function it is: yours, or the library's where yours did
+# not pass.
 
 # %%
+from course_tools.notebook.whose import whose
+
 torch.manual_seed(SEEDS[0])
 source, lengths = letters.batch([pair.source for pair in known])
 target, _ = characters.batch([pair.target for pair in known], begin=True, end=True)
-yours = train_translator(source, lengths, target, len(letters), len(characters), 200)
+trained_here = train_translator(
+    source, lengths, target, len(letters), len(characters), 200
+)
 
 
 @torch.no_grad()
 def answers_of(model, texts):
-    """The texts that your model writes for these sources."""
+    """The answers of the trained model to these sources."""
     return [characters.decode(row) for row in model(*letters.batch(texts)).tolist()]
 
 
@@ -869,18 +920,21 @@ built = {
     n: mean(
         answer == pair.target
         for answer, pair in zip(
-            answers_of(yours, [pair.source for pair in pairs]), pairs, strict=True
+            answers_of(trained_here, [pair.source for pair in pairs]),
+            pairs,
+            strict=True,
         )
     )
     for n, pairs in new.items()
 }
 for pair in new[2][:2]:
-    print(pair.source, "→", *answers_of(yours, [pair.source]))
-groups |= {f"yours: {count}": [built[n]] for n, count in counts.items()}
+    print(pair.source, "→", *answers_of(trained_here, [pair.source]))
+name = f"{whose(train_translator)} model"
+compared = groups | {f"{name}: {count}": [built[n]] for n, count in counts.items()}
 show(
-    plots.seeds(groups, "exact match", "new sentences, one point a trained model"),
-    alt="Exact match on new sentences, your model beside those of section 6. "
-    + "; ".join(f"{name} {mean(shares):.2f}" for name, shares in groups.items())
+    plots.seeds(compared, "exact match", "new sentences, one point per trained model"),
+    alt=f"Exact match on new sentences, {name} beside the models of section 6. "
+    + "; ".join(f"{name} {mean(shares):.2f}" for name, shares in compared.items())
     + ".",
 )
 
