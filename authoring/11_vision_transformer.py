@@ -29,8 +29,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, progress, show, weight_maps
+from course_tools.notebook import at_scale, boxed, check, claim, device, digit_split
+from course_tools.notebook import (
+    explore,
+    grey,
+    ledger,
+    plots,
+    predict,
+    show,
+    weight_maps,
+)
+from course_tools.notebook.whose import whose
 
 SEEDS = (0, 1, 2)
 
@@ -201,9 +210,9 @@ from jaxtyping import Float
 
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
-from course_lib.datasets import mnist, split
 from course_lib.models import ViT
-from course_lib.training import batches, train
+from course_lib.training import batches
+from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
 
 # %% exercise="11.2" difficulty="●●○" minutes=10
 from course_lib.primitives import embed_patches
@@ -218,14 +227,7 @@ embed_patches = check("11.2", embed_patches)
 # patches (lecture 05, section 10).
 
 # %%
-images, labels = (tensor.to(device()) for tensor in mnist())
-parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in SEEDS}
-learn = {
-    seed: torch.tensor(part.train, device=device()) for seed, part in parts.items()
-}
-unseen = {
-    seed: torch.tensor(part.test, device=device()) for seed, part in parts.items()
-}
+images, labels, learn, unseen = digit_split(SEEDS)
 P, GRID, SIZES = 7, 4, Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
 STEPS = at_scale(cpu=220, gpu=1_500)
 
@@ -237,7 +239,7 @@ def vit(
     mechanism=fused_scaled_dot_product_attention,
     scale=4.0,
 ):
-    """A new Vision Transformer for digits, its first weights drawn by the seed."""
+    """A new Vision Transformer for digits."""
     torch.manual_seed(seed)
     model = kind(n_classes, (1, 28, 28), P, SIZES, mechanism).to(device())
     model.encoder.positions.data.mul_(scale)
@@ -254,33 +256,34 @@ def cnn(seed):
     ).to(device())
 
 
-def by_labels(model, batch):
-    """Cross-entropy to the labels."""
-    return F.cross_entropy(model(batch[0]), batch[1])
+def by_your_tokens(model, pictures, scale=1.0):
+    """Logits of a ViT from the tokens of your `patchify` and `embed_patches`."""
+    encoder = model.encoder
+    tokens = embed_patches(
+        patchify(pictures, P).to(pictures),
+        encoder.project.weight,
+        encoder.project.bias,
+        encoder.learned,
+        scale * encoder.positions,
+    )
+    return model.head(encoder.stack(tokens.to(pictures))[:, 0])
 
 
-def fit(model, seed, *tensors, loss=by_labels, steps=STEPS, lr=3e-3, name="ViT"):
+def classify_tokens(model, batch):
+    """Cross-entropy of a ViT whose tokens your functions make."""
+    return F.cross_entropy(by_your_tokens(model, batch[0]), batch[1])
+
+
+def fit(model, seed, *tensors, loss=classify, steps=STEPS, lr=3e-3, name="ViT"):
     """Train a model on batches of 32 of the tensors."""
     stream = batches(*tensors, batch_size=32, seed=seed)
-    for _ in progress(
-        train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4),
-        f"{name}, seed {seed}",
-        total=steps,
-    ):
-        pass
-    return model.eval()
+    rate = {"steps": steps, "lr": lr, "warmup": steps // 4}
+    return fitted(model, stream, loss, label=f"{name}, seed {seed}", **rate)
 
 
-@torch.no_grad()
 def accuracy(model, seed, change=lambda pictures: pictures):
-    """The accuracy on unseen digits, which `change` may change before they are
-    shown."""
-    return (
-        (model(change(images[unseen[seed]])).argmax(-1) == labels[unseen[seed]])
-        .float()
-        .mean()
-        .item()
-    )
+    """The accuracy on unseen digits, after `change`."""
+    return accuracy_of(model, change(images[unseen[seed]]), labels[unseen[seed]])
 
 
 # %% [markdown] tags=["predict"]
@@ -289,7 +292,7 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 # A deck states: "with a dataset of ~ 2-3 thousand pictures, doesn't work very well - classic ResNet more stable and better". We
 # test this on 2,500 digits. Both models get the same budget of *arithmetic*: the CNN is trained for fewer steps, so that its
 # training takes no more operations than that of the Vision Transformer. (The learning rates are 0.003 for the ViT and 0.004 for
-# the CNN.)
+# the CNN.) Your `patchify` and `embed_patches` make the tokens of the ViT.
 #
 # **Predict.** Does the ViT or the CNN have the higher accuracy on a thousand unseen digits?
 #
@@ -306,14 +309,16 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 # Most digits are easy. On the rest the two models differ.</details>
 
 # %%
-from torch.utils.flop_counter import FlopCounterMode
-
 from course_lib.attention import scaled_dot_product_attention
+from course_tools.notebook.layer_costs import multiply_adds
 
 few_thousand = {
     seed: (images[learn[seed][:2_500]], labels[learn[seed][:2_500]]) for seed in SEEDS
 }
-vits = {seed: fit(vit(seed), seed, *few_thousand[seed]) for seed in SEEDS}
+vits = {
+    seed: fit(vit(seed), seed, *few_thousand[seed], loss=classify_tokens)
+    for seed in SEEDS
+}
 cnns = {
     seed: fit(
         cnn(seed),
@@ -325,6 +330,7 @@ cnns = {
     )
     for seed in SEEDS
 }
+show_losses({"convolutions": [*cnns.values()], "ViT": [*vits.values()]})
 right = {
     "convolutions": [accuracy(cnns[seed], seed) for seed in SEEDS],
     "ViT": [accuracy(vits[seed], seed) for seed in SEEDS],
@@ -333,7 +339,7 @@ show(
     plots.seeds(
         right,
         "accuracy on unseen digits",
-        "2,500 digits to learn from, one point a seed",
+        "2,500 digits to learn from, one point per seed",
     ),
     alt="Accuracy on unseen digits after 2,500 to learn from: "
     + "; ".join(
@@ -345,15 +351,12 @@ show(
 
 
 # %% tags=["nbval-check-output"]
-def operations(model):
-    """Count the floating-point operations of a forward pass over one picture."""
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(images[:1])
-    return counter.get_total_flops()
-
-
 plain = vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
-effort = 4 / 5 * operations(cnns[SEEDS[0]]) / operations(plain)
+with torch.no_grad():
+    by_cnn, by_vit = (
+        multiply_adds(model, images[:1]) for model in (cnns[SEEDS[0]], plain)
+    )
+effort = 4 / 5 * by_cnn / by_vit
 behind = [
     ours - theirs
     for ours, theirs in zip(right["convolutions"], right["ViT"], strict=True)
@@ -463,7 +466,7 @@ rollout = check("11.3", rollout)
 
 # %%
 def followed(model, pictures):
-    """What the class token draws from each patch (B, 4, 4), by your roll-out, as shares
+    """What the class token takes from each patch (B, 4, 4), by your roll-out, as shares
     that sum to 1."""
     with record(plain) as seen, torch.no_grad():
         plain.load_state_dict(model.state_dict())
@@ -475,19 +478,13 @@ def followed(model, pictures):
     return (drawn / drawn.sum(-1, keepdim=True)).unflatten(-1, (GRID, GRID))
 
 
-def grey(picture):
-    """A picture (1, H, W) as one with three equal channels."""
-    return picture.permute(1, 2, 0).expand(-1, -1, 3).cpu()
-
-
 shown = images[unseen[SEEDS[0]][[3, 5, 8]]]
 maps = followed(vits[SEEDS[0]], shown).cpu()
-panels = {f"digit {n + 1}": grey(picture) for n, picture in enumerate(shown)}
-panels |= {f"digit {n + 1}, drawn on": drawn for n, drawn in enumerate(maps)}
+panels = {f"roll-out, digit {n + 1}": drawn for n, drawn in enumerate(maps)}
 show(
-    plots.pictures(panels, label="share"),
-    alt="Three unseen digits, and under each what the class token draws from its "
-    "sixteen patches by roll-out; the largest share is "
+    boxed(panels, label="share", ink=dict(zip(panels, shown[:, 0], strict=True))),
+    alt="Three unseen digits over maps of what the class token takes from each of their "
+    "sixteen patches, by roll-out; the largest share is "
     + ", ".join(f"{drawn.max():.2f}" for drawn in maps)
     + f", where even shares would be {1 / 16:.2f}.",
 )
@@ -553,23 +550,19 @@ print(
 
 # %% tags=["try-it"]
 def draw_digit(number):
-    """Show an unseen digit, what the class token draws on, and the answer."""
-    picture, kind = (
-        images[unseen[SEEDS[0]]][number : number + 1],
-        labels[unseen[SEEDS[0]]][number].item(),
-    )
-    drawn = followed(vits[SEEDS[0]], picture)[0].cpu()
+    """Show an unseen digit over its roll-out, and the prediction."""
+    index = unseen[SEEDS[0]][number]
+    picture, kind = images[index : index + 1], labels[index].item()
+    share = followed(vits[SEEDS[0]], picture)[0].cpu()
     with torch.no_grad():
-        said = vits[SEEDS[0]](picture).argmax(-1).item()
-    row, column = divmod(drawn.argmax().item(), GRID)
+        predicted = vits[SEEDS[0]](picture).argmax(-1).item()
+    row, column = divmod(share.argmax().item(), GRID)
+    title = f"label {kind}, predicted {predicted}"
     show(
-        plots.pictures(
-            {f"a {kind}, taken for a {said}": grey(picture[0]), "drawn on": drawn},
-            label="share",
-        ),
-        alt=f"Unseen digit {number}, a {kind}, taken for a {said}; the class token "
-        f"draws most on the patch in row {row + 1}, column {column + 1}, a share "
-        f"of {drawn.max():.2f}.",
+        boxed({title: share}, label="share", ink={title: picture[0, 0]}),
+        alt=f"Unseen digit {number}, {title}, over its roll-out; the class token takes "
+        f"most from the patch in row {row + 1}, column {column + 1}, a share of "
+        f"{share.max():.2f}.",
     )
 
 
@@ -580,7 +573,7 @@ draw_digit(17)
 # digit?
 
 # %% tags=["interactive"]
-explore(draw_digit, number=(0, 999, 1))
+explore(lambda number=40: draw_digit(number), number=(0, 999, 1))
 
 # %% tags=["nbval-check-output"]
 start, end = (
@@ -596,7 +589,7 @@ print(
 )
 claim(
     "11.h",
-    "wiping out the 4 of 16 patches drawn on most, by roll-out: accuracy lost, mean",
+    "blackening the 4 of 16 patches with the largest roll-out: accuracy lost, mean",
     mean(lost["most"]),
     at_least=0.4,
 )
@@ -605,7 +598,7 @@ over_chance = min(
 )
 claim(
     "11.i",
-    "wiping out the 4 patches drawn on most costs more than wiping out 4 at random: "
+    "blackening the 4 patches with the largest roll-out costs more than 4 at random: "
     "least difference of the seeds",
     over_chance,
     at_least=0.1,
@@ -613,14 +606,14 @@ claim(
 by_picture = mean(lost["most"]) - mean(lost["same for all"])
 claim(
     "11.i-same",
-    "but no more than wiping out the same 4 of all digits, those drawn on most on "
-    "average: mean difference",
+    "but no more than blackening the same 4 of all digits, those with the largest mean "
+    "roll-out: mean difference",
     by_picture,
     at_most=0.05,
 )
 claim(
     "11.j",
-    "wiping out the 4 of 16 patches drawn on least: accuracy lost, mean",
+    "blackening the 4 of 16 patches with the smallest roll-out: accuracy lost, mean",
     mean(lost["least"]),
     at_most=0.25,
 )
@@ -657,13 +650,13 @@ interpolate_positions = check("11.4", interpolate_positions)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We show the trained model digits enlarged to 56 × 56 pixels, which are 64 patches of the old size. The model gets
-# interpolated positions or, for comparison, its sixteen positions repeated. On digits of the original size it was right on
-# about nine in ten. What is its accuracy now?
+# interpolated positions or, for comparison, its sixteen positions repeated. On digits of the original size its
+# accuracy was about 0.9. What is it now?
 #
-# <details><summary>A. Still nine in ten with interpolation, chance without.</summary>
+# <details><summary>A. Still 0.9 with interpolation, chance without.</summary>
 #
 # With interpolation the positions are right, but each patch now shows only a quarter of what a patch showed before.</details>
-# <details><summary>B. Far below nine in ten with interpolation, but still clearly better than without.</summary>
+# <details><summary>B. Far below 0.9 with interpolation, but still clearly better than without.</summary>
 #
 # Yes. Interpolation is the *start* of fine-tuning at the new size, not a replacement for it; the paper says so, too.</details>
 # <details><summary>C. It makes no difference: attention sees a set.</summary>
@@ -693,14 +686,14 @@ def resized(model, side, by):
     return larger.eval()
 
 
-def over_and_over(positions, H, W, H_new, W_new):
+def repeated(positions, H, W, H_new, W_new):
     """The positions of the patches repeated until there are enough."""
     return torch.cat(
         [positions[:1], positions[1:].repeat(H_new * W_new, 1)[: H_new * W_new]]
     )
 
 
-ways = {"interpolated": interpolate_positions, "over and over": over_and_over}
+ways = {"interpolated": interpolate_positions, "repeated": repeated}
 sides = [28, 42, 56]
 at_size = {
     name: [
@@ -737,12 +730,13 @@ tuned = fit(
     steps=STEPS // 5,
     name="fine-tuned at 35 pixels",
 )
+show_losses({"fine-tuned at 35 pixels, one seed": tuned})
 untuned = accuracy(resized(vits[seed], 35, interpolate_positions), seed, enlarged(35))
 claim(
     "11.k",
     "digits enlarged to twice their side: accuracy with interpolated positions less "
     "those with repeated ones, mean",
-    at_size["interpolated"][-1] - at_size["over and over"][-1],
+    at_size["interpolated"][-1] - at_size["repeated"][-1],
     at_least=0.1,
 )
 claim(
@@ -755,7 +749,7 @@ claim(
 claim(
     "11.m",
     "digits enlarged to 35 pixels: what a fifth of the training's steps at that size "
-    "adds to interpolation",
+    "adds to interpolation, one seed",
     accuracy(tuned, seed, enlarged(35)) - untuned,
     at_least=0.15,
 )
@@ -815,26 +809,27 @@ distillation_loss = check("11.5", distillation_loss)
 
 # %%
 @torch.no_grad()
-def answers(model, pictures):
-    """What a trained model says of many pictures: logits (n, 10)."""
+def predictions(model, pictures):
+    """The logits (n, 10) of a trained model."""
     return model.eval()(pictures)
 
 
 def by_both(model, batch):
-    """DeiT's loss: the class token answers the labels, the other the teacher's
-    decisions."""
+    """DeiT's loss: the class token learns the labels, the other token the classes that
+    the teacher predicts."""
     return hard_distillation_loss(*model(batch[0]), batch[2], batch[1])
 
 
 seed = SEEDS[0]
-lesson = answers(cnns[seed], few_thousand[seed][0])
+lesson = predictions(cnns[seed], few_thousand[seed][0])
 deit = fit(
     vit(seed, DeiT), seed, *few_thousand[seed], lesson, loss=by_both, name="DeiT"
 )
+show_losses({"DeiT": deit, "ViT of section 4": vits[seed]}, "loss, nats")
 agreed = (lesson.argmax(-1) == few_thousand[seed][1]).float().mean().item()
-with_deit = (
-    accuracy(lambda pictures: deit(pictures).probabilities(), seed) - right["ViT"][0]
-)
+with torch.no_grad():
+    predicted = deit(images[unseen[seed]]).probabilities().argmax(-1)
+by_deit = (predicted == labels[unseen[seed]]).float().mean().item()
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -843,7 +838,10 @@ claim(
     agreed,
     at_least=0.95,
 )
-print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
+print(
+    "accuracy of the DeiT minus that of the ViT, one seed: "
+    f"{by_deit - right['ViT'][0]:+.3f}"
+)
 
 # %% [markdown] tags=["predict"]
 # So we use the teacher on pictures without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is
@@ -875,7 +873,7 @@ print(f"accuracy of the DeiT minus that of the ViT, one seed: {with_deit:+.3f}")
 
 # %%
 def by_teacher(model, batch):
-    """Learn from the teacher's answers alone."""
+    """The distillation loss, without labels."""
     pictures, logits = batch
     return distillation_loss(
         model(pictures), logits, logits.argmax(-1), 2.0, 1.0
@@ -883,17 +881,9 @@ def by_teacher(model, batch):
 
 
 def taught(seed, lesson, name):
-    """Accuracy of a ViT that learned from a lesson (4000, 10) about all pictures."""
-    student = fit(
-        vit(seed),
-        seed,
-        images[learn[seed]],
-        lesson,
-        loss=by_teacher,
-        steps=2 * STEPS,
-        name=name,
-    )
-    return accuracy(student, seed)
+    """A ViT that learned from the predictions (4000, 10) of a teacher."""
+    known = images[learn[seed]], lesson
+    return fit(vit(seed), seed, *known, loss=by_teacher, steps=2 * STEPS, name=name)
 
 
 columns = (
@@ -902,33 +892,34 @@ columns = (
     "taught by convolutions",
     "convolutions, labels",
 )
-five_hundred = {name: [] for name in columns}
+learners = {name: [] for name in columns}
 for seed in SEEDS[:2]:
     few = images[learn[seed][:500]], labels[learn[seed][:500]]
     teacher = fit(cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher")
     alone = fit(vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels")
-    lesson = answers(teacher, images[learn[seed]])
-    five_hundred["convolutions, labels"].append(accuracy(teacher, seed))
-    five_hundred["ViT, labels"].append(accuracy(alone, seed))
-    five_hundred["taught by convolutions"].append(taught(seed, lesson, "taught"))
-    five_hundred["taught by a ViT"].append(
-        taught(seed, answers(alone, images[learn[seed]]), "taught by a ViT")
-    )
-shuffled = taught(
-    seed,
-    lesson[torch.randperm(len(lesson), generator=torch.Generator().manual_seed(seed))],
-    "shuffled",
-)
+    lesson = predictions(teacher, images[learn[seed]])
+    of_vit = predictions(alone, images[learn[seed]])
+    students = taught(seed, of_vit, "by a ViT"), taught(seed, lesson, "by convolutions")
+    for name, model in zip(columns, (alone, *students, teacher), strict=True):
+        learners[name].append(model)
+order = torch.randperm(len(lesson), generator=torch.Generator().manual_seed(seed))
+misled = taught(seed, lesson[order], "shuffled")
+show_losses(learners | {"shuffled predictions": misled}, "loss, nats")
+five_hundred = {
+    name: [accuracy(model, seed) for seed, model in zip(SEEDS[:2], models, strict=True)]
+    for name, models in learners.items()
+}
+shuffled = accuracy(misled, seed)
 show(
     plots.seeds(
-        five_hundred, "accuracy on unseen digits", "500 labels, one point a seed"
+        five_hundred, "accuracy on unseen digits", "500 labels, one point per seed"
     ),
     alt="Accuracy on unseen digits with 500 labels: "
     + "; ".join(
         f"{name} {', '.join(f'{share:.3f}' for share in shares)}"
         for name, shares in five_hundred.items()
     )
-    + f"; taught with shuffled answers {shuffled:.2f}.",
+    + f"; with shuffled predictions of the teacher {shuffled:.2f}.",
 )
 
 # %% tags=["nbval-check-output"]
@@ -1023,11 +1014,11 @@ def whole(model, pictures, kinds, steps=40):
     return model.eval()
 
 
-def right_on_new(say, seed):
-    """The accuracy on unseen digits from 5 to 9, called 0 to 4."""
+def accuracy_on_new(model, seed):
+    """The accuracy on unseen digits from 5 to 9, whose labels are now 0 to 4."""
     new = unseen[seed][labels[unseen[seed]] >= 5]
     with torch.no_grad():
-        return (say(images[new]).argmax(-1) == labels[new] - 5).float().mean().item()
+        return (model(images[new]).argmax(-1) == labels[new] - 5).float().mean().item()
 
 
 def with_new_head(body, pictures, kinds):
@@ -1037,16 +1028,19 @@ def with_new_head(body, pictures, kinds):
     return lambda seen: body(seen) @ W.mT.to(seen) + b.to(seen)
 
 
-moved = {
-    name: []
-    for name in (
-        "head, trained body",
-        "head, random body",
-        "head, pixels",
-        "whole, trained",
-        "whole, random",
-    )
-}
+pretrained, moved = (
+    [],
+    {
+        name: []
+        for name in (
+            "head, trained body",
+            "head, random body",
+            "head, pixels",
+            "whole, trained",
+            "whole, random",
+        )
+    },
+)
 for seed in SEEDS[:2]:
     ours = few_thousand[seed][1] < 5
     trained = fit(
@@ -1056,24 +1050,28 @@ for seed in SEEDS[:2]:
         steps=3 * STEPS // 5,
         name="digits 0 to 4",
     )
+    pretrained.append(trained)
     chosen = torch.cat(
         [learn[seed][labels[learn[seed]] == kind][:10] for kind in range(5, 10)]
     )
     task = images[chosen], labels[chosen] - 5
     bodies = {"trained body": trained, "random body": vit(seed, n_classes=5)}
     for name, model in bodies.items():
-        say = with_new_head(lambda seen, model=model: model.encoder(seen)[:, 0], *task)
-        moved[f"head, {name}"].append(right_on_new(say, seed))
-    moved["head, pixels"].append(right_on_new(with_new_head(nn.Flatten(), *task), seed))
-    moved["whole, trained"].append(right_on_new(whole(trained, *task), seed))
-    moved["whole, random"].append(
-        right_on_new(whole(vit(seed, n_classes=5), *task), seed)
+        tuned = with_new_head(lambda x, model=model: model.encoder(x)[:, 0], *task)
+        moved[f"head, {name}"].append(accuracy_on_new(tuned, seed))
+    moved["head, pixels"].append(
+        accuracy_on_new(with_new_head(nn.Flatten(), *task), seed)
     )
+    moved["whole, trained"].append(accuracy_on_new(whole(trained, *task), seed))
+    moved["whole, random"].append(
+        accuracy_on_new(whole(vit(seed, n_classes=5), *task), seed)
+    )
+show_losses({"digits 0 to 4": pretrained})
 show(
     plots.seeds(
         moved,
         "accuracy on new digits",
-        "ten labels of each new digit, one point a seed",
+        "ten labels of each new digit, one point per seed",
         across={"chance": 0.2},
     ),
     alt="Accuracy on the digits 5 to 9 with ten labels each: "
@@ -1100,13 +1098,13 @@ claim(
     gained["head, pixels"] - gained["head, trained body"],
     at_least=0.02,
 )
-tuned_whole, pretrained = (
+tuned_whole, from_trained = (
     gained["whole, trained"] - gained[name]
     for name in ("head, trained body", "whole, random")
 )
 print(
     f"the whole model over the head alone: {tuned_whole:+.3f}; a trained over a random "
-    f"start: {pretrained:+.3f}; mean of two seeds"
+    f"start: {from_trained:+.3f}; mean of two seeds"
 )
 
 # %% [markdown] tags=["predict"]
@@ -1135,7 +1133,7 @@ seed, jigsaw = (
 
 
 def shuffle_patches(pictures):
-    """Deal the patches of every picture anew, all pictures alike."""
+    """Shuffle the patches of every picture, all pictures in the same way."""
     pieces = rearrange(
         pictures, "B C (rows h) (columns w) -> B (rows columns) C h w", h=P, w=P
     )[:, jigsaw]
@@ -1144,25 +1142,30 @@ def shuffle_patches(pictures):
     )
 
 
+def without_positions(model, batch):
+    """Cross-entropy of a ViT whose positions are 0."""
+    return F.cross_entropy(by_your_tokens(model, batch[0], scale=0.0), batch[1])
+
+
 bag = vit(seed, scale=0.0)
-bag.encoder.positions.requires_grad_(False)
-fit(bag, seed, *few_thousand[seed], name="no positions")
+fit(bag, seed, *few_thousand[seed], loss=without_positions, name="no positions")
+show_losses({"with positions": vits[seed], "without positions": bag})
 in_a_bag = accuracy(bag, seed)
 with torch.no_grad():
     digits = images[unseen[seed]]
     unmoved = (bag(shuffle_patches(digits)) - bag(digits)).abs().max().item() / bag(
         digits
     ).abs().max().item()
-dealt = [accuracy(vits[seed], seed, shuffle_patches) for seed in SEEDS]
+in_disorder = [accuracy(vits[seed], seed, shuffle_patches) for seed in SEEDS]
 panels = {
     "a digit": grey(shown[0]),
-    "its patches dealt anew": grey(shuffle_patches(shown)[0]),
+    "its patches shuffled": grey(shuffle_patches(shown)[0]),
 }
 show(
     plots.pictures(panels),
-    alt="A digit, and its sixteen patches dealt anew. Without positions the model is "
-    f"right on {in_a_bag:.2f} of the digits and on as many when dealt anew; with "
-    f"them on {mean(right['ViT']):.2f}, and on {mean(dealt):.2f} when dealt anew.",
+    alt="A digit, and its sixteen patches shuffled. Without positions the accuracy of "
+    f"the model is {in_a_bag:.2f}, with shuffled patches, too; with positions it is "
+    f"{mean(right['ViT']):.2f}, with shuffled patches {mean(in_disorder):.2f}.",
 )
 
 # %% tags=["nbval-check-output"]
@@ -1302,7 +1305,7 @@ hardest = {
 }
 show(
     plots.pictures(hardest),
-    alt="The held-out digits to whose label your model gives the smallest "
+    alt=f"The held-out digits to whose label {whose(train_vit)} model gives the smallest "
     f"probability: {'; '.join(hardest)}. Its accuracy is "
     f"{(predicted == kinds[new]).float().mean():.3f}.",
 )

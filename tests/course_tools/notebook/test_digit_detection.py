@@ -1,0 +1,59 @@
+"""The digits of a scene are where their boxes say, a query attends near its point, and average precision knows the truth."""
+
+import torch
+
+from course_lib.primitives import to_corners
+from course_tools.notebook import digit_detection
+from course_tools.notebook.digit_detection import ap50, backbone, detect, objects, pretrained_classifier, scenes, small_detr
+
+
+def test_all_ink_of_a_scene_lies_in_its_boxes():
+    made = scenes(range(30), 7, seed=0, size=28, fewest=2, most=3)
+    for i, image in enumerate(made.images):
+        corners, names = objects(made, i)
+        assert len(corners) == len(names) in (2, 3)
+        assert names == [str(digit) for digit in made.classes[i].tolist() if digit >= 0]
+        outside = image[0].clone()
+        for x_1, y_1, x_2, y_2 in (28 * corners).round().int().tolist():
+            outside[y_1:y_2, x_1:x_2] = 0
+        assert not outside.any()
+
+
+def test_the_truth_has_an_average_precision_of_one_and_wrong_names_count_only_without_naming():
+    made = scenes(range(30), 11, seed=0)
+    p = torch.nn.functional.one_hot(made.classes.clamp(min=0), 10) * (made.classes >= 0)[..., None].float()
+    corners = to_corners(made.boxes)
+    assert ap50((p, corners), made) == 1.0
+    wrong = p.roll(1, dims=-1), corners
+    assert ap50(wrong, made) < 0.5
+    assert ap50(wrong, made, naming=False) == 1.0
+
+
+def test_detections_are_probabilities_and_corners_of_each_query():
+    torch.manual_seed(0)
+    p, corners = detect(small_detr(backbone()).eval(), torch.rand(2, 1, 20, 24))
+    assert (p.shape, corners.shape) == ((2, 6, 10), (2, 6, 4))
+    assert (p.sum(-1) < 1).all()
+    assert (corners[..., 2:] >= corners[..., :2]).all()
+
+
+def test_queries_and_cells_are_compared_by_one_matrix_at_first():
+    model = small_detr(backbone())
+    assert torch.equal(model.queries.mix.weight, torch.eye(64))
+    assert torch.equal(model.decoder[0].cross.W_q.weight, model.decoder[0].cross.W_k.weight)
+
+
+def test_the_classifier_learns_single_digits(monkeypatch):
+    seen = {}
+
+    def fitted(model, stream, loss, **settings):
+        seen.update(settings, batch=next(stream))
+        return model.eval()
+
+    monkeypatch.setattr(digit_detection, "fitted", fitted)
+    model = pretrained_classifier(range(50), seed=1, steps=3)
+    images, labels = seen["batch"]
+    assert images.shape == (64, 1, 16, 16)
+    assert (labels >= 0).all()
+    assert seen["steps"] == 3
+    assert model(images).shape == (64, 10)
