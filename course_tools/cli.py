@@ -130,7 +130,7 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     half = max(1, (os.cpu_count() or 2) // 2)
     grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"notebooks at a time (default: {half})")
     grade.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, to grade on its machines (extra [dask])")
-    grade.add_argument("--seed", type=int, metavar="S", help="draws the inputs of the checks (default: one that nobody knows)")
+    grade.add_argument("--seed", type=int, metavar="S", help="draws the inputs of the checks (default: a secret one)")
     grade.add_argument("--require-isolation", action="store_true", help="refuse to grade if an isolation layer is missing")
     grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
     grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")

@@ -84,6 +84,18 @@ def imports_of(path: Path) -> set[str]:
     return names
 
 
+def modules_used_by(tree: ast.Module, modules: set[str]) -> set[str]:
+    """The modules among these whose names a program imports: of `from a import b`, `a.b` where that is a module, else `a`."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}": node.module for alias in node.names}
+            names.update(name if name in modules else package for name, package in inner.items())
+    return names & modules
+
+
 def packages_of(path: Path) -> set[str]:
     """The packages of the library that a file imports from, such as attention."""
     return {name.split(".")[1] for name in imports_of(path) if name.startswith("course_lib.")}
@@ -159,8 +171,18 @@ def test_no_packages_import_each_other_in_a_circle():
 
 def test_no_modules_import_each_other_in_a_circle():
     modules = {module_of(path) for path in OURS}
-    edges = {module_of(path): imports_of(path) & modules - {module_of(path)} for path in OURS if path.name != "__init__.py"}
+    edges = {module_of(path): modules_used_by(tree_of(path), modules) - {module_of(path)} for path in OURS}
+    assert edges["course_lib.attention"]  # a package re-exports what its modules define
     assert circles(edges) == []
+
+
+def test_a_module_that_imports_a_name_from_its_package_closes_a_circle():
+    modules = {"a", "a.b", "a.c"}
+    texts = {"a": "from a.b import f", "a.b": "from a import c, g", "a.c": ""}
+    edges = {name: modules_used_by(ast.parse(text), modules) for name, text in texts.items()}
+    assert edges == {"a": {"a.b"}, "a.b": {"a", "a.c"}, "a.c": set()}
+    assert circles(edges) == ["a", "a.b"]
+    assert circles({**edges, "a.b": modules_used_by(ast.parse("from a import c"), modules)}) == []
 
 
 def test_models_losses_data_and_the_loop_do_not_know_each_other():
@@ -221,14 +243,20 @@ def test_constructors_take_at_most_eight_arguments():
 
 def test_classes_compose_and_do_not_override():
     """What inherits from a class of the course adds to it; only `__init__` may be written again."""
-    ours = {node.name: node for path in LIBRARY for node in classes(path)}
+    ours = {(module_of(path), node.name): node for path in LIBRARY for node in classes(path)}
 
-    def inherited(node: ast.ClassDef) -> set[str]:
-        above = [ours[base] for base in base_names(node) if base in ours]
-        return set().union(*(methods(base) | inherited(base) for base in above))
+    def above(module: str, node: ast.ClassDef) -> Iterator[tuple[str, ast.ClassDef]]:
+        """The bases with their modules: of the same module, else every class of the course with that name."""
+        for base in base_names(node):
+            named = [key for key in ours if key[1] == base and key != (module, node.name)]
+            for key in [key for key in named if key[0] == module] or named:
+                yield key[0], ours[key]
 
-    assert any(inherited(node) for node in ours.values())
-    assert {name: both for name, node in ours.items() if (both := methods(node) & inherited(node) - {"__init__"})} == {}
+    def inherited(module: str, node: ast.ClassDef) -> set[str]:
+        return set().union(*(methods(base) | inherited(there, base) for there, base in above(module, node)))
+
+    assert any(inherited(module, node) for (module, _), node in ours.items())
+    assert {key: both for key, node in ours.items() if (both := methods(node) & inherited(key[0], node) - {"__init__"})} == {}
 
 
 HEAVY = {"seaborn", "pandas", "ipywidgets", "matplotlib", "IPython", "sklearn", "scipy", "babel", "networkx", "mlxtend"}

@@ -1,4 +1,4 @@
-"""What is read off a trained model: recorded attention, head statistics, attention roll-out, strongest arrows."""
+"""Analysis of trained models: recorded attention, head statistics, attention roll-out, strongest arrows."""
 
 from course_lib.analysis.head_statistics import HeadStatistics, head_statistics
 from course_lib.analysis.record import record

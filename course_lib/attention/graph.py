@@ -10,7 +10,7 @@ Yahav 2022, *How Attentive are Graph Attention Networks?*, eq. 7 (https://arxiv.
 
     e_ij = aᵀ LeakyReLU(z_i + z_j)
 
-which is Bahdanau's additive score with LeakyReLU in the place of tanh.
+which is Bahdanau's additive score with LeakyReLU instead of tanh.
 """
 
 from collections.abc import Callable

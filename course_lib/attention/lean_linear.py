@@ -1,7 +1,7 @@
 """Memory-lean causal linear attention and causal Performer: features are made chunk by chunk, and none are kept.
 
 `chunked_linear_attention` takes the features of all positions, which autograd keeps, and computes all chunks at once. Here one
-chunk follows the other, and the backward pass computes anew what it needs (as Chen et al. 2016, *Training Deep Nets with
+chunk follows the other, and the backward pass recomputes what it needs (as Chen et al. 2016, *Training Deep Nets with
 Sublinear Memory Cost*, https://arxiv.org/abs/1604.06174): nothing is kept but q, k and v, which is less than fused softmax
 attention keeps. In the symbols of `course_lib.attention.linear`, it goes through the chunks twice:
 

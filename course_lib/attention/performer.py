@@ -124,7 +124,7 @@ class PerformerAttention(nn.Module):
         self.register_buffer("omega", draw(m, d_k, generator))
 
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw the directions anew, as the paper does periodically in training."""
+        """Draw the directions again, as the paper does periodically in training."""
         self.omega.copy_(self.draw(*self.omega.shape, generator))
 
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:

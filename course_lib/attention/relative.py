@@ -81,7 +81,7 @@ def relative_shift(x: Scores) -> Scores:
         (*batch, T_q, T_k), column j for the distance of query i and key j. Where key j is later than the query, there is no
         such distance, and some other number.
 
-    Source: Dai et al. 2019, appendix B: a column of zeros is put in front, and the rows are cut anew.
+    Source: Dai et al. 2019, appendix B: a column of zeros is put in front, and the rows are cut again.
     """
     *batch, T_q, T_k = x.shape
     return F.pad(x, (1, 0)).reshape(*batch, T_k + 1, T_q)[..., 1:, :].reshape(*batch, T_q, T_k)

@@ -346,7 +346,7 @@ def _of_one_layer(mechanism: AnyMechanism) -> AnyMechanism:
 
 
 def draw_weights(module: nn.Module, d_model: int) -> None:
-    """Draw every matrix of a module anew from N(0, 1 / (3 d_model)), and set every bias to 0.
+    """Initialise every matrix of a module from N(0, 1 / (3 d_model)), and set every bias to 0.
 
     At d_model = 768, the width of GPT-1 and BERT-base, that is their standard deviation of 0.02. Narrower models need a
     larger one: with 0.02, one of width 128 learns far slower.

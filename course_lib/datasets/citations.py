@@ -56,6 +56,6 @@ def cora(n_words: int = 1_433, *, source: tuple[str, str] = CORA, folder: Path |
 
 
 def _places(starts: np.ndarray, columns: np.ndarray) -> torch.Tensor:
-    """Give the places (2, n) of a sparse matrix from where its rows start, and the columns of each row."""
+    """Give the indices (2, n) of the entries of a sparse matrix from where its rows start, and the columns of each row."""
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return torch.from_numpy(np.stack([rows, columns])).long()

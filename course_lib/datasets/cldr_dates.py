@@ -2,7 +2,7 @@
 
 The ways of writing come from the Unicode CLDR (https://cldr.unicode.org) through Babel (https://babel.pocoo.org), the days from
 the calendar: `giovedì 5 marzo 1987` → `1987-03-05`. Several dates joined in one sentence give a text of any length whose right
-answer is known exactly, and whose alignment too: each date has its own place.
+answer is known exactly, and whose alignment too: each date has its own position.
 
 The default locales and formats write the year in four digits and never set day and month beside each other without an order
 that the punctuation shows, so that no text can be read as two different days; a test holds this for every day of a year.

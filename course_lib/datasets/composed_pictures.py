@@ -1,4 +1,4 @@
-"""Pictures of two handwritten digits, composed here, and what each shows in words: "three left of seven".
+"""Images of two handwritten digits, composed here, and what each shows in words: "three left of seven".
 
 The digits are those of `datasets.drawings`. Which digits, which drawings, their positions and their relation are
 drawn by a seed. What is named first is left, or above; so each image has one right caption.
@@ -19,7 +19,7 @@ _CANVAS, _ASKEW = 42, 6
 
 
 class Captions(NamedTuple):
-    """Pictures (n, 1, 42, 42) with ink from 0 to 1, a caption for each, and `corners` (n, 2, 2).
+    """Images (n, 1, 42, 42) with ink from 0 to 1, a caption for each, and `corners` (n, 2, 2).
 
     corners[i, j] is (top, left) of the digit that caption i names first (j = 0) or last; each covers 14 × 14 pixels.
     """

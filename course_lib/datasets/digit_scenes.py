@@ -13,7 +13,7 @@ from course_lib.datasets.pictures import LabelledImages
 
 
 class Scenes(NamedTuple):
-    """Pictures (n, C, H, W), and of each object the class (n, M), -1 where there is none, and the box (n, M, 4).
+    """Images (n, C, H, W), and of each object the class (n, M), -1 where there is none, and the box (n, M, 4).
 
     Boxes are centre and size (x, y, w, h), as fractions of the image; 0 where there is no object. Objects have no order.
     """

@@ -1,4 +1,4 @@
-"""Drawings of digits to compose pictures and videos from: those of MNIST, halved, no drawing in two parts."""
+"""Drawings of digits to compose images and videos from: those of MNIST, halved, no drawing in two parts."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -36,9 +36,9 @@ def composed(
     """Compose three parts, each of drawings of its own.
 
     Args:
-        sizes: how many pictures to learn from, to choose by, and to report on.
+        sizes: how many images to learn from, to choose by, and to report on.
         seed: decides the deal and all that `compose` draws.
-        compose: `(n, drawings (10, m, 14, 14), generator)`, makes a part of n pictures.
+        compose: `(n, drawings (10, m, 14, 14), generator)`, makes a part of n images.
 
     Raises:
         ValueError: a part has no image.
@@ -52,7 +52,7 @@ def composed(
 
 
 def pairs_of_kinds(n: int, n_kinds: int, generator: torch.Generator) -> tuple[Int[Tensor, "n 2"], Int[Tensor, "n"]]:
-    """Draw two digits for each of n pictures, of one kind in half of them: the kinds (n, 2), and 1 where they are one.
+    """Draw two digits for each of n images, of one kind in half of them: the kinds (n, 2), and 1 where they are one.
 
     Of an odd n, half is rounded down. The first and the second are any of the n_kinds with equal chance, so neither alone
     says anything.

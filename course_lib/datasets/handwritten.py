@@ -13,7 +13,7 @@ from course_lib.optional_import import optional_import
 
 
 class Digits(NamedTuple):
-    """Pictures (B, 8, 8) with ink from 0 to 1, and the digit that each shows, (B,)."""
+    """Images (B, 8, 8) with ink from 0 to 1, and the digit that each shows, (B,)."""
 
     images: Float[Tensor, "B 8 8"]
     labels: Int[Tensor, "B"]

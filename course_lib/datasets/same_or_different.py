@@ -23,7 +23,7 @@ _CELL = 16
 
 
 class LabelledPixels(NamedTuple):
-    """Pictures (n, 1, H, W) with ink from 0 to 1, and a class for each pixel, (n, H, W)."""
+    """Images (n, 1, H, W) with ink from 0 to 1, and a class for each pixel, (n, H, W)."""
 
     images: Float[Tensor, "n 1 H W"]
     labels: Int[Tensor, "n H W"]
@@ -63,7 +63,7 @@ def twins(
         n_train: images to learn from.
         n_valid: images to choose by.
         n_test: images to report on; no drawing of a digit is in two parts.
-        n_digits: digits of a picture, 2 to 11; all but two are of kinds of their own.
+        n_digits: digits of an image, 2 to 11; all but two are of kinds of their own.
         n_cells: the canvas has n_cells · n_cells cells of 16 × 16 pixels; a digit lies in one, moved by up to 2 pixels.
         seed: decides everything.
 

@@ -88,7 +88,7 @@ def decode(
 def greedy(
     step: StepFunction[DecodingState], state: DecodingState, first: NextTokens, end: int, padding: int, max_length: int
 ) -> Tokens:
-    """Greedy decoding: choose the likeliest token at each step.
+    """Greedy decoding: choose the most likely token at each step.
 
     Args:
         step: reads one token of each sequence.

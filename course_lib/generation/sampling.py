@@ -1,10 +1,10 @@
 """Sample the next token from logits: temperature, top-k and top-p (nucleus) sampling.
 
-Temperature τ, and the k likeliest words as in Fan, Lewis, Dauphin 2018, section 5 (https://arxiv.org/abs/1805.04833):
+Temperature τ, and the k most likely words as in Fan, Lewis, Dauphin 2018, section 5 (https://arxiv.org/abs/1805.04833):
 
     p_i = exp(z_i / τ) / Σ_j exp(z_j / τ)        over the remaining tokens
 
-The nucleus of Holtzman et al. 2020, section 3.1 (https://arxiv.org/abs/1904.09751): the smallest set of likeliest tokens whose
+Nucleus of Holtzman et al. 2020, section 3.1 (https://arxiv.org/abs/1904.09751): the smallest set of most likely tokens whose
 probabilities sum to p or more.
 """
 
@@ -32,11 +32,11 @@ def top_k(logits: Logits, k: int) -> Logits:
 
 
 def top_p(logits: Logits, p: float) -> Logits:
-    """Keep the nucleus: the fewest of the likeliest tokens whose probabilities sum to p or more; the others get -inf.
+    """Keep the nucleus: the fewest most likely tokens whose probabilities sum to p or more; the others get -inf.
 
     Args:
         logits: (*batch, n_classes).
-        p: 0 < p ≤ 1; the likeliest token is kept however small p is.
+        p: 0 < p ≤ 1; the most likely token is kept however small p is.
 
     Returns:
         (*batch, n_classes).
@@ -91,7 +91,7 @@ def sample(
     Args:
         logits: (*batch, n_classes).
         temperature: τ > 0.
-        k: sample from the k likeliest tokens; None samples from all.
+        k: sample from the k most likely tokens; None samples from all.
         p: sample from the nucleus of these; None samples from all.
         generator: source of randomness; None takes torch's own.
 

@@ -51,7 +51,7 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
     """Compute `nt_xent` with one 2N × 2N matrix in all: τ^-½ goes into the vectors, and the backward pass is written out.
 
-    Where the gradient must be differentiable itself, P is computed anew by autograd, with further matrices.
+    Where the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
     """
     require_pairs(a, b, temperature)
     first, second = z = unit(torch.stack([a, b])) * temperature**-0.5

@@ -57,7 +57,7 @@ def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, strid
 
     Returns:
         parameters and multiply-adds: of the projections, of the products with keys and values in each window, and of those with
-        the vectors of rows and columns, size of each for a query. Places outside the image count; the softmax does not.
+        the vectors of rows and columns, size of each for a query. Positions outside the image count; the softmax does not.
 
     Source: Ramachandran et al. 2019, section 3.1 and eq. 3.
     """

@@ -57,7 +57,7 @@ def hoisted_bahdanau_steps(
     """Compute the same, with everything that does not depend on the state hoisted out of the loop.
 
     Keys are projected once. W_c c_t = Σ_j α_tj (W_c h_j), so the values meet the GRU's input weights once too, and each step
-    mixes gates in place of contexts. The state's gates and the query are one product. Since tanh(a) = 2 σ(2a) - 1, and what
+    mixes gates instead of contexts. The state's gates and the query are one product. Since tanh(a) = 2 σ(2a) - 1, and what
     is the same in all scores of a row changes no weight, vᵀ tanh(a) may be 2vᵀ σ(2a), which costs a CPU far less.
     """
     if embedded.shape[1] == 1:  # nothing to take out of the loop

@@ -81,7 +81,7 @@ class GPT(nn.Module):
     def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
         """Read one more token (B,) of each sequence; give next-token logits (B, n_tokens) and the new state.
 
-        The whole sequence is computed anew at each step; `generation.CachedGPT` computes the same from a key-value cache.
+        The whole sequence is recomputed at each step; `generation.CachedGPT` computes the same from a key-value cache.
 
         Raises:
             ValueError: there are more than T_max tokens.

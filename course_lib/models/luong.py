@@ -1,7 +1,7 @@
 """RNN decoder with multiplicative attention over the source; the current decoder state is the query.
 
 Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Translation*, section 3.1
-(https://arxiv.org/abs/1508.04025), with a GRU in place of the stacked LSTM, and without input feeding:
+(https://arxiv.org/abs/1508.04025), with a GRU instead of the stacked LSTM, and without input feeding:
 
     h_t = GRU(E y_{t-1}, h_{t-1})        c_t = attention(h_t, h̄_s)
     h̃_t = tanh(W_c [c_t; h_t])           p(y_t) = softmax(W_s h̃_t)                                          (eqs. 5, 6)

@@ -59,7 +59,7 @@ class Transformer(nn.Module):
         """Set up both stacks.
 
         Args:
-            n_source: words of the source's vocabulary, or an embedding of them; its weights are drawn anew.
+            n_source: words of the source's vocabulary, or an embedding of them; its weights are initialised again.
             n_target: words of the target's vocabulary, or an embedding of them. One embedding for both,
                 `words = nn.Embedding(n, d_model); Transformer(words, words, sizes)`, serves source, target and output.
             sizes: d_model, n_heads, d_ff, n_layers; as many layers in the decoder as in the encoder.

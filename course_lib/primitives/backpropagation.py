@@ -68,7 +68,7 @@ def carousel_gradient(forget_gates: Float[Tensor, "T *batch n"]) -> Float[Tensor
 
 
 def _in_float32(clip: Callable[[Sequence[Tensor], float], list[Tensor]]) -> Callable[[Sequence[Tensor], float], list[Tensor]]:
-    """Make a form multiply in float32 at least: a factor below 6 · 10⁻⁸ is no number of float16."""
+    """Make a form multiply in float32 at least: float16 has no positive number below 6 · 10⁻⁸."""
 
     @wraps(clip)
     def run(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:

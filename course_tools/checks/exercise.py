@@ -1,4 +1,4 @@
-"""What an exercise is: a reference, inputs that reveal, the properties an answer must have, and a bank of answers.
+"""Definition of an exercise: a reference, inputs that reveal, the properties an answer must have, and a bank of answers.
 
 The reference is a function of the library and lives there, once. Each property draws its own inputs and says what must hold;
 the wrong answers of the bank carry the misconception that leads to them in their docstring, the right variants their design.

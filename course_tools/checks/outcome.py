@@ -1,4 +1,4 @@
-"""What an answer does when it is called: its results, its gradients, its error, what it changed and what it called."""
+"""Outcome of a call of an answer: its results, its gradients, its error, what it changed and what it called."""
 
 import math
 import traceback
@@ -138,7 +138,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 
 def copied(call: Call) -> Call:
-    """Copy the arguments of a call, so that whoever gets them can change them."""
+    """Copy the arguments of a call, so that the function called can change them."""
     return _copy(call, gradients=False)
 
 

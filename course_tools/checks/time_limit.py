@@ -1,6 +1,6 @@
 """Run an answer with a time limit, captured output and restored global state.
 
-The limit is processor time of the thread that runs the answer, so that a busy machine stops nobody. Imports that the answer
+The limit is processor time of the thread that runs the answer, so that a busy machine stops no answer. Imports that the answer
 triggers are neither counted nor interrupted: a module that is imported by half would break everything that uses it later.
 """
 

@@ -1,4 +1,4 @@
-"""What a student sees of a verdict: HTML in Jupyter, text elsewhere.
+"""Display of a verdict to the student: HTML in Jupyter, text elsewhere.
 
 In a kernel the report is published as the result of the cell, and its plain text is the number of points: nbgrader reads that
 as partial credit.

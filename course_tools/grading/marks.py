@@ -1,4 +1,4 @@
-"""What one exercise of one submission earned, as the engine hands it to whoever writes reports."""
+"""Marks of one exercise of one submission, as the engine gives it to the reports."""
 
 from dataclasses import dataclass, field
 from typing import Literal

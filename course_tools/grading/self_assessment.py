@@ -1,6 +1,6 @@
 """`course test-me`: a student's own notebook, graded as on hand-in.
 
-The points are those that `course grade` gives: the same extraction, the same sandbox, inputs that nobody knows beforehand.
+The points are those that `course grade` gives: the same extraction, the same sandbox, inputs that are not known beforehand.
 Beside them stands what the checks in the notebook last showed, and where the two differ, why.
 """
 
@@ -33,7 +33,7 @@ def assess(root: Path, number: str, notebook: Path | None = None, seed: int | No
         root: the folder of the course.
         number: of the lecture, such as "04".
         notebook: the file; by default the copy in `work/`.
-        seed: draws the inputs of the checks; by default one that nobody knows, as in grading.
+        seed: draws the inputs of the checks; by default a secret one, as in grading.
 
     Returns:
         a table of one line for each exercise, and a sentence.

@@ -1,4 +1,4 @@
-"""What a notebook shows: checks, measured claims, figures with alt text, interactives."""
+"""Notebook tools: checks, measured claims, figures with alt text, interactives."""
 
 from course_tools.notebook import answer_lookup, diagrams, plots
 from course_tools.notebook.boxed import boxed

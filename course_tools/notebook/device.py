@@ -1,4 +1,4 @@
-"""Where a lecture runs, and how large: one notebook for a laptop and for a GPU."""
+"""Device and scale of a lecture: one notebook for a laptop and for a GPU."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""Handwritten digits split into 4,000 to learn from and 1,000 unseen, anew for each seed."""
+"""Handwritten digits split into 4,000 to learn from and 1,000 unseen, another split for each seed."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

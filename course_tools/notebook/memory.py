@@ -1,4 +1,4 @@
-"""How much memory a call needs at its highest: counted by torch's allocator, so that the same call gives the same number."""
+"""Peak memory of a call: counted by torch's allocator, so that the same call gives the same number."""
 
 import os
 from collections.abc import Callable

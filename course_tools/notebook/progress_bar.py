@@ -1,4 +1,4 @@
-"""A progress bar for long cells, silent where nobody watches."""
+"""A progress bar for long cells, silent in unattended runs."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Whether a checked function is the student's or the library's: the word for a label or a printed line."""
+"""Tell whether a checked function is the student's or the library's: the word for a label or a printed line."""
 
 
 def whose(*functions: object) -> str:

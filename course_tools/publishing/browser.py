@@ -28,7 +28,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""A browser without a window that asks nobody for anything. It opens pages of the course alone."""
+"""A browser without a window that asks for no input. It opens pages of the course alone."""
 _TIME_LIMIT = 120
 
 

@@ -82,7 +82,7 @@ def execute(
 
 
 def kernel_environment(root: Path) -> dict[str, str]:
-    """The environment of a kernel that nobody watches: this course first on the path, one thread, no progress bars.
+    """The environment of an unattended kernel: this course first on the path, one thread, no progress bars.
 
     One thread, alone or beside others: at the size of the lectures a second gains nothing, and on a busy machine it stalls.
     """

@@ -1,4 +1,4 @@
-"""What an executed notebook holds: claims, failures, widget errors; and how its outputs are made fit to be committed."""
+"""Outputs of an executed notebook: claims, failures, widget errors; and how its outputs are made fit to be committed."""
 
 import ast
 import re

@@ -11,7 +11,7 @@ _BUILT_IN = 3
 
 
 def papers_page(root: Path) -> str:
-    """Give the text of docs/papers.md with its column "Built in" written anew; a paper that no docstring cites keeps its row.
+    """Give the text of docs/papers.md with its column "Built in" rewritten; a paper that no docstring cites keeps its row.
 
     Args:
         root: the folder of the course.

@@ -1,4 +1,4 @@
-"""Where the course lies on disk, and which lectures it has."""
+"""Paths of the course on disk, and its list of lectures."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the README counts: its line of numbers and its table of lectures, written by `course build`."""
+"""Generated parts of the README: its line of numbers and its table of lectures, written by `course build`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class _Count:
 
 
 def readme_with(lectures: Sequence[Lecture], claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -> str:
-    """Give the README's text with its numbers and its table of lectures written anew between their markers.
+    """Give the README's text with its numbers and its table of lectures rewritten between their markers.
 
     Args:
         lectures: the lectures of the course.
@@ -33,7 +33,7 @@ def readme_with(lectures: Sequence[Lecture], claims_of: dict[str, tuple[str, str
     counts = {lecture.number: _count(lecture, claims_of) for lecture in lectures}
     total = [sum(getattr(count, name) for count in counts.values()) for name in ("exercises", "wrong", "claims")]
     numbers = (
-        "| lectures | exercises | wrong answers tested | claims measured and asserted | downloads needed |\n"
+        "| lectures | exercises | wrong answers tested | claims measured and asserted | data downloads |\n"
         f"| --- | --- | --- | --- | --- |\n| {len(counts)} | {total[0]} | {total[1]:,} | {total[2]} | 0 |"
     )
     costs = load(root)

@@ -68,7 +68,7 @@ def frames() -> list[tuple[str, int]]:
 
 
 def alternative_text() -> str:
-    """Say what the picture shows, for whoever does not see it."""
+    """Say what the picture shows, for readers who cannot see it."""
     asked = exercise(EXERCISE)
     found = verdict(EXERCISE, next(answer for answer in asked.wrong if answer.__name__ == WRONG))
     return (

@@ -56,7 +56,7 @@ The day before:
 In the room:
 - Set the projector to 150 % and look at one figure from the last row.
 - Let students predict before you run a cell: the notebook keeps their answer, and `course progress` shows it.
-- Nobody waits for an installation: pair those whose set-up fails with a neighbour, and mend it in the break.
+- No time is lost on installation: pair those whose set-up fails with a neighbour, and mend it in the break.
 """
 
 

@@ -26,7 +26,7 @@ def copy_lectures(root: Path) -> Path:
 
 
 def restore(root: Path, number: str) -> Path:
-    """Copy a lecture anew; where `work/` holds one already, the fresh copy gets another name and the old one stays.
+    """Copy a lecture; where `work/` holds one already, the fresh copy gets another name and the old one stays.
 
     Args:
         root: the folder of the course.

@@ -1,4 +1,4 @@
-"""What of a notebook goes into the sandbox for one exercise: the text of its cells, each with its role.
+"""Program of one exercise for the sandbox: the text of a notebook's cells, each with its role.
 
 Nothing is parsed here. Cells of the student run in order; cells that are as they were handed out, and cells of the lecture that
 are missing, are there for the names that the student's cells need. `sandbox.notebook_runner` does the rest, inside.
@@ -50,7 +50,7 @@ class Program:
 
     `function` is the name that the answer should have, `references` gives for each other exercise of the lecture the library's
     form, "module:name", and `skip` the statements, as (cell, number), that are known to take too long. `texts` are the
-    cells that run though they are no code, and `chosen` the statements that run, as (cell, number), as they were chosen in
+    cells that run though they are not code, and `chosen` the statements that run, as (cell, number), as they were chosen in
     the sandbox for another exercise, before any of them ran; None where they are still to be chosen.
     """
 
@@ -126,7 +126,7 @@ class Notebook:
 
         Args:
             program: what was run.
-            chosen: the statements that run, as (cell, number); None where they were known or have to be chosen anew.
+            chosen: the statements that run, as (cell, number); None where they were known or have to be chosen again.
             needed: for each exercise the statements on which its answer may depend; none where they were known.
             raised: the statements that raised an error, and the type of the error.
         """

@@ -1,4 +1,4 @@
-"""What lies in a folder or a zip, file by file, without trusting any of it.
+"""Files of a folder or a zip, read one by one as untrusted input.
 
 Nothing is ever unpacked to the disk: a member of a zip is read into memory when it is asked for, one at a time and never more
 than the limits allow. Links, devices and pipes are not followed. A path is a name to show and to recognise a student by, and no

@@ -1,4 +1,4 @@
-"""Which lecture a notebook is of: read from its cells, and from the file's name only where the cells do not tell."""
+"""Recognise the lecture of a notebook: from its cells, and from the file's name only where the cells do not tell."""
 
 import json
 import re

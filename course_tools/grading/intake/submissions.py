@@ -56,7 +56,7 @@ class Submission:
 
 
 class Note(NamedTuple):
-    """One line on a file that is not graded, or that is and is odd; `student` is None where it is nobody's."""
+    """One line on a file that is not graded, or that is and is odd; `student` is None where it is of no known student."""
 
     student: Student | None
     source: str

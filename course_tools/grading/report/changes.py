@@ -1,4 +1,4 @@
-"""What a regrade changes: who gains, who loses, in which exercise and why, against the report that was written before."""
+"""Changes of marks in a regrade: who gains, who loses, in which exercise and why, against the report written before."""
 
 import contextlib
 import csv

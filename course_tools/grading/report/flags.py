@@ -1,4 +1,4 @@
-"""What an instructor may want to look at: forbidden calls, and solutions that look alike. A flag never changes a mark.
+"""Flags for the instructor: forbidden calls, and solutions that look alike. A flag never changes a mark.
 
 A solution is taken apart into the parts of its syntax tree, without names, docstrings, comments and annotations and without the
 order of its statements. A part that the course's own answers have, right or wrong, is evidence of nothing; any other counts the
@@ -207,7 +207,7 @@ def _flag(pair: tuple[str, str], seen: list[tuple[str, float, float]]) -> Flag |
 
 @cache
 def _of_the_course(id: str) -> frozenset[str]:
-    """The parts of the course's own answers to an exercise: what is near the reference, or a known mistake, is nobody's own."""
+    """The parts of the course's own answers to an exercise: similarity to the reference or to a known mistake is ignored."""
     item = exercise(id)
     sources = [FunctionSource.of(answer).text() for answer in (item.reference, *item.right, *item.wrong)]
     trees = [tree for source in sources if (tree := _parsed(source))]

@@ -1,4 +1,4 @@
-"""What every page of the report is made of: one file of HTML without scripts, legible in light, in dark and on paper."""
+"""HTML of the report pages: one file of HTML without scripts, legible in light, in dark and on paper."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Which definitions of the library a student's code can import while it is judged: all that do not lead to the answer.
+"""Importable definitions of the library while a student's code is judged: all that do not lead to the answer.
 
 Every definition of `course_lib` is offered, as text, but the exercise's own reference, what the exercise forbids, and whatever
 uses these; beside it the names of `ALWAYS`. `import_shim` runs a definition inside the sandbox when it is first imported, and

@@ -1,4 +1,4 @@
-"""How well a machine keeps a student's code inside: measured by trying, and described in words."""
+"""Isolation strength of the sandbox on this machine: measured by trying, and described in words."""
 
 from dataclasses import dataclass
 

@@ -445,8 +445,8 @@ def _needed(
 
     They bind a name that the answer needs, directly or through others, or may change the value of one; a function that a cell
     of the course calls without training changes nothing of what it is given. What follows the last
-    check of the exercise is none of them, nor what is bound anew before it. Of the cells that are no Python, `unread` with
-    their number, the line that is none and their words, those count that have a word which nothing else defines.
+    check of the exercise is none of them, nor what is bound again before it. Of the cells that are not valid Python, `unread`
+    with their number, the wrong line and their words, those count that have a word which nothing else defines.
     """
     checks = [i for i, s in enumerate(every) if s.checks == id and s in taken]
     every = every[: checks[-1] + 1] if checks else every
@@ -574,7 +574,7 @@ def parse(source: str) -> tuple[str, list[ast.stmt]]:
             source = _without_magic(source, error)
         except (ValueError, RecursionError, MemoryError, OverflowError) as error:
             raise Unparsable("Python cannot read it") from error
-    raise Unparsable("the cell has too many lines that are no Python")
+    raise Unparsable("the cell has too many lines that are not valid Python")
 
 
 def _without_magic(source: str, error: SyntaxError) -> str:

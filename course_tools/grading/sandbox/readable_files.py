@@ -1,7 +1,7 @@
-"""Which files the sandbox may read: Python, installed packages and shared libraries, and nothing of the course.
+"""Files that the sandbox may read: Python, installed packages and shared libraries, and nothing of the course.
 
 A folder is granted as a whole only where nothing hidden lies in it; else its entries are, one by one. Hidden are the files in
-which torch defines a function that an exercise forbids: whoever read one could run the function's text.
+which torch defines a function that an exercise forbids: code that reads one could run the function's text.
 """
 
 import inspect

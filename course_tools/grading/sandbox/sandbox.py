@@ -25,7 +25,7 @@ from course_tools.grading.sandbox import bubblewrap, wire_protocol
 from course_tools.grading.sandbox.hardening import LINUX
 from course_tools.grading.sandbox.memory_watchdog import watched
 from course_tools.grading.sandbox.readable_files import package_folders, readable
-from course_tools.grading.sandbox.session import LOAD_LIMIT, Worker
+from course_tools.grading.sandbox.session import LOAD_LIMIT, WorkerSession
 
 START_LIMIT = 120.0
 """Seconds in which the zygote must have imported torch."""
@@ -141,7 +141,7 @@ class Sandbox:
         self._errors.close()
 
     @contextlib.contextmanager
-    def fork(self) -> Iterator[Worker]:
+    def fork(self) -> Iterator[WorkerSession]:
         """Fork a worker; when the block is left it is ended, and everything that it started."""
         ours, theirs = socket.socketpair()
         with ours:
@@ -152,7 +152,7 @@ class Sandbox:
                     (pid,) = struct.unpack("!i", self._answer(4))
                 except OSError as error:
                     raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
-            worker = Worker(ours, pid, partial(self._time_spent, pid))
+            worker = WorkerSession(ours, pid, partial(self._time_spent, pid))
             try:
                 with contextlib.nullcontext() if LINUX else watched(pid, MEMORY):
                     yield worker

@@ -1,6 +1,6 @@
 """The filter of system calls: what torch needs to compute is allowed, everything else is refused by the kernel.
 
-An allow-list, so that a call that nobody thought of is refused too: no fork, no program, no socket, no tracing, no signal to
+An allow-list, so that an unforeseen call is refused too: no fork, no program, no socket, no tracing, no signal to
 others, no namespaces, mounts, keys, io_uring, BPF, shared memory or message queues. Threads are allowed. It does not look at
 paths (that is Landlock's part), and it does not limit time or memory (that is the limits' part). This text runs inside the
 sandbox.

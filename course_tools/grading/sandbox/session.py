@@ -48,7 +48,7 @@ class Allowance:
 
     Time in which another process has the processor counts as neither, nor does that in which the grader computes: on a busy
     machine an answer may take as long as it does on an idle one. To call it tells, as `wire_protocol.Left`, for how long
-    nobody needs to look; after a 0, `used_up` says what was used up.
+    the next look can wait; after a 0, `used_up` says what was used up.
     """
 
     def __init__(self, seconds: float, time_spent: Callable[[], tuple[float, float]]) -> None:
@@ -82,7 +82,7 @@ class Allowance:
         return computed, hardening.time_slept(passed, computed, others)
 
 
-class Worker:
+class WorkerSession:
     """One fork of the zygote: a program is loaded once, then calls are put to it.
 
     `time_spent` gives its processor time and how long it waited for a processor, in seconds. When a program has been loaded,

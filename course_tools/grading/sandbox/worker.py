@@ -1,4 +1,4 @@
-"""What runs inside the sandbox: a zygote that imports torch once, and one fork of it for each answer.
+"""Worker process inside the sandbox: a zygote that imports torch once, and one fork of it for each answer.
 
 It is started as text, by `python -I -S`, where `course_lib` cannot be imported; the modules it uses come as text too, and none
 of them holds a reference. Whatever is here, a student's code can change once it runs: nothing that is sent from here is

@@ -98,7 +98,7 @@ def landing(figures: Figures, lectures: Sequence[Lecture], picture: bool, sectio
             (figures.exercises, "exercises"),
             (figures.wrong_answers, "wrong answers tested"),
             (figures.claims, "claims measured"),
-            (0, "downloads needed"),
+            (0, "data downloads"),
         )
     )
     head = f"""# Attention, from the ground up

@@ -1,1 +1,1 @@
-"""`course slides`: a lecture as slides for whoever teaches it, written from the solved notebook."""
+"""`course slides`: a lecture as slides for its instructor, written from the solved notebook."""

@@ -234,8 +234,10 @@ ORDINARY = [item.id for item in ALL if item.training is None]
 )
 def test_answers_that_do_not_end_share_one_allowance(engine, short_of_time, monkeypatch, body, kind):
     given = []
-    allow = session.Worker.allow
-    monkeypatch.setattr(session.Worker, "allow", lambda worker, seconds: (given.append(seconds), allow(worker, seconds))[1])
+    allow = session.WorkerSession.allow
+    monkeypatch.setattr(
+        session.WorkerSession, "allow", lambda worker, seconds: (given.append(seconds), allow(worker, seconds))[1]
+    )
     notebook = Notebook(with_endless(body, ORDINARY), "04")
     marks = [engine.mark(notebook, item) for item in ALL if item.training is None]
     assert [seconds for seconds in given if seconds != session.LOAD_LIMIT] == [0.5, 0.5] + [0.05] * (len(ORDINARY) - 2)
