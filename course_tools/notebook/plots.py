@@ -165,7 +165,7 @@ def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mappin
         ax.axhline(height, color="0.35", linestyle=style, linewidth=1.2, label=name)
     _finish(ax, "", y, title)
     names = ["\n".join(wrap(in_the_font(name), 66 // max(len(groups), 1), break_long_words=False)) for name in groups]
-    ax.set_xticks(range(len(groups)), names, fontsize=9, parse_math=False)
+    ax.set_xticks(range(len(groups)), names, fontsize=min(9, 72 / max(len(groups), 1)), parse_math=False)
     ax.set_xlim(-0.5, len(groups) - 0.5)
     if across:
         ax.legend(fontsize=8, frameon=False)
@@ -201,17 +201,19 @@ def pictures(
     """
     figure = Figure(figsize=(6.0, 2.6 if len(images) <= 3 else 4.0), layout="constrained")
     rows = 1 if len(images) <= 3 else 2
-    axes = figure.subplots(rows, -(-len(images) // rows), squeeze=False).flatten()
+    columns = -(-len(images) // rows)
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for unused in axes[len(images) :]:
         unused.remove()
-    for ax, (title, image) in zip(axes, images.items(), strict=False):
+    for number, (ax, (title, image)) in enumerate(zip(axes, images.items(), strict=False), start=1):
         array = to_array(image)
         drawn = ax.imshow(array, cmap="viridis", vmin=0.0, vmax=None if array.ndim == 3 else most or array.max() or 1.0)
         if array.ndim == 2:
-            figure.colorbar(drawn, ax=ax, label=label, shrink=0.7)
+            ends_row = number % columns == 0 or number == len(images)
+            figure.colorbar(drawn, ax=ax, label=label if ends_row else "", shrink=0.7).ax.tick_params(labelsize=8)
         if marks and title in marks:
             _arrows(ax, marks[title], to_array(arrows[title]) if arrows and title in arrows else np.zeros((0, 0)), strongest)
-        ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
+        ax.set_title("\n".join(wrap(in_the_font(title), 48 // columns)), parse_math=False, fontsize=10)
         ax.set_xticks([])
         ax.set_yticks([])
     return figure
