@@ -684,12 +684,12 @@ claim(
 # %% [markdown] tags=["predict"]
 # **What the baselines show.** At 2e-3, shared steps add most sums of twenty digits correctly with three of eight seeds, and
 # separate layers with seven. So with the local mask, neither halting nor shared weights are needed to generalise. Without it,
-# separate layers do so with one of sixteen models, and adaptive steps with three (06.b): here it is the mask that
-# generalises.
+# separate layers do so with one of sixteen models, and adaptive steps with three of sixteen. So for separate layers at 2e-3 the
+# mask makes the difference (06.b). It is not sufficient: at 5e-3, separate layers fail with it, too.
 #
-# At 5e-3, shared steps with the mask do so with two seeds and separate layers with none, while the adaptive model does so with
-# every seed at both rates. So at this scale and budget the adaptive model trains reliably, with an eighth of the weights of
-# separate layers. Longer training and lower rates were not tried.
+# At 5e-3, shared steps with the mask do so with two seeds, while the adaptive model does so with every seed at both rates. So
+# at this scale and budget the adaptive model trains reliably, with an eighth of the weights of separate layers. Longer training
+# and lower rates were not tried.
 #
 # **Predict.** Within eight steps, a carry can travel at most eight columns. We allow twelve steps after training. What happens
 # to sums of twenty digits?
@@ -913,8 +913,8 @@ for k in (1, 2, 3, 5, 7, 11):
     print(f"{2 ** (k + 1) - 1:>4} + 1 = {found:<5} steps {N}")
 
 # %% [markdown]
-# A carry that has to travel further than six columns cannot arrive within six steps, unless a column attends to more than one
-# lower column.
+# With the local mask a carry moves at most one column per step, so within six steps it can travel at most six columns. The last
+# two sums are therefore out of reach for a model with this mask. 63 + 1 is exactly at the limit, and may fail as well.
 
 # %% [markdown] tags=["quiz"]
 # ## 11 Exit quiz

@@ -13,7 +13,7 @@
 # %% [markdown] tags=["header"]
 # # 07 · Generative pre-training
 #
-# A GPT is trained only to predict the next token, and thereby learns to find a rule in its prompt and to apply it.
+# A GPT is trained to predict the next token, and it can thereby learn to find a rule in its prompt and to apply it.
 #
 # ![](diagram:gpt)
 #
@@ -57,9 +57,9 @@ SEEDS = (0, 1, 2)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The table has counted 8,000 texts. What fraction of the scored steps of new texts does it predict correctly? A
-# guess among eight letters is right in 0.12 of the cases.
+# guess among eight letters is right in one case of eight (0.125).
 #
-# <details><summary>A. About 0.12.</summary>
+# <details><summary>A. About 0.125.</summary>
 #
 # The table does a little better: a text that follows a circular order of eight letters rarely returns to one of the last
 # four.</details>
@@ -137,7 +137,8 @@ next_token_loss = check("07.1", next_token_loss)
 # How can a Transformer solve the task of section 1? With two heads in successive layers (Elhage et al. 2021, Olsson et al.
 # 2022). A head of the **first** layer copies the *preceding* token into each token. A head of the **second** layer attends to
 # the token that was preceded by the current letter, that is, to the token that followed this letter last time. Such a pair is
-# called an *induction head*. We now train a GPT with two layers, one with a single layer, and an LSTM.
+# called an *induction head*. We now train a GPT with two layers, one with a single layer, and an LSTM. The loss counts only the
+# scored steps: those that the text has shown before.
 #
 # **Predict.** We remove one layer and give its parameters to the other. Can a single layer with as many parameters solve the
 # task?
@@ -270,8 +271,8 @@ claim(
 )
 
 # %% [markdown]
-# A table of counts made for each text alone would also do well: it *is* induction, programmed by hand. GPT has learned it by
-# gradient descent.
+# A table of counts made for each text alone would be induction programmed by hand (we do not measure it here). GPT has learned
+# a similar rule by gradient descent.
 
 # %% [markdown] tags=["predict"]
 # ### Attention maps of the two heads
@@ -371,6 +372,9 @@ claim(
 )
 
 # %% [markdown]
+# The head of layer 2 is clear in every seed (07.y). The head of layer 1 is less so: in the worst seed, the best head puts only
+# about a third of its weight on the preceding token (07.x).
+#
 # ## 4 A table of counts
 #
 # Now we turn to real text, and begin with a baseline. Shannon's language model counts which characters followed the last few
@@ -538,6 +542,10 @@ claim(
 # We train a GPT on the text, and an LSTM that reads exactly as many characters, and compare both with the table. Bits per
 # *piece* cannot be compared with bits per character, so all models read characters. In the evaluation, each predicted character
 # has at least half a window of context.
+#
+# *Held-out text* is used for the curves of the training and for choosing the length of the runs; *new text* is used only for
+# the numbers that we report. They are different paragraphs, so the same model has different bits on the two. The figure of the
+# next training uses only the first 8,000 held-out characters.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The budget is a third of a million characters and 700 updates, half a minute to three minutes on one core. Which
@@ -545,12 +553,13 @@ claim(
 #
 # <details><summary>A. GPT.</summary>
 #
-# With more updates it overtakes this table (07.i). Here it must learn by gradient descent what the table simply counts: which
-# character follows which.</details>
+# With twice the width and more updates, a GPT overtakes this table (07.i). Here it must learn by gradient descent what the
+# table simply counts: which character follows which.</details>
 # <details><summary>B. The LSTM.</summary>
 #
-# Its recurrence helps in the beginning, while GPT must first learn from its position vectors which token comes last. At the end
-# of this budget the two are close.</details>
+# After 44,000 characters it needs more bits than GPT, then fewer; at the end of this budget the two are close. A possible
+# reason for its lead is that a recurrence knows which token comes last; GPT must learn this from its position
+# vectors.</details>
 # <details><summary>C. The table.</summary>
 #
 # Yes, at this budget. Look at the slopes: the curves of the networks are still falling, while the table has already counted the
@@ -668,8 +677,9 @@ claim(
 # %% [markdown]
 # In our training the table needs fewer bits, and the curves of both networks are still falling. The study `07_updates`
 # (docs/studies.md) repeats the comparison on the same text with a GPT of twice the width, an LSTM of as many parameters and
-# 2,500 updates, and adds the counts of Kneser and Ney, which section 11 explains. Both networks overtake the table. GPT learns
-# more slowly at first, but later its curve falls faster than that of the LSTM (07.jj), and at the end the two are close.
+# 2,500 updates, and adds the counts of Kneser and Ney, which section 11 explains. Both networks overtake the table of section 4
+# (2.09 bits: 1.83 and 1.82), but neither overtakes Kneser and Ney's counts (1.78). Each has one seed and one learning rate. GPT
+# learns more slowly at first, but later its curve falls faster than that of the LSTM (07.jj), and at the end the two are close.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Have GPT and the table learned *the same*? To find out, we average their probabilities. How many bits does the
@@ -843,7 +853,8 @@ claim(
 # is more varied and has more errors. (`course_lib.pretrained` can read GPT-2's published weights.)
 #
 # Our model has read very little. The study of section 11 trains a larger GPT on Shakespeare; the next cell shows how that model
-# continues one scene in these four ways, as recorded. The figure after it shows our model: which character comes next?
+# continues one scene in these four ways, as recorded. At this budget, all four contain broken sentences or repetitions. The
+# figure after it shows our model: which character comes next?
 
 # %%
 written = recorded("07_text").of("GPT, 4.2 million")[0].texts
@@ -1371,8 +1382,8 @@ from course_tools.bank.lecture_07.train_gpt import train_gpt
 train_gpt = check("07.7", train_gpt)
 
 # %% [markdown]
-# The next cell trains this model once more and lets it generate text. After 400 updates on letters alone, expect many invented
-# words.
+# The next cell trains this model once more, for 400 updates on letters alone, and lets it generate text. The first 16
+# characters are the prompt, taken from the training text. Expect many invented words after it.
 
 # %%
 alphabet = " abcdefghijklmnopqrstuvwxyz"
@@ -1455,10 +1466,11 @@ claim(
 )
 
 # %% [markdown]
-# On held-out plays, both networks end below the counts of one million characters and above those of 4.2 million. So which model
-# is best depends on the text and on the budget, and a network must be compared with counts before its number of
-# bits means anything. Neither network has converged here. Each has one seed, and its learning rate is the largest of three that
-# were tried for 300 updates; over 6,000 updates a lower one may be better.
+# On held-out plays, both networks end below the counts of one million characters and above those of 4.2 million. In every
+# comparison of this lecture in which all models learn from the same text, Kneser and Ney's counts need the fewest bits. So a
+# network must be compared with good counts before its number of bits means anything. Neither network has converged here. Each
+# has one seed, and its learning rate is the largest of three that were tried for 300 updates; over 6,000 updates a lower one
+# may be better.
 #
 # How good is a text at these numbers of bits? The next cell prints what each model wrote, with the best model last.
 
@@ -1541,10 +1553,11 @@ for name in (*networks, counts):
 # is a decoder without cross-attention, which would make each block larger by a third.
 #
 # **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, correcting English and parodying Hemingway. Our
-# models cannot do this: at this budget the generated text has real words but no meaning. Our model solves a single task in
-# context, the task that *all* its training texts had; GPT-3's texts were not made for any task. Whether the in-context learning
-# of *large* models uses this mechanism and no other is discussed in the literature, not here. The LSTM of section 3 fails at
-# *this* budget, not in principle. GPT's fine-tuning on labelled tasks is not trained; lecture 08 fine-tunes BERT.
+# models cannot do this: at this budget much of the generated text consists of invented words, and none of it has a meaning. Our
+# model solves a single task in context, the task that *all* its training texts had; GPT-3's texts were not made for any task.
+# Whether the in-context learning of *large* models uses this mechanism and no other is discussed in the literature, not here.
+# The LSTM of section 3 fails at *this* budget, not in principle. GPT's fine-tuning on labelled tasks is not trained; lecture 08
+# fine-tunes BERT.
 #
 # ## 14 Papers and decks
 #

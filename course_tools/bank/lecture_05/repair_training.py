@@ -49,7 +49,7 @@ HINTS = (
         "`backward` do with a gradient that is already there? One is in the loss: what has the model read when it predicts?"
     ),
     (
-        "The softmax runs over the last axis, the keys. `optimizer.zero_grad()` stands before each `backward`. The model reads "
+        "The softmax runs over the last axis, the keys. Call `optimizer.zero_grad()` before each `backward()`. The model reads "
         "all but the last column of the windows, and the targets are all but the first."
     ),
 )
