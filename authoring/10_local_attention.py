@@ -301,7 +301,7 @@ claim(
 
 # %% [markdown]
 # The tensor of windows stores each key size² times. The library has two faster forms with the same signature: one works offset
-# by offset on shifted views, the other tile by tile. The next cell compares both with your function.
+# by offset on shifted views, the other tile by tile. The next cell compares both with the function of exercise 10.4.
 
 # %% tags=["nbval-check-output"]
 rows, columns = rows[:5], columns[:5]
@@ -435,7 +435,7 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 #
 # The data are digits, downsampled to 7 × 7 pixels by averaging. A stem computes features of *each pixel separately*, so all
 # information about shape must come from two residual layers with 3 × 3 windows. These are convolutions, local attention with
-# your `local_attention` and four heads, or the same attention without relative positions. All networks have 16 features per
+# `local_attention` and four heads, or the same attention without relative positions. All networks have 16 features per
 # pixel, and are trained on the same batches at the same learning rate, with three seeds; at first for a few steps only.
 #
 # **Predict.** One network uses convolutions, one local attention, one local attention without relative positions. Which has the
@@ -590,7 +590,8 @@ claim(
 # %% [markdown] tags=["predict"]
 # After this short training, the convolution is more accurate. This need not hold after a longer training. The study
 # `10_accuracy_and_cost` (docs/studies.md) trains the same networks at two widths for 2,000 updates with 64 digits each, which is 32
-# epochs, with three seeds. At width 16 it also trains for half as many updates: what the doubling adds shows who still learns.
+# epochs, with three seeds. At width 16 it also trains for half as many updates: what the second half of the training adds shows
+# which network is still improving.
 #
 # **Predict.** What happens to the gap in accuracy between convolution and local attention in a longer training?
 #
@@ -802,8 +803,8 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # The check calls `train_local_attention(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten
 # digits (8 × 8 pixels, sorted by their labels) and `n_steps=400`. It evaluates the model on the other 500 digits. It also
 # replaces pixels, exchanges neighbours, moves pictures and asks for the context, so it can tell your layer from a convolution
-# or from global attention without reading your code. The function has at most 60 seconds of processor time; a good answer needs
-# about ten.
+# or from global attention without reading your code. The function has at most 60 seconds of processor time; a good solution
+# needs about ten seconds.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -827,7 +828,7 @@ from course_tools.bank.lecture_10.train_local_attention import train_local_atten
 train_local_attention = check("10.6", train_local_attention)
 
 # %% [markdown]
-# The next cell trains your model once more. It replaces one pixel of a digit and shows how much the context of each pixel
+# The next cell trains the model once more. It replaces one pixel of a digit and shows how much the context of each pixel
 # changes, first in the first layer of that model, then in a convolution with the same window. At which pixels do you expect a change, and
 # why may the changes within the window differ in size?
 
@@ -929,13 +930,15 @@ show(
 # improving upon the accuracy", a result on ImageNet. The first half holds here too (10.m, 10.n); 7 × 7 digits do not test the
 # second.
 #
-# **What this lecture does not show.** All experiments use digits of 7 × 7 pixels and networks of 8 or 16 features per pixel. Fewer
-# multiply-adds do not mean less time: convolutions have highly optimised kernels.
+# **What this lecture does not show.** The comparisons use digits of 7 × 7 pixels and networks of 8 or 16 features per pixel. In
+# the recorded study both kinds have the same learning rate at each width; of four tried at width 16 it was the best for local
+# attention and not quite the best for the convolution. Fewer multiply-adds do not mean less time: convolutions have highly
+# optimised kernels.
 #
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
 # 1-3, section 3.1 and figure 5 (https://arxiv.org/abs/1906.05909).
 #
-# The number of this paper stands beside ours in [docs/headlines.md](../docs/headlines.md).
+# [docs/headlines.md](../docs/headlines.md) compares the result of this paper with ours.
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -284,8 +284,9 @@ for measured, unit in ((memory, "peak memory in MiB"), (taken, "milliseconds")):
 # %% [markdown]
 # Look at the lowest line of the first figure. The *fused* kernel of lecture 04 computes softmax attention tile by tile and
 # never stores the full matrix of weights: its memory grows no faster than that of linear attention, and is smaller. It does not
-# reduce the number of operations, however, as the running times in the second figure show. So the *memory* of softmax attention
-# grows quadratically in some implementations only, its number of *operations* in all of them.
+# reduce the number of operations, however, as its running times in the second figure show. So the *memory* of softmax attention
+# grows quadratically in some implementations only, its number of *operations* in all of them. Beyond 4,096 tokens the times of
+# linear attention, too, grow faster than linearly on the machine of the solution; its number of operations does not (14.e).
 
 # %% tags=["nbval-check-output"]
 library = attention.LinearAttention()
@@ -646,6 +647,10 @@ claim(
 )
 
 # %% [markdown]
+# The measured speeds cross later than the counts. After 64 tokens the two models need about as many multiply-adds (14.p-short),
+# but with a state generation is slower for the first few hundred tokens, and faster from about a thousand on (see the printed
+# ratios).
+#
 # ## 6 Random features for the exponential
 #
 # The similarity of elu + 1 differs from that of the softmax. Could features give $\exp(q^\top k)$ itself? Not exactly: that
@@ -1044,7 +1049,7 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The next figure shows the weights of four queries over the 32 pairs of one sequence, for three trained models,
-# beside the right weights. For the models that never compute their weights, `kernel_attention` does. What do you expect for
+# beside the ideal weights. For the models that never compute their weights, `kernel_attention` does. What do you expect for
 # elu + 1?
 #
 # <details><summary>A. One large weight in each row, at a wrong pair.</summary>
@@ -1223,8 +1228,9 @@ claim(
 
 # %% [markdown]
 # The linear model now **generates text**: `read` processes the prompt in parallel, then each character is one step of the
-# recurrence. The memory is the same after ten characters and after thousands. The recurrence *can* go on indefinitely, but the
-# model was trained on short pieces only, and beyond their length the text may get worse.
+# recurrence. The state has the same size after any number of characters (14.G compares the memory for 20 and 200). The
+# recurrence *can* go on indefinitely, but the model was trained on pieces of 32 characters only; beyond that length the text
+# gets worse.
 
 # %% tags=["try-it"]
 writer, prompt = writers["linear, elu + 1"][-1], "The value of the "
@@ -1332,7 +1338,7 @@ claim(
 # A state may be of any type, such as a tuple. The check calls `train_linear_transformer(text, n_tokens, n_steps)` once, with
 # 100,000 characters of the language reference (27 tokens: the lower-case letters and the space) and `n_steps=400`. It evaluates
 # the returned model on held-out text, in windows of 32 tokens; then it reads 256 tokens step by step. The function has at most
-# 60 seconds of processor time; a good answer needs about six.
+# 60 seconds of processor time; a good solution needs about six seconds.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1356,8 +1362,8 @@ from course_tools.bank.lecture_14.train_linear_transformer import (
 train_linear_transformer = check("14.7", train_linear_transformer)
 
 # %% [markdown]
-# Your model has the same `start` and `step` as all models of the course, so the library's `generate` can use it. The next
-# cell trains it once more and generates text by your `step`, one character after the other.
+# The model has the same `start` and `step` as all models of the course, so the library's `generate` can use it. The next
+# cell trains it once more and generates text by its `step`, one character after the other.
 
 # %%
 from course_tools.bank.language_models import encoded
@@ -1376,7 +1382,7 @@ print(
 )
 
 # %% [markdown]
-# Beyond the length of your training windows the text may get worse (compare *Try it* in section 8): positions and sums over so
+# Beyond the length of the training windows the text may get worse (compare *Try it* in section 8): positions and sums over so
 # many tokens did not occur in training. The memory stays the same.
 
 # %% [markdown] tags=["quiz"]
@@ -1455,10 +1461,10 @@ print(
 # - *GA*: memory $O(L^2 d)$: the part that grows quadratically is the matrix of weights, whose size does not depend on $d$.
 # - *CS* mentions "lots of focus on reducing the computational complexity", but not what is lost; 14.A measures one such loss.
 #
-# **What this lecture does not show.** All models have one layer and are trained for seconds; a deeper model can look things up
-# in two steps. The text experiment uses contexts of 32 characters, which hardly require recall; it says nothing about longer
-# contexts or larger models. Later methods, with other feature maps, forget gates, and update rules that *correct* the state
-# instead of only adding to it, are not covered. Running times are those of one thread on one machine.
+# **What this lecture does not show.** The models compared in sections 7 and 8 have one layer and are trained for seconds; a
+# deeper model can look things up in two steps. The text experiment uses contexts of 32 characters, which hardly require recall;
+# it says nothing about longer contexts or larger models. Later methods, with other feature maps, forget gates, and update rules
+# that *correct* the state instead of only adding to it, are not covered. Running times are those of one thread on one machine.
 #
 # **Papers.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20 (https://arxiv.org/abs/2006.16236) ·
 # Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4

@@ -9,7 +9,7 @@ def simclr() -> Diagram:
         "SimCLR",
         "Two random augmentations of each of B pictures go through one encoder and a projection head. The loss is a "
         "cross-entropy over the 2B × 2B cosine similarities: each view must find its partner among all other views. "
-        "Afterwards the head is thrown away.",
+        "Afterwards the head is discarded.",
     )
     d.op("B pictures without labels", 240, 36, w=230)
     a = d.tensor("first views", "B C H W", 120, 116, "SimCLR.forward: first")
