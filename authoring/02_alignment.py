@@ -375,6 +375,12 @@ def luong():
     )
 
 
+def read(x, lengths, cell):
+    """All states and the last one, by `encode` with the weights of an `nn.RNN`."""
+    W, U, b_W, b_U = cell.parameters()
+    return encode(x, lengths, x.new_zeros(len(x), len(U)), W, U, b_W + b_U)
+
+
 class PlainEncoder(nn.Module):
     """An encoder without gates: `encode` reads the source in both directions."""
 
@@ -383,14 +389,10 @@ class PlainEncoder(nn.Module):
         self.embedding = nn.Embedding(n_tokens, d // 2)
         self.there, self.back = (nn.RNN(d // 2, d // 2) for _ in range(2))
 
-    def read(self, x, lengths, cell):
-        W, U, b_W, b_U = cell.parameters()
-        return encode(x, lengths, x.new_zeros(len(x), len(U)), W, U, b_W + b_U)
-
     def forward(self, source, lengths):
         x = self.embedding(source)
-        there, last = self.read(x, lengths, self.there)
-        back, first = self.read(reverse(x, lengths), lengths, self.back)
+        there, last = read(x, lengths, self.there)
+        back, first = read(reverse(x, lengths), lengths, self.back)
         states = torch.cat([there, reverse(back, lengths)], dim=-1)
         mask = padding_mask(lengths, source.shape[1])
         return Encoded(states, states, torch.cat([last, first], dim=-1), mask)

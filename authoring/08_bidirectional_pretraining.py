@@ -1519,7 +1519,8 @@ show(
 )
 print(
     f"accuracy: {whose(train_bert)} function {(guesses == answers).float().mean():.2f}"
-    f", section 6 {results['pre-trained'][0]:.2f}, TF-IDF {results['TF-IDF'][0]:.2f}, from "
+    f", section 6 {results['pre-trained'][0]:.2f}, TF-IDF "
+    f"{results['TF-IDF'][0]:.2f}, from "
     f"scratch {results['from scratch'][0]:.2f}"
 )
 

@@ -302,7 +302,8 @@ half = {
 }
 show(
     plots.pictures(photograph | maps, dict.fromkeys(photograph | maps, asking)),
-    alt="A photograph of a dahlia, and four maps of the attention weights of one of its "
+    alt="A photograph of a dahlia, and four maps of the attention weights of "
+    "one of its "
     "pixels, in the middle of the flower; half of the total weight lies on "
     + ", ".join(f"{n} of {H * W} pixels ({name})" for name, n in half.items())
     + ".",
@@ -326,7 +327,8 @@ def draw_forms(row=4, column=4, sharpness=3.0):
     panels = photograph | drawn
     show(
         plots.pictures(panels, marks=dict.fromkeys(panels, (row, column))),
-        alt=f"A photograph and four maps of the attention weights of the pixel in row {row}, column "
+        alt="A photograph and four maps of the attention weights of the pixel "
+        f"in row {row}, column "
         f"{column}; the largest weights are "
         + ", ".join(
             f"{values.max().item():.3f} ({name})" for name, values in drawn.items()
@@ -711,7 +713,8 @@ claim(
 )
 claim(
     "09.m-block",
-    "recorded study, max pooling less the block: accuracy, worst of three seeds against "
+    "recorded study, max pooling less the block: accuracy, worst of three seeds "
+    "against "
     "best",
     min(pooled) - max(block),
     at_least=-0.02,

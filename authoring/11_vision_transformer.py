@@ -483,7 +483,8 @@ maps = followed(vits[SEEDS[0]], shown).cpu()
 panels = {f"roll-out, digit {n + 1}": drawn for n, drawn in enumerate(maps)}
 show(
     boxed(panels, label="share", ink=dict(zip(panels, shown[:, 0], strict=True))),
-    alt="Three unseen digits over maps of what the class token takes from each of their "
+    alt="Three unseen digits over maps of what the class token takes from each "
+    "of their "
     "sixteen patches, by roll-out; the largest share is "
     + ", ".join(f"{drawn.max():.2f}" for drawn in maps)
     + f", where even shares would be {1 / 16:.2f}.",
@@ -1305,7 +1306,8 @@ hardest = {
 }
 show(
     plots.pictures(hardest),
-    alt=f"The held-out digits to whose label {whose(train_vit)} model gives the smallest "
+    alt=f"The held-out digits to whose label {whose(train_vit)} model gives the "
+    "smallest "
     f"probability: {'; '.join(hardest)}. Its accuracy is "
     f"{(predicted == kinds[new]).float().mean():.3f}.",
 )

@@ -85,6 +85,7 @@ show(
 # %%
 from copy import deepcopy
 
+from course_lib.blocks import ConvNet
 from course_lib.losses import deep_set_loss, match_in_order
 from course_lib.training import batches
 from course_tools.notebook.digit_detection import ap50, backbone, detect
@@ -659,7 +660,7 @@ claim(
 #
 # It reaches 0.52. Each query must count the objects to the left of its own.</details>
 
-# %%
+# %% tags=["nbval-check-output"]
 study = show_study("12_matching")
 print(study.cost)
 for name in study.names:
@@ -668,8 +669,6 @@ for name in study.names:
         for measure in ("ap50", "class-agnostic ap50")
     )
     print(f"{name:<22} AP50 by seed: {each}; class-agnostic: {found}")
-
-# %% tags=["nbval-check-output"]
 by = {name: study.scores(name, "ap50") for name in study.names}
 finds = {name: study.scores(name, "class-agnostic ap50") for name in study.names}
 claim(
@@ -688,7 +687,8 @@ claim(
 )
 claim(
     "12.t",
-    "left to right over list order, as many updates: AP50, worst of three seeds against "
+    "left to right over list order, as many updates: AP50, worst of three seeds "
+    "against "
     "best",
     min(by["left to right"]) - max(by["list order"]),
     at_least=0.2,
@@ -727,8 +727,8 @@ def query_maps(model, images):
 
 
 def draw_scene(scenes, i, threshold=0.5):
-    """Draw the detections above a confidence threshold, the true boxes (dashed), and the
-    attention maps of the three most confident queries, over the ink of the scene."""
+    """Draw the detections above a threshold, the true boxes (dashed), and the attention
+    maps of the three most confident queries, over the ink of the scene."""
     image, (boxes, digits) = scenes.images[i], objects(scenes, i)
     title = f"objects: {', '.join(digits)}"
     p, corners = (part[0].cpu() for part in detect(detector, image[None]))
@@ -749,7 +749,8 @@ def draw_scene(scenes, i, threshold=0.5):
             ink=dict.fromkeys(names.values(), image[0]),
         ),
         alt=f"Scene, {title}. Detections above {threshold:g}: "
-        f"{', '.join(told) or 'none'}; true boxes are dashed. Then three attention maps.",
+        f"{', '.join(told) or 'none'}; true boxes are dashed. Then three "
+        "attention maps.",
     )
 
 
@@ -940,7 +941,8 @@ claim(
 )
 claim(
     "12.B",
-    "no_object = 0.1 over 0.4: confident detections, ratio, worst of three seeds against "
+    "no_object = 0.1 over 0.4: confident detections, ratio, worst of three "
+    "seeds against "
     "best",
     min(counts["matched"]) / max(counts["matched, no object 0.4"]),
     at_least=1.1,

@@ -366,7 +366,8 @@ show(
         for name, values in accuracies.items()
     )
     + "; a ViT with default positions "
-    f"{', '.join(f'{accuracy:.3f}' for accuracy in default)}; a Mixer without token mixing "
+    f"{', '.join(f'{accuracy:.3f}' for accuracy in default)}; a Mixer without "
+    "token mixing "
     f"{bag:.3f}.",
 )
 
@@ -440,12 +441,12 @@ reordered_token_mixing = check("13.4", reordered_token_mixing)
 # **Predict.** All pictures are shuffled in the same way. We train a new Mixer and a new CNN on them from scratch. What happens
 # to their accuracy?
 #
-# <details><summary>A. Both fall: nobody could read such pictures.</summary>
+# <details><summary>A. Both fall: such pictures are unreadable.</summary>
 #
 # *You* could not: you rely on the arrangement of neighbouring patches. A Mixer does not.</details>
-# <details><summary>B. The Mixer's accuracy stays exactly the same, the CNN's falls.</summary>
+# <details><summary>B. The Mixer's accuracy stays the same, apart from its random initialisation; the CNN's falls.</summary>
 #
-# Yes, literally: if the Mixer's initial weights are shuffled in the same way, every training step is the same as
+# Yes: if the Mixer's initial weights are shuffled in the same way, every training step is the same as
 # well.</details>
 # <details><summary>C. Both stay the same: the maximum of a feature map does not depend on its position.</summary>
 #
@@ -715,7 +716,7 @@ claim(
 #
 # It does not depend on the *order*. But neighbouring patches of real digits are similar, and weights of similar inputs receive
 # similar gradients.</details>
-# <details><summary>B. In the first block, similar input weights for neighbours; in the last block, similar output weights for all positions.</summary>
+# <details><summary>B. In the first block, slightly correlated input weights for neighbours; in the last block, similar output weights for all positions.</summary>
 #
 # Yes. The first effect is weak after so little training: compare adjacent positions with positions two apart. The second is
 # clear: after the last block only the mean over the positions is used, so the same output at every position is
@@ -1267,7 +1268,8 @@ show(
         f"{whose(train_mixer)} Mixer",
         across={"chance": 0.1},
     ),
-    alt=f"Accuracy of {whose(train_mixer)} Mixer on held-out digits, one point per seed: "
+    alt=f"Accuracy of {whose(train_mixer)} Mixer on held-out digits, one point "
+    "per seed: "
     + "; ".join(
         f"{name} {', '.join(f'{accuracy:.3f}' for accuracy in values)}"
         for name, values in found.items()

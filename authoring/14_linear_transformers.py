@@ -623,7 +623,7 @@ print(
 # %% tags=["nbval-check-output"]
 @torch.no_grad()
 def work(model, n):
-    """Multiply-adds of one step after n tokens, with all attention as plain products."""
+    """Multiply-adds of one step after n tokens, attention as plain products."""
     token = torch.zeros(1, dtype=torch.long, device=device())
     state = model.start(token.expand(1, n))
     with sdpa_kernel(SDPBackend.MATH):
@@ -633,7 +633,8 @@ def work(model, n):
 with_cache, with_state = list(generators.values())[1:]
 claim(
     "14.p-model",
-    "after 4,096 tokens, four layers of width 256: multiply-adds of the next token with "
+    "after 4,096 tokens, four layers of width 256: multiply-adds of the next "
+    "token with "
     "a cache over those with a state",
     work(with_cache, 4096) / work(with_state, 4096),
     between=(3, 5),
@@ -709,7 +710,7 @@ orthogonalised = check("14.6", orthogonalised)
 # <details><summary>A. It falls like 1/√m in both cases; for large logits it is a little higher.</summary>
 #
 # The rate holds once $m$ is large enough. For large logits, that is more features than anyone could afford.</details>
-# <details><summary>B. For small logits it falls; for large ones it falls little and stays near 1.</summary>
+# <details><summary>B. For small logits it falls; for large ones it hardly falls and stays above 1.</summary>
 #
 # Yes. The variance of a single term grows like $e^{\|q+k\|^2}$: the mean is dominated by rare, very large terms, which even
 # thousands of samples can miss. An estimate that is 0 everywhere has a relative error of 1.</details>
@@ -1093,7 +1094,8 @@ show(
     plots.attention_maps(
         {"the pair with the query's key": part.pattern[0]} | maps, x="pair", y="query"
     ),
-    alt="Which of 32 pairs has the key of each of four queries, and the weights of three "
+    alt="Which of 32 pairs has the key of each of four queries, and the weights "
+    "of three "
     "models: the mean weight of that pair is "
     + ", ".join(f"{value:.2f} in {name}" for name, value in share.items())
     + ".",
