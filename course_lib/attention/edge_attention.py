@@ -19,8 +19,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.core import Attended, attend
-from course_lib.primitives.autocast import float32_under_autocast
 from course_lib.primitives.message_passing import require_edges
+from course_lib.primitives.precision import float32_under_autocast
 from course_lib.shapes import Edges, Nodes
 
 OverEdges = Callable[[Tensor, Tensor, Tensor], Attended]

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.primitives.autocast import float32_under_autocast
 from course_lib.primitives.normalisation import unit
+from course_lib.primitives.precision import float32_under_autocast
 
 Views = Float[Tensor, "N d"]
 

@@ -11,9 +11,7 @@ Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, as f
 A class that is neither -1 nor one of 0 … n_classes - 1 is refused with a ValueError; ∅ is not given as a class.
 """
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -24,7 +22,6 @@ from course_lib.primitives import giou, to_corners
 
 Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]
-Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 class BoxWeights(NamedTuple):
@@ -51,17 +48,6 @@ class SetLoss(NamedTuple):
         return weights.classes * self.classes + weights.l1 * self.l1 + weights.giou * self.giou
 
 
-def _of_known_classes(form: Form) -> Form:
-    """Make a function of logits, boxes and classes refuse classes for which there is no logit."""
-
-    @wraps(form)
-    def run(logits: Predictions, boxes: Tensor, classes: Objects, *rest: object, **options: object) -> Any:
-        _require_classes(classes, logits.shape[-1] - 1)
-        return form(logits, boxes, classes, *rest, **options)
-
-    return cast(Form, run)
-
-
 def _require_classes(classes: Objects, n_classes: int) -> None:
     if torch.compiler.is_compiling() or not classes.numel():  # values are not known, or there are none
         return
@@ -70,7 +56,6 @@ def _require_classes(classes: Objects, n_classes: int) -> None:
         raise ValueError(f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}.")
 
 
-@_of_known_classes
 def matching_cost(
     logits: Predictions,
     boxes: Float[Tensor, "*batch N 4"],
@@ -92,6 +77,7 @@ def matching_cost(
 
     Source: Carion et al. 2020, eq. 1 and section 3.1; p and not log p, so that the parts are of one size.
     """
+    _require_classes(classes, logits.shape[-1] - 1)
     real = (classes >= 0)[..., None, :]
     wanted = classes.clamp(min=0).long()[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
     probability = logits.softmax(-1).gather(-1, wanted)
@@ -101,7 +87,6 @@ def matching_cost(
     return torch.where(real, cost, 0.0)
 
 
-@_of_known_classes
 def set_loss(
     logits: Float[Tensor, "B N n_classes_1"],
     boxes: Float[Tensor, "B N 4"],
@@ -127,6 +112,7 @@ def set_loss(
 
     Source: Carion et al. 2020, eq. 2 and section A.2.
     """
+    _require_classes(classes, logits.shape[-1] - 1)
     b, m = (classes >= 0).nonzero(as_tuple=True)
     n = queries[b, m]
     said = torch.full(logits.shape[:2], logits.shape[-1] - 1, device=logits.device)

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.primitives import GRU, fused_gru, padding_mask
-from course_lib.primitives.autocast import float32_under_autocast
+from course_lib.primitives.precision import float32_under_autocast
 from course_lib.shapes import Lengths, TokenFeatures, Tokens
 
 BidirectionalStates = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]

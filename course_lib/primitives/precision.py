@@ -3,7 +3,7 @@
 float16 ends at 65,504. bfloat16 has 8 significant bits: it rounds 257 to 256, and a sum of ones stops growing there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -16,17 +16,45 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def in_float32_at_least(function: Function) -> Function:
     """Make a function compute in float32 at least, also under autocast: its arguments in half precision are converted first.
 
-    The results stay in float32; float64 and integers stay as they are.
+    Args:
+        function: any function of tensors on one device, or the method `backward` of a `torch.autograd.Function`.
+
+    Returns:
+        the same function. Its results stay in float32; float64, integers and what is no tensor stay as they are.
     """
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
         wide, named = [_wide(x) for x in arguments], {name: _wide(x) for name, x in options.items()}
-        device = next(x.device for x in (*wide, *named.values()) if isinstance(x, Tensor))
-        with torch.autocast(device.type, enabled=False):
+        device = _autocasting((*arguments, *options.values()))
+        if device is None:
+            return function(*wide, **named)
+        with torch.autocast(device, enabled=False):
             return function(*wide, **named)
 
     return cast(Function, run)
+
+
+def float32_under_autocast(function: Function) -> Function:
+    """Make a function compute in float32 at least where autocast is on; elsewhere its arguments keep their precision.
+
+    For functions whose operations torch would cast each in its own way, or knows in float32 alone.
+    """
+    widened = in_float32_at_least(function)
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        device = _autocasting((*arguments, *options.values()))
+        return (function if device is None else widened)(*arguments, **options)
+
+    return cast(Function, run)
+
+
+def _autocasting(arguments: Iterable[Any]) -> str | None:
+    """Name the device of the first tensor where autocast is on there; devices such as "meta" have none."""
+    device = next((x.device.type for x in arguments if isinstance(x, Tensor)), None)
+    known = device is not None and torch.amp.is_autocast_available(device)
+    return device if known and torch.is_autocast_enabled(device) else None
 
 
 def _wide(x: Any) -> Any:

@@ -27,7 +27,6 @@ from course_lib.primitives import (
     rnn_step,
     sinusoidal_positions,
 )
-from course_lib.primitives.precision import in_float32_at_least
 
 B, T, d, n = 5, 7, 3, 11
 LENGTHS = torch.tensor([7, 3, 0, 1, 7])
@@ -129,15 +128,3 @@ def test_masks_and_positions_are_made_on_a_gpu():
         assert there.is_cuda
         torch.testing.assert_close(there.cpu(), made("cpu"), atol=1e-5, rtol=0)
     assert LearnedPositions(T, d).cuda()(3).is_cuda
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("mixed", [False, True])
-def test_a_function_in_float32_at_least(dtype, mixed):
-    """By position or by name, under autocast or not; whole numbers stay whole."""
-    product = in_float32_at_least(lambda x, y, i: (x @ y)[i])
-    x = torch.full((2, 300), 30.0, dtype=dtype)
-    with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-        found = product(x, y=x.mT, i=torch.tensor([1]))
-    assert found.dtype == torch.promote_types(dtype, torch.float32)
-    assert found.tolist() == [[270_000.0, 270_000.0]]

@@ -1,9 +1,9 @@
-"""A form runs in float32 at least where autocast is on, and as it is elsewhere."""
+"""A function runs in float32 at least, or only where autocast is on; a device without autocast is no obstacle."""
 
 import pytest
 import torch
 
-from course_lib.primitives.autocast import float32_under_autocast
+from course_lib.primitives.precision import float32_under_autocast, in_float32_at_least
 
 n, d = 3, 5
 
@@ -39,5 +39,19 @@ def test_elsewhere_nothing_changes(normal, dtype):
     assert float32_under_autocast(lambda *given: given)(None, 7) == (None, 7)
 
 
-def test_a_device_that_knows_no_autocast_has_none():
-    assert product(torch.empty(n, d, device="meta"), torch.empty(d, n, device="meta")).shape == (n, n)
+@pytest.mark.parametrize("made", [in_float32_at_least, float32_under_autocast])
+def test_a_device_that_knows_no_autocast_has_none(made):
+    matmul = made(torch.matmul)
+    assert matmul(torch.empty(n, d, device="meta"), torch.empty(d, n, device="meta")).shape == (n, n)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_function_in_float32_at_least(dtype, mixed):
+    """By position or by name, under autocast or not; whole numbers stay whole."""
+    product = in_float32_at_least(lambda x, y, i: (x @ y)[i])
+    x = torch.full((2, 300), 30.0, dtype=dtype)
+    with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+        found = product(x, y=x.mT, i=torch.tensor([1]))
+    assert found.dtype == torch.promote_types(dtype, torch.float32)
+    assert found.tolist() == [[270_000.0, 270_000.0]]
