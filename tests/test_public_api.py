@@ -27,8 +27,9 @@ PUBLIC = {
     "course_lib.attention": """
         AdditiveAttention AnyMechanism Attended AttentionDropout AttentionLayer2d CachedStep CoOccurrent
         ConcatAttention ContextOnly DynamicGraphAttention FusedMechanism GeneralAttention GraphAttention
-        GraphMechanism KeysValues LinearAttention LocalAttention LocalPredictive Mechanism MultiHead NonLocal
-        NonLocalBlock NonLocalConcatenation PerformerAttention Pool RelativeAttention additive_scores alignment_window
+        GraphMechanism KeysValues LayerState LinearAttention LocalAttention LocalPredictive Mechanism MultiHead NonLocal
+        NonLocalBlock NonLocalConcatenation PerformerAttention Pool RelativeAttention StepwiseMechanism additive_scores
+        alignment_window
         associative_dot_product attend attend_edges attention_over_image average_heads cached_step causal_attention
         causal_linear_attention causal_performer_attention chunked_linear_attention co_occurrent_features
         concat_scores cross_attention csr_attend_edges dense_attend_edges dot_attention dot_scores dynamic_edge_scores
@@ -46,7 +47,8 @@ PUBLIC = {
         Activation AttentionWeights Block ContextOf ConvNet CrossAttention DecoderBlock DecoderBlockState FeedForward
         FeedForwardWeights
         LayerFactory MixerSizes NormWeights Residual SelfAttention
-        Sizes Stack Sublayer TokenMixing TokenMixingKernels channel_mixing channel_mixing_by_convolution closing_norm
+        Sizes Stack StepwiseMixer Sublayer TokenMixing TokenMixingKernels channel_mixing channel_mixing_by_convolution
+        closing_norm
         convolution decoder_block decoder_stack draw_weights encoder_block encoder_stack feed_forward
         lean_token_mixing mixer_block post_norm pre_norm pre_norm_encoder_block reordered_token_mixing token_mixing
         token_mixing_by_convolution token_mixing_kernels zero_head

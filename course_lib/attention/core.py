@@ -9,7 +9,7 @@ A mask excludes keys from both sums. A query that may attend to no key has weigh
 A key that no query may attend to has no effect on any context, even where it holds NaN or infinity.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -52,6 +52,25 @@ class AnyMechanism(Protocol):
 
     def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Attended | ContextOnly:
         """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
+
+
+LayerState = tuple[Any, ...]
+"""What a layer keeps of the positions that it has read: `KeysValues` for softmax attention, (S, z) for linear attention,
+`DecoderBlockState` for a decoder block. The rows of its tensors are sequences."""
+
+
+@runtime_checkable
+class StepwiseMechanism(Protocol):
+    """A causal mechanism that also attends step by step, one position at a time, from a state of those before it."""
+
+    def start(self, k: Keys, v: Values, /) -> LayerState:
+        """Read keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v); give the state that `step` continues from."""
+
+    def step(self, q: Queries, k: Keys, v: Values, state: LayerState, /) -> tuple[Attended | ContextOnly, LayerState]:
+        """Attend from one more position, q and k (*batch, 1, d_k), to itself and all before; v (*batch, 1, d_v).
+
+        Gives the new state too; the given one is not changed.
+        """
 
 
 def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended:

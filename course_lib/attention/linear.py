@@ -37,7 +37,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, ContextOnly, attend, hide_keys, require_mask
+from course_lib.attention.core import Attended, ContextOnly, LayerState, attend, hide_keys, require_mask
 from course_lib.primitives.kernels import elu_feature_map
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
@@ -218,6 +218,9 @@ def inplace_linear_attention_step(
     return divide(read[..., 0, :], (phi_q * z).sum(-1, keepdim=True)).to(dtype), S, z
 
 
+CAUSAL_FORMS = (causal_linear_attention, chunked_linear_attention, recurrent_linear_attention)
+
+
 class LinearAttention(nn.Module):
     """A mechanism `(q, k, v, mask) -> ContextOnly` for `MultiHead`: a feature map, and a form of linear attention."""
 
@@ -238,6 +241,39 @@ class LinearAttention(nn.Module):
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
         """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v); the weights are not built."""
         return ContextOnly(self.mix(self.feature_map(q), self.feature_map(k), v, mask))
+
+    def start(self, k: Keys, v: Values) -> LayerState:
+        """Read keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v): S and z of all of them, in float32 at least.
+
+        Raises:
+            ValueError: `mix` is not one of the causal forms.
+        """
+        if getattr(self.mix, "func", self.mix) not in CAUSAL_FORMS:  # a partial function has a `func`
+            raise ValueError(
+                f"steps compute causal linear attention, but this layer mixes by {self.mix}: choose a causal form, such as "
+                "chunked_linear_attention, or run it on the whole sequence."
+            )
+        wide = torch.promote_types(v.dtype, torch.float32)
+        phi_k, v = self.feature_map(k).to(wide), v.to(wide)
+        with torch.autocast(v.device.type, enabled=False):
+            return phi_k.mT @ v, phi_k.sum(-2)
+
+    def step(
+        self,
+        q: Queries,
+        k: Keys,
+        v: Values,
+        state: LayerState,
+        form: Callable[..., tuple[Tensor, Tensor, Tensor]] = linear_attention_step,
+    ) -> tuple[ContextOnly, LayerState]:
+        """Attend from one more position, q and k (*batch, 1, d_k), to itself and all before; v (*batch, 1, d_v).
+
+        `form` is `linear_attention_step`, or `inplace_linear_attention_step`, which overwrites the given state.
+        """
+        S, z = state
+        features = (x[..., 0, :].to(S.dtype) for x in (self.feature_map(q), self.feature_map(k), v))
+        context, S, z = form(S, z, *features)
+        return ContextOnly(context[..., None, :].to(v.dtype)), (S, z)
 
 
 def mask_features(phi_k: KeyFeatures, mask: Mask | None, fill: float = 0.0) -> KeyFeatures:

@@ -11,21 +11,35 @@ Cached decoding computes only the last row of causal self-attention, for a new t
 
     K_t = [K_{t-1}; x_t W^K]        V_t = [V_{t-1}; x_t W^V]        head = softmax(x_t W^Q K_tᵀ / √d_k) V_t
 
-Earlier rows do not change, since no earlier token attends to a later one. `MultiHead` decodes so by `project` and
-`attend_projected`: what is kept of the past is `KeysValues`, a value.
+Earlier rows do not change, since no earlier token attends to a later one. `MultiHead.read` and `MultiHead.step` attend so
+from any causal mechanism that has a state: `KeysValues` for softmax attention, (S, z) for linear attention.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, attend, broadcasts, require_one_reading
-from course_lib.attention.dot_product import scaled_dot_product_attention
-from course_lib.shapes import Keys, Mask, Queries, Values
+from course_lib.attention.core import (
+    AnyMechanism,
+    Attended,
+    ContextOnly,
+    LayerState,
+    StepwiseMechanism,
+    attend,
+    broadcasts,
+    require_one_reading,
+)
+from course_lib.attention.dot_product import (
+    causal_attention,
+    fused_causal_attention,
+    fused_scaled_dot_product_attention,
+    scaled_dot_product_attention,
+)
+from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 
 def split_heads(x: Float[Tensor, "*batch T h_d"], n_heads: int) -> Float[Tensor, "*batch h T d"]:
@@ -145,6 +159,39 @@ class KeysValues(NamedTuple):
         return KeysValues(*(torch.cat(pair, dim=-2) for pair in zip(self, later, strict=True)))
 
 
+class _CachedAttention(NamedTuple):
+    """Causal attention step by step, from a key-value cache: the new query may `attend` to all keys, also to its own."""
+
+    attend: AnyMechanism
+
+    def start(self, k: Keys, v: Values) -> KeysValues:
+        """Keep keys (*batch, h, T, d_k) and values (*batch, h, T, d_v)."""
+        return KeysValues(k, v)
+
+    def step(self, q: Queries, k: Keys, v: Values, state: LayerState) -> tuple[Attended | ContextOnly, KeysValues]:
+        """Append k (*batch, h, 1, d_k) and v (*batch, h, 1, d_v), and attend from q (*batch, h, 1, d_k)."""
+        cache = KeysValues(*state).followed_by(KeysValues(k, v))
+        return self.attend(q, *cache), cache
+
+
+def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
+    """Give the step-by-step form of a causal mechanism.
+
+    Raises:
+        ValueError: it has none, as that of a mechanism that attends to later positions cannot have.
+    """
+    if mechanism is causal_attention:
+        return _CachedAttention(scaled_dot_product_attention)
+    if mechanism is fused_causal_attention:
+        return _CachedAttention(fused_scaled_dot_product_attention)
+    if hasattr(mechanism, "start") and hasattr(mechanism, "step"):  # isinstance with a protocol is slow, and each step asks
+        return cast(StepwiseMechanism, mechanism)
+    raise ValueError(
+        "steps compute causal_attention, or causal linear attention, from a state of the positions before, but this layer "
+        f"attends by {mechanism}: run it on the whole sequence instead."
+    )
+
+
 class MultiHead(nn.Module):
     """Multi-head attention: owns W_q, W_k, W_v, W_o and hands the projected heads to a mechanism."""
 
@@ -206,6 +253,32 @@ class MultiHead(nn.Module):
             _require_mask_of_heads(mask, q, projected.keys)
         attended = self.mechanism(q, *projected, mask_per_head(mask, queries.shape))
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
+
+    def read(self, x: Queries) -> tuple[Context, LayerState]:
+        """Attend from each position of x (*batch, T, d_model), T ≥ 0, to x: the context of `forward(x, x, x)`, and a state.
+
+        The state is what `step` continues from, one position after the other.
+
+        Raises:
+            ValueError: the mechanism has no step-by-step form .
+        """
+        mechanism, projected = _stepwise(self.mechanism), self.project(x, x)
+        return self.attend_projected(x, projected).context, mechanism.start(*projected)
+
+    def step(self, x: Queries, state: LayerState, *form: Any) -> tuple[Context, LayerState]:
+        """Attend from one more position x (*batch, 1, d_model) to itself and to those of the state, which is not changed.
+
+        Args:
+            x: (*batch, 1, d_model).
+            state: from `read` or the previous step.
+            form: how the mechanism's step is computed, where it has several forms, as `LinearAttention` has.
+
+        Returns:
+            the last row of the context of `forward`, (*batch, 1, d_model), and the new state.
+        """
+        q = split_heads(self.W_q(x), self.n_heads)
+        attended, state = _stepwise(self.mechanism).step(q, *self.project(x, x), state, *form)
+        return self.W_o(merge_heads(attended.context)), state
 
 
 def _require_mask_of_heads(mask: Mask, q: Queries, k: Keys) -> None:

@@ -13,6 +13,10 @@ et al. 2020, table 1 (https://arxiv.org/abs/2002.04745); the residual connection
 
     FFN(x) = φ(x W₁ + b₁) W₂ + b₂        φ = ReLU in the paper, GELU in GPT and BERT
 
+Causal mixers also compute a sequence step by step: `read` gives a layer's output for the first positions and its state, and
+`step` the output of one more position and the next state. States are values. A block reads and steps by its mixers, and a
+stack by its blocks. Dropout is applied in neither.
+
 A stack has N such blocks, each with weights of its own. The output of pre-norm blocks is a sum that was never normalised: one
 more norm closes their stack.
 
@@ -23,7 +27,7 @@ more norm closes their stack.
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -32,6 +36,7 @@ from torch import Tensor, nn
 from course_lib.attention import (
     AnyMechanism,
     KeysValues,
+    LayerState,
     MultiHead,
     causal_attention,
     fused_causal_attention,
@@ -93,6 +98,17 @@ class PreNorm:
 post_norm, pre_norm = PostNorm(), PreNorm()
 
 
+@runtime_checkable
+class StepwiseMixer(Protocol):
+    """A token mixer that also mixes step by step, one position at a time, from a state of what it has read."""
+
+    def read(self, x: TokenFeatures, *context: Any) -> tuple[TokenFeatures, LayerState]:
+        """Mix x (B, T, d_model), T ≥ 0, as the mixer itself does, and give the state that `step` continues from."""
+
+    def step(self, x: TokenFeatures, state: Any, *context: Any) -> tuple[TokenFeatures, LayerState]:
+        """Mix one more position x (B, 1, d_model); give its row of the result, and the new state. `state` is not changed."""
+
+
 class SelfAttention(nn.Module):
     """Token mixer in which each position attends to its own sequence."""
 
@@ -104,6 +120,16 @@ class SelfAttention(nn.Module):
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Tensor:
         """Mix x (B, T, d_model) under a mask that broadcasts to (B, T, T), True = may attend; gives (B, T, d_model)."""
         return self.attention(x, x, x, mask).context
+
+    def read(self, x: TokenFeatures) -> tuple[TokenFeatures, LayerState]:
+        """Mix x (B, T, d_model), T ≥ 0, and give the state that `step` continues from; ValueError unless that is causal."""
+        return _stepwise(self.attention).read(x)
+
+    def step(
+        self, x: Float[Tensor, "B 1 d_model"], state: LayerState, *form: Any
+    ) -> tuple[Float[Tensor, "B 1 d_model"], LayerState]:
+        """Mix one more position x (B, 1, d_model), as `MultiHead.step`."""
+        return cast(StepwiseMixer, self.attention).step(x, state, *form)
 
 
 class CrossAttention(nn.Module):
@@ -117,6 +143,22 @@ class CrossAttention(nn.Module):
     def forward(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None) -> Tensor:
         """Attend from x (B, T_q, d_model) to memory (B, T_k, d_memory) under a mask for (B, T_q, T_k); gives x's shape."""
         return self.attention(x, memory, memory, mask).context
+
+    def read(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None) -> tuple[TokenFeatures, LayerState]:
+        """Attend as `forward`, x (B, T_q, d_model), T_q ≥ 0; give the projected memory too, the same for all steps."""
+        attention = cast(MultiHead, self.attention)
+        if attention.mechanism in (causal_attention, fused_causal_attention):
+            raise ValueError(
+                f"steps attend to all of the memory, but {attention.mechanism} does not: choose another mechanism."
+            )
+        projected = attention.project(memory, memory)
+        return attention.attend_projected(x, projected, mask).context, projected
+
+    def step(
+        self, x: Float[Tensor, "B 1 d_model"], state: LayerState, mask: Mask | None = None
+    ) -> tuple[Float[Tensor, "B 1 d_model"], LayerState]:
+        """Attend from one more position x (B, 1, d_model) to the memory that `read` projected, under a mask for (B, 1, T_k)."""
+        return cast(MultiHead, self.attention).attend_projected(x, KeysValues(*state), mask).context, state
 
 
 class FeedForward(nn.Module):
@@ -167,6 +209,22 @@ class Block(nn.Module):
         x = self.residual(x, _followed_by(self.dropout, self.mixer), self.norm_1, *context)
         return self.residual(x, _followed_by(self.dropout, self.feed_forward), self.norm_2)
 
+    def read(self, x: TokenFeatures, *context: Any) -> tuple[TokenFeatures, LayerState]:
+        """Transform x (B, T, d_model), T ≥ 0, and give the state that `step` continues from.
+
+        Raises:
+            ValueError: the mixer cannot mix step by step; it must be causal.
+        """
+        x, state = _with_state(self.residual, _stepwise(self.mixer).read, self.norm_1, x, *context)
+        return self.residual(x, self.feed_forward, self.norm_2), state
+
+    def step(
+        self, x: Float[Tensor, "B 1 d_model"], state: LayerState, *context: Any
+    ) -> tuple[Float[Tensor, "B 1 d_model"], LayerState]:
+        """Transform one more position x (B, 1, d_model); give the last row of `forward`, and the new state."""
+        x, state = _with_state(self.residual, cast(StepwiseMixer, self.mixer).step, self.norm_1, x, state, *context)
+        return self.residual(x, self.feed_forward, self.norm_2), state
+
 
 class DecoderBlock(nn.Module):
     """Decoder block: attend to the own sequence, then to a memory, then mix channels."""
@@ -193,57 +251,64 @@ class DecoderBlock(nn.Module):
         x = self.residual(x, _followed_by(self.dropout, self.cross), self.norm_2, memory, memory_mask)
         return self.residual(x, _followed_by(self.dropout, self.feed_forward), self.norm_3)
 
-    def start(self, memory: Memory) -> "DecoderBlockState":
-        """Project a memory (B, T_k, d), once for all steps; of the own sequence nothing is read yet.
+    def read(
+        self, x: TokenFeatures, memory: Memory, memory_mask: Mask | None = None
+    ) -> tuple[TokenFeatures, "DecoderBlockState"]:
+        """Transform x (B, T, d_model), T ≥ 0, and give the state that `step` continues from, with the memory projected once.
 
         Raises:
-            ValueError: the own sequence is attended to otherwise than by `causal_attention` or `fused_causal_attention`.
+            ValueError: the mixer cannot mix step by step; it must be causal.
         """
-        own, cross = self._attentions()
-        if own.mechanism not in (causal_attention, fused_causal_attention):
-            raise ValueError(
-                f"steps compute causal_attention over the tokens so far, but this block attends to them by {own.mechanism}: "
-                "run it on the whole sequence instead."
-            )
-        return DecoderBlockState(
-            own.project(*[memory.new_empty(len(memory), 0, own.W_k.in_features)] * 2), cross.project(memory, memory)
-        )
+        x, past = _with_state(self.residual, _stepwise(self.mixer).read, self.norm_1, x)
+        x, kept = _with_state(self.residual, _stepwise(self.cross).read, self.norm_2, x, memory, memory_mask)
+        return self.residual(x, self.feed_forward, self.norm_3), DecoderBlockState(past, kept)
 
     def step(
         self, x: Float[Tensor, "B 1 d_model"], state: "DecoderBlockState", memory_mask: Mask | None = None
     ) -> tuple[Float[Tensor, "B 1 d_model"], "DecoderBlockState"]:
-        """Transform the next position x (B, 1, d_model) of a sequence; give the last row of `forward`, and the new state.
-
-        Dropout is not applied, even in training mode.
-        """
-        own, cross = self._attentions()
-        past = state.past
-
-        def attend_to_the_past(x: Tensor) -> Tensor:
-            nonlocal past
-            past = past.followed_by(own.project(x, x))
-            return own.attend_projected(x, past).context
-
-        def attend_to_the_memory(x: Tensor) -> Tensor:
-            return cross.attend_projected(x, state.memory, memory_mask).context
-
-        x = self.residual(x, attend_to_the_past, self.norm_1)
-        x = self.residual(x, attend_to_the_memory, self.norm_2)
-        return self.residual(x, self.feed_forward, self.norm_3), DecoderBlockState(past, state.memory)
-
-    def _attentions(self) -> tuple[MultiHead, MultiHead]:
-        return cast(MultiHead, self.mixer.attention), cast(MultiHead, self.cross.attention)
+        """Transform one more position x (B, 1, d_model); give the last row of `forward`, and the new state."""
+        x, past = _with_state(self.residual, cast(StepwiseMixer, self.mixer).step, self.norm_1, x, state.past)
+        x, kept = _with_state(self.residual, cast(StepwiseMixer, self.cross).step, self.norm_2, x, state.memory, memory_mask)
+        return self.residual(x, self.feed_forward, self.norm_3), DecoderBlockState(past, kept)
 
 
 def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
     return lambda x, *context: dropout(sublayer(x, *context))
 
 
-class DecoderBlockState(NamedTuple):
-    """What a decoder block keeps between steps: keys and values of the `past` (B, h, T, d), and of the `memory`."""
+def _with_state(
+    residual: Residual, mix: Callable[..., tuple[Tensor, LayerState]], norm: Sublayer, x: Tensor, *context: object
+) -> tuple[Tensor, LayerState]:
+    """Apply a sublayer that gives a state beside its output, with its residual connection and its norm."""
+    states = []
 
-    past: KeysValues
-    memory: KeysValues
+    def sublayer(x: Tensor, *context: object) -> Tensor:
+        y, state = mix(x, *context)
+        states.append(state)
+        return y
+
+    return residual(x, sublayer, norm, *context), states[-1]
+
+
+def _stepwise(mixer: nn.Module) -> StepwiseMixer:
+    """Give back a token mixer, or an attention, that has `read` and `step`.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if not isinstance(mixer, StepwiseMixer):
+        raise ValueError(
+            f"steps need a layer that keeps a state of what it has read, with `read` and `step`, but {mixer} has neither: "
+            "run it on the whole sequence instead."
+        )
+    return mixer
+
+
+class DecoderBlockState(NamedTuple):
+    """What a decoder block keeps between steps: the state of its mixer, and keys and values of the memory (B, h, T_k, d)."""
+
+    past: LayerState
+    memory: LayerState
 
 
 class Sizes(NamedTuple):
@@ -269,6 +334,34 @@ class Stack(nn.Module):
         for block in self.blocks:
             x = block(x, *context)
         return self.closing(x)
+
+    def read(self, x: TokenFeatures, *context: Any) -> tuple[TokenFeatures, tuple[LayerState, ...]]:
+        """Transform x (B, T, d_model), T ≥ 0, by all blocks, and give the state of each, from which `step` continues.
+
+        The context is that of the blocks' `read`: nothing for encoder blocks; for decoder blocks the memory and its mask.
+
+        Raises:
+            ValueError: a block cannot compute step by step; it must be causal.
+        """
+        states = []
+        for block in self.blocks:
+            x, state = _stepwise(block).read(x, *context)
+            states.append(state)
+        return self.closing(x), tuple(states)
+
+    def step(
+        self, x: Float[Tensor, "B 1 d_model"], states: tuple[LayerState, ...], *context: Any
+    ) -> tuple[Float[Tensor, "B 1 d_model"], tuple[LayerState, ...]]:
+        """Transform one more position x (B, 1, d_model); give the last row of `forward`, and the new states.
+
+        The context is that of the blocks' `step`: for encoder blocks nothing, or a form of linear attention's step; for
+        decoder blocks the memory's mask.
+        """
+        new = []
+        for block, state in zip(self.blocks, states, strict=True):
+            x, state = cast(StepwiseMixer, block).step(x, state, *context)
+            new.append(state)
+        return self.closing(x), tuple(new)
 
 
 def closing_norm(residual: Residual, d_model: int, norm: NormFactory = nn.LayerNorm) -> nn.Module:

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from course_lib.attention import AdditiveAttention, Attended, attend
 from course_lib.primitives import LSTM, lstm_step
+from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Tokens
 
 Regions = Float[Tensor, "B L d_a"]
-HiddenState = Float[Tensor, "B n"]
 LSTMState = tuple[HiddenState, HiddenState]
 
 

@@ -9,32 +9,22 @@ Blocks are pre-norm with GELU; positions are sinusoids, which have no largest le
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import (
-    LinearAttention,
-    MultiHead,
-    chunked_linear_attention,
-    linear_attention_step,
-    merge_heads,
-    split_heads,
-)
-from course_lib.blocks.block import Block, Sizes, encoder_stack, pre_norm
+from course_lib.attention import LayerState, LinearAttention, chunked_linear_attention, linear_attention_step
+from course_lib.blocks.block import Sizes, encoder_stack, pre_norm
 from course_lib.primitives import elu_feature_map, sinusoids
 from course_lib.shapes import Context, TokenFeatures, Tokens
 
-Layer = tuple[Float[Tensor, "B h f d_v"], Float[Tensor, "B h f"]]
-
 
 class LinearMemory(NamedTuple):
-    """Recurrent state: S and z of each layer, and the number T of tokens read. Its size does not depend on T."""
+    """Recurrent state: (S, z) of each layer, and the number T of tokens read. Its size does not depend on T."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerState, ...]
     T: int
 
 
@@ -67,22 +57,16 @@ class LinearTransformer(nn.Module):
 
     def start(self, prompt: Tokens) -> LinearMemory:
         """Read prompts (B, T), T ≥ 0, all of one length; give the memory that `step` continues from."""
-        return self._read(prompt)[1]
+        return LinearMemory(self.stack.read(self._embed(prompt))[1], prompt.shape[1])
 
     def read(self, tokens: Tokens) -> tuple[Float[Tensor, "B T n_tokens"], LinearMemory]:
-        """Read tokens (B, T) in parallel; give the logits of `forward`, and the memory that `step` continues from."""
-        states, memory = self._read(tokens)
-        return states @ self.tokens.weight.mT, memory
+        """Read tokens (B, T) in parallel; give the logits of `forward`, and the memory that `step` continues from.
 
-    def _read(self, tokens: Tokens) -> tuple[TokenFeatures, LinearMemory]:
-        x, layers = self._embed(tokens), []
-        for block in self._blocks():
-            _, k, v = _heads(block, block.norm_1(x))
-            k, v = (y.to(torch.promote_types(y.dtype, torch.float32)) for y in (_feature_map(block)(k), v))
-            with torch.autocast(x.device.type, enabled=False):
-                layers.append((k.mT @ v, k.sum(-2)))
-            x = block(x)
-        return self.stack.closing(x), LinearMemory(tuple(layers), tokens.shape[1])
+        Raises:
+            ValueError: `mix` is not a causal form.
+        """
+        states, layers = self.stack.read(self._embed(tokens))
+        return states @ self.tokens.weight.mT, LinearMemory(layers, tokens.shape[1])
 
     def step(
         self, token: Int[Tensor, "B"], memory: LinearMemory, form: Callable[..., tuple[Tensor, ...]] = linear_attention_step
@@ -97,42 +81,10 @@ class LinearTransformer(nn.Module):
         Returns:
             next-token logits (B, n_tokens), and the new memory.
         """
-        x, layers = self._embed(token[:, None], memory.T), []
-        for block, (S, z) in zip(self._blocks(), memory.layers, strict=True):
-            x, layer = self._step(block, x, S, z, form)
-            layers.append(layer)
-        return (self.stack.closing(x) @ self.tokens.weight.mT)[:, 0], LinearMemory(tuple(layers), memory.T + 1)
-
-    def _step(
-        self, block: Block, x: TokenFeatures, S: Tensor, z: Tensor, form: Callable[..., tuple[Tensor, ...]]
-    ) -> tuple[TokenFeatures, Layer]:
-        q, k, v = _heads(block, block.norm_1(x))
-        feature_map = _feature_map(block)
-        features = (y[..., 0, :].to(S.dtype) for y in (feature_map(q), feature_map(k), v))
-        context, S, z = form(S, z, *features)
-        x = x + _attention(block).W_o(merge_heads(context[..., None, :].to(x.dtype)))
-        return block.residual(x, block.feed_forward, block.norm_2), (S, z)
-
-    def _blocks(self) -> list[Block]:
-        return [cast(Block, block) for block in self.stack.blocks]
+        states, layers = self.stack.step(self._embed(token[:, None], memory.T), memory.layers, form)
+        return (states @ self.tokens.weight.mT)[:, 0], LinearMemory(layers, memory.T + 1)
 
     def _embed(self, tokens: Tokens, T: int = 0) -> TokenFeatures:
         """Embed tokens (B, n) at positions T to T + n - 1, (B, n, d_model)."""
         x = self.tokens(tokens)
         return x + sinusoids(T, tokens.shape[1], x.shape[-1], x.device).to(x.dtype)
-
-
-def _heads(block: Block, x: TokenFeatures) -> tuple[Tensor, Tensor, Tensor]:
-    """Project x (B, T, d_model) to queries, keys and values of all heads, (B, h, T, d) each."""
-    attention = _attention(block)
-    q, k, v = (split_heads(W(x), attention.n_heads) for W in (attention.W_q, attention.W_k, attention.W_v))
-    return q, k, v
-
-
-def _attention(block: Block) -> MultiHead:
-    return cast(MultiHead, block.mixer.attention)
-
-
-def _feature_map(block: Block) -> Callable[[Tensor], Tensor]:
-    """Give φ of this layer: where it is a module, each layer owns a copy."""
-    return cast(LinearAttention, _attention(block).mechanism).feature_map

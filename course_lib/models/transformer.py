@@ -12,17 +12,15 @@ that √d makes them as large as the positions. Dropout is that of section 5.4.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import AnyMechanism, causal_attention, scaled_dot_product_attention
+from course_lib.attention import AnyMechanism, LayerState, causal_attention, scaled_dot_product_attention
 from course_lib.blocks.block import (
     Activation,
-    DecoderBlock,
-    DecoderBlockState,
     Residual,
     Sizes,
     decoder_stack,
@@ -34,9 +32,9 @@ from course_lib.shapes import Lengths, Memory, Tokens
 
 
 class DecoderState(NamedTuple):
-    """A translation in progress: keys and values of each layer, the source's `mask` (B, 1, T_k), and the number T of words."""
+    """A translation in progress: the state of each layer, the source's `mask` (B, 1, T_k), and the number T of words."""
 
-    layers: tuple[DecoderBlockState, ...]
+    layers: tuple[LayerState, ...]
     mask: Bool[Tensor, "B 1 T_k"]
     T: int
 
@@ -123,22 +121,17 @@ class Transformer(nn.Module):
         """
         with _in_evaluation(self):
             memory, mask = self.encode(source, lengths)
-        return DecoderState(tuple(block.start(memory) for block in self._blocks()), mask, 0)
+        _, layers = self.decoder.read(memory[:, :0], memory, mask)  # of the target, nothing is read yet
+        return DecoderState(layers, mask, 0)
 
     def step(self, words: Int[Tensor, "B"], state: DecoderState) -> tuple[Float[Tensor, "B n_target"], DecoderState]:
         """Read one more word (B,) of each sentence; give next-token logits (B, n_target) and the new state.
 
         Neither earlier words nor the source are read again: their keys and values are in the state.
         """
-        x, layers = self._embed(self.target_words, words[:, None], state.T), []
-        for block, kept in zip(self._blocks(), state.layers, strict=True):
-            x, layer = block.step(x, kept, state.mask)
-            layers.append(layer)
-        logits = self.decoder.closing(x)[:, 0] @ self.target_words.weight.mT
-        return logits, DecoderState(tuple(layers), state.mask, state.T + 1)
-
-    def _blocks(self) -> list[DecoderBlock]:
-        return [cast(DecoderBlock, block) for block in self.decoder.blocks]
+        x = self._embed(self.target_words, words[:, None], state.T)
+        states, layers = self.decoder.step(x, state.layers, state.mask)
+        return states[:, 0] @ self.target_words.weight.mT, DecoderState(layers, state.mask, state.T + 1)
 
     def _embed(self, words: nn.Embedding, tokens: Tokens, T: int = 0) -> Float[Tensor, "B n d_model"]:
         """Embed tokens (B, n) at positions T to T + n - 1."""

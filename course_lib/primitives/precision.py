@@ -53,8 +53,9 @@ def float32_under_autocast(function: Function) -> Function:
 def _autocasting(arguments: Iterable[Any]) -> str | None:
     """Name the device of the first tensor where autocast is on there; devices such as "meta" have none."""
     device = next((x.device.type for x in arguments if isinstance(x, Tensor)), None)
-    known = device is not None and torch.amp.is_autocast_available(device)
-    return device if known and torch.is_autocast_enabled(device) else None
+    if device is None or not torch.amp.is_autocast_available(device):
+        return None
+    return device if torch.is_autocast_enabled(device) else None
 
 
 def _wide(x: Any) -> Any:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.attention import GeneralAttention
+from course_lib.attention import GeneralAttention, causal_attention, fused_causal_attention
 from course_lib.blocks import Sizes
 from course_lib.generation import CachedGPT, beam_search, decode, greedy
 from course_lib.models import (
@@ -130,6 +130,24 @@ def test_a_cache_that_outgrows_its_capacity_computes_the_same(lengths):
         expected, state = gpt.step((FIRST + i) % N, state)
         found, cache = cached.step((FIRST + i) % N, cache)
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention])
+@pytest.mark.parametrize("n_read", [0, 1, T])
+@torch.no_grad()
+def test_a_cached_gpt_computes_the_steps_of_its_stack(mechanism, n_read):
+    """Two ways of one computation: `Stack.step` layer by layer, and the storage of `CachedGPT`, laid out for speed."""
+    gpt = widened(GPT(N, 19, SIZES, mechanism))
+    prompt, cached = TOKENS[:, :n_read], CachedGPT(gpt)
+    cache = cached.start(prompt)
+    _, states = gpt.stack.read(gpt.tokens(prompt) + gpt.positions.vectors[:n_read])
+    for i in range(n_read, 19):
+        tokens = (FIRST + i) % N
+        found, cache = cached.step(tokens, cache)
+        y, states = gpt.stack.step(gpt.tokens(tokens[:, None]) + gpt.positions.vectors[i], states)
+        torch.testing.assert_close(found, y[:, 0] @ gpt.tokens.weight.mT)
+    for (keys, values), past in zip(states, cache.past, strict=True):
+        torch.testing.assert_close(torch.stack([keys, values], dim=1), past[..., : cache.n, :])
 
 
 @torch.no_grad()

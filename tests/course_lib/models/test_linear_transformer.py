@@ -10,6 +10,7 @@ from course_lib.attention import (
     causal_linear_attention,
     chunked_linear_attention,
     inplace_linear_attention_step,
+    linear_attention,
     linear_attention_step,
     recurrent_linear_attention,
 )
@@ -188,6 +189,11 @@ def test_it_learns_to_repeat_itself():
         optimiser.step()
     assert loss.item() < 0.3
     assert torch.equal(generate(net, tokens[:, :12], 12, likeliest), tokens[:, 12:])
+
+
+def test_steps_of_a_model_that_is_not_causal_are_refused():
+    with pytest.raises(ValueError, match="steps compute causal linear attention"):
+        model(linear_attention).start(text())
 
 
 def test_the_smallest_texts():
