@@ -11,7 +11,9 @@ Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, as f
 A class that is neither -1 nor one of 0 … n_classes - 1 is refused with a ValueError; ∅ is not given as a class.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -22,6 +24,7 @@ from course_lib.primitives import giou, to_corners
 
 Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class BoxWeights(NamedTuple):
@@ -48,14 +51,24 @@ class SetLoss(NamedTuple):
         return weights.classes * self.classes + weights.l1 * self.l1 + weights.giou * self.giou
 
 
-def _require_classes(classes: Objects, n_classes: int) -> None:
-    if torch.compiler.is_compiling() or not classes.numel():  # values are not known, or there are none
-        return
-    lowest, highest = int(classes.min()), int(classes.max())
-    if lowest < -1 or highest >= n_classes:
-        raise ValueError(f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}.")
+def _of_known_classes(function: Function) -> Function:
+    """Raise a ValueError where a class is neither that of a logit nor -1. The equations below stay free of it, as exercises."""
+
+    @wraps(function)
+    def run(logits: Tensor, boxes: Tensor, classes: Tensor, *rest: Any, **options: Any) -> Any:
+        n_classes = logits.shape[-1] - 1
+        if classes.numel() and not torch.compiler.is_compiling():  # while compiling, values are not known
+            lowest, highest = int(classes.min()), int(classes.max())
+            if lowest < -1 or highest >= n_classes:
+                raise ValueError(
+                    f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}."
+                )
+        return function(logits, boxes, classes, *rest, **options)
+
+    return cast(Function, run)
 
 
+@_of_known_classes
 def matching_cost(
     logits: Predictions,
     boxes: Float[Tensor, "*batch N 4"],
@@ -77,7 +90,6 @@ def matching_cost(
 
     Source: Carion et al. 2020, eq. 1 and section 3.1; p and not log p, so that the parts are of one size.
     """
-    _require_classes(classes, logits.shape[-1] - 1)
     real = (classes >= 0)[..., None, :]
     wanted = classes.clamp(min=0).long()[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
     probability = logits.softmax(-1).gather(-1, wanted)
@@ -87,6 +99,7 @@ def matching_cost(
     return torch.where(real, cost, 0.0)
 
 
+@_of_known_classes
 def set_loss(
     logits: Float[Tensor, "B N n_classes_1"],
     boxes: Float[Tensor, "B N 4"],
@@ -112,7 +125,6 @@ def set_loss(
 
     Source: Carion et al. 2020, eq. 2 and section A.2.
     """
-    _require_classes(classes, logits.shape[-1] - 1)
     b, m = (classes >= 0).nonzero(as_tuple=True)
     n = queries[b, m]
     said = torch.full(logits.shape[:2], logits.shape[-1] - 1, device=logits.device)
