@@ -27,7 +27,7 @@ LEAST_CONTROL = 0.9
 """What a rival reaches of the model's accuracy on the positive control."""
 
 
-class Scores(NamedTuple):
+class ClaimScores(NamedTuple):
     """Accuracies on held-out examples: on the question of the claim, and on the positive control."""
 
     claim: float
@@ -41,7 +41,7 @@ class Claim(NamedTuple):
     model: str
     question: str
     control: str
-    score: Callable[[Measured, Truth], Scores]
+    score: Callable[[Measured, Truth], ClaimScores]
 
 
 def loss_of_two(n: int, logits: Tensor, labels: Tensor) -> Tensor:
@@ -49,15 +49,15 @@ def loss_of_two(n: int, logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits[:, :n], labels[:, 0]) + F.cross_entropy(logits[:, n:], labels[:, 1])
 
 
-def scores_of_two(n: int, logits: Tensor, labels: Tensor) -> Scores:
+def scores_of_two(n: int, logits: Tensor, labels: Tensor) -> ClaimScores:
     """Measure the accuracies of the first n logits (B, n + m) and of the others, for labels (B, 2)."""
     hits = (part.argmax(-1) == wanted for part, wanted in zip((logits[:, :n], logits[:, n:]), labels.T, strict=True))
-    return Scores(*(part.float().mean().item() for part in hits))
+    return ClaimScores(*(part.float().mean().item() for part in hits))
 
 
 def of_the_model(
-    train: Callable[[], nn.Module], seed: int, unseen: tuple[Tensor, Tensor], scores_of: Callable[[Tensor, Tensor], Scores]
-) -> tuple[int, Scores]:
+    train: Callable[[], nn.Module], seed: int, unseen: tuple[Tensor, Tensor], scores_of: Callable[[Tensor, Tensor], ClaimScores]
+) -> tuple[int, ClaimScores]:
     """Train the lecture's model with a seed of its own, and give its number of parameters and its scores on unseen examples."""
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)

@@ -111,12 +111,12 @@ def _accuracy_of_class_means(images: Tensor, labels: Tensor, asked: Tensor, held
     return (torch.cdist(asked.flatten(1), means.flatten(1)).argmin(1) == held_out).float().mean().item()
 
 
-def loss_of(measured: Measured, truth: Truth) -> float:
+def held_out_loss(measured: Measured, truth: Truth) -> float:
     """The mean loss on held-out images, in nats."""
     return F.cross_entropy(measured.outputs[0].float(), truth["labels"]).item()
 
 
-def accuracy_of(measured: Measured, truth: Truth) -> float:
+def held_out_accuracy(measured: Measured, truth: Truth) -> float:
     """The accuracy on held-out images."""
     return (measured.outputs[0].argmax(-1) == truth["labels"]).float().mean().item()
 
@@ -153,14 +153,14 @@ def _mixes(measured: Measured, truth: Truth) -> str | None:
 
 
 def _learns(measured: Measured, truth: Truth) -> str | None:
-    loss, wanted = loss_of(measured, truth), truth["frequencies"] - GAIN
+    loss, wanted = held_out_loss(measured, truth), truth["frequencies"] - GAIN
     if loss <= wanted:
         return None
     return f"On held-out images its loss is {loss:.2f} nats; the class frequencies have {truth['frequencies']:.2f}."
 
 
 def _score(measured: Measured, truth: Truth) -> str | None:
-    accuracy, wanted = accuracy_of(measured, truth), truth["class means"]
+    accuracy, wanted = held_out_accuracy(measured, truth), truth["class means"]
     if accuracy > wanted:
         return None
     return f"On held-out images its accuracy is {accuracy:.3f}; that of the nearest class mean is {wanted:.3f}."
@@ -245,12 +245,14 @@ def reads_in_order(measured: Measured, truth: Truth) -> bool:
 
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
     """Evidence: the loss is that of a model which was not trained."""
-    return loss_of(measured, truth) > math.log(N_CLASSES) - 0.15
+    return held_out_loss(measured, truth) > math.log(N_CLASSES) - 0.15
 
 
 def predicts_the_frequencies(measured: Measured, truth: Truth) -> bool:
     """Evidence: many updates moved the weights, and the loss is that of the class frequencies."""
-    return measured.n_updates >= 50 and measured.moved > 0.05 and abs(loss_of(measured, truth) - truth["frequencies"]) < 0.15
+    return (
+        measured.n_updates >= 50 and measured.moved > 0.05 and abs(held_out_loss(measured, truth) - truth["frequencies"]) < 0.15
+    )
 
 
 def fails_to_learn(measured: Measured, truth: Truth) -> bool:

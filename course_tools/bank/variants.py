@@ -19,7 +19,7 @@ from course_tools.bank import exercise, exercises
 from course_tools.checks.exercise import Answer, Exercise, Property
 from course_tools.checks.outcome import Call
 
-Kind = Literal["axis order", "mask polarity", "scale", "sizes"]
+ConventionKind = Literal["axis order", "mask polarity", "scale", "sizes"]
 Chosen = Mapping[str, str]
 """For each exercise that has variants, the name of one."""
 
@@ -29,7 +29,7 @@ class UnknownVariant(ValueError):
 
 
 @dataclass(frozen=True)
-class Change:
+class Conversion:
     """A value in the usual convention becomes one in that of a variant, and back."""
 
     there: Callable[[object], object]
@@ -45,10 +45,10 @@ class Variant:
 
     exercise: str
     name: str
-    kind: Kind
+    kind: ConventionKind
     words: str
-    arguments: Mapping[str, Change] = field(default_factory=dict)
-    results: Mapping[int, Change] = field(default_factory=dict)
+    arguments: Mapping[str, Conversion] = field(default_factory=dict)
+    results: Mapping[int, Conversion] = field(default_factory=dict)
 
     @property
     def note(self) -> str:
@@ -79,7 +79,9 @@ class Variant:
         """Write the arguments of a call in the convention of the variant."""
         return self._changed(arguments, {}, lambda change: change.there)[0]
 
-    def _changed(self, arguments: Call, named: Mapping[str, object], way: Callable[[Change], Callable]) -> tuple[Call, dict]:
+    def _changed(
+        self, arguments: Call, named: Mapping[str, object], way: Callable[[Conversion], Callable]
+    ) -> tuple[Call, dict]:
         names = inspect.signature(exercise(self.exercise).reference).parameters
 
         def one(name: str, value: object) -> object:
@@ -88,7 +90,7 @@ class Variant:
         given = tuple(one(name, value) for name, value in zip(names, arguments, strict=False)) + arguments[len(names) :]
         return given, {name: one(name, value) for name, value in named.items()}
 
-    def _returned(self, value: object, way: Callable[[Change], Callable]) -> object:
+    def _returned(self, value: object, way: Callable[[Conversion], Callable]) -> object:
         several = list(value) if isinstance(value, tuple) else [value]
         changed = [way(self.results[i])(part) if i in self.results else part for i, part in enumerate(several)]
         if not isinstance(value, tuple):
@@ -151,39 +153,39 @@ def lectures_with_variants() -> list[str]:
     return sorted({item.lecture for item in exercises() if item.id in known})
 
 
-def _same(change: Callable) -> Change:
-    return Change(change, change)
+def _same(change: Callable) -> Conversion:
+    return Conversion(change, change)
 
 
-def _moved(source: int, destination: int) -> Change:
-    return Change(lambda t: t.movedim(source, destination), lambda t: t.movedim(destination, source))
+def _moved(source: int, destination: int) -> Conversion:
+    return Conversion(lambda t: t.movedim(source, destination), lambda t: t.movedim(destination, source))
 
 
-def _times(factor: float) -> Change:
-    return Change(lambda t: t * factor, lambda t: t / factor)
+def _times(factor: float) -> Conversion:
+    return Conversion(lambda t: t * factor, lambda t: t / factor)
 
 
-def _blocks(*order: int) -> Change:
+def _blocks(*order: int) -> Conversion:
     """Rows in equal blocks, in another order."""
 
     def permuted(places: list[int]) -> Callable:
         return lambda t: t.reshape(len(places), -1, *t.shape[1:])[places].reshape(t.shape)
 
-    return Change(permuted(list(order)), permuted([order.index(i) for i in range(len(order))]))
+    return Conversion(permuted(list(order)), permuted([order.index(i) for i in range(len(order))]))
 
 
-def _each(change: Change) -> Change:
+def _each(change: Conversion) -> Conversion:
     """Every tensor of a tuple."""
 
     def mapped(way: Callable) -> Callable:
         return lambda values: type(values)(*map(way, values)) if hasattr(values, "_fields") else type(values)(map(way, values))
 
-    return Change(mapped(change.there), mapped(change.back))
+    return Conversion(mapped(change.there), mapped(change.back))
 
 
 TRANSPOSED = _same(lambda t: t.mT)
 NEGATED = _same(lambda mask: None if mask is None else ~mask if mask.dtype is torch.bool else 1 - mask)
-RADIUS = Change(lambda size: size // 2, lambda radius: 2 * radius + 1)
+RADIUS = Conversion(lambda size: size // 2, lambda radius: 2 * radius + 1)
 ROWS_FIRST = _same(lambda boxes: boxes[..., [1, 0, 3, 2]])
 
 VARIANTS = (

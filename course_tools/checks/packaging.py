@@ -16,7 +16,7 @@ from torch import Tensor
 from course_tools.checks.comparisons import HALF, HALF_TOLERANCE, relative_error
 from course_tools.checks.outcome import Outcome
 
-Pair = tuple[Outcome, Outcome]
+OutcomePair = tuple[Outcome, Outcome]
 """What the reference does on one input, and what the answer does."""
 
 MOST_RESULTS = 4
@@ -39,7 +39,7 @@ class Arrangement(NamedTuple):
     slip: str = ""
 
 
-def repairs(pairs: Sequence[Pair]) -> list[Repair]:
+def repairs(pairs: Sequence[OutcomePair]) -> list[Repair]:
     """Give every way to read the outcomes of an answer as a slip of packaging; an empty list where there is none."""
     found = []
     for arrangement in _arrangements(pairs):
@@ -52,7 +52,7 @@ def repairs(pairs: Sequence[Pair]) -> list[Repair]:
     return found
 
 
-def _arrangements(pairs: Sequence[Pair]) -> list[Arrangement]:
+def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
     """Give the ways to match the returned results with the expected ones, decided on the first outcome that has results."""
     pair = next(((e, g) for e, g in pairs if e.results is not None and g.results is not None), None)
     if pair is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from course_tools.bank import LECTURES, exercises
 from course_tools.checks.exercise import Exercise
 from course_tools.command_failed import CommandFailed
-from course_tools.exams.questions import KINDS, MAKERS, MINUTES, Option, Question
+from course_tools.exams.questions import KINDS, MAKERS, MINUTES, AnswerOption, Question
 
 LETTERS = "ABCD"
 _WITH_CODE = {"diagnose", "repair"}
@@ -26,11 +26,11 @@ class CannotCompose(CommandFailed):
 
 
 @dataclass(frozen=True)
-class Item:
+class PlacedQuestion:
     """A question in its place: its options in the order of the form, and the letter of the right one; "" if it is written."""
 
     question: Question
-    options: tuple[Option, ...]
+    options: tuple[AnswerOption, ...]
     letter: str
 
 
@@ -39,7 +39,7 @@ class Form:
     """One form of an exam: its name, such as "A", and its items in order."""
 
     name: str
-    items: tuple[Item, ...]
+    items: tuple[PlacedQuestion, ...]
 
     @property
     def difficulty(self) -> float:
@@ -117,7 +117,7 @@ def _alike(questions: list[Question], n: int, draw: random.Random) -> list[Quest
     return ordered[start : start + n]
 
 
-def _lettered(questions: list[Question], draw: random.Random) -> tuple[Item, ...]:
+def _lettered(questions: list[Question], draw: random.Random) -> tuple[PlacedQuestion, ...]:
     """Order the options so that each letter is right as often as another, or once more."""
     n_choices = sum(bool(question.options) for question in questions)
     letters = list((LETTERS * (n_choices // 4 + 1))[: n_choices - n_choices % 4]) + draw.sample(LETTERS, n_choices % 4)
@@ -125,11 +125,11 @@ def _lettered(questions: list[Question], draw: random.Random) -> tuple[Item, ...
     items = []
     for question in questions:
         if not question.options:
-            items.append(Item(question, (), ""))
+            items.append(PlacedQuestion(question, (), ""))
             continue
         right, *wrong = question.options
         draw.shuffle(wrong)
         letter = letters.pop()
         wrong.insert(LETTERS.index(letter), right)
-        items.append(Item(question, tuple(wrong), letter))
+        items.append(PlacedQuestion(question, tuple(wrong), letter))
     return tuple(items)

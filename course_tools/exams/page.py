@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_tools.exams.forms import LETTERS, Form, Item, compose
-from course_tools.exams.questions import MINUTES, Option
+from course_tools.exams.forms import LETTERS, Form, PlacedQuestion, compose
+from course_tools.exams.questions import MINUTES, AnswerOption
 from course_tools.publishing.browser import print_pdf
 
 _STYLE = Path(__file__).with_name("exam.css")
@@ -78,13 +78,13 @@ def key_page(forms: list[Form], title: str, seed: int) -> str:
     return _page(f"{title} · Answer key", "".join(body), "key")
 
 
-def _question(number: int, item: Item) -> str:
+def _question(number: int, item: PlacedQuestion) -> str:
     choices = "".join(f"<li>{_option(option)}</li>" for option in item.options)
     below = f"<ol>{choices}</ol>" if choices else '<div class="lines"></div>'
     return f'<div class="question">{_stem(number, item)}{below}</div>'
 
 
-def _solved(number: int, item: Item) -> str:
+def _solved(number: int, item: PlacedQuestion) -> str:
     question = item.question
     if not item.options:
         reason, _, code = question.answer.partition("\n\n")
@@ -98,7 +98,7 @@ def _solved(number: int, item: Item) -> str:
     return f'<div class="question">{_stem(number, item)}{answer}{source}</div>'
 
 
-def _stem(number: int, item: Item) -> str:
+def _stem(number: int, item: PlacedQuestion) -> str:
     question = item.question
     notes = "".join(_code(note.text) if note.is_code else f"<p>{_code_and_words(note.text)}</p>" for note in question.footnotes)
     below = f'<div class="notes">{notes}</div>' if notes else ""
@@ -107,7 +107,7 @@ def _stem(number: int, item: Item) -> str:
     return f"{heading}<p>{_inline(question.text)}</p>{_code(question.code)}{below}"
 
 
-def _option(option: Option) -> str:
+def _option(option: AnswerOption) -> str:
     return f"<code>{html.escape(option.text)}</code>" if option.is_code else _inline(option.text)
 
 

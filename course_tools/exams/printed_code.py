@@ -4,13 +4,13 @@ import ast
 import builtins
 import inspect
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 
 import torch
 
-Answer = Callable[..., object]
+from course_tools.checks.exercise import Answer
+
 _MAX_HELPER_LINES = 12
 
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from course_tools.checks.exercise import Exercise, Property
+from course_tools.checks.exercise import Answer, Exercise, Property
 from course_tools.checks.outcome import Call
 from course_tools.checks.time_limit import guarded
 from course_tools.checks.verdict import Examination
-from course_tools.exams.printed_code import Answer, Footnote, Unprintable, footnotes, printed
+from course_tools.exams.printed_code import Footnote, Unprintable, footnotes, printed
 
 KINDS = ("diagnose", "predict", "shape", "repair")
 MINUTES = {"diagnose": 3, "predict": 3, "shape": 2, "repair": 6}
@@ -32,7 +32,7 @@ MINUTES = {"diagnose": 3, "predict": 3, "shape": 2, "repair": 6}
 
 
 @dataclass(frozen=True)
-class Option:
+class AnswerOption:
     """One answer to choose from, and why it is right or wrong."""
 
     text: str
@@ -54,7 +54,7 @@ class Question:
     text: str
     code: str
     footnotes: tuple[Footnote, ...]
-    options: tuple[Option, ...]
+    options: tuple[AnswerOption, ...]
     answer: str
     difficulty: float
 
@@ -87,7 +87,7 @@ def _judged(exercise: Exercise) -> dict[Answer, Statuses]:
     return found
 
 
-def diagnose(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+def diagnosis_questions(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
     """Make a question of every wrong answer for which three mistakes are certainly not its own."""
     judged = statuses(exercise)
     for answer, own in judged.items():
@@ -96,9 +96,9 @@ def diagnose(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
         shown = _shown(exercise, answer)
         if shown is None or len(mistakes) < 3:
             continue
-        right = Option(mistake(answer), f"It breaks “{_law(exercise, _broken(own))}”")
+        right = AnswerOption(mistake(answer), f"It breaks “{_law(exercise, _broken(own))}”")
         wrong = [
-            Option(text, f"It would break “{_law(exercise, mistakes[text])}”, which holds here.")
+            AnswerOption(text, f"It would break “{_law(exercise, mistakes[text])}”, which holds here.")
             for text in draw.sample(sorted(mistakes), 3)
         ]
         n_fails = sum(status == "fails" for status in own.values())
@@ -114,7 +114,7 @@ def diagnose(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
         )
 
 
-def repair(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+def repair_questions(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
     """Ask for the correction of a wrong answer, given the property that it breaks; the key shows the nearest right answer."""
     for answer, own in statuses(exercise).items():
         shown, right = _shown(exercise, answer), _nearest_right(exercise, answer)
@@ -134,7 +134,7 @@ def repair(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
         )
 
 
-def shape(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+def shape_questions(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
     """Ask for the shape of a result, for a few draws of the sizes."""
     prop = next((prop for prop in exercise.properties if prop.name == "shape"), None)
     for number, call in enumerate(_most_sizes(exercise, prop, range(100, 130))[:8] if prop else ()):
@@ -159,13 +159,13 @@ def shape(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
             f"{_what(exercise)} What is the shape of {name}?",
             _call_text(exercise, call, shapes=True),
             (),
-            tuple(Option(_shape(s), _shape_why(s, right), True) for s in (right, *options)),
+            tuple(AnswerOption(_shape(s), _shape_why(s, right), True) for s in (right, *options)),
             "",
             1.0,
         )
 
 
-def predict(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
+def prediction_questions(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
     """Ask for the result on small whole numbers, where it can be computed in the head and three wrong answers give others."""
     made = 0
     for prop, seed in itertools.product((p for p in exercise.properties if not p.with_gradients and p.points), range(16)):
@@ -193,8 +193,8 @@ def predict(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
             _call_text(exercise, whole, shapes=False),
             (),
             (
-                Option(right, f"The result of `{exercise.reference.__name__}`.", True),
-                *(Option(text, _one_line(wrong[text]), True) for text in draw.sample(sorted(wrong), 3)),
+                AnswerOption(right, f"The result of `{exercise.reference.__name__}`.", True),
+                *(AnswerOption(text, _one_line(wrong[text]), True) for text in draw.sample(sorted(wrong), 3)),
             ),
             "",
             1.0 + result.numel() / 9,
@@ -205,10 +205,10 @@ def predict(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
 
 
 MAKERS: dict[str, Callable[[Exercise, random.Random], Iterator[Question]]] = {
-    "diagnose": diagnose,
-    "predict": predict,
-    "shape": shape,
-    "repair": repair,
+    "diagnose": diagnosis_questions,
+    "predict": prediction_questions,
+    "shape": shape_questions,
+    "repair": repair_questions,
 }
 
 

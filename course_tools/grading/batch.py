@@ -28,7 +28,7 @@ from course_tools.grading.files import CannotGrade, reason, shown
 from course_tools.grading.intake.archive import Refused
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Submission
-from course_tools.grading.journal import Journal, key, stamp
+from course_tools.grading.journal import Journal, grading_version, key
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import shapes
@@ -42,7 +42,7 @@ process is killed."""
 
 
 @runtime_checkable
-class Judge(Protocol):
+class GradingEngine(Protocol):
     """What of an engine is used here."""
 
     level: object
@@ -60,7 +60,7 @@ class GradingOptions:
     notebooks a local one takes at a time. `variants` is the secret by which each student has variants of exercises.
     """
 
-    engine: Callable[..., AbstractContextManager[Judge]]
+    engine: Callable[..., AbstractContextManager[GradingEngine]]
     root: Path
     lecture: str | None = None
     jobs: int = 1
@@ -102,7 +102,7 @@ def grade_all(
         done[place] = Graded(submissions[place], result, failure)
         advance()
 
-    version = stamp(options.seed, options.root)
+    version = grading_version(options.seed, options.root)
     queue = _Queue(submissions, journal, options, version, settle)
     with _workers(replace(options, variants=None), version) as (grade, n_at_a_time):
         pending: dict[Future, _Task] = {}
@@ -215,7 +215,7 @@ def _grade_on_worker(
     with _on_worker_lock:
         if options not in _on_worker:
             here = replace(options, root=lectures_root())
-            if stamp(here.seed, here.root) != version:
+            if grading_version(here.seed, here.root) != version:
                 raise CannotGrade(f"the worker on {socket.gethostname()} has another version of the course, Python or torch.")
             _on_worker[options] = GradingProcesses(here)
     try:
@@ -361,7 +361,7 @@ def _work(line: Connection, options: GradingOptions) -> None:
 
 
 def grade_notebook(
-    data: bytes, file_name: str, engine: Judge, course: Course, lecture: str | None, chosen: Mapping[str, str] = {}
+    data: bytes, file_name: str, engine: GradingEngine, course: Course, lecture: str | None, chosen: Mapping[str, str] = {}
 ) -> NotebookResult:
     """Grade one notebook.
 

@@ -22,7 +22,7 @@ from course_tools.grading.files import shown
 from course_tools.grading.marks import Mark, NotRun
 from course_tools.grading.sandbox import session
 from course_tools.grading.sandbox.allowed_names import allowed_packed
-from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure
+from course_tools.grading.sandbox.isolation import Isolation, NotIsolated, measure_isolation
 from course_tools.grading.sandbox.response_validation import without_values
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NeverLoaded, NoAnswer, NotFound, NotStarted, names_of
@@ -72,7 +72,7 @@ class Engine:
             raise NotIsolated("Windows has no way to shut a student's code in. Install WSL (`wsl --install`) and grade there.")
         self._sandbox = Sandbox()
         try:
-            self.level = measure(self._sandbox)
+            self.level = measure_isolation(self._sandbox)
             if self.require_isolation and not self.level.full:
                 raise NotIsolated(f"Isolation is required, and this machine does not give it. {self.level}")
         except BaseException:

@@ -120,7 +120,7 @@ def _key_in(line: bytes) -> str | None:
     return None
 
 
-def stamp(seed: int | None, root: Path) -> str:
+def grading_version(seed: int | None, root: Path) -> str:
     """Name the version of the checks: a hash of the library, the built notebooks, Python, torch and the seed."""
     digest = hashlib.sha256(f"{seed} {sys.version_info[:2]} {metadata.version('torch')}".encode())
     packages = [Path(package.__file__).parent for package in (course_lib, course_tools)]
@@ -130,9 +130,9 @@ def stamp(seed: int | None, root: Path) -> str:
     return digest.hexdigest()
 
 
-def key(data: bytes, stamp: str, *asked: str | None) -> str:
+def key(data: bytes, version: str, *asked: str | None) -> str:
     """Name a notebook under a version of the checks, and under what else decides its result."""
-    digest = hashlib.sha256(json.dumps([stamp, *asked]).encode() + b"\0")
+    digest = hashlib.sha256(json.dumps([version, *asked]).encode() + b"\0")
     digest.update(data)
     return digest.hexdigest()
 

@@ -14,7 +14,7 @@ class ClaimFailed(AssertionError):
     """A claim of the lecture did not hold in this run."""
 
 
-class Claim(NamedTuple):
+class MeasuredClaim(NamedTuple):
     """One claim as it was measured. `threshold` is in words, such as "at least 0.9"."""
 
     id: str
@@ -24,7 +24,7 @@ class Claim(NamedTuple):
     holds: bool
 
 
-_made: dict[str, Claim] = {}
+_made: dict[str, MeasuredClaim] = {}
 _WIDTH, _INDENT, _ROOM_FOR_A_NUMBER = 94, " " * 7, 12
 """JupyterLab breaks lines longer than about 95 characters in the middle of a word."""
 
@@ -69,7 +69,7 @@ def claim(
     if id in _made and _made[id].text != text:
         raise ValueError(f"the id {id} already belongs to another claim: {_made[id].text!r}.")
     (kind, threshold), value = next(iter(given.items())), _plain(value)
-    made = Claim(id, text, value, _in_words(kind, threshold), _holds(kind, value, _plain(threshold)))
+    made = MeasuredClaim(id, text, value, _in_words(kind, threshold), _holds(kind, value, _plain(threshold)))
     _made[id] = made
     begins, ends = f"{'✓' if made.holds else '✗'} {id} {text}:", f"measured {_number(value)}, {made.threshold}"
     publish({"text/plain": _fitted(begins, ends, made.threshold)}, {"course_claim": made._asdict()})

@@ -8,15 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from course_tools.notebook.legible import Numbers, in_the_font, to_array
-from course_tools.notebook.plots import MARKERS, Labels
+from course_tools.notebook.plots import MARKERS, Names
 
 
 def network(
     edges: Numbers,
     groups: Numbers,
     weights: Numbers | None = None,
-    names: Labels = None,
-    legend: Labels = None,
+    names: Names = None,
+    legend: Names = None,
     title: str = "",
     most: float = 1.0,
 ) -> Figure:

@@ -14,28 +14,28 @@ from matplotlib.figure import Figure
 
 from course_tools.notebook.legible import Numbers, in_the_font, printable, to_array
 
-Labels = Sequence[str] | None
+Names = Sequence[str] | None
 Place = tuple[int | float, int | float]
 
 MARKERS = "osD^vPX*"
 
 
 def attention_map(
-    weights: Numbers, queries: Labels = None, keys: Labels = None, title: str = "", x: str = "key", y: str = "query"
+    weights: Numbers, queries: Names = None, keys: Names = None, title: str = "", x: str = "key", y: str = "query"
 ) -> Figure:
     """Draw weights (T_q, T_k), each in 0…1: a row for each query, a column for each key, labelled by their tokens."""
     return attention_maps({title: weights}, queries, keys, x, y)
 
 
 def attention_maps(
-    weights: Mapping[str, Numbers], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+    weights: Mapping[str, Numbers], queries: Names = None, keys: Names = None, x: str = "key", y: str = "query"
 ) -> Figure:
     """Draw one map of weights (T_q, T_k) beside the other, such as the heads of a layer, under their titles."""
     return _maps(weights, queries, keys, x, y, "attention weight", "viridis", (0.0, 1.0))
 
 
 def score_maps(
-    scores: Mapping[str, Numbers], queries: Labels = None, keys: Labels = None, x: str = "key", y: str = "query"
+    scores: Mapping[str, Numbers], queries: Names = None, keys: Names = None, x: str = "key", y: str = "query"
 ) -> Figure:
     """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the map is 0."""
     far = max(float(np.abs(to_array(s)).max()) for s in scores.values()) or 1.0
@@ -44,8 +44,8 @@ def score_maps(
 
 def _maps(
     arrays: Mapping[str, Numbers],
-    queries: Labels,
-    keys: Labels,
+    queries: Names,
+    keys: Names,
     x: str,
     y: str,
     unit: str,
@@ -72,7 +72,7 @@ def _maps(
     return figure
 
 
-def _tokens(ax: Axes, axis: str, labels: Labels, length: int, room: int) -> None:
+def _tokens(ax: Axes, axis: str, labels: Names, length: int, room: int) -> None:
     """Label an axis by tokens, in smaller letters where more than `room` of them must fit at full size."""
     if labels is None:
         return
@@ -238,7 +238,7 @@ def _arrows(ax: Axes, place: Place, weights: np.ndarray, strongest: int) -> None
     ax.plot(place[1], place[0], "o", markersize=11, markerfacecolor="none", markeredgecolor="black", markeredgewidth=1.2)
 
 
-def describe(weights: Numbers, queries: Labels = None, keys: Labels = None, at_most: int = 6) -> str:
+def describe(weights: Numbers, queries: Names = None, keys: Names = None, at_most: int = 6) -> str:
     """Say in one sentence where each query of weights (T_q, T_k) looks most; the alt text of an attention map."""
     table = to_array(weights)
     queries = queries or [f"query {i}" for i in range(table.shape[0])]

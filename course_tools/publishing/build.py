@@ -110,7 +110,7 @@ def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
     return complaints + [f"{_name(path, root)} is stale: run `python course.py build`" for path in outdated]
 
 
-def rebuild(lecture: Lecture, record: dict[str, measured.Cost]) -> Built:
+def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built:
     """Make a lecture in memory: its draft, with the outputs of the committed solution where the code is the same."""
     fresh = draft(lecture, measured.sentence(record.get(lecture.number)))
     if not lecture.solution.exists():

@@ -20,7 +20,7 @@ from course_tools.publishing import cell_width
 from course_tools.publishing import nbgrader_cells as nbgrader
 from course_tools.publishing.prediction_cells import question
 from course_tools.publishing.project import Lecture, PublishingFailed
-from course_tools.publishing.source import FunctionSource, Import
+from course_tools.publishing.source import FunctionSource, ReferenceImport
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -123,7 +123,7 @@ class _Drafting:
         if self.unchecked:
             raise ValueError(f"exercise {self.unchecked[0]} has no check cell before this one")
         asked = exercise(metadata["exercise"])
-        named = Import.parse(source)
+        named = ReferenceImport.parse(source)
         if named is None:
             raise ValueError(f"the cell of exercise {asked.id} must be one import, `from module import function [as name]`")
         if "bug" in metadata:
@@ -142,7 +142,7 @@ class _Drafting:
         if self.unchecked != (id, name):
             raise ValueError(f'expected `check("{self.unchecked[0]}", {self.unchecked[1]})` after the exercise')
         self.unchecked = None
-        grade_id = _grade_id("check", asked, Import("", asked.reference.__name__, name))
+        grade_id = _grade_id("check", asked, ReferenceImport("", asked.reference.__name__, name))
         if id in self.seen:
             cell.metadata["nbgrader"] = nbgrader.read_only(grade_id)
             return []
@@ -153,7 +153,7 @@ class _Drafting:
         return [hints]
 
 
-def _grade_id(kind: str, asked: Exercise, named: Import) -> str:
+def _grade_id(kind: str, asked: Exercise, named: ReferenceImport) -> str:
     renamed = "" if named.name == named.function else f"-{named.name}"
     return f"{kind}-{asked.id.replace('.', '-')}{renamed}"
 
@@ -173,7 +173,7 @@ def _with_diagrams(source: str) -> str:
     return _DIAGRAM.sub(image, source)
 
 
-def _solved(asked: Exercise, named: Import, metadata: dict) -> str:
+def _solved(asked: Exercise, named: ReferenceImport, metadata: dict) -> str:
     minutes = f"about {metadata['minutes']} minutes" if "minutes" in metadata else ""
     kind = "Exercise" if asked.training is None else "Build task"
     facts = (f"{kind} {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, f"{asked.points} points")
@@ -182,7 +182,7 @@ def _solved(asked: Exercise, named: Import, metadata: dict) -> str:
     return f"{cell_width.comment(' · '.join(fact for fact in facts if fact))}\n{cell_width.wrapped(text)}"
 
 
-def _bug(asked: Exercise, named: Import, wanted: str) -> str:
+def _bug(asked: Exercise, named: ReferenceImport, wanted: str) -> str:
     suspect = named.load()
     if suspect not in asked.wrong:
         raise ValueError(f"{named.function} is none of the wrong answers of exercise {asked.id}")

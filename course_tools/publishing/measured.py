@@ -6,23 +6,23 @@ A lecture that is built has one thread, so its processor time is its run time on
 import json
 from pathlib import Path
 
-Cost = dict[str, int]
+MeasuredCost = dict[str, int]
 """`{"seconds": …, "peak_mb": …}`."""
 
 
-def load(root: Path) -> dict[str, Cost]:
+def load(root: Path) -> dict[str, MeasuredCost]:
     """Read authoring/measured.json: by lecture number; empty where there is none yet."""
     path = _path(root)
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def save(root: Path, record: dict[str, Cost]) -> None:
+def save(root: Path, record: dict[str, MeasuredCost]) -> None:
     """Write the record, in the order of the lectures."""
     text = json.dumps(dict(sorted(record.items())), indent=2) + "\n"
     _path(root).write_text(text, encoding="utf-8", newline="\n")
 
 
-def refreshed(old: Cost | None, seconds: float, peak_mb: float) -> Cost:
+def refreshed(old: MeasuredCost | None, seconds: float, peak_mb: float) -> MeasuredCost:
     """Take over new figures, rounded up to 5 s and 50 MB; a figure within a quarter of the recorded one changes nothing."""
     new = {"seconds": _up(seconds, 5), "peak_mb": _up(peak_mb, 50)}
     if old is None:
@@ -31,7 +31,7 @@ def refreshed(old: Cost | None, seconds: float, peak_mb: float) -> Cost:
     return {key: old[key] if abs(raw[key] - old[key]) <= old[key] / 4 else new[key] for key in new}
 
 
-def sentence(cost: Cost | None) -> str:
+def sentence(cost: MeasuredCost | None) -> str:
     """Say what a lecture costs, for its header."""
     if cost is None:
         return "Not measured yet."

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Import:
+class ReferenceImport:
     """The one import of an exercise cell: `from module import function as name`."""
 
     module: str
@@ -22,7 +22,7 @@ class Import:
     name: str
 
     @classmethod
-    def parse(cls, source: str) -> "Import | None":
+    def parse(cls, source: str) -> "ReferenceImport | None":
         """Read it from a cell; None where the cell is anything else than one import of one name."""
         try:
             statements = ast.parse(source).body

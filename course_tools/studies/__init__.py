@@ -1,13 +1,13 @@
 """Studies: long experiments in authoring/studies, recorded once with their cost, plotted by the lectures as recorded."""
 
-from course_tools.studies.record import RecordedStudy, Run
+from course_tools.studies.record import RecordedRun, RecordedStudy
 from course_tools.studies.runner import check, run_missing
 from course_tools.studies.study import CannotStudy, StaleStudy, Study, UnknownStudy, load, names, studies_folder
 
 __all__ = [
     "CannotStudy",
+    "RecordedRun",
     "RecordedStudy",
-    "Run",
     "StaleStudy",
     "Study",
     "UnknownStudy",

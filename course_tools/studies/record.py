@@ -7,7 +7,7 @@ from statistics import mean
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """One training of a study: its scores by name, one score by step, its seconds, and what it wrote, by name.
 
     The seconds are processor time on a CPU, and those of the clock on a GPU.
@@ -31,14 +31,14 @@ class RecordedStudy:
     python: str
     torch: str
     machine: str
-    runs: list[Run] = field(default_factory=list)
+    runs: list[RecordedRun] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
         """The settings that have runs, in the order of the first runs."""
         return list(dict.fromkeys(run.name for run in self.runs))
 
-    def of(self, name: str) -> list[Run]:
+    def of(self, name: str) -> list[RecordedRun]:
         """The runs of a setting, in the order of the seeds.
 
         Raises:
@@ -82,7 +82,7 @@ class RecordedStudy:
         n = len(self.runs)
         return f"{n} run{'s' * (n != 1)}, {minutes:.0f} minutes of {self.machine}, torch {self.torch}"
 
-    def with_run(self, run: Run) -> "RecordedStudy":
+    def with_run(self, run: RecordedRun) -> "RecordedStudy":
         """The same record with one run more, in place of an earlier one of its setting and seed."""
         others = [each for each in self.runs if (each.name, each.seed) != (run.name, run.seed)]
         return replace(self, runs=[*others, run])
@@ -99,7 +99,9 @@ def read(path: Path) -> RecordedStudy | None:
     if not path.exists():
         return None
     found = json.loads(path.read_text(encoding="utf-8"))
-    runs = [Run(**{**run, "curve": {int(step): score for step, score in run["curve"].items()}}) for run in found["runs"]]
+    runs = [
+        RecordedRun(**{**run, "curve": {int(step): score for step, score in run["curve"].items()}}) for run in found["runs"]
+    ]
     return RecordedStudy(path.name.partition(".")[0], **{**found, "runs": runs})
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 from course_tools.dask_cluster import dask_client
-from course_tools.studies.record import RecordedStudy, Run, read, record_path, write
+from course_tools.studies.record import RecordedRun, RecordedStudy, read, record_path, write
 from course_tools.studies.study import CannotStudy, StaleStudy, Study, load, source_of
 
 
@@ -159,7 +159,7 @@ def continued(before: RecordedStudy | None, fresh: RecordedStudy) -> RecordedStu
     return before if before and RecordedStudy(**{**vars(before), "runs": []}) == fresh else None
 
 
-def run_one(name: str, source: str, setting: str, seed: int, device: str, folder: Path | None) -> Run:
+def run_one(name: str, source: str, setting: str, seed: int, device: str, folder: Path | None) -> RecordedRun:
     """Do one run, in a worker.
 
     Raises:
@@ -180,7 +180,7 @@ def run_one(name: str, source: str, setting: str, seed: int, device: str, folder
     finally:
         torch.set_num_threads(threads)
     curve, texts = scores.pop("curve", {}), scores.pop("texts", {})
-    return Run(setting, seed, scores, curve, round(clock() - start, 1), texts)
+    return RecordedRun(setting, seed, scores, curve, round(clock() - start, 1), texts)
 
 
 def _head(study: Study, device: str) -> RecordedStudy:
@@ -203,7 +203,7 @@ def _watched(futures, n_done: int, total: int, label: str):
     yield from tqdm(as_completed(futures), desc=label, initial=n_done, total=total, unit="run", disable=None)
 
 
-def _differences(study: Study, before: Run, now: Run) -> list[str]:
+def _differences(study: Study, before: RecordedRun, now: RecordedRun) -> list[str]:
     """Compare two runs of one setting and seed."""
     pairs = [(name, name, before.scores.get(name), now.scores.get(name)) for name in {**before.scores, **now.scores}]
     pairs += [(f"curve at {x}", "curve", before.curve.get(x), now.curve.get(x)) for x in {**before.curve, **now.curve}]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from course_lib.datasets import lookup
 from course_tools.bank.controls import (
     Claim,
-    Scores,
+    ClaimScores,
     cannot_succeed,
     conclusion,
     fewer_updates,
@@ -143,7 +143,7 @@ def examples(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def _of_the_model(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], int, Scores]:
+def _of_the_model(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], int, ClaimScores]:
     """Draw the examples, train the model of the lecture on them, and give both parts, its size and its scores."""
     known, unseen = examples(N_TRAIN, seed), examples(N_HELD_OUT, seed + 1)
     return known, unseen, *of_the_model(lambda: trained_on(SelfAttentionReader(), *known, N_STEPS), seed, unseen, _scores)
@@ -175,9 +175,9 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     return ((*known, n_parameters, N_STEPS), [texts, base, *changed, keys]), truth
 
 
-def _scores(logits: Tensor, answers: Tensor) -> Scores:
+def _scores(logits: Tensor, answers: Tensor) -> ClaimScores:
     right = (logits.argmax(-1) == answers).float()
-    return Scores(right[:, N_PAIRS:].mean().item(), right[:, :N_PAIRS].mean().item())
+    return ClaimScores(right[:, N_PAIRS:].mean().item(), right[:, :N_PAIRS].mean().item())
 
 
 CLAIM = Claim(

@@ -19,7 +19,7 @@ from course_lib.blocks import ConvNet
 from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_tools.bank.controls import (
     Claim,
-    Scores,
+    ClaimScores,
     cannot_succeed,
     conclusion,
     fewer_updates,
@@ -155,7 +155,7 @@ def _two_digits(n: int, drawings: Drawings, generator: torch.Generator) -> tuple
 
 
 @cache
-def _of_the_model(seed: int) -> tuple[int, Scores]:
+def _of_the_model(seed: int) -> tuple[int, ClaimScores]:
     """Train the network with the block, and give its size and its scores."""
     known, unseen = examples(seed)
     return of_the_model(lambda: trained_on(with_block(), *known, N_STEPS), seed, unseen, scores_of)

@@ -17,10 +17,10 @@ from course_tools.bank.image_classifiers import (
     N_FEW,
     SIDE,
     TRAINED,
-    accuracy_of,
     drawn_digits,
     fault_of_classes,
     has_learned_nothing,
+    held_out_accuracy,
     predicts_the_frequencies,
     properties,
     reads_in_order,
@@ -281,7 +281,7 @@ def _positions(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-_score = at_least(LEAST, accuracy_of, "On held-out images the accuracy")
+_score = at_least(LEAST, held_out_accuracy, "On held-out images the accuracy")
 
 fails_to_learn = fails(_score)
 """Evidence: the accuracy is lower than what is asked for."""

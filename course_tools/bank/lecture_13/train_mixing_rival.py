@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from course_lib.datasets import mnist
 from course_tools.bank.controls import (
     Claim,
-    Scores,
+    ClaimScores,
     cannot_succeed,
     conclusion,
     fewer_updates,
@@ -68,7 +68,7 @@ HINTS = (
 )
 
 
-class SmallMixer(nn.Module):
+class OneBlockMixer(nn.Module):
     """One Mixer block (pre-norm), the mean over the positions, and a linear read-out: ten digits, and grain or none."""
 
     def __init__(self, d=24, d_tokens=40, d_channels=48):
@@ -165,10 +165,10 @@ def examples(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 
 
 @cache
-def _of_the_model(seed: int) -> tuple[int, Scores]:
+def _of_the_model(seed: int) -> tuple[int, ClaimScores]:
     """Train the Mixer, and give its size and its scores."""
     known, unseen = examples(seed)
-    return of_the_model(lambda: trained_on(SmallMixer(), *known, N_STEPS), seed, unseen, scores_of)
+    return of_the_model(lambda: trained_on(OneBlockMixer(), *known, N_STEPS), seed, unseen, scores_of)
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
@@ -241,7 +241,7 @@ def tokens_still_mixed(patches, labels, n_parameters, n_steps):
     """The ingredient is still there: what one half of the patches adds to the logits depends on the other half. Either a layer
     still mixes positions (a matrix over the positions, a convolution, attention), or a nonlinearity follows the final sum over
     the positions, where the Mixer has only a linear read-out. Process each patch by itself, and only add up at the end."""
-    return trained_on(SmallMixer(), patches, labels, n_steps)
+    return trained_on(OneBlockMixer(), patches, labels, n_steps)
 
 
 @wrong

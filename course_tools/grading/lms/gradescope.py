@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from course_tools.bank import exercise, exercises
-from course_tools.grading.batch import GradingOptions, Judge, grade_all
+from course_tools.grading.batch import GradingEngine, GradingOptions, grade_all
 from course_tools.grading.engine import Engine
 from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
 from course_tools.grading.intake.submissions import handed_in
@@ -104,7 +104,7 @@ def run(
     submission: Path,
     results: Path,
     seed: Path,
-    engine: Callable[..., AbstractContextManager[Judge]] = Engine,
+    engine: Callable[..., AbstractContextManager[GradingEngine]] = Engine,
 ) -> int:
     """Grade one submission, and write what Gradescope reads; the better one counts where there are several notebooks.
 

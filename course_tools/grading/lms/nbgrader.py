@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
 from course_tools.bank import exercise
-from course_tools.grading.batch import Judge
+from course_tools.grading.batch import GradingEngine
 from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
@@ -98,7 +98,7 @@ class Sandboxed:
         self,
         root: Path,
         folder: Path,
-        engine: Callable[..., AbstractContextManager[Judge]] = Engine,
+        engine: Callable[..., AbstractContextManager[GradingEngine]] = Engine,
         require_isolation: bool = False,
     ) -> None:
         """Take the course and nbgrader's folder; `engine(require_isolation=…, seed=…)` makes what judges.
@@ -132,7 +132,7 @@ class Sandboxed:
                     cell.outputs = _outputs(self._marks.get(_checked(cell)))
         return notebook, resources
 
-    def _started(self) -> Judge:
+    def _started(self) -> GradingEngine:
         if self._engine is None:
             seed = secret_seed(self._folder / "seed.txt")
             self._engine = self._open.enter_context(self._make(require_isolation=self._require_isolation, seed=seed))

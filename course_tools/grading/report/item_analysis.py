@@ -30,7 +30,7 @@ _LONGEST_PAUSE = 30.0
 
 
 @dataclass(frozen=True)
-class Item:
+class ItemStatistics:
     """One exercise in a class.
 
     `students` handed it in, `share` of its points was earned, `right` of them solved it. `discrimination` is the correlation of
@@ -48,7 +48,7 @@ class Item:
     misconceptions: tuple[tuple[int, str], ...]
 
 
-def analyse(folders: Sequence[Path], progress: Sequence[Path] = ()) -> list[Item]:
+def analyse(folders: Sequence[Path], progress: Sequence[Path] = ()) -> list[ItemStatistics]:
     """Analyse every exercise that was graded.
 
     Args:
@@ -77,12 +77,12 @@ def _students(path: Path) -> list[dict]:
         raise CannotGrade(f"{path} is no report of `course grade`: grade again into that folder.") from error
 
 
-def _item(item: Exercise, marks: Mapping[str, dict[str, dict]], successes: list[tuple[int, float]]) -> Item:
+def _item(item: Exercise, marks: Mapping[str, dict[str, dict]], successes: list[tuple[int, float]]) -> ItemStatistics:
     own = {student: of_one[item.id] for student, of_one in marks.items() if item.id in of_one}
     pairs = [(_share([mark]), _share(rest)) for s, mark in own.items() if (rest := _others(marks[s], item.id))]
     seen = Counter(mark["misconception"] for mark in own.values() if mark["misconception"] and not mark.get("override"))
     common = sorted(((n, text) for text, n in seen.items() if n >= _FEWEST), key=lambda pair: (-pair[0], pair[1]))
-    return Item(
+    return ItemStatistics(
         item,
         len(own),
         sum(bool(mark["passed"]) for mark in own.values()),
@@ -135,7 +135,7 @@ def _time(text: str) -> datetime | None:
     return time if time.tzinfo else None
 
 
-def items_csv(items: Sequence[Item]) -> str:
+def items_csv(items: Sequence[ItemStatistics]) -> str:
     """Give the analysis as a table, one row an exercise."""
     header = ["exercise", "title", "students", "right", "share_of_points", "discrimination", "attempts", "minutes"]
     rows: list[list[object]] = [[*header, "misconceptions"]]
@@ -148,9 +148,9 @@ def items_csv(items: Sequence[Item]) -> str:
     return "\ufeff" + text.getvalue()
 
 
-def items_page(items: Sequence[Item]) -> str:
+def items_page(items: Sequence[ItemStatistics]) -> str:
     """Make the page for the lecturer: lectures in order, a plot of all exercises, the table, and the misconceptions."""
-    lectures: dict[str, list[Item]] = defaultdict(list)
+    lectures: dict[str, list[ItemStatistics]] = defaultdict(list)
     for item in items:
         lectures[item.exercise.lecture].append(item)
     rows = [
@@ -195,13 +195,13 @@ def _shown(row: tuple[int, str, str]) -> tuple[object, ...]:
     return row[0], row[1], cell(row[2], "text")
 
 
-def _row(item: Item) -> tuple[object, ...]:
+def _row(item: ItemStatistics) -> tuple[object, ...]:
     numbers = (_rounded(item.discrimination), item.attempts, item.minutes)
     name = f"{item.exercise.id} {item.exercise.title}"
     return name, _bar(item.share), item.students, item.right, *("–" if n is None else f"{n:g}" for n in numbers)
 
 
-def _hardest(items: Sequence[Item]) -> str:
+def _hardest(items: Sequence[ItemStatistics]) -> str:
     item = min(items, key=lambda item: item.share)
     return f"{item.exercise.id} {item.exercise.title}"
 
@@ -214,7 +214,7 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 2)
 
 
-def _plot(items: Sequence[Item]) -> Html:
+def _plot(items: Sequence[ItemStatistics]) -> Html:
     """Draw every exercise by the share of its points and its discrimination."""
     shown = [item for item in items if item.discrimination is not None]
     if not shown:

@@ -139,14 +139,14 @@ def _found(item: Exercise, mark: Mark) -> Html:
 
 
 def _row(finding: Finding) -> tuple[object, ...]:
-    detail = fit(finding.detail) if finding.status == "fails" else ""
+    detail = detail_for_student(finding.detail) if finding.status == "fails" else ""
     law = html(f"{finding.law} {detail}".strip())
     what = Html(f'<strong>{html(finding.name)}</strong><span class="law">{law}</span>')
     symbol = cell(_SYMBOLS[finding.status], _KINDS[finding.status])
     return what, symbol, finding.shown_points
 
 
-def fit(detail: str) -> str:
+def detail_for_student(detail: str) -> str:
     """Give the part of a finding that a student may read; "" where nothing in it is known to be harmless."""
     if found := _RAISED.match(detail):
         known = getattr(builtins, found[1], None)

@@ -17,7 +17,7 @@ from pathlib import Path
 import course_lib
 from course_tools.bank import exercise
 
-Place = tuple[str, str]
+QualifiedName = tuple[str, str]
 """A module and a name that it defines at its top level."""
 
 ALWAYS = ("course_tools.notebook.device",)
@@ -32,7 +32,7 @@ class Definition:
 
     source: str
     uses: frozenset[str]
-    imports: Place | None = None
+    imports: QualifiedName | None = None
 
 
 @cache
@@ -70,7 +70,7 @@ def _is_offered(module: str, definition: Definition) -> bool:
     return definition.imports is None or module in _library()
 
 
-def users_of(place: Place) -> frozenset[Place]:
+def users_of(place: QualifiedName) -> frozenset[QualifiedName]:
     """Give a definition with everything in the library that uses it, directly or through other definitions."""
     found, waiting = set(), [place]
     while waiting:
@@ -82,9 +82,9 @@ def users_of(place: Place) -> frozenset[Place]:
 
 
 @cache
-def _users() -> dict[Place, list[Place]]:
+def _users() -> dict[QualifiedName, list[QualifiedName]]:
     """For each definition of the library those that use it directly."""
-    users: dict[Place, list[Place]] = {}
+    users: dict[QualifiedName, list[QualifiedName]] = {}
     for module, definitions in _library().items():
         for name in definitions:
             for used in _used_by((module, name)):
@@ -92,7 +92,7 @@ def _users() -> dict[Place, list[Place]]:
     return users
 
 
-def reach(place: Place) -> frozenset[Place]:
+def reach(place: QualifiedName) -> frozenset[QualifiedName]:
     """Give a definition of the library with all that it uses, through every import."""
     reached, waiting = set(), [place]
     while waiting:
@@ -103,7 +103,7 @@ def reach(place: Place) -> frozenset[Place]:
     return frozenset(reached)
 
 
-def _used_by(place: Place) -> Iterator[Place]:
+def _used_by(place: QualifiedName) -> Iterator[QualifiedName]:
     module, name = place
     definition = _library()[module][name]
     if definition.imports and definition.imports[1] in _library().get(definition.imports[0], {}):
@@ -111,13 +111,13 @@ def _used_by(place: Place) -> Iterator[Place]:
     yield from ((module, used) for used in definition.uses if used in _library()[module])
 
 
-def _target(place: Place) -> Place:
+def _target(place: QualifiedName) -> QualifiedName:
     """Follow a name through imports to where it is defined."""
     imports = _library()[place[0]][place[1]].imports
     return _target(imports) if imports and imports[1] in _library().get(imports[0], {}) else place
 
 
-def _place(function: Callable[..., object]) -> Place:
+def _place(function: Callable[..., object]) -> QualifiedName:
     return function.__module__, function.__name__
 
 

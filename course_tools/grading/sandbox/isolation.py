@@ -56,7 +56,7 @@ class Isolation:
         return f"Partial isolation ({holds}).{missing}{successes}"
 
 
-def measure(sandbox: Sandbox) -> Isolation:
+def measure_isolation(sandbox: Sandbox) -> Isolation:
     """Fork a worker that tries what is forbidden.
 
     Raises:

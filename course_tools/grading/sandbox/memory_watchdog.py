@@ -15,7 +15,7 @@ PERIOD = 0.05
 
 
 @contextlib.contextmanager
-def watched(pid: int, limit: int) -> Iterator[None]:
+def memory_limited(pid: int, limit: int) -> Iterator[None]:
     """End the process as soon as it holds `limit` bytes more than at the beginning, until the block is left."""
     over = Event()
     watch = Thread(target=_watch, args=(pid, limit, over), daemon=True)

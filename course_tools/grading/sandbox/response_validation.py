@@ -14,7 +14,7 @@ from functools import lru_cache
 from torch import Tensor
 
 from course_tools.checks.outcome import Call, NotAFunction, Outcome, tensors_in
-from course_tools.grading.sandbox.wire_protocol import Foreign, Function, Malformed, full
+from course_tools.grading.sandbox.wire_protocol import Foreign, FunctionReference, Malformed, full
 
 KNOWN_MODULES = ("builtins", "torch", "einops")
 HIDDEN = "its message holds numbers and is not shown"
@@ -101,7 +101,7 @@ def _made(name: str, base: type) -> type:
 
 def _named(value: object, source: str) -> object:
     """Give a value of an unknown type a type of that name, for the sentence that says so."""
-    if not isinstance(value, Foreign | Function):
+    if not isinstance(value, Foreign | FunctionReference):
         return value
     known = _is_own_word(value.name, source) or hasattr(builtins, value.name) or value.name == "ndarray"
     return _made(value.name if known else "object", Foreign)(value.name)

@@ -23,7 +23,7 @@ import psutil
 
 from course_tools.grading.sandbox import bubblewrap, wire_protocol
 from course_tools.grading.sandbox.hardening import LINUX
-from course_tools.grading.sandbox.memory_watchdog import watched
+from course_tools.grading.sandbox.memory_watchdog import memory_limited
 from course_tools.grading.sandbox.readable_files import package_folders, readable
 from course_tools.grading.sandbox.session import LOAD_LIMIT, WorkerSession
 
@@ -154,7 +154,7 @@ class Sandbox:
                     raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
             worker = WorkerSession(ours, pid, partial(self._time_spent, pid))
             try:
-                with contextlib.nullcontext() if LINUX else watched(pid, MEMORY):
+                with contextlib.nullcontext() if LINUX else memory_limited(pid, MEMORY):
                     yield worker
             finally:
                 try:

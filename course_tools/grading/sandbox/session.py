@@ -164,7 +164,7 @@ class WorkerSession:
         for call, gradients in questions.calls:
             tensors: list = []
             try:
-                given = [wire_protocol.Function.of(value) if callable(value) else value for value in call]
+                given = [wire_protocol.FunctionReference.of(value) if callable(value) else value for value in call]
                 wire_protocol.send(self.connection, wire_protocol.flat((*given, gradients), tensors), tensors, allowance)
                 header, body = wire_protocol.receive(self.connection, allowance)
                 outcomes.append(response_validation.outcome_of(header, body, call, gradients, source))
@@ -182,7 +182,9 @@ class WorkerSession:
 def names_of(forbids: Mapping[object, str]) -> list[str]:
     """Name functions so that the inside can find them."""
     torch_own = vars(sys.modules["torch"])
-    return [f"torch:{f.__name__}" if torch_own.get(f.__name__) is f else wire_protocol.Function.of(f).name for f in forbids]
+    return [
+        f"torch:{f.__name__}" if torch_own.get(f.__name__) is f else wire_protocol.FunctionReference.of(f).name for f in forbids
+    ]
 
 
 def _places(late: list) -> list[tuple[int, int]]:

@@ -63,14 +63,14 @@ class Foreign:
         self.name = name
 
 
-class Function:
+class FunctionReference:
     """Stands for a function of the library, which goes inside by its name, "module:name"."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @classmethod
-    def of(cls, function: Callable[..., object]) -> "Function":
+    def of(cls, function: Callable[..., object]) -> "FunctionReference":
         """Name a function."""
         return cls(f"{function.__module__}:{function.__qualname__}")
 
@@ -123,7 +123,7 @@ def flat(value: object, tensors: list[torch.Tensor], depth: int = 0) -> object:
         return _flat_tensor(value, tensors)
     if kind is torch.device or kind is torch.dtype:
         return {kind.__name__: str(value)}
-    if kind is Function:
+    if kind is FunctionReference:
         return {"function": value.name}
     if isinstance(value, tuple | list) and depth < DEEPEST and len(value) <= MOST_ITEMS:
         name = "tuple" if isinstance(value, tuple) else "list"
@@ -173,7 +173,7 @@ class _Reader:
             case "dtype":
                 return DTYPES[content.removeprefix("torch.")]
             case "foreign" | "function":
-                return (Function if kind == "function" else Foreign)(
+                return (FunctionReference if kind == "function" else Foreign)(
                     self.checked(content, isinstance(content, str) and len(content) <= 100)
                 )
         raise Malformed("an unknown kind of value")

@@ -174,7 +174,7 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
             header, body = wire_protocol.receive(connection, FOREVER, largest_body=2**28)
             *given, gradients = wire_protocol.full(header, body)
             call = tuple(
-                import_shim.find(value.name) if isinstance(value, wire_protocol.Function) else value for value in given
+                import_shim.find(value.name) if isinstance(value, wire_protocol.FunctionReference) else value for value in given
             )
             called.clear()
             outcome = observe(answer, call, gradients, forbids, ask)

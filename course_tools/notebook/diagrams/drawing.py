@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Kind = Literal["tensor", "learned", "score", "softmax", "mix", "plain", "loss"]
+BoxKind = Literal["tensor", "learned", "score", "softmax", "mix", "plain", "loss"]
 """What a box is: a tensor; a layer with weights; scores; a softmax; a sum by weights; another operation; a loss."""
 Side = Literal["top", "bottom", "left", "right"]
 Point = tuple[float, float]
@@ -90,18 +90,20 @@ class Diagram:
         self.tensors.append(Tensor(sizes, point))
         return self._rectangle([(name, "name"), (f"({', '.join(sizes)})", "shape")], "tensor", x, y, w, radius=20)
 
-    def op(self, text: str, x: float, y: float, kind: Kind = "plain", w: float = 0.0) -> Box:
+    def op(self, text: str, x: float, y: float, kind: BoxKind = "plain", w: float = 0.0) -> Box:
         """Draw an operation; a second line of its text is set smaller, such as a formula."""
         first, *more = text.split("\n")
         return self._rectangle([(first, "name"), *((line, "shape") for line in more)], kind, x, y, w, radius=6)
 
-    def circle(self, sign: str, x: float, y: float, kind: Kind = "plain") -> Box:
+    def circle(self, sign: str, x: float, y: float, kind: BoxKind = "plain") -> Box:
         """Draw a small operation of one sign, such as + or ×."""
         self._boxes.append(f'<circle class="{kind}" cx="{_n(x)}" cy="{_n(y)}" r="13"/>')
         self._text(sign, x, y + 6, "sign")
         return self._reach(Box(x, y, 26, 26))
 
-    def grid(self, rows: Sequence[str], x: float, y: float, cell: float = 16.0, legend: dict[str, Kind] | None = None) -> Box:
+    def grid(
+        self, rows: Sequence[str], x: float, y: float, cell: float = 16.0, legend: dict[str, BoxKind] | None = None
+    ) -> Box:
         """Draw a table of small squares: a character a square, `legend` gives its kind, a dot is empty, a blank is nothing."""
         legend = legend or {"#": "learned"}
         box = Box(x, y, cell * max(map(len, rows)), cell * len(rows))
@@ -188,7 +190,7 @@ class Diagram:
         alt = html.escape(f"{self.title}: {self.alt}")
         return f'<img alt="{alt}" width="{WIDTH}" src="data:image/svg+xml;base64,{data}">'
 
-    def _rectangle(self, lines: list[tuple[str, str]], kind: Kind, x: float, y: float, w: float, radius: float) -> Box:
+    def _rectangle(self, lines: list[tuple[str, str]], kind: BoxKind, x: float, y: float, w: float, radius: float) -> Box:
         sizes = {"name": _NAME, "shape": _SHAPE}
         w = w or max(_width(line, sizes[style]) for line, style in lines) + 22
         h = 14.0 + 19 * len(lines)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_tools.bank import exercise
-from course_tools.bank.controls import Scores, cannot_succeed, conclusion, reads_few_examples
+from course_tools.bank.controls import ClaimScores, cannot_succeed, conclusion, reads_few_examples
 from course_tools.checks.training_record import Measured
 from course_tools.checks.verdict import Examination
 
@@ -38,7 +38,7 @@ def test_a_fair_rival_earns_all_points_and_is_told_what_it_shows(control):
 def test_no_point_depends_on_which_of_the_two_wins(control):
     task, _, measured, truth = control
     for claimed in (0.0, 1.0):
-        other = truth | {"scores": Scores(claimed, truth["scores"].control)}
+        other = truth | {"scores": ClaimScores(claimed, truth["scores"].control)}
         assert all(prop.judge(_outcome(other), _outcome(*measured)) is None for prop in task.properties if prop.name != "runs")
 
 
@@ -58,8 +58,8 @@ def _outcome(*results):
     ],
 )
 def test_the_words_of_the_conclusion_follow_from_the_numbers(rival, said):
-    claim = exercise(CONTROLS[0]).training.conclusion.args[0]._replace(score=lambda measured, truth: Scores(rival, 1.0))
-    told = conclusion(claim, None, {"scores": Scores(1.0, 1.0), "guess": 0.3})
+    claim = exercise(CONTROLS[0]).training.conclusion.args[0]._replace(score=lambda measured, truth: ClaimScores(rival, 1.0))
+    told = conclusion(claim, None, {"scores": ClaimScores(1.0, 1.0), "guess": 0.3})
     assert said in told
     assert f"{rival:.2f} for your rival" in told
 
@@ -67,8 +67,8 @@ def test_the_words_of_the_conclusion_follow_from_the_numbers(rival, said):
 def test_a_rival_that_fails_at_the_positive_control_could_not_have_succeeded():
     claim = exercise(CONTROLS[0]).training.conclusion.args[0]
     for found, fails in ((0.89, True), (0.91, False)):
-        shows = cannot_succeed(claim._replace(score=lambda measured, truth, found=found: Scores(0.3, found)))
-        assert shows(None, {"scores": Scores(1.0, 1.0)}) is fails
+        shows = cannot_succeed(claim._replace(score=lambda measured, truth, found=found: ClaimScores(0.3, found)))
+        assert shows(None, {"scores": ClaimScores(1.0, 1.0)}) is fails
 
 
 def test_repeated_examples_are_seen_in_what_a_model_reads():

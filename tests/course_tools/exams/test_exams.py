@@ -13,7 +13,14 @@ from course_tools.exams import CannotCompose, compose, write_exam
 from course_tools.exams.forms import LETTERS
 from course_tools.exams.page import _inline, form_page, key_page
 from course_tools.exams.printed_code import Unprintable, footnotes, printed
-from course_tools.exams.questions import MINUTES, diagnose, predict, repair, shape, statuses
+from course_tools.exams.questions import (
+    MINUTES,
+    diagnosis_questions,
+    prediction_questions,
+    repair_questions,
+    shape_questions,
+    statuses,
+)
 from course_tools.publishing import browser
 from course_tools.publishing.browser import chromium
 
@@ -77,7 +84,7 @@ def test_what_another_option_says_breaks_a_property_that_the_code_keeps(id):
     judged = statuses(asked)
     by_mistake = {" ".join(answer.__doc__.split()): own for answer, own in judged.items()}
     by_name = {answer.__name__: own for answer, own in judged.items()}
-    made = list(diagnose(asked, random.Random(0)))
+    made = list(diagnosis_questions(asked, random.Random(0)))
     assert len(made) > 5
     for question in made:
         own = by_name[question.source]
@@ -87,13 +94,13 @@ def test_what_another_option_says_breaks_a_property_that_the_code_keeps(id):
 
 
 def test_the_right_result_and_the_right_shape_are_those_of_the_library():
-    found = list(predict(exercise("04.3"), random.Random(0)))
+    found = list(prediction_questions(exercise("04.3"), random.Random(0)))
     assert found
     for question in found:
         lengths, T_k = (line.split(maxsplit=1)[1] for line in question.code.splitlines())
         rows = [[[t < n for t in range(int(T_k))]] for n in ast.literal_eval(lengths)]
         assert question.options[0].text == str(rows).replace("True", "T").replace("False", "F")
-    for question in shape(exercise("04.1"), random.Random(0)):
+    for question in shape_questions(exercise("04.1"), random.Random(0)):
         q, _, v = (ast.literal_eval(line.split(maxsplit=1)[1]) for line in question.code.splitlines())
         assert question.options[0].text == str((*q[:-1], v[-1]))
         assert len({option.text for option in question.options}) == 4
@@ -148,7 +155,7 @@ def test_the_key_explains_every_option(forms):
 
 
 def test_a_repair_names_the_property_and_its_key_a_right_answer():
-    made = list(repair(exercise("02.4"), random.Random(0)))
+    made = list(repair_questions(exercise("02.4"), random.Random(0)))
     assert made
     for question in made:
         assert "What must hold and does not: “" in question.text
@@ -187,7 +194,7 @@ def test_a_page_is_printed_as_pdf(tmp_path):
 
 
 def test_a_question_names_the_defaults_and_says_what_its_letters_are():
-    (first, *_) = predict(exercise("04.2"), random.Random(0))
+    (first, *_) = prediction_questions(exercise("04.2"), random.Random(0))
     assert first.text.startswith("`causal_mask(T_q, T_k=None, device=None)`: ")
     assert first.text.endswith("T stands for True, F for False.")
 

@@ -19,7 +19,7 @@ from course_tools.grading.batch import GradingOptions, _grade_on_worker, grade_a
 from course_tools.grading.files import CannotGrade, write_whole
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, handed_in
-from course_tools.grading.journal import Journal, key, stamp
+from course_tools.grading.journal import Journal, grading_version, key
 from course_tools.grading.notebook_result import NotebookResult
 from course_tools.grading.pipeline import grade
 from tests.course_tools.grading.student_notebooks import ROOT, Refusing, StandIn, notebook
@@ -193,7 +193,7 @@ def test_an_unreadable_file_costs_nobody_else_anything(tmp_path):
 def test_the_key_of_a_notebook_hangs_on_its_bytes_the_checks_and_what_is_asked(tmp_path):
     keys = {key(b"x", "s", "04"), key(b"y", "s", "04"), key(b"x", "t", "04"), key(b"x", "s", None), key(b"x", "s", "0", "4")}
     assert len(keys) == 5
-    assert stamp(0, ROOT) == stamp(0, ROOT) != stamp(1, ROOT)
+    assert grading_version(0, ROOT) == grading_version(0, ROOT) != grading_version(1, ROOT)
 
 
 def test_an_engine_that_does_not_start_is_reported_before_anything_is_graded(tmp_path):

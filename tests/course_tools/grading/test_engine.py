@@ -314,7 +314,9 @@ def test_a_dead_zygote_costs_no_mark(mark_of):
 
 
 def test_isolation_that_is_required_and_missing_stops_at_once(monkeypatch):
-    monkeypatch.setattr("course_tools.grading.engine.measure", lambda sandbox: Isolation({"Landlock": "no"}, ("read core.py",)))
+    monkeypatch.setattr(
+        "course_tools.grading.engine.measure_isolation", lambda sandbox: Isolation({"Landlock": "no"}, ("read core.py",))
+    )
     with pytest.raises(NotIsolated, match=r"Isolation is required.*Landlock.*read core\.py"), Engine(require_isolation=True):
         pass
     with Engine() as weak:

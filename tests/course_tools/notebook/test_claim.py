@@ -10,7 +10,7 @@ import torch
 from nbval.plugin import get_sanitize_patterns
 
 from course_tools.bank import exercise
-from course_tools.bank.controls import Scores, conclusion
+from course_tools.bank.controls import ClaimScores, conclusion
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
 
 claims = sys.modules[claim.__module__]
@@ -138,8 +138,8 @@ def test_nbval_compares_no_conclusion_of_a_control():
     claimed = exercise("13.7").training.conclusion.args[0]
     outputs = []
     for rival in (0.5, 0.9):
-        scored = claimed._replace(score=lambda measured, truth, rival=rival: Scores(rival, 1.0))
-        text = f"Right. {conclusion(scored, None, {'scores': Scores(0.9, 1.0), 'guess': 0.1})} And more."
+        scored = claimed._replace(score=lambda measured, truth, rival=rival: ClaimScores(rival, 1.0))
+        text = f"Right. {conclusion(scored, None, {'scores': ClaimScores(0.9, 1.0), 'guess': 0.1})} And more."
         for pattern, replacement in get_sanitize_patterns(config):
             text = re.sub(pattern, replacement, text)
         outputs.append(text)

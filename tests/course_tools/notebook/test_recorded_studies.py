@@ -4,7 +4,7 @@ import pytest
 
 from course_tools.notebook import recorded_studies
 from course_tools.notebook.recorded_studies import recorded, show_study
-from course_tools.studies import CannotStudy, RecordedStudy, Run, StaleStudy, load
+from course_tools.studies import CannotStudy, RecordedRun, RecordedStudy, StaleStudy, load
 from course_tools.studies.record import write
 
 TOY = '''"""Is it?"""
@@ -28,7 +28,7 @@ def folder(tmp_path):
     (tmp_path / "12_toy.py").write_text(TOY)
     study = load("12_toy", tmp_path)
     head = RecordedStudy("12_toy", study.source, "", "3.11.7", "2.13.0", "one CPU thread")
-    write(head.with_run(Run("a", 0, {"score": 0.5}, {}, 120.0)), tmp_path / "12_toy.json")
+    write(head.with_run(RecordedRun("a", 0, {"score": 0.5}, {}, 120.0)), tmp_path / "12_toy.json")
     return tmp_path
 
 

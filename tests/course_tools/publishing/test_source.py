@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.attention import dot_product as library
-from course_tools.publishing.source import FunctionSource, Import
+from course_tools.publishing.source import FunctionSource, ReferenceImport
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def test_a_function_that_calls_itself_is_not_renamed(module):
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("from a.b import c", Import("a.b", "c", "c")),
-        ("# a comment\nfrom a import c as d", Import("a", "c", "d")),
+        ("from a.b import c", ReferenceImport("a.b", "c", "c")),
+        ("# a comment\nfrom a import c as d", ReferenceImport("a", "c", "d")),
         ("from a import b, c", None),
         ("import a", None),
         ("from a import c\nc()", None),
@@ -112,9 +112,9 @@ def test_a_function_that_calls_itself_is_not_renamed(module):
     ],
 )
 def test_the_import_of_an_exercise_cell(source, expected):
-    assert Import.parse(source) == expected
+    assert ReferenceImport.parse(source) == expected
 
 
 def test_an_import_of_what_is_not_there_says_so():
     with pytest.raises(ImportError, match=r"course_lib\.attention has no nothing"):
-        Import("course_lib.attention", "nothing", "nothing").load()
+        ReferenceImport("course_lib.attention", "nothing", "nothing").load()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from course_tools.publishing.studies_page import studies_page
-from course_tools.studies import RecordedStudy, Run, load
+from course_tools.studies import RecordedRun, RecordedStudy, load
 from course_tools.studies.record import write
 
 TOY = '''"""Is it?
@@ -37,9 +37,9 @@ def root(tmp_path: Path) -> Path:
     study = load("12_toy", folder)
     record = RecordedStudy("12_toy", study.source, "", "3.11.7", "2.13.0", "one CPU thread")
     for run in (
-        Run("a", 0, {"score": 0.25}, {}, 60.0),
-        Run("a", 1, {"score": 0.5}, {}, 60.0),
-        Run("b", 0, {"n": 4_321}, {}, 60.0),
+        RecordedRun("a", 0, {"score": 0.25}, {}, 60.0),
+        RecordedRun("a", 1, {"score": 0.5}, {}, 60.0),
+        RecordedRun("b", 0, {"n": 4_321}, {}, 60.0),
     ):
         record = record.with_run(run)
     write(record, folder / "12_toy.json")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from course_tools.studies import RecordedStudy, Run
+from course_tools.studies import RecordedRun, RecordedStudy
 from course_tools.studies.record import read, record_path, write
 
 RUNS = [
-    Run("a", 2, {"score": 2 / 3, "parameters": 1_234_567}, {10: 0.25, 20: 2.5}, 90.0),
-    Run("a", 0, {"score": 0.0}, {10: 0.75, 20: 0.5, 30: 1.0}, 60.0, {"sample": "O,\n„O”"}),
+    RecordedRun("a", 2, {"score": 2 / 3, "parameters": 1_234_567}, {10: 0.25, 20: 2.5}, 90.0),
+    RecordedRun("a", 0, {"score": 0.0}, {10: 0.75, 20: 0.5, 30: 1.0}, 60.0, {"sample": "O,\n„O”"}),
 ]
 RECORD = RecordedStudy("12_toy", "s", "l", "3.11.7", "2.13.0", "one CPU thread", RUNS)
 
@@ -22,8 +22,8 @@ def test_scores_come_by_seed_and_curves_as_their_mean():
 
 
 def test_a_run_replaces_that_of_its_setting_and_seed():
-    assert [run.seconds for run in RECORD.with_run(Run("a", 2, {}, {}, 1.0)).runs] == [60.0, 1.0]
-    assert len(RECORD.with_run(Run("b", 2, {}, {}, 1.0)).runs) == 3
+    assert [run.seconds for run in RECORD.with_run(RecordedRun("a", 2, {}, {}, 1.0)).runs] == [60.0, 1.0]
+    assert len(RECORD.with_run(RecordedRun("b", 2, {}, {}, 1.0)).runs) == 3
 
 
 def test_a_record_is_read_as_it_was_written_with_five_digits(tmp_path):

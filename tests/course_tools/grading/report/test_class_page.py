@@ -15,7 +15,7 @@ from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.class_page import index, page_name
 from course_tools.grading.report.html import Html, html, page, table
 from course_tools.grading.report.results import collect
-from course_tools.grading.report.student_page import feedback, fit
+from course_tools.grading.report.student_page import detail_for_student, feedback
 from tests.course_tools.grading.report.test_results import graded_notebook, mark, settled
 from tests.course_tools.grading.student_notebooks import ROOT
 
@@ -150,7 +150,7 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
     ],
 )
 def test_of_a_finding_only_what_is_known_to_be_harmless_is_shown(detail, reported):
-    assert fit(detail) == reported
+    assert detail_for_student(detail) == reported
 
 
 def test_what_did_not_run_and_a_shorter_limit_are_told_to_student_and_instructor():

@@ -107,7 +107,7 @@ def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Ex
 def test_every_argument_of_every_call_can_go_inside(asked: Exercise):
     for prop in asked.properties:
         for call in asked.calls(prop, 0):
-            given = [wire_protocol.Function.of(value) if callable(value) else value for value in call]
+            given = [wire_protocol.FunctionReference.of(value) if callable(value) else value for value in call]
             assert "foreign" not in str(wire_protocol.flat(tuple(given), []))
             named = [(value.__module__, value.__qualname__) for value in call if callable(value)]
             assert set(named) <= set(defined(asked))

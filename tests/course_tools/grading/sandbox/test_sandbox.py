@@ -17,7 +17,7 @@ from course_tools.checks.verdict import Examination
 from course_tools.grading.extract.programs import Part, Program
 from course_tools.grading.sandbox import hardening, session, wire_protocol
 from course_tools.grading.sandbox.allowed_names import allowed_packed
-from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure
+from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure_isolation
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NoAnswer, names_of
 from course_tools.grading.sandbox.worker import ORDERS_BEFORE_HUGE_PAGES
@@ -52,7 +52,7 @@ def reported(sandbox, source, *call):
 
 @linux
 def test_every_layer_is_active_here_and_no_forbidden_act_succeeds(sandbox):
-    level = measure(sandbox)
+    level = measure_isolation(sandbox)
     missing = {name: reason for name, reason in level.status.items() if reason and name in NEEDED}
     if missing.keys() & {"Landlock", "seccomp"}:
         pytest.skip(f"this kernel lacks {', '.join(missing)}")
