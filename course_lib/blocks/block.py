@@ -27,7 +27,7 @@ more norm closes their stack.
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -46,6 +46,7 @@ from course_lib.attention import (
 from course_lib.primitives import causal_mask, layer_norm
 from course_lib.shapes import Mask, Memory, TokenFeatures
 
+Part = TypeVar("Part")
 Activation = Callable[[Tensor], Tensor]
 NormFactory = Callable[[int], nn.Module]
 """`norm(d_model)` makes a normalisation of d_model features."""
@@ -383,7 +384,7 @@ def encoder_stack(
         sizes: of the model.
         mechanism: how each head attends; `causal_attention` makes it a decoder without a memory, as GPT is. A module, such as
             `GeneralAttention(d_k, d_k)`, is copied for each layer, so that each layer owns its parameters.
-        activation: inside the feed-forward networks.
+        activation: inside the feed-forward networks; a module, such as `nn.PReLU()`, is copied for each layer.
         residual: `post_norm` or `pre_norm`.
         norm: makes a normalisation of d_model features.
         dropout: probability with which, in training, each output of a sublayer is set to 0.
@@ -395,7 +396,7 @@ def encoder_stack(
 
     def block() -> Block:
         mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
-        return Block(mixer, FeedForward(d_model, d_ff, activation), d_model, residual, norm, dropout)
+        return Block(mixer, FeedForward(d_model, d_ff, _of_one_layer(activation)), d_model, residual, norm, dropout)
 
     return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
 
@@ -414,7 +415,7 @@ def decoder_stack(
     Args:
         sizes: of the model.
         mechanism: how each head attends to the memory; a module is copied for each layer.
-        activation: inside the feed-forward networks.
+        activation: inside the feed-forward networks; a module, such as `nn.PReLU()`, is copied for each layer.
         residual: `post_norm` or `pre_norm`.
         norm: makes a normalisation of d_model features.
         own: how each head attends to its own sequence, such as `causal_attention`; None = as to the memory.
@@ -428,21 +429,24 @@ def decoder_stack(
     def block() -> DecoderBlock:
         mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism if own is None else own)))
         cross = CrossAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
-        return DecoderBlock(mixer, cross, FeedForward(d_model, d_ff, activation), d_model, residual, norm, dropout)
+        return DecoderBlock(
+            mixer, cross, FeedForward(d_model, d_ff, _of_one_layer(activation)), d_model, residual, norm, dropout
+        )
 
     return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
 
 
-def _of_one_layer(mechanism: AnyMechanism) -> AnyMechanism:
-    """Copy a mechanism that is a module, so that no two layers share its parameters; a function is given back as it is."""
-    return deepcopy(mechanism) if isinstance(mechanism, nn.Module) else mechanism
+def _of_one_layer(part: Part) -> Part:
+    """Copy a mechanism or activation that is a module, so that no two layers share its parameters; a function stays itself."""
+    return deepcopy(part) if isinstance(part, nn.Module) else part
 
 
 def draw_weights(module: nn.Module, d_model: int) -> None:
     """Initialise every matrix of a module from N(0, 1 / (3 d_model)), and set every bias to 0.
 
     At d_model = 768, the width of GPT-1 and BERT-base, that is their standard deviation of 0.02. Narrower models need a
-    larger one: with 0.02, one of width 128 learns far slower.
+    larger one: with 0.02, one of width 128 learns far slower. Parameters u and v of relative attention, which have a row for
+    each head, are drawn as matrices are, as in the code of Transformer-XL (https://github.com/kimiyoung/transformer-xl).
     """
     for name, weights in module.named_parameters():
         if weights.dim() > 1:

@@ -70,9 +70,9 @@ def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | N
     if temperature <= 0:
         raise ValueError(f"the temperature must be above 0, got {temperature}; the limit 0 is `logits.argmax(-1)`.")
     if k is not None and k < 1:
-        raise ValueError(f"at least one word must be left, got k = {k}.")
+        raise ValueError(f"k = {k} leaves no token to choose from: give k ≥ 1, or None to keep all.")
     if p is not None and not 0 < p <= 1:
-        raise ValueError(f"a share of the probability must be in 0…1 and not 0, got p = {p}.")
+        raise ValueError(f"the nucleus holds a probability 0 < p ≤ 1, got p = {p}: give such a p, or None to keep all tokens.")
     logits = logits / temperature
     logits = logits if k is None else top_k(logits, k)
     logits = logits if p is None else top_p(logits, p)

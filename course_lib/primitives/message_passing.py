@@ -80,13 +80,14 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
     return scale[query] * scale[key]
 
 
-def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Nodes:
+def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Float[Tensor, "*both N d"]:
     """Sum the features of the neighbours of each node, weighted by the edges: Σ_j w_ij x_j, the product Â X.
 
     Args:
         x: features (*batch, N, d).
         edges: (2, E).
-        weights: (*batch, E), or (E,) for the whole batch, such as those of `gcn_weights`.
+        weights: (*batch, E), or (E,) for the whole batch, such as those of `gcn_weights`. The two batches are broadcast: many
+            weightings of one graph's features are (*batch, E) beside (N, d).
 
     Returns:
         (*batch, N, d); 0 for a node without edges.
@@ -101,7 +102,8 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> No
     query, key = edges
     messages = weights.unsqueeze(-1) * x.index_select(-2, key)
     wide = messages.to(torch.promote_types(messages.dtype, torch.float32))  # in bfloat16, a long sum stops growing
-    return wide.new_zeros(x.shape).index_add(-2, query, wide).to(messages.dtype)
+    sums = wide.new_zeros(*wide.shape[:-2], *x.shape[-2:])
+    return sums.index_add(-2, query, wide).to(messages.dtype)
 
 
 @in_float32_at_least

@@ -10,12 +10,17 @@ Ioffe, Szegedy 2015, *Batch Normalization*, algorithm 1 (https://arxiv.org/abs/1
 section 2.1, https://arxiv.org/abs/2002.05709):
 
     sim(u, v) = uᵀv / (‖u‖ ‖v‖)
+
+Squares of numbers above 255 are beyond float16: both norms compute in float32 at least, and round the result.
 """
 
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.primitives.precision import rounded_from_float32
 
+
+@rounded_from_float32
 def layer_norm(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], bias: Float[Tensor, "d"], epsilon: float = 1e-5
 ) -> Float[Tensor, "*batch d"]:
@@ -37,6 +42,7 @@ def layer_norm(
     return centred / (variance + epsilon).sqrt() * gain + bias
 
 
+@rounded_from_float32
 def batch_norm(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], bias: Float[Tensor, "d"], epsilon: float = 1e-5
 ) -> Float[Tensor, "*batch d"]:

@@ -4,7 +4,7 @@ float16 ends at 65,504. bfloat16 has 8 significant bits: it rounds 257 to 256, a
 """
 
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import reduce, wraps
 from typing import Any, TypeVar, cast
 
 import torch
@@ -31,6 +31,18 @@ def in_float32_at_least(function: Function) -> Function:
             return function(*wide, **named)
         with torch.autocast(device, enabled=False):
             return function(*wide, **named)
+
+    return cast(Function, run)
+
+
+def rounded_from_float32(function: Function) -> Function:
+    """Make a function of tensors compute in float32 at least, and round its result to the precision of its arguments."""
+    widened = in_float32_at_least(function)
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        dtypes = [x.dtype for x in (*arguments, *options.values()) if isinstance(x, Tensor)]
+        return widened(*arguments, **options).to(reduce(torch.promote_types, dtypes))
 
     return cast(Function, run)
 

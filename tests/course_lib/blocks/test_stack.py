@@ -131,6 +131,13 @@ def test_each_layer_owns_the_parameters_of_its_mechanism(stack):
     assert len({weights.data_ptr() for weights in [*owned, shared.W]}) == len(owned) + 1
 
 
+@pytest.mark.parametrize("stack", [encoder_stack, decoder_stack])
+def test_each_layer_owns_the_parameters_of_its_activation(stack):
+    given = nn.PReLU()
+    owned = [module.weight for module in stack(SIZES, activation=given).modules() if isinstance(module, nn.PReLU)]
+    assert len({weight.data_ptr() for weight in [*owned, given.weight]}) == SIZES.n_layers + 1
+
+
 def test_the_closing_norm_follows_from_the_residual_and_not_from_its_identity():
     assert isinstance(closing_norm(deepcopy(post_norm), 6), nn.Identity)
     assert isinstance(closing_norm(deepcopy(pre_norm), 6), nn.LayerNorm)

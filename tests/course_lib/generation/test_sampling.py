@@ -117,9 +117,9 @@ def test_words_that_were_impossible_stay_so():
     [
         ({"temperature": 0.0}, "argmax"),
         ({"temperature": -1.0}, "above 0"),
-        ({"k": 0}, "at least one"),
-        ({"p": 0.0}, "0…1"),
-        ({"p": 1.5}, "0…1"),
+        ({"k": 0}, "k = 0 leaves no token"),
+        ({"p": 0.0}, "got p = 0.0: give"),
+        ({"p": 1.5}, "got p = 1.5: give"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings, message):

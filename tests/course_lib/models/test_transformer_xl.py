@@ -265,3 +265,14 @@ def test_what_does_not_fit_is_refused():
         xl.read(TOKENS[:1], memory)
     with pytest.raises(ValueError, match="a memory of 1 layers"):
         xl.step(TOKENS[:, 0], SegmentMemory(memory.layers[:1]))
+
+
+def test_u_and_v_are_drawn_as_the_matrices_are():
+    """As in the published code, which draws r_w_bias and r_r_bias by the rule of its matrices."""
+    torch.manual_seed(0)
+    sizes = Sizes(d_model=192, n_heads=4, d_ff=7, n_layers=3)
+    xl, std = TransformerXL(N, sizes, 3), (3 * 192) ** -0.5
+    drawn = torch.stack([p for name, p in xl.named_parameters() if name.endswith(("bias_u", "bias_v"))])
+    assert drawn.shape == (6, 4, 48)
+    assert abs(drawn.std().item() / std - 1) < 0.2
+    assert abs(drawn.mean().item()) < 0.2 * std

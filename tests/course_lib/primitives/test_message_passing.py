@@ -149,3 +149,12 @@ def test_an_edge_to_a_node_that_is_not_there_is_refused(edges, named):
     ):
         with pytest.raises(ValueError, match=f"edges name nodes {named}, but there are nodes 0 to 6"):
             call()
+
+
+def test_many_weightings_of_one_graph_are_a_batch():
+    generator = torch.Generator().manual_seed(0)
+    x, edges = torch.randn(5, 3, generator=generator), torch.randint(5, (2, 11), generator=generator)
+    weights = torch.randn(7, 2, 11, generator=generator)
+    expected = torch.stack([torch.stack([propagate(x, edges, w) for w in row]) for row in weights])
+    torch.testing.assert_close(propagate(x, edges, weights), expected)
+    torch.testing.assert_close(propagate(x.expand(7, 2, 5, 3), edges, weights), expected)

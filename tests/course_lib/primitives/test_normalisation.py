@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from course_lib.primitives import batch_norm, layer_norm
@@ -70,3 +71,20 @@ def test_a_constant_vector_becomes_the_bias():
 def test_a_batch_of_one_vector_is_refused(n):
     with pytest.raises(ValueError, match="at least two vectors"):
         batch_norm(torch.zeros(n, D), torch.ones(D), torch.zeros(D))
+
+
+@pytest.mark.parametrize("scale", [3, 300, 1_000, 10_000])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_large_numbers_have_the_norm_of_torchs_own(dtype, scale):
+    """The square of 300 is beyond float16: a variance of infinity would give zeros, without a warning."""
+    x = (scale * torch.randn(5, 7, 64, generator=torch.Generator().manual_seed(0))).clamp(-6e4, 6e4).to(dtype).requires_grad_()
+    gain, bias = torch.linspace(0.5, 2, 64).to(dtype), torch.linspace(-1, 1, 64).to(dtype)
+    for ours, theirs in (
+        (layer_norm(x, gain, bias), F.layer_norm(x, (64,), gain, bias)),
+        (batch_norm(x, gain, bias), F.batch_norm(x.flatten(0, 1), None, None, gain, bias, training=True).view_as(x)),
+    ):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours, theirs, atol=16 * torch.finfo(dtype).eps, rtol=4 * torch.finfo(dtype).eps)
+        assert ours.detach().abs().amax() > 1
+        (gradient,) = torch.autograd.grad(ours[..., ::3].sum(), x)
+        assert gradient.isfinite().all()
