@@ -7,7 +7,7 @@
     python3 course.py test [pytest arguments]          the whole test suite
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
     python3 course.py site [NN ...] [--out DIR]        the course as web pages that need no server and no network
-    python3 course.py slides NN [--pdf]                the slides of a lecture, for whoever teaches it
+    python3 course.py slides NN [--pdf]                the slides of a lecture, for its teacher
     python3 course.py exam [--lectures NN,NN ...]      an exam in several equal forms, with its key, from the bank
     python3 course.py microscope [--out FILE]          the attention microscope: one page, no server
     python3 course.py progress                         what you solved and predicted, as text and as a page
@@ -161,7 +161,7 @@ def ready(key: str, extras: list[str]) -> bool:
 
 
 def stamp() -> dict:
-    """What the last set-up left behind: nothing, or its extras, and its key if it came to its end."""
+    """What the last set-up left: nothing, or its extras, and its key if it came to its end."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return json.loads(STAMP.read_text(encoding="utf-8"))
     return {}

@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     site.add_argument(
         "--repository", default="", metavar="URL", help="its https address: adds buttons that open lectures on Binder"
     )
-    slides = commands.add_parser("slides", help="write the slides of a lecture, for whoever teaches it (extra [site])")
+    slides = commands.add_parser("slides", help="write the slides of a lecture, for its teacher (extra [site])")
     slides.add_argument("lectures", nargs="+", metavar="NN", help="numbers of lectures, such as 04")
     slides.add_argument("--out", type=Path, metavar="DIR", help="where the slides go (default: build/slides)")
     slides.add_argument("--pdf", action="store_true", help="also print them as PDF, with Chromium or Chrome")

@@ -8,30 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.vocabulary import REFUSED, refused_words
+
 ROOT = Path(__file__).parents[1]
-REFUSED = {
-    r"(?<!leaves )(?<!left )behind": "after, next, following",
-    r"speaks? (?:of|about)": "predicts, describes, is about",
-    r"hears?(?: \w+){0,2} of|heard(?: \w+){0,2} of": "depends on, is independent of",
-    r"upon each other": "stacked, one after another",
-    r"below each other": "stacked row-wise",
-    r"beneath each other": "stacked row-wise",
-    r"shall \w+": "must, should",
-    r"inmates?": "worker",
-    r"testimony": "response",
-    r"interviews?": "session",
-    r"mouths?": "object query",
-    r"the desk": "the pipeline",
-    r"other signs?": "other characters",
-    r"may look\b": "may attend",
-    r"say(?:s|ing)? nothing of": "does not mention, does not depend on",
-    r"knows? nothing of": "does not import, is independent of",
-    r"films?": "video",
-    r"bends?": "nonlinearity",
-    r"signs": "characters",
-    r"(?<!there )(?:is|are) no (?:notebooks?|Python|texts?|numbers?|time|code)": "is not a …, is not valid …",
-}
-OUTSIDE_THE_BANK = {r"nobody": "no one, or the passive voice"}
 PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = [*sorted((ROOT / "course_lib").rglob("*.py")), *sorted((ROOT / "course_tools").rglob("*.py")), ROOT / "course.py"]
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”|«[^»]*»|https?://\S+")
@@ -52,13 +31,8 @@ def words_of(path: Path) -> Iterator[tuple[int, str]]:
             yield first + i, line
 
 
-def refused_in(lines: Iterator[tuple[int, str]], refused: dict[str, str] = REFUSED) -> list[str]:
-    return [
-        f"line {number}: {found[0]!r}; write {better}"
-        for number, line in lines
-        for word, better in refused.items()
-        if (found := re.search(rf"\b{word}\b", line, re.IGNORECASE))
-    ]
+def refused_in(lines: Iterator[tuple[int, str]]) -> list[str]:
+    return [f"line {number}: {found}" for number, line in lines for found in refused_words(line, REFUSED)]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +41,7 @@ def refused_in(lines: Iterator[tuple[int, str]], refused: dict[str, str] = REFUS
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_the_words_are_those_of_the_field(path):
-    bank = "bank" in path.relative_to(ROOT).parts
-    assert refused_in(words_of(path), REFUSED if bank else REFUSED | OUTSIDE_THE_BANK) == []
+    assert refused_in(words_of(path)) == []
 
 
 def test_a_refused_word_is_found_in_comments_and_strings_and_not_in_names_or_quotations(tmp_path):

@@ -136,7 +136,7 @@ def chosen_for(student: str, secret: bytes) -> dict[str, str]:
 
     Args:
         student: the id in the LMS.
-        secret: known to the instructor alone; without it nobody can compute the variants of a student.
+        secret: known to the instructor alone; without it no one can compute the variants of a student.
     """
     ids = dict.fromkeys(one.exercise for one in VARIANTS)
     found = {}

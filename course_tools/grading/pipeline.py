@@ -72,7 +72,7 @@ def grade(
         UnknownLecture: there is no such lecture.
         NoCluster: Dask is not installed, or its scheduler does not answer.
     """
-    if options.dask not in (None, "local"):  # whoever reaches a Dask scheduler can run code there: no student's code may
+    if options.dask not in (None, "local"):  # anyone who reaches a Dask scheduler can run code there: no student's code may
         options = replace(options, require_isolation=True)
     course = Course.at(options.root)
     if options.lecture is not None and options.lecture not in course.stems:

@@ -25,7 +25,7 @@ PER_PREDICTION = 3
 _INTRODUCTION = """\
 # Teaching with this course
 
-For whoever teaches: three plans, a sheet for each lecture, and a checklist. `course build` writes this page from the lectures,
+For teachers: three plans, a sheet for each lecture, and a checklist. `course build` writes this page from the lectures,
 the companion tables and the bank of exercises; what goes wrong in an exercise are answers that its checks know by name.
 
 A session in class has four beats, and repeats the middle two: show the failure that the mechanism mends (5 minutes); ask a

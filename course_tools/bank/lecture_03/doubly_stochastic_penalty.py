@@ -177,7 +177,7 @@ def _evenly(draw: Draw) -> list[Call]:
 
 
 def _padded(draw: Draw) -> list[Call]:
-    """The last words of a caption are padding and look nowhere."""
+    """The last words of a caption are padding, without any weight."""
     (weights,) = _weights(draw, 3)
     weights[1, -1:] = 0.0
     return [(weights,)]

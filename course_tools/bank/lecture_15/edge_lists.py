@@ -15,7 +15,7 @@ def plain(draw: Draw, n_nodes: int) -> Tensor:
 
 
 def tangled(draw: Draw, n_nodes: int) -> Tensor:
-    """Draw one more: with two loops, three edges listed twice, a node that looks nowhere, and a last node without any edge."""
+    """Draw one more: with two loops, three edges listed twice, a node that attends to none, and a last node without edges."""
     edges = plain(draw, n_nodes - 1)
     edges = edges[:, edges[0] != 1]
     loops = torch.tensor([[0, 2], [0, 2]])

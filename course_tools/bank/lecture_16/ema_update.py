@@ -174,7 +174,7 @@ def _two(draw: Draw) -> list[Call]:
 
 
 def _number(draw: Draw) -> list[Call]:
-    """A weight without axes beside others, all in tuples, as nobody can change them."""
+    """A weight without axes beside others, all in tuples, as no one can change them."""
     target, online, decay = _weights(draw, 0.7, (3, 2), (5,))
     return [((target[0], target[1].sum(), target[1]), (online[0], online[1].sum(), online[1]), decay)]
 

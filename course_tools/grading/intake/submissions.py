@@ -1,4 +1,4 @@
-"""Intake: whose notebook is which, in what an LMS or an instructor hands over.
+"""Intake: whose notebook is which, in what comes from an LMS or an instructor.
 
 The layout is decided once for a whole archive, by most of its names; a single name that fits another layout is a note. Four
 layouts:

@@ -1,7 +1,7 @@
 """A GitHub template repository for one lecture: its notebook, and a workflow that answers each push with points and feedback.
 
-Whoever may push may also change the workflow, so what it shows is for the student. Marks come from `course grade` over a folder
-of clones. https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax
+Anyone who may push may also change the workflow, so what it shows is for the student. Marks come from `course grade` over a
+folder of clones. https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax
 """
 
 import re

@@ -39,7 +39,7 @@ def isolate_network() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever a child leaves behind, so that it can be found and ended."""
+    """Become the parent of whatever a child leaves running, so that it can be found and ended."""
     _require_linux()
     _prctl(SET_SUBREAPER, 1)
 
