@@ -141,7 +141,7 @@ def test_jupyterlab_answers_with_its_page_and_the_lecture(root, free):
 
 def fetch(address):
     """Read a page; the address is printed a moment before the server listens."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         try:
             with urllib.request.urlopen(address, timeout=30) as answer:

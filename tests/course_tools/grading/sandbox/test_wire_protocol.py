@@ -33,7 +33,7 @@ def pair():
 
 
 def soon():
-    return until(time.monotonic() + 5.0)
+    return until(time.monotonic() + 30.0)
 
 
 def through(value):
