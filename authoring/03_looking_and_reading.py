@@ -456,11 +456,13 @@ weighty = shares.sum(-1).argmax().item()
 figure = plots.attention_map(
     shares, labels, x="position of the word, from 0", y="sentence"
 )
+figure.axes[0].images[0].set_clim(0, shares.max().item())
 figure.axes[-1].set_ylabel("weight of the word in the document")
 show(
     figure,
     alt="Weight of each word in a document of eight sentences: the sentence "
-    f"'{labels[weighty]}' has {shares.sum(-1)[weighty]:.2f} of the weight.",
+    f"'{labels[weighty]}' has {shares.sum(-1)[weighty]:.2f} of the weight. The colours "
+    "end at the largest weight of a word.",
 )
 
 # %% [markdown]
@@ -672,7 +674,7 @@ claim(
 
 # %%
 from course_tools.notebook import boxed
-from course_tools.notebook.captioning import overlaid
+from course_tools.notebook.captioning import add_weight_scale, overlaid
 
 
 @torch.no_grad()
@@ -694,19 +696,20 @@ def show_weights(index):
     most = max(w.max().item() for w in weights.values())
     right, named = pictures.test.captions[index], list(weights)[: len(said.split())]
     boxes = torch.cat([c := pictures.test.corners[index].flip(-1), c + 14], -1) / 42
+    over = {name: overlaid(image, w, most) for name, w in weights.items()}
+    figure = boxed(over, {named[0]: boxes[:1], named[-1]: boxes[1:]})
+    add_weight_scale(figure, most)
     show(
-        boxed(
-            {name: overlaid(image, w, most) for name, w in weights.items()},
-            {named[0]: boxes[:1], named[-1]: boxes[1:]},
-        ),
-        alt=f"The weights before each word of '{said}' in yellow over the picture; "
-        f"right is '{right}'. The digits that it names first and last are boxed. "
-        "Largest weight at row, column: "
-        + ", ".join(
-            f"{name} {w.argmax().item() // 6 + 1}, {w.argmax().item() % 6 + 1}"
+        figure,
+        alt=f"The weights before each word of '{said}' in yellow over the picture; the "
+        f"right caption is '{right}', and its first and last digit are boxed. The "
+        "largest weight (rows and columns from 1 to 6) is: "
+        + "; ".join(
+            f"before '{name[2:]}' {w.max():.2f} in row {w.argmax() // 6 + 1}, column "
+            f"{w.argmax() % 6 + 1}"
             for name, w in weights.items()
         )
-        + " of 6.",
+        + ".",
     )
 
 
@@ -911,9 +914,10 @@ claim(
 # %%
 show_losses({"with positions": captioners, "without positions": no_positions})
 answer = {
-    "topic: mean": real["bag of words"],
-    "topic: attention": real["hierarchical attention"],
-    "one sentence: mean": by_bag,
+    "topic: bag of words": real["bag of words"],
+    "topic: GRU, means": real["the same with means"],
+    "topic: GRU, attention": real["hierarchical attention"],
+    "one sentence: bag of words": by_bag,
     "one sentence: attention": by_two_levels,
     "caption: mean": matches["mean"],
     "caption: attention": matches["attention"],

@@ -7,6 +7,9 @@ from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
@@ -25,6 +28,8 @@ _WINDOW, _AROUND = 22, 8
 """The side of a window on one digit, and how many pixels of it may lie on each side of the digit, 14 pixels wide."""
 _FARTHEST = 15.0
 """A region's row and column run from the negative of this to it: as much as the features together."""
+_YELLOW, _MOST_OPAQUE = (1.0, 0.8, 0.0), 0.65
+"""The colour of the largest weight over a picture, and how opaque it is there."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,14 @@ def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
 
 def overlaid(image: Tensor, weights: Tensor, most: float) -> Tensor:
     """Lay attention weights (6, 6) over an image (1, 42, 42): (42, 42, 3), the more yellow the nearer a weight is to `most`."""
-    opacity = 0.65 * (weights / most).repeat_interleave(7, 0).repeat_interleave(7, 1)[..., None]
-    return (1 - opacity) * image[0, :, :, None] + opacity * torch.tensor([1.0, 0.8, 0.0])
+    opacity = _MOST_OPAQUE * (weights / most).repeat_interleave(7, 0).repeat_interleave(7, 1)[..., None]
+    return (1 - opacity) * image[0, :, :, None] + opacity * torch.tensor(_YELLOW)
+
+
+def add_weight_scale(figure: Figure, most: float) -> None:
+    """Draw the colour bar of pictures that `overlaid` made with this `most`: the colours of 0 … `most` over black."""
+    colours = LinearSegmentedColormap.from_list("overlaid", [(0.0, 0.0, 0.0), tuple(_MOST_OPAQUE * part for part in _YELLOW)])
+    figure.colorbar(ScalarMappable(Normalize(0.0, most), colours), ax=figure.axes, label="attention weight", shrink=0.8)
 
 
 def _digit_classifier(part: Captions, seed: int) -> nn.Sequential:

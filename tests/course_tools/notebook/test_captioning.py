@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from course_lib.models import ShowAndTell
-from course_tools.notebook import captioning
-from course_tools.notebook.captioning import CaptionTask, caption_task, overlaid, standardised
+from course_tools.notebook import captioning, plots
+from course_tools.notebook.captioning import CaptionTask, add_weight_scale, caption_task, overlaid, standardised
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +69,15 @@ def test_a_region_with_weight_0_shows_the_picture_and_the_largest_is_yellow():
     torch.testing.assert_close(drawn[:14], image[0, :14, :, None].expand(-1, -1, 3))
     covered = drawn[14:21, 28:35]
     torch.testing.assert_close(covered, 0.35 * image[0, 14:21, 28:35, None] + 0.65 * torch.tensor([1.0, 0.8, 0.0]))
+
+
+def test_the_colour_bar_runs_from_no_weight_to_the_yellow_of_the_largest():
+    drawn = overlaid(torch.zeros(1, 42, 42), torch.full((6, 6), 0.7), most=0.7)
+    figure = plots.pictures({"a word": drawn})
+    add_weight_scale(figure, most=0.7)
+    bar = figure.axes[1]
+    assert bar.get_ylim() == (0.0, 0.7)
+    assert bar.get_ylabel() == "attention weight"
+    (mesh,) = (drawn for drawn in bar.collections if drawn.get_array() is not None)
+    assert mesh.cmap(0.0)[:3] == (0.0, 0.0, 0.0)
+    torch.testing.assert_close(torch.tensor(mesh.cmap(1.0)[:3], dtype=torch.float32), drawn[0, 0], atol=1e-6, rtol=0)
