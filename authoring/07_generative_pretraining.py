@@ -611,14 +611,17 @@ lstm, lstm_curve = fit_text(
     steps,
     at_scale(cpu=1e-2, gpu=4e-3),
 )
-rungs = {f"table of runs of {n}": table_bits(valid[:8_000], n) for n in (2, 3, best)}
+rungs = {f"table of runs of {n}": table_bits(valid[:8_000], n) for n in (3, best)}
 show(
     plots.curves(
         {
-            name: ([16 * T * step for step in curve], list(curve.values()))
+            name: (
+                [round(16 * T * step / 1_000) for step in curve],
+                list(curve.values()),
+            )
             for name, curve in (("GPT", gpt_curve), ("LSTM", lstm_curve))
         },
-        "characters read in training",
+        "characters read in training, in thousands",
         "bits per character, held-out text",
         log="x",
         across=rungs,

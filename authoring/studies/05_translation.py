@@ -155,7 +155,7 @@ def figure(study):
     from course_tools.notebook import plots
 
     lines = {}
-    for kind in (*RATES, "nearest source"):
+    for kind in ("Transformer", "GRU with attention", "nearest source"):
         amounts = sorted(n for n in AMOUNTS if f"{kind}, {n:,} pairs" in study.names)
         if amounts:
             lines[kind] = amounts, [study.mean(f"{kind}, {n:,} pairs", "BLEU") for n in amounts]

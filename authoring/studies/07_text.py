@@ -164,7 +164,7 @@ def figure(study):
     """Bits per character of held-out plays through the updates, and those of the counts."""
     from course_tools.notebook import plots
 
-    curves = {kind: study.curve(f"{kind}, {LONGEST}") for kind in ("LSTM", "GPT")}
+    curves = {kind: study.curve(f"{kind}, {LONGEST}") for kind in ("GPT", "LSTM")}
     heights = {
         f"counts of {amount} characters": study.mean(f"counts, {amount}", "held-out bits") for amount in reversed(AMOUNTS)
     }
