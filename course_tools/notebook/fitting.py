@@ -52,6 +52,7 @@ def show_losses(
     trained: Mapping[str, nn.Module | Sequence[nn.Module]],
     y: str = "cross-entropy, nats",
     across: Mapping[str, float] | None = None,
+    log: str = "",
 ) -> None:
     """Draw the training losses of models that `fitted` trained, one curve per name, averaged over blocks of steps.
 
@@ -59,6 +60,7 @@ def show_losses(
         trained: name -> a model, or models that differ in their seed only: the curve is then their mean.
         y: label of the axis, with its unit.
         across: name -> height of a dashed line across, such as the entropy.
+        log: "y" where the losses differ by orders of magnitude: which axes are logarithmic.
 
     Raises:
         KeyError: `fitted` has not trained one of the models.
@@ -71,7 +73,7 @@ def show_losses(
         ends = range(block, steps + 1, block)
         lines[name] = (ends, [mean(mean(values[end - block : end]) for values in losses) for end in ends])
     ends_at = "; ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
-    figure = curves(lines, "update", y, "training loss", across=across)
+    figure = curves(lines, "update", y, "training loss", log, across)
     show(figure, alt=f"Training loss, {y}, from the first to the last updates: {ends_at}.")
 
 

@@ -48,7 +48,7 @@ def with_losses(monkeypatch, losses):
 
 def test_the_curve_of_a_training_is_the_mean_over_blocks_of_steps_and_over_the_models(monkeypatch, capsys):
     drawn = {}
-    monkeypatch.setattr(fitting, "curves", lambda lines, *labels, across: drawn.update(lines) or Figure((6, 3)))
+    monkeypatch.setattr(fitting, "curves", lambda lines, *labels: drawn.update(lines) or Figure((6, 3)))
     falling, flat = with_losses(monkeypatch, [6.0, 4.0] * 30 + [2.0, 0.0] * 15), with_losses(monkeypatch, [1.0] * 90)
     show_losses({"falling": falling, "both": [falling, flat]})
     steps, values = drawn["falling"]
@@ -56,6 +56,15 @@ def test_the_curve_of_a_training_is_the_mean_over_blocks_of_steps_and_over_the_m
     assert values[:2] + values[-2:] == pytest.approx([16 / 3, 14 / 3, 4 / 3, 2 / 3])
     assert drawn["both"][1] == pytest.approx([(value + 1) / 2 for value in values])
     assert "nats, from the first to the last updates: falling 5.33 to 0.67; both 3.17 to 0.83." in capsys.readouterr().out
+
+
+def test_losses_of_different_orders_of_magnitude_are_drawn_on_a_logarithmic_axis(monkeypatch):
+    figures = []
+    monkeypatch.setattr(fitting, "show", lambda figure, alt: figures.append(figure))
+    models = {"small": with_losses(monkeypatch, [1e-3, 2e-3]), "large": with_losses(monkeypatch, [5.0, 4.0])}
+    show_losses(models, log="y")
+    show_losses(models)
+    assert [figure.axes[0].get_yscale() for figure in figures] == ["log", "linear"]
 
 
 def test_a_training_of_few_steps_has_a_point_for_each(monkeypatch, capsys):
