@@ -87,6 +87,10 @@ uniform_guess = {"log 10, a uniform guess": math.log(10)}
 show_losses({"Mixer, no token mixing": without_mixing}, across=uniform_guess)
 
 # %% [markdown]
+# In our run, the loss jumps near update 130: it is about twice as high in two successive updates, then it is back. The batches
+# of these updates contain all digits, as other batches do, and training with the second seed shows no such jump. So it belongs
+# to this one training, not to the data. Two later figures repeat the curve.
+#
 # ## 2 Token mixing
 #
 # Attention passes information between positions by comparing queries with keys. Token mixing omits the comparison. Write the

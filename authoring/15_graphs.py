@@ -952,16 +952,16 @@ from course_lib.primitives import dirichlet_energy
 dirichlet_energy = check("15.6", dirichlet_energy)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Apply $\hat A$ repeatedly, without any training. The energy of $x_i/\sqrt{d_i}$ then …
+# **Predict.** Apply $\hat A$ repeatedly, without any training. What happens to the energy of $x_i/\sqrt{d_i}$?
 #
-# <details><summary>A. … falls to a positive level that depends on the graph.</summary>
+# <details><summary>A. It falls to a positive level that depends on the graph.</summary>
 #
 # What remains is the component along $\sqrt{d_i}$, and its energy is 0.</details>
-# <details><summary>B. … falls by about the same factor in every step, to 0.</summary>
+# <details><summary>B. It falls towards 0, after the first steps by nearly the same factor in every step.</summary>
 #
-# Yes: by the square of the second largest eigenvalue of $\hat A$, once the components of the smaller ones have decayed. On a
-# connected graph only one direction remains, and in it $x_i/\sqrt{d_i}$ is the same for all nodes.</details>
-# <details><summary>C. … falls like 1 / depth.</summary>
+# Yes: by the square of the second largest eigenvalue of $\hat A$, once the components of the smaller ones have decayed (15.t).
+# On a connected graph only one direction remains, and in it $x_i/\sqrt{d_i}$ is the same for all nodes.</details>
+# <details><summary>C. It falls like 1 / depth.</summary>
 #
 # That would be slower. The decay is geometric: a straight line on a logarithmic axis.</details>
 
