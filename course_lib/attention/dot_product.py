@@ -19,10 +19,18 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, ContextOnly, attend, hide_keys, require_mask
+from course_lib.attention.core import (
+    Attended,
+    ContextOnly,
+    attend,
+    hide_keys,
+    require_mask,
+    without_overflow,
+)
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
 
+@without_overflow
 def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Attend by scaled dot products, softmax(q kᵀ / √d_k) v.
 
@@ -47,6 +55,7 @@ def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | No
     return attend(scores, v, mask)
 
 
+@without_overflow
 def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Attend as `scaled_dot_product_attention`, each query to its own position and earlier ones; `mask` may forbid more.
 
@@ -95,6 +104,7 @@ def dot_scores(q: Queries, k: Keys) -> Scores:
     return q @ k.mT
 
 
+@without_overflow
 def dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v) by dot products without a scale."""
     return attend(dot_scores(q, k), v, mask)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from course_lib.attention import (
     attend,
     causal_attention,
+    dot_attention,
     dot_scores,
     fused_causal_attention,
     fused_scaled_dot_product_attention,
@@ -244,3 +245,62 @@ def test_without_queries_or_keys_the_context_is_empty_or_zero(normal, mechanism,
     assert not context.any()
     context.sum().backward()
     assert not any(t.grad.any() for t in (q, k, v))
+
+
+BY_DOT_PRODUCTS = [scaled_dot_product_attention, causal_attention, dot_attention]
+
+
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("mechanism", [*BY_DOT_PRODUCTS, fused_scaled_dot_product_attention, fused_causal_attention])
+def test_what_a_hidden_key_holds_reaches_no_gradient_of_keys_and_values(mechanism, garbage):
+    """Keys and values of padding are NaN or infinite: results and gradients are what they are with zeros there.
+
+    In the fused forms also the gradients of the queries.
+    """
+    generator, n_real = torch.Generator().manual_seed(0), 4
+    q, k, v = (torch.randn(2, 7, d, dtype=torch.float64, generator=generator) for d in (5, 5, 3))
+    mask = (torch.arange(7) < n_real).expand(2, 1, 7)
+    found = []
+    for content in (0.0, garbage):
+        inputs = [x.clone() for x in (q, k, v)]
+        for x in inputs[1:]:
+            x[:, n_real:] = content
+        inputs = [x.requires_grad_() for x in inputs]
+        attended = mechanism(*inputs, mask)
+        fused, loss = attended.weights is None, attended.context.sin().sum()
+        gradients = torch.autograd.grad(loss if fused else loss + attended.weights.square().sum(), inputs)
+        found.append([attended.context, *gradients] if fused else [*attended, *gradients[1:]])
+    assert all(x.isfinite().all() for x in found[1])
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("mechanism", [scaled_dot_product_attention, dot_attention])
+def test_nan_in_a_key_that_some_query_sees_is_not_hidden(mechanism):
+    q, k, v = (torch.randn(2, 3, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    k[1] = torch.nan
+    context = mechanism(q, k, v, torch.tensor([[True, False], [True, True]])).context
+    assert context[0].isfinite().all()
+    assert context[1].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scale", [3, 100, 300, 1_000])
+@pytest.mark.parametrize("mechanism", BY_DOT_PRODUCTS)
+def test_in_half_precision_large_numbers_have_the_context_of_torchs_own(mechanism, scale, dtype):
+    """Their scores are beyond float16: infinities of both signs would give NaN."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (scale * torch.randn(3, 7, 64, generator=generator) for _ in range(3))
+    q, k, v = (x.to(dtype).requires_grad_() for x in (q, k, v))
+    attended = mechanism(q, k, v)
+    expected = F.scaled_dot_product_attention(
+        q.double(),
+        k.double(),
+        v.double(),
+        is_causal=mechanism is causal_attention,
+        scale=1.0 if mechanism is dot_attention else None,
+    )
+    assert {x.dtype for x in attended} == {dtype}
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(attended.context.double(), expected, atol=4 * scale * eps, rtol=4 * eps)
+    gradients = torch.autograd.grad(attended.context.float().mean(), (q, k, v))
+    assert all(x.isfinite().all() for x in gradients)
