@@ -16,7 +16,7 @@ from course_lib.attention import (
     Attended, ContextOnly, Mechanism, causal_attention, dot_attention, fused_causal_attention,
     fused_dot_attention, linear_attention, scaled_dot_product_attention,
 )
-from course_lib.blocks import Sizes, encoder_stack, pre_norm
+from course_lib.blocks import SelfAttention, Sizes, encoder_stack, pre_norm
 from course_lib.models import GPT
 from course_lib.models.bahdanau import bahdanau_steps
 from course_lib.primitives import GRU, causal_mask, iou
@@ -48,6 +48,8 @@ PLANTED = {
     "causal_mask(3.5)": 'incompatible type "float"; expected "int"',
     "GRU(3, 5, run='fused')": 'incompatible type "str"',
     "iou(q, k).n": '"Tensor" has no attribute "n"',
+    "SelfAttention(causal_attention)": 'Argument 1 to "SelfAttention" has incompatible type',
+    "encoder_stack(sizes).read(q)[1].keys": 'has no attribute "keys"',
     "lone: int = dot_attention(q, k, v).context": "assignment",
 }
 
