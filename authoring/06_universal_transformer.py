@@ -559,10 +559,10 @@ layers = [
 show_losses(
     {
         "adaptive, without price": free,
-        f"adaptive, price {PRICE}": priced,
+        f"the same, trained on at price {PRICE}": priced,
         "eight separate layers": layers,
     },
-    "nats per digit, and price",
+    "nats per digit + price × steps",
 )
 
 # %% tags=["nbval-check-output"]
@@ -629,19 +629,26 @@ claim(
 
 # %%
 study = recorded("06_fixed_steps")
-runs = {
-    name.replace(", learning rate", ""): study.scores(name, "twenty digits")
-    for name in study.names
-}
-show(
-    plots.seeds(runs, "exact match", "sums of twenty digits, as recorded"),
-    alt="Exact match on sums of twenty digits, one point per seed. "
-    + "; ".join(
-        f"{name}: {', '.join(f'{x:.2f}' for x in study.scores(name, 'twenty digits'))}"
+for mask, no_mask in (("local mask", False), ("no mask", True)):
+    runs = {
+        name.replace(", no mask", "").replace("learning rate", "rate"): study.scores(
+            name, "twenty digits"
+        )
         for name in study.names
+        if ("no mask" in name) == no_mask
+    }
+    title = f"sums of twenty digits, {mask}, as recorded"
+    figure = plots.seeds(runs, "exact match", title)
+    figure.axes[0].set_ylim(-0.05, 1.05)
+    show(
+        figure,
+        alt=f"Exact match on {title}, one point per seed. "
+        + "; ".join(
+            f"{name}: {', '.join(f'{share:.2f}' for share in shares)}"
+            for name, shares in runs.items()
+        )
+        + ".",
     )
-    + ".",
-)
 print(study.cost)
 
 
@@ -829,7 +836,7 @@ no_price = [
 dear = with_price(free[0], "neighbour", SEEDS[0], price=1.0)
 show_losses(
     {"price 0": no_price, f"price {PRICE}": priced, "price 1": dear},
-    "nats per digit, and price",
+    "nats per digit + price × steps",
 )
 claim(
     "06.r",
