@@ -259,10 +259,6 @@ def test_classes_compose_and_do_not_override():
     assert {key: both for key, node in ours.items() if (both := methods(node) & inherited(key[0], node) - {"__init__"})} == {}
 
 
-ONE_IDEA = {"HiddenState"}
-"""Names of types that two modules define for one idea: the captioner's ties the state to the batch of its regions."""
-
-
 def types_of(path: Path) -> set[str]:
     """The public classes and type aliases that a module defines at its top level; of type variables, none."""
     found = set()
@@ -280,7 +276,7 @@ def test_no_two_modules_give_one_name_to_two_types():
         for name in types_of(path):
             places.setdefault(name, []).append(shown(path))
     assert {"MultiHead", "Mechanism", "Answer", "Exercise"} <= places.keys()
-    assert {name: where for name, where in places.items() if len(where) > 1 and name not in ONE_IDEA} == {}
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 HEAVY = {"seaborn", "pandas", "ipywidgets", "matplotlib", "IPython", "sklearn", "scipy", "babel", "networkx", "mlxtend"}

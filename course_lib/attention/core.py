@@ -6,9 +6,9 @@ Bahdanau, Cho, Bengio 2015, eqs. 5-6 (https://arxiv.org/abs/1409.0473):
     α_ij = exp(e_ij) / Σ_j' exp(e_ij')        c_i = Σ_j α_ij v_j
 
 A mask excludes keys from both sums. A query that may attend to no key has weights and context 0, and so are its gradients.
-A key that no query may attend to has no effect on any context, even where it holds NaN or infinity; gradients: nor on those of
-values and keys, but NaN in such a key reaches those of the queries, as 0 · NaN. The fused forms keep it from these too; here,
-hiding keys before the scores would cost about a tenth of the time.
+A key that no query may attend to has no effect on any context, nor on the gradients of keys and values, even where it holds NaN
+or infinity. The gradients of the queries do become NaN, since 0 · NaN is NaN; the fused forms prevent that as well, at the cost
+of hiding the keys first.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 
-from course_lib.primitives.precision import in_float32_at_least
+from course_lib.primitives.precision import autocasting, in_float32_at_least
 from course_lib.shapes import Context, Keys, Mask, Queries, Scores, Values, Weights
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ class AnyMechanism(Protocol):
 
 LayerState = tuple[Any, ...]
 """What a layer keeps of the positions that it has read: `KeysValues` for softmax attention, (S, z) for linear attention,
-`DecoderBlockState` for a decoder block. The rows of its tensors are sequences."""
+`DecoderBlockState` for a decoder block. Each tensor in it has one row per sequence; a count is a plain number."""
 
 
 @runtime_checkable
@@ -123,16 +123,18 @@ def hide_keys(x: Values, mask: Mask) -> Values:
 def without_overflow(mechanism: Function) -> Function:
     """Make a mechanism compute in float32 where its values are in half precision, and round context and weights.
 
-    In float16, scores beyond 65,504 are infinite, and their softmax is NaN.
+    In float16, scores beyond 65,504 are infinite, and their softmax is NaN. Autocast to half precision is treated alike.
     """
     in_float32 = in_float32_at_least(mechanism)
 
     @wraps(mechanism)
     def run(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
-        if v.dtype.itemsize > 2:
+        device = autocasting((q,))
+        dtype = v.dtype if device is None or v.dtype == torch.float64 else torch.get_autocast_dtype(device)
+        if dtype.itemsize > 2:
             return mechanism(q, k, v, mask)
         context, weights = in_float32(q, k, v, mask)
-        return Attended(context.to(v.dtype), weights.to(v.dtype))
+        return Attended(context.to(dtype), weights.to(dtype))
 
     return cast(Function, run)
 

@@ -58,8 +58,8 @@ class AttentionDropout(nn.Module):
 def without_attention_dropout(model: Model) -> Model:
     """Copy a model with the mechanism inside each `AttentionDropout` in its place.
 
-    Step-by-step decoding with a key-value cache (`CachedGPT`, `Transformer.step`) supports only `causal_attention`, not a
-    wrapper around it. The copy has parameters of its own, and computes what the model computes in evaluation.
+    Step-by-step decoding (`Stack.step`, `Transformer.step`, `CachedGPT`) needs a mechanism that has steps, which a wrapper
+    has not. The copy has parameters of its own, and computes what the model computes in evaluation.
 
     Args:
         model: any module whose attention is `MultiHead`.

@@ -218,9 +218,6 @@ def inplace_linear_attention_step(
     return divide(read[..., 0, :], (phi_q * z).sum(-1, keepdim=True)).to(dtype), S, z
 
 
-CAUSAL_FORMS = (causal_linear_attention, chunked_linear_attention, recurrent_linear_attention)
-
-
 class LinearAttention(nn.Module):
     """A mechanism `(q, k, v, mask) -> ContextOnly` for `MultiHead`: a feature map, and a form of linear attention."""
 
@@ -246,12 +243,12 @@ class LinearAttention(nn.Module):
         """Read keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v): S and z of all of them, in float32 at least.
 
         Raises:
-            ValueError: `mix` is not one of the causal forms.
+            ValueError: `mix` is `linear_attention`, which is not causal.
         """
-        if getattr(self.mix, "func", self.mix) not in CAUSAL_FORMS:  # a partial function has a `func`
+        if getattr(self.mix, "func", self.mix) is linear_attention:  # a partial function has a `func`
             raise ValueError(
-                f"steps compute causal linear attention, but this layer mixes by {self.mix}: choose a causal form, such as "
-                "chunked_linear_attention, or run it on the whole sequence."
+                "steps compute causal linear attention, but linear_attention is not causal: choose a causal form, such as "
+                "chunked_linear_attention, or run this layer on the whole sequence."
             )
         wide = torch.promote_types(v.dtype, torch.float32)
         phi_k, v = self.feature_map(k).to(wide), v.to(wide)

@@ -178,7 +178,7 @@ def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     """Give the step-by-step form of a causal mechanism.
 
     Raises:
-        ValueError: it has none, as that of a mechanism that attends to later positions cannot have.
+        ValueError: it has none; a mechanism that attends to later positions cannot have one.
     """
     if mechanism is causal_attention:
         return _CachedAttention(scaled_dot_product_attention)
@@ -187,8 +187,10 @@ def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     if hasattr(mechanism, "start") and hasattr(mechanism, "step"):  # isinstance with a protocol is slow, and each step asks
         return cast(StepwiseMechanism, mechanism)
     raise ValueError(
-        "steps compute causal_attention, or causal linear attention, from a state of the positions before, but this layer "
-        f"attends by {mechanism}: run it on the whole sequence instead."
+        "steps compute causal attention from a state of the positions before, but the mechanism of this layer, "
+        f"{getattr(mechanism, '__name__', mechanism)}, has no `start` and `step`: choose causal_attention, "
+        "fused_causal_attention or LinearAttention with a causal form. `without_attention_dropout` removes an AttentionDropout "
+        "around them."
     )
 
 
@@ -260,12 +262,14 @@ class MultiHead(nn.Module):
         The state is what `step` continues from, one position after the other.
 
         Raises:
-            ValueError: the mechanism has no step-by-step form .
+            ValueError: the mechanism has no step-by-step form.
         """
         mechanism, projected = _stepwise(self.mechanism), self.project(x, x)
         return self.attend_projected(x, projected).context, mechanism.start(*projected)
 
-    def step(self, x: Queries, state: LayerState, *form: Any) -> tuple[Context, LayerState]:
+    def step(
+        self, x: Float[Tensor, "*batch 1 d_model"], state: LayerState, *form: Any
+    ) -> tuple[Float[Tensor, "*batch 1 d_model"], LayerState]:
         """Attend from one more position x (*batch, 1, d_model) to itself and to those of the state, which is not changed.
 
         Args:

@@ -15,7 +15,7 @@ et al. 2020, table 1 (https://arxiv.org/abs/2002.04745); the residual connection
 
 Causal mixers also compute a sequence step by step: `read` gives a layer's output for the first positions and its state, and
 `step` the output of one more position and the next state. States are values. A block reads and steps by its mixers, and a
-stack by its blocks. Dropout is applied in neither.
+stack by its blocks. The dropout of blocks is applied in neither; `AttentionDropout` over a memory is, before `eval()`.
 
 A stack has N such blocks, each with weights of its own. The output of pre-norm blocks is a sum that was never normalised: one
 more norm closes their stack.
@@ -106,7 +106,9 @@ class StepwiseMixer(Protocol):
     def read(self, x: TokenFeatures, *context: Any) -> tuple[TokenFeatures, LayerState]:
         """Mix x (B, T, d_model), T ≥ 0, as the mixer itself does, and give the state that `step` continues from."""
 
-    def step(self, x: TokenFeatures, state: Any, *context: Any) -> tuple[TokenFeatures, LayerState]:
+    def step(
+        self, x: Float[Tensor, "B 1 d_model"], state: Any, *context: Any
+    ) -> tuple[Float[Tensor, "B 1 d_model"], LayerState]:
         """Mix one more position x (B, 1, d_model); give its row of the result, and the new state. `state` is not changed."""
 
 
@@ -123,8 +125,14 @@ class SelfAttention(nn.Module):
         return self.attention(x, x, x, mask).context
 
     def read(self, x: TokenFeatures) -> tuple[TokenFeatures, LayerState]:
-        """Mix x (B, T, d_model), T ≥ 0, and give the state that `step` continues from; ValueError unless that is causal."""
-        return _stepwise(self.attention).read(x)
+        """Mix x (B, T, d_model), T ≥ 0, and give the state that `step` continues from.
+
+        There is no mask: prefixes of one batch have one length.
+
+        Raises:
+            ValueError: the attention has no step-by-step form; it must be causal.
+        """
+        return _require_steps(self.attention).read(x)
 
     def step(
         self, x: Float[Tensor, "B 1 d_model"], state: LayerState, *form: Any
@@ -146,14 +154,18 @@ class CrossAttention(nn.Module):
         return self.attention(x, memory, memory, mask).context
 
     def read(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None) -> tuple[TokenFeatures, LayerState]:
-        """Attend as `forward`, x (B, T_q, d_model), T_q ≥ 0; give the projected memory too, the same for all steps."""
-        attention = cast(MultiHead, self.attention)
-        if attention.mechanism in (causal_attention, fused_causal_attention):
-            raise ValueError(
-                f"steps attend to all of the memory, but {attention.mechanism} does not: choose another mechanism."
-            )
-        projected = attention.project(memory, memory)
-        return attention.attend_projected(x, projected, mask).context, projected
+        """Attend as `forward`, x (B, T_q, d_model), T_q ≥ 0; give the projected memory too, the same for all steps.
+
+        Raises:
+            ValueError: the attention is not `MultiHead`, or its mechanism is causal and does not attend to all of the memory.
+        """
+        if not isinstance(self.attention, MultiHead):
+            raise ValueError(f"steps need MultiHead to attend to the memory, got {self.attention}.")
+        mechanism = getattr(self.attention.mechanism, "mechanism", self.attention.mechanism)  # inside an AttentionDropout
+        if mechanism in (causal_attention, fused_causal_attention):
+            raise ValueError(f"steps attend to all of the memory, but {mechanism.__name__} does not: choose another mechanism.")
+        projected = self.attention.project(memory, memory)
+        return self.attention.attend_projected(x, projected, mask).context, projected
 
     def step(
         self, x: Float[Tensor, "B 1 d_model"], state: LayerState, mask: Mask | None = None
@@ -216,7 +228,7 @@ class Block(nn.Module):
         Raises:
             ValueError: the mixer cannot mix step by step; it must be causal.
         """
-        x, state = _with_state(self.residual, _stepwise(self.mixer).read, self.norm_1, x, *context)
+        x, state = _with_state(self.residual, _require_steps(self.mixer).read, self.norm_1, x, *context)
         return self.residual(x, self.feed_forward, self.norm_2), state
 
     def step(
@@ -260,8 +272,8 @@ class DecoderBlock(nn.Module):
         Raises:
             ValueError: the mixer cannot mix step by step; it must be causal.
         """
-        x, past = _with_state(self.residual, _stepwise(self.mixer).read, self.norm_1, x)
-        x, kept = _with_state(self.residual, _stepwise(self.cross).read, self.norm_2, x, memory, memory_mask)
+        x, past = _with_state(self.residual, _require_steps(self.mixer).read, self.norm_1, x)
+        x, kept = _with_state(self.residual, _require_steps(self.cross).read, self.norm_2, x, memory, memory_mask)
         return self.residual(x, self.feed_forward, self.norm_3), DecoderBlockState(past, kept)
 
     def step(
@@ -291,15 +303,15 @@ def _with_state(
     return residual(x, sublayer, norm, *context), states[-1]
 
 
-def _stepwise(mixer: nn.Module) -> StepwiseMixer:
+def _require_steps(mixer: nn.Module) -> StepwiseMixer:
     """Give back a token mixer, or an attention, that has `read` and `step`.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it does not have both.
     """
     if not isinstance(mixer, StepwiseMixer):
         raise ValueError(
-            f"steps need a layer that keeps a state of what it has read, with `read` and `step`, but {mixer} has neither: "
+            f"steps need a layer that keeps a state of what it has read, with `read` and `step`; {mixer} does not have both: "
             "run it on the whole sequence instead."
         )
     return mixer
@@ -346,7 +358,7 @@ class Stack(nn.Module):
         """
         states = []
         for block in self.blocks:
-            x, state = _stepwise(block).read(x, *context)
+            x, state = _require_steps(block).read(x, *context)
             states.append(state)
         return self.closing(x), tuple(states)
 
@@ -357,7 +369,12 @@ class Stack(nn.Module):
 
         The context is that of the blocks' `step`: for encoder blocks nothing, or a form of linear attention's step; for
         decoder blocks the memory's mask.
+
+        Raises:
+            ValueError: the number of states is not that of the blocks.
         """
+        if len(states) != len(self.blocks):
+            raise ValueError(f"{len(self.blocks)} blocks need as many states, got {len(states)}.")
         new = []
         for block, state in zip(self.blocks, states, strict=True):
             x, state = cast(StepwiseMixer, block).step(x, state, *context)

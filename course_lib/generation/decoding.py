@@ -6,9 +6,9 @@ Everything that generates has one interface:
     logits, state = model.step(tokens, state)     reads one more token (N,) of each sequence; next-token logits (N, n_tokens)
 
 States are values: `step` leaves the state that it is given as it is, so stepping twice from one state gives the same result
-twice. A state is a tensor or a tuple with one row for each sequence: tokens (`GPT`), a key-value cache (`CachedGPT`,
-`Transformer`), the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state of a
-recurrent network (`Seq2Seq`, captioners).
+twice. A state is a tensor or a tuple with one row for each sequence: tokens (`GPT`), a key-value cache (`CachedGPT`, and
+`Transformer` by default), the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state
+of a recurrent network (`Seq2Seq`, captioners).
 
 Greedy decoding as in Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215).
 """

@@ -52,7 +52,7 @@ class SetLoss(NamedTuple):
 
 
 def _of_known_classes(function: Function) -> Function:
-    """Raise a ValueError where a class is neither that of a logit nor -1. The equations below stay free of it, as exercises."""
+    """Refuse classes other than -1 and 0 to n_classes - 1; the equations below, which are exercises, stay free of it."""
 
     @wraps(function)
     def run(logits: Tensor, boxes: Tensor, classes: Tensor, *rest: Any, **options: Any) -> Any:

@@ -56,14 +56,18 @@ class LinearTransformer(nn.Module):
         return self.stack(self._embed(tokens)) @ self.tokens.weight.mT
 
     def start(self, prompt: Tokens) -> LinearMemory:
-        """Read prompts (B, T), T ≥ 0, all of one length; give the memory that `step` continues from."""
+        """Read prompts (B, T), T ≥ 0, all of one length; give the memory that `step` continues from.
+
+        Raises:
+            ValueError: `mix` is `linear_attention`, which is not causal.
+        """
         return LinearMemory(self.stack.read(self._embed(prompt))[1], prompt.shape[1])
 
     def read(self, tokens: Tokens) -> tuple[Float[Tensor, "B T n_tokens"], LinearMemory]:
         """Read tokens (B, T) in parallel; give the logits of `forward`, and the memory that `step` continues from.
 
         Raises:
-            ValueError: `mix` is not a causal form.
+            ValueError: `mix` is `linear_attention`, which is not causal.
         """
         states, layers = self.stack.read(self._embed(tokens))
         return states @ self.tokens.weight.mT, LinearMemory(layers, tokens.shape[1])

@@ -114,10 +114,10 @@ class Transformer(nn.Module):
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> DecoderState:
         """Read sentences (B, T_k) of these lengths (B,), and give the state that `step` starts from.
 
-        As in the steps, nothing is dropped, in training neither.
+        Nothing is dropped here, even in training mode.
 
         Raises:
-            ValueError: a length is longer than the source, or `causal` is neither `causal_attention` nor its fused form.
+            ValueError: a length is longer than the source, or `causal` has no step-by-step form (`StepwiseMechanism`).
         """
         with _in_evaluation(self):
             memory, mask = self.encode(source, lengths)

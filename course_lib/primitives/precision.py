@@ -26,7 +26,7 @@ def in_float32_at_least(function: Function) -> Function:
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
         wide, named = [_wide(x) for x in arguments], {name: _wide(x) for name, x in options.items()}
-        device = _autocasting((*arguments, *options.values()))
+        device = autocasting((*arguments, *options.values()))
         if device is None:
             return function(*wide, **named)
         with torch.autocast(device, enabled=False):
@@ -56,14 +56,14 @@ def float32_under_autocast(function: Function) -> Function:
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
-        device = _autocasting((*arguments, *options.values()))
+        device = autocasting((*arguments, *options.values()))
         return (function if device is None else widened)(*arguments, **options)
 
     return cast(Function, run)
 
 
-def _autocasting(arguments: Iterable[Any]) -> str | None:
-    """Name the device of the first tensor where autocast is on there; devices such as "meta" have none."""
+def autocasting(arguments: Iterable[Any]) -> str | None:
+    """Return the device type of the first tensor if autocast is on for it, else None, as for "meta", which has no autocast."""
     device = next((x.device.type for x in arguments if isinstance(x, Tensor)), None)
     if device is None or not torch.amp.is_autocast_available(device):
         return None

@@ -43,7 +43,7 @@ process is killed."""
 
 @runtime_checkable
 class GradingEngine(Protocol):
-    """What of an engine is used here."""
+    """The part of an engine that grading uses."""
 
     level: object
 

@@ -304,3 +304,14 @@ def test_in_half_precision_large_numbers_have_the_context_of_torchs_own(mechanis
     torch.testing.assert_close(attended.context.double(), expected, atol=4 * scale * eps, rtol=4 * eps)
     gradients = torch.autograd.grad(attended.context.float().mean(), (q, k, v))
     assert all(x.isfinite().all() for x in gradients)
+
+
+@pytest.mark.parametrize("mechanism", [scaled_dot_product_attention, causal_attention, dot_attention])
+def test_under_autocast_to_float16_large_numbers_are_as_in_float32(mechanism):
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (300 * torch.randn(3, 7, 64, generator=generator) for _ in range(3))
+    with torch.autocast("cpu", torch.float16):
+        assert not (q @ k.mT).isfinite().all()
+        found = mechanism(q, k, v)
+    assert {x.dtype for x in found} == {torch.float16}
+    torch.testing.assert_close(found.context, mechanism(q, k, v).context.half())

@@ -191,7 +191,7 @@ def test_a_mechanism_of_ones_own_keeps_what_it_likes():
             return ContextOnly(v.cumsum(-2) / n)
 
         def start(self, k, v):
-            return v.sum(-2, keepdim=True), torch.tensor(v.shape[-2], dtype=v.dtype)
+            return v.sum(-2, keepdim=True), v.shape[-2]
 
         def step(self, q, k, v, state):
             total, n = state[0] + v, state[1] + 1
@@ -229,9 +229,24 @@ def test_a_mixer_without_steps_is_refused():
         SelfAttention(nn.Identity()).read(x)
     with pytest.raises(ValueError, match="`read` and `step`"):
         Stack([nn.Linear(d, d)], nn.Identity()).read(x)
+    with pytest.raises(ValueError, match="need MultiHead"):
+        CrossAttention(nn.Identity()).read(x, x)
 
 
-@pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention])
+def test_each_block_needs_a_state():
+    stack, _, _ = made("encoder", "softmax")
+    _, states = stack.read(drawn(B, T, SIZES.d_model))
+    with pytest.raises(ValueError, match="2 blocks need as many states, got 1"):
+        stack.step(drawn(B, 1, SIZES.d_model), states[:1])
+
+
+def test_a_causal_form_of_ones_own_steps_too():
+    mix = LinearAttention(mix=lambda *inputs: chunked_linear_attention(*inputs))
+    stack, x = encoder_stack(SIZES, mix).double(), drawn(B, T, SIZES.d_model)
+    torch.testing.assert_close(stepped(stack, x, 4), stack(x))
+
+
+@pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention, AttentionDropout(causal_attention, 0.0)])
 def test_steps_to_a_memory_of_which_each_query_sees_a_part_are_refused(mechanism):
     x = torch.zeros(B, 0, SIZES.d_model)
     with pytest.raises(ValueError, match="all of the memory"):
