@@ -992,7 +992,12 @@ for axis, unit in (
     }
     show(
         plots.curves(
-            lines, unit, "accuracy on unseen digits", log="x", across={"chance": 0.1}
+            lines,
+            unit,
+            "accuracy on unseen digits",
+            "smaller sizes: one seed; the largest: mean of three",
+            log="x",
+            across={"chance": 0.1},
         ),
         alt=f"Accuracy against {unit}: "
         + "; ".join(
@@ -1141,7 +1146,7 @@ claim(
 
 # %%
 from course_tools.bank.lecture_13.train_mixing_rival import (
-    SmallMixer,
+    OneBlockMixer,
     examples,
     scores_of,
     trained_on,
@@ -1152,7 +1157,7 @@ print(
     f"patches {tuple(patches.shape)}; digit and grain of three: {answers[:3].tolist()}"
 )
 torch.manual_seed(SEEDS[0])
-small_mixer = trained_on(SmallMixer(), patches, answers, 300)
+small_mixer = trained_on(OneBlockMixer(), patches, answers, 300)
 n_parameters = sum(p.numel() for p in small_mixer.parameters())
 print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.008")
 
@@ -1175,7 +1180,7 @@ for seed in SEEDS:
     known, (pictures, wanted) = examples(seed)
     torch.manual_seed(seed)
     models = {
-        "Mixer": trained_on(SmallMixer(), *known, 300),
+        "Mixer": trained_on(OneBlockMixer(), *known, 300),
         "rival": train_mixing_rival(*known, n_parameters, 300),
     }
     for name, model in models.items():

@@ -148,7 +148,7 @@ def _ticks_at(ax: Axes, places: list[float]) -> None:
         powers = 10.0 ** np.arange(np.floor(np.log10(places[0])), np.log10(places[-1]))
         between = np.outer(powers, (1, 2, 5) if places[-1] < 100 * places[0] else (1,)).flatten()
         places = [place for place in between.tolist() if places[0] <= place <= places[-1]]
-    ax.set_xticks(places, [f"{place:g}" for place in places])
+    ax.set_xticks(places, [f"{place:,.0f}" if place >= 1e5 else f"{place:g}" for place in places])
     ax.set_xticks([], minor=True)
 
 

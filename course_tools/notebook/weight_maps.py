@@ -24,7 +24,7 @@ def weight_maps(panels: Mapping[str, Numbers], columns: int = 4, label: str = "w
         raise ValueError("give one to three panels of one or more maps, each panel (n, H, W).")
     far = max(np.abs(maps).max() for maps in arrays.values()) or 1.0
     figure = Figure(figsize=(6.0, 2.9 if len(arrays) > 1 else 3.6), layout="constrained")
-    axes = figure.subplots(1, len(arrays), squeeze=False)[0]
+    axes = figure.subplots(1, len(arrays), squeeze=False, gridspec_kw={"wspace": 0.15})[0]
     for ax, (title, maps) in zip(axes, arrays.items(), strict=True):
         drawn = ax.imshow(_sheet(maps, columns), cmap="RdBu_r", vmin=-far, vmax=far, interpolation="nearest")
         ax.set_title(in_the_font(title), parse_math=False, fontsize=10)

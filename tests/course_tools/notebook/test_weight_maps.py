@@ -38,6 +38,15 @@ def test_all_panels_have_one_scale_with_0_in_its_middle():
     assert tuple(figure.get_size_inches()) <= (6.0, 4.0)
 
 
+def test_panels_stand_farther_apart_than_the_maps_of_one_panel():
+    maps = torch.ones(16, 7, 7)
+    figure = weight_maps({"reads": maps, "writes": maps})
+    figure.draw_without_rendering()
+    left, right = (ax.get_position() for ax in figure.axes[:2])
+    between_maps = left.width / len(drawn(figure)[0][0])
+    assert right.x0 - left.x1 > 2 * between_maps
+
+
 def test_weights_that_are_all_0_and_whole_numbers_are_drawn():
     (sheet,) = drawn(weight_maps({"": torch.zeros(1, 1, 1, dtype=torch.long)}))
     assert sheet.tolist() == [[0.0]]
