@@ -614,7 +614,7 @@ claim(
 #
 # **Predict.** To compare baselines, the study `06_fixed_steps` (docs/studies.md) trains three forms with the same mask for 400
 # updates, at learning rates of 2e-3 and 5e-3 and with eight seeds: eight fixed shared steps, eight separate layers, and
-# adaptive steps without a price. Which of them get most sums of twenty digits right with every seed, at both rates?
+# adaptive steps without a price. Which of them gets most sums of twenty digits right with every seed, at both rates?
 #
 # <details><summary>A. All three: they have the same mask.</summary>
 #
@@ -658,6 +658,11 @@ def recorded_mean(name, lr):
     return mean(study.scores(f"{name}, learning rate {lr:g}", "twenty digits"))
 
 
+def better_rate(name):
+    """Exact match on twenty digits, mean of eight seeds, at the better of two rates."""
+    return max(recorded_mean(name, lr) for lr in (2e-3, 5e-3))
+
+
 claim(
     "06.m",
     "as recorded, sums of twenty digits: eight separate layers without halting, local "
@@ -671,32 +676,35 @@ claim(
     "layers with it at lr 2e-3, less without it at the better rate, mean of eight "
     "seeds",
     recorded_mean("eight separate layers", 2e-3)
-    - max(recorded_mean("eight separate layers, no mask", lr) for lr in (2e-3, 5e-3)),
+    - better_rate("eight separate layers, no mask"),
     at_least=0.3,
 )
 claim(
     "06.u",
-    "what adaptive steps add at lr 5e-3, as recorded, sums of twenty digits: adaptive "
-    "less eight fixed shared steps, mean of eight seeds",
-    recorded_mean("adaptive", 5e-3) - recorded_mean("eight shared steps", 5e-3),
+    "what adaptive steps add, as recorded, sums of twenty digits: adaptive less eight "
+    "fixed shared steps, each at the better of two rates, mean of eight seeds",
+    better_rate("adaptive") - better_rate("eight shared steps"),
     at_least=0.4,
 )
 claim(
     "06.u-layers",
     "the same, adaptive less eight separate layers",
-    recorded_mean("adaptive", 5e-3) - recorded_mean("eight separate layers", 5e-3),
-    at_least=0.4,
+    better_rate("adaptive") - better_rate("eight separate layers"),
+    at_least=0.1,
 )
 
 # %% [markdown] tags=["predict"]
-# **What the baselines show.** At 2e-3, shared steps add most sums of twenty digits correctly with three of eight seeds, and
-# separate layers with seven. So with the local mask, neither halting nor shared weights are needed to generalise. Without it,
-# separate layers do so with one of sixteen models, and adaptive steps with three of sixteen. So for separate layers at 2e-3 the
-# mask makes the difference (06.b). It is not sufficient: at 5e-3, separate layers fail with it, too.
+# **What the baselines show.** At 2e-3, three of eight seeds with shared steps get most sums of twenty digits right, and seven
+# with separate layers. So with the local mask, neither halting nor shared weights are needed to generalise. Without it, one of
+# sixteen models with separate layers does so, and only just (0.50), and three of sixteen with adaptive steps. This is not only
+# a matter of training: without the mask, the models with separate layers that learn ten digits at 5e-3 (0.98 or more) get 0.18
+# to 0.50 of the sums of twenty digits right; with it, at 2e-3, those that learn ten digits (0.91 or more) get 0.75 to 0.97. So
+# the mask makes the difference here (06.b). It is not sufficient: at 5e-3, separate layers fail with it, too.
 #
-# At 5e-3, shared steps with the mask do so with two seeds, while the adaptive model does so with every seed at both rates. So
-# at this scale and budget the adaptive model trains reliably, with an eighth of the weights of separate layers. Longer training
-# and lower rates were not tried.
+# At 5e-3, two seeds with shared steps and the mask get most long sums right, while every seed of the adaptive model does, at
+# both rates. At the better rate of each, the means are 0.98 (adaptive), 0.78 (separate layers) and 0.37 (shared steps). So at
+# this scale and budget the adaptive model without a price trains reliably at both rates, with about an eighth of the weights
+# of separate layers. Longer training and lower rates were not tried.
 #
 # **Predict.** Within eight steps, a carry can travel at most eight columns. We allow twelve steps after training. What happens
 # to sums of twenty digits?
@@ -707,11 +715,11 @@ claim(
 # halt.</details>
 # <details><summary>B. Accuracy collapses, as in section 5.</summary>
 #
-# There, every position went through untrained steps. Here, only the positions that have not halted continue, and they are few.</details>
+# There, every position went through untrained steps. Here, only the positions that have not halted continue.</details>
 # <details><summary>C. Neither: the mean over the seeds changes by less than 0.05.</summary>
 #
-# Yes (06.p). Additional steps change little for a model that halts, and training on short sums does not teach it to use
-# them.</details>
+# Yes (06.p). But with eight steps hardly a sum is wrong on the best seeds, so few of these sums seem to need more than eight
+# steps, and the mean could hardly show it if they were rescued.</details>
 
 # %% tags=["nbval-check-output"]
 with_twelve = copy.deepcopy(priced)
@@ -813,7 +821,7 @@ explore(draw_steps, ones=(1, 10, 1))
 # <details><summary>A. At price 0 the model takes all eight steps; at price 1 it halts at once and adds badly.</summary>
 #
 # The second half is right. But at price 0 the model does not take all steps either.</details>
-# <details><summary>B. At price 0 the model takes a few more steps; at price 1 it halts almost at once and adds badly.</summary>
+# <details><summary>B. At price 0 the model takes one or two more steps; at price 1 it halts almost at once and adds badly.</summary>
 #
 # Yes.</details>
 # <details><summary>C. The price changes only how fast the model learns.</summary>
@@ -843,7 +851,7 @@ claim(
     "steps taken at price 0, less at the price of the experiment, after as many "
     "updates: mean of the seeds",
     mean(map(mean_steps, no_price)) - mean(map(mean_steps, priced)),
-    at_least=0.1,
+    at_least=0.5,
 )
 claim(
     "06.r-zero",
@@ -851,7 +859,7 @@ claim(
     max(map(mean_steps, no_price)),
     at_most=7.5,
 )
-claim("06.s", "steps taken at the price of 1", mean_steps(dear), at_most=2.5)
+claim("06.s", "steps taken at the price of 1, one seed", mean_steps(dear), at_most=1.8)
 claim(
     "06.t",
     "exact on twenty digits at the price of 1",
@@ -988,7 +996,8 @@ for k in (1, 2, 3, 5, 7, 11):
 #
 # **Limits of this lecture.** The experiments use one task, in which the necessary computation is local, one model width (32)
 # and two learning rates. Whether a fixed number of steps trains reliably at 5e-3 with more updates, a longer warm-up or another
-# initialisation was not tried. Nor were fewer fixed steps (halting begins at about four), or a fixed mixture of eight: halting
+# initialisation was not tried. In the study, the projections of the attention have biases; in the live trainings they do not.
+# Nor were fewer fixed steps tried, or a fixed mixture of eight: halting
 # and mixture were not separated.
 #
 # ## 13 Papers and decks

@@ -2,11 +2,11 @@
 
 Rivals: a GPT of two layers, an LSTM with as many parameters that reads the same batches, and Kneser-Ney counts of runs of up to
 eight characters, of whatever length is best on held-out plays. Each reads 4.2 million characters of Shakespeare (the counts also
-0.2 and 1 million) and is tested on three plays that it never saw. Each training first tries three learning rates for 800
-updates, and keeps the one that is best on held-out plays; it reports the weights that were best there.
+0.2 and 1 million) and is tested on three plays that it never saw. For each network, three learning rates are tried first
+for 800 updates, which keeps the one that is best on held-out plays; it reports the weights that were best there.
 
-Budget: 24,000 updates with 1,024 characters each, beside the trials; about 28 minutes for a GPT and 20 for an LSTM on one CPU
-thread. On a GPU: 20,000 updates with 16,384 characters, and twelve times the parameters.
+Budget: 24,000 updates with 1,024 characters each, and the trials; about 23 minutes for a GPT and 21 for an LSTM on one CPU
+thread, trials included. On a GPU: 20,000 updates with 16,384 characters, and twelve times the parameters.
 """
 
 import math
