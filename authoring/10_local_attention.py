@@ -478,7 +478,7 @@ class Mixing(nn.Module):
 
 
 def attending(*inputs):
-    """Your `local_attention`, its two results under their names."""
+    """The checked `local_attention`, its two results under their names."""
     return Attended(*local_attention(*inputs))
 
 
@@ -858,11 +858,13 @@ show(
             "a convolution": of_convolution / of_convolution.max(),
         },
         {"digit": (3, 4)},
-        label="relative change",
+        label="fraction of the largest",
+        most=1.0,
     ),
     alt="A digit of which pixel (3, 4) is replaced, and the change of the context of "
-    f"each pixel: in {owner} first layer {n_changed} pixels change, the pixel itself "
-    f"by {(of_attention[3, 4] / of_attention.max()).item():.2f} of the largest change.",
+    "each pixel as a fraction of the largest change in that layer: in "
+    f"{owner} first layer {n_changed} pixels change, the pixel itself by "
+    f"{(of_attention[3, 4] / of_attention.max()).item():.2f}.",
 )
 
 # %% [markdown]

@@ -448,7 +448,7 @@ for seed in SEEDS:
     for name, make in networks.items():
         models[name].append(fit(make, library, given, seed))
         topics_found[name].append(accuracy(models[name][-1], library, held_out))
-show_losses(models, "cross-entropy on the labelled functions, nats")
+show_losses(models, "cross-entropy, labelled functions, nats")
 averages = {name: mean(values) for name, values in topics_found.items()}
 show(
     plots.seeds(topics_found, "accuracy on functions"),
@@ -1013,14 +1013,14 @@ worst = max(abs(rates[name] / promised[name] - 1) for name in rates)
 left = max(values[-1].item() for values in energies.values())
 claim(
     "15.t",
-    "the energy falls by the square of the second eigenvalue per step: relative "
-    "difference, worse of two graphs",
+    "from step 20 to 40, the energy's factor per step beside the square of Â's "
+    "second largest eigenvalue: relative difference, worse of two graphs",
     worst,
     at_most=0.05,
 )
 claim(
     "15.u",
-    "after 64 steps hardly any energy is left: larger fraction of two graphs",
+    "fraction of the energy that is left after 64 steps: larger of two graphs",
     left,
     at_most=1e-3,
 )
