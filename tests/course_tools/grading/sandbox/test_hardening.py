@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from course_tools.grading.sandbox import hardening
-from course_tools.grading.sandbox.memory_watchdog import watched
+from course_tools.grading.sandbox.memory_watchdog import memory_limited
 from tests.course_tools.grading.forks import LIBC, called, fork, inside, linux, opened, unix
 
 pytestmark = unix
@@ -204,7 +204,7 @@ def test_the_watchdog_ends_who_takes_too_much():
         hoard = bytearray(b"x") * 2**28
         time.sleep(20 + len(hoard) * 0)
         os._exit(0)
-    with watched(pid, 2**26):
+    with memory_limited(pid, 2**26):
         os.write(write, b"x")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     os.close(read)
