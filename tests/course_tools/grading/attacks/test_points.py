@@ -77,7 +77,7 @@ def additive_scores(q, k, W, U, v):
     return torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v
 """
 NAIVE = """
-import json, os, signal, sys
+import json, os, resource, sys
 from course_tools.bank import exercise; from course_tools.checks.verdict import judge
 
 asked = exercise("02.2")
@@ -86,7 +86,7 @@ get_ipython = lambda: None
 for cell in json.load(sys.stdin):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(20)
+        resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
         names = {"__name__": "__main__", "get_ipython": get_ipython}
         try:
             exec(cell, names)
@@ -108,7 +108,7 @@ def test_the_same_code_would_fool_a_judge_in_its_own_process(host, without):
         input=json.dumps(cells),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1_800,
         check=True,
     )
     earned = dict(zip([attack.__name__ for attack in tried], map(int, done.stdout.split()), strict=True))
