@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 
-from course_lib.primitives.precision import autocasting, in_float32_at_least
+from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Context, Keys, Mask, Queries, Scores, Values, Weights
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -129,8 +129,9 @@ def without_overflow(mechanism: Function) -> Function:
 
     @wraps(mechanism)
     def run(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
-        device = autocasting((q,))
-        dtype = v.dtype if device is None or v.dtype == torch.float64 else torch.get_autocast_dtype(device)
+        device, dtype = q.device.type, v.dtype
+        if dtype != torch.float64 and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
         if dtype.itemsize > 2:
             return mechanism(q, k, v, mask)
         context, weights = in_float32(q, k, v, mask)

@@ -165,7 +165,7 @@ def test_a_transformer_decodes_step_by_step_without_it():
     }
     transformer, lengths = Transformer(13, 13, SIZES, **how).double(), torch.tensor([7, 4])
     assert sum(isinstance(part, AttentionDropout) for part in transformer.modules()) == 3 * SIZES.n_layers
-    with pytest.raises(ValueError, match="steps compute causal_attention"):
+    with pytest.raises(ValueError, match="steps compute causal attention"):
         transformer.start(TOKENS, lengths)
     plain = without_attention_dropout(transformer)
     state = plain.start(TOKENS, lengths)

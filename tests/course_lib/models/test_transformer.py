@@ -242,7 +242,7 @@ def test_a_step_reads_one_word_and_computes_a_row_and_no_more():
 
 
 def test_steps_are_refused_where_the_decoder_is_not_causal():
-    with pytest.raises(ValueError, match="steps compute causal_attention"):
+    with pytest.raises(ValueError, match="steps compute causal attention"):
         model(form={"causal": scaled_dot_product_attention}).start(SOURCE, LENGTHS)
 
 
