@@ -158,7 +158,7 @@ def _lab(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _restore(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.publishing.work import restore
+    from course_tools.publishing.student_copies import restore
 
     root = project_root()
     print(f"wrote {restore(root, options.lecture).relative_to(root).as_posix()}")
@@ -179,7 +179,7 @@ def _run(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _test(options: argparse.Namespace, rest: list[str]) -> int:
-    from course_tools.publishing.test_suite import run_tests
+    from course_tools.publishing.run_tests import run_tests
 
     return run_tests(project_root(), rest)
 

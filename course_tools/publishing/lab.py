@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from course_tools.publishing.project import PublishingFailed, project_root
-from course_tools.publishing.work import copy_lectures
+from course_tools.publishing.student_copies import copy_lectures
 
 
 def lab(no_browser: bool, port: int | None) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from course_tools import cli as command
 from course_tools.bank import exercise, exercises
-from course_tools.publishing import test_suite as suite
+from course_tools.publishing import run_tests as suite
 
 
 def test_exercises_are_listed_as_json(capsys):

@@ -4,7 +4,7 @@ import pytest
 
 from course_tools import cli as command
 from course_tools.publishing import PublishingFailed, UnknownLecture
-from course_tools.publishing.work import copy_lectures, restore
+from course_tools.publishing.student_copies import copy_lectures, restore
 
 
 @pytest.fixture
