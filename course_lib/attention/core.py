@@ -124,17 +124,18 @@ def without_overflow(mechanism: Function) -> Function:
     """Make a mechanism compute in float32 where its values are in half precision, and round context and weights.
 
     In float16, scores beyond 65,504 are infinite, and their softmax is NaN. Autocast to half precision is treated alike.
+    What follows q, k and v, such as a mask or a matrix of the score, is given to the mechanism as it comes, or in float32.
     """
     in_float32 = in_float32_at_least(mechanism)
 
     @wraps(mechanism)
-    def run(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
+    def run(q: Queries, k: Keys, v: Values, *rest: Any, **options: Any) -> Attended:
         device, dtype = q.device.type, v.dtype
         if dtype != torch.float64 and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
         if dtype.itemsize > 2:
-            return mechanism(q, k, v, mask)
-        context, weights = in_float32(q, k, v, mask)
+            return mechanism(q, k, v, *rest, **options)
+        context, weights = in_float32(q, k, v, *rest, **options)
         return Attended(context.to(dtype), weights.to(dtype))
 
     return cast(Function, run)

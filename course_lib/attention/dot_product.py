@@ -142,7 +142,12 @@ class GeneralAttention(nn.Module):
 
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
         """Attend from q (*batch, T_q, d_q) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v)."""
-        return attend(general_scores(q, k, self.W), v, mask)
+        return _general_attention(q, k, v, self.W, mask)
+
+
+@without_overflow
+def _general_attention(q: Queries, k: Keys, v: Values, W: Float[Tensor, "d_q d_k"], mask: Mask | None) -> Attended:
+    return attend(general_scores(q, k, W), v, mask)
 
 
 def _causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask:

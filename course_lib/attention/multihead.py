@@ -39,6 +39,7 @@ from course_lib.attention.dot_product import (
     fused_scaled_dot_product_attention,
     scaled_dot_product_attention,
 )
+from course_lib.primitives.precision import rounded_from_float32
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 
@@ -304,6 +305,7 @@ class CachedStep(NamedTuple):
     values: Float[Tensor, "B h T d_v"]
 
 
+@rounded_from_float32
 def cached_step(
     x: Float[Tensor, "B d_in"],
     keys: Float[Tensor, "B h T d_k"],

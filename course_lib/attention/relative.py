@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, attend, require_mask
+from course_lib.attention.core import Attended, attend, require_mask, without_overflow
 from course_lib.attention.multihead import split_heads
 from course_lib.primitives.positions import sinusoids
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
@@ -29,6 +29,7 @@ Distances = Float[Tensor, "*heads T_k d_k"]
 HeadBias = Float[Tensor, "*heads d_k"]
 
 
+@without_overflow
 def relative_attention(
     q: Queries, k: Keys, v: Values, r: Distances, bias_u: HeadBias, bias_v: HeadBias, mask: Mask | None = None
 ) -> Attended:
@@ -61,6 +62,7 @@ def relative_attention(
     return attend((by_content + by_distance) / math.sqrt(k.shape[-1]), v, allowed)
 
 
+@without_overflow
 def shifted_relative_attention(
     q: Queries, k: Keys, v: Values, r: Distances, bias_u: HeadBias, bias_v: HeadBias, mask: Mask | None = None
 ) -> Attended:

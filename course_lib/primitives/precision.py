@@ -36,13 +36,17 @@ def in_float32_at_least(function: Function) -> Function:
 
 
 def rounded_from_float32(function: Function) -> Function:
-    """Make a function of tensors compute in float32 at least, and round its result to the precision of its arguments."""
+    """Make a function of tensors compute in float32 at least, and round its result to the precision of its arguments.
+
+    The result is a tensor, or a named tuple of tensors.
+    """
     widened = in_float32_at_least(function)
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
         dtypes = [x.dtype for x in (*arguments, *options.values()) if isinstance(x, Tensor)]
-        return widened(*arguments, **options).to(reduce(torch.promote_types, dtypes))
+        dtype, result = reduce(torch.promote_types, dtypes), widened(*arguments, **options)
+        return type(result)(*(x.to(dtype) for x in result)) if isinstance(result, tuple) else result.to(dtype)
 
     return cast(Function, run)
 

@@ -78,6 +78,28 @@ def test_a_step_by_hand():
     assert values.flatten().tolist() == [4.0, 8.0]
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_in_float16_it_is_the_step_of_the_module_where_scores_pass_65504(autocast):
+    """With one head of 64 features, each projected by the identity; the module's mechanism computes in float32."""
+    generator = torch.Generator().manual_seed(0)
+    x, eye = 300 * torch.randn(3, T, 64, generator=generator), torch.eye(64)
+    assert (x @ x.mT / 8).amax() > 2 * 65_504
+    module = MultiHead(64, 1, causal_attention, bias=False)
+    for W in module.parameters():
+        torch.nn.init.eye_(W)
+    dtype = torch.float32 if autocast else torch.float16
+    x, eye, module = x.to(dtype), eye.to(dtype), module.to(dtype)
+    keys = values = x.new_zeros(3, 1, 0, 64)
+    with torch.autocast("cpu", torch.float16, enabled=autocast):
+        _, state = module.read(x[:, :0])
+        for t in range(T):
+            output, keys, values = cached_step(x[:, t], keys, values, *[eye] * 4)
+            expected, state = module.step(x[:, t, None], state)
+    assert output.dtype == keys.dtype == values.dtype == dtype
+    assert expected.isfinite().all()
+    torch.testing.assert_close(output.double(), expected[:, 0].double(), rtol=0.002, atol=0.2)
+
+
 def test_gradients_against_differences(normal):
     inputs = normal(2, 3), normal(2, 2, 3, 5), normal(2, 2, 3, 7), normal(10, 3), normal(10, 3), normal(14, 3), normal(5, 14)
     assert torch.autograd.gradcheck(lambda *x: tuple(cached_step(*x)), inputs)

@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from course_lib.attention import (
+    GeneralAttention,
     attend,
     causal_attention,
     dot_attention,
@@ -303,6 +305,21 @@ def test_in_half_precision_large_numbers_have_the_context_of_torchs_own(mechanis
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(attended.context.double(), expected, atol=4 * scale * eps, rtol=4 * eps)
     gradients = torch.autograd.grad(attended.context.float().mean(), (q, k, v))
+    assert all(x.isfinite().all() for x in gradients)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_bilinear_scores_are_formed_in_float32(dtype):
+    """W is the identity, so that the scores are those of `dot_attention`, up to 10⁷."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (300 * torch.randn(3, 7, 64, generator=generator).to(dtype) for _ in range(3))
+    assert (q.double() @ k.double().mT).abs().max() > 10 * 65_504
+    general = GeneralAttention(64, 64).to(dtype)
+    nn.init.eye_(general.W)
+    found, expected = general(q, k, v), dot_attention(q, k, v)
+    assert {x.dtype for x in found} == {dtype}
+    torch.testing.assert_close(found, expected)
+    gradients = torch.autograd.grad(found.context.float().mean(), general.parameters())
     assert all(x.isfinite().all() for x in gradients)
 
 

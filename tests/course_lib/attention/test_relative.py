@@ -51,6 +51,17 @@ def test_it_is_the_papers_four_terms_pair_by_pair(inputs, agree, form):
 
 
 @each_form
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision_scores_are_formed_in_float32(form, dtype):
+    """Without distances and biases it is `causal_attention`, whose scores of up to 10⁶ are beyond float16."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (300 * torch.randn(3, 7, 64, generator=generator).to(dtype) for _ in range(3))
+    found = form(q, k, v, q.new_zeros(7, 64), q.new_zeros(64), q.new_zeros(64))
+    assert {x.dtype for x in found} == {dtype}
+    torch.testing.assert_close(found, causal_attention(q, k, v))
+
+
+@each_form
 def test_by_hand(form):
     """Nothing but the distances 0 and 1 with scores 0 and ln 3: from the second position, ¾ to the first and ¼ to itself."""
     zero, one = torch.zeros(2, 1), torch.ones(1)
