@@ -16,8 +16,13 @@ PREPARE = """
 import json, sys, warnings
 import torch
 from torch import ones, randn, tensor, zeros
+from torch.nn import Identity
+from course_lib.analysis import *
 from course_lib.attention import *
+from course_lib.blocks import *
+from course_lib.generation import *
 from course_lib.losses import *
+from course_lib.metrics import *
 from course_lib.primitives import *
 
 assert "beartype" not in sys.modules
@@ -30,6 +35,7 @@ x, h, target = randn(B, T, d), zeros(B, n), ones(B, T).long()
 weights = {gates: (randn(gates * n, d), randn(gates * n, n), randn(gates * n), randn(gates * n)) for gates in (1, 3, 4)}
 W, U, b, _ = weights[1]
 heads = randn(22, d_k), randn(22, d_k), randn(26, d_v), randn(9, 26)
+alphas, maps = randn(B, T, 3).softmax(-1), randn(B, H, T, T).softmax(-1)
 picture = randn(B, 3, 5, 7), randn(d_k, 3), randn(d_k, 3), randn(d_v, 3)
 
 def tell(code):
@@ -92,13 +98,41 @@ SIZES = [
 
 HEADS = [
     ("split_heads(q, 3)", "ValueError", "11 features do not divide into 3 heads."),
-    ("multi_head_attention(q, k, v, *heads, n_heads=3)", "ValueError", "22 features do not divide into 3 heads."),
+    ("multi_head_attention(q, k, v, *heads, n_heads=3)", "ValueError", "22 rows of W_q (22, 11) do not divide into 3 heads."),
+    ("multi_head_attention(q, k, v, *heads, 0)", "ValueError", "22 rows of W_q (22, 11) do not divide into 0 heads."),
+    (
+        "multi_head_attention(q[..., 1:], k, v, *heads, 2)",
+        "ValueError",
+        "W_q must be (n_heads · d, 10) for queries (2, 5, 10), got (22, 11).",
+    ),
+    (
+        "multi_head_attention(q, k, v, *(W.mT for W in heads), 2)",
+        "ValueError",
+        "for queries (2, 5, 11), got (11, 22). Matrices are stored as torch.nn.Linear stores them, (out, in)",
+    ),
+    ("multi_head_attention(q, k, v[..., 1:], *heads, 2)", "ValueError", "W_v must be (n_heads · d, 12) for values (2, 7, 12)"),
+    (
+        "multi_head_attention(q, k, v, heads[0][:20], *heads[1:], 2)",
+        "ValueError",
+        "W_q (20, 11) and W_k (22, 11) must have as many rows",
+    ),
+    (
+        "multi_head_attention(q, k, v, *heads[:3], randn(9, 13), 2)",
+        "ValueError",
+        "W_o must be (d_model, 26), a column for each row of W_v (26, 13), got (9, 13).",
+    ),
+    ("multi_head_attention(q, k, v[:, 1:], *heads, 2)", "ValueError", "got keys (2, 7, 11) and values (2, 6, 13)"),
+    ("multi_head_attention(q[0, 0], k, v, *heads, 2)", "ValueError", "queries must be (*batch, T, d), got (11,)"),
     ("MultiHead(d_k, 3)", "ValueError", "d_model 11 does not divide into 3 heads; give d_k, or other sizes."),
     ("MultiHead(12, 0)", "ValueError", "at least one head, got n_heads = 0."),
     ("MultiHead(12, -3)", "ValueError", "at least one head, got n_heads = -3."),
     ("MultiHead(12, 3)(q, k, v)", "RuntimeError", "shapes cannot be multiplied (14x11 and 12x12)"),
     ("multi_head_attention(q, k, v, *heads, 2, ones(T_q, T_k))", "TypeError", "the mask must be bool"),
-    ("multi_head_attention(q, k, v, *heads, 2, allowed[:, 1:])", "ValueError", "does not broadcast to the scores'"),
+    (
+        "multi_head_attention(q, k, v, *heads, 2, allowed[:, 1:])",
+        "ValueError",
+        "a mask of shape (5, 6) does not broadcast to (*batch, T_q, T_k) = (2, 5, 7)",
+    ),
     (
         "MultiHead(d_k, 1)(q, k, randn(B, T_k, d_k), ones(B, T_k).bool())",
         "ValueError",
@@ -107,7 +141,44 @@ HEADS = [
     ("causal_attention(k, q, v[:, :T_q])", "ValueError", "got 7 queries and 5 keys"),
     ("MultiHead(d_k, 1)(q, k, randn(B, T_k, d_k), ones(T_q, T_k))", "TypeError", "the mask must be bool"),
     ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k))", "TypeError", "the mask must be bool"),
-    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k + 1).bool())", "ValueError", "(2, 1, 8) does not broadcast"),
+    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k + 1).bool())", "ValueError", "(2, 8) does not broadcast"),
+    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, 1, T_k).bool())", "ValueError", "`mask.squeeze(-2)`"),
+    (
+        "pool(v, randn(d_v, 17), zeros(17), ones(17))",
+        "ValueError",
+        "tokens (2, 7, 13) need W (d_a, 13), b (d_a,) and u (d_a,), got W (13, 17), b (17,) and u (17,).",
+    ),
+    ("pool(v, randn(17, d_v), zeros(1), ones(17))", "ValueError", "got W (17, 13), b (1,) and u (17,)."),
+    (
+        "mean_pool(v, ones(B, 1, T_k).bool())",
+        "ValueError",
+        "(2, 1, 7) does not broadcast to the tokens' (*batch, T_k) = (2, 7)",
+    ),
+    (
+        "Block(MultiHead(12, 3), FeedForward(12, 24), 12)",
+        "TypeError",
+        "takes queries, keys and values: SelfAttention(MultiHead(…))",
+    ),
+    (
+        "DecoderBlock(Identity(), MultiHead(12, 3), FeedForward(12, 24), 12)",
+        "TypeError",
+        "takes queries, keys and values: CrossAttention(MultiHead(…))",
+    ),
+    (
+        "Block(None, FeedForward(12, 24), 12)",
+        "TypeError",
+        "a mixer is called as `mixer(x, *context)`, and None cannot be called.",
+    ),
+    (
+        "Block(Pool(12, 5), FeedForward(12, 24), 12)(randn(B, T, 12))",
+        "TypeError",
+        "Pool must give a tensor of the shape of x, (2, 5, 12), got Attended.",
+    ),
+    (
+        "Block(lambda x: x.mean(1, keepdim=True), FeedForward(12, 24), 12)(randn(B, T, 12))",
+        "TypeError",
+        "must give a tensor of the shape of x, (2, 5, 12), got (2, 1, 12).",
+    ),
 ]
 
 PLACES = [
@@ -138,7 +209,12 @@ STEPS = [
 ]
 
 LOSSES = [
-    ("teacher_forced_loss(randn(B, T, 9), target[:, 1:], 0)", "ValueError", "batch_size (8) to match target batch_size (6)"),
+    ("teacher_forced_loss(randn(B, T, 9), target[:, 1:], 0)", "ValueError", "got (2, 5, 9) and (2, 4): pass both whole"),
+    ("next_token_loss(randn(3, 5, 9), ones(4, 4).long())", "ValueError", "got (3, 5, 9) and (4, 4): pass both whole"),
+    ("previous_token_loss(randn(3, 5, 9), ones(4, 4).long())", "ValueError", "got (3, 5, 9) and (4, 4): pass both whole"),
+    ("label_smoothed_loss(randn(3, 5, 9), ones(4, 4).long(), 0)", "ValueError", "got (3, 5, 9) and (4, 4): pass both whole"),
+    ("hard_attention_loss(randn(B, 1), alphas, ones(B, T).long(), 0.5)", "ValueError", "got (2, 1), (2, 5, 3) and (2, 5)."),
+    ("hard_attention_loss(randn(B), alphas, ones(B, 2).long(), 0.5)", "ValueError", "got (2,), (2, 5, 3) and (2, 2)."),
     ("teacher_forced_loss(randn(B, T, 9), 9 * target, 0)", "IndexError", "Target 9 is out of bounds."),
     ("teacher_forced_loss(randn(B, T, 9), -target, 0)", "IndexError", "Target -1 is out of bounds."),
 ]
@@ -182,6 +258,40 @@ LAYERS = [
     ]
 ]
 
+NUMBERS = [
+    ("top_k(randn(4), 0)", "ValueError", "k = 0 leaves no token to choose from: give k ≥ 1"),
+    ("top_p(randn(4), 0.0)", "ValueError", "0 < p ≤ 1, got p = 0.0"),
+    ("top_p(randn(4), 1.5)", "ValueError", "0 < p ≤ 1, got p = 1.5"),
+    ("next_word_probabilities(randn(4), k=0)", "ValueError", "k = 0 leaves no token"),
+    ("next_word_probabilities(randn(4), float('nan'))", "ValueError", "the temperature must be above 0, got nan"),
+    ("class_ious(ones(2, 3, 4).long(), ones(2, 4, 3).long(), 2)", "ValueError", "predicted (2, 3, 4) and labels (2, 4, 3)"),
+    ("average_precision(tensor([0.9, float('nan')]), tensor([False, True]), 1)", "ValueError", "1 of 2 scores are NaN"),
+    ("average_precision(tensor([9, 8]), tensor([True, False]), 2)", "TypeError", "must be floating-point numbers"),
+    (
+        "average_precision(tensor([0.9]), tensor([True, True]), 3)",
+        "ValueError",
+        "got scores (1,) and hits (2,), 2 of them true",
+    ),
+    ("average_precision(tensor([0.9, 0.8]), tensor([True, True]), 1)", "ValueError", "2 of them true, for 1 objects"),
+    (
+        "mean_average_precision(tensor([[[float('nan'), 0.5]]]), ones(1, 1, 4), tensor([[0]]), ones(1, 1, 4))",
+        "ValueError",
+        "1 of 1 scores are NaN: look for NaN in the outputs of the model",
+    ),
+    ("bleu(['the cat sat'], [['the cat sat']])", "TypeError", "the text 'the cat sat', whose characters would be counted"),
+    ("bleu([['the', 'cat']], [['the', 'cat']])", "TypeError", "give each translation a list of references, `[[reference], …]`"),
+    ("linear_probe(randn(9, 3), ones(9).long(), 2, -1.0)", "ValueError", "a penalty ≥ 0, got 9 and -1.0."),
+    ("linear_probe(randn(0, 3), ones(0).long(), 2, 1.0)", "ValueError", "need one or more examples"),
+    (
+        "head_statistics(maps, zeros(B, T) > 0, tensor([9, 5]))",
+        "ValueError",
+        "2 lengths from 1 to 5, got delimiters (2, 5) and lengths [9, 5]",
+    ),
+    ("head_statistics(maps, zeros(B, T) > 0, tensor([0, 5]))", "ValueError", "lengths [0, 5]"),
+    ("head_statistics(maps, zeros(B, 1) > 0, tensor([5, 5]))", "ValueError", "need delimiters (2, 5)"),
+]
+"""What would give a number, and a wrong one."""
+
 REFUSED = [
     *((code.format(call), error, text) for call in TAKE_MASKS for code, error, text in MASKS),
     *SIZES,
@@ -190,6 +300,7 @@ REFUSED = [
     *DTYPES,
     *STEPS,
     *LOSSES,
+    *NUMBERS,
     *(case for form, gates in FORMS.items() for case in recurrent(form, gates)),
     *LAYERS,
 ]

@@ -5,6 +5,8 @@ weight that token i gives to token j:
 
     previous  mean_i α_{i,i-1}      current  mean_i α_{i,i}      following  mean_i α_{i,i+1}
     delimiters  mean_i Σ_{j ∈ delimiters} α_ij      entropy  mean_i - Σ_j α_ij log α_ij
+
+Delimiters and lengths that are not those of the sequences, and lengths that are not 1 to T, are refused with a ValueError.
 """
 
 from typing import NamedTuple
@@ -13,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Lengths
 
 PerHead = Float[Tensor, "h"]
@@ -28,6 +31,17 @@ class HeadStatistics(NamedTuple):
     entropy: PerHead
 
 
+def _require_tokens(weights: Tensor, delimiters: Tensor, lengths: Tensor) -> None:
+    """Raise a ValueError unless weights, delimiters and lengths are of the same sequences."""
+    B, T = len(weights), weights.shape[-1]
+    if delimiters.shape != (B, T) or lengths.shape != (B,) or (B and not 1 <= int(lengths.min()) <= int(lengths.max()) <= T):
+        raise ValueError(
+            f"weights {tuple(weights.shape)} need delimiters ({B}, {T}) and {B} lengths from 1 to {T}, got delimiters "
+            f"{tuple(delimiters.shape)} and lengths {lengths.tolist()}."
+        )
+
+
+@requires(_require_tokens)
 def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, "B T"], lengths: Lengths) -> HeadStatistics:
     """Average attention of each head to previous, current and next token and to delimiters, and its entropy.
 

@@ -5,7 +5,8 @@ Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762):
     MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O        head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
 The matrices of all heads are stacked row-wise in one, so that one product serves every head. They are stored as
-torch.nn.Linear stores them, (out, in): the paper's X W is `x @ W.mT`.
+torch.nn.Linear stores them, (out, in): the paper's X W is `x @ W.mT`. `multi_head_attention` refuses a matrix that fits neither
+its input nor the others, and a mask that does not fit, with a ValueError.
 
 Cached decoding computes only the last row of causal self-attention, for a new token x_t (section 3.2.3):
 
@@ -40,6 +41,7 @@ from course_lib.attention.dot_product import (
     scaled_dot_product_attention,
 )
 from course_lib.primitives.precision import rounded_from_float32
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 
@@ -68,6 +70,45 @@ def merge_heads(x: Float[Tensor, "*batch h T d"]) -> Float[Tensor, "*batch T h_d
     return rearrange(x, "... h T d -> ... T (h d)")
 
 
+def _require_projections(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    W_q: Tensor,
+    W_k: Tensor,
+    W_v: Tensor,
+    W_o: Tensor,
+    n_heads: int,
+    mask: Mask | None = None,
+) -> None:
+    """Raise a ValueError for a matrix or a mask that does not fit, with the shapes as they were passed."""
+    inputs = {"queries": queries, "keys": keys, "values": values}
+    for (of, x), name, W in zip(inputs.items(), ("W_q", "W_k", "W_v"), (W_q, W_k, W_v), strict=True):
+        if x.dim() < 2:
+            raise ValueError(f"the {of} must be (*batch, T, d), got {tuple(x.shape)}; a single token is `x[None]`.")
+        if W.dim() != 2 or W.shape[1] != x.shape[-1]:
+            raise ValueError(
+                f"{name} must be (n_heads · d, {x.shape[-1]}) for {of} {tuple(x.shape)}, got {tuple(W.shape)}. Matrices are "
+                "stored as torch.nn.Linear stores them, (out, in); of others pass the transpose, `W.mT`."
+            )
+        if n_heads < 1 or W.shape[0] % n_heads:
+            raise ValueError(f"the {W.shape[0]} rows of {name} {tuple(W.shape)} do not divide into {n_heads} heads.")
+    if W_q.shape[0] != W_k.shape[0]:
+        raise ValueError(
+            f"W_q {tuple(W_q.shape)} and W_k {tuple(W_k.shape)} must have as many rows, n_heads · d_k: queries and keys of a "
+            "head have one size."
+        )
+    if W_o.dim() != 2 or W_o.shape[1] != W_v.shape[0]:
+        raise ValueError(
+            f"W_o must be (d_model, {W_v.shape[0]}), a column for each row of W_v {tuple(W_v.shape)}, got {tuple(W_o.shape)}."
+        )
+    if keys.shape[-2] != values.shape[-2]:
+        raise ValueError(f"each key needs a value: got keys {tuple(keys.shape)} and values {tuple(values.shape)}.")
+    if mask is not None:
+        _require_mask_of_heads(mask, (*queries.shape[:-2], n_heads, queries.shape[-2], keys.shape[-2]))
+
+
+@requires(_require_projections)
 def multi_head_attention(
     queries: Queries,
     keys: Keys,
@@ -253,7 +294,7 @@ class MultiHead(nn.Module):
         """Attend as `forward`, over keys and values that `project` gave."""
         q = split_heads(self.W_q(queries), self.n_heads)
         if mask is not None:
-            _require_mask_of_heads(mask, q, projected.keys)
+            _require_mask_of_heads(mask, (*q.shape[:-1], projected.keys.shape[-2]))
         attended = self.mechanism(q, *projected, mask_per_head(mask, queries.shape))
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
 
@@ -286,9 +327,8 @@ class MultiHead(nn.Module):
         return self.W_o(merge_heads(attended.context)), state
 
 
-def _require_mask_of_heads(mask: Mask, q: Queries, k: Keys) -> None:
+def _require_mask_of_heads(mask: Mask, per_head: tuple[int, ...]) -> None:
     """Raise a ValueError with the mask's own shape unless it fits scores (*batch, n_heads, T_q, T_k), or those of one head."""
-    per_head = (*q.shape[:-1], k.shape[-2])
     for_all = (*per_head[:-3], *per_head[-2:])
     if not broadcasts(mask.shape, per_head if mask.dim() == len(per_head) else for_all):
         raise ValueError(

@@ -11,10 +11,31 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, attend
+from course_lib.attention.core import Attended, attend, broadcasts
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Values
 
 
+def _require_tokens(values: Values, W: Tensor, b: Tensor, u: Tensor, mask: Tensor | None = None) -> None:
+    """Raise a ValueError for weights or a mask that do not fit the tokens."""
+    d_a, d_v = u.numel(), values.shape[-1]
+    if (W.shape, b.shape, u.shape) != ((d_a, d_v), (d_a,), (d_a,)):
+        raise ValueError(
+            f"tokens {tuple(values.shape)} need W (d_a, {d_v}), b (d_a,) and u (d_a,), got W {tuple(W.shape)}, "
+            f"b {tuple(b.shape)} and u {tuple(u.shape)}."
+        )
+    _require_mask_of_tokens(values, mask)
+
+
+def _require_mask_of_tokens(values: Values, mask: Tensor | None = None) -> None:
+    if mask is not None and not broadcasts(mask.shape, values.shape[:-1]):
+        raise ValueError(
+            f"a mask of shape {tuple(mask.shape)} does not broadcast to the tokens' (*batch, T_k) = "
+            f"{tuple(values.shape[:-1])}. That of `padding_mask` has an axis for queries: `mask.squeeze(-2)`."
+        )
+
+
+@requires(_require_tokens)
 def pool(
     values: Values,
     W: Float[Tensor, "d_a d_v"],
@@ -56,6 +77,7 @@ class Pool(nn.Module):
         return pool(values, self.W, self.b, self.u, mask)
 
 
+@requires(_require_mask_of_tokens)
 def mean_pool(values: Values, mask: Bool[Tensor, "*batch T_k"] | None = None) -> Attended:
     """Pool as `pool`, with the same weight for every real token: the baseline of attention. Shapes as there (*batch, T_k)."""
     scores = values.new_zeros(values.shape[:-1])

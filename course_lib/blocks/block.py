@@ -211,14 +211,22 @@ class Block(nn.Module):
             norm: makes a normalisation of d_model features.
             dropout: probability with which, in training, each output of a sublayer is set to 0 (Vaswani et al. 2017,
                 section 5.4).
+
+        Raises:
+            TypeError: the mixer is a `MultiHead`, which takes queries, keys and values, or cannot be called.
         """
         super().__init__()
+        _require_sublayer(mixer, "SelfAttention")
         self.mixer, self.feed_forward, self.residual = mixer, feed_forward, residual
         self.norm_1, self.norm_2 = norm(d_model), norm(d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: TokenFeatures, *context: object) -> Tensor:
-        """Transform x (B, T, d_model); the context, such as a mask, goes to the mixer."""
+        """Transform x (B, T, d_model); the context, such as a mask, goes to the mixer.
+
+        Raises:
+            TypeError: the mixer or the network gives no tensor of the shape of x.
+        """
         x = self.residual(x, _followed_by(self.dropout, self.mixer), self.norm_1, *context)
         return self.residual(x, _followed_by(self.dropout, self.feed_forward), self.norm_2)
 
@@ -254,6 +262,8 @@ class DecoderBlock(nn.Module):
     ) -> None:
         """Set the parts: as `Block`, with `cross`, `(x, memory, mask) -> (B, T, d_model)`, between the two."""
         super().__init__()
+        _require_sublayer(mixer, "SelfAttention")
+        _require_sublayer(cross, "CrossAttention")
         self.mixer, self.cross, self.feed_forward, self.residual = mixer, cross, feed_forward, residual
         self.norm_1, self.norm_2, self.norm_3 = norm(d_model), norm(d_model), norm(d_model)
         self.dropout = nn.Dropout(dropout)
@@ -286,7 +296,22 @@ class DecoderBlock(nn.Module):
 
 
 def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
-    return lambda x, *context: dropout(sublayer(x, *context))
+    def run(x: Tensor, *context: object) -> Tensor:
+        y = sublayer(x, *context)
+        if not isinstance(y, Tensor) or y.shape != x.shape:  # another shape would broadcast in the residual connection
+            got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            raise TypeError(f"{type(sublayer).__name__} must give a tensor of the shape of x, {tuple(x.shape)}, got {got}.")
+        return dropout(y)
+
+    return run
+
+
+def _require_sublayer(mixer: nn.Module, wrapper: str) -> None:
+    """Raise a TypeError for what cannot mix the tokens of a block, and name the wrapper of an attention."""
+    if isinstance(mixer, MultiHead):
+        raise TypeError(f"a block hands x to its mixer, and MultiHead takes queries, keys and values: {wrapper}(MultiHead(…)).")
+    if not callable(mixer):
+        raise TypeError(f"a mixer is called as `mixer(x, *context)`, and {mixer!r} cannot be called.")
 
 
 def _with_state(

@@ -12,9 +12,21 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Logits
 
 
+def _require_k(logits: Logits, k: int) -> None:
+    if k < 1:
+        raise ValueError(f"k = {k} leaves no token to choose from: give k ≥ 1, or None to keep all.")
+
+
+def _require_p(logits: Logits, p: float) -> None:
+    if not 0 < p <= 1:
+        raise ValueError(f"the nucleus holds a probability 0 < p ≤ 1, got p = {p}: give such a p, or None to keep all tokens.")
+
+
+@requires(_require_k)
 def top_k(logits: Logits, k: int) -> Logits:
     """Keep the k largest logits, and set the others to -inf.
 
@@ -31,6 +43,7 @@ def top_k(logits: Logits, k: int) -> Logits:
     return torch.full_like(logits, -torch.inf).scatter(-1, kept.indices, kept.values)
 
 
+@requires(_require_p)
 def top_p(logits: Logits, p: float) -> Logits:
     """Keep the nucleus: the fewest most likely tokens whose probabilities sum to p or more; the others get -inf.
 
@@ -67,12 +80,8 @@ def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | N
 
     Source: Holtzman et al. 2020, section 3.
     """
-    if temperature <= 0:
+    if not temperature > 0:
         raise ValueError(f"the temperature must be above 0, got {temperature}; the limit 0 is `logits.argmax(-1)`.")
-    if k is not None and k < 1:
-        raise ValueError(f"k = {k} leaves no token to choose from: give k ≥ 1, or None to keep all.")
-    if p is not None and not 0 < p <= 1:
-        raise ValueError(f"the nucleus holds a probability 0 < p ≤ 1, got p = {p}: give such a p, or None to keep all tokens.")
     logits = logits / temperature
     logits = logits if k is None else top_k(logits, k)
     logits = logits if p is None else top_p(logits, p)

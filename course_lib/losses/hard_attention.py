@@ -6,14 +6,29 @@ https://doi.org/10.1007/BF00992696), with a baseline b that changes no expectati
 
     ∂ log p(y | s) + (log p(y | s) - b) Σ_t ∂ log α_t,s_t + λ Σ_t ∂H(α_t)
 
-The function gives a scalar whose gradient is minus that, so that an optimiser may descend it.
+The function gives a scalar whose gradient is minus that, so that an optimiser may descend it. It refuses shapes that disagree
+on B or T with a ValueError.
 """
+
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
 
+
+def _require_looks(log_p: Tensor, weights: Tensor, looks: Tensor, *rest: Any, **options: Any) -> None:
+    """Raise a ValueError for shapes that torch would broadcast, or gather from in part."""
+    if weights.dim() != 3 or looks.shape != weights.shape[:2] or log_p.shape != weights.shape[:1]:
+        raise ValueError(
+            "need log_p (B,), weights (B, T, L) and looks (B, T), one look for each word and one log p for each caption; got "
+            f"{tuple(log_p.shape)}, {tuple(weights.shape)} and {tuple(looks.shape)}."
+        )
+
+
+@requires(_require_looks)
 def hard_attention_loss(
     log_p: Float[Tensor, "B"],
     weights: Float[Tensor, "B T L"],

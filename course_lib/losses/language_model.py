@@ -7,15 +7,34 @@ asked, at each position, for the next one:
 
 Label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567) asks for the true token with probability
 1 - ε + ε / K and for each of the K - 1 others with ε / K.
+
+All refuse logits and tokens that disagree on B or T with a ValueError.
 """
+
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Tokens
 
 
+def _require_target(logits: Tensor, target: Tensor, *rest: Any, **options: Any) -> None:
+    """Raise a ValueError where logits (B, T, n_tokens) are for other positions than those of the target (B, T)."""
+    if logits.shape[:-1] != target.shape:
+        raise ValueError(
+            f"logits (B, T, n_tokens) need a target (B, T), got {tuple(logits.shape)} and {tuple(target.shape)}: pass both "
+            "whole, the loss itself takes each position with the next token."
+        )
+
+
+def _require_tokens(logits: Tensor, tokens: Tensor, counts: Tensor | None = None) -> None:
+    _require_target(logits, tokens)
+
+
+@requires(_require_target)
 def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int) -> Float[Tensor, ""]:
     """Average the cross-entropy of each next token over the real tokens of a batch.
 
@@ -40,6 +59,7 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
     return F.cross_entropy(predictions, next_tokens, ignore_index=padding)
 
 
+@requires(_require_target)
 def label_smoothed_loss(
     logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int, smoothing: float = 0.1
 ) -> Float[Tensor, ""]:
@@ -60,6 +80,7 @@ def label_smoothed_loss(
     return F.cross_entropy(predictions, target[:, 1:].flatten(), ignore_index=padding, label_smoothing=smoothing)
 
 
+@requires(_require_tokens)
 def next_token_loss(
     logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
 ) -> Float[Tensor, ""]:

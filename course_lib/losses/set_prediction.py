@@ -11,9 +11,7 @@ Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, as f
 A class that is neither -1 nor one of 0 … n_classes - 1 is refused with a ValueError; ∅ is not given as a class.
 """
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -21,10 +19,10 @@ from torch import Tensor
 
 from course_lib.losses.matching import Matching, match
 from course_lib.primitives import giou, to_corners
+from course_lib.primitives.preconditions import requires
 
 Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class BoxWeights(NamedTuple):
@@ -51,24 +49,18 @@ class SetLoss(NamedTuple):
         return weights.classes * self.classes + weights.l1 * self.l1 + weights.giou * self.giou
 
 
-def _of_known_classes(function: Function) -> Function:
-    """Refuse classes other than -1 and 0 to n_classes - 1; the equations below, which are exercises, stay free of it."""
-
-    @wraps(function)
-    def run(logits: Tensor, boxes: Tensor, classes: Tensor, *rest: Any, **options: Any) -> Any:
-        n_classes = logits.shape[-1] - 1
-        if classes.numel() and not torch.compiler.is_compiling():  # while compiling, values are not known
-            lowest, highest = int(classes.min()), int(classes.max())
-            if lowest < -1 or highest >= n_classes:
-                raise ValueError(
-                    f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}."
-                )
-        return function(logits, boxes, classes, *rest, **options)
-
-    return cast(Function, run)
+def _require_known_classes(logits: Tensor, boxes: Tensor, classes: Tensor, *rest: Any, **options: Any) -> None:
+    """Raise a ValueError for classes other than -1 and 0 to n_classes - 1."""
+    n_classes = logits.shape[-1] - 1
+    if classes.numel() and not torch.compiler.is_compiling():  # while compiling, values are not known
+        lowest, highest = int(classes.min()), int(classes.max())
+        if lowest < -1 or highest >= n_classes:
+            raise ValueError(
+                f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}."
+            )
 
 
-@_of_known_classes
+@requires(_require_known_classes)
 def matching_cost(
     logits: Predictions,
     boxes: Float[Tensor, "*batch N 4"],
@@ -99,7 +91,7 @@ def matching_cost(
     return torch.where(real, cost, 0.0)
 
 
-@_of_known_classes
+@requires(_require_known_classes)
 def set_loss(
     logits: Float[Tensor, "B N n_classes_1"],
     boxes: Float[Tensor, "B N 4"],

@@ -7,15 +7,40 @@ in the form of COCO (Lin et al. 2014, https://arxiv.org/abs/1405.0312): detectio
     AP = mean over r = 0, 0.01, …, 1 of  max { precision_k : recall_k ≥ r }
 
 A detection hits when it overlaps an object of its class, with IoU of at least a threshold, that no more confident one claimed.
+Scores that are NaN, which have no order, and more hits than objects are refused with a ValueError; integer scores with a
+TypeError.
 """
+
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.primitives import iou
+from course_lib.primitives.preconditions import requires
 
 
+def _require_scores(scores: Tensor, *rest: Any, **options: Any) -> None:
+    """Raise an error for scores without an order: NaN would come first, as if it were the surest detection."""
+    if not scores.is_floating_point():
+        raise TypeError(f"scores must be floating-point numbers, got {scores.dtype}.")
+    if scores.isnan().any():
+        raise ValueError(
+            f"{int(scores.isnan().sum())} of {len(scores)} scores are NaN: look for NaN in the outputs of the model."
+        )
+
+
+def _require_hits(scores: Tensor, hits: Tensor, n_objects: int) -> None:
+    _require_scores(scores)
+    if hits.shape != scores.shape or int(hits.sum()) > n_objects > 0:
+        raise ValueError(
+            f"each detection has a score and may hit one object, got scores {tuple(scores.shape)} and hits "
+            f"{tuple(hits.shape)}, {int(hits.sum())} of them true, for {n_objects} objects."
+        )
+
+
+@requires(_require_hits)
 def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_objects: int) -> Float[Tensor, ""]:
     """Average the precision over 101 recalls, each time the best precision that reaches the recall.
 
@@ -42,6 +67,7 @@ def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_obj
     return torch.cat([best_from_here, found.new_zeros(1)])[first].mean().to(scores.dtype)
 
 
+@requires(_require_scores)
 def find_hits(
     scores: Float[Tensor, "n"],
     boxes: Float[Tensor, "n 4"],
@@ -62,6 +88,10 @@ def find_hits(
 
     Returns:
         (n,), True where a detection claimed an object; an object is claimed once.
+
+    Raises:
+        ValueError: a score is NaN.
+        TypeError: scores are integers.
 
     Source: Everingham et al. 2010, section 4.2.2.
     """
@@ -95,7 +125,7 @@ def mean_average_precision(
         from 0 to 1; classes without an object do not count.
 
     Raises:
-        ValueError: there is no object at all, or one of a class without a probability.
+        ValueError: there is no object at all, or one of a class without a probability, or a probability is NaN.
     """
     B, N, n_classes = probabilities.shape
     if classes.numel() and (highest := int(classes.max())) >= n_classes:

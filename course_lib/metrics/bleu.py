@@ -67,12 +67,19 @@ def bleu(
 
     Raises:
         ValueError: there is no translation, one without a reference, or not as many of the one as of the other.
+        TypeError: a translation or a reference is a text that was not split, or the references of a translation are not a list.
     """
     if not candidates or len(candidates) != len(references) or not all(references):
         raise ValueError(
             "need as many lists of references as translations, at least one, and no empty one; "
             f"got {len(candidates)} translations, and references of {[len(each) for each in references]}."
         )
+    for each in (*candidates, *(reference for of_it in references for reference in of_it)):
+        if isinstance(each, str):
+            raise TypeError(
+                f"a sentence is a sequence of tokens, got the text {each[:40]!r}, whose characters would be counted: split it, "
+                "as by `.split()`, and give each translation a list of references, `[[reference], …]`."
+            )
     matches, totals = [0] * n_max, [0] * n_max
     for candidate, of_it in zip(candidates, references, strict=True):
         for n in range(1, n_max + 1):

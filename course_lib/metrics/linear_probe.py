@@ -1,7 +1,8 @@
 """Linear probe of a frozen representation, fine-tuning of a head, and the singular spectrum of embeddings.
 
 Alain & Bengio 2016 (https://arxiv.org/abs/1610.01644) for linear probes; here by least squares, which has one solution and
-needs no step size (Hoerl & Kennard 1970, https://doi.org/10.1080/00401706.1970.10488634):
+needs no step size (Hoerl & Kennard 1970, https://doi.org/10.1080/00401706.1970.10488634); without an example, or with a
+negative λ, there is none, and a ValueError says so:
 
     min over W, b of  Σ_i ‖W x_i + b - y_i‖² + λ ‖W‖²        y_i: 1 at the class of example i, else 0
 
@@ -25,6 +26,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
+
 
 class LinearProbe(NamedTuple):
     """A linear read-out: class scores are x Wᵀ + b."""
@@ -33,6 +36,12 @@ class LinearProbe(NamedTuple):
     bias: Float[Tensor, "n_classes"]
 
 
+def _require_examples(features: Tensor, labels: Tensor, n_classes: int, penalty: float) -> None:
+    if len(features) == 0 or not penalty >= 0:
+        raise ValueError(f"need one or more examples and a penalty ≥ 0, got {len(features)} and {penalty}.")
+
+
+@requires(_require_examples)
 def linear_probe(features: Float[Tensor, "n d"], labels: Int[Tensor, "n"], n_classes: int, penalty: float) -> LinearProbe:
     """Fit a linear read-out of frozen features by ridge regression on one-hot labels, in closed form.
 

@@ -26,10 +26,12 @@ def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"]
         (n_classes,), each from 0 to 1; NaN for a class that is neither predicted nor labelled.
 
     Raises:
-        ValueError: a class is not 0 to n_classes - 1.
+        ValueError: a class is not 0 to n_classes - 1, or predicted and labels differ in shape.
 
     Source: Everingham et al. 2010, section 4.2.
     """
+    if predicted.shape != labels.shape:
+        raise ValueError(f"each pixel needs a label: got predicted {tuple(predicted.shape)} and labels {tuple(labels.shape)}.")
     both = torch.stack([predicted.flatten(), labels.flatten()])
     if both.numel() and not 0 <= int(both.min()) <= int(both.max()) < n_classes:
         raise ValueError(f"the classes are 0 to {n_classes - 1}, got {int(both.min())} to {int(both.max())}.")
