@@ -103,7 +103,10 @@ def _require_projections(
             f"W_o must be (d_model, {W_v.shape[0]}), a column for each row of W_v {tuple(W_v.shape)}, got {tuple(W_o.shape)}."
         )
     if keys.shape[-2] != values.shape[-2]:
-        raise ValueError(f"each key needs a value: got keys {tuple(keys.shape)} and values {tuple(values.shape)}.")
+        raise ValueError(
+            f"each key needs a value: got keys {tuple(keys.shape)} and values {tuple(values.shape)} for queries "
+            f"{tuple(queries.shape)}."
+        )
     if mask is not None:
         _require_mask_of_heads(mask, (*queries.shape[:-2], n_heads, queries.shape[-2], keys.shape[-2]))
 
