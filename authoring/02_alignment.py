@@ -322,11 +322,11 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # Now we build models from your functions and train them on the task of section 1. `Scored` combines one of your score
 # functions, its weights and your `attend`. Luong's decoder uses it directly. Bahdanau's decoder is trained with the library's
 # faster form, which computes everything that does not depend on the decoder's state before the loop. After training,
-# `with_attend` replaces this form by your scores and your `attend`, and these compute all answers. The next cell first checks
-# that both forms give the same result.
+# `with_attend` swaps in your scores and your `attend`, which then compute every answer. The next cell first checks that both
+# forms give the same result.
 #
-# `PlainEncoder` reads with your `encode`, once in each direction. With it and Luong's decoder, every part of a model is one of
-# your functions: encoder, scores, attention and loss.
+# `PlainEncoder` reads with your `encode`, once in each direction. Together with Luong's decoder it gives a model whose encoder,
+# scores, attention and loss are yours.
 
 
 # %%
@@ -427,11 +427,12 @@ claim(
 # In training it never saw more than two dates.</details>
 # <details><summary>B. One and two are nearly always right, three never.</summary>
 #
-# Yes. Attention removes the bottleneck, but it does not generalise to unseen lengths: all models stop after two
-# dates.</details>
+# Yes. With attention, both lengths are learned in few updates, but it does not generalise to unseen lengths: all models stop
+# after two dates.</details>
 # <details><summary>C. One is nearly always right, two about half the time, three rarely.</summary>
 #
-# That would be a gradual limit. With attention, two dates are no harder to access than one.</details>
+# That would be a gradual limit. With attention, the decoder reads the second date as
+# it reads the first.</details>
 
 # %% tags=["nbval-check-output"]
 models = {
@@ -543,10 +544,11 @@ for name in study.names:
     print(f"{name:<21} by seed: one date {one}; two dates {two}")
 
 # %% [markdown]
-# With 64 numbers, the last state converts nearly all single dates and almost half of the pairs; with 32 numbers, a third to a
-# half of the single dates and no pair. Attention converts nearly every pair at both widths, after a fraction of the updates.
-# With the smaller state it needs more updates (after 400, one seed is at 0.05), but reaches the same score. Neither model
-# converts three dates, a length that does not occur in training.
+# With a 64-dimensional state, the model without attention converts nearly all single dates and almost half of the pairs, and
+# its score on pairs still rises; with 32 dimensions, it converts a third to a half of the single dates and no pair. Attention
+# converts nearly every pair at both widths, after a fraction of the updates. With the smaller state it needs more updates
+# (after 400, one seed is at 0.05), but reaches the same score. Neither model converts three dates, a length that does not occur
+# in training.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Does the answer depend on *where* the decoder attends? As a control, we take a trained model and reverse the
@@ -898,7 +900,7 @@ train_translator = check("02.7", train_translator)
 
 # %% [markdown]
 # The next cell runs `train_translator` on the sentences of section 1, with 200 updates, and compares the result with the models
-# of this lecture, which made 300 or 400 updates. Its label says whose function it is: yours, or the library's where yours did
+# of this lecture, which made 300 or 400 updates. The label tells you whose function ran: yours, or the library's if yours did
 # not pass.
 
 # %%

@@ -69,9 +69,9 @@ show(
 # The size of the vector is not the problem. In a mean, every region has the same weight, wherever it is.</details>
 # <details><summary>B. About one in four.</summary>
 #
-# Yes. The mean still mostly tells *which* two digits there are (03.a), but hardly which of them comes first or which of the two
-# relations holds. If the rest were guessed, about a quarter of the captions with both digits would be right. The models do
-# somewhat better than that, so the mean tells a little about order or relation.</details>
+# Yes. The mean usually reveals *which* two digits are present (03.a), but little about their order or their relation. If the
+# rest were guessed, about a quarter of the captions with both digits would be right. The models do somewhat better than that,
+# so the mean tells a little about order or relation.</details>
 # <details><summary>C. None: a mean of features contains no information.</summary>
 #
 # It does: a feature such as "there is a seven somewhere" is still in the mean.</details>
@@ -250,7 +250,7 @@ claim(
 #
 # $$u_t = \tanh(W h_t + b) \qquad \alpha_t = \frac{\exp(u_t^\top u)}{\sum_{t'} \exp(u_{t'}^\top u)} \qquad s = \sum_t \alpha_t h_t$$
 #
-# Sentences in a batch are padded. Padding gets weight 0, and for a sentence without words the result is zeros.
+# Sentences in a batch are padded. Padding gets weight 0, and for an empty sentence the result is a zero vector.
 #
 # | name | shape |
 # | --- | --- |
@@ -358,10 +358,11 @@ for name, found in real.items():
     print(f"{name:<24}accuracy {', '.join(f'{x:.2f}' for x in found)}")
 
 # %% [markdown] tags=["predict"]
-# Here a mean is enough: over three seeds, attention and means in the same model are about equally accurate (03.h), and the bag
-# of words is at least as good as the whole hierarchy (03.i). After 150 steps the training loss of both hierarchies is still
-# about twice that of the bag of words (see the curves), so this compares models at a small budget. Single words such as
-# *spectral* determine the topic. They occur throughout the document, so a mean captures them as well.
+# Here attention shows no gain larger than a few percentage points: over three seeds, attention and means in the same model are
+# within 0.08 of each other (03.h), and the bag of words is at most 0.05 below the whole hierarchy (03.i). After 150 steps the
+# training loss of both hierarchies is still about twice that of the bag of words (see the curves), so this compares models at a
+# small budget. Single words such as *spectral* determine the topic. They occur throughout the document, so a mean captures them
+# as well.
 #
 # **Predict.** Now we compose documents in which **one sentence decides**. Each consists of eight sentences from eight
 # docstrings. The word *nota* precedes one of them, and the task is to predict which sub-package *that* sentence comes from. The
@@ -503,15 +504,15 @@ caption_step = check("03.5", caption_step)
 #
 # The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions. The
 # next cell compares the `caption_step` of 03.5 with the library's model. Then three captioners get the same regions: as their
-# mean (section 1), concatenated into one vector, and with attention before each word. The concatenated vector contains all
-# information: each of the 36 regions has its own slot, which tells its position.
+# mean (section 1), concatenated into one vector, and with attention before each word. The concatenated vector contains all the
+# information: each of the 36 regions has its own slot, which encodes its position.
 #
 # **Predict.** The pictures and the number of steps are the same; the learning rate is chosen for each captioner. How do they
 # rank by exact match?
 #
-# <details><summary>A. Concatenation first: it has all information at once, without a softmax.</summary>
+# <details><summary>A. Concatenation first: it has all the information at once, without a softmax.</summary>
 #
-# It has all information, but it must learn each digit separately in each of the 36 slots.</details>
+# It has all the information, but it must learn each digit separately in each of the 36 slots.</details>
 # <details><summary>B. Attention first, concatenation second, the mean last.</summary>
 #
 # Yes, at this number of steps. With attention, each digit is learned once for all positions. The mean does not contain the
@@ -867,8 +868,8 @@ claim(
 #
 # <details><summary>A. As before: the weights contain the positions.</summary>
 #
-# *We* can read a position from the weights. The decoder gets only the weighted sum of the regions, which tells what is there,
-# not where.</details>
+# *We* can read a position from the weights. The decoder gets only the weighted sum of the regions, which encodes what is there
+# but not where.</details>
 # <details><summary>B. Much less accurate: closer to the captions from the mean than to those with positions.</summary>
 #
 # Yes (03.v). Both digits are still mostly named (03.w), but the features hardly tell which of them comes first. The little
@@ -904,12 +905,12 @@ claim(
 #
 # This lecture compared a mean with attention three times. The next cell draws the losses of section 10 and all results.
 #
-# - **A mean is enough** where the evidence is everywhere: words throughout a docstring point to its topic.
-# - **Fixed weights, chosen by one learned query, are enough** where one part decides and the model can recognise it: the
-#   sentence marked by *nota*.
+# - **A mean does as well, within a few percentage points and 150 steps,** where the evidence is everywhere: words throughout a
+#   docstring point to its topic.
+# - **One learned query is enough** where one part decides and the model can recognise it: the sentence marked by *nota*.
 # - **The weights must change with the state** where each output needs another part: a caption names one digit, then the other.
-# - **Weights alone are not enough.** The output gets the weighted mean and not the weights, so the values must contain what the
-#   model is to say. Without positions, attention still finds the digits but hardly tells which comes first.
+# - **Weights alone are not enough.** The output gets the weighted mean and not the weights, so the values must contain whatever
+#   the model has to output. Without positions, attention still finds the digits but hardly tells which comes first.
 
 # %%
 show_losses({"with positions": captioners, "without positions": no_positions})
@@ -972,7 +973,7 @@ train_captioner = check("03.7", train_captioner)
 
 # %% [markdown]
 # The next cell runs `train_captioner` with 300 updates on the regions of section 1, and compares it with the captioners of
-# sections 7 and 10, which were trained for 600. Its label says whose function it is: yours, or the library's where yours did
+# sections 7 and 10, which were trained for 600. The label tells you whose function ran: yours, or the library's if yours did
 # not pass.
 
 # %%

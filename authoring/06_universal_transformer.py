@@ -43,8 +43,8 @@ SEEDS = (0, 1, 2)
 #
 # The input is the sequence of columns, lowest first: each of the four possible pairs of digits is a token, and the output is
 # one digit for each token. The model trains on ten-digit numbers at a random offset among 21 columns and is tested on
-# twenty-digit numbers. For each column, `walks` gives the distance that a carry arriving there may have travelled: 1 if the
-# preceding column alone decides the carry, 3 if the two preceding columns propagate the carry that they receive.
+# twenty-digit numbers. For each column, `walks` gives how many columns back the incoming carry is decided: 1 if by the
+# preceding column, 3 if the two preceding columns only propagate it.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** One layer of self-attention, in which each column may attend to all others, is trained on sums of ten digits for
@@ -282,7 +282,8 @@ shared_encoder = check("06.4", shared_encoder)
 # The model learns to compare positions within ten columns; sums of twenty digits need comparisons over longer distances.</details>
 # <details><summary>B. It rises a lot on ten; on twenty, much of that accuracy is lost.</summary>
 #
-# Yes: the figure in section 7 shows how much is left. On sums ten times as long as in training, the paper reports 34 % of the digits right (a Transformer 7 %), and 2 % of the sums.</details>
+# Yes: the figure in section 7 shows how much remains. On sums ten times as long as in training, the paper reports a character
+# accuracy of 34 % (7 % for a Transformer) and a sequence accuracy of 2 %.</details>
 # <details><summary>C. It does not rise: the same weights can do no more than before.</summary>
 #
 # The weights are applied four times, and each step reads what the previous one wrote into the states.</details>
@@ -696,10 +697,10 @@ claim(
 # %% [markdown] tags=["predict"]
 # **What the baselines show.** At 2e-3, three of eight seeds with shared steps get most sums of twenty digits right, and seven
 # with separate layers. So with the local mask, neither halting nor shared weights are needed to generalise. Without it, one of
-# sixteen models with separate layers does so, and only just (0.50), and three of sixteen with adaptive steps. This is not only
-# a matter of training: without the mask, the models with separate layers that learn ten digits at 5e-3 (0.98 or more) get 0.18
-# to 0.50 of the sums of twenty digits right; with it, at 2e-3, those that learn ten digits (0.91 or more) get 0.75 to 0.97. So
-# the mask makes the difference here (06.b). It is not sufficient: at 5e-3, separate layers fail with it, too.
+# sixteen models with separate layers (at 0.50) and three of sixteen adaptive models generalise. This is not only a matter of
+# training: without the mask, the models with separate layers that learn ten digits at 5e-3 (0.98 or more) get 0.18 to 0.50 of
+# the sums of twenty digits right; with it, at 2e-3, those that learn ten digits (0.91 or more) get 0.75 to 0.97. So the mask
+# makes the difference here (06.b). It is not sufficient: at 5e-3, separate layers fail with it, too.
 #
 # At 5e-3, two seeds with shared steps and the mask get most long sums right, while every seed of the adaptive model does, at
 # both rates. At the better rate of each, the means are 0.98 (adaptive), 0.78 (separate layers) and 0.37 (shared steps). So at
@@ -718,8 +719,8 @@ claim(
 # There, every position went through untrained steps. Here, only the positions that have not halted continue.</details>
 # <details><summary>C. Neither: the mean over the seeds changes by less than 0.05.</summary>
 #
-# Yes (06.p). But with eight steps hardly a sum is wrong on the best seeds, so few of these sums seem to need more than eight
-# steps, and the mean could hardly show it if they were rescued.</details>
+# Yes (06.p). But on the best seeds hardly any sum is wrong with eight steps, so few can need more; correcting those would
+# barely change the mean.</details>
 
 # %% tags=["nbval-check-output"]
 with_twelve = copy.deepcopy(priced)
@@ -895,7 +896,7 @@ claim(
 # | 1 | at most `n_updates` updates and at most 15,000 weights: one block for all steps |
 # | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the loss falls during the training |
-# | 1 | the returned model returns the same for the same columns |
+# | 1 | asked twice about the same columns, the model gives the same result |
 # | 1 | the weights of a position sum to 1, and none is negative |
 # | 1 | positions halt before the last step, and then their logits stay the same |
 # | 2 | the loss is the cross-entropy of the answer, plus a price times the mean of N + R |
@@ -910,7 +911,7 @@ from course_tools.bank.lecture_06.train_adder import train_adder
 train_adder = check("06.7", train_adder)
 
 # %% [markdown]
-# The next cell trains this model once more, and lets it add 1 to numbers that consist of more and more ones. Do the columns
+# The next cell trains this model once more and adds 1 to binary numbers with more and more ones: 11, 111, 1111 … Do the columns
 # that wait for the carry take more steps?
 
 # %%

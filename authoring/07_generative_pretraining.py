@@ -1321,7 +1321,7 @@ claim(
 # the line breaks or the labels that distinguish an input from an answer. Suppose that the letter of the question is also the
 # *answer* of some example. Then the first letter of the next example follows it and looks like an answer, too. On such prompts
 # the model is less accurate (07.ff, 07.gg); with eight examples, every letter occurs twice. Without any example the model is
-# worse than guessing, because such a step was never a target in training.
+# worse than guessing, perhaps because such a step was never a target in training.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Invent an order, or a rule that is no order at all (every letter is followed by A?). Give contradictory examples.
@@ -1478,9 +1478,9 @@ print(
 # %% [markdown]
 # On the three plays for testing, GPT needs as many bits as the counts, and the LSTM 0.06 more than GPT. On the held-out plays,
 # by which the learning rates, the weights and the length of the runs were chosen, both networks need 0.04 to 0.05 more than the
-# counts. So which plays are chosen matters as much as which network. In no comparison of this lecture in which all models learn
-# from the same text is a network clearly better than Kneser and Ney's counts: at this scale, a network's number of bits should
-# be compared with theirs.
+# counts. So the ranking differs between the two sets of plays. In no comparison of this lecture in which all models learn from
+# the same text is a network clearly better than Kneser and Ney's counts: at this scale, a network's number of bits should be
+# compared with theirs.
 #
 # Has training ended? In the second half of the updates GPT gains 0.07 bits and the LSTM 0.18; in the last eighth, 0.00 and
 # 0.01. But the learning rate falls to 0 at the end, so this does not show what a longer training would reach. The rates were

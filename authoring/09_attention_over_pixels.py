@@ -1059,10 +1059,10 @@ show(
 # version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are
 # linear layers at each position (09.EE).
 #
-# **What this lecture does not show.** In the notebook, each network is trained with one seed, on three classes of digits: 09.g, 09.i and
-# 09.stride rest on that seed, and the study `09_reach` repeats them with three, for twice as many steps. The
-# videos and the pixels of the two studies are composed of digits, and no network is trained on them for more than 1,600 updates.
-# We do not reproduce the paper's result that co-occurrent features improve the segmentation of photographs.
+# **What this lecture does not show.** In the notebook, each network is trained with one seed, on three classes of digits, and
+# 09.k rests on that seed; 09.g, 09.i and 09.stride rest on the study `09_reach`, with three seeds and twice as many steps. The
+# videos and the pixels of the two studies are composed of digits, and no network is trained on them for more than 1,600
+# updates. We do not reproduce the paper's result that co-occurrent features improve the segmentation of photographs.
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3

@@ -36,9 +36,8 @@ SEEDS = (0, 1, 2)
 # %% [markdown]
 # ## 1 Global attention has too many weights
 #
-# In lecture 09 each pixel attended to every other. The cell after the question below counts the attention weights that this
-# takes on a feature map of 56 × 56 pixels, as in a ResNet after its first layers, and those that remain if each pixel attends
-# only to the 7 × 7 window around it.
+# In lecture 09 each pixel attended to every other. After the question, a cell counts the attention weights for a feature map of
+# 56 × 56 pixels, as early in a ResNet: first for global attention, then for windows of 7 × 7 pixels.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A convolution has a window too. We replace a convolution by local attention with the same window, 3 × 3, and the
@@ -439,7 +438,7 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 # pixel, and are trained on the same batches at the same learning rate, with three seeds; at first for a few steps only.
 #
 # **Predict.** One network uses convolutions, one local attention, one local attention without relative positions. Which has the
-# highest accuracy after a short training, at equal width?
+# highest accuracy after a short training run, at equal width?
 #
 # <details><summary>A. Local attention, as in the deck's figure.</summary>
 #
@@ -588,19 +587,19 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# After this short training, the convolution is more accurate. This need not hold after a longer training. The study
-# `10_accuracy_and_cost` (docs/studies.md) trains the same networks at two widths for 2,000 updates with 64 digits each, which is 32
-# epochs, with three seeds. At width 16 it also trains for half as many updates: what the second half of the training adds shows
-# which network is still improving.
+# After this short training run, the convolution is more accurate. This need not hold after longer training. The study
+# `10_accuracy_and_cost` (docs/studies.md) trains the same networks at two widths for 2,000 updates with 64 digits each, which
+# is 32 epochs, with three seeds. At width 16 it also trains for half as many updates: what the second half of the training adds
+# shows which network is still improving.
 #
-# **Predict.** What happens to the gap in accuracy between convolution and local attention in a longer training?
+# **Predict.** What happens to the gap in accuracy between convolution and local attention with longer training?
 #
 # <details><summary>A. It stays the same: the convolution is the better layer.</summary>
 #
 # Compare the curves at the first and at the last step.</details>
 # <details><summary>B. It shrinks: local attention learns more slowly and gains more.</summary>
 #
-# Yes (10.v, 10.w), but it does not vanish (10.lead). A short training shows mainly which network learns *faster*.</details>
+# Yes (10.v, 10.w), but it does not vanish (10.lead). A short training run shows mainly which network learns *faster*.</details>
 # <details><summary>C. It grows: the convolution gains more from training.</summary>
 #
 # The convolution is close to its final accuracy much earlier.</details>
@@ -671,10 +670,10 @@ claim(
 )
 
 # %% [markdown]
-# Most of the early lead of the convolution was speed of learning (10.w). The rest is not: twice as many updates add at most
-# 0.02 to the accuracy of either network (10.converged), and the convolution stays ahead (10.lead). At equal width, local attention has fewer parameters and
-# takes fewer multiply-adds. But here the savings can be had without it: a convolution of *half the width* has fewer of both, and
-# is at least as accurate (10.narrow).
+# Most of the convolution's early lead came from faster learning (10.w). The rest did not: twice as many updates add at most
+# 0.02 to the accuracy of either network (10.converged), and the convolution stays ahead (10.lead). At equal width, local
+# attention has fewer parameters and takes fewer multiply-adds. But here the same savings are available without attention: a
+# convolution of *half the width* has fewer of both, and is at least as accurate (10.narrow).
 #
 # The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small pictures
 # can neither confirm nor contradict that: with one grey value per pixel, the queries carry little information in the first layer.
@@ -811,7 +810,7 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # | 1 | the model returns logits and context of the shapes above |
 # | 1 | at most `n_steps` updates and at most 50,000 weights |
 # | 1 | each update uses only its own gradients, and every trained weight has a gradient |
-# | 1 | the loss falls during training (or the model has learned without it) |
+# | 1 | the loss falls during training (waived if the model has learned anyway) |
 # | 1 | the returned model gives the same results for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |
 # | 1 | *local*: the context depends on the pixels of the window around it, and on no others |

@@ -1055,7 +1055,7 @@ claim(
 #
 # <details><summary>A. One large weight in each row, at a wrong pair.</summary>
 #
-# For that, it would have to select a single pair, right or wrong; it cannot.</details>
+# For that, it would have to select a single pair, right or wrong; after 200 updates it does not.</details>
 # <details><summary>B. Nearly uniform rows.</summary>
 #
 # Yes: the similarity of the query to all keys is nearly the same. The output is nearly the average of the values, as for the
