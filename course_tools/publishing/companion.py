@@ -16,8 +16,9 @@ import jupytext
 from course_tools.publishing.claims_table import cell
 from course_tools.publishing.outputs import tags
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
+from course_tools.publishing.sections import MadeClaims, anchor
 
-_HEAD = ("| Section of the deck | Lecture | Library |", "| --- | --- | --- |")
+_HEAD = ("| Section of the deck | Lecture | Measured | Library |", "| --- | --- | --- | --- |")
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,23 @@ def companion(root: Path) -> str:
     """Give the text of docs/companion.md.
 
     Raises:
-        PublishingFailed: a lecture names a deck or a section that docs/decks.toml does not list.
+        PublishingFailed: a lecture names a deck or a section that docs/decks.toml does not list, or that list a claim that no
+            solution makes.
     """
-    placed = placed_rows(root)
+    placed, made = placed_rows(root), MadeClaims(lectures(root))
     lines = [
         "# Companion to the decks",
         "",
-        "Where each section of the five decks is treated: the lecture and its section, and the code in the library.",
-        "What of a section no lecture trains or measures stands below it, with the reason; the papers' numbers stand",
-        "beside ours in [headlines.md](headlines.md). `course build` writes this file from the companion tables of the",
-        "lectures and from docs/decks.toml.",
+        "Where each section of the five decks is treated: the section of a lecture, the claims that measure what the deck",
+        "states, with the id that leads to them in the solved lecture, and the code in the library. What of a section",
+        "no lecture trains or measures stands below it, with the reason; the papers' numbers stand beside ours in",
+        "[headlines.md](headlines.md). `course build` writes this file from the companion tables of the lectures and from",
+        "docs/decks.toml.",
     ]
     for deck in decks(root):
         lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]
         for section in deck["sections"]:
-            lines += _lines(section, placed.get((deck["key"], section["title"]), []))
+            lines += _lines(section, placed.get((deck["key"], section["title"]), []), made)
     return "\n".join(lines) + "\n"
 
 
@@ -130,23 +133,32 @@ def placed_rows(root: Path) -> dict[tuple[str, str], list[Row]]:
     return placed
 
 
-def _lines(section: dict, placed: list[Row]) -> list[str]:
+def _lines(section: dict, placed: list[Row], made: MadeClaims) -> list[str]:
     title = cell(section["title"])
+    try:
+        measured = "<br>".join(map(made.sentence, section.get("claims", [])))
+    except KeyError as error:
+        raise PublishingFailed(f"docs/decks.toml, {section['title']!r}: {error.args[0]}") from error
     if not placed:
         state = section.get("note") or f"*still to come: lecture {section['lecture']}*"
-        return [f"| {title} | {cell(state)} | |"]
+        return [_row(title, cell(state), measured, "")]
     lines = []
     for i, row in enumerate(placed):
-        address = f"../{row.lecture.name(row.lecture.unsolved)}"
-        symbols = ", ".join(f"`{symbol}`" for symbol in row.symbols)
-        lines.append(f"| {title if i == 0 else ''} | [{row.lecture.number} · {cell(row.here)}]({address}) | {symbols} |")
+        address = f"../{row.lecture.name(row.lecture.unsolved)}#{anchor(row.here)}"
+        words = f"[{row.lecture.number} · {cell(row.here)}]({address})"
+        first, symbols = i == 0, ", ".join(f"`{symbol}`" for symbol in row.symbols)
+        lines.append(_row(title if first else "", words, measured if first else "", symbols))
     return lines + not_covered(section)
 
 
-def not_covered(section: dict, n_columns: int = 3) -> list[str]:
-    """Give the row of a table that says what of a section no lecture trains or measures, and why; none where all is."""
+def not_covered(section: dict) -> list[str]:
+    """Give the row of a table of four columns that says what of a section no lecture trains or measures, and why, if any."""
     missing = section.get("not_covered")
-    return [f"| | *Not covered:* {cell(missing)} |{' |' * (n_columns - 2)}"] if missing else []
+    return [_row("", f"*Not covered:* {cell(missing)}", "", "")] if missing else []
+
+
+def _row(*cells: str) -> str:
+    return "|" + "|".join(f" {each} " if each else " " for each in cells) + "|"
 
 
 def _near(name: str, names: set[str]) -> str:

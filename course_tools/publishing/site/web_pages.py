@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
+from urllib.parse import unquote
 
 import nbformat
 from nbformat import NotebookNode
 
 from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.companion import decks, not_covered, placed_rows, resolve
-from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture
 from course_tools.publishing.readme_picture import alternative_text
+from course_tools.publishing.sections import claims_by_section, headings, site_anchor
 
 DOCUMENTS = {
     "Evidence": ("claims", "rivals", "headlines", "studies"),
@@ -53,6 +54,7 @@ def relinked(text: str, page: str, pages: set[str]) -> str:
         path = normpath((PurePosixPath(page).parent / address).as_posix())
         if path in pages:
             words = "" if words == PurePosixPath(path).name and path.endswith(".md") else words  # its title stands there
+            anchor = site_anchor(unquote(anchor)) if path.endswith(".ipynb") else anchor
             return f"[{words}]({_from(page, path)}{'#' + anchor if anchor else ''})"
         reference = api_address(path)
         if reference and reference.partition("#")[0] in pages:
@@ -169,21 +171,8 @@ def companion_page(root: Path, lectures: Sequence[Lecture], pages: Container[str
                 measured = "<br>".join(_measured(claim) for claim in by_section[number].get(row.here, []))
                 symbols = ", ".join(_symbol(symbol, pages) for symbol in row.symbols)
                 lines.append(f"| {cell(section['title']) if i == 0 else ''} | {link} | {measured} | {symbols} |")
-            lines += not_covered(section, n_columns=4)
+            lines += not_covered(section)
     return "\n".join(lines) + "\n"
-
-
-def claims_by_section(notebook: NotebookNode) -> dict[str, list[dict]]:
-    """Give the claims of an executed lecture by the heading of the section that measures them."""
-    found: dict[str, list[dict]] = {}
-    heading = ""
-    for each in notebook.cells:
-        if each.cell_type == "markdown":
-            heading = next((words for _, words in reversed(_headings(each.source))), heading)
-        else:
-            made = claims(nbformat.v4.new_notebook(cells=[each]))
-            found.setdefault(heading, []).extend(made)
-    return found
 
 
 def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
@@ -290,19 +279,10 @@ def _from(page: str, path: str) -> str:
     return relpath(address, PurePosixPath(page).parent.as_posix() or ".") + (f"#{anchor}" if anchor else "")
 
 
-def _headings(source: str) -> list[tuple[int, str]]:
-    found = re.findall(r"^(#{1,3}) (.+)$", re.sub(r"```.*?```", "", source, flags=re.DOTALL), flags=re.MULTILINE)
-    return [(len(marks), words.strip()) for marks, words in found]
-
-
 def _slugs(notebook: NotebookNode) -> dict[str, str]:
     """The anchor of each heading of a notebook, as MyST makes them."""
-    words = [heading for each in notebook.cells if each.cell_type == "markdown" for _, heading in _headings(each.source)]
-    return {heading: _github_slug(re.sub(r"[*`$\\]", "", heading)) for heading in words}
-
-
-def _github_slug(title: str) -> str:
-    return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", title.strip().lower()).replace(" ", "-")
+    words = [heading for each in notebook.cells if each.cell_type == "markdown" for _, heading in headings(each.source)]
+    return {heading: site_anchor(heading) for heading in words}
 
 
 def _measured(claim: dict) -> str:

@@ -2,12 +2,18 @@
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
+import nbformat
 import pytest
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.attention import attend
 from course_tools.publishing import PublishingFailed, lectures
 from course_tools.publishing.companion import companion, decks, not_covered, resolve, rows, unplaced
+from course_tools.publishing.outputs import claims
+from course_tools.publishing.sections import anchor
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -18,22 +24,37 @@ def test_a_row_leads_from_the_deck_to_lecture_and_library(course):
     assert row.symbols == ("course_lib.attention.scaled_dot_product_attention",)
     text = companion(course)
     assert (
-        "| Scaled Dot-Product Attention | [04 · 1 One query](../lectures/04_tiny.ipynb) | "
+        "| Scaled Dot-Product Attention | [04 · 1 One query](../lectures/04_tiny.ipynb#1-One-query) | | "
         "`course_lib.attention.scaled_dot_product_attention` |" in text
     )
-    assert "| Universal Transformer | *still to come: lecture 06* | |" in text
-    assert "| References | the papers stand at the end of each lecture | |" in text
+    assert "| Universal Transformer | *still to come: lecture 06* | | |" in text
+    assert "| References | the papers stand at the end of each lecture | | |" in text
 
 
 def test_what_of_a_section_is_not_covered_stands_below_it(course):
     assert not_covered({"title": "A"}) == []
-    assert not_covered({"title": "A", "not_covered": "B | C."}, n_columns=4) == ["| | *Not covered:* B \\| C. | | |"]
+    assert not_covered({"title": "A", "not_covered": "B | C."}) == ["| | *Not covered:* B \\| C. | | |"]
     listed, title = course / "docs" / "decks.toml", 'title = "Scaled Dot-Product Attention"'
     text = listed.read_text(encoding="utf-8")
     listed.write_text(text.replace(title, f'{title}, not_covered = "Half of it."'), encoding="utf-8")
     page = companion(course).splitlines()
     row = next(i for i, line in enumerate(page) if line.startswith("| Scaled Dot-Product Attention |"))
-    assert page[row + 1] == "| | *Not covered:* Half of it. | |"
+    assert page[row + 1] == "| | *Not covered:* Half of it. | | |"
+
+
+def test_a_section_names_the_claims_that_measure_it_and_only_those_that_there_are(course):
+    listed, title = course / "docs" / "decks.toml", 'title = "Scaled Dot-Product Attention"'
+    text = listed.read_text(encoding="utf-8")
+    listed.write_text(text.replace(title, f'{title}, claims = ["04.a"]'), encoding="utf-8")
+    with pytest.raises(PublishingFailed, match=r"'Scaled Dot-Product Attention': no solution makes the claim 04\.a"):
+        companion(course)
+    made = {"id": "04.a", "text": "rows | sum to one", "value": 1.0, "threshold": "at least 0.99", "holds": True}
+    shown = new_output("display_data", metadata={"course_claim": made})
+    cells = [new_markdown_cell("## 1 One query?"), new_code_cell("claim()", outputs=[shown], execution_count=1)]
+    solution = lectures(course)[0].solution
+    solution.parent.mkdir(exist_ok=True)
+    nbformat.write(new_notebook(cells=cells), solution)
+    assert "| [04.a](../solutions/04_tiny.ipynb#1-One-query%3F) rows \\| sum to one: 1 |" in companion(course)
 
 
 def test_a_section_of_a_lecture_that_exists_must_be_placed(course):
@@ -89,3 +110,33 @@ def test_every_row_of_a_lecture_names_a_symbol():
 
 def test_every_section_of_the_decks_is_placed_or_still_to_come():
     assert not (missing := unplaced(REPOSITORY)), "no companion table places\n" + "\n".join(missing)
+
+
+def anchors(notebook: Path) -> set[str]:
+    """The anchors of a notebook by an independent form: the headings that nbconvert writes for its text alone."""
+    prose = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "markdown"]
+    for cell in prose:
+        cell.pop("attachments", None)
+    page, _ = HTMLExporter().from_notebook_node(new_notebook(cells=prose))
+    return {unquote(found) for found in re.findall(r'<h[1-6] id="([^"]+)"', page)}
+
+
+def test_anchors_are_those_of_a_notebook_page():
+    assert anchor("7 The `k` *nearest*: why, and $d_k$?") == "7-The-k-nearest:-why,-and-d_k%3F"
+
+
+@pytest.mark.parametrize("page", ["companion.md"])
+def test_every_link_of_a_page_leads_to_a_section_and_every_id_to_a_claim_of_it(page):
+    text = (REPOSITORY / "docs" / page).read_text(encoding="utf-8")
+    links = re.findall(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((\.\./[^)#]+\.ipynb)#([^)]*)\)", text)
+    by_file = {file: (REPOSITORY / "docs" / file).resolve() for _, file, _ in links}
+    known = {file: anchors(path) for file, path in by_file.items()}
+    made = {file: {each["id"] for each in claims(nbformat.read(path, as_version=4))} for file, path in by_file.items()}
+    ids = [(words, file) for words, file, _ in links if re.fullmatch(r"\d\d\.[\w-]+", words)]
+    assert len(ids) > 80
+    assert ".ipynb)" not in text
+    assert [f"{file}#{name}" for _, file, name in links if unquote(name) not in known[file]] == []
+    assert [words for words, file in ids if words not in made[file]] == []
+    if page == "companion.md":
+        placed = [row for lecture in lectures(REPOSITORY) for row in rows(lecture)]
+        assert len(links) - len(ids) == len(placed)

@@ -191,6 +191,12 @@ def test_a_folder_with_something_else_is_not_replaced(tmp_path):
     assert (tmp_path / "thesis.txt").exists()
 
 
+def test_an_anchor_of_a_notebook_becomes_that_of_its_page():
+    pages = {"docs/companion.md", "lectures/04_a.ipynb"}
+    written = "[4.p](../lectures/04_a.ipynb#3-Why-divide-by-%E2%88%9Ad_k,-and-when%3F)"
+    assert relinked(written, "docs/companion.md", pages) == "[4.p](../lectures/04_a.ipynb#3-why-divide-by-d_k-and-when)"
+
+
 def test_links_to_sources_lead_to_the_reference():
     pages = {"api/attention.md", "docs/papers.md", "lectures/04_self_attention.ipynb"}
     text = (

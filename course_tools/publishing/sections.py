@@ -1,0 +1,83 @@
+"""Sections of a notebook: headings, their anchors in a notebook and on the site, and the claims that each measures."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import quote
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_tools.publishing.claims_table import cell, number_in_words
+from course_tools.publishing.outputs import claims
+from course_tools.publishing.project import Lecture
+
+
+def headings(source: str) -> list[tuple[int, str]]:
+    """Give level and words of the headings of a Markdown text, as they are written."""
+    found = re.findall(r"^(#{1,3}) (.+)$", re.sub(r"```.*?```", "", source, flags=re.DOTALL), flags=re.MULTILINE)
+    return [(len(marks), words.strip()) for marks, words in found]
+
+
+def anchor(heading: str) -> str:
+    """Give the anchor of a heading in a notebook, as JupyterLab and nbconvert make it, quoted for an address."""
+    return quote(_plain(heading).replace(" ", "-"), safe="/:@!&+,;=")
+
+
+def site_anchor(heading: str) -> str:
+    """Give the anchor of a heading, or of its anchor in a notebook, on the site: GitHub's slug, as MyST makes it."""
+    return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", _plain(heading).strip().lower()).replace(" ", "-")
+
+
+def claims_by_section(notebook: NotebookNode) -> dict[str, list[dict]]:
+    """Give the claims of an executed lecture by the heading of the section that measures them."""
+    found: dict[str, list[dict]] = {}
+    heading = ""
+    for each in notebook.cells:
+        if each.cell_type == "markdown":
+            heading = next((words for _, words in reversed(headings(each.source))), heading)
+        else:
+            made = claims(nbformat.v4.new_notebook(cells=[each]))
+            found.setdefault(heading, []).extend(made)
+    return found
+
+
+@dataclass(frozen=True)
+class MadeClaims:
+    """The claims that the solutions of some lectures make, and how a page of docs/ names them."""
+
+    lectures: list[Lecture]
+
+    @cached_property
+    def _found(self) -> dict[str, tuple[dict, str]]:
+        """By id, a claim and the address of the section that measures it."""
+        found = {}
+        for lecture in (each for each in self.lectures if each.solution.exists()):
+            page = f"../{lecture.name(lecture.solution)}"
+            for heading, made in claims_by_section(nbformat.read(lecture.solution, as_version=4)).items():
+                found |= {claim["id"]: (claim, f"{page}#{anchor(heading)}") for claim in made}
+        return found
+
+    def __getitem__(self, name: str) -> dict:
+        """Give a claim by its id.
+
+        Raises:
+            KeyError: no solution makes it.
+        """
+        if name not in self._found:
+            raise KeyError(f"no solution makes the claim {name}")
+        return self._found[name][0]
+
+    def link(self, name: str) -> str:
+        """Give the id as a link to the section that measures the claim."""
+        self[name]
+        return f"[{name}]({self._found[name][1]})"
+
+    def sentence(self, name: str) -> str:
+        """Give link, text and measured value of a claim, fit for a cell of a table."""
+        claim = self[name]
+        return f"{self.link(name)} {cell(claim['text'])}: {cell(number_in_words(claim['value']))}"
+
+
+def _plain(heading: str) -> str:
+    return re.sub(r"[*`$\\]", "", heading)
