@@ -26,6 +26,7 @@ from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
 from course_tools.publishing.rivals_page import FILE as RIVALS
+from course_tools.publishing.rivals_page import ROWS as RIVAL_ROWS
 from course_tools.publishing.rivals_page import rivals_page
 from course_tools.publishing.studies_page import FILE as STUDIES
 from course_tools.publishing.studies_page import studies_page
@@ -150,7 +151,7 @@ def _documents(root: Path) -> dict[Path, str]:
         **({papers: papers_page(root)} if (papers := root / "docs" / "papers.md").exists() else {}),
         **({page: teaching(root)} if (page := root / TEACHING).exists() else {}),
         **({page: studies_page(root)} if (page := root / STUDIES).exists() else {}),
-        **({page: rivals_page(lectures(root))} if (page := root / RIVALS).exists() else {}),
+        **({root / RIVALS: rivals_page(root)} if (root / RIVAL_ROWS).exists() else {}),
         **({root / HEADLINES: headlines_page(root)} if (root / HEADLINE_ROWS).exists() else {}),
         root / "docs" / "companion.md": companion(root),
         root / "docs" / "lectures.md": lectures_table(root),

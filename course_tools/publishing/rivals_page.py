@@ -1,54 +1,144 @@
-"""docs/rivals.md: which claims of each lecture compare a mechanism with its obvious rival, or take its cause away."""
+"""docs/rivals.md: each mechanism beside its obvious rivals and controls, who leads, and what answers a reader's objections.
 
-from collections.abc import Sequence
+The rows stand in docs/rivals.toml, without numbers: these come from the claims and figures of the executed solutions and from
+the records of the studies.
+"""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import mean
 
 import nbformat
 
 from course_tools.publishing.claims_table import cell, number_in_words
-from course_tools.publishing.outputs import claims
-from course_tools.publishing.project import Lecture
+from course_tools.publishing.project import Lecture, PublishingFailed, lectures
+from course_tools.publishing.sections import MadeClaims, anchor, headings
+from course_tools.studies.record import read, record_path
 
 FILE = "docs/rivals.md"
-
-RIVALS = {
-    "01": "j k p q r x y za",
-    "02": "h i k",
-    "03": "a h i j k n o p q r w",
-    "04": "a e f l p u v x",
-    "05": "m a n p",
-    "06": "l u m b",
-    "07": "t u v w h",
-    "08": "h i j k w x",
-    "09": "stride m k l",
-    "10": "m n v w p",
-    "11": "e p u z",
-    "12": "s t y z",
-    "13": "h a i k m o z",
-    "14": "z A B C E F",
-    "15": "a d e f j l p r s v w",
-    "16": "a e g h j k",
-}
-"""By lecture, the claims in the order in which the page lists them, a control after what it controls."""
+ROWS = "docs/rivals.toml"
 _HEAD = """# Rivals and controls
 
 What a mechanism is worth shows beside its obvious rival. A control takes away what is said to be the cause, and the effect must
-go with it. These claims make such comparisons, some of them in the rival's favour; the lectures say what was held equal.
-[studies.md](studies.md) holds the longer runs. This page is written by `course build`.
+go with it. The mechanism's number stands first; a number with a sign is its lead. *Neither* leads where a difference is too
+small to decide, or where the seeds of a study overlap. Where one seed is named, chance may decide. Ids lead to the claim in the
+solved lecture, names of studies to [studies.md](studies.md), which gives each seed. The second part answers
+[objections](#objections-and-what-answers-them). This page is written by `course build` from docs/rivals.toml.
 """
+_COLUMNS = ("Mechanism", "Rival or control", "Measured", "Numbers", "Who leads", "Source")
+_OBJECTIONS = """## Objections and what answers them
+
+What a critical reader would say first, and what was measured about it.
+
+| | Objection | Measured | Answer |
+| --- | --- | --- | --- |"""
 
 
-def rivals_page(lectures: Sequence[Lecture]) -> str:
-    """Write one table for each lecture: the comparison, what was measured, and the threshold that is asserted.
+@dataclass(frozen=True)
+class _Value:
+    """A measured number: one for each seed where a study has them, else one alone; and the link to where it is measured."""
+
+    runs: tuple[float, ...]
+    source: str
+
+    @property
+    def mean(self) -> float:
+        return mean(self.runs)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """All that the rows of the page may name."""
+
+    root: Path
+
+    @cached_property
+    def lectures(self) -> dict[str, Lecture]:
+        return {lecture.number: lecture for lecture in lectures(self.root)}
+
+    @cached_property
+    def claims(self) -> MadeClaims:
+        return MadeClaims(list(self.lectures.values()))
+
+    def value(self, name: str | list[str] | dict, lecture: str) -> _Value:
+        """Find a claim by its id, a score by [study, setting, score], a number of a figure by the words before it."""
+        if isinstance(name, str):
+            return _Value((self.claims[name]["value"],), self.claims.link(name))
+        if isinstance(name, dict):
+            return self._in_figure(name["figure"], self.lectures[lecture])
+        study, setting, score = name
+        record = read(record_path(self.root / "authoring" / "studies", study))
+        if record is None or setting not in record.names or score not in record.of(setting)[0].scores:
+            raise KeyError(f"no record has {score!r} of {setting!r} in the study {study}")
+        return _Value(tuple(record.scores(setting, score)), f"[{study}](studies.md#{study})")
+
+    @staticmethod
+    def _in_figure(words: str, lecture: Lecture) -> _Value:
+        found, heading = {}, ""
+        for each in nbformat.read(lecture.solution, as_version=4).cells:
+            if each.cell_type == "markdown":
+                heading = next((title for _, title in reversed(headings(each.source))), heading)
+                continue
+            told = [output.get("data", {}).get("text/plain", "") for output in each.outputs]
+            found |= {float(number): heading for number in re.findall(rf"{re.escape(words)} (-?\d+\.\d+)", "\n".join(told))}
+        if len(found) != 1:
+            raise KeyError(f"{len(found)} numbers follow {words!r} in the figures of lecture {lecture.number}, not one")
+        ((number, heading),) = found.items()
+        address = f"../{lecture.name(lecture.solution)}#{anchor(heading)}"
+        return _Value((number,), f"[{lecture.number}, figure]({address})")
+
+
+def rivals_page(root: Path) -> str:
+    """Write one table of rivals for each lecture, then one of objections.
 
     Raises:
-        KeyError: a lecture does not make a claim that `RIVALS` lists.
+        PublishingFailed: a row names a lecture, claim, study or number of a figure that there is not.
     """
-    lines = [_HEAD]
-    for lecture in lectures:
-        made = {claim["id"]: claim for claim in claims(nbformat.read(lecture.solution, as_version=4))}
-        chosen = [made[f"{lecture.number}.{letter}"] for letter in RIVALS.get(lecture.number, "").split()]
-        if chosen:
-            rows = [f"| {cell(c['text'])} | {cell(number_in_words(c['value']))} | {cell(c['threshold'])} |" for c in chosen]
-            head = f"## [{lecture.number} {lecture.title}](../solutions/{lecture.stem}.ipynb)"
-            lines += [head, "", "| Comparison | Measured | Asserted |", "| --- | --- | --- |", *rows, ""]
-    return "\n".join(lines)
+    rows, measured = tomllib.loads((root / ROWS).read_text(encoding="utf-8"))["lecture"], _Measured(root)
+    lines, objections = [_HEAD], []
+    for listed in rows:
+        number = listed["number"]
+        try:
+            lecture = measured.lectures[number]
+            link = f"../{lecture.name(lecture.solution)}"
+            lines += [f"## [{number} {lecture.title}]({link})", ""]
+            lines += [f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
+            lines += [*(_rival(row, number, measured) for row in listed["rivals"]), ""]
+            objections += [_objection(row, number, measured) for row in listed["objections"]]
+        except KeyError as error:
+            raise PublishingFailed(f"{ROWS}, lecture {number}: {error.args[0]}") from error
+    return "\n".join([*lines, _OBJECTIONS, *objections]) + "\n"
+
+
+def _rival(row: dict, lecture: str, measured: _Measured) -> str:
+    """Lay out one comparison; see the head of docs/rivals.toml for its keys."""
+    if "values" in row:
+        of, rival = (measured.value(name, lecture) for name in row["values"])
+        lead, values = of.mean - rival.mean, [of, rival]
+        if max(len(of.runs), len(rival.runs)) > 1 and min(of.runs) <= max(rival.runs) and min(rival.runs) <= max(of.runs):
+            lead = 0.0  # the seeds overlap
+        numbers = " against ".join(number_in_words(float(f"{value.mean:.3g}")) for value in values)
+    else:
+        kind = next(key for key in ("ahead", "rival_ahead", "times") if key in row)
+        values = [measured.value(row[kind], lecture)]
+        stated = values[0].mean
+        lead = stated - 1 if kind == "times" else -stated if kind == "rival_ahead" else stated
+        numbers = f"{stated:.3g} times" if kind == "times" else f"{lead:+.3g}".replace("-", "−")
+    lead = -lead if row.get("lower") else lead
+    leads = "neither" if abs(lead) <= row.get("tie", 0.0) else "the mechanism" if lead > 0 else "**the rival**"
+    sources = dict.fromkeys([value.source for value in values] + [measured.claims.link(name) for name in row.get("claims", [])])
+    on = cell(row["on"]) + (", less is better" if row.get("lower") else "")
+    return f"| {cell(row['of'])} | {cell(row['rival'])} | {on} | {numbers} | {leads} | {', '.join(sources)} |"
+
+
+def _objection(row: dict, lecture: str, measured: _Measured) -> str:
+    told = [measured.claims.sentence(name) for name in row.get("claims", [])]
+    named = [(f"{setting}, {score}", [study, setting, score]) for study, setting, score in row.get("studies", [])]
+    named += [(words, {"figure": words}) for words in row.get("figures", [])]
+    for words, name in named:
+        value = measured.value(name, lecture)
+        told.append(f"{value.source} {cell(words)}: {value.mean:.3g}")
+    return f"| {lecture} | {cell(row['says'])} | {'<br>'.join(told)} | {cell(row['answer'])} |"

@@ -1,19 +1,124 @@
-"""The page of rivals: every lecture has some, and each is a claim that its solution makes."""
+"""docs/rivals.md: each comparison is a claim, a study or a figure that there is; who leads follows from its numbers."""
+
+import re
+import tomllib
 
 import pytest
 
-from course_tools.publishing.project import lectures, project_root
-from course_tools.publishing.rivals_page import RIVALS, rivals_page
+from course_tools.publishing import PublishingFailed, lectures, rivals_page
+from course_tools.publishing.project import project_root
+from course_tools.publishing.rivals_page import FILE, ROWS
+
+ROOT = project_root()
+LOSES_OR_TIES = {
+    *(
+        "02.i",
+        "06.u-layers",
+        "07.hh",
+        "07.ii",
+        "07.kk",
+        "08.v",
+        "08.y",
+        "09.video",
+        "09.video-max",
+        "09.video-rival",
+        "09.mIoU",
+    ),
+    *("09.mIoU-mean", "09.mIoU-strided", "10.lead", "10.narrow", "12.u", "12.v", "12.x", "13.j-scale", "16.s", "16.t", "16.v"),
+    "16.GA",
+}
+ROW = """
+[[lecture]]
+number = "09"
+rivals = [{ of = "A", rival = "B | C", on = "D", KEYS }]
+objections = [{ says = "E.", claims = ["09.stride"], studies = [["09_reach", "one block", "accuracy"]], answer = "F." }]
+"""
 
 
-def test_every_lecture_lists_comparisons_that_it_makes():
-    page = rivals_page(lectures(project_root()))
-    n_rows = sum(len(letters.split()) for letters in RIVALS.values())
-    assert set(RIVALS) == {lecture.number for lecture in lectures(project_root())}
-    assert sum(line.startswith("| ") for line in page.splitlines()) == n_rows + 2 * len(RIVALS)
+@pytest.fixture
+def row(monkeypatch, tmp_path):
+    """Give `row(keys)`: the cells of a comparison on the page of this course, made from that comparison alone."""
+
+    def made(keys: str, number: str = "09") -> list[str]:
+        (tmp_path / "rows.toml").write_text(ROW.replace("KEYS", keys).replace('"09"', f'"{number}"'), encoding="utf-8")
+        monkeypatch.setattr(rivals_page, "ROWS", str(tmp_path / "rows.toml"))
+        page = rivals_page.rivals_page(ROOT)
+        return [
+            cell.strip() for cell in next(line for line in page.splitlines() if line.startswith("| A |"))[2:-2].split(" | ")
+        ]
+
+    return made
 
 
-def test_a_claim_that_a_lecture_does_not_make_is_an_error(monkeypatch):
-    monkeypatch.setitem(RIVALS, "04", "a nowhere")
-    with pytest.raises(KeyError, match=r"04\.nowhere"):
-        rivals_page(lectures(project_root(), ["04"]))
+def test_every_lecture_lists_its_rivals_and_the_objections_to_it():
+    committed = (ROOT / FILE).read_text(encoding="utf-8")
+    assert committed == rivals_page.rivals_page(ROOT)
+    rows = tomllib.loads((ROOT / ROWS).read_text(encoding="utf-8"))["lecture"]
+    assert [listed["number"] for listed in rows] == [lecture.number for lecture in lectures(ROOT)]
+    table, _, objections = committed.partition("\n## Objections")
+    assert len(re.findall(r"^\| (?!Mechanism|---)", table, re.MULTILINE)) == sum(len(each["rivals"]) for each in rows)
+    said = [line.split(" | ") for line in objections.splitlines() if re.match(r"\| \d\d ", line)]
+    assert len(said) == sum(len(each["objections"]) for each in rows) >= 40
+    assert [cells for cells in said if not re.search(r"\]\(\S+\) .*: \S*\d", cells[2])] == [], "no number, or no source"
+
+
+def test_every_rival_that_wins_or_draws_is_on_the_page():
+    committed = (ROOT / FILE).read_text(encoding="utf-8")
+    assert LOSES_OR_TIES - set(re.findall(r"\[(\d\d\.[\w-]+)\]\(", committed)) == set()
+    for study in ("02_length_and_width", "05_translation", "06_fixed_steps", "16_byol_and_batches"):
+        assert f"[{study}](studies.md#{study})" in committed
+    control = next(line for line in committed.splitlines() if "control 13.7" in line)
+    assert re.search(r"\| 0\.\d+ against 0\.\d+ \| .+ \| \[13, figure\]\(\S+#11-Build-it:-a-control\) \|", control)
+
+
+@pytest.mark.parametrize(
+    ("keys", "numbers", "leads"),
+    [
+        ('ahead = "09.stride"', r"\+0\.\d+", "the mechanism"),
+        ('rival_ahead = "09.stride"', r"−0\.\d+", "**the rival**"),
+        ('ahead = "09.stride", tie = 0.9', r"\+0\.\d+", "neither"),
+        ('times = "09.k"', r"\d\.\d+ times", "the mechanism"),
+        ('times = "09.k", lower = true', r"\d\.\d+ times", "**the rival**"),
+        ('values = ["09.l", "09.k"]', r"3\.\d+ against 5\.\d+", "**the rival**"),
+        (
+            'values = [["09_reach", "one block", "accuracy"], ["09_reach", "three convolutions", "accuracy"]]',
+            r"0\.\d+ against 0\.\d+",
+            "the mechanism",
+        ),
+        (
+            'values = [["09_reach", "one block", "accuracy"], ["09_reach", "three convolutions, largest value", "accuracy"]]',
+            r"0\.\d+ against 0\.\d+",
+            "neither",  # their seeds overlap
+        ),
+    ],
+)
+def test_who_leads_follows_from_the_numbers(row, keys, numbers, leads):
+    _, rival, _, told, whose, source = row(keys)
+    assert rival == "B \\| C"
+    assert re.fullmatch(numbers, told)
+    assert whose == leads
+    assert source.startswith(("[09.", "[09_reach](studies.md#09_reach)"))
+
+
+def test_where_less_is_better_the_page_says_so(row):
+    assert row('times = "09.k", lower = true')[2] == "D, less is better"
+
+
+@pytest.mark.parametrize(
+    ("keys", "number", "message"),
+    [
+        ('ahead = "09.nowhere"', "09", "lecture 09: no solution makes the claim 09.nowhere"),
+        ('ahead = "09.k", claims = ["09.none"]', "09", "no solution makes the claim 09.none"),
+        ('values = ["09.k", ["09_reach", "two blocks", "accuracy"]]', "09", "no record has 'accuracy' of 'two blocks'"),
+        ('values = ["09.k", ["09_none", "one block", "accuracy"]]', "09", "in the study 09_none"),
+        (
+            'values = ["09.k", { figure = "no such words" }]',
+            "09",
+            "0 numbers follow 'no such words' in the figures of lecture 09",
+        ),
+        ('ahead = "09.k"', "77", "lecture 77"),
+    ],
+)
+def test_a_row_that_leads_nowhere_is_refused(row, keys, number, message):
+    with pytest.raises(PublishingFailed, match=re.escape(message)):
+        row(keys, number)
