@@ -64,14 +64,16 @@ SEEDS = (0, 1, 2)
 # Yes, at this budget. The state holds a bag of values without their keys. The next cells compare the two.</details>
 
 # %%
+from course_tools.notebook.token_reader import lookup_in_words
+
 T_k = at_scale(cpu=8, gpu=32)
-n_keys, n_values = 2 * T_k, 8
-texts = {"T_q": 4, "T_k": T_k, "n_keys": n_keys, "n_values": n_values}
+n_values = 8
+texts = {"T_q": 4, "T_k": T_k, "n_keys": 2 * T_k, "n_values": n_values}
 lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, **texts, seed=0)
-asked, keys, values, found = (part[0].tolist() for part in lookups.test[:4])
-print("pairs:    ", *(f"k{k}=v{v}" for k, v in zip(keys, values, strict=True)))
-print("questions:", *(f"k{k}?" for k in asked))
-print("answers:  ", *(f"v{v}" for v in found))
+pairs, questions = lookup_in_words(lookups.test, row=0)
+print("pairs:    ", *pairs)
+print("questions:", *questions)
+print("answers:  ", *(f"v{value}" for value in lookups.test.targets[0].tolist()))
 
 
 # %% tags=["nbval-check-output"]
@@ -79,35 +81,18 @@ from functools import partial
 from statistics import mean
 
 from course_lib.primitives import GRU, fused_gru
-from course_tools.notebook.token_reader import accuracy, fit, loss_of
+from course_tools.notebook.token_reader import accuracy, fit_seeds, lookup_task
 
-
-def as_tokens(part):
-    """One row of tokens for each text, the pairs and then the questions, as indices of
-    keys and of values."""
-    keys = torch.cat([part.keys, part.queries], dim=1)
-    blanks = torch.full_like(part.queries, n_values)
-    return keys.to(device()), torch.cat([part.values, blanks], dim=1).to(device())
-
-
-def gru_on(given, parts, seed):
-    """A GRU, trained on these inputs of one part of a data set; its test accuracy."""
-    make, learn = partial(GRU, 64, 64, fused_gru), parts.train
-    model = fit(make, given(learn), learn.targets, seed, steps)
-    return model, accuracy(model, given(parts.test), parts.test.targets)
-
-
+looking_up = lookup_task(lookups, n_values)
 steps = at_scale(cpu=300, gpu=1_500)
-lookup_grus, gru_on_lookup = zip(
-    *(gru_on(as_tokens, lookups, seed) for seed in SEEDS), strict=True
-)
+lookup_grus = fit_seeds(partial(GRU, 64, 64, fused_gru), looking_up, SEEDS, steps)
+gru_on_lookup = [accuracy(model, looking_up) for model in lookup_grus]
 bag = (F.one_hot(lookups.test.values, n_values).sum(1).amax(-1) / T_k).mean().item()
-excess = mean(gru_on_lookup) - bag
 claim(
     "04.a",
     f"at this budget of {steps} steps, accuracy of a GRU less that of the best guess "
     "from a bag of values",
-    excess,
+    mean(gru_on_lookup) - bag,
     at_most=0.15,
 )
 
@@ -200,30 +185,24 @@ from course_lib import attention
 
 sizes = [2, 8, 32, 128, 512]
 generator = torch.Generator().manual_seed(SEEDS[0])
-largest, slope, spread = (
-    {"with 1/√d_k": [], "without": []},
-    {"with 1/√d_k": [], "without": []},
-    {},
-)
+largest = {"with 1/√d_k": [], "without": []}
 for d_k in sizes:
-    q, k = (
-        torch.randn(1_000, 1, d_k, generator=generator),
-        torch.randn(1_000, 16, d_k, generator=generator),
-    )
-    scores = attention.dot_scores(q, k)
-    spread[d_k] = scores.std().item()
-    for name, scaled in (("with 1/√d_k", scores / math.sqrt(d_k)), ("without", scores)):
-        weights = scaled.softmax(-1)
-        largest[name].append(weights.amax(-1).mean().item())
-        slope[name].append((weights * (1 - weights)).amax(-1).median().item())
-figure = plots.curves(
-    {name: (sizes, values) for name, values in largest.items()},
-    "size of the keys, d_k",
-    "largest of 16 weights",
-    log="x",
-)
+    queries = torch.randn(1_000, 1, d_k, generator=generator)
+    keys = torch.randn(1_000, 16, d_k, generator=generator)
+    scores = attention.dot_scores(queries, keys)
+    weights = {
+        "with 1/√d_k": (scores / math.sqrt(d_k)).softmax(-1),
+        "without": scores.softmax(-1),
+    }
+    for name in weights:
+        largest[name].append(weights[name].amax(-1).mean().item())
 show(
-    figure,
+    plots.curves(
+        {name: (sizes, means) for name, means in largest.items()},
+        "size of the keys, d_k",
+        "largest of 16 weights, mean",
+        log="x",
+    ),
     alt="Largest weight against the size of the keys: with the scale it stays near "
     f"{largest['with 1/√d_k'][-1]:.2f}; without, it rises from "
     f"{largest['without'][0]:.2f} at d_k = {sizes[0]} to "
@@ -231,11 +210,11 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-ratio = slope["without"][-1] / slope["with 1/√d_k"][-1]
+slope = {name: (w * (1 - w)).amax(-1).median().item() for name, w in weights.items()}
 claim(
     "04.b",
     "standard deviation of random dot products of size 512, over √512",
-    spread[512] / math.sqrt(512),
+    scores.std().item() / math.sqrt(512),
     between=(0.9, 1.1),
 )
 claim(
@@ -247,7 +226,7 @@ claim(
 claim(
     "04.d",
     "largest derivative of the softmax, median: without the scale over that with it",
-    ratio,
+    slope["without"] / slope["with 1/√d_k"],
     at_most=0.1,
 )
 
@@ -269,28 +248,20 @@ claim(
 # and they receive almost no gradient.</details>
 
 # %% tags=["nbval-check-output"]
-known, targets = as_tokens(lookups.train), lookups.train.targets
-wider = {"d_model": 512, "std": 1.0, "lr": 1e-3, "batch_size": 32}
 mechanisms = {
     "with 1/√d_k": scaled_dot_product_attention,
     "without": attention.dot_attention,
 }
+wider = {"d_model": 512, "std": 1.0, "lr": 1e-3, "batch_size": 32}
+few_steps = at_scale(cpu=60, gpu=200)
 wide_readers = {
-    name: [
-        fit(
-            partial(SelfAttention, 512, mechanism),
-            known,
-            targets,
-            seed,
-            at_scale(cpu=60, gpu=200),
-            **wider,
-        )
-        for seed in SEEDS
-    ]
+    name: fit_seeds(
+        partial(SelfAttention, 512, mechanism), looking_up, SEEDS, few_steps, **wider
+    )
     for name, mechanism in mechanisms.items()
 }
 wide = {
-    name: [accuracy(m, as_tokens(lookups.test), lookups.test.targets) for m in models]
+    name: [accuracy(model, looking_up) for model in models]
     for name, models in wide_readers.items()
 }
 claim(
@@ -365,33 +336,30 @@ padding_mask = check("04.3", padding_mask)
 # section 3. Zero is also the index of a real pair: without a mask, each padding position claims that $k_0 = v_0$.
 
 # %% tags=["nbval-check-output"]
-reader = wide_readers["with 1/√d_k"][0]
-n_tokens = T_k + 4
-padded = [F.pad(index, (0, 3 * T_k)) for index in as_tokens(lookups.test)]
+from course_tools.notebook.token_reader import logits_under_mask
+
+reader, n_tokens, length = wide_readers["with 1/√d_k"][0], T_k + 4, 4 * T_k + 4
+padded = [F.pad(index, (0, length - n_tokens)) for index in looking_up.new]
 lengths = torch.full((len(padded[0]),), n_tokens, device=device())
-
-
-@torch.no_grad()
-def at_questions(given, mask):
-    """The logits of the trained layer at the four questions, under this mask."""
-    reader.mixer.mask = mask
-    logits = reader(*given)[:, T_k:n_tokens].cpu()
-    reader.mixer.mask = None
-    return logits
-
-
-alone = at_questions(as_tokens(lookups.test), None)
-with_mask = at_questions(padded, padding_mask(lengths, n_tokens + 3 * T_k))
+texts = {
+    "alone": (looking_up.new, None),
+    "padded": (padded, None),
+    "padded, with its mask": (padded, padding_mask(lengths, length)),
+}
+logits = {
+    name: logits_under_mask(reader, given, mask)[:, T_k:n_tokens]
+    for name, (given, mask) in texts.items()
+}
 asks_k0 = lookups.test.queries == 0
 right = {
-    name: (logits.argmax(-1) == lookups.test.targets)[asks_k0].float().mean().item()
-    for name, logits in (("alone", alone), ("padded", at_questions(padded, None)))
+    name: (said.argmax(-1) == lookups.test.targets)[asks_k0].float().mean().item()
+    for name, said in logits.items()
 }
 claim(
     "04.y",
     "look-up in a padded batch with padding_mask, less look-up alone: largest "
     "difference of a logit",
-    (with_mask - alone).abs().max(),
+    (logits["padded, with its mask"] - logits["alone"]).abs().max(),
     at_most=1e-3,
 )
 claim(
@@ -420,64 +388,53 @@ claim(
 
 
 # %%
-def counting(n, T, seed, keep=0.75, n_symbols=8):
-    """Sequences (n, T) that count upwards, modulo n_symbols, with probability `keep`,
-    and otherwise jump at random."""
-    generator = torch.Generator().manual_seed(seed)
-    jump = torch.randint(2, n_symbols + 1, (n, T), generator=generator)
-    step = torch.where(torch.rand(n, T, generator=generator) < keep, 1, jump)
-    return (step.cumsum(1) % n_symbols).to(device())
+from course_tools.notebook.token_reader import counting_task, fit, loss_on_new
+
+counting = {seed: counting_task(seed, T=12, keep=0.75, n_symbols=8) for seed in SEEDS}
+entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25 / 7))
+causal = causal_mask(12).to(device())
+masks = {"causal mask": causal, "no mask": None}
+language_models = {
+    name: [
+        fit(partial(SelfAttention, 64, mask=mask), counting[seed], seed, 200)
+        for seed in SEEDS
+    ]
+    for name, mask in masks.items()
+}
 
 
-def positions(tokens):
-    """The position of each token, as an index into an embedding."""
-    return torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+def losses_on_new(models):
+    """The loss of the model of each seed on unseen sequences."""
+    return [loss_on_new(m, counting[s]) for m, s in zip(models, SEEDS, strict=True)]
 
 
-T = 12
-floor = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25 / 7))
-causal = causal_mask(T).to(device())
-honest, leaking, unmasked = [], [], []
-language_models = {"causal mask": [], "no mask": []}
-for seed in SEEDS:
-    texts, unseen = counting(4_000, T + 1, seed), counting(500, T + 1, 1_000 + seed)
-    batch = (unseen[:, :-1], positions(unseen[:, :-1]), unseen[:, 1:])
-    known = (texts[:, :-1], positions(texts[:, :-1]))
-    for losses, name, mask in (
-        (honest, "causal mask", causal),
-        (leaking, "no mask", None),
-    ):
-        make = partial(SelfAttention, 64, mask=mask)
-        model = fit(make, known, texts[:, 1:], seed, 200)
-        losses.append(loss_of(model, batch).item())
-        language_models[name].append(model)
+losses = {name: losses_on_new(models) for name, models in language_models.items()}
+for model in language_models["no mask"]:
     model.mixer.mask = causal
-    unmasked.append(loss_of(model, batch).item())
-show_losses(language_models, across={"entropy of the next token": floor})
-print(
-    f"entropy {floor:.2f} | masked {mean(honest):.2f} | no mask {mean(leaking):.2f} | "
-    f"masked afterwards {mean(unmasked):.2f} nats"
-)
+losses["masked afterwards"] = losses_on_new(language_models["no mask"])
+show_losses(language_models, across={"entropy of the next token": entropy})
+print(f"entropy {entropy:.2f} nats; loss on unseen text:")
+print(*(f"{name} {mean(values):.2f}" for name, values in losses.items()), sep=" | ")
 
 # %% tags=["nbval-check-output"]
 claim(
     "04.g",
     "with the mask, the loss on unseen text over the entropy",
-    mean(honest) / floor,
+    mean(losses["causal mask"]) / entropy,
     between=(0.93, 1.25),
 )
 claim(
     "04.h",
     "without the mask, loss divided by the entropy, which no causal model can "
     "beat in expectation: largest of the seeds",
-    max(leaking) / floor,
+    max(losses["no mask"]) / entropy,
     at_most=0.6,
 )
 claim(
     "04.i",
     "the model trained without the mask, evaluated with it: its loss over ln 8, a "
     "uniform guess; least of the seeds",
-    min(unmasked) / math.log(8),
+    min(losses["masked afterwards"]) / math.log(8),
     at_least=1.5,
 )
 
@@ -568,7 +525,7 @@ multi_head_attention = check("04.5", multi_head_attention)
 
 # %%
 from course_lib.datasets import reversal
-from course_tools.notebook.token_reader import attends_correctly
+from course_tools.notebook.token_reader import attends_correctly, reversal_task
 
 
 class MultiHeadSelfAttention(nn.Module):
@@ -593,47 +550,37 @@ class MultiHeadSelfAttention(nn.Module):
 
 
 T = at_scale(cpu=10, gpu=40)
-reversals = reversal(4_000, 10, 500, T=T, n_symbols=8, seed=0)
-tasks = {
-    "look-up": (as_tokens, lookups),
-    "reversal": (
-        lambda part: (part.tokens.to(device()), positions(part.tokens.to(device()))),
-        reversals,
-    ),
+reversing = reversal_task(reversal(4_000, 10, 500, T=T, n_symbols=8, seed=0))
+tasks = {"look-up": looking_up, "reversal": reversing}
+readers = {
+    name: fit_seeds(partial(MultiHeadSelfAttention, 64, 1), task, SEEDS, steps)
+    for name, task in tasks.items()
 }
-right, pattern, readers = ({"look-up": [], "reversal": []} for _ in range(3))
-for task, (given, parts) in tasks.items():
-    for seed in SEEDS:
-        make, learn, new = (
-            partial(MultiHeadSelfAttention, 64, 1),
-            parts.train,
-            parts.test,
-        )
-        model = fit(make, given(learn), learn.targets, seed, steps)
-        right[task].append(accuracy(model, given(new), new.targets))
-        pattern[task].append(attends_correctly(model, given(new), new.pattern))
-        readers[task].append(model)
-reversal_grus, gru_on_reversal = zip(
-    *(gru_on(*tasks["reversal"], seed) for seed in SEEDS), strict=True
+reversal_grus = fit_seeds(partial(GRU, 64, 64, fused_gru), reversing, SEEDS, steps)
+right, pattern = (
+    {
+        name: [measure(model, task) for model in readers[name]]
+        for name, task in tasks.items()
+    }
+    for measure in (accuracy, attends_correctly)
 )
+gru_on_reversal = [accuracy(model, reversing) for model in reversal_grus]
 show_losses(
-    {f"{task}: attention": models for task, models in readers.items()}
+    {f"{name}: attention": models for name, models in readers.items()}
     | {"look-up: GRU": lookup_grus, "reversal: GRU": reversal_grus}
 )
-figure = plots.seeds(
-    {
-        "look-up: attention": right["look-up"],
-        "look-up: GRU": gru_on_lookup,
-        "reversal: attention": right["reversal"],
-        "reversal: GRU": gru_on_reversal,
-    },
-    "accuracy",
-    "new texts, one point per seed",
-    across={"a guess among 8": 1 / 8},
-)
-figure.axes[0].get_legend().set_loc("center right")
 show(
-    figure,
+    plots.seeds(
+        {
+            "look-up: attention": right["look-up"],
+            "look-up: GRU": gru_on_lookup,
+            "reversal: attention": right["reversal"],
+            "reversal: GRU": gru_on_reversal,
+        },
+        "accuracy",
+        "new texts, one point per seed",
+        across={"a guess among 8": 1 / 8},
+    ),
     alt="Accuracy on new texts, one point per seed: attention "
     f"{mean(right['look-up']):.2f} and {mean(right['reversal']):.2f}, GRU "
     f"{mean(gru_on_lookup):.2f} and {mean(gru_on_reversal):.2f}, guessing 0.12.",
@@ -690,20 +637,16 @@ claim(
 # %%
 from course_lib.analysis import record
 
-some = lookups.test
-with record(readers["look-up"][-1]) as seen:
-    readers["look-up"][-1](*(index[:1] for index in as_tokens(some)))
-asked = seen["mixer"][0].weights[0, 0, -some.queries.shape[1] :].cpu()
-questions = [f"k{key}?" for key in some.queries[0].tolist()]
-tokens = [
-    f"k{key}={value}"
-    for key, value in zip(some.keys[0].tolist(), some.values[0].tolist(), strict=True)
-] + questions
+model = readers["look-up"][-1]
+with record(model) as seen:
+    model(*(index[:1] for index in looking_up.new))
+weights = seen["mixer"][0].weights[0, 0, -len(questions) :].cpu()
+tokens = pairs + questions
 show(
     plots.attention_map(
-        asked, questions, tokens, "look-up: one unseen text", x="key", y="question"
+        weights, questions, tokens, "look-up: one unseen text", x="key", y="question"
     ),
-    alt=plots.describe(asked, questions, tokens),
+    alt=plots.describe(weights, questions, tokens),
 )
 
 # %% [markdown] tags=["try-it"]
@@ -712,24 +655,9 @@ show(
 
 
 # %% tags=["try-it"]
-def draw_reversal(text):
-    """Show the attention weights while the trained layer reverses a text of T symbols,
-    each 0 to 7."""
-    tokens = torch.tensor([text], device=device())
-    model = readers["reversal"][-1]
-    with record(model) as seen, torch.no_grad():
-        said = model(tokens, positions(tokens)).argmax(-1)[0].tolist()
-    weights = seen["mixer"][0].weights[0, 0].cpu()
-    hits = sum(int(row.argmax()) == len(text) - 1 - i for i, row in enumerate(weights))
-    said, read = [str(symbol) for symbol in said], [str(symbol) for symbol in text]
-    show(
-        plots.attention_map(weights, said, read, "reversal", x="key", y="output"),
-        alt=f"Attention map of a text of {len(text)} symbols: the largest weight of a "
-        f"row is on the anti-diagonal in {hits} of them.",
-    )
+from course_tools.notebook.token_reader import show_reversal
 
-
-draw_reversal([3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
+show_reversal(readers["reversal"][-1], [3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** The attention microscope runs small trained transformers inside the page, without the kernel. It opens with one
@@ -761,7 +689,6 @@ microscope("continue")
 # check. Then write it correctly.
 
 # %%
-from course_lib.datasets import photographs
 from course_lib.shapes import Image
 
 # %% exercise="04.6" bug="reshapes_without_permuting"
@@ -802,6 +729,10 @@ attention_over_image = check("04.6", attention_over_image)
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and } -\infty \text{ where the colour is unknown,}$$
 #
 # with brightness $g$ and position $r$. Terms that depend only on the query cancel in the softmax, so a dot product is enough.
+#
+# | index | 0 | 1 | 2 | 3, 4 | 5 | 6 | 7 to 9 |
+# | --- | --- | --- | --- | --- | --- | --- | --- |
+# | feature of a pixel | 1 | $g$ | $g^2$ | row and column, $r$ | $\lVert r \rVert^2$ | 1 if the colour is known, else 0 | known colour less $g$, else 0 |
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The fair rivals use the same pixels and the same layer; one scores by position alone, the other by brightness
@@ -820,94 +751,58 @@ attention_over_image = check("04.6", attention_over_image)
 # lead over them does not mean much.</details>
 
 # %%
-height, width = at_scale(cpu=(40, 60), gpu=(80, 120))
-photo = photographs((height, width))[1:].to(device())
-grey = photo.mean(1, keepdim=True)
-rows = torch.linspace(-1, 1, height, device=device())[:, None].expand(height, width)
-columns = torch.linspace(-1.5, 1.5, width, device=device()).expand(height, width)
+from course_tools.notebook.colour_restoration import faded_photograph, show_restored
+from course_tools.notebook.colour_restoration import show_weights_of_a_pixel
 
-
-def channels(known):
-    """The features of each pixel: 1, brightness, its square, row, column, their
-    squares, whether its colour is known, that colour."""
-    position = torch.stack([rows, columns, rows**2 + columns**2])[None]
-    return torch.cat(
-        [torch.ones_like(grey), grey, grey**2, position, known, (photo - grey) * known],
-        dim=1,
-    )
+faded = faded_photograph(at_scale(cpu=(40, 60), gpu=(80, 120)), SEEDS, share=0.02)
 
 
 def matrices(brightness, position):
     """W_q, W_k, W_v for the score above; the keys are multiplied by √d_k = 2, which the
     layer divides out again."""
-    W_q, W_k, W_v = (torch.zeros(size, 10, device=device()) for size in (4, 4, 3))
+    W_q, W_k, W_v = torch.zeros(4, 10), torch.zeros(4, 10), torch.zeros(3, 10)
     W_q[[0, 1, 2, 3], [1, 3, 4, 0]] = 1.0
-    W_k[[0, 1, 2], [1, 3, 4]] = torch.tensor(
-        [2.0 * brightness, 2.0 * position, 2.0 * position], device=device()
-    )
-    W_k[3, [2, 5, 6]] = torch.tensor([-brightness, -position, 1e4], device=device())
+    W_k[[0, 1, 2], [1, 3, 4]] = 2 * torch.tensor([brightness, position, position])
+    W_k[3, [2, 5, 6]] = torch.tensor([-brightness, -position, 1e4])
     W_v[[0, 1, 2], [7, 8, 9]] = 1.0
-    return W_q, 2 * W_k, W_v
-
-
-def decibels(picture):
-    """Peak signal-to-noise ratio against the photograph: 10 dB more is a tenth of the
-    squared error."""
-    return -10 * math.log10(F.mse_loss(picture, photo).item())
+    return [W.to(device()) for W in (W_q, 2 * W_k, W_v)]
 
 
 # %%
-def from_neighbours(known):
-    """Give each pixel the mean of the known colours in the 3×3 window around it, if
-    there are any."""
-    inside = F.avg_pool2d(known, 3, stride=1, padding=1)
-    return grey + F.avg_pool2d(
-        (photo - grey) * known, 3, stride=1, padding=1
-    ) / inside.clamp_min(1e-6)
-
-
-draws = [
-    torch.rand(1, 1, height, width, generator=torch.Generator().manual_seed(seed))
-    .lt(0.02)
-    .float()
-    .to(device())
-    for seed in SEEDS
-]
-painted = {
-    "no colour": [decibels(grey.expand_as(photo)) for _ in draws],
-    "3×3 window": [decibels(from_neighbours(known)) for known in draws],
-}
 settings = {
-    "uniform": (0, 0),
-    "brightness": (300, 0),
-    "position": (0, 30),
-    "both": (300, 10),
+    "uniform": (0.0, 0.0),
+    "brightness": (300.0, 0.0),
+    "position": (0.0, 30.0),
+    "both": (300.0, 10.0),
 }
-for name, (brightness, position) in settings.items():
-    colours = [
-        attention_over_image(channels(known), *matrices(brightness, position))
-        for known in draws
+restored = {
+    "no colour": [torch.zeros_like(faded.photo) for _ in faded.samples],
+    "3×3 window": [faded.from_neighbours(known) for known in faded.samples],
+} | {
+    name: [
+        attention_over_image(faded.features(known), *matrices(*setting)).float()
+        for known in faded.samples
     ]
-    painted[name] = [decibels(grey + colour.float()) for colour in colours]
-figure = plots.seeds(
-    painted, "PSNR (dB)", "restored photograph, one point per sample of known pixels"
-)
+    for name, setting in settings.items()
+}
+quality = {
+    name: [faded.decibels(c) for c in colours] for name, colours in restored.items()
+}
 show(
-    figure,
+    plots.seeds(
+        quality,
+        "PSNR (dB)",
+        "restored photograph, one point per sample of known pixels",
+    ),
     alt="Peak signal-to-noise ratio in decibels, one point per sample of known pixels: "
-    + ", ".join(f"{name} {mean(values):.1f}" for name, values in painted.items())
+    + ", ".join(f"{name} {mean(values):.1f}" for name, values in quality.items())
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
-rivals = zip(
-    *(
-        painted[name]
-        for name in ("both", "position", "brightness", "3×3 window", "uniform")
-    ),
-    strict=True,
-)
-lead = [both - max(others) for both, *others in rivals]
+rivals = ("position", "brightness", "3×3 window", "uniform")
+rows = zip(quality["both"], *(quality[name] for name in rivals), strict=True)
+lead = [both - max(others) for both, *others in rows]
 claim(
     "04.p",
     "scores by brightness and position, over the best rival of each draw: mean lead "
@@ -917,42 +812,7 @@ claim(
 )
 
 # %%
-known = draws[0]
-layer = attention.AttentionLayer2d(10, 4, 3).to(device())
-with torch.no_grad(), record(layer) as seen:
-    for projection, matrix in zip(
-        (layer.W_q, layer.W_k, layer.W_v), matrices(*settings["both"]), strict=True
-    ):
-        projection.weight.copy_(matrix)
-    layer(channels(known))
-asking = (height - 3, width // 2)
-weights = (
-    seen[""][0]
-    .weights[0, asking[0] * width + asking[1]]
-    .unflatten(0, (height, width))
-    .cpu()
-)
-restored = (grey + seen[""][0].context).clamp(0, 1)[0].permute(1, 2, 0).cpu()
-given = torch.where(known > 0, photo, grey)[0].permute(1, 2, 0).cpu()
-views = {
-    "given": given,
-    "restored": restored,
-    "the photograph": photo[0].permute(1, 2, 0).cpu(),
-    "weights of one pixel": given,
-}
-share = weights.flatten().topk(5).values.sum().item()
-show(
-    plots.pictures(
-        views,
-        {"weights of one pixel": asking},
-        {"weights of one pixel": weights},
-        strongest=5,
-    ),
-    alt=f"A grey dahlia with {int(known.sum())} coloured pixels; the same with its "
-    f"colours restored, {decibels(grey + seen[''][0].context):.1f} dB; the "
-    "photograph; and a ringed pixel with arrows to the five coloured pixels that "
-    f"get {100 * share:.0f} % of its weight.",
-)
+show_weights_of_a_pixel(faded, faded.samples[0], matrices(*settings["both"]))
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Both numbers are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
@@ -963,18 +823,11 @@ show(
 # %% tags=["interactive"]
 def draw_colours(brightness=4.0, position=0.5):
     """Restore the photograph at two inverse temperatures, given as powers of ten."""
-    colours = attention_over_image(
-        channels(draws[0]), *matrices(10**brightness - 1, 10**position - 1)
-    ).float()
-    picture = grey + colours
-    title = f"{decibels(picture):.1f} dB"
-    show(
-        plots.pictures(
-            {"given": given, title: picture.clamp(0, 1)[0].permute(1, 2, 0).cpu()}
-        ),
-        alt=f"With brightness at 10^{brightness:g} and position at 10^{position:g}, "
-        f"the restored photograph has {title} against the true one.",
-    )
+    known = faded.samples[0]
+    both = matrices(10**brightness - 1, 10**position - 1)
+    colours = attention_over_image(faded.features(known), *both).float()
+    setting = f"with brightness at 10^{brightness:g} and position at 10^{position:g}"
+    show_restored(faded, known, colours, setting)
 
 
 explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
@@ -1015,101 +868,55 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 
 
 # %%
-from course_lib.primitives import LSTM, RNN
-from course_tools.notebook.layer_costs import exponent, milliseconds, multiply_adds
-from course_tools.notebook.layer_costs import path_length, sequential_operations
+from course_tools.notebook.layer_costs import exponent, multiply_adds, path_length
+from course_tools.notebook.layer_costs import random_layers, recurrent_step
+from course_tools.notebook.layer_costs import sequential_operations
 
-
-def restricted_attention(q, k, v, r=8):
-    """Let position i attend to positions i - r … i + r only; inputs (T, d)."""
-    windows = [
-        F.pad(x, (0, 0, r, r)).unfold(-2, 2 * r + 1, 1).mT
-        for x in (k, v, torch.ones_like(k[:, :1]))
-    ]
-    context, weights = attention.scaled_dot_product_attention(
-        q[:, None], windows[0], windows[1], windows[2].mT > 0
-    )
-    return Attended(context[:, 0], weights)
-
-
-def random_layers(d, dtype=torch.float32):
-    """The four layers as functions of x (n, d), with random weights."""
-    generator = torch.Generator().manual_seed(0)
-    U, kernel = (
-        torch.randn(d, d, *rest, dtype=dtype, generator=generator) / d**0.5
-        for rest in ((), (3,))
-    )
-    recurrent = RNN(d, d).to(dtype)
-    return {
-        "self-attention": lambda x: (
-            attention.scaled_dot_product_attention(x, x, x).context
-        ),
-        "recurrent": lambda x: recurrent(x[None])[0][0],
-        "convolution": lambda x: F.conv1d(x.mT[None], kernel, padding=1)[0].mT,
-        "restricted": lambda x: restricted_attention(x, x, x).context,
-        "one step of the recurrence": lambda x: torch.tanh(
-            x + F.pad(x, (0, 0, 1, 0))[:-1] @ U
-        ),
-    }
-
-
-# %%
 FOUR = ("self-attention", "recurrent", "convolution", "restricted")
-d, lengths = 64, [128, 256, 512, 1024]
+d, lengths, short = 64, [128, 256, 512, 1024], [17, 33, 65]
 layers = random_layers(d)
-work = {
-    name: [multiply_adds(layers[name], torch.randn(n, d)) for n in lengths]
-    for name in FOUR
-}
-short = [17, 33, 65]
-layers = random_layers(8, torch.float64)
+texts = [torch.randn(n, d, dtype=torch.float64) for n in lengths]
+work = {name: [multiply_adds(layers[name], x) for x in texts] for name in FOUR}
+layers = random_layers(8)
 inputs = [torch.randn(n, 8, dtype=torch.float64, requires_grad=True) for n in short]
 waits = {
     name: [sequential_operations(layers[name](x)) for x in inputs] for name in FOUR
 }
-steps_of = layers | {"recurrent": layers["one step of the recurrence"]}
-paths = {name: [path_length(steps_of[name], x) for x in inputs] for name in FOUR}
-print(
-    f"{'layer':<16}{'exponent of the work in n':>28}"
-    f"{f'sequential operations at n = {short}':>36}{'longest path':>18}"
-)
+layers["recurrent"] = recurrent_step(8)
+paths = {name: [path_length(layers[name], x) for x in inputs] for name in FOUR}
+fitted = {name: round(exponent(lengths, work[name]), 2) for name in FOUR}
+print(f"exponent of the work; sequential operations and longest path at n = {short}")
 for name in FOUR:
-    print(
-        f"{name:<16}{exponent(lengths, work[name]):>28.3f}"
-        f"{waits[name]!s:>36}{paths[name]!s:>18}"
-    )
-lines = {name: (lengths, work[name]) for name in FOUR}
-figure = plots.curves(
-    lines, "number of tokens, n", "multiply-adds", f"d = {d}", log="xy"
-)
+    print(f"{name:<16}{fitted[name]:<8.2f}{waits[name]!s:<16}{paths[name]}")
 show(
-    figure,
+    plots.curves(
+        {name: (lengths, work[name]) for name in FOUR},
+        "number of tokens, n",
+        "multiply-adds",
+        f"d = {d}",
+        log="xy",
+    ),
     alt="Multiply-adds against the number of tokens, both logarithmic; fitted "
-    "exponents: "
-    + ", ".join(f"{name} {exponent(lengths, work[name]):.2f}" for name in FOUR)
-    + ".",
+    f"exponents: {', '.join(f'{name} {power:.2f}' for name, power in fitted.items())}.",
 )
 
 # %% tags=["nbval-check-output"]
-fitted = [round(exponent(lengths, work[name]), 2) for name in FOUR]
 claim(
     "04.q",
     f"work grows with n to the power, fitted to two decimals ({', '.join(FOUR)})",
-    fitted,
+    [fitted[name] for name in FOUR],
     equals=[2.0, 1.0, 1.0, 1.0],
 )
-chains = waits["self-attention"] + waits["recurrent"]
 claim(
     "04.r",
     f"sequential matrix products at n = {short}: self-attention, then recurrence",
-    chains,
+    waits["self-attention"] + waits["recurrent"],
     equals=[2, 2, 2, *short],
 )
-longest = [paths[name][-1] for name in FOUR]
 claim(
     "04.s",
     f"layers, or steps, to join the ends of {short[-1]} tokens ({', '.join(FOUR)})",
-    longest,
+    [paths[name][-1] for name in FOUR],
     equals=[1, 64, 64, 8],
 )
 
@@ -1131,54 +938,44 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
-def cheaper_until(ours, theirs, d, most=128):
-    """The largest n below `most` up to which `ours` takes fewer multiply-adds than
-    `theirs`; 0 if it never does."""
-    texts = (torch.randn(1, n, d) for n in range(1, most + 1))
-    return next(
-        len(x[0]) - 1
-        for x in texts
-        if multiply_adds(ours, x) >= multiply_adds(theirs, x)
-    )
-
+from course_lib.primitives import LSTM, RNN
+from course_tools.notebook.layer_costs import cheaper_until
 
 d = 16
-layer = attention.MultiHead(d, 1, bias=False)
-attend_alone, full_layer = (
-    (lambda x: attention.scaled_dot_product_attention(x, x, x)),
-    (lambda x: layer(x, x, x)),
-)
-rivals = ((attend_alone, RNN(d, d)), (full_layer, RNN(d, d)), (full_layer, LSTM(d, d)))
-crossings = [cheaper_until(ours, theirs, d) for ours, theirs in rivals]
-text = (
+layer, rnn, lstm = attention.MultiHead(d, 1, bias=False), RNN(d, d), LSTM(d, d)
+crossings = [
+    cheaper_until(lambda x: attention.scaled_dot_product_attention(x, x, x), rnn, d),
+    cheaper_until(lambda x: layer(x, x, x), rnn, d),
+    cheaper_until(lambda x: layer(x, x, x), lstm, d),
+]
+claim(
+    "04.t",
     "d = 16, the last n at which attention is cheaper: its mixing than an RNN, "
-    "the whole layer than an RNN, than an LSTM"
+    "the whole layer than an RNN, than an LSTM",
+    crossings,
+    equals=[d - 1, 0, 2 * d - 1],
 )
-claim("04.t", text, crossings, equals=[d - 1, 0, 2 * d - 1])
 
 # %% [markdown]
 # Work is not time, because a processor computes independent products in parallel. The next figure therefore shows the time
 # measured on this machine. We make no claim about it, since it depends on the hardware and on what else is running.
 
 # %%
-d = 64
-layer = attention.MultiHead(d, 1, attention.fused_scaled_dot_product_attention).to(
-    device()
-)
+from course_tools.notebook.layer_costs import milliseconds
+
+d, lengths = 64, [64, 128, 256, 512, 1024, 2048]
+fused = attention.fused_scaled_dot_product_attention
+layer = attention.MultiHead(d, 1, fused).to(device())
 gru = GRU(d, d, fused_gru).to(device())
-
-
-lengths = [64, 128, 256, 512, 1024, 2048]
-taken = {"self-attention (fused)": [], "GRU (fused)": []}
+texts = [torch.randn(1, n, d, device=device()) for n in lengths]
 with torch.no_grad():
-    for n in lengths:
-        x = torch.randn(1, n, d, device=device())
-        taken["self-attention (fused)"].append(milliseconds(layer, x, x, x))
-        taken["GRU (fused)"].append(milliseconds(gru, x))
-lines = {name: (lengths, times) for name, times in taken.items()}
+    taken = {
+        "self-attention (fused)": [milliseconds(layer, x, x, x) for x in texts],
+        "GRU (fused)": [milliseconds(gru, x) for x in texts],
+    }
 show(
     plots.curves(
-        lines,
+        {name: (lengths, times) for name, times in taken.items()},
         "number of tokens, n",
         "milliseconds",
         f"forward, one text, d = {d}",
@@ -1186,10 +983,7 @@ show(
     ),
     alt=f"Milliseconds against the number of tokens from {lengths[0]} to "
     f"{lengths[-1]}: "
-    + ", ".join(
-        f"{name} from {times[0]:.2f} to {times[-1]:.2f}"
-        for name, times in taken.items()
-    )
+    + ", ".join(f"{name} {ms[0]:.2f} to {ms[-1]:.2f}" for name, ms in taken.items())
     + ".",
 )
 
@@ -1222,34 +1016,32 @@ def two_things(tokens):
     return torch.stack([tokens.flip(1), tokens.roll(1, dims=1)], dim=-1)
 
 
-learn, unseen = reversals.train.tokens.to(device()), reversals.test.tokens.to(device())
-both, ablated = {1: [], 2: []}, {1: [], 2: []}
-for n_heads in both:
-    for seed in SEEDS:
-        make = partial(MultiHeadSelfAttention, 64, n_heads)
-        given, n_steps = (learn, positions(learn)), at_scale(cpu=400, gpu=1_500)
-        model = fit(make, given, two_things(learn), seed, n_steps)
-        given = unseen, positions(unseen)
-        both[n_heads].append(accuracy(model, given, two_things(unseen)))
-        ablated[n_heads].append(model)
+from course_tools.notebook.token_reader import weights_of
+
+two_answers = reversing._replace(
+    targets=two_things(reversing.known[0]), new_targets=two_things(reversing.new[0])
+)
+n_steps = at_scale(cpu=400, gpu=1_500)
+ablated = {
+    n: fit_seeds(partial(MultiHeadSelfAttention, 64, n), two_answers, SEEDS, n_steps)
+    for n in (1, 2)
+}
 show_losses({"one head": ablated[1], "two heads": ablated[2]})
-maps = {}
-for n_heads, (*_, model) in ablated.items():
-    with record(model) as seen, torch.no_grad():
-        model(unseen[:1], positions(unseen[:1]))
-    titles = ["one head"] if n_heads == 1 else ["two heads: first", "second"]
-    maps |= dict(zip(titles, seen["mixer"][0].weights[0].cpu(), strict=True))
-largest_of = {name: weights.amax(-1).mean() for name, weights in maps.items()}
+heads = [
+    head
+    for models in ablated.values()
+    for head in weights_of(models[-1], [index[:1] for index in reversing.new])[0]
+]
+maps = dict(zip(("one head", "two heads: first", "second"), heads, strict=True))
 show(
     plots.attention_maps(maps, x="key", y="query"),
     alt="Attention maps on one text; the largest weight of a row is, on average, "
-    + ", ".join(
-        f"{mean_weight:.2f} in {name}" for name, mean_weight in largest_of.items()
-    )
+    + ", ".join(f"{w.amax(-1).mean():.2f} in {name}" for name, w in maps.items())
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
+both = {n: [accuracy(m, two_answers) for m in models] for n, models in ablated.items()}
 claim(
     "04.u",
     "both symbols right with two heads: worst of the seeds",
@@ -1287,17 +1079,9 @@ claim(
     gap,
     at_most=1e-4,
 )
-no_positions = [
-    fit(
-        partial(MultiHeadSelfAttention, 64, 1),
-        (learn,),
-        reversals.train.targets,
-        seed,
-        steps,
-    )
-    for seed in SEEDS
-]
-lost = [accuracy(model, (unseen,), reversals.test.targets) for model in no_positions]
+without = reversing._replace(known=reversing.known[:1], new=reversing.new[:1])
+no_positions = fit_seeds(partial(MultiHeadSelfAttention, 64, 1), without, SEEDS, steps)
+lost = [accuracy(model, without) for model in no_positions]
 claim(
     "04.x",
     "accuracy on reversal without positions: best of the seeds",
@@ -1518,7 +1302,7 @@ show(
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.layer_costs import numbers_kept
+from course_tools.notebook.layer_costs import dilated_convolutions, numbers_kept
 
 
 def conforms(left, right):
@@ -1538,15 +1322,6 @@ X, W_k = (
 )
 rows_to_1 = torch.randn(n, n, generator=generator).softmax(-1)
 K = W_k.mT @ X.mT
-kernel = torch.randn(8, 8, 3, dtype=torch.float64, generator=generator) / 8**0.5
-dilations = iter([3**depth for depth in range(9)])
-
-
-def dilated(x):
-    """One more causal convolution of width 3, with three times the dilation of the
-    layer below."""
-    apart = next(dilations)
-    return F.conv1d(F.pad(x.mT[None], (2 * apart, 0)), kernel, dilation=apart)[0].mT
 
 
 def attention_at(d):
@@ -1560,7 +1335,7 @@ def attention_at(d):
 spread_by_values = (queries @ keys.mT / math.sqrt(d_value)).std().item()
 without_bias = [nn.Linear(3, 2, bias=bias).bias is None for bias in (None, False)]
 off = (rows_to_1.sum(0) - 1).abs().max()
-layers_needed = path_length(dilated, inputs[-1])
+layers_needed = path_length(dilated_convolutions(8), inputs[-1])
 unequal = conforms(torch.randn(n, 3), torch.randn(n, 4).mT)
 growth = attention_at(64) / attention_at(16)
 claim(

@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.generation import LanguageModel, rows_of
 from course_lib.metrics import count_operations
+from course_lib.primitives import RNN
 
 PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
 """How autograd names the nodes of matrix products and convolutions."""
@@ -28,6 +31,58 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
     """
     x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
     return (((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum()).item()
+
+
+def cheaper_until(ours: Callable[[Tensor], object], theirs: Callable[[Tensor], object], d: int, most: int = 128) -> int:
+    """Find the last n up to which `ours` takes fewer multiply-adds than `theirs` on one text (1, n, d); 0 if it never does.
+
+    Raises:
+        ValueError: `ours` takes fewer for every n up to `most`.
+    """
+    for n in range(1, most + 1):
+        x = torch.randn(1, n, d)
+        if multiply_adds(ours, x) >= multiply_adds(theirs, x):
+            return n - 1
+    raise ValueError(f"it takes fewer multiply-adds for every n up to {most}.")
+
+
+def random_layers(d: int) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Make four ways to mix tokens (n, d) in float64, with random weights; the last attends to ±8 positions."""
+    recurrent, kernel = RNN(d, d).double(), torch.randn(d, d, 3, dtype=torch.float64) / d**0.5
+    return {
+        "self-attention": lambda x: scaled_dot_product_attention(x, x, x).context,
+        "recurrent": lambda x: recurrent(x[None])[0][0],
+        "convolution": lambda x: F.conv1d(x.mT[None], kernel, padding=1)[0].mT,
+        "restricted": restricted_attention,
+    }
+
+
+def restricted_attention(x: Tensor, r: int = 8) -> Tensor:
+    """Let position i of tokens (n, d) attend to positions i - r … i + r only; gives contexts (n, d)."""
+    windows, inside = (F.pad(part, (0, 0, r, r)).unfold(-2, 2 * r + 1, 1).mT for part in (x, torch.ones_like(x[:, :1])))
+    return scaled_dot_product_attention(x[:, None], windows, windows, inside.mT > 0).context[:, 0]
+
+
+def recurrent_step(d: int) -> Callable[[Tensor], Tensor]:
+    """Make one step of a recurrence at every position of tokens (n, d): each reads the state of the position before it."""
+    U = torch.randn(d, d, dtype=torch.float64) / d**0.5
+    return lambda x: torch.tanh(x + F.pad(x, (0, 0, 1, 0))[:-1] @ U)
+
+
+def dilated_convolutions(d: int) -> Callable[[Tensor], Tensor]:
+    """Make a stack of causal convolutions of width 3 over tokens (n, d): every call applies the next layer.
+
+    The dilation is 1 in the first call and grows threefold from each call to the next.
+    """
+    kernel, dilation = torch.randn(d, d, 3, dtype=torch.float64) / d**0.5, 1
+
+    def layer(x: Tensor) -> Tensor:
+        nonlocal dilation
+        y = F.conv1d(F.pad(x.mT[None], (2 * dilation, 0)), kernel, dilation=dilation)[0].mT
+        dilation *= 3
+        return y
+
+    return layer
 
 
 def milliseconds(call: Callable[..., Sequence[Tensor]], *inputs: Tensor, runs: int = 7) -> float:

@@ -1,16 +1,87 @@
 """Train a model of one mixing layer on rows of tokens, and measure its accuracy: the experiments of lecture 04."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.analysis import record
+from course_lib.datasets.alignment import Lookup, Reversal
+from course_lib.datasets.splits import Splits
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import fitted
+from course_tools.notebook.plots import attention_map
+from course_tools.notebook.show import show
+
+
+class TokenTask(NamedTuple):
+    """Rows of tokens and their targets, to learn from and new, on the device of the lectures.
+
+    `known` and `new` are the indices (B, T) of the tokens, one tensor for each table of embeddings. `targets` and `new_targets`
+    are (B, T_q) for the last T_q positions, or (B, T_q, n) for n answers at each. `pattern` is (B, T_q, T_k), for the new rows:
+    1 at the right one of the first T_k positions, else 0; None where it is not known.
+    """
+
+    known: tuple[Tensor, ...]
+    targets: Tensor
+    new: tuple[Tensor, ...]
+    new_targets: Tensor
+    pattern: Tensor | None = None
+
+
+def lookup_task(parts: Splits[Lookup], n_values: int) -> TokenTask:
+    """Lay pairs and questions out as rows of tokens, each a key and a value; a question has the blank, n_values, as value."""
+
+    def row(part: Lookup) -> tuple[Tensor, ...]:
+        blanks = torch.full_like(part.queries, n_values)
+        return torch.cat([part.keys, part.queries], dim=1), torch.cat([part.values, blanks], dim=1)
+
+    return _task(row(parts.train), parts.train.targets, row(parts.test), parts.test.targets, parts.test.pattern)
+
+
+def reversal_task(parts: Splits[Reversal]) -> TokenTask:
+    """Give each symbol of a text its position; the targets are the symbols backwards."""
+    known, new = (with_positions(part.tokens) for part in (parts.train, parts.test))
+    return _task(known, parts.train.targets, new, parts.test.targets, parts.test.pattern)
+
+
+def counting_task(seed: int, T: int = 12, keep: float = 0.75, n_symbols: int = 8) -> TokenTask:
+    """Predict the next symbol of sequences that count upwards, modulo n_symbols, with probability `keep`, and otherwise jump.
+
+    Returns:
+        4,000 sequences to learn from and 500 new ones, of T symbols each; the target of a position is the symbol after it.
+    """
+
+    def sequences(n: int, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        jump = torch.randint(2, n_symbols + 1, (n, T + 1), generator=generator)
+        step = torch.where(torch.rand(n, T + 1, generator=generator) < keep, 1, jump)
+        return step.cumsum(1) % n_symbols
+
+    known, new = sequences(4_000, seed), sequences(500, 1_000 + seed)
+    return _task(with_positions(known[:, :-1]), known[:, 1:], with_positions(new[:, :-1]), new[:, 1:])
+
+
+def with_positions(tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Give tokens (B, T) and the position of each, (B, T), as indices of two tables."""
+    return tokens, torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+
+
+def lookup_in_words(part: Lookup, row: int) -> tuple[list[str], list[str]]:
+    """Write one example out: its pairs, such as "k4=v5", and its questions, such as "k15?"."""
+    keys, values, queries = (numbers[row].tolist() for numbers in (part.keys, part.values, part.queries))
+    return [f"k{key}=v{value}" for key, value in zip(keys, values, strict=True)], [f"k{key}?" for key in queries]
+
+
+def _task(
+    known: Sequence[Tensor], targets: Tensor, new: Sequence[Tensor], new_targets: Tensor, pattern: Tensor | None = None
+) -> TokenTask:
+    known, new = (tuple(index.to(device()) for index in indices) for indices in (known, new))
+    return TokenTask(known, targets.to(device()), new, new_targets.to(device()), pattern)
 
 
 class TokenReader(nn.Module):
@@ -46,8 +117,7 @@ def loss_of(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
 
 def fit(
     make_mixer: Callable[[], nn.Module],
-    known: Sequence[Tensor],
-    targets: Tensor,
+    task: TokenTask,
     seed: int,
     steps: int,
     d_model: int = 64,
@@ -57,30 +127,68 @@ def fit(
 ) -> TokenReader:
     """Train a TokenReader around a new mixer; the seed decides its first weights and the order of the batches."""
     torch.manual_seed(seed)
-    sizes = [int(index.max()) + 1 for index in known]
-    n_answers = (int(targets.max()) + 1) * math.prod(targets.shape[2:])
+    sizes = [int(index.max()) + 1 for index in task.known]
+    n_answers = (int(task.targets.max()) + 1) * math.prod(task.targets.shape[2:])
     model = TokenReader(make_mixer(), sizes, n_answers, d_model, std).to(device())
-    stream = batches(*known, targets.to(device()), batch_size=batch_size, seed=seed)
+    stream = batches(*task.known, task.targets, batch_size=batch_size, seed=seed)
     return fitted(model, stream, loss_of, steps=steps, lr=lr, label=f"seed {seed}")
 
 
+def fit_seeds(
+    make_mixer: Callable[[], nn.Module], task: TokenTask, seeds: Iterable[int], steps: int, **settings: Any
+) -> list[TokenReader]:
+    """Train one TokenReader for each seed, with the settings of `fit`."""
+    return [fit(make_mixer, task, seed, steps, **settings) for seed in seeds]
+
+
 @torch.no_grad()
-def accuracy(model: nn.Module, known: Sequence[Tensor], targets: Tensor) -> float:
-    """Measure the fraction of positions whose answers are all correct."""
-    right = answers_of(model, known, targets).argmax(-1) == targets.to(device())
+def accuracy(model: nn.Module, task: TokenTask) -> float:
+    """Measure the fraction of positions of the new rows whose answers are all correct."""
+    right = answers_of(model, task.new, task.new_targets).argmax(-1) == task.new_targets
     return right.flatten(2).all(-1).float().mean().item() if right.dim() > 2 else right.float().mean().item()
 
 
 @torch.no_grad()
-def attends_correctly(model: TokenReader, known: Sequence[Tensor], pattern: Tensor) -> float:
-    """Measure the fraction of the last positions whose largest weight, in the first head, lies where the pattern is largest.
+def loss_on_new(model: nn.Module, task: TokenTask) -> float:
+    """Compute the cross-entropy of the answers in the new rows, in nats."""
+    return loss_of(model, (*task.new, task.new_targets)).item()
+
+
+@torch.no_grad()
+def logits_under_mask(model: TokenReader, given: Sequence[Tensor], mask: Tensor | None) -> Tensor:
+    """Compute logits (B, T, n_answers) on the CPU while the mixer attends under this mask; its own mask comes back afterwards.
 
     Args:
-        model: around a mixer of attention.
-        known: indices (B, T), one tensor for each table.
-        pattern: (B, T_q, T_k), for the last T_q positions: 1 at the right one of the first T_k, else 0.
+        model: around a mixer with a `mask`.
+        given: indices (B, T), one tensor for each table.
+        mask: bool, broadcastable to (B, T, T), True = may attend; None = every position may attend to every other.
     """
+    own, model.mixer.mask = model.mixer.mask, mask
+    logits = model(*given).cpu()
+    model.mixer.mask = own
+    return logits
+
+
+@torch.no_grad()
+def weights_of(model: TokenReader, given: Sequence[Tensor]) -> Tensor:
+    """Give the attention weights (…, T, T) of the mixer for indices (B, T), one tensor for each table, on the CPU."""
     with record(model) as seen:
-        model(*known)
-    chosen = seen["mixer"][0].weights[:, 0, -pattern.shape[1] :].argmax(-1)
-    return (chosen == pattern.argmax(-1).to(chosen.device)).float().mean().item()
+        model(*given)
+    return seen["mixer"][0].weights.cpu()
+
+
+def attends_correctly(model: TokenReader, task: TokenTask) -> float:
+    """Measure the fraction of positions whose largest weight, in the first head, lies where the pattern has its 1."""
+    chosen = weights_of(model, task.new)[:, 0, -task.pattern.shape[1] :].argmax(-1)
+    return (chosen == task.pattern.argmax(-1)).float().mean().item()
+
+
+@torch.no_grad()
+def show_reversal(model: TokenReader, text: Sequence[int]) -> None:
+    """Draw the attention weights with which a model trained on `reversal_task` reverses a text of T symbols."""
+    given = with_positions(torch.tensor([text], device=device()))
+    output, weights = model(*given).argmax(-1)[0].tolist(), weights_of(model, given)[0, 0]
+    hits = int((weights.argmax(-1) == torch.arange(len(text)).flip(0)).sum())
+    figure = attention_map(weights, [*map(str, output)], [*map(str, text)], "reversal of one text", x="key", y="output")
+    alt = f"the largest weight of a row is on the anti-diagonal in {hits} of them."
+    show(figure, alt=f"Attention map of a text of {len(text)} symbols: {alt}")

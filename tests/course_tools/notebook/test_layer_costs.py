@@ -5,12 +5,17 @@ import torch
 import torch.nn.functional as F
 
 from course_tools.notebook.layer_costs import (
+    cheaper_until,
+    dilated_convolutions,
     exponent,
     milliseconds,
     multiply_adds,
     numbers_kept,
     one_head,
     path_length,
+    random_layers,
+    recurrent_step,
+    restricted_attention,
     sequential_operations,
     tokens_per_second,
 )
@@ -91,3 +96,32 @@ def test_a_product_keeps_both_factors_and_the_same_factor_once():
     x, W = torch.ones(2, 3, requires_grad=True), torch.ones(3, 5, requires_grad=True)
     assert numbers_kept(torch.matmul, x, W) == 6 + 15
     assert numbers_kept(lambda x: x * x, x) == 6
+
+
+def test_a_linear_cost_is_cheaper_than_a_quadratic_one_until_they_cross():
+    def square(x):
+        return x @ x.mT
+
+    def line(x):
+        return x @ torch.ones(3, 7)
+
+    assert cheaper_until(square, line, 3) == 6
+    assert cheaper_until(line, torch.clone, 3) == 0
+    with pytest.raises(ValueError, match="up to 5"):
+        cheaper_until(square, line, 3, most=5)
+
+
+def test_a_window_has_an_edge():
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(restricted_attention(x, r=2)[3].sum(), x)
+    assert [bool(row.any()) for row in gradient] == [False, True, True, True, True, True, False]
+    torch.testing.assert_close(restricted_attention(x, r=6), random_layers(3)["self-attention"](x))
+
+
+def test_each_layer_reaches_as_far_as_it_is_wide():
+    x = torch.randn(28, 3, dtype=torch.float64, requires_grad=True)
+    layers = random_layers(3)
+    assert [path_length(layers[name], x) for name in ("self-attention", "convolution", "restricted")] == [1, 27, 4]
+    assert sequential_operations(layers["recurrent"](x)) == 28
+    assert path_length(recurrent_step(3), x) == 27
+    assert path_length(dilated_convolutions(3), x) == 4

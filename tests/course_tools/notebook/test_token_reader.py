@@ -1,9 +1,27 @@
-"""A reader of tokens learns the easiest task, and an answer of several parts counts only where all are right."""
+"""A reader of tokens learns the easiest task, and its tasks, weights and masks are those of their descriptions."""
 
 import torch
 from torch import nn
 
-from course_tools.notebook.token_reader import TokenReader, accuracy, fit, loss_of
+from course_lib.attention import Attended, scaled_dot_product_attention
+from course_lib.datasets import lookup, reversal
+from course_tools.notebook import token_reader
+from course_tools.notebook.token_reader import (
+    TokenReader,
+    TokenTask,
+    accuracy,
+    attends_correctly,
+    counting_task,
+    fit,
+    fit_seeds,
+    logits_under_mask,
+    lookup_in_words,
+    lookup_task,
+    loss_on_new,
+    reversal_task,
+    show_reversal,
+    weights_of,
+)
 
 
 class Keep(nn.Module):
@@ -13,17 +31,42 @@ class Keep(nn.Module):
         return x, None
 
 
-def test_a_token_is_copied_after_a_few_steps():
+class OneHead(nn.Module):
+    """A mixer of attention without matrices, with an axis for its one head."""
+
+    mask = None
+
+    def forward(self, x):
+        context, weights = scaled_dot_product_attention(x, x, x, self.mask)
+        return Attended(context, weights[:, None])
+
+
+def copying():
     tokens = torch.randint(0, 5, (64, 7), generator=torch.Generator().manual_seed(0))
-    model = fit(Keep, [tokens], tokens, seed=0, steps=60, lr=3e-2)
+    return TokenTask((tokens,), tokens, (tokens,), tokens)
+
+
+def lookups():
+    return lookup(11, 2, 3, T_q=2, T_k=5, n_keys=7, n_values=3, seed=0)
+
+
+def test_a_token_is_copied_after_a_few_steps():
+    model = fit(Keep, copying(), seed=0, steps=60, lr=3e-2)
     assert not model.training
-    assert accuracy(model, [tokens], tokens) == 1.0
-    assert loss_of(model, (tokens, tokens)) < 0.5
+    assert accuracy(model, copying()) == 1.0
+    assert loss_on_new(model, copying()) < 0.5
+
+
+def test_each_seed_trains_a_model_of_its_own():
+    one, two = fit_seeds(Keep, copying(), (0, 1), steps=2, lr=3e-2)
+    assert not one.read_out.weight.equal(two.read_out.weight)
+    assert one.read_out.weight.equal(fit(Keep, copying(), seed=0, steps=2, lr=3e-2).read_out.weight)
 
 
 def test_only_the_last_positions_answer():
     tokens, model = torch.zeros(2, 7, dtype=torch.long), TokenReader(Keep(), [5], 3)
-    assert accuracy(model, [tokens], model(tokens)[:, -2:].argmax(-1)) == 1.0
+    said = model(tokens)[:, -2:].argmax(-1)
+    assert accuracy(model, TokenTask((tokens,), said, (tokens,), said)) == 1.0
 
 
 def test_an_answer_of_two_parts_is_right_where_both_are():
@@ -31,4 +74,73 @@ def test_an_answer_of_two_parts_is_right_where_both_are():
     said = model(tokens)[:, -2:].unflatten(-1, (2, 3)).argmax(-1)
     half = said.clone()
     half[0, 0, 1] = (half[0, 0, 1] + 1) % 3
-    assert (accuracy(model, [tokens], said), accuracy(model, [tokens], half)) == (1.0, 0.5)
+    scores = [accuracy(model, TokenTask((tokens,), wanted, (tokens,), wanted)) for wanted in (said, half)]
+    assert scores == [1.0, 0.5]
+
+
+def test_a_row_of_the_look_up_is_its_pairs_and_then_its_questions():
+    parts = lookups()
+    task = lookup_task(parts, n_values=3)
+    keys, values = task.new
+    assert keys.shape == values.shape == (3, 5 + 2)
+    assert keys[:, :5].equal(parts.test.keys)
+    assert keys[:, 5:].equal(parts.test.queries)
+    assert (values[:, 5:] == 3).all()
+    assert task.new_targets.equal(parts.test.targets)
+    pairs, questions = lookup_in_words(parts.test, row=1)
+    assert pairs[4] == f"k{keys[1, 4]}=v{values[1, 4]}"
+    assert questions == [f"k{key}?" for key in keys[1, 5:]]
+
+
+def test_the_right_weights_count_as_right():
+    task = lookup_task(lookups(), n_values=3)
+    weights = torch.zeros(3, 1, 7, 7)
+    weights[:, 0, -2:, :5] = task.pattern
+
+    class Known(nn.Module):
+        def forward(self, x):
+            return Attended(x, weights)
+
+    model = TokenReader(Known(), [7, 4], 3)
+    assert attends_correctly(model, task) == 1.0
+    weights[0, 0, -1] = weights[0, 0, -1].roll(1)
+    assert abs(attends_correctly(model, task) - 5 / 6) < 1e-6
+
+
+def test_a_text_has_its_positions_and_its_reversal():
+    task = reversal_task(reversal(11, 2, 3, T=5, n_symbols=7, seed=0))
+    tokens, positions = task.known
+    assert positions.tolist() == [[0, 1, 2, 3, 4]] * 11
+    assert task.targets.equal(tokens.flip(1))
+
+
+def test_counting_goes_up_by_one_as_often_as_it_should():
+    task = counting_task(seed=0, T=12, keep=0.75, n_symbols=8)
+    assert task.known[0].shape == task.targets.shape == (4_000, 12)
+    assert task.known[0][:, 1:].equal(task.targets[:, :-1])
+    upwards = (task.targets == (task.known[0] + 1) % 8).float().mean()
+    assert abs(upwards - 0.75) < 0.01
+
+
+def test_a_masked_token_has_no_effect_and_the_mask_is_put_back():
+    torch.manual_seed(0)
+    tokens, model = torch.tensor([[1, 2, 3]]), TokenReader(OneHead(), [5], 3)
+    mask = torch.tensor([True, True, False])
+    masked = logits_under_mask(model, (tokens,), mask)
+    other = logits_under_mask(model, (torch.tensor([[1, 2, 4]]),), mask)
+    torch.testing.assert_close(masked[:, :2], other[:, :2])
+    assert not masked[:, :2].allclose(logits_under_mask(model, (tokens,), None)[:, :2])
+    assert model.mixer.mask is None
+
+
+def test_the_figure_of_a_reversal_counts_the_rows_on_the_anti_diagonal(monkeypatch):
+    shown = []
+    monkeypatch.setattr(token_reader, "show", lambda figure, alt: shown.append((figure, alt)))
+    torch.manual_seed(0)
+    model, text = TokenReader(OneHead(), [8, 3], 8), [3, 1, 4]
+    show_reversal(model, text)
+    ((figure, alt),) = shown
+    weights = weights_of(model, (torch.tensor([text]), torch.tensor([[0, 1, 2]])))[0, 0]
+    hits = sum(int(row.argmax()) == 2 - i for i, row in enumerate(weights))
+    assert f"anti-diagonal in {hits} of them" in alt
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["3", "1", "4"]

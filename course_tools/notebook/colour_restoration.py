@@ -1,0 +1,97 @@
+"""Restore the colours of a photograph that kept few of them: features of its pixels, measures, figures; for lecture 04."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.analysis import record
+from course_lib.attention import AttentionLayer2d
+from course_lib.datasets import photographs
+from course_tools.notebook.device import device
+from course_tools.notebook.plots import pictures
+from course_tools.notebook.show import show
+
+
+@dataclass(frozen=True)
+class FadedPhotograph:
+    """A photograph (1, 3, H, W), its brightness (1, 1, H, W), and samples of pixels that keep their colour."""
+
+    photo: Tensor
+    grey: Tensor
+    samples: Sequence[Tensor]
+
+    def features(self, known: Tensor) -> Tensor:
+        """Give (1, 10, H, W): 1, brightness, its square, row, column, row² + column², known or not, known colour (3).
+
+        Rows run from -1 to 1, columns from -1.5 to 1.5. The colour is the difference from the brightness, 0 where unknown.
+        """
+        height, width = self.grey.shape[-2:]
+        rows = torch.linspace(-1, 1, height, device=device())[:, None].expand(height, width)
+        columns = torch.linspace(-1.5, 1.5, width, device=device()).expand(height, width)
+        position = torch.stack([rows, columns, rows**2 + columns**2])[None]
+        colour = (self.photo - self.grey) * known
+        return torch.cat([torch.ones_like(self.grey), self.grey, self.grey**2, position, known, colour], dim=1)
+
+    def from_neighbours(self, known: Tensor) -> Tensor:
+        """Give each pixel the mean of the known colours in the 3×3 window around it, 0 where there are none: (1, 3, H, W)."""
+        inside, colour = (F.avg_pool2d(x, 3, stride=1, padding=1) for x in (known, (self.photo - self.grey) * known))
+        return colour / inside.clamp_min(1e-6)
+
+    def decibels(self, colours: Tensor) -> float:
+        """Measure the peak signal-to-noise ratio of brightness plus colours: 10 dB more is a tenth of the squared error."""
+        return -10 * math.log10(F.mse_loss((self.grey + colours).expand_as(self.photo), self.photo).item())
+
+
+def faded_photograph(size: tuple[int, int], seeds: Iterable[int], share: float = 0.02) -> FadedPhotograph:
+    """Load the photograph of a dahlia at size (H, W); for each seed, sample the share of pixels that keep their colour."""
+    photo = photographs(size)[1:].to(device())
+    draws = (torch.rand(1, 1, *size, generator=torch.Generator().manual_seed(seed)) for seed in seeds)
+    return FadedPhotograph(photo, photo.mean(1, keepdim=True), [draw.lt(share).float().to(device()) for draw in draws])
+
+
+def show_restored(faded: FadedPhotograph, known: Tensor, colours: Tensor, setting: str) -> None:
+    """Draw the given picture, the one restored with these colours, and the photograph; the alt text names the `setting`."""
+    quality = f"{faded.decibels(colours):.1f} dB"
+    views = {"given": _given(faded, known), f"restored, PSNR {quality}": faded.grey + colours, "the photograph": faded.photo}
+    alt = f"A dahlia that is grey but for {int(known.sum())} pixels, the same restored {setting}, and the photograph; "
+    show(pictures(_images(views)), alt=f"{alt}the peak signal-to-noise ratio is {quality}.")
+
+
+@torch.no_grad()
+def show_weights_of_a_pixel(faded: FadedPhotograph, known: Tensor, matrices: Sequence[Tensor]) -> None:
+    """Draw the restored photograph, and the pixels that a pixel at the lower edge attends to most, by an AttentionLayer2d.
+
+    Args:
+        faded: the photograph.
+        known: which pixels keep their colour, (1, 1, H, W).
+        matrices: W_q, W_k, W_v, (d_k, 10), (d_k, 10) and (3, 10), which become the weights of the layer.
+    """
+    layer = AttentionLayer2d(matrices[0].shape[1], *(len(W) for W in matrices[1:])).to(device())
+    for projection, W in zip((layer.W_q, layer.W_k, layer.W_v), matrices, strict=True):
+        projection.weight.copy_(W)
+    with record(layer) as seen:
+        colours = layer(faded.features(known)).context
+    height, width = faded.grey.shape[-2:]
+    asking, asks = (height - 3, width // 2), "weights of one pixel"
+    weights = seen[""][0].weights[0].unflatten(0, (height, width))[asking].unflatten(0, (height, width)).cpu()
+    given = _given(faded, known)
+    views = {"given": given, "restored": faded.grey + colours, "the photograph": faded.photo, asks: given}
+    show(
+        pictures(_images(views), {asks: asking}, {asks: weights}, strongest=5),
+        alt=f"A grey dahlia with {int(known.sum())} coloured pixels; the same with its colours restored, "
+        f"{faded.decibels(colours):.1f} dB; the photograph; and a ringed pixel with arrows to the five coloured pixels that "
+        f"get {100 * weights.flatten().topk(5).values.sum():.0f} % of its weight.",
+    )
+
+
+def _given(faded: FadedPhotograph, known: Tensor) -> Tensor:
+    return torch.where(known > 0, faded.photo, faded.grey)
+
+
+def _images(views: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Turn images (1, 3, H, W) into arrays (H, W, 3) in 0…1, as figures draw them."""
+    return {title: view.clamp(0, 1)[0].permute(1, 2, 0).cpu() for title, view in views.items()}
