@@ -7,8 +7,7 @@ in the form of COCO (Lin et al. 2014, https://arxiv.org/abs/1405.0312): detectio
     AP = mean over r = 0, 0.01, …, 1 of  max { precision_k : recall_k ≥ r }
 
 A detection hits when it overlaps an object of its class, with IoU of at least a threshold, that no more confident one claimed.
-Scores that are NaN, which have no order, and more hits than objects are refused with a ValueError; integer scores with a
-TypeError.
+Scores that are NaN, which have no order, are refused with a ValueError; integer scores with a TypeError.
 """
 
 from typing import Any
@@ -33,10 +32,9 @@ def _require_scores(scores: Tensor, *rest: Any, **options: Any) -> None:
 
 def _require_hits(scores: Tensor, hits: Tensor, n_objects: int) -> None:
     _require_scores(scores)
-    if hits.shape != scores.shape or int(hits.sum()) > n_objects > 0:
+    if hits.shape != scores.shape:
         raise ValueError(
-            f"each detection has a score and may hit one object, got scores {tuple(scores.shape)} and hits "
-            f"{tuple(hits.shape)}, {int(hits.sum())} of them true, for {n_objects} objects."
+            f"each detection has a score and hits or misses, got scores {tuple(scores.shape)} and hits {tuple(hits.shape)}."
         )
 
 
