@@ -56,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="build lectures and solutions from authoring/")
     build.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     how = build.add_mutually_exclusive_group()
-    how.add_argument("--check", action="store_true", help="say what is stale, change nothing")
-    how.add_argument("--force", action="store_true", help="execute the solutions even where their code did not change")
+    how.add_argument("--check", action="store_true", help="list what is out of date without changing anything")
+    how.add_argument("--force", action="store_true", help="execute the solutions even if their code has not changed")
     site = commands.add_parser("site", help="write the course as web pages, from stored outputs (extra [site])")
     site.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     site.add_argument("--out", type=Path, metavar="DIR", help="where the pages go (default: build/site)")
@@ -76,25 +76,29 @@ def _parser() -> argparse.ArgumentParser:
     progress = commands.add_parser("progress", help="show what you solved and predicted, and write it as a page")
     progress.add_argument("--html", type=Path, metavar="FILE", help="where the page goes (default: beside the progress file)")
     progress.add_argument("--export", type=Path, metavar="FILE", help="copy the progress to a file of your own")
-    progress.add_argument("--import", type=Path, metavar="FILE", dest="other", help="join the progress of another machine")
+    progress.add_argument(
+        "--import", type=Path, metavar="FILE", dest="other", help="merge the progress recorded on another machine"
+    )
     _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
-    variants = commands.add_parser("variants", help="write notebooks in which each student has other conventions")
-    variants.add_argument("--secret", type=Path, required=True, metavar="FILE", help="decides who has which; drawn if missing")
+    variants = commands.add_parser("variants", help="write a notebook for each student, with individual conventions")
+    variants.add_argument(
+        "--secret", type=Path, required=True, metavar="FILE", help="determines who gets which variant; created if missing"
+    )
     table = variants.add_mutually_exclusive_group(required=True)
     table.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: who the students are")
     table.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: who the students are")
-    variants.add_argument("--lecture", metavar="NN", help="of this lecture alone (default: all whose exercises have variants)")
+    variants.add_argument("--lecture", metavar="NN", help="only this lecture (default: all whose exercises have variants)")
     variants.add_argument("--out", type=Path, default=Path("variants"), metavar="DIR", help="where (default: variants)")
-    exam = commands.add_parser("exam", help="write an exam of several equal forms, with its key, from the bank of exercises")
+    exam = commands.add_parser("exam", help="write an exam in several forms of equal difficulty, with an answer key")
     exam.add_argument("--lectures", default="02,04", metavar="NN,NN", help="numbers of lectures, such as 02,04 (the default)")
     exam.add_argument("--forms", type=int, default=2, metavar="N", help="how many forms, 1 to 26 (default: 2)")
     exam.add_argument("--minutes", type=int, default=40, metavar="M", help="what a form should take (default: 40)")
     exam.add_argument("--seed", type=int, default=0, metavar="S", help="another seed draws other questions (default: 0)")
     exam.add_argument("--out", type=Path, default=Path("exam"), metavar="DIR", help="where it goes (default: exam)")
-    study = commands.add_parser("study", help="run a study of authoring/studies, or go on with it (docs/studies.md)")
+    study = commands.add_parser("study", help="run or resume a study from authoring/studies (docs/studies.md)")
     study.add_argument("names", nargs="*", metavar="NN_name", help="such as 10_accuracy_and_cost; with --check, none = all")
     what = study.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="list the studies, and whether their records are whole")
+    what.add_argument("--list", action="store_true", help="list the studies and whether their records are complete")
     what.add_argument("--check", action="store_true", help="repeat the cheapest recorded run, and compare it with the record")
     study.add_argument("--seeds", metavar="N,N", type=_numbers, help="seeds, such as 0,1 (default: those of the study)")
     study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has a record of its own")
@@ -106,9 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
     export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
-    export.add_argument("--require-isolation", action="store_true", help="grade nothing where an isolation layer is missing")
-    items = commands.add_parser("item-analysis", help="over gradings: which exercises were hard, what the class believes")
-    items.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="results of `course grade`, in the order of time")
+    export.add_argument("--require-isolation", action="store_true", help="refuse to grade if an isolation layer is missing")
+    items = commands.add_parser("item-analysis", help="report which exercises were hard and which misconceptions are common")
+    items.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="results of `course grade`, oldest first")
     items.add_argument("--progress", type=Path, metavar="DIR", help="a folder with progress files of students (*.jsonl)")
     items.add_argument(
         "--out", type=Path, default=Path("item_analysis.html"), metavar="FILE", help="default: item_analysis.html"
@@ -126,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("path", type=Path, metavar="DIR_OR_ZIP", help="a folder, or a download of Canvas or Moodle as it is")
     grade.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default: beside it, NAME_graded)")
-    grade.add_argument("--lecture", metavar="NN", help="grade this lecture alone (default: what the notebooks are of)")
+    grade.add_argument("--lecture", metavar="NN", help="grade only this lecture (default: recognised from each notebook)")
     half = max(1, (os.cpu_count() or 2) // 2)
     grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"notebooks at a time (default: {half})")
     grade.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, to grade on its machines (extra [dask])")
@@ -140,7 +144,7 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument(
         "--canvas-upload", metavar="URL", help="send marks and feedback to this assignment's page (CANVAS_TOKEN)"
     )
-    grade.add_argument("--column", metavar="TITLE", help="which column of the roster, where its title does not tell")
+    grade.add_argument("--column", metavar="TITLE", help="the column of the roster to fill in, if its title is ambiguous")
 
 
 def _numbers(text: str) -> list[int]:
