@@ -24,6 +24,7 @@ GROUPS = {
     "seq2seq": seq2seq.rows,
     "multihead": multihead.rows,
     "linear": linear.rows,
+    "linear_long": linear.long_rows,
     "linear_lean": linear.lean_rows,
     "language": language.rows,
     "graph": graph.rows,

@@ -23,7 +23,8 @@ from course_lib.attention import (
 from course_lib.primitives import elu_feature_map, favor_features
 
 B, H, D = 1, 8, 64
-LENGTHS = (1_024, 2_048, 4_096, 8_192, 16_384)
+LENGTHS = (1_024, 2_048, 4_096, 8_192)
+LONG = 16_384
 PREFIX_SUMS_UNTIL = 2_048  # all their states: 256 MiB a thousand positions
 M = 256
 PERFORMER_LENGTHS = (1_024, 4_096)
@@ -37,16 +38,21 @@ cache. At L 1024 the causal Performer is slower than softmax attention: 256 feat
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Time all forms on one sequence with eight heads."""
+    """Time all forms on one sequence with eight heads; `long_rows` times the longest."""
     for T in LENGTHS:
         yield from _by_length(T, rounds)
     yield from _steps(rounds)
     yield from _performers(rounds)
 
 
+def long_rows(rounds: int) -> Iterator[Row]:
+    """Time linear and softmax attention on the longest sequence, in a group of its own: softmax takes minutes."""
+    yield from _by_length(LONG, rounds)
+
+
 def lean_rows(rounds: int) -> Iterator[Row]:
     """Time the forms that keep nothing for the backward pass but their inputs."""
-    for T in LENGTHS:
+    for T in (*LENGTHS, LONG):
         q, k, v = _qkv(T)
         sizes = f"B {B}, {H} heads, L {T}, d {D}"
         softmax = ("softmax: F.sdpa", _of_module(fused_causal_attention, q, k, v))

@@ -8,6 +8,7 @@ target i and co-occurrent feature j are embedded by one matrix, z = W_k x, cut i
 
 One softmax of a product has few degrees of freedom (rank d_k + 1); a mixture of several has more (Yang et al. 2018,
 https://arxiv.org/abs/1711.03953). The softmaxes are here and not in `attend`, since they are mixed before the values are.
+All is computed in float32 at least: products of float16 beyond 65,504 would be infinite.
 """
 
 import math
@@ -17,9 +18,11 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import Attended
 from course_lib.attention.multihead import split_heads
+from course_lib.primitives.precision import rounded_from_float32
 from course_lib.shapes import Image
 
 
+@rounded_from_float32
 def co_occurrent_features(
     x: Float[Tensor, "*batch N C"],
     W_k: Float[Tensor, "d_k C"],

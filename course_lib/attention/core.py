@@ -129,14 +129,14 @@ def without_overflow(mechanism: Function) -> Function:
     in_float32 = in_float32_at_least(mechanism)
 
     @wraps(mechanism)
-    def run(q: Queries, k: Keys, v: Values, *rest: Any, **options: Any) -> Attended:
+    def run(q: Queries, k: Keys, v: Values, *rest: Any, **options: Any) -> Attended | ContextOnly:
         device, dtype = q.device.type, v.dtype
         if dtype != torch.float64 and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
         if dtype.itemsize > 2:
             return mechanism(q, k, v, *rest, **options)
         context, weights = in_float32(q, k, v, *rest, **options)
-        return Attended(context.to(dtype), weights.to(dtype))
+        return ContextOnly(context.to(dtype)) if weights is None else Attended(context.to(dtype), weights.to(dtype))
 
     return cast(Function, run)
 

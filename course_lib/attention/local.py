@@ -5,7 +5,8 @@ Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-A
 
     y_ij = Σ_(a,b ∈ 𝒩(i,j)) softmax_ab(q_ijᵀ k_ab + q_ijᵀ r_(a-i, b-j)) v_ab        r_(a-i, b-j) = [row_(a-i) ; column_(b-j)]
 
-Pixels outside the image have weight 0. A leading `*batch` may hold the heads.
+Pixels outside the image have weight 0. A leading `*batch` may hold the heads. Scores, softmax and sums are formed in float32 at
+least: of float16, scores beyond 65,504 would be infinite.
 """
 
 from functools import reduce
@@ -17,7 +18,7 @@ from einops import einsum, rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, ContextOnly, attend
+from course_lib.attention.core import Attended, ContextOnly, attend, without_overflow
 from course_lib.primitives.windows import local_windows, require_window, window_mask
 from course_lib.shapes import Image
 
@@ -59,6 +60,7 @@ def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddi
     return (from_rows.unsqueeze(-1) + from_columns.unsqueeze(-2)).flatten(-2)
 
 
+@without_overflow
 def local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
 ) -> Attended:
@@ -88,6 +90,7 @@ def local_attention(
     return Attended(context.squeeze(-2), weights.squeeze(-2))
 
 
+@without_overflow
 def sliced_local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
 ) -> Attended:
@@ -110,6 +113,7 @@ def sliced_local_attention(
     return Attended(reduce(torch.add, mixed), weights)
 
 
+@without_overflow
 def tiled_local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
 ) -> ContextOnly:

@@ -5,6 +5,8 @@ Devlin et al. 2019, section 3.1 and appendix A.1-A.2 (https://arxiv.org/abs/1810
 Of the pairs of sentences, half belong together, and half have a second sentence from elsewhere.
 
     L = - mean over chosen words of log p(word | corrupted text)
+
+The loss refuses logits, tokens and chosen positions that disagree on B or T with a ValueError.
 """
 
 from typing import NamedTuple
@@ -14,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Tokens
 
 
@@ -103,6 +106,16 @@ def mask_tokens(
     return corrupt(tokens, eligible, mask, choice, fate, replacements, rate)
 
 
+def _require_one_text(logits: Tensor, tokens: Tensor, chosen: Tensor) -> None:
+    """Raise a ValueError where logits, tokens and chosen positions are not of the same text."""
+    if not logits.shape[:-1] == tokens.shape == chosen.shape:
+        raise ValueError(
+            f"logits (B, T, n_tokens) need tokens (B, T) and chosen (B, T), got {tuple(logits.shape)}, {tuple(tokens.shape)} "
+            f"and {tuple(chosen.shape)}: pass all three whole, the loss itself selects the chosen positions."
+        )
+
+
+@requires(_require_one_text)
 def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
     """Average the cross-entropy of the true words over the chosen positions.
 

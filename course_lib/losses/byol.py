@@ -9,8 +9,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.primitives.normalisation import unit
+from course_lib.primitives.preconditions import requires
 
 
+def _require_one_shape(prediction: Tensor, target: Tensor) -> None:
+    """Raise a ValueError where broadcasting would compare a prediction with the targets of other images."""
+    if prediction.shape != target.shape:
+        raise ValueError(
+            f"each prediction needs a target: got {tuple(prediction.shape)} and {tuple(target.shape)}, give both as (B, d)."
+        )
+
+
+@requires(_require_one_shape)
 def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) -> Float[Tensor, ""]:
     """Average the squared distance between the directions of prediction and target; the target gets no gradient.
 
@@ -22,7 +32,7 @@ def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) ->
         the mean over the batch, from 0 (same directions) to 4 (opposite ones); 2 for a zero vector.
 
     Raises:
-        RuntimeError: prediction and target do not broadcast to one shape.
+        ValueError: prediction and target differ in shape.
 
     Source: Grill et al. 2020, eq. 2. The paper adds the same with the two views exchanged.
     """

@@ -7,17 +7,36 @@ Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 20
 
 The KL divergence is that of Hinton et al. and of DeiT's code, with the teacher's probabilities as weights; eq. 2 has its
 arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; a student with one output
-passes it twice.
+passes it twice. Logits of student and teacher that differ in shape are refused with a ValueError.
 """
+
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
+
 ClassLogits = Float[Tensor, "B n_classes"]
 Labels = Int[Tensor, "B"]
 
 
+def _require_one_shape(student: Tensor, teacher: Tensor, *rest: Any, **options: Any) -> None:
+    """Raise a ValueError where broadcasting would give several examples one teacher, or all classes one logit."""
+    if student.shape != teacher.shape:
+        raise ValueError(
+            f"student and teacher need logits (B, n_classes) for the same examples and classes, got {tuple(student.shape)} "
+            f"and {tuple(teacher.shape)}."
+        )
+
+
+def _require_one_shape_of_three(by_class: Tensor, by_teacher: Tensor, teacher: Tensor, labels: Tensor) -> None:
+    _require_one_shape(by_class, teacher)
+    _require_one_shape(by_teacher, teacher)
+
+
+@requires(_require_one_shape)
 def distillation_loss(
     student: ClassLogits, teacher: ClassLogits, labels: Labels, temperature: float, share: float
 ) -> Float[Tensor, ""]:
@@ -46,6 +65,7 @@ def distillation_loss(
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * divergence
 
 
+@requires(_require_one_shape_of_three)
 def hard_distillation_loss(
     by_class: ClassLogits, by_teacher: ClassLogits, teacher: ClassLogits, labels: Labels
 ) -> Float[Tensor, ""]:

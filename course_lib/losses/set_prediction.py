@@ -8,7 +8,8 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.1
 
 Images hold different numbers of objects: lists are padded to the longest, and the class of padding is -1.
 Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, as fractions of the image.
-A class that is neither -1 nor one of 0 … n_classes - 1 is refused with a ValueError; ∅ is not given as a class.
+A class that is neither -1 nor one of 0 … n_classes - 1 is refused with a ValueError; ∅ is not given as a class. So is the
+assignment of an object to a query that there is not.
 """
 
 from typing import Any, NamedTuple
@@ -91,7 +92,24 @@ def matching_cost(
     return torch.where(real, cost, 0.0)
 
 
-@requires(_require_known_classes)
+def _require_assigned(
+    logits: Tensor, boxes: Tensor, classes: Tensor, targets: Tensor, queries: Tensor, no_object: float = 0.1
+) -> None:
+    """Raise a ValueError for an object without a query: -1 would be read as the last one."""
+    _require_known_classes(logits, boxes, classes)
+    if torch.compiler.is_compiling():  # values are not known
+        return
+    n_queries, assigned = logits.shape[-2], queries[classes >= 0]
+    if assigned.numel():
+        lowest, highest = int(assigned.min()), int(assigned.max())
+        if lowest < 0 or highest >= n_queries:
+            raise ValueError(
+                f"the query of an object is 0 to {n_queries - 1}, got {lowest} to {highest}; -1 may only stand beside the "
+                "class -1, which means no object."
+            )
+
+
+@requires(_require_assigned)
 def set_loss(
     logits: Float[Tensor, "B N n_classes_1"],
     boxes: Float[Tensor, "B N 4"],

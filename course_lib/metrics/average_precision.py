@@ -7,7 +7,8 @@ in the form of COCO (Lin et al. 2014, https://arxiv.org/abs/1405.0312): detectio
     AP = mean over r = 0, 0.01, …, 1 of  max { precision_k : recall_k ≥ r }
 
 A detection hits when it overlaps an object of its class, with IoU of at least a threshold, that no more confident one claimed.
-Scores that are NaN, which have no order, are refused with a ValueError; integer scores with a TypeError.
+Scores that are NaN, which have no order, are refused with a ValueError, and so is a threshold that is not above 0 and at most 1;
+integer scores with a TypeError.
 """
 
 from typing import Any
@@ -65,7 +66,21 @@ def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_obj
     return torch.cat([best_from_here, found.new_zeros(1)])[first].mean().to(scores.dtype)
 
 
-@requires(_require_scores)
+def _require_threshold(
+    scores: Tensor,
+    boxes: Tensor,
+    pictures: Tensor,
+    targets: Tensor,
+    target_pictures: Tensor,
+    threshold: float = 0.5,
+) -> None:
+    """Raise an error as `_require_scores`, and for a threshold that every detection reaches, or none."""
+    _require_scores(scores)
+    if not 0 < threshold <= 1:
+        raise ValueError(f"a hit needs an IoU of at least a threshold above 0 and at most 1, got {threshold}; 0.5 is usual.")
+
+
+@requires(_require_threshold)
 def find_hits(
     scores: Float[Tensor, "n"],
     boxes: Float[Tensor, "n 4"],
@@ -82,13 +97,13 @@ def find_hits(
         pictures: index of the image of each detection, (n,).
         targets: the boxes of the objects of the class, by their corners, (m, 4).
         target_pictures: index of the image of each object, (m,).
-        threshold: the least IoU of a hit.
+        threshold: the least IoU of a hit, above 0 and at most 1.
 
     Returns:
         (n,), True where a detection claimed an object; an object is claimed once.
 
     Raises:
-        ValueError: a score is NaN.
+        ValueError: a score is NaN, or the threshold is not in that range.
         TypeError: scores are integers.
 
     Source: Everingham et al. 2010, section 4.2.2.
@@ -117,13 +132,14 @@ def mean_average_precision(
         boxes: of the queries, by their corners, (B, N, 4).
         classes: of the objects, (B, M), -1 = no object here.
         targets: their boxes, by their corners, (B, M, 4).
-        threshold: the least IoU of a hit.
+        threshold: the least IoU of a hit, above 0 and at most 1.
 
     Returns:
         from 0 to 1; classes without an object do not count.
 
     Raises:
-        ValueError: there is no object at all, or one of a class without a probability, or a probability is NaN.
+        ValueError: there is no object at all, or one of a class without a probability, or a probability is NaN, or the
+            threshold is not in its range.
     """
     B, N, n_classes = probabilities.shape
     if classes.numel() and (highest := int(classes.max())) >= n_classes:

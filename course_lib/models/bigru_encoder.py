@@ -129,8 +129,6 @@ class Encoder(nn.Module):
             raise ValueError(
                 f"sentences (B, T) need T ≥ 1 and one length each, (B,); got {tuple(source.shape)} and {tuple(lengths.shape)}."
             )
-        if not torch.compiler.is_compiling() and lengths.numel() and int(lengths.min()) < 0:
-            raise ValueError(f"a sentence cannot have {int(lengths.min())} words.")
         mask = padding_mask(lengths, source.shape[1])
         annotations, final = self.run(self.embedding(source), lengths, self.forwards, self.backwards)
         return Encoded(annotations, annotations, final, mask)

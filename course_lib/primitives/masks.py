@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Lengths
 
 
@@ -33,6 +34,18 @@ def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | N
     return position_k <= position_q[:, None]
 
 
+def _require_lengths(lengths: Lengths, T_k: int) -> None:
+    """Raise a ValueError for a length that is negative or longer than T_k."""
+    if not lengths.numel() or torch.compiler.is_compiling():  # while compiling, values are not known
+        return
+    shortest, longest = torch.stack(lengths.aminmax()).tolist()  # one transfer from a GPU
+    if longest > T_k:
+        raise ValueError(f"a sequence of {longest} tokens does not fit a padded length of {T_k}.")
+    if shortest < 0:
+        raise ValueError(f"a sequence cannot have {shortest} tokens: lengths are 0 to T_k = {T_k}.")
+
+
+@requires(_require_lengths)
 def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
     """Make a padding mask: every query may attend to the real tokens of its own sequence, not to the padding after them.
 
@@ -44,9 +57,7 @@ def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
         bool (B, 1, T_k), True at [b, 0, j] where j < lengths[b]; the middle axis broadcasts over queries.
 
     Raises:
-        ValueError: a length is longer than T_k.
+        ValueError: a length is negative or longer than T_k.
     """
-    if not torch.compiler.is_compiling() and lengths.numel() and int(lengths.max()) > T_k:
-        raise ValueError(f"a sequence of {int(lengths.max())} tokens does not fit a padded length of {T_k}.")
     position = torch.arange(T_k, device=lengths.device)
     return (position < lengths[:, None])[:, None, :]
