@@ -184,6 +184,7 @@ HEADS = [
 PLACES = [
     ("padding_mask(tensor([3, 8]), T_k)", "ValueError", "a sequence of 8 tokens does not fit a padded length of 7."),
     ("padding_mask(tensor([1]), 0)", "ValueError", "a sequence of 1 tokens does not fit a padded length of 0."),
+    ("padding_mask(tensor([3, -2]), T_k)", "ValueError", "cannot have -2 tokens: lengths are 0 to T_k = 7."),
     ("LearnedPositions(5, d_k)(6)", "ValueError", "6 positions were requested, but only 5 are learned."),
     ("LearnedPositions(5, d_k)(-1)", "ValueError", "-1 positions were requested, but only 5 are learned."),
 ]
@@ -215,6 +216,13 @@ LOSSES = [
     ("label_smoothed_loss(randn(3, 5, 9), ones(4, 4).long(), 0)", "ValueError", "got (3, 5, 9) and (4, 4): pass both whole"),
     ("hard_attention_loss(randn(B, 1), alphas, ones(B, T).long(), 0.5)", "ValueError", "got (2, 1), (2, 5, 3) and (2, 5)."),
     ("hard_attention_loss(randn(B), alphas, ones(B, 2).long(), 0.5)", "ValueError", "got (2,), (2, 5, 3) and (2, 2)."),
+    ("byol_loss(randn(B, T), randn(1, T))", "ValueError", "each prediction needs a target: got (2, 5) and (1, 5)"),
+    ("byol_loss(randn(B, T), randn(T))", "ValueError", "got (2, 5) and (5,)"),
+    ("distillation_loss(randn(B, 3), randn(1, 3), ones(B).long(), 1.0, 0.5)", "ValueError", "got (2, 3) and (1, 3)."),
+    ("distillation_loss(randn(B, 3), randn(B, 1), ones(B).long(), 1.0, 0.5)", "ValueError", "got (2, 3) and (2, 1)."),
+    ("hard_distillation_loss(randn(B, 3), randn(B, 3), randn(B, 2), ones(B).long())", "ValueError", "got (2, 3) and (2, 2)."),
+    ("hard_distillation_loss(randn(B, 3), randn(T, 3), randn(T, 3), ones(B).long())", "ValueError", "got (2, 3) and (5, 3)."),
+    ("mlm_loss(randn(B, T, T), target, ones(B).bool())", "ValueError", "got (2, 5, 5), (2, 5) and (2,): pass all three whole"),
     ("teacher_forced_loss(randn(B, T, 9), 9 * target, 0)", "IndexError", "Target 9 is out of bounds."),
     ("teacher_forced_loss(randn(B, T, 9), -target, 0)", "IndexError", "Target -1 is out of bounds."),
 ]
@@ -276,6 +284,14 @@ NUMBERS = [
         "mean_average_precision(tensor([[[float('nan'), 0.5]]]), ones(1, 1, 4), tensor([[0]]), ones(1, 1, 4))",
         "ValueError",
         "1 of 1 scores are NaN: look for NaN in the outputs of the model",
+    ),
+    *(
+        (
+            f"find_hits(ones(1), ones(1, 4), zeros(1).long(), ones(1, 4), zeros(1).long(), {x})",
+            "ValueError",
+            f"at most 1, got {x}",
+        )
+        for x in (0.0, -1.0, 50.0)
     ),
     ("bleu(['the cat sat'], [['the cat sat']])", "TypeError", "the text 'the cat sat', whose characters would be counted"),
     ("bleu([['the', 'cat']], [['the', 'cat']])", "TypeError", "give each translation a list of references, `[[reference], …]`"),

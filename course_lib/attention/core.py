@@ -16,6 +16,7 @@ from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
+from torch import Tensor
 
 from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Context, Keys, Mask, Queries, Scores, Values, Weights
@@ -129,7 +130,7 @@ def without_overflow(mechanism: Function) -> Function:
     in_float32 = in_float32_at_least(mechanism)
 
     @wraps(mechanism)
-    def run(q: Queries, k: Keys, v: Values, *rest: Any, **options: Any) -> Attended | ContextOnly:
+    def run(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **options: Any) -> Attended | ContextOnly:
         device, dtype = q.device.type, v.dtype
         if dtype != torch.float64 and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)

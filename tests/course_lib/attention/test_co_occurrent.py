@@ -94,3 +94,15 @@ def test_parts_that_do_not_divide_are_refused(normal):
     x, W_k, W_v, W_pi = inputs(normal)
     with pytest.raises(ValueError, match="do not divide into 3 heads"):
         co_occurrent_features(x, W_k[:5], W_v, W_pi[:, :5])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_beyond_half_precision_are_formed_in_float32(normal, dtype):
+    """Products of 300 and 300 are beyond float16, which ends at 65,504; bfloat16 would round the scores to whole hundreds."""
+    x, *weights = [x.detach().to(dtype) for x in inputs(normal, B)]
+    x = 300 * x
+    exact = co_occurrent_features(*(x.double() for x in (x, *weights)))
+    attended = co_occurrent_features(x, *weights)
+    assert {y.dtype for y in attended} == {dtype}
+    for found, wanted in zip(attended, exact, strict=True):
+        torch.testing.assert_close(found.double(), wanted, rtol=2 * torch.finfo(dtype).eps, atol=0.1)

@@ -248,3 +248,15 @@ def test_logits_far_below_0_leave_nothing_to_what_lies_outside(form, dtype):
 def test_heads_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="d_out 12 is not divisible by 2 · 4 heads"):
         LocalAttention(3, 12, n_heads=4, size=3)
+
+
+@each_form
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_beyond_half_precision_are_formed_in_float32(normal, form, dtype):
+    """Products of 300 and 300 are beyond float16, which ends at 65,504; bfloat16 would round the scores to whole hundreds."""
+    drawn = [x.detach().to(dtype) for x in inputs(normal, 3)]
+    drawn[:2] = [300 * x for x in drawn[:2]]
+    exact = local_attention(*(x.double() for x in drawn)).context
+    context = form(*drawn).context
+    assert context.dtype == dtype
+    torch.testing.assert_close(context.double(), exact, rtol=2 * torch.finfo(dtype).eps, atol=1e-3)

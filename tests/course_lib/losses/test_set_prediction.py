@@ -173,6 +173,18 @@ def test_a_class_without_a_logit_is_refused(wrong):
             call()
 
 
+@pytest.mark.parametrize("wrong", [-1, -2, N, N + 1])
+def test_a_query_that_there_is_not_is_refused(wrong):
+    """-1 would be read as the last query. Beside the class -1, which means no object, any number may stand."""
+    logits, said, classes, targets = scene()
+    queries = match(matching_cost(logits, said, classes, targets), classes)
+    usual = set_loss(logits, said, classes, targets, queries)
+    assert set_loss(logits, said, classes, targets, torch.where(classes < 0, wrong, queries)) == usual
+    queries[1, 2] = wrong
+    with pytest.raises(ValueError, match=f"the query of an object is 0 to {N - 1}, got .*{wrong}"):
+        set_loss(logits, said, classes, targets, queries)
+
+
 def test_gradients():
     logits, said, classes, targets = scene(torch.float64)
     queries = match(matching_cost(logits, said, classes, targets), classes)

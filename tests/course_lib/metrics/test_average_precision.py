@@ -121,3 +121,15 @@ def test_it_is_that_of_coco(seed, threshold):
     ours = mean_average_precision(probabilities, boxes, classes, targets, threshold)
     assert ours == pytest.approx(expected, abs=1e-6)
     assert 0.01 < ours < 0.9
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.5, float("nan")])
+def test_a_threshold_that_every_detection_reaches_or_none_is_refused(threshold):
+    """At 0, a detection beside every object would be a hit."""
+    apart = torch.tensor([[0.1, 0.1, 0.2, 0.2]]), torch.tensor([[0.7, 0.7, 0.9, 0.9]])
+    one, zero = torch.tensor([0.9]), torch.zeros(1).long()
+    with pytest.raises(ValueError, match=f"above 0 and at most 1, got {threshold}"):
+        find_hits(one, apart[0], zero, apart[1], zero, threshold)
+    with pytest.raises(ValueError, match="above 0 and at most 1"):
+        mean_average_precision(one[:, None, None], apart[0][None], zero[:, None], apart[1][None], threshold)
+    assert find_hits(one, apart[0], zero, apart[0], zero, 1.0).tolist() == [True]
