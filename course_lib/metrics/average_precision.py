@@ -7,8 +7,8 @@ in the form of COCO (Lin et al. 2014, https://arxiv.org/abs/1405.0312): detectio
     AP = mean over r = 0, 0.01, …, 1 of  max { precision_k : recall_k ≥ r }
 
 A detection hits when it overlaps an object of its class, with IoU of at least a threshold, that no more confident one claimed.
-Scores that are NaN, which have no order, are refused with a ValueError, integer scores with a TypeError. A threshold that is not
-above 0 and at most 1 is refused with a ValueError.
+Scores that are NaN, which have no order, are refused with a ValueError, integer scores with a TypeError. A threshold must be
+above 0 and at most 1; another is refused with a ValueError.
 """
 
 from typing import Any
