@@ -506,7 +506,7 @@ def written(n, d=64):
 
     def with_state():
         q, k, v = (y[0] for y in projected())
-        return attention.linear_attention_step(*state, q, k, v)[0] @ matrices[3]
+        return linear_attention_step(*state, q, k, v)[0] @ matrices[3]
 
     work = multiply_adds(cached_step, x, *cache, *matrices), multiply_adds(with_state)
     return work, (sum(y.numel() for y in cache), sum(y.numel() for y in state))

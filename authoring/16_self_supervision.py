@@ -707,7 +707,8 @@ ema_update = check("16.5", ema_update)
 
 # %% [markdown]
 # The library's `BYOL.update` does this in place, with one call of `torch._foreach_lerp_` for all tensors. We compare it with
-# the function of exercise 16.5, and check that the loss gives the target's weights no gradient.
+# the function of exercise 16.5, and check that the loss gives the target's weights no gradient. The trainings below use the
+# function of the exercise.
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
@@ -760,6 +761,15 @@ claim(
 collapse = {}
 
 
+@torch.no_grad()
+def follow(model):
+    """Move the target network towards the online one by `ema_update`."""
+    target = list(model.target.parameters())
+    moved = ema_update(target, list(model.online.parameters()), model.decay)
+    for xi, new in zip(target, moved, strict=True):
+        xi.copy_(new)
+
+
 def without_stop_gradient(model, pair):
     """The loss without a stop-gradient, with one network on both sides."""
     z = model.online(torch.cat(pair))
@@ -785,7 +795,7 @@ def fit_byol(
         model, two_views(seed), loss, steps=steps, lr=5e-3, warmup=steps // 10
     )
     for step in progress(training, name, total=steps):
-        model.update()
+        follow(model)
         if step.index + 1 in looks:
             with torch.no_grad():
                 points = model.eval().online(images[unseen[seed]]).cpu()
