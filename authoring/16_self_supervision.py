@@ -31,14 +31,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.datasets import Augmentation
-from course_lib.training import batches, train
-from course_tools.notebook import check, claim, clouds, device, explore, ledger
-from course_tools.notebook import peak_memory, plots, predict, progress, show
-from course_tools.notebook.few_labels import RANGES, backbone, few, on_unseen
-from course_tools.notebook.few_labels import small_digits, supervised
+from course_tools.notebook import check, claim, device, explore, ledger, plots, predict
+from course_tools.notebook import show
+from course_tools.notebook.few_labels import on_unseen, small_digits, supervised
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.whose import whose
 
 # %% [markdown]
 # ## 1 Ten labels
@@ -103,10 +99,8 @@ show_losses(with_labels, across={"log 10, a uniform guess": math.log(10)})
 # | argument of `affine_grid` | (B, 2, 3), for coordinates from -1 to 1 |
 
 # %%
-from einops import rearrange
 from jaxtyping import Float
 
-from course_lib.datasets import colour_matrix, photographs, recolour
 from course_lib.shapes import Image
 
 # %% exercise="16.1" difficulty="●●●" minutes=15
@@ -117,6 +111,11 @@ warp = check("16.1", warp)
 
 
 # %%
+from einops import rearrange
+
+from course_tools.notebook.few_labels import RANGES, few
+
+
 def view(batch, generator, ranges=RANGES):
     """Draw one view of each picture of a batch, by `warp`."""
     A, t = ranges.draw_affine(len(batch), batch.shape[-2:], generator)
@@ -163,6 +162,8 @@ show(
 # The network is trained to be invariant to the whole range that you choose.
 
 # %% tags=["interactive"]
+from course_lib.datasets import colour_matrix, photographs, recolour
+
 dahlia = photographs((60, 90))[1:]
 
 
@@ -220,7 +221,6 @@ explore(
 # loss. Decide what is wrong *before* you run the check.
 
 # %%
-from course_lib.losses import lean_nt_xent
 from course_lib.losses.nt_xent import require_pairs
 from course_lib.primitives import unit
 
@@ -251,6 +251,8 @@ from course_lib.losses import nt_xent
 nt_xent = check("16.2", nt_xent)
 
 # %% tags=["nbval-check-output"]
+from course_lib.losses import lean_nt_xent
+
 generator = torch.Generator().manual_seed(SEEDS[0])
 a, b = torch.randn(2, 96, 64, generator=generator)
 one_pair, all_equal = (
@@ -308,6 +310,9 @@ linear_probe = check("16.3", linear_probe)
 
 
 # %%
+from course_tools.notebook.few_labels import backbone
+
+
 @torch.no_grad()
 def probe(encoder, seed, n_each, draws=4):
     """Accuracy of a linear probe of frozen features on unseen digits, mean over draws
@@ -351,6 +356,8 @@ for n_each in (1, 4):
 
 # %%
 from course_lib.models import SimCLR
+from course_lib.training import batches, train
+from course_tools.notebook import progress
 
 
 def two_views(seed, n_pairs=32, ranges=RANGES):
@@ -517,8 +524,9 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 6 The embeddings during training
 #
-# Each point below is an unseen digit, shown as the numeral of its class, in the first two principal components of its
-# embedding, at three moments of training. The encoder has never seen a label.
+# Each point below is an unseen digit, shown as the numeral of its class, at three moments of training. The encoder has never
+# seen a label. **t-SNE** arranges the embeddings in the plane so that digits with similar embeddings stay close together. The
+# distances between groups, and the sizes of groups, have no meaning.
 #
 # **Predict.** For how many digits does the *nearest* other embedding, in all 64 dimensions, belong to the same class: before
 # training, and after?
@@ -535,18 +543,31 @@ claim(
 
 
 # %%
+from sklearn.manifold import TSNE
+
+from course_tools.notebook import clouds
+
+
 def neighbours_agree(points, kinds):
     """How often the nearest other point has the same class."""
     nearest = (points @ points.mT).fill_diagonal_(-torch.inf).argmax(-1)
     return (kinds[nearest] == kinds).float().mean().item()
 
 
+def in_the_plane(points):
+    """Embeddings (n, 64) arranged in the plane by t-SNE, (n, 2)."""
+    return TSNE(random_state=SEEDS[0]).fit_transform(points.numpy())
+
+
 kinds = labels[unseen[SEEDS[0]]].cpu()
 agree = {name: neighbours_agree(points, kinds) for name, points in snapshots.items()}
 show(
-    clouds({name: points[:300] for name, points in snapshots.items()}, kinds[:300]),
-    alt="Embeddings of 300 unseen digits in their first two principal components, "
-    "three panels through training; the nearest other digit has the same class in "
+    clouds(
+        {name: in_the_plane(points[:300]) for name, points in snapshots.items()},
+        kinds[:300],
+    ),
+    alt="Embeddings of 300 unseen digits, arranged by t-SNE, in three panels through "
+    "training; the nearest other of a thousand embeddings has the same class in "
     + ", ".join(f"{100 * accuracy:.0f} % at {name}" for name, accuracy in agree.items())
     + ".",
 )
@@ -605,6 +626,8 @@ draw_neighbours(7)
 # seed, but only by 0.01 to 0.03.</details>
 
 # %%
+from course_lib.datasets import Augmentation
+
 with_heads = {
     seed: nn.Sequential(model.encoder, model.project)
     for seed, model in contrasted.items()
@@ -666,7 +689,7 @@ for n_each in (1, 4):
 #
 # $$L = \lVert \overline{q(z)} - \overline{z'} \rVert^2 = 2 - 2 \cos(q(z), z')$$
 #
-# The bar denotes normalisation to unit length. **No gradient** flows into $z'$: the *stop-gradient*.
+# The bar denotes normalisation to unit length. **No gradient** flows into $z'$; this is the *stop-gradient*.
 #
 # | name | shape |
 # | --- | --- |
@@ -906,13 +929,14 @@ claim(
 )
 
 # %% [markdown]
-# Note *which layer* collapses. The **projections**, on which the loss is computed, collapse. The features of the **encoder**,
-# before the projector, are affected less: after 240 steps their printed probes are still above that of an untrained encoder
-# (printed in section 4), though least without the stop-gradient. The recorded study below shows what becomes of them later.
+# Note *which layer* collapses: the **projections**, on which the loss is computed. The features of the **encoder**, before the
+# projector, suffer less. After 240 steps the probes of all three encoders are still more accurate than that of an untrained
+# encoder (printed in section 4); the lead is smallest without the stop-gradient. The recorded study below shows what happens to
+# the features in a longer training.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** How does BYOL compare with SimCLR and with the pixels? BYOL and SimCLR use the same encoder, digits and batches;
-# the probe uses forty labels.
+# **Predict.** BYOL and SimCLR are trained with the same encoder on the same batches of digits, and the probe has forty labels.
+# How does BYOL compare with SimCLR and with the pixels?
 #
 # <details><summary>A. It equals SimCLR from the start.</summary>
 #
@@ -1063,14 +1087,14 @@ claim(
 # %% [markdown]
 # ## 11 Build it
 #
-# **Build task (30 minutes, 12 points).** Write all of SimCLR from an empty cell: views, encoder, projection head, NT-Xent, and
-# the training loop, which no cell above shows in full. You may use your `warp`, your `nt_xent`, and `view(batch, generator)` of
+# **Build task (30 minutes, 12 points).** Starting from an empty cell, write all of SimCLR: the views, the encoder, the projection
+# head, NT-Xent, and the training loop, which no cell above shows in full. You may use your `warp`, your `nt_xent`, and `view(batch, generator)` of
 # section 2. The library's `SimCLR` and `nt_xent` are not allowed: if your 16.2 did not pass, the name `nt_xent` refers to the
 # library's function; then write the loss here.
 #
-# The check calls `train_simclr(images, n_steps)` once, with 2,000 digits without labels and `n_steps=240`. It evaluates the
-# returned encoder on other digits, by a linear probe with four labels of each class, the mean of eight draws of them. The
-# function has at most 60 seconds of processor time; a good solution needs about six seconds.
+# The check calls `train_simclr(images, n_steps)` once, with 2,000 unlabelled digits and `n_steps=240`. Then it trains linear
+# probes of the returned encoder on other digits, with four labels of each class, and averages their accuracies over eight draws
+# of the labelled digits. The function has at most 60 seconds of processor time; a good solution needs about six seconds.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1093,12 +1117,24 @@ from course_tools.bank.lecture_16.train_simclr import train_simclr
 train_simclr = check("16.7", train_simclr)
 
 # %% [markdown]
-# The next cell trains the encoder once more, on the digits of section 5, and draws its embeddings of unseen ones. The encoder
-# of section 5 was trained on the same 4,000 digits for as many updates.
+# The next cell trains the encoder once more, on the digits of section 5, and draws its loss and its embeddings of unseen digits.
+# The encoder of section 5 was trained on the same 4,000 digits for the same number of updates.
 
 # %%
+from course_tools.checks.training_record import Recorder
+from course_tools.notebook.whose import whose
+
 torch.manual_seed(SEEDS[0])
-built = train_simclr(images[learn[SEEDS[0]]].cpu(), 240)
+with Recorder() as training:
+    built = train_simclr(images[learn[SEEDS[0]]].cpu(), 240)
+name = f"{whose(train_simclr)} encoder"
+ends = range(10, len(training.losses) + 1, 10)
+losses = [mean(training.losses[end - 10 : end]) for end in ends]
+show(
+    plots.curves({name: (ends, losses)}, "update", "loss", "training loss"),
+    alt=f"Training loss of {name}, means of the first and of the last ten updates: "
+    f"{losses[0]:.2f} and {losses[-1]:.2f}.",
+)
 
 
 def features_of(batch):
@@ -1108,12 +1144,12 @@ def features_of(batch):
 
 with torch.no_grad():
     points = unit(features_of(images[unseen[SEEDS[0]]])).cpu()
-own, name = probe(features_of, SEEDS[0], 4), f"{whose(train_simclr)} encoder"
-agreed = neighbours_agree(points, kinds)
+own, agreed = probe(features_of, SEEDS[0], 4), neighbours_agree(points, kinds)
 show(
-    clouds({name: points[:300]}, kinds[:300]),
-    alt=f"Embeddings of 300 unseen digits by {name} in their first two principal "
-    f"components; the nearest other digit has the same class in {100 * agreed:.0f} %.",
+    clouds({name: in_the_plane(points[:300])}, kinds[:300]),
+    alt=f"Embeddings of 300 unseen digits by {name}, arranged by t-SNE; the nearest "
+    "other of a thousand embeddings has the same class in "
+    f"{100 * agreed:.0f} %.",
 )
 print(
     f"probe with 40 labels: {name} {own:.2f}, section 5 {probed[4][0]:.2f}, pixels "
@@ -1124,8 +1160,8 @@ print(
 # ## 12 Build it: repair a run
 #
 # **Build task (25 minutes, 12 points).** The code below trains an encoder by SimCLR on the same digits. It runs to the end. We planted three
-# faults; none of them raises an error. Measure before you read the code: the cell after it runs it for a few updates, and has room
-# for your own measurements. The check names the faults that it can prove; one may hide another.
+# faults; none of them raises an error. Measure before you read the code: the cell below the code runs it for a few updates and has
+# room for your own measurements. The check names the faults that it can prove; one fault may hide another.
 
 # %% exercise="16.8" bug="three_faults"
 from course_tools.bank.lecture_16.repair_simclr import three_faults as suspect
@@ -1217,18 +1253,19 @@ repair_simclr = check("16.8", repair_simclr)
 #   pairs takes 268 MB.
 #
 # **Remarks.** *GA*: SimCLR "requires the use of large mini-batches, so that enough negatives are used". Chen et al. measure
-# this on ImageNet. On our digits, a probe with 32 pairs is already better than the pixels (16.GA); section 9 shows what 96
-# pairs add at equal updates. *GA* calls BYOL "a convincing alternative". After 1,000 steps it is better than the pixels here
-# (16.s), with a large variance between seeds, and still worse than SimCLR.
+# this on ImageNet. On our digits, 32 pairs already give a better probe than the pixels do (16.GA); section 9 shows what 96
+# pairs add at an equal number of updates. *GA* calls BYOL "a convincing alternative". Here its probe is better than that of the
+# pixels after 1,000 steps (16.s), but it varies a lot between seeds and is still worse than SimCLR's.
 #
-# **What this lecture does not show.** Digits are easy and grey: with augmentation, a supervised network about equals SimCLR's
-# probe from forty labels on (0.82 and 0.83). On photographs the gap is wider and colour distortion matters; no network is
-# trained on colour pictures here. How BYOL avoids collapse is not fully understood; in our runs the projections collapsed
-# without the stop-gradient and nearly so without the predictor (16.q, 16.p).
+# **What this lecture does not show.** Digits are easy and grey: with augmentation, a supervised network is about as accurate
+# as SimCLR's probe from forty labels on (0.82 and 0.83). On photographs the gap is wider and colour distortion matters; no
+# network is trained on colour pictures here. How BYOL avoids collapse is not fully understood; in our runs the projections
+# collapsed without the stop-gradient, and nearly collapsed without the predictor (16.q, 16.p).
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et
 # al. 2020, *BYOL*, eq. 2 and section 3.1 (https://arxiv.org/abs/2006.07733) · Jing, Vincent, LeCun, Tian 2022, *Understanding
-# Dimensional Collapse*, section 3 (https://arxiv.org/abs/2110.09348).
+# Dimensional Collapse*, section 3 (https://arxiv.org/abs/2110.09348) · van der Maaten and Hinton 2008, *Visualizing Data using
+# t-SNE* (https://www.jmlr.org/papers/v9/vandermaaten08a.html).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
@@ -1239,6 +1276,9 @@ repair_simclr = check("16.8", repair_simclr)
 
 
 # %%
+from course_tools.notebook import peak_memory
+
+
 def peak(call):
     """The peak memory of a forward and backward pass, in bytes."""
     return peak_memory(lambda: call().backward())
