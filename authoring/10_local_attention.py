@@ -589,8 +589,8 @@ claim(
 # %% [markdown] tags=["predict"]
 # After this short training run, the convolution is more accurate. This need not hold after longer training. The study
 # `10_accuracy_and_cost` (docs/studies.md) trains the same networks at two widths for 2,000 updates with 64 digits each, which
-# is 32 epochs, with three seeds. At width 16 it also trains for half as many updates: what the second half of the training adds
-# shows which network is still improving.
+# is 32 epochs, with three seeds. At width 16 it also trains for half as many updates: the accuracy that the second half of the
+# training adds shows which network is still improving.
 #
 # **Predict.** What happens to the gap in accuracy between convolution and local attention with longer training?
 #
@@ -827,18 +827,28 @@ from course_tools.bank.lecture_10.train_local_attention import train_local_atten
 train_local_attention = check("10.6", train_local_attention)
 
 # %% [markdown]
-# The next cell trains the model once more. It replaces one pixel of a digit and shows how much the context of each pixel
-# changes, first in the first layer of that model, then in a convolution with the same window. At which pixels do you expect a change, and
-# why may the changes within the window differ in size?
+# The next cell trains the model once more and draws its loss. Then it replaces one pixel of a digit and shows how much the
+# context of each pixel changes, in the first layer of the model and in a convolution with the same window. At which pixels do you
+# expect a change? Why might the changes within the window differ in size?
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
+from course_tools.checks.training_record import Recorder
 
 small, kinds = handwritten_digits()
 sorted_by_label = kinds.argsort(stable=True)
 torch.manual_seed(SEEDS[0])
-built = train_local_attention(
-    small[sorted_by_label, None], kinds[sorted_by_label], 10, 400
+with Recorder() as training:
+    built = train_local_attention(
+        small[sorted_by_label, None], kinds[sorted_by_label], 10, 400
+    )
+owner = whose(train_local_attention)
+ends = range(10, len(training.losses) + 1, 10)
+losses = [mean(training.losses[end - 10 : end]) for end in ends]
+show(
+    plots.curves({f"{owner} model": (ends, losses)}, "update", "loss", "training loss"),
+    alt=f"Training loss of {owner} model, means of the first and of the last ten "
+    f"updates: {losses[0]:.2f} and {losses[-1]:.2f}.",
 )
 digit = small[:1, None]
 changed = digit.clone()
@@ -848,7 +858,6 @@ with torch.no_grad():
     convolved = nn.Conv2d(1, 16, 3, padding=1)
     of_convolution = (convolved(changed) - convolved(digit))[0].norm(dim=0)
 n_changed = int((of_attention > 1e-5 * of_attention.max()).sum())
-owner = whose(train_local_attention)
 show(
     plots.pictures(
         {
@@ -868,8 +877,8 @@ show(
 
 # %% [markdown]
 # In both layers, the outputs of nine pixels change. The convolution multiplies the change by the same weights in every picture.
-# In attention, the replaced pixel is a key and a value for its neighbours, and also changes its own query: how much a
-# neighbour's context changes depends on the other pixels of that neighbour's window.
+# In attention, the replaced pixel provides a key and a value for its neighbours, and its own query changes too. How much a
+# neighbour's context changes therefore depends on the other pixels in that neighbour's window.
 
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
@@ -928,12 +937,12 @@ show(
 # **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the
 # paper's eq. 2 without relative positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the
 # deck is the paper's eq. 1; for learned kernels the flip makes no difference. *EE* quotes "fewer parameters and FLOPS while
-# improving upon the accuracy", a result on ImageNet. The first half holds here too (10.m, 10.n); 7 × 7 digits do not test the
-# second.
+# improving upon the accuracy", a result on ImageNet. The first half of this holds here too (10.m, 10.n); digits of 7 × 7 pixels
+# are no test of the second.
 #
 # **What this lecture does not show.** The comparisons use digits of 7 × 7 pixels and networks of 8 or 16 features per pixel. In
-# the recorded study both kinds have the same learning rate at each width; of four tried at width 16 it was the best for local
-# attention and not quite the best for the convolution. Fewer multiply-adds do not mean less time: convolutions have highly
+# the recorded study both kinds have the same learning rate at each width. We tried four at width 16; the one chosen was the best
+# for local attention and not quite the best for the convolution. Fewer multiply-adds do not mean less time: convolutions have highly
 # optimised kernels.
 #
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
