@@ -17,7 +17,7 @@
 #
 # ![](diagram:show_attend_and_tell)
 #
-# **One question leads through this lecture: when is a mean enough, and when must a model choose its weights?** We ask it of
+# **One question runs through this lecture: when is a mean enough, and when must a model choose its weights?** We ask it of
 # pictures that are described word by word, and of documents that are classified. You will write the attention of *Show, Attend
 # and Tell*, soft and hard, a document model with attention over words and sentences, and a captioner that learns which of two
 # digits is on the left.
@@ -62,7 +62,7 @@ show(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The vector is the **mean** of the 36 regions. How many captions of 500 new pictures are exactly right?
+# **Predict.** The vector is the **mean** of the 36 regions. For how many of 500 new pictures is the caption exactly right?
 #
 # <details><summary>A. Nearly all: the vector has 66 numbers, and there are only 200 captions.</summary>
 #
@@ -298,8 +298,8 @@ compose_document = check("03.4", compose_document)
 # %% [markdown]
 # Is a mean enough for real documents? We use the docstrings of NumPy, SciPy and scikit-learn on this machine; the task is to
 # predict which sub-package a text comes from. The next cell compares three models: Yang's complete model (a bidirectional GRU
-# before each pooling), the same model with means instead of attention, and a bag of words, which is the mean of all word
-# vectors. Each is trained for 150 steps with three seeds.
+# before each pooling, which uses your `pool`), the same model with means instead of attention, and a bag of words, which is the
+# mean of all word vectors. Each is trained for 150 steps with three seeds.
 
 # %% tags=["nbval-check-output"]
 from course_lib.attention import Pool, mean_pool
@@ -313,13 +313,25 @@ topics = topic_task(texts.train)
 sizes = len(topics.words), len(topics.topics)
 
 
+class CheckedPool(nn.Module):
+    """The weights of a `Pool`, used by the `pool` of 03.3."""
+
+    def __init__(self, d_v, d_a):
+        super().__init__()
+        self.weights = Pool(d_v, d_a)
+
+    def forward(self, values, mask=None):
+        W, b, u = self.weights.W, self.weights.b, self.weights.u
+        return Attended(*pool(values, W, b, u, mask))
+
+
 def hierarchy(pooling):
     """Yang's model, with this pooling at both levels."""
     return Hierarchical(*sizes, 32, 24, pooling, stacked_bidirectional_gru)
 
 
 rivals = {
-    "hierarchical attention": (lambda: hierarchy(Pool), 5e-3),
+    "hierarchical attention": (lambda: hierarchy(CheckedPool), 5e-3),
     "the same with means": (lambda: hierarchy(lambda d_v, d_a: mean_pool), 5e-3),
     "bag of words": (lambda: BagOfWords(*sizes, 48), 2e-2),
 }
@@ -502,10 +514,11 @@ caption_step = check("03.5", caption_step)
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
 #
-# The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions. The
-# next cell compares the `caption_step` of 03.5 with the library's model. Then three captioners get the same regions: as their
-# mean (section 1), concatenated into one vector, and with attention before each word. The concatenated vector contains all the
-# information: each of the 36 regions has its own slot, which encodes its position.
+# The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions.
+# `CheckedCaptioner` below has the same weights but reads each word by your `caption_step`, in training too; 03.m compares the
+# two. Then three captioners get the same regions: as their mean (section 1), concatenated into one vector, and with attention
+# before each word. The concatenated vector contains all the information: each of the 36 regions has its own slot, which encodes
+# its position.
 #
 # **Predict.** The pictures and the number of steps are the same; the learning rate is chosen for each captioner. How do they
 # rank by exact match?
@@ -524,13 +537,7 @@ caption_step = check("03.5", caption_step)
 
 # %%
 from course_lib.models import ShowAttendAndTell
-
-
-def with_attention(seen, seed):
-    """Train a captioner with attention on the regions of each picture."""
-    torch.manual_seed(seed)
-    model = ShowAttendAndTell(len(words), seen.shape[-1], 24, 64, 32)
-    return task.fit(model, seen, seed, 6e-3)
+from course_lib.models.captioner import Captioned
 
 
 def weights_of(model):
@@ -544,20 +551,46 @@ def weights_of(model):
     )
 
 
+def by_caption_step(model, regions, caption, state=None):
+    """What the library's model does, by the `caption_step` of 03.5."""
+    h, c = model.initial_state(regions) if state is None else state
+    given, logits, rows = weights_of(model), [], []
+    for y in model.words(caption).unbind(1):
+        said, h, c, row = caption_step(y, h, c, regions, *given)
+        logits.append(said)
+        rows.append(row)
+    return Captioned(torch.stack(logits, dim=1), torch.stack(rows, dim=1), (h, c))
+
+
+class CheckedCaptioner(nn.Module):
+    """The weights of a `ShowAttendAndTell`, used by the `caption_step` of 03.5."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.start = model, model.start
+
+    def forward(self, regions, caption, state=None):
+        return by_caption_step(self.model, regions, caption, state)
+
+    def step(self, tokens, state):
+        regions, *hidden = state
+        logits, _, (h, c) = self(regions, tokens[:, None], hidden)
+        return logits[:, 0], state._replace(h=h, c=c)
+
+
+def with_attention(seen, seed):
+    """Train a captioner with attention on the regions of each picture."""
+    torch.manual_seed(seed)
+    model = ShowAttendAndTell(len(words), seen.shape[-1], 24, 64, 32)
+    return task.fit(CheckedCaptioner(model), seen, seed, 6e-3)
+
+
 # %% tags=["nbval-check-output"]
 captioners = [with_attention(regions, seed) for seed in SEEDS]
 with torch.no_grad():
-    seen, model = task.new_regions.to(device()), captioners[0]
+    seen, checked = task.new_regions.to(device()), captioners[0]
     first = task.new_captions[:, :1].to(device())
-    gap = (
-        caption_step(
-            model.words(first[:, 0]),
-            *model.initial_state(seen),
-            seen,
-            *weights_of(model),
-        )[0]
-        - model(seen, first).logits[:, 0]
-    ).abs()
+    gap = (checked(seen, first).logits - checked.model(seen, first).logits).abs()
 claim(
     "03.m",
     "logits of caption_step less those of the library's model at the first word: "
@@ -826,7 +859,7 @@ def average_and_spread(alpha, log_p, baseline):
 
 
 # %% tags=["nbval-check-output"]
-alpha, log_p = after_each_sample(captioners[0], shown)
+alpha, log_p = after_each_sample(captioners[0].model, shown)
 alpha = alpha / alpha.sum()
 right, usual = alpha * (log_p - alpha @ log_p), (alpha @ log_p).item()
 off = [
@@ -972,20 +1005,29 @@ from course_tools.bank.lecture_03.train_captioner import train_captioner
 train_captioner = check("03.7", train_captioner)
 
 # %% [markdown]
-# The next cell runs `train_captioner` with 300 updates on the regions of section 1, and compares it with the captioners of
-# sections 7 and 10, which were trained for 600. The label tells you whose function ran: yours, or the library's if yours did
-# not pass.
+# The next cell runs `train_captioner` with 300 updates on the regions of section 1 and draws its loss. Then it compares the
+# captioner with those of sections 7 and 10, which were trained for 600 updates. The label tells you whose function ran: yours,
+# or the library's if yours did not pass.
 
 # %%
+from course_tools.checks.training_record import Recorder
 from course_tools.notebook.whose import whose
 
 torch.manual_seed(SEEDS[0])
-built = train_captioner(regions, task.captions, len(words), 300)
+with Recorder() as training:
+    built = train_captioner(regions, task.captions, len(words), 300)
+name = f"{whose(train_captioner)} captioner"
+ends = range(10, len(training.losses) + 1, 10)
+losses = [mean(training.losses[end - 10 : end]) for end in ends]
+show(
+    plots.curves({name: (ends, losses)}, "update", "loss", "training loss"),
+    alt=f"Training loss of {name}, means of the first and of the last ten updates: "
+    f"{losses[0]:.2f} and {losses[-1]:.2f}.",
+)
 with torch.no_grad():
     written = [words.decode(row) for row in built(task.new_regions).tolist()]
 for said, truth in zip(written[:3], pictures.test.captions, strict=False):
     print(f"{said:<24}right: {truth}")
-name = f"{whose(train_captioner)} captioner"
 compared = matches | {name: [task.exact_match(written)]}
 show(
     plots.seeds(
