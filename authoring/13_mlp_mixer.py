@@ -30,16 +30,12 @@ import math
 from functools import partial
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from course_lib.blocks import MixerSizes, lean_token_mixing
 from course_lib.models import Mixer
 from course_tools.notebook import at_scale, check, claim, device, digit_classifier
 from course_tools.notebook import digit_split, explore, ledger, plots, predict, show
-from course_tools.notebook import weight_maps
-from course_tools.notebook.fitting import accuracy_of, classify, show_losses
-from course_tools.notebook.whose import whose
+from course_tools.notebook.fitting import show_losses
 
 # %% [markdown]
 # ## 1 A bag of patches
@@ -87,9 +83,9 @@ uniform_guess = {"log 10, a uniform guess": math.log(10)}
 show_losses({"Mixer, no token mixing": without_mixing}, across=uniform_guess)
 
 # %% [markdown]
-# In our run, the loss jumps near update 130: it is about twice as high in two successive updates, then it is back. The batches
-# of these updates contain all digits, as other batches do, and training with the second seed shows no such jump. So it belongs
-# to this one training, not to the data. Two later figures repeat the curve.
+# In our run, the loss jumps near update 130: for two successive updates it is about twice as high, then it returns to its
+# previous level. The batches of these two updates contain all digits, as other batches do, and training with the second seed
+# shows no such jump. So the jump is a feature of this one training run, not of the data. Two later figures show the curve again.
 #
 # ## 2 Token mixing
 #
@@ -110,7 +106,9 @@ show_losses({"Mixer, no token mixing": without_mixing}, across=uniform_guess)
 # | W_2, b_2 | (N, d_s), (N,) |
 
 # %%
+import torch.nn.functional as F
 from jaxtyping import Float
+from torch import Tensor, nn
 
 from course_lib.blocks.mlp_mixer import PatchFeatures
 
@@ -510,6 +508,7 @@ show(
 
 # %%
 from course_lib.training import batches, train
+from course_tools.notebook.fitting import accuracy_of, classify
 
 torch.manual_seed(SEEDS[0])
 fresh, known, losses = mixer().to(device()).double(), learn[SEEDS[0]], {}
@@ -733,6 +732,9 @@ claim(
 
 
 # %%
+from course_tools.notebook import weight_maps
+
+
 def added(seed, block, read):
     """What training has added to the weights of one block, as maps: those that read
     positions, or those that write to them."""
@@ -1170,9 +1172,32 @@ from course_tools.bank.lecture_13.train_mixing_rival import train_mixing_rival
 train_mixing_rival = check("13.7", train_mixing_rival)
 
 # %% [markdown]
-# One run of each model is little evidence. The next cell repeats the comparison with three seeds.
+# One run of each model is little evidence. The next cell repeats the comparison with three seeds, and draws the losses of both.
 
 # %%
+from course_tools.checks.training_record import Recorder
+
+
+def mean_losses(runs):
+    """Updates and losses of trainings that differ in their seed, as means over blocks
+    of ten updates and over the seeds."""
+    ends = range(10, min(map(len, runs)) + 1, 10)
+    return ends, [mean(loss for run in runs for loss in run[e - 10 : e]) for e in ends]
+
+
+def show_mean_losses(of_each, y):
+    """Draw the mean losses of several kinds of training."""
+    lines = {name: mean_losses(runs) for name, runs in of_each.items()}
+    show(
+        plots.curves(lines, "update", y, "training loss, mean of the seeds"),
+        alt="Training loss, mean of the seeds, in the first and in the last ten "
+        "updates: "
+        + "; ".join(f"{n} {ys[0]:.2f} and {ys[-1]:.2f}" for n, (_, ys) in lines.items())
+        + ".",
+    )
+
+
+of_each = {"Mixer": [], "rival": []}
 compared = {
     f"{question}: {name}": []
     for question in ("digits", "grain")
@@ -1181,15 +1206,18 @@ compared = {
 for seed in SEEDS:
     known, (pictures, wanted) = examples(seed)
     torch.manual_seed(seed)
-    models = {
-        "Mixer": trained_on(OneBlockMixer(), *known, 300),
-        "rival": train_mixing_rival(*known, n_parameters, 300),
-    }
-    for name, model in models.items():
+    with Recorder() as of_mixer:
+        mixing = trained_on(OneBlockMixer(), *known, 300)
+    with Recorder() as of_rival:
+        rival = train_mixing_rival(*known, n_parameters, 300)
+    pairs = {"Mixer": (mixing, of_mixer), "rival": (rival, of_rival)}
+    for name, (model, training) in pairs.items():
+        of_each[name].append(training.losses)
         with torch.no_grad():
             found = scores_of(model(pictures), wanted)
         compared[f"digits: {name}"].append(found.claim)
         compared[f"grain: {name}"].append(found.control)
+show_mean_losses(of_each, "cross-entropy of digit and grain, nats")
 show(
     plots.seeds({"digits: the bag of section 1": [bag]} | compared, "accuracy"),
     alt="Accuracy on unseen pictures, one point per seed: "
@@ -1251,11 +1279,12 @@ train_mixer = check("13.8", train_mixer)
 
 # %% [markdown]
 # Section 6 shows that a Mixer can learn shuffled pictures as well as pictures in order. The next cell trains the Mixer of this
-# task on both, with the same three seeds. The patches of all digits are shuffled in the same way, and the network is never told
+# task on both, with the same three seeds, and draws the losses. The patches of all digits are shuffled in the same way, and the network is never told
 # how. With our reference solution, the seed alone changes the accuracy by one or two hundredths.
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
+from course_tools.notebook.whose import whose
 
 small, kinds = handwritten_digits()
 places = torch.randperm(16, generator=torch.Generator().manual_seed(SEEDS[0]))
@@ -1264,14 +1293,17 @@ sets = {
     "in order": small,
     "shuffled": unpatchify(patchify(small, 2)[:, places], 2, 8, 8),
 }
-found = {name: [] for name in sets}
+found, of_each = {name: [] for name in sets}, {name: [] for name in sets}
 for seed in SEEDS:
     rows = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(seed))
     known, new = rows[:1_297], rows[1_297:]
     for name, pictures in sets.items():
         torch.manual_seed(seed)
-        built = train_mixer(pictures[known], kinds[known], 10, 500)
+        with Recorder() as training:
+            built = train_mixer(pictures[known], kinds[known], 10, 500)
+        of_each[name].append(training.losses)
         found[name].append(accuracy_of(built, pictures[new], kinds[new]))
+show_mean_losses(of_each, "loss")
 show(
     plots.seeds(
         found,
