@@ -938,7 +938,7 @@ claim(
 #
 # This lecture compared a mean with attention three times. The next cell draws the losses of section 10 and all results.
 #
-# - **A mean does as well, within a few percentage points and 150 steps,** where the evidence is everywhere: words throughout a
+# - **A mean does as well, to within a few percentage points after 150 steps,** where the evidence is everywhere: words throughout a
 #   docstring point to its topic.
 # - **One learned query is enough** where one part decides and the model can recognise it: the sentence marked by *nota*.
 # - **The weights must change with the state** where each output needs another part: a caption names one digit, then the other.

@@ -785,8 +785,8 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # %% [markdown]
 # ## 9 Build it: a network of local attention
 #
-# **Build task (35 minutes, 12 points).** Write a classifier whose *only spatial operation is local attention*, and the loop
-# that trains it, from an empty cell. Every attention layer attends to windows of 3 × 3 pixels with relative positions.
+# **Build task (35 minutes, 12 points).** Starting from an empty cell, write a classifier whose *only spatial operation is
+# local attention*, and the loop that trains it. Every attention layer attends to windows of 3 × 3 pixels with relative positions.
 # Everything else (stem, norms, MLPs) acts on each pixel separately, except for a mean or maximum over all pixels at the end.
 # Several heads help: one head computes a single weighted mean of each window, whereas the difference of two heads can detect an
 # edge. Define the classes that you need above `train_local_attention`, in the same cell. You may use torch's layers and your

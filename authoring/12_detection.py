@@ -619,13 +619,13 @@ claim(
 # The decoder has no causal mask, since the objects are not predicted one after another. Queries differ only in a learned vector $q_n$. In DETR this vector is a
 # free parameter; ours is computed from a learned **reference point** (sinusoids followed by a linear layer), and the box is predicted relative to that point
 # (Zhu et al.). At initialisation the linear layer is the identity, and cells and queries share one matrix, so each query attends to the cells around its point
-# (Liu et al.). These choices are meant to make a short training possible; their effect is not measured here.
+# (Liu et al.). These choices are meant to let the network learn in few updates; their effect is not measured here.
 #
 # The loss below is built from your functions. One alternative needs no matching: **sort** the objects by the x-coordinate of their centres and assign the
 # leftmost to query 1, the next to query 2, and so on.
 #
-# The cell below trains with matching, live and with one seed. The study `12_matching` (docs/studies.md) trains with matching and
-# with its rivals, 2,000 updates each and three seeds; the claims on matching rest on the study.
+# The cell below trains one network with matching, live. The study `12_matching` (docs/studies.md) trains with matching and with
+# its rivals, for 2,000 updates each and with three seeds; the claims about matching rest on the study.
 #
 # **Predict.** Each network is trained for the same number of updates. How well does assigning the objects from left to right
 # work?
@@ -1041,7 +1041,7 @@ claim(
 # %% [markdown]
 # ## 10 Build it
 #
-# **Build task (35 minutes, 12 points).** Write a detector, its set-prediction loss and its training loop from an empty cell.
+# **Build task (35 minutes, 12 points).** Starting from an empty cell, write a detector, its set-prediction loss and its training loop.
 # The scenes contain one to three digits, each a 0 or a 1. No part is pre-trained: with two classes, 300 updates suffice. The
 # design of the network is up to you. The simplest one has no decoder: a `ConvNet` gives a map of 6 × 6 cells, and each of its
 # 36 cells is a query, which predicts a class and a box relative to its centre.

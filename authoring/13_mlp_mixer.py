@@ -1233,7 +1233,7 @@ show(
 #
 # ## 12 Build it: an MLP-Mixer
 #
-# **Build task (30 minutes, 12 points).** Write a complete MLP-Mixer and the loop that trains it, from an empty cell. Define the
+# **Build task (30 minutes, 12 points).** Starting from an empty cell, write a complete MLP-Mixer and the loop that trains it. Define the
 # classes and functions that you need above `train_mixer`, in the same cell. You may use torch's layers and your own functions
 # from above, but not the library's `Mixer`.
 #

@@ -345,8 +345,8 @@ for n_each in (1, 4):
     )
 
 # %% [markdown]
-# A probe of the pixels is better than one of the features of an untrained network, in which max pooling discards *where* the
-# ink is. Both are baselines for what follows.
+# A probe of the pixels is more accurate than one of the features of an untrained network, in which max pooling discards *where*
+# the ink is. Both are baselines for what follows.
 #
 # ## 5 SimCLR on unlabelled digits
 #
@@ -730,8 +730,8 @@ ema_update = check("16.5", ema_update)
 
 # %% [markdown]
 # The library's `BYOL.update` does this in place, with one call of `torch._foreach_lerp_` for all tensors. We compare it with
-# the function of exercise 16.5, and check that the loss gives the target's weights no gradient. The trainings below use the
-# function of the exercise.
+# the function of exercise 16.5, and check that the loss gives the target's weights no gradient. The training runs below use
+# the function of the exercise.
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
