@@ -20,6 +20,7 @@ inputs = {
     "lstm_cell": (x, state, *weights),
     "chunked_linear_attention": (x, x, x),
     "recurrent_linear_attention": (x, x, x),
+    "sliced_local_attention": (x, x, x),
     "lstm": (x[None], [s[None] for s in state], weights, False, 1, 0.0, False, False, False),
     "set_loss": (torch.zeros(1, 1, 3), torch.zeros(1, 1, 4), torch.zeros(1, 1, dtype=torch.long)),
     "_native_multi_head_attention": (x[None],) * 3 + (2, 1, *map(torch.zeros, ((6, 2), 6, (2, 2), 2))),
