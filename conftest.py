@@ -44,8 +44,9 @@ def _trains_in_full(item: pytest.Item) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--exhaustive` and `--full`."""
+    """Add `--exhaustive`, `--record` and `--full`."""
     parser.addoption("--exhaustive", action="store_true", help="run what is skipped while its inputs are unchanged, too")
+    parser.addoption("--record", action="store_true", help="write down what passed, so that it is skipped while unchanged")
     parser.addoption("--full", action="store_true", help="let unsolved lectures train as long as solved ones")
 
 
@@ -117,12 +118,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """After `--exhaustive`, record the digests of what passed: lectures, and exercises where all tests of a folder ran."""
+    """After `--exhaustive` or `--record`, record what passed: lectures, and exercises where all tests of a folder ran."""
     config = session.config
+    records = config.getoption("--exhaustive") or config.getoption("--record")
     asked = [(config.invocation_params.dir / argument).resolve() for argument in config.args if "::" not in argument]
     chosen = config.option.keyword or config.option.markexpr or session.shouldfail or len(asked) < len(config.args)
     ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    if config.getoption("--exhaustive") and ended and not chosen and not hasattr(config, "workerinput"):
+    if records and ended and not chosen and not hasattr(config, "workerinput"):
         from tests import unchanged
 
         passed = unchanged.all_passed(_outcomes)

@@ -8,7 +8,7 @@ A lecture has a digest, too: of its cells and the outputs that nbval compares, o
 its exercises and recorded studies, and of the versions of all packages in use. A file of tests that names its `INPUTS`, files
 and folders of the course, has a digest of these, of itself and of what it imports. `tests/exhaustive.json` records the digests
 with which all of it passed; while one is the same, its tests are skipped. What asks the machine itself, such as the attacks on
-the sandbox, is never skipped. `course test --exhaustive` runs everything and writes the record.
+the sandbox, is never skipped. `course test --record` notes what passed, and `course test --exhaustive` runs everything first.
 """
 
 import contextlib
