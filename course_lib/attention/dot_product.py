@@ -70,7 +70,7 @@ def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -
     if mask is not None:
         return scaled_dot_product_attention(q, k, v, causal)
     scores = q / math.sqrt(k.shape[-1]) @ k.mT
-    return attend(torch.where(causal, scores, -torch.inf), v)
+    return attend(scores.masked_fill_(~causal, -torch.inf), v)
 
 
 def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:

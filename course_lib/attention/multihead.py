@@ -213,10 +213,12 @@ class _CachedAttention(NamedTuple):
         """Keep keys (*batch, h, T, d_k) and values (*batch, h, T, d_v)."""
         return KeysValues(k, v)
 
-    def step(self, q: Queries, k: Keys, v: Values, state: LayerState) -> tuple[Attended | ContextOnly, KeysValues]:
-        """Append k (*batch, h, 1, d_k) and v (*batch, h, 1, d_v), and attend from q (*batch, h, 1, d_k)."""
+    def step(
+        self, q: Queries, k: Keys, v: Values, state: LayerState, mask: Mask | None = None
+    ) -> tuple[Attended | ContextOnly, KeysValues]:
+        """Append k (*batch, h, 1, d_k) and v (*batch, h, 1, d_v), and attend from q (*batch, h, 1, d_k) under `mask`."""
         cache = KeysValues(*state).followed_by(KeysValues(k, v))
-        return self.attend(q, *cache), cache
+        return self.attend(q, *cache, mask), cache
 
 
 def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
@@ -320,7 +322,8 @@ class MultiHead(nn.Module):
         Args:
             x: (*batch, 1, d_model).
             state: from `read` or the previous step.
-            form: how the mechanism's step is computed, where it has several forms, as `LinearAttention` has.
+            form: passed to the mechanism's step. Softmax attention takes a mask for the weights (*batch, h, 1, T + 1), such
+                as one for padding among the T positions of the state; `LinearAttention` takes the form of its step.
 
         Returns:
             the last row of the context of `forward`, (*batch, 1, d_model), and the new state.

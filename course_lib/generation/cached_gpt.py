@@ -1,9 +1,9 @@
-"""KV-cached decoding for GPT: keys and values of past tokens are kept, layer by layer.
+"""Fast KV-cached decoding for GPT: the steps of `models.GPT` in fewer operations.
 
-`attention.cached_step` computes one layer by its equation; this is the whole of `models.GPT`, laid out for speed. A step of a
-small model is bound by the number of operations, not by their size. So a step calls no module: one product gives query, key and
-value, the last two go into the cache by one assignment, and torch's fused kernel attends. Matrices are kept as (in, out), the
-layout that `addmm` takes.
+`attention.cached_step` computes one layer by its equation, and `GPT.step` all layers by their modules. A step of a small model
+is bound by the number of operations, not by their size. So a step here calls no module: one product gives query, key and value,
+the last two go into the cache by one assignment, and torch's fused kernel attends. Matrices are kept as (in, out), the layout
+that `addmm` takes.
 """
 
 from collections.abc import Callable

@@ -6,9 +6,9 @@ Everything that generates has one interface:
     logits, state = model.step(tokens, state)     reads one more token (N,) of each sequence; next-token logits (N, n_tokens)
 
 States are values: `step` leaves the state that it is given as it is, so stepping twice from one state gives the same result
-twice. A state is a tensor or a tuple with one row for each sequence: tokens (`GPT`), a key-value cache (`CachedGPT`, and
-`Transformer` by default), the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state
-of a recurrent network (`Seq2Seq`, captioners).
+twice. A state is a tensor or a tuple with one row for each sequence: a key-value cache (`GPT` and `Transformer` by default, and
+`CachedGPT`), the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state of a recurrent
+network (`Seq2Seq`, captioners).
 
 Greedy decoding as in Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215).
 """
@@ -117,9 +117,8 @@ def generate(
     """Continue each prompt by n tokens.
 
     Args:
-        model: `GPT`, which reads the whole sequence at each step; `CachedGPT`, which computes the same from a key-value
-            cache; `TransformerXL`, whose layers attend to the last n_memory + 1 positions; or `LinearTransformer`, whose
-            steps all cost the same.
+        model: `GPT`; `CachedGPT`, which computes the same in fewer operations; `TransformerXL`, whose layers attend to the last
+            n_memory + 1 positions; or `LinearTransformer`, whose steps all cost the same.
         prompt: (B, T) tokens, T ≥ 1; a shorter one is followed by padding of any value.
         n: number of tokens to generate, ≥ 0.
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.

@@ -15,20 +15,25 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import AnyMechanism, causal_attention
+from course_lib.attention import AnyMechanism, KeysValues, LayerState, causal_attention
 from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm
-from course_lib.primitives import LearnedPositions
+from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.shapes import Lengths, Tokens
 
 
 class GPTState(NamedTuple):
-    """Sequences that a GPT has read: `tokens` (B, T), each followed by padding, and `lengths` (B,), their numbers."""
+    """What a GPT has read: the state of each layer, the `position` (B,) of the next token, and the number T of tokens read.
 
-    tokens: Tokens
-    lengths: Lengths
+    `real` (B, 1, 1, T) is False at padding, which counts in T; None if there is no padding.
+    """
+
+    layers: tuple[LayerState, ...]
+    position: Int[Tensor, "B"]
+    real: Bool[Tensor, "B 1 1 T"] | None
+    T: int
 
 
 class GPT(nn.Module):
@@ -75,21 +80,40 @@ class GPT(nn.Module):
         return self.states(tokens) @ self.tokens.weight.mT
 
     def start(self, prompt: Tokens, lengths: Lengths | None = None) -> GPTState:
-        """Start sequences with prompts (B, T), T ≥ 0, of these lengths (B,); None = all have T tokens."""
-        return GPTState(prompt, prompt.new_full((len(prompt),), prompt.shape[1]) if lengths is None else lengths)
+        """Read prompts in parallel, and return the state that `step` continues from. Nothing is dropped, even in training mode.
 
-    def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
-        """Read one more token (B,) of each sequence; give next-token logits (B, n_tokens) and the new state.
-
-        The whole sequence is recomputed at each step; `generation.CachedGPT` computes the same from a key-value cache.
+        Args:
+            prompt: (B, T), 0 ≤ T ≤ T_max; a shorter one is followed by padding of any value.
+            lengths: (B,), number of tokens of each prompt, 0 to T; None = all have T.
 
         Raises:
-            ValueError: there are more than T_max tokens.
+            ValueError: the prompt is longer than T_max or a length than the prompt; the mechanism has no step-by-step form
+                (`StepwiseMechanism`), or one whose state has no place for padding while `lengths` are given.
         """
-        rows, read = torch.arange(len(tokens), device=tokens.device), F.pad(state.tokens, (0, 1))
-        read[rows, state.lengths] = tokens
-        states = self.states(read)[rows, state.lengths]
-        return states @ self.tokens.weight.mT, GPTState(read, state.lengths + 1)
+        (B, T), real = prompt.shape, None
+        _, layers = self.stack.read(self._embed(prompt))
+        if lengths is not None:
+            if not all(isinstance(state, KeysValues) for state in layers):
+                raise ValueError(
+                    "only a key-value cache can leave out padding: with this mechanism, give prompts of one length."
+                )
+            real = padding_mask(lengths, T)[:, None]
+        return GPTState(layers, torch.full((B,), T, device=prompt.device) if lengths is None else lengths, real, T)
+
+    def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
+        """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.
+
+        Keys and values of earlier tokens are in the state. `generation.CachedGPT` computes the same in fewer operations.
+
+        Raises:
+            ValueError: T_max tokens were read before.
+        """
+        layers, position, real, T = state
+        self._require_room(T + 1)
+        x = (self.tokens(tokens) + self.positions.vectors[position])[:, None]
+        real = None if real is None else F.pad(real, (0, 1), value=True)
+        states, layers = self.stack.step(x, layers, *(() if real is None else (real,)))
+        return states[:, 0] @ self.tokens.weight.mT, GPTState(layers, position + 1, real, T + 1)
 
     def states(self, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
         """Hidden states (B, T, d_model) after the last norm, before the output matrix.
@@ -97,7 +121,13 @@ class GPT(nn.Module):
         Raises:
             ValueError: there are more than T_max tokens.
         """
-        T = tokens.shape[1]
+        return self.stack(self.dropout(self._embed(tokens)))
+
+    def _embed(self, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
+        """Embed tokens (B, T) at positions 0 to T - 1."""
+        self._require_room(tokens.shape[1])
+        return self.tokens(tokens) + self.positions.vectors[: tokens.shape[1]]
+
+    def _require_room(self, T: int) -> None:
         if self.T_max < T:
             raise ValueError(f"{T} tokens are too many for a model of {self.T_max} learned positions.")
-        return self.stack(self.dropout(self.tokens(tokens) + self.positions.vectors[:T]))

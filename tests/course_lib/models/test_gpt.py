@@ -139,6 +139,26 @@ def test_what_stands_at_padding_changes_nothing(write):
     assert torch.equal(write(gpt, TOKENS, 6, likeliest, LENGTHS), write(gpt, other, 6, likeliest, LENGTHS))
 
 
+def test_steps_of_linear_attention_compute_forward_and_refuse_padding():
+    gpt = model(LinearAttention(), seed=2)
+    written = generate(gpt, TOKENS, 9, likeliest)
+    assert torch.equal(written, gpt(torch.cat([TOKENS, written], dim=1)).argmax(-1)[:, T - 1 : -1])
+    with pytest.raises(ValueError, match="prompts of one length"):
+        gpt.start(TOKENS, LENGTHS)
+
+
+def test_a_mechanism_without_steps_is_refused_before_the_first_step():
+    with pytest.raises(ValueError, match="no `start` and `step`"):
+        model(scaled_dot_product_attention).start(TOKENS)
+
+
+def test_a_step_drops_nothing_in_training_mode():
+    gpt = model()
+    gpt.dropout.p = gpt.stack.blocks[0].dropout.p = 0.5
+    found = [gpt.train(mode).step(TOKENS[:, 0], gpt.start(TOKENS))[0] for mode in (True, False)]
+    torch.testing.assert_close(*found, atol=0, rtol=0)
+
+
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 @pytest.mark.parametrize("seed", range(3))
 def test_cached_and_uncached_draw_the_same_from_the_same_generator(seed, lengths):
