@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from course_lib.primitives import GRU, fused_gru, padding_mask
 from course_lib.primitives.precision import float32_under_autocast
+from course_lib.primitives.recurrent import hide_padding
 from course_lib.shapes import Lengths, TokenFeatures, Tokens
 
 BidirectionalStates = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]
@@ -76,7 +77,7 @@ def stacked_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU,
     """Compute the same with the inputs' products before the loop, and both directions side by side in each of its steps."""
     B, T, n = len(x), x.shape[1], forwards.d_hidden
     W, U, b_W, b_U = (torch.stack(pair) for pair in zip(_weights(forwards), _weights(backwards), strict=True))
-    inputs = torch.stack([x, reverse(x, lengths)]).flatten(1, 2)
+    inputs = torch.stack([hide_padding(x, lengths), reverse(x, lengths)]).flatten(1, 2)
     from_inputs = torch.baddbmm(b_W[:, None], inputs, W.mT).unflatten(1, (B, T))
     h = x.new_zeros(2, B, n)
     states = []
