@@ -20,6 +20,7 @@ from course_lib.attention.core import hide_keys
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU
+from course_lib.primitives.preconditions import values_are_known
 from course_lib.primitives.recurrent import HiddenState, gru_step
 from course_lib.shapes import States, TokenFeatures, Tokens
 
@@ -76,7 +77,7 @@ def hoisted_bahdanau_steps(
     mask = encoded.mask[:, 0]
     blind = ~mask.any(-1, keepdim=True)
     barred = torch.zeros_like(mask, dtype=s.dtype).masked_fill(~mask & ~blind, -torch.inf)
-    seen = (~blind).to(s.dtype) if torch.compiler.is_compiling() or blind.any() else None
+    seen = (~blind).to(s.dtype) if not values_are_known(blind) or blind.any() else None
     states, rows = [], []
     for a in gates_of_words.unbind(1):
         from_s, q = torch.addmm(b, s, U).tensor_split([3 * n], dim=-1)

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.primitives import GRU, fused_gru, padding_mask
+from course_lib.primitives.masks import require_one_length_each
 from course_lib.primitives.precision import float32_under_autocast
 from course_lib.primitives.recurrent import hide_padding
 from course_lib.shapes import Lengths, TokenFeatures, Tokens
@@ -126,10 +127,9 @@ class Encoder(nn.Module):
         Raises:
             ValueError: the batch has no words at all, there is not one length for each sentence, or a length is not in 0…T_k.
         """
-        if source.shape[1] == 0 or lengths.shape != source.shape[:1]:
-            raise ValueError(
-                f"sentences (B, T) need T ≥ 1 and one length each, (B,); got {tuple(source.shape)} and {tuple(lengths.shape)}."
-            )
+        if source.shape[1] == 0:
+            raise ValueError(f"sentences (B, T) need T ≥ 1, got {tuple(source.shape)}.")
+        require_one_length_each(lengths, len(source))
         mask = padding_mask(lengths, source.shape[1])
         annotations, final = self.run(self.embedding(source), lengths, self.forwards, self.backwards)
         return Encoded(annotations, annotations, final, mask)

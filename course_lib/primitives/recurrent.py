@@ -33,6 +33,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from course_lib.primitives.preconditions import values_are_known
 from course_lib.shapes import Lengths, States, TokenFeatures
 
 HiddenState = Float[Tensor, "*batch n"]
@@ -314,7 +315,7 @@ def _require_sizes(
         return
     if lengths.is_floating_point():
         raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
-    if torch.compiler.is_compiling():  # values are not known
+    if not values_are_known(lengths):
         return
     if lengths.shape != (B,) or any(not 0 <= length <= T for length in lengths.tolist()):
         raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {lengths.tolist()}.")
