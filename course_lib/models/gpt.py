@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from course_lib.attention import AnyMechanism, causal_attention
 from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm
 from course_lib.primitives import LearnedPositions
+from course_lib.primitives.masks import require_lengths
+from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Tokens
 
 
@@ -75,8 +77,15 @@ class GPT(nn.Module):
         return self.states(tokens) @ self.tokens.weight.mT
 
     def start(self, prompt: Tokens, lengths: Lengths | None = None) -> GPTState:
-        """Start sequences with prompts (B, T), T ≥ 0, of these lengths (B,); None = all have T tokens."""
-        return GPTState(prompt, prompt.new_full((len(prompt),), prompt.shape[1]) if lengths is None else lengths)
+        """Start sequences with prompts (B, T), T ≥ 0, of these lengths (B,); None = all have T tokens.
+
+        Raises:
+            ValueError: there is not one length for each prompt, or one is not in 0…T.
+        """
+        if lengths is None:
+            return GPTState(prompt, prompt.new_full((len(prompt),), prompt.shape[1]))
+        require_lengths(lengths, *prompt.shape)
+        return GPTState(prompt, lengths)
 
     def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
         """Read one more token (B,) of each sequence; give next-token logits (B, n_tokens) and the new state.
@@ -84,8 +93,9 @@ class GPT(nn.Module):
         The whole sequence is recomputed at each step; `generation.CachedGPT` computes the same from a key-value cache.
 
         Raises:
-            ValueError: there are more than T_max tokens.
+            ValueError: there are more than T_max tokens, or not one for each sequence of the state.
         """
+        require_one_token_each(tokens, len(state.lengths))
         rows, read = torch.arange(len(tokens), device=tokens.device), F.pad(state.tokens, (0, 1))
         read[rows, state.lengths] = tokens
         states = self.states(read)[rows, state.lengths]
