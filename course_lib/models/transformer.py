@@ -120,7 +120,8 @@ class Transformer(nn.Module):
         Nothing is dropped here, even in training mode.
 
         Raises:
-            ValueError: there is not one length for each source, one is longer than the source, or `causal` has no step-by-step form (`StepwiseMechanism`).
+            ValueError: there is not one length for each source, one is longer than the source, or `causal` has no
+                step-by-step form (`StepwiseMechanism`).
         """
         with _in_evaluation(self):
             memory, mask = self.encode(source, lengths)

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.primitives.precision import in_float32_at_least
+from course_lib.primitives.preconditions import values_are_known
 from course_lib.shapes import Edges, Nodes
 
 

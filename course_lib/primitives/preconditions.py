@@ -42,5 +42,5 @@ def require_one_token_each(tokens: Tensor, B: int) -> None:
     """Raise a ValueError unless there is one token for each of the B sequences of a state; a lone one would broadcast."""
     if tokens.shape != (B,):
         raise ValueError(
-            f"a step reads one token of each sequence: the state holds {B}, so tokens must be ({B},), got {tuple(tokens.shape)}."
+            f"a step reads one token of each sequence: the state holds {B}, so tokens are ({B},); got {tuple(tokens.shape)}."
         )

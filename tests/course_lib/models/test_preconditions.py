@@ -107,4 +107,5 @@ def test_lengths_may_be_mapped_over(name):
         out = model(x, n, x) if name == "Transformer" else model(x, lengths=n)
         return out if isinstance(out, torch.Tensor) else out[0]
 
-    torch.testing.assert_close(torch.vmap(read)(tokens, lengths), torch.stack([read(*each) for each in zip(tokens, lengths)]))
+    one_by_one = torch.stack([read(*each) for each in zip(tokens, lengths, strict=True)])
+    torch.testing.assert_close(torch.vmap(read)(tokens, lengths), one_by_one)
