@@ -103,7 +103,7 @@ def train(
         steps: number of updates.
         lr: the learning rate that the schedule multiplies.
         warmup: steps over which the learning rate rises from 0 to lr.
-        clip: greatest joint norm of the gradients; None leaves them as they are.
+        clip: greatest joint norm of the gradients, above 0; None leaves them as they are.
         optimizer: makes the optimizer of the parameters that need a gradient, and lr.
         schedule: `linear_decay`, `cosine_decay`, `inverse_square_root`, `constant`, or a function like them.
         accumulate: batches whose gradients are averaged before each update; metrics are those of the last one.
@@ -115,7 +115,8 @@ def train(
         TrainingStep(index, loss, metrics, gradient_norm) after each update.
 
     Raises:
-        ValueError: a number is out of range, or the batches end before the steps.
+        ValueError: a number is out of range, no parameter needs a gradient, the loss is not one number, or the batches end
+            before the steps.
         FloatingPointError: the loss is not finite, or without float16 a gradient; the model still has the weights that gave it.
     """
     if steps < 1 or not 0 <= warmup <= steps or lr <= 0 or accumulate < 1:
@@ -123,7 +124,13 @@ def train(
             "need steps ≥ 1, 0 ≤ warmup ≤ steps, lr > 0 and accumulate ≥ 1, "
             f"got steps={steps}, warmup={warmup}, lr={lr}, accumulate={accumulate}."
         )
+    if clip is not None and not clip > 0:
+        raise ValueError(
+            f"clip is the greatest norm of the gradients, above 0, got {clip}: give None to leave them as they are."
+        )
     parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("no parameter of the model needs a gradient: call `requires_grad_(True)` on the parts to train.")
     optimiser = optimizer(parameters, lr)
     rates = [group["lr"] for group in optimiser.param_groups]
     device = parameters[0].device.type
@@ -142,6 +149,8 @@ def train(
             with torch.autocast(device, dtype=autocast, enabled=autocast is not None):
                 outcome = loss(model, batch)
             value, metrics = outcome if isinstance(outcome, tuple) else (outcome, {})
+            if value.numel() != 1:
+                raise ValueError(f"the loss must be one number, got a tensor {tuple(value.shape)}: take its mean.")
             number += value.item() / accumulate
             if not math.isfinite(number):
                 raise FloatingPointError(f"the loss is {number} at step {index}: lower lr={lr}, or clip the gradients.")

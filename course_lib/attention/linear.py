@@ -39,6 +39,7 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, ContextOnly, LayerState, attend, hide_keys, require_mask
 from course_lib.primitives.kernels import elu_feature_map
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 QueryFeatures = Float[Tensor, "*batch T_q f"]
@@ -146,6 +147,17 @@ def causal_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values,
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * z).sum(-1, keepdim=True))
 
 
+def _require_features(S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor) -> None:
+    """Raise a ValueError for features that a state S (*batch, f, d_v), z (*batch, f) does not have: 1 would broadcast."""
+    f, d_v = S.shape[-2:]
+    if (z.shape[-1], phi_q.shape[-1], phi_k.shape[-1], v.shape[-1]) != (f, f, f, d_v):
+        got = ", ".join(f"{name} {tuple(x.shape)}" for name, x in (("z", z), ("phi_q", phi_q), ("phi_k", phi_k), ("v", v)))
+        raise ValueError(
+            f"a state S (…, f, d_v) needs z, phi_q and phi_k of f features and v of d_v, got S {tuple(S.shape)}, {got}."
+        )
+
+
+@requires(_require_features)
 def linear_attention_step(
     S: Float[Tensor, "*batch f d_v"],
     z: Float[Tensor, "*batch f"],
@@ -200,6 +212,7 @@ def recurrent_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Valu
     return torch.stack(contexts, dim=-2) if contexts else v.clone()
 
 
+@requires(_require_features)
 def inplace_linear_attention_step(
     S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, attend, broadcasts
+from course_lib.attention.core import Attended, attend, broadcasts, hide_keys
 from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Values
 
@@ -28,6 +28,8 @@ def _require_tokens(values: Values, W: Tensor, b: Tensor, u: Tensor, mask: Tenso
 
 
 def _require_mask_of_tokens(values: Values, mask: Tensor | None = None) -> None:
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError(f"the mask must be bool with True = a real token, got {mask.dtype}.")
     if mask is not None and not broadcasts(mask.shape, values.shape[:-1]):
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} does not broadcast to the tokens' (*batch, T_k) = "
@@ -74,7 +76,9 @@ class Pool(nn.Module):
 
     def forward(self, values: Values, mask: Bool[Tensor, "*batch T_k"] | None = None) -> Attended:
         """Pool tokens (*batch, T_k, d_v) under a mask (*batch, T_k): context (*batch, d_v), weights (*batch, T_k)."""
-        return pool(values, self.W, self.b, self.u, mask)
+        _require_mask_of_tokens(values, mask)
+        tokens = values if mask is None else hide_keys(values, mask[..., None, :])  # else gradients of NaN would be NaN
+        return pool(tokens, self.W, self.b, self.u, mask)
 
 
 @requires(_require_mask_of_tokens)

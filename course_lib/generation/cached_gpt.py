@@ -18,6 +18,8 @@ from course_lib.attention import MultiHead, causal_attention, fused_causal_atten
 from course_lib.blocks import Block, FeedForward
 from course_lib.models import GPT
 from course_lib.primitives import padding_mask
+from course_lib.primitives.masks import require_one_length_each
+from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Tokens
 
 
@@ -92,8 +94,10 @@ class CachedGPT:
             the cache from which `step` continues.
 
         Raises:
-            ValueError: the prompt is longer than T_max, or a length than the prompt.
+            ValueError: the prompt is longer than T_max, there is not one length for each prompt, or one is not in 0…T.
         """
+        if lengths is not None:
+            require_one_length_each(lengths, len(prompt))
         (B, T), T_max = prompt.shape, len(self.positions)
         if T_max < T:
             raise ValueError(f"{T} tokens are too many for a model of {T_max} positions.")
@@ -111,9 +115,10 @@ class CachedGPT:
         """Read one more token (B,) of each sequence; give next-token logits (B, n_tokens) and the new cache.
 
         Raises:
-            ValueError: T_max tokens were read before.
+            ValueError: T_max tokens were read before, or there is not one token for each sequence of the cache.
         """
         past, n, position, real, written = cache
+        require_one_token_each(tokens, len(position))
         T_max, capacity = len(self.positions), past[0].shape[3]
         if n == T_max:
             raise ValueError(f"{n} tokens and one more are too many for a model of {T_max} positions.")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from course_lib.losses.matching import Matching, match
 from course_lib.primitives import giou, to_corners
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import requires, values_are_known
 
 Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]
@@ -53,7 +53,7 @@ class SetLoss(NamedTuple):
 def _require_known_classes(logits: Tensor, boxes: Tensor, classes: Tensor, *rest: Any, **options: Any) -> None:
     """Raise a ValueError for classes other than -1 and 0 to n_classes - 1."""
     n_classes = logits.shape[-1] - 1
-    if classes.numel() and not torch.compiler.is_compiling():  # while compiling, values are not known
+    if classes.numel() and values_are_known(classes):
         lowest, highest = int(classes.min()), int(classes.max())
         if lowest < -1 or highest >= n_classes:
             raise ValueError(
@@ -97,7 +97,7 @@ def _require_assigned(
 ) -> None:
     """Raise a ValueError for an object without a query: -1 would be read as the last one."""
     _require_known_classes(logits, boxes, classes)
-    if torch.compiler.is_compiling():  # values are not known
+    if not values_are_known(classes, queries):
         return
     n_queries, assigned = logits.shape[-2], queries[classes >= 0]
     if assigned.numel():

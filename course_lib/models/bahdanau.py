@@ -16,9 +16,11 @@ import torch
 from torch import nn
 
 from course_lib.attention import AdditiveAttention, Attended, Mechanism, require_weights
+from course_lib.attention.core import hide_keys
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU
+from course_lib.primitives.preconditions import values_are_known
 from course_lib.primitives.recurrent import HiddenState, gru_step
 from course_lib.shapes import States, TokenFeatures, Tokens
 
@@ -58,14 +60,16 @@ def hoisted_bahdanau_steps(
 
     Keys are projected once. W_c c_t = Σ_j α_tj (W_c h_j), so the values meet the GRU's input weights once too, and each step
     mixes gates instead of contexts. The state's gates and the query are one product. Since tanh(a) = 2 σ(2a) - 1, and what
-    is the same in all scores of a row changes no weight, vᵀ tanh(a) may be 2vᵀ σ(2a), which costs a CPU far less.
+    is the same in all scores of a row changes no weight, vᵀ tanh(a) may be 2vᵀ σ(2a), which costs a CPU far less. Keys and
+    values that the mask hides are set to 0 first, since 0 · NaN is NaN.
     """
     if embedded.shape[1] == 1:  # nothing to take out of the loop
         return bahdanau_steps(embedded, s, encoded, attention, cell)
     n = s.shape[-1]
     W_y, W_c = cell.weight_ih_l0.tensor_split([embedded.shape[-1]], dim=1)
-    keys = encoded.keys @ (2 * attention.U).mT
-    gates_of_values = encoded.values @ W_c.mT
+    values = hide_keys(encoded.values, encoded.mask)
+    keys = hide_keys(encoded.keys, encoded.mask) @ (2 * attention.U).mT
+    gates_of_values = values @ W_c.mT
     gates_of_words = embedded @ W_y.mT + cell.bias_ih_l0
     U = torch.cat([cell.weight_hh_l0, 2 * attention.W]).mT
     v = 2 * attention.v
@@ -73,7 +77,7 @@ def hoisted_bahdanau_steps(
     mask = encoded.mask[:, 0]
     blind = ~mask.any(-1, keepdim=True)
     barred = torch.zeros_like(mask, dtype=s.dtype).masked_fill(~mask & ~blind, -torch.inf)
-    seen = (~blind).to(s.dtype) if torch.compiler.is_compiling() or blind.any() else None
+    seen = (~blind).to(s.dtype) if not values_are_known(blind) or blind.any() else None
     states, rows = [], []
     for a in gates_of_words.unbind(1):
         from_s, q = torch.addmm(b, s, U).tensor_split([3 * n], dim=-1)
@@ -86,7 +90,7 @@ def hoisted_bahdanau_steps(
         states.append(s)
         rows.append(row)
     weights = torch.stack(rows, dim=1)
-    return torch.stack(states, dim=1), Attended(weights @ encoded.values, weights)
+    return torch.stack(states, dim=1), Attended(weights @ values, weights)
 
 
 class BahdanauDecoder(nn.Module):

@@ -17,7 +17,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.primitives import GRU, fused_gru, padding_mask
+from course_lib.primitives.masks import require_one_length_each
 from course_lib.primitives.precision import float32_under_autocast
+from course_lib.primitives.recurrent import hide_padding
 from course_lib.shapes import Lengths, TokenFeatures, Tokens
 
 BidirectionalStates = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both"]]
@@ -76,7 +78,7 @@ def stacked_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU,
     """Compute the same with the inputs' products before the loop, and both directions side by side in each of its steps."""
     B, T, n = len(x), x.shape[1], forwards.d_hidden
     W, U, b_W, b_U = (torch.stack(pair) for pair in zip(_weights(forwards), _weights(backwards), strict=True))
-    inputs = torch.stack([x, reverse(x, lengths)]).flatten(1, 2)
+    inputs = torch.stack([hide_padding(x, lengths), reverse(x, lengths)]).flatten(1, 2)
     from_inputs = torch.baddbmm(b_W[:, None], inputs, W.mT).unflatten(1, (B, T))
     h = x.new_zeros(2, B, n)
     states = []
@@ -125,10 +127,9 @@ class Encoder(nn.Module):
         Raises:
             ValueError: the batch has no words at all, there is not one length for each sentence, or a length is not in 0…T_k.
         """
-        if source.shape[1] == 0 or lengths.shape != source.shape[:1]:
-            raise ValueError(
-                f"sentences (B, T) need T ≥ 1 and one length each, (B,); got {tuple(source.shape)} and {tuple(lengths.shape)}."
-            )
+        if source.shape[1] == 0:
+            raise ValueError(f"sentences (B, T) need T ≥ 1, got {tuple(source.shape)}.")
+        require_one_length_each(lengths, len(source))
         mask = padding_mask(lengths, source.shape[1])
         annotations, final = self.run(self.embedding(source), lengths, self.forwards, self.backwards)
         return Encoded(annotations, annotations, final, mask)

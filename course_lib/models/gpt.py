@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from course_lib.attention import AnyMechanism, KeysValues, LayerState, causal_attention
 from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm
 from course_lib.primitives import LearnedPositions, padding_mask
+from course_lib.primitives.masks import require_one_length_each
+from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Tokens
 
 
@@ -87,18 +89,18 @@ class GPT(nn.Module):
             lengths: (B,), number of tokens of each prompt, 0 to T; None = all have T.
 
         Raises:
-            ValueError: the prompt is longer than T_max or a length than the prompt; the mechanism has no step-by-step form
-                (`StepwiseMechanism`), or one whose state has no place for padding while `lengths` are given.
+            ValueError: the prompt is longer than T_max; there is not one length for each prompt, or one is not in 0…T; the
+                mechanism has no step-by-step form (`StepwiseMechanism`), or one whose state has no place for padding while
+                `lengths` are given.
         """
-        (B, T), real = prompt.shape, None
+        B, T = prompt.shape
         _, layers = self.stack.read(self._embed(prompt))
-        if lengths is not None:
-            if not all(isinstance(state, KeysValues) for state in layers):
-                raise ValueError(
-                    "only a key-value cache can leave out padding: with this mechanism, give prompts of one length."
-                )
-            real = padding_mask(lengths, T)[:, None]
-        return GPTState(layers, torch.full((B,), T, device=prompt.device) if lengths is None else lengths, real, T)
+        if lengths is None:
+            return GPTState(layers, torch.full((B,), T, device=prompt.device), None, T)
+        require_one_length_each(lengths, B)
+        if not all(isinstance(state, KeysValues) for state in layers):
+            raise ValueError("only a key-value cache can leave out padding: with this mechanism, give prompts of one length.")
+        return GPTState(layers, lengths, padding_mask(lengths, T)[:, None], T)
 
     def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.
@@ -106,8 +108,9 @@ class GPT(nn.Module):
         Keys and values of earlier tokens are in the state. `generation.CachedGPT` computes the same in fewer operations.
 
         Raises:
-            ValueError: T_max tokens were read before.
+            ValueError: T_max tokens were read before, or there is not one token for each sequence of the state.
         """
+        require_one_token_each(tokens, len(state.position))
         layers, position, real, T = state
         self._require_room(T + 1)
         x = (self.tokens(tokens) + self.positions.vectors[position])[:, None]

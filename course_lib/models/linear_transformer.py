@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from course_lib.attention import LayerState, LinearAttention, chunked_linear_attention, linear_attention_step
 from course_lib.blocks.block import Sizes, encoder_stack, pre_norm
 from course_lib.primitives import elu_feature_map, sinusoids
+from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Context, TokenFeatures, Tokens
 
 
@@ -84,7 +85,12 @@ class LinearTransformer(nn.Module):
 
         Returns:
             next-token logits (B, n_tokens), and the new memory.
+
+        Raises:
+            ValueError: there is not one token for each sequence of the memory.
         """
+        for S, _ in memory.layers:
+            require_one_token_each(token, len(S))
         states, layers = self.stack.step(self._embed(token[:, None], memory.T), memory.layers, form)
         return (states @ self.tokens.weight.mT)[:, 0], LinearMemory(layers, memory.T + 1)
 

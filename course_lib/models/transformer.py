@@ -28,6 +28,8 @@ from course_lib.blocks.block import (
     post_norm,
 )
 from course_lib.primitives import padding_mask, sinusoidal_positions
+from course_lib.primitives.masks import require_one_length_each
+from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Memory, Tokens
 
 
@@ -97,12 +99,13 @@ class Transformer(nn.Module):
             logits (B, T, n_target); logits[:, t] are next-token logits given target[:, :t+1].
 
         Raises:
-            ValueError: a length is longer than the source.
+            ValueError: there is not one length for each source, or one is longer than the source.
         """
         return self.decode(target, *self.encode(source, lengths))
 
     def encode(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> tuple[Memory, Bool[Tensor, "B 1 T_k"]]:
         """Read sentences (B, T_k) of these lengths (B,): the memory (B, T_k, d_model) and its mask (B, 1, T_k)."""
+        require_one_length_each(lengths, len(source))
         mask = padding_mask(lengths, source.shape[1])
         return self.encoder(self.dropout(self._embed(self.source_words, source)), mask), mask
 
@@ -117,7 +120,8 @@ class Transformer(nn.Module):
         Nothing is dropped here, even in training mode.
 
         Raises:
-            ValueError: a length is longer than the source, or `causal` has no step-by-step form (`StepwiseMechanism`).
+            ValueError: there is not one length for each source, one is longer than the source, or `causal` has no
+                step-by-step form (`StepwiseMechanism`).
         """
         with _in_evaluation(self):
             memory, mask = self.encode(source, lengths)
@@ -128,7 +132,11 @@ class Transformer(nn.Module):
         """Read one more word (B,) of each sentence; give next-token logits (B, n_target) and the new state.
 
         Neither earlier words nor the source are read again: their keys and values are in the state.
+
+        Raises:
+            ValueError: there is not one word for each sentence of the state.
         """
+        require_one_token_each(words, len(state.mask))
         x = self._embed(self.target_words, words[:, None], state.T)
         states, layers = self.decoder.step(x, state.layers, state.mask)
         return states[:, 0] @ self.target_words.weight.mT, DecoderState(layers, state.mask, state.T + 1)

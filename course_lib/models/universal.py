@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights, encoder_block
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.primitives.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
+from course_lib.primitives.masks import require_one_length_each
 from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
 
 
@@ -180,8 +181,12 @@ class Universal(nn.Module):
 
         Returns:
             logits (B, T, n_classes) for each token, and the output of the steps: states, halting probabilities and ponder cost.
+
+        Raises:
+            ValueError: there is not one length for each sequence, or one is not in 0…T.
         """
         if lengths is not None:
+            require_one_length_each(lengths, len(tokens))
             real = padding_mask(lengths, tokens.shape[1])
             mask = real if mask is None else real & mask
         pondered = self.steps(self.tokens(tokens), mask)

@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires
+
 
 class StepGradients(NamedTuple):
     """Gradients of one step of an RNN: of its input x, its previous state h, and its parameters W, U, b."""
@@ -78,6 +80,12 @@ def _in_float32(clip: Callable[[Sequence[Tensor], float], list[Tensor]]) -> Call
     return run
 
 
+def _require_threshold(gradients: Sequence[Tensor], max_norm: float) -> None:
+    if not max_norm > 0:
+        raise ValueError(f"the threshold max_norm must be above 0, got {max_norm}; a negative one would reverse the gradients.")
+
+
+@requires(_require_threshold)
 @_in_float32
 def clip_gradients(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
     """Scale all gradients by one factor, so that their joint norm is at most max_norm; a smaller norm is left as it is.

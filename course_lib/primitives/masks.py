@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Lengths
 
 
@@ -36,7 +36,7 @@ def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | N
 
 def _require_lengths(lengths: Lengths, T_k: int) -> None:
     """Raise a ValueError for a length that is negative or longer than T_k."""
-    if not lengths.numel() or torch.compiler.is_compiling():  # while compiling, values are not known
+    if not lengths.numel() or not values_are_known(lengths):
         return
     shortest, longest = torch.stack(lengths.aminmax()).tolist()  # one transfer from a GPU
     if longest > T_k:
@@ -61,3 +61,20 @@ def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
     """
     position = torch.arange(T_k, device=lengths.device)
     return (position < lengths[:, None])[:, None, :]
+
+
+def require_one_length_each(lengths: Tensor, B: int) -> None:
+    """Raise an error unless `lengths` are integers (B,), one for each of B sequences; a lone one would broadcast.
+
+    No value is read: `padding_mask` refuses lengths that are negative or too long.
+    """
+    if lengths.is_floating_point():
+        raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
+    if lengths.shape != (B,):
+        raise ValueError(f"{B} sequences need one length each, lengths ({B},), got {tuple(lengths.shape)}.")
+
+
+def require_lengths(lengths: Tensor, B: int, T: int) -> None:
+    """Raise an error unless `lengths` (B,) are integers from 0 to T, one for each of B sequences."""
+    require_one_length_each(lengths, B)
+    _require_lengths(lengths, T)

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.primitives.precision import in_float32_at_least
+from course_lib.primitives.preconditions import values_are_known
 from course_lib.shapes import Edges, Nodes
 
 
@@ -32,7 +33,7 @@ def require_edges(edges: Edges, n_nodes: int) -> None:
         )
     if edges.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"edges must be integers (indices of nodes); got {edges.dtype}.")
-    if torch.compiler.is_compiling():  # values are not known
+    if not values_are_known(edges):
         return
     if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n_nodes):
         raise ValueError(f"edges name nodes {int(edges.min())} to {int(edges.max())}, but there are nodes 0 to {n_nodes - 1}.")

@@ -33,6 +33,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from course_lib.primitives.preconditions import values_are_known
 from course_lib.shapes import Lengths, States, TokenFeatures
 
 HiddenState = Float[Tensor, "*batch n"]
@@ -199,7 +200,7 @@ def _unroll(
 ) -> tuple[States, CellState]:
     """Run a step over x (B, T, d); after the end of a sequence its state is constant and its output is 0."""
     outputs = []
-    for t, x_t in enumerate(x.unbind(1)):
+    for t, x_t in enumerate(hide_padding(x, lengths).unbind(1)):
         new = step(x_t, state)
         if lengths is None:
             state, output = new, new[0]
@@ -212,11 +213,20 @@ def _unroll(
     return states, state
 
 
+def hide_padding(x: TokenFeatures, lengths: Lengths | None) -> TokenFeatures:
+    """Set the inputs x (B, T, d) after the end of each sequence to 0, so that no gradient is 0 · NaN."""
+    if lengths is None:
+        return x
+    real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+    return torch.where(real[..., None], x, 0.0)
+
+
 def hoisted_rnn(
     x: TokenFeatures, state: tuple[HiddenState], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
 ) -> tuple[States, tuple[HiddenState]]:
     """Compute the same as `rnn`, with the product W x of all inputs before the loop."""
     _require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
+    x = hide_padding(x, lengths)
     from_inputs = torch.addmm(b_W + b_U, x.flatten(0, 1), W.mT).unflatten(0, x.shape[:2])
     return _unroll(lambda a_t, s: (torch.addmm(a_t, s[0], U.mT).tanh_(),), from_inputs, state, lengths)
 
@@ -252,14 +262,14 @@ def _by_kernel(
 ) -> tuple[States, CellState]:
     """Call torch.lstm or torch.gru: one layer, with biases, without dropout, forwards in time.
 
-    The kernels accept no sequence of length 0: one in the batch runs for one step, which is then undone.
+    The kernels accept no sequence of length 0: one in the batch runs for one step over zeros, which is then undone.
     """
     if 0 in x.shape[:2]:
         return x.new_empty(*x.shape[:2], state[0].shape[-1]), state
     if lengths is None:
         states, *last = _call(kernel, x, _as_layer(state), weights, True, 1, 0.0, False, False, True)
         return states, cast(CellState, tuple(s[0] for s in last))
-    packed = pack_padded_sequence(x, lengths.cpu().clamp(min=1), batch_first=True, enforce_sorted=False)
+    packed = pack_padded_sequence(hide_padding(x, lengths), lengths.cpu().clamp(min=1), batch_first=True, enforce_sorted=False)
     layer = _as_layer(tuple(s[packed.sorted_indices] for s in state))
     data, *last = _call(kernel, packed.data, packed.batch_sizes, layer, weights, True, 1, 0.0, False, False)
     states, _ = pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True, total_length=x.shape[1])
@@ -305,7 +315,7 @@ def _require_sizes(
         return
     if lengths.is_floating_point():
         raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
-    if torch.compiler.is_compiling():  # values are not known
+    if not values_are_known(lengths):
         return
     if lengths.shape != (B,) or any(not 0 <= length <= T for length in lengths.tolist()):
         raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {lengths.tolist()}.")

@@ -221,6 +221,23 @@ def test_train_refuses_numbers_that_make_no_sense(wrong):
         next(train(nn.Linear(1, 1), [], squared_error, **wrong))
 
 
+@pytest.mark.parametrize("clip", [0.0, -1.0, math.nan])
+def test_train_refuses_a_norm_that_is_not_positive(clip):
+    """Gradients scaled by a negative factor would train uphill, and by 0 not at all."""
+    with pytest.raises(ValueError, match="clip is the greatest norm of the gradients, above 0"):
+        next(train(nn.Linear(1, 1), [line()], squared_error, steps=1, clip=clip))
+
+
+def test_train_refuses_a_model_without_a_parameter_to_train():
+    with pytest.raises(ValueError, match=r"no parameter of the model needs a gradient: call `requires_grad_\(True\)`"):
+        next(train(nn.Linear(1, 1).requires_grad_(False), [line()], squared_error, steps=1))
+
+
+def test_train_refuses_a_loss_that_is_not_one_number():
+    with pytest.raises(ValueError, match=r"must be one number, got a tensor \(7, 1\): take its mean"):
+        next(train(nn.Linear(1, 1), [line(7)], lambda m, batch: m(batch[0]), steps=1))
+
+
 def test_an_epoch_holds_every_example_once_in_a_new_order():
     x = torch.arange(10)
     stream = batches(x, x * x, batch_size=4, seed=0)

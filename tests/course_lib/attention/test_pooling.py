@@ -99,3 +99,16 @@ def test_large_numbers_give_a_choice_and_no_nan():
     context, row = pool(values, torch.tensor([[0.0, 50.0]]), torch.zeros(1), torch.tensor([1e4]))
     assert row.tolist() == [0.0, 1.0]
     assert context.isfinite().all()
+
+
+@pytest.mark.parametrize("poison", [torch.nan, torch.inf])
+def test_padding_that_holds_nan_or_infinity_reaches_no_gradient(normal, poison):
+    layer, mask = Pool(d_v, d_a).double(), torch.arange(T) < torch.tensor([3, T])[:, None]
+    x = normal(2, T, d_v).detach()
+    poisoned = torch.where(mask[..., None], x, poison)
+    found = []
+    for tokens in (x, poisoned):
+        leaf = tokens.clone().requires_grad_()
+        out = layer(leaf, mask)
+        found.append((*out, *torch.autograd.grad(out.context.square().sum(), [leaf, *layer.parameters()])))
+    torch.testing.assert_close(*found)

@@ -136,6 +136,12 @@ def test_gradients_of_zero_stay_zero():
     assert (clipped == 0).all()
 
 
+@pytest.mark.parametrize("max_norm", [0.0, -1.0, math.nan])
+def test_clipping_refuses_a_threshold_that_is_not_positive(max_norm):
+    with pytest.raises(ValueError, match="max_norm must be above 0"):
+        clip_gradients([torch.ones(3)], max_norm)
+
+
 def test_clipping_changes_no_gradient_in_place(normal):
     gradients = [normal(n, d), normal(n)]
     before = [g.detach().clone() for g in gradients]
