@@ -2,21 +2,18 @@
 
 import re
 
-import nbformat
 import pytest
 
-from course_tools.publishing import lectures
 from course_tools.publishing.outputs import claims
-from tests.test_notebooks import LECTURES, ROOT, solved
+from tests.test_notebooks import LECTURES, solved
 
 ABSENCE = r"nothing|little|hardly|barely|negligible|no (?:effect|difference|gain|change)|without effect|unaffected"
-EQUALITY = r"as (?:well|good|much|accurate) as|equally (?:well|good)|the same accuracy|no (?:better|worse|more|less|higher|lower) than"
+EQUALITY = r"as (?:well|good|much|accurate) as|equally (?:well|good)|no (?:better|worse|more|less|higher|lower) than"
 STRONG = re.compile(rf"\b(?:{ABSENCE}|{EQUALITY})\b", re.IGNORECASE)
 NUMBER = r"(-?[\d.]+(?:e-?\d+)?)"
 WIDEST = 0.1
-"""No one cares about a difference in accuracy that is smaller than half of this; a ratio is small at 0.25."""
-"""Of a ratio such as a share of memory, a quarter is little."""
-CITED = re.compile(r"([^.!?|]*?)\((\d\d\.[A-Za-z][\w-]*)\)")
+"""The widest interval around "no difference" in accuracy; a bound on one side alone lies within half of it."""
+SMALL_RATIO = 0.25
 
 
 def carries(words: str, threshold: str) -> bool:
@@ -27,7 +24,7 @@ def carries(words: str, threshold: str) -> bool:
         low, high = map(float, found.groups())
         return high - low <= WIDEST or (low > 0 and high / low <= 1.5)
     if found := re.fullmatch(rf"at most {NUMBER}", threshold):  # of a gain, a distance or a ratio
-        return float(found[1]) <= (0.25 if "ratio" in words else WIDEST / 2)
+        return float(found[1]) <= (SMALL_RATIO if "ratio" in words else WIDEST / 2)
     return False
 
 

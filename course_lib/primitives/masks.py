@@ -72,9 +72,3 @@ def require_one_length_each(lengths: Tensor, B: int) -> None:
         raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
     if lengths.shape != (B,):
         raise ValueError(f"{B} sequences need one length each, lengths ({B},), got {tuple(lengths.shape)}.")
-
-
-def require_lengths(lengths: Tensor, B: int, T: int) -> None:
-    """Raise an error unless `lengths` (B,) are integers from 0 to T, one for each of B sequences."""
-    require_one_length_each(lengths, B)
-    _require_lengths(lengths, T)

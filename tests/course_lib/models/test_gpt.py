@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from course_lib.analysis import record
-from course_lib.attention import LinearAttention, causal_attention, fused_causal_attention, scaled_dot_product_attention
+from course_lib.attention import (
+    LinearAttention,
+    causal_attention,
+    chunked_linear_attention,
+    fused_causal_attention,
+    scaled_dot_product_attention,
+)
 from course_lib.blocks import Sizes
 from course_lib.generation import CachedGPT, beam_search, generate, sample
 from course_lib.losses import next_token_loss
@@ -140,7 +146,7 @@ def test_what_stands_at_padding_changes_nothing(write):
 
 
 def test_steps_of_linear_attention_compute_forward_and_refuse_padding():
-    gpt = model(LinearAttention(), seed=2)
+    gpt = model(LinearAttention(mix=chunked_linear_attention), seed=2)
     written = generate(gpt, TOKENS, 9, likeliest)
     assert torch.equal(written, gpt(torch.cat([TOKENS, written], dim=1)).argmax(-1)[:, T - 1 : -1])
     with pytest.raises(ValueError, match="prompts of one length"):
