@@ -13,7 +13,7 @@ from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.companion import decks
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
-from course_tools.studies.record import read, record_path
+from course_tools.studies.study_record import read, record_path
 
 FILE = "docs/headlines.md"
 ROWS = "docs/headlines.toml"

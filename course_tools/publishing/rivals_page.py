@@ -16,7 +16,7 @@ import nbformat
 from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.sections import MadeClaims, anchor, headings
-from course_tools.studies.record import read, record_path
+from course_tools.studies.study_record import read, record_path
 
 FILE = "docs/rivals.md"
 ROWS = "docs/rivals.toml"

@@ -5,7 +5,7 @@ from statistics import mean
 
 from course_tools.publishing.claims_table import cell
 from course_tools.studies import RecordedStudy, Study, load, names
-from course_tools.studies.record import read, record_path
+from course_tools.studies.study_record import read, record_path
 
 FILE = "docs/studies.md"
 _HEAD = """# Studies

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_tools.studies.record import read, record_path
+from course_tools.studies.study_record import read, record_path
 from course_tools.studies.runner import check, run_missing, state, workers
 from course_tools.studies.study import load, names, studies_folder
 

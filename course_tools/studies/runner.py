@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 from course_tools.dask_cluster import dask_client
-from course_tools.studies.record import RecordedRun, RecordedStudy, read, record_path, write
+from course_tools.studies.study_record import RecordedRun, RecordedStudy, read, record_path, write
 from course_tools.studies.study import CannotStudy, StaleStudy, Study, load, source_of
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from course_tools import source_digest
 from course_tools.command_failed import CommandFailed
-from course_tools.studies.record import RecordedStudy
+from course_tools.studies.study_record import RecordedStudy
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _DESCRIBING = ("figure", "finding")

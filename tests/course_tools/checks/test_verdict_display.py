@@ -68,7 +68,7 @@ def outputs():
     ]
     cells += ["answer is rnn_step", "check('04.99', rnn_step)"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True).execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3", allow_errors=True).execute()
     return dict(zip([*sources, "same", "unknown"], [cell.outputs for cell in notebook.cells], strict=True))
 
 

@@ -5,7 +5,7 @@ import pytest
 from course_tools.notebook import recorded_studies
 from course_tools.notebook.recorded_studies import recorded, show_study
 from course_tools.studies import CannotStudy, RecordedRun, RecordedStudy, StaleStudy, load
-from course_tools.studies.record import write
+from course_tools.studies.study_record import write
 
 TOY = '''"""Is it?"""
 

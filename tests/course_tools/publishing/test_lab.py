@@ -136,15 +136,15 @@ def test_jupyterlab_answers_with_its_page_and_the_lecture(root, free):
         assert '"nbformat": 4' in fetch(address.replace("/lab/tree/", "/api/contents/"))
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=300)
 
 
 def fetch(address):
     """Read a page; the address is printed a moment before the server listens."""
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while True:
         try:
-            with urllib.request.urlopen(address, timeout=30) as answer:
+            with urllib.request.urlopen(address, timeout=300) as answer:
                 return answer.read().decode()
         except urllib.error.URLError as error:
             if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > deadline:

@@ -6,7 +6,7 @@ import pytest
 
 from course_tools.publishing.studies_page import studies_page
 from course_tools.studies import RecordedRun, RecordedStudy, load
-from course_tools.studies.record import write
+from course_tools.studies.study_record import write
 
 TOY = '''"""Is it?
 
