@@ -52,7 +52,7 @@ class NanoGPT(nn.Module):
         self.head.weight = self.tokens.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Give logits (B, T, n_tokens) for tokens (B, T)."""
+        """Return logits (B, T, n_tokens) for tokens (B, T)."""
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
         for block in self.blocks:
             x = block(x)

@@ -37,7 +37,7 @@ def line(row: Row) -> str:
 
 
 def streamed(rows: Iterable[Row]) -> Iterator[str]:
-    """Give the lines of a table, each as soon as its row is measured."""
+    """Return the lines of a table, each as soon as its row is measured."""
     yield HEAD
     for row in rows:
         yield line(row)

@@ -28,7 +28,7 @@ def rows(rounds: int) -> Iterator[Row]:
 
 
 def masked_and_gathered(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """Give NT-Xent in the manner of sthalles/SimCLR: masks pick positives and negatives out of the matrix."""
+    """Return NT-Xent in the manner of sthalles/SimCLR: masks pick positives and negatives out of the matrix."""
     features = F.normalize(torch.cat([a, b]), dim=1)
     labels = torch.arange(len(a)).repeat(2)
     same = (labels[None] == labels[:, None]).float()
@@ -42,7 +42,7 @@ def masked_and_gathered(a: Tensor, b: Tensor, temperature: float) -> Tensor:
 
 
 def four_blocks(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """Give NT-Xent in the manner of lightly: blocks a-a, a-b, b-a, b-b, two diagonals masked out, and all joined."""
+    """Return NT-Xent in the manner of lightly: blocks a-a, a-b, b-a, b-b, two diagonals masked out, and all joined."""
     a, b = F.normalize(a, dim=1), F.normalize(b, dim=1)
     others = ~torch.eye(len(a), dtype=torch.bool)
     blocks = [torch.einsum("nc,mc->nm", x, y) / temperature for x in (a, b) for y in (a, b)]

@@ -27,7 +27,7 @@ def answer(*inputs):
 
 
 def typed(wrong):
-    """Give the source of a wrong answer, as a student would type it, below what its file imports and defines."""
+    """Return the source of a wrong answer, as a student would type it, below what its file imports and defines."""
     beside = (
         f"import {wrong.__module__} as bank\nglobals().update((k, v) for k, v in vars(bank).items() if not k.startswith('__'))"
     )

@@ -15,7 +15,7 @@ HEADER = '# %% [markdown] tags=["header"]\n# # 05 · Plain\n#\n# {measured}\n\n'
 
 @pytest.fixture
 def plain(course, author):
-    """Give a course of one lecture without torch, 05, which runs in a second."""
+    """Return a course of one lecture without torch, 05, which runs in a second."""
     (course / "authoring" / "04_tiny.py").unlink()
     author("05_plain", f"{HEADER}# %%\nimport sys\nprint(40 + 2)\n\n# %%\nprint(sys.prefix + '/bin')\n")
     return course

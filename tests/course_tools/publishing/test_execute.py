@@ -71,7 +71,7 @@ def test_a_kernel_that_dies_is_named_with_its_cell_and_other_notebooks_run_on(tm
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
 def test_a_kernel_that_is_killed_names_the_signal(tmp_path):
     (line,) = executed(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)").failures
-    assert line == "cell 2 (import os, signal): the kernel died by SIGKILL, as where memory runs out"
+    assert line == "cell 2 (import os, signal): the kernel died by SIGKILL, possibly out of memory"
 
 
 def test_a_cell_without_end_is_stopped_and_named(tmp_path):

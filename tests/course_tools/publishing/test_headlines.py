@@ -25,7 +25,7 @@ why = "Because."
 
 @pytest.fixture
 def page(monkeypatch, tmp_path):
-    """Give `page(rows)`: the page of this course made from other rows."""
+    """Return `page(rows)`: the page of this course made from other rows."""
 
     def made(rows: str) -> str:
         (tmp_path / "rows.toml").write_text(rows, encoding="utf-8")

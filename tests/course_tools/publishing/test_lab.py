@@ -19,7 +19,7 @@ from course_tools.publishing.project import PublishingFailed
 
 @pytest.fixture
 def taken():
-    """Give the number of a port on which another program listens."""
+    """Return the number of a port on which another program listens."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -28,7 +28,7 @@ def taken():
 
 @pytest.fixture
 def free():
-    """Give the number of a port on which nobody listens."""
+    """Return the number of a port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

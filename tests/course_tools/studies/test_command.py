@@ -6,9 +6,9 @@ import pytest
 
 from course_tools import cli
 from course_tools.studies import command, load, names, studies_folder
-from course_tools.studies.study_record import read, record_path
 from course_tools.studies.runner import require_fresh
 from course_tools.studies.study import source_of
+from course_tools.studies.study_record import read, record_path
 
 RECORDED = sorted(path.stem for path in studies_folder().glob("*.json"))
 

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from course_tools.studies import CannotStudy, RecordedStudy, StaleStudy, check, load, run_missing
-from course_tools.studies.study_record import read, record_path, write
 from course_tools.studies.runner import require_fresh, run_one, state, workers
+from course_tools.studies.study_record import read, record_path, write
 
 
 def recorded(toy) -> RecordedStudy:
