@@ -98,7 +98,7 @@ def test_words_may_change_without_execution_code_may_not(plain, author, monkeypa
         assert solution.cells[1].outputs[0].text == "42\n"
         assert "More words." in solution.cells[0].source
     author("05_plain", text.replace("40 + 2", "40 + 3"))
-    assert any("was executed with other code" in line for line in stale(plain))
+    assert any("was executed with code that differs" in line for line in stale(plain))
     build(plain)
     solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
     assert solution.cells[1].outputs[0].text == "43\n"

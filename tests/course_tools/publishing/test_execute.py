@@ -55,7 +55,7 @@ def test_what_a_cell_prints_is_one_output_however_it_was_flushed(tmp_path):
 def test_a_cell_that_should_raise_and_does_not_is_a_failure(tmp_path):
     assert executed(tmp_path, "1 / 0", tags=("raises-exception",)).failures == []
     (line,) = executed(tmp_path, "1", tags=("raises-exception",)).failures
-    assert line == "cell 2 (1) is tagged raises-exception and raised nothing"
+    assert line == "cell 2 (1) is tagged raises-exception but raised no exception"
 
 
 def test_a_kernel_that_dies_is_named_with_its_cell_and_other_notebooks_run_on(tmp_path):

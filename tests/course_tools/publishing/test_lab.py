@@ -55,7 +55,7 @@ def started(monkeypatch):
 
 
 def test_a_port_asked_for_that_is_taken_is_refused(root, started, taken):
-    with pytest.raises(PublishingFailed, match=f"port {taken} is taken .* choose another with --port, or leave --port out"):
+    with pytest.raises(PublishingFailed, match=f"port {taken} is in use .* choose another with --port, or omit --port"):
         lab(no_browser=True, port=taken)
     assert started == []
 

@@ -101,7 +101,7 @@ def test_who_leads_follows_from_the_numbers(row, keys, numbers, leads):
 
 
 def test_where_less_is_better_the_page_says_so(row):
-    assert row('times = "09.k", lower = true')[2] == "D, less is better"
+    assert row('times = "09.k", lower = true')[2] == "D, lower is better"
 
 
 @pytest.mark.parametrize(

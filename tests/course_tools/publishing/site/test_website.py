@@ -186,7 +186,7 @@ def test_what_is_no_address_of_a_repository_is_refused(address, tmp_path):
 def test_a_folder_with_something_else_is_not_replaced(tmp_path):
     pytest.importorskip("myst_nb", reason="needs the extra [site]")
     (tmp_path / "thesis.txt").write_text("three years", encoding="utf-8")
-    with pytest.raises(PublishingFailed, match="holds something that is no site"):
+    with pytest.raises(PublishingFailed, match="is not an earlier site"):
         build_site(project_root(), tmp_path, ["04"])
     assert (tmp_path / "thesis.txt").exists()
 
