@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent
 _IPYTHONDIR = os.environ.get("IPYTHONDIR")
 
-# Before torch is imported anywhere, here or in a notebook's kernel: one thread a process, for the processes run side by side.
+# Before torch is imported anywhere, here or in a notebook's kernel: one thread for each of the parallel processes.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 # The kernels that nbval starts take `course_lib` from here, installed or not.
@@ -21,7 +21,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.g
 
 
 CHECKED = ["course_lib", *(f"course_tools.{name}" for name in ("checks", "grading", "notebook", "publishing", "cli"))]
-"""Packages whose types and shapes are checked: all but the bank of answers, which are wrong on purpose."""
+"""Packages whose types and shapes are checked: all except the bank of answers, which are wrong on purpose."""
 
 if find_spec("jaxtyping") and find_spec("beartype"):
     from jaxtyping import install_import_hook
@@ -29,24 +29,28 @@ if find_spec("jaxtyping") and find_spec("beartype"):
     install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 NEED_A_TRAINED_MODEL = ("02", "03", "07", "12")
-"""Lectures whose later cells take the answers of a trained model apart: they fail after a few steps."""
+"""Lectures whose later cells analyse the answers of a trained model: these cells fail after only a few training steps."""
 
 
 def _is_cell(item: pytest.Item) -> bool:
-    """Whether a test is a cell of a lecture, solved or not."""
+    """Return whether a test is a cell of a lecture, solved or not."""
     return item.path.parent in (ROOT / "solutions", ROOT / "lectures")
 
 
 def _trains_in_full(item: pytest.Item) -> bool:
-    """Whether a test is a cell of a lecture that trains as long as a student's would."""
+    """Return whether a test is a cell of a lecture that trains as long as a student's would."""
     folder = item.path.parent
     return folder == ROOT / "solutions" or (folder == ROOT / "lectures" and item.path.name.startswith(NEED_A_TRAINED_MODEL))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--exhaustive`, `--record` and `--full`."""
-    parser.addoption("--exhaustive", action="store_true", help="run what is skipped while its inputs are unchanged, too")
-    parser.addoption("--record", action="store_true", help="write down what passed, so that it is skipped while unchanged")
+    parser.addoption(
+        "--exhaustive", action="store_true", help="also run the tests that are skipped while their inputs are unchanged"
+    )
+    parser.addoption(
+        "--record", action="store_true", help="record the tests that pass, so that they are skipped while unchanged"
+    )
     parser.addoption("--full", action="store_true", help="let unsolved lectures train as long as solved ones")
 
 
@@ -59,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the kernel of an unsolved lecture train for a few steps only; `--full` lets it train as long as the solved one."""
+    """Make the kernel of an unsolved lecture train for a few steps only; with `--full`, as long as the solved one."""
     unsolved = item.path.parent == ROOT / "lectures"
     if unsolved and not _trains_in_full(item) and not item.config.getoption("--full"):
         os.environ["IPYTHONDIR"] = _quick_kernel()
@@ -71,7 +75,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @cache
 def _quick_kernel() -> str:
-    """A folder of IPython's settings whose kernels run tests/quick_training.py before their first cell."""
+    """Return a folder of IPython settings with which kernels run tests/quick_training.py before their first cell."""
     folder = Path(tempfile.mkdtemp(prefix="course-quick-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "profile_default" / "startup").mkdir(parents=True)
@@ -88,7 +92,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none, and what takes long where nothing that it depends on has changed."""
+    """Skip tests that need a GPU if there is none, and slow tests if nothing that they depend on has changed."""
     exhaustive = [item for item in items if item.get_closest_marker("exhaustive")]
     in_full = config.getoption("--full")
     cells = [item for item in items if _is_cell(item) and (_trains_in_full(item) or not in_full)]
@@ -113,12 +117,12 @@ _outcomes: list[tuple[str, bool]] = []
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect how the exhaustive tests end; under xdist the reports of all workers arrive here."""
+    """Collect the outcomes of the exhaustive tests; under xdist the reports of all workers arrive here."""
     _outcomes.extend((value, report.passed) for name, value in report.user_properties if name == "exhaustive")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """After `--exhaustive` or `--record`, record what passed: lectures, and exercises where all tests of a folder ran."""
+    """After `--exhaustive` or `--record`, record what passed: lectures, and exercises if all tests of a folder ran."""
     config = session.config
     records = config.getoption("--exhaustive") or config.getoption("--record")
     asked = [(config.invocation_params.dir / argument).resolve() for argument in config.args if "::" not in argument]

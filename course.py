@@ -1,41 +1,41 @@
-"""Set the course up and start it. Nothing is needed but Python 3.11 or newer, on Linux, macOS or Windows.
+"""Set the course up and start it. It needs only Python 3.11 or newer, on Linux, macOS or Windows.
 
     python3 course.py lab [--no-browser] [--port N]    JupyterLab, open at lecture 01 of your own copies in work/
-    python3 course.py restore NN                       a fresh copy of a lecture, beside your own
+    python3 course.py restore NN                       a fresh copy of a lecture, next to your own
     python3 course.py test-me NN [FILE]                grade your own copy as it would be on hand-in
     python3 course.py run [NN ...] [--json FILE]       run the solved lectures; one table of what was measured
     python3 course.py test [pytest arguments]          the whole test suite
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
-    python3 course.py site [NN ...] [--out DIR]        the course as web pages that need no server and no network
-    python3 course.py slides NN [--pdf]                the slides of a lecture, for its teacher
-    python3 course.py exam [--lectures NN,NN ...]      an exam in several equal forms, with its key, from the bank
+    python3 course.py site [NN ...] [--out DIR]        the course as web pages that need neither server nor network
+    python3 course.py slides NN [--pdf]                the slides of a lecture, for teachers
+    python3 course.py exam [--lectures NN,NN ...]      an exam from the bank, in forms of equal difficulty, with its key
     python3 course.py microscope [--out FILE]          the attention microscope: one page, no server
-    python3 course.py progress                         what you solved and predicted, as text and as a page
-    python3 course.py gpu-check                        on a GPU: what only a GPU can show, as a report (docs/gpu.md)
-    python3 course.py colab --repository URL           the lectures for Google Colab, cloned from that address (docs/running.md)
+    python3 course.py progress                         what you have solved and predicted, as text and as a page
+    python3 course.py gpu-check                        the tests and timings that need a GPU, as a report (docs/gpu.md)
+    python3 course.py colab --repository URL           the lectures for Google Colab, cloned from URL (docs/running.md)
     python3 course.py exercises [--json]               the list of exercises
-    python3 course.py grade DIR_OR_ZIP [options]       grade what students handed in (docs/grading.md; --help)
-    python3 course.py item-analysis DIR [DIR ...]      over gradings: hard exercises, and what the class believes
-    python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in our sandbox
-    python3 course.py export-gradescope NN             a lecture's autograder for Gradescope, as the zip that it takes
+    python3 course.py grade DIR_OR_ZIP [options]       grade submissions (docs/grading.md; --help)
+    python3 course.py item-analysis DIR [DIR ...]      from graded submissions: hard exercises, common misconceptions
+    python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in the course's sandbox
+    python3 course.py export-gradescope NN             a lecture's autograder for Gradescope, as a zip file
     python3 course.py export-github NN DIR --repository URL   a template repository that answers each push with feedback
-    python3 course.py setup [EXTRA ...]                the set-up alone; with the names of extras of pyproject.toml, those too
+    python3 course.py setup [EXTRA ...]                only the set-up, with any extras of pyproject.toml that are named
 
-The first call makes the folder .venv beside this file (about two minutes and 2 GB); later calls start at once.
-A Python that already has every package of pyproject.toml (a conda environment, a GPU image) is used as it is.
+The first call creates the folder .venv next to this file (about two minutes and 2 GB); later calls start at once.
+If the running Python already has every package of pyproject.toml (conda, a GPU image), no .venv is created.
 
-    --cpu     on Linux, while .venv is made: PyTorch without CUDA, from download.pytorch.org (200 MB, not 3 GB)
+    --cpu     on Linux, when .venv is created: PyTorch without CUDA, from download.pytorch.org (200 MB, not 3 GB)
     --help    this text
 
-pip follows its own settings (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf ...). To begin afresh, delete .venv.
+pip follows its own settings (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf ...). To start again, delete .venv.
 """
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - this is the message of an older Python
+if sys.version_info < (3, 11):  # noqa: UP036 - the message that an older Python prints
     sys.exit(
-        f"The course needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).\nGet one from "
-        "https://www.python.org/downloads/ or your package manager and call it by name: python3.12 course.py lab"
+        f"The course needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).\nGet it from "
+        "https://www.python.org/downloads/ or your package manager and run it by name: python3.12 course.py lab"
     )
 
 import contextlib
@@ -57,7 +57,7 @@ from pathlib import Path
 
 FREE_GB = 3.0
 EXTRAS = {"test": ["test", "site"], "site": ["site"], "slides": ["site"]}
-"""What a command needs besides the extras `data` and `course`."""
+"""Extras that a command needs in addition to `data` and `course`."""
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -66,11 +66,11 @@ COMPARE = {">=": operator.ge, "<": operator.lt, "==": operator.eq}
 
 
 class Stop(Exception):
-    """What is wrong and what to do about it, in words for the person at the keyboard."""
+    """An error that ends the set-up; its text tells the user what is wrong and what to do."""
 
 
 def main(arguments: list[str]) -> int:
-    """Make the environment if need be, run the command in it and return its exit status."""
+    """Create the environment if necessary, run the command in it and return its exit status."""
     command = [argument for argument in arguments if argument != "--cpu"]
     if not command or command[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
         say(f"\n{advice(problem) if isinstance(problem, OSError) else problem}")
         return 1
     except KeyboardInterrupt:
-        say("\nStopped. The next call takes the set-up up again.")
+        say("\nStopped. The next call resumes the set-up.")
         return 130
 
 
@@ -93,19 +93,19 @@ def say(text: str) -> None:
 
 
 def advice(error: OSError) -> str:
-    """What a person can do about an error of the operating system."""
+    """Explain an error of the operating system, and what the user can do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return disk_full(str(error))
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return (
-            f"{error.filename or ROOT} may not be written, and the set-up makes {VENV}.\nCopy the course to a folder of "
-            "your own, or call course.py with a Python that already has every package of pyproject.toml."
+            f"{error.filename or ROOT} is not writable, and the set-up must create {VENV}.\nCopy the course to a folder of "
+            "your own, or run course.py with a Python that already has every package of pyproject.toml."
         )
     return f"The set-up failed: {error}\nDelete {VENV} and try again."
 
 
 def disk_full(seen: str) -> str:
-    """What was seen, and how to make room."""
+    """Report that the disk is full, and how to make room."""
     return (
         f"The disk is full: {seen}.\nThe set-up needs {FREE_GB:.0f} GB in {ROOT} and 1 GB in {tempfile.gettempdir()} (with "
         "CUDA, 8 and 3 GB; on Linux --cpu avoids it). Make room, move the course, or set TMPDIR to another folder."
@@ -113,7 +113,7 @@ def disk_full(seen: str) -> str:
 
 
 def environment(extras: list[str], cpu: bool = False) -> str:
-    """The Python that has the packages: the running one, or that of .venv, which is first made, completed or mended."""
+    """Return the Python that has the packages: the running one, or that of .venv, created, completed or repaired first."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = pyproject["project"]
     unknown = sorted({*extras} - {*project["optional-dependencies"]})
@@ -122,7 +122,7 @@ def environment(extras: list[str], cpu: bool = False) -> str:
     wanted = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
     if Path(sys.prefix).resolve() != VENV.resolve() and complete(wanted):
         return sys.executable
-    decisive = [project, pyproject.get("build-system")]  # the settings of other tools change nothing here
+    decisive = [project, pyproject.get("build-system")]  # the settings of other tools have no effect here
     key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     if not ready(key, extras):
         VENV.mkdir(exist_ok=True)
@@ -134,7 +134,7 @@ def environment(extras: list[str], cpu: bool = False) -> str:
 
 
 def complete(wanted: list[str]) -> bool:
-    """Does the running Python meet every requirement, such as `torch>=2.11,<2.14`?"""
+    """Return whether the running Python meets every requirement, such as `torch>=2.11,<2.14`."""
     named = [re.fullmatch(r"([\w.-]+)(.*)", requirement).groups() for requirement in wanted]
     with contextlib.suppress(metadata.PackageNotFoundError):
         return all(in_range(metadata.version(name) or "", bounds) for name, bounds in named)
@@ -142,33 +142,33 @@ def complete(wanted: list[str]) -> bool:
 
 
 def in_range(version: str, bounds: str) -> bool:
-    """Is the version within the bounds? A bound other than >=, < and == is not understood and so not met."""
+    """Return whether a version is within the bounds. A bound other than >=, < and == is not supported and counts as not met."""
     understood = re.findall(r"(>=|<|==)(\d[\d.]*)(?:,|$)", bounds)
     met = [COMPARE[sign](release(version), release(edge)) for sign, edge in understood]
     return all(met) and len(met) == len(bounds.split(",")) - (bounds == "")
 
 
 def release(version: str) -> tuple[int, ...]:
-    """(2, 13, 0, 0, 0) of 2.13.0+cpu. A pre-release, which GPU images like to carry, counts as its release."""
+    """Parse a version: 2.13.0+cpu is (2, 13, 0, 0, 0). A pre-release, common in GPU images, counts as its release."""
     numbers = re.findall(r"\d+", re.match(r"[\d.]*", version).group())
     return tuple(map(int, [*numbers, 0, 0, 0, 0, 0][:5]))
 
 
 def ready(key: str, extras: list[str]) -> bool:
-    """Is .venv whole, up to date, and does it hold the extras?"""
+    """Return whether .venv is complete and up to date and contains the extras."""
     found = stamp()
     return PYTHON.exists() and found.get("key") == key and set(extras) <= set(found["extras"])
 
 
 def stamp() -> dict:
-    """What the last set-up left: nothing, or its extras, and its key if it came to its end."""
+    """Read the stamp of the last set-up: empty, or its extras, and its key if it finished."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return json.loads(STAMP.read_text(encoding="utf-8"))
     return {}
 
 
 def wait_for(lock) -> None:
-    """One set-up at a time. pip inherits the lock, so that one whose parent was killed is waited for as well."""
+    """Allow one set-up at a time. pip inherits the lock, so a pip whose parent was killed is waited for as well."""
     with contextlib.suppress(ImportError, OSError):  # Windows protects open files itself; some file systems cannot lock
         import fcntl
 
@@ -176,44 +176,44 @@ def wait_for(lock) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("Another set-up is at work on .venv: waiting until it is done.")
+            say("Another set-up is running on .venv: waiting until it has finished.")
             fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
-    """Make, complete or mend .venv. Its stamp loses the key first and gets it last: what was broken off is made anew."""
+    """Create, complete or repair .venv. Its stamp loses the key first and gets it last: an interrupted set-up starts again."""
     found, begun = stamp(), time.monotonic()
     fresh = not PYTHON.exists() or (STAMP.exists() and "key" not in found)
     if sys.platform == "darwin" and platform.machine() == "x86_64":
         raise Stop(
-            "PyTorch makes no packages for Intel Macs any more (2.2 was the last); the course needs a newer one.\n"
+            "PyTorch no longer provides packages for Intel Macs (2.2 was the last); the course needs a newer version.\n"
             "With Apple silicon, install a native (arm64) Python; with an Intel processor, use another computer."
         )
     if fresh and not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
         raise Stop(
-            f"{sys.executable} cannot make an environment: its module venv or ensurepip is missing.\n"
-            "Debian, Ubuntu: sudo apt install python3-venv. Elsewhere: get Python from python.org. Then call course.py again."
+            f"{sys.executable} cannot create an environment: its module venv or ensurepip is missing.\n"
+            "Debian, Ubuntu: sudo apt install python3-venv. Elsewhere: get Python from python.org. Then run course.py again."
         )
     free = shutil.disk_usage(ROOT).free / 1e9
     if fresh and free < FREE_GB:
         raise Stop(disk_full(f"{free:.1f} GB are free"))
-    say(f"Setting up {VENV}: about two minutes and 2 GB, only this once." if fresh else f"Completing {VENV}.")
+    say(f"Setting up {VENV}: about two minutes and 2 GB, this time only." if fresh else f"Completing {VENV}.")
     if fresh and not cpu_first and sys.platform == "linux" and not shutil.which("nvidia-smi"):
-        say("  No NVIDIA GPU is seen here. If pip begins to fetch CUDA (3 GB), press Ctrl-C and add --cpu.")
+        say("  No NVIDIA GPU found. If pip starts to download CUDA (3 GB), press Ctrl-C and add --cpu.")
     extras = sorted({*extras, *found.get("extras", [])})
-    if fresh or found:  # never so for an environment that somebody else made: it is completed, not made anew
+    if fresh or found:  # an environment that someone else created is completed, never replaced
         STAMP.write_text(json.dumps({"extras": extras}), encoding="utf-8")
     if fresh:
         for entry in set(VENV.iterdir()) - {STAMP, LOCK}:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        run([sys._base_executable, "-m", "venv", str(VENV)], "making the environment")
+        run([sys._base_executable, "-m", "venv", str(VENV)], "creating the environment")
     pip = [str(PYTHON), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
     if cpu_first:
         run([*pip, "--index-url", "https://download.pytorch.org/whl/cpu", *cpu_first], "installing PyTorch for the CPU")
     try:
         run([*pip, "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)], "installing the packages")
     except Stop:
-        if found and not fresh:  # pip gave up in good order, so what worked before still does
+        if found and not fresh:  # pip failed cleanly, so what worked before still works
             STAMP.write_text(json.dumps(found), encoding="utf-8")
         raise
     STAMP.write_text(json.dumps({"extras": extras, "key": key}), encoding="utf-8")
@@ -221,10 +221,10 @@ def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
 
 
 def run(command: list[str], label: str) -> None:
-    """Run one step of the set-up with its output in LOG; say every ten seconds what it is doing."""
+    """Run one step of the set-up with its output in LOG; report every ten seconds what it is doing."""
     settings = {**os.environ, "PIP_USER": "0", "PIP_PROGRESS_BAR": "off", "PYTHONUNBUFFERED": "1"}
     begun, told = time.monotonic(), -1
-    with LOG.open("wb") as log:  # the open lock goes to the step: close_fds=False
+    with LOG.open("wb") as log:  # the step inherits the open lock: close_fds=False
         step = subprocess.Popen(command, env=settings, stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=False)
         while step.poll() is None:
             seconds = int(time.monotonic() - begun)
@@ -238,32 +238,32 @@ def run(command: list[str], label: str) -> None:
 
 
 def diagnosis(label: str, output: str) -> str:
-    """What went wrong in a step, told from what it printed."""
+    """Explain what went wrong in a step, from its output."""
     found = re.search(r"(?:distribution found for|satisfies the requirement) ([^\s;]+)", output)
     wanted = found.group(1) if found else "a package"
     full = re.search(r"No space left on device|not enough space on the disk|Disk quota exceeded", output)
-    if full or shutil.disk_usage(VENV).free < 5e7:  # too little even for words of complaint
-        text = disk_full(f"{label} came to a stop")
+    if full or shutil.disk_usage(VENV).free < 5e7:  # too little even for an error message
+        text = disk_full(f"{label} failed")
     elif re.search(r"ConnectionError|ProtocolError|ProxyError|SSLError|Max retries|timed out|getaddrinfo", output):
-        text = f"The network is absent, or pip cannot reach its index: it wanted {wanted}.\nGo online, or set pip's proxy."
+        text = f"There is no network, or pip cannot reach its index: it needs {wanted}.\nGo online, or set pip's proxy."
     elif found:
         where = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
         text = f"pip finds no {wanted} for {where}.\nGo online, look at pip's settings (pip config list) or try another Python."
     else:
         text = f"The step failed: {label}.\nLast output: {' '.join(output.split()[-60:])}"
-    return f"{text} Then call course.py again.\nThe whole output is in {LOG}."
+    return f"{text} Then run course.py again.\nThe whole output is in {LOG}."
 
 
 def start(python: str, command: list[str]) -> int:
-    """Become the command on POSIX; on Windows, where that loses the console, wait for it."""
+    """Replace this process by the command on POSIX; on Windows, where that would lose the console, wait for the command."""
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     settings = {"PYTHONUTF8": "1", **os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    line = [python, "-P", "-m", "course_tools", *command]  # -P: this course, even from within the folder of another
+    line = [python, "-P", "-m", "course_tools", *command]  # -P: this course, even if the working directory is in another copy
     if os.name != "nt":
         os.execve(python, line, settings)
     process = subprocess.Popen(line, env=settings)
     while True:
-        with contextlib.suppress(KeyboardInterrupt):  # the command receives the signal too, and decides
+        with contextlib.suppress(KeyboardInterrupt):  # the command receives the signal too, and handles it
             return process.wait()
 
 

@@ -1,4 +1,4 @@
-"""Put the lectures that are handed out and the recorded studies into the wheel, for `course grade` and `recorded`."""
+"""Put the unsolved lectures and the recorded studies into the wheel, for `course grade` and `recorded`."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ from setuptools.command.build_py import build_py
 
 
 class WithLectures(build_py):
-    """Builds the packages, and copies lectures/ and authoring/studies/ into course_tools."""
+    """Build the packages, and copy lectures/ and authoring/studies/ into course_tools."""
 
     def run(self) -> None:
-        """Build as ever; an editable installation reads the lectures where they are."""
+        """Build as usual; an editable installation reads the lectures in place."""
         super().run()
         if not self.editable_mode:
             self._copy(sorted(Path("lectures").glob("[0-9][0-9]_*.ipynb")), "lectures")

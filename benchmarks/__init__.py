@@ -1,1 +1,1 @@
-"""Every mechanism against what a user would pick instead: one run, side by side, ratios. `python -m benchmarks`."""
+"""Every mechanism compared with its usual alternative, in one run, as ratios. `python -m benchmarks`."""

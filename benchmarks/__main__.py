@@ -35,7 +35,7 @@ GROUPS = {
 }
 
 TABLES = {"grading": grading.table}
-"""Groups with a table of their own."""
+"""Groups, each with its own table."""
 
 NOTES = {
     "linear": linear.NOTE,
@@ -45,11 +45,11 @@ NOTES = {
     "pixels": pixels.NOTE,
     "self_supervision": self_supervision.NOTE,
 }
-"""What the page says under a table: where a ratio falls short, and why."""
+"""Notes below a table: where a ratio is low, and why."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the groups named on the command line, all of them if none is, on one thread; print each row as it is measured."""
+    """Run the groups named on the command line, or all, on one thread; print each row as it is measured."""
     every = (*GROUPS, *TABLES)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(every)}; all if none is named")

@@ -18,7 +18,7 @@ SMALL = {"model_type": "resnet", "embedding_size": 16, "hidden_sizes": [16, 32],
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Time the matcher on DETR's own sizes, 100 queries and 91 classes, then a training step on small pictures."""
+    """Time the matcher on DETR's own sizes, 100 queries and 91 classes, then a training step on small images."""
     if peer := peer_from("transformers.loss.loss_for_object_detection", "HungarianMatcher"):
         for B in BATCHES:
             scale = f"B {B}, {N_QUERIES} queries, {N_CLASSES} classes, 1 to {MOST} objects"
@@ -29,7 +29,7 @@ def rows(rounds: int) -> Iterator[Row]:
 
 
 def _objects(B: int, n_classes: int, most: int) -> tuple[Tensor, Tensor]:
-    """Classes, -1 after the last object of a picture, and random boxes."""
+    """Draw classes, -1 after the last object of an image, and random boxes."""
     counts = torch.randint(1, most + 1, (B, 1))
     classes = torch.randint(n_classes, (B, most)).masked_fill(torch.arange(most) >= counts, -1)
     return classes, torch.rand(B, most, 4) * 0.4 + 0.1
@@ -46,7 +46,7 @@ def _matchers(B: int, HungarianMatcher: type) -> tuple[tuple[str, Callable], tup
     matcher = HungarianMatcher(class_cost=1, bbox_cost=5, giou_cost=2)
     predicted, objects = {"logits": logits, "pred_boxes": boxes}, _as_lists(classes, targets)
     return (
-        ("a cost matrix for each picture", lambda: match(matching_cost(logits, boxes, classes, targets), classes)),
+        ("a cost matrix for each image", lambda: match(matching_cost(logits, boxes, classes, targets), classes)),
         ("all against all (Hugging Face, as published)", lambda: matcher(predicted, objects)),
     )
 

@@ -1,7 +1,7 @@
 """Time and memory of each mechanism on a GPU, in float32 and bfloat16: `python -m benchmarks.gpu [--device cuda]`.
 
-The other benchmarks compare processor times on one thread; on a GPU those say nothing. Here time is that between two events of
-the device, the median over the rounds, and memory the peak beyond the inputs.
+The other benchmarks compare processor times on one thread, which are meaningless on a GPU. Here, time is measured between two
+events of the device, as the median over the rounds, and memory is the peak beyond the inputs.
 """
 
 import argparse
@@ -28,7 +28,7 @@ Form = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def forms(d: int, device: torch.device) -> dict[str, Form]:
-    """By name, what is timed: each takes queries, keys and values (B, H, T, d) and gives the context."""
+    """The mechanisms by name: each takes queries, keys and values (B, H, T, d) and returns the context."""
     omega = orthogonal_projection(d, d).to(device)
     return {
         "scaled": lambda q, k, v: scaled_dot_product_attention(q, k, v).context,
@@ -42,7 +42,7 @@ def forms(d: int, device: torch.device) -> dict[str, Form]:
 
 
 def rows(device: torch.device, shape: tuple[int, int, int, int], rounds: int) -> list[tuple[str, ...]]:
-    """One row for each form and dtype: milliseconds forward, forward and backward, and the peak in MiB."""
+    """Measure one row for each form and dtype: milliseconds forward, forward and backward, and the peak in MiB."""
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         inputs = [torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]

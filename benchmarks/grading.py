@@ -1,4 +1,4 @@
-"""Grading: a class of 200 made of the banks' right and wrong answers, in time and memory; and nbgrader's autograder beside it.
+"""Grading a class of 200, made from the banks' right and wrong answers: time and memory, compared with nbgrader's autograder.
 
 python -m benchmarks grading      (with nbgrader installed, the last rows compare the two on the same notebooks)
 """
@@ -31,7 +31,7 @@ LECTURE = "04"
 
 
 def table() -> str:
-    """Grade the class on one core and lay out what it took as a table in Markdown."""
+    """Grade the class on one core and format time and memory as a table in Markdown."""
     root = project_root()
     (lecture,) = lectures(root, [LECTURE])
     notebooks = [submission(lecture.unsolved, seed) for seed in range(N_SUBMISSIONS)]
@@ -61,7 +61,7 @@ def table() -> str:
 
 
 def submission(notebook: Path, seed: int) -> bytes:
-    """A student's notebook: each exercise answered by one of its bank, or left empty now and then."""
+    """A student's notebook: each exercise is answered from its bank or, sometimes, left empty."""
     draw = random.Random(seed)
     reported = json.loads(notebook.read_text(encoding="utf-8"))
     asked = {item.id: item for item in exercises()}
@@ -73,7 +73,7 @@ def submission(notebook: Path, seed: int) -> bytes:
 
 
 def as_a_cell(answer, name: str) -> str:
-    """The text of an answer of a bank, with what its file imports and the functions beside it that it calls."""
+    """Return the text of an answer of a bank, with the imports of its file and the helper functions that it calls."""
     source = Path(sys.modules[answer.__module__].__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -100,13 +100,13 @@ def as_a_cell(answer, name: str) -> str:
 
 
 def megabytes() -> float:
-    """The memory of this process and of those that it started."""
+    """Return the memory of this process and of those that it started."""
     here = psutil.Process()
     return sum(process.memory_info().rss for process in (here, *here.children(recursive=True))) / 2**20
 
 
 def peer(root: Path, stem: str, notebooks: list[bytes], ours: float) -> list[tuple[str, str]]:
-    """`nbgrader autograde` as it comes, on some of the same notebooks: it runs every cell, experiments included."""
+    """Time unmodified `nbgrader autograde` on some of the same notebooks: it runs every cell, including experiments."""
     if find_spec("nbgrader") is None:
         return [("nbgrader autograde", "not installed: pip install nbgrader")]
     with tempfile.TemporaryDirectory() as name:
@@ -126,7 +126,7 @@ def peer(root: Path, stem: str, notebooks: list[bytes], ours: float) -> list[tup
 
 
 def autograder(folder: Path, *words: str) -> float:
-    """Run nbgrader in a course folder, and give its wall seconds."""
+    """Run nbgrader in a course folder, and return its elapsed seconds."""
     start = time.perf_counter()
     here = os.pathsep.join(filter(None, (str(project_root()), os.environ.get("PYTHONPATH"))))
     scripts = os.pathsep.join((sysconfig.get_path("scripts"), os.environ["PATH"]))  # where nbgrader finds alembic
@@ -136,7 +136,7 @@ def autograder(folder: Path, *words: str) -> float:
 
 
 def processor_seconds() -> float:
-    """What this process and those that it started have used, the ended ones included."""
+    """Return the processor time of this process and of those that it started, including ended ones."""
     here = psutil.Process()
     each = [process.cpu_times() for process in (here, *here.children(recursive=True))]
     return sum(used.user + used.system + used.children_user + used.children_system for used in each)

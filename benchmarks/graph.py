@@ -13,9 +13,9 @@ from course_lib.models import GATLayer
 
 LARGE, D_IN, N_HEADS, D = (20_000, 200_000), 64, 8, 8
 SMALL = (30, 100, 300, 1_000)
-NOTE = """At 30 nodes a mask is faster than every form over edges, also than one that makes the mask from the edges: in every
-call these are checked, gathered and scattered, some twenty short operations, while the mask is made once. For such
-graphs write `attend(gat_scores(z, a), z, mask)`, which is what the masked rows time."""
+NOTE = """At 30 nodes a mask is faster than every form over edges, even one that makes the mask from the edges: every call
+checks, gathers and scatters the edges, about twenty short operations, while the mask is made once. For such graphs
+write `attend(gat_scores(z, a), z, mask)`, which is the form timed in the masked rows."""
 
 
 def rows(rounds: int) -> Iterator[Row]:
@@ -40,7 +40,7 @@ def rows(rounds: int) -> Iterator[Row]:
 
 
 class Pairs(nn.Module):
-    """GAT as the formula is written: aᵀ [z_i ‖ z_j] over the joined features of both ends of each edge, then scattered sums."""
+    """GAT by its formula: aᵀ [z_i ‖ z_j] over the joined features of both ends of each edge, then scattered sums."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Pairs(nn.Module):
 
 
 def _graph(n_nodes: int, n_edges: int) -> tuple[Tensor, Tensor]:
-    """Draw features that need a gradient, and random edges in no order."""
+    """Draw features that need a gradient, and unsorted random edges."""
     torch.manual_seed(0)
     return torch.randn(n_nodes, D_IN, requires_grad=True), torch.randint(n_nodes, (2, n_edges))
 

@@ -1,8 +1,8 @@
-"""The peer of GPT as most people write it by hand today.
+"""The peer of GPT, as it is usually implemented.
 
 `NanoGPT` computes in the manner of Andrej Karpathy's nanoGPT (https://github.com/karpathy/nanoGPT): one matrix for queries,
-keys and values, torch's fused causal attention, erf-GELU, tied embedding, a module for each part; and it writes by reading the
-whole text anew for each token. Dropout and the configuration are left out.
+keys and values, torch's fused causal attention, erf-GELU, tied embedding, a module for each part; and it reads the whole
+text again for each generated token. Dropout and the configuration are left out.
 """
 
 import torch
@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 
 class NanoGPT(nn.Module):
-    """The model, its loss, and its loop for writing."""
+    """The model, its loss, and its generation loop."""
 
     def __init__(self, n_tokens: int, T_max: int, d_model: int, n_heads: int, n_layers: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class NanoGPT(nn.Module):
         self.head.weight = self.tokens.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Give logits (B, T, n_tokens) for tokens (B, T)."""
+        """Return logits (B, T, n_tokens) for tokens (B, T)."""
         x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
         for block in self.blocks:
             x = block(x)
@@ -60,7 +60,7 @@ class NanoGPT(nn.Module):
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, n: int) -> Tensor:
-        """Write the n likeliest tokens behind tokens (B, T)."""
+        """Generate the n likeliest tokens after tokens (B, T)."""
         for _ in range(n):
             tokens = torch.cat([tokens, self(tokens)[:, -1].argmax(-1, keepdim=True)], dim=1)
         return tokens[:, -n:]

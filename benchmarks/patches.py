@@ -124,7 +124,7 @@ def _mixers(scale: Scale) -> Iterator[Calls]:
 
 
 def _as_published(model: Mixer) -> Callable[[Tensor], Tensor]:
-    """Give a Mixer whose token mixing is `nn.Conv1d` of size 1 on (B, N, d), with weights of its own tensors."""
+    """Return a Mixer whose token mixing is `nn.Conv1d` of size 1 on (B, N, d), with separate weight tensors."""
     layers = []
     for block in model.stack.blocks:
         mixer = block.mixer

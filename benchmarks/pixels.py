@@ -1,8 +1,8 @@
 """Attention over pixels: non-local blocks and local attention, against the forms in which they are usually written.
 
-The non-local peers follow AlexHex7's Non-local_pytorch, the one most copied: three 1 × 1 convolutions, and the N × N numbers
-spelled out. The local peer unfolds keys and values, as leaderj1001's Stand-Alone-Self-Attention does, with the paper's softmax
-over the window (that repository takes it per channel, which is another function).
+The non-local peers follow AlexHex7's Non-local_pytorch, the most copied one: three 1 × 1 convolutions, and the explicit
+N × N matrix. The local peer unfolds keys and values, as leaderj1001's Stand-Alone-Self-Attention does, with the paper's softmax
+over the window (that repository computes it per channel, which is a different function).
 """
 
 from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ def _local(size: int, d: int, form: Callable, name: str, rounds: int) -> Iterato
 
 
 def _unfolded(q: Tensor, k: Tensor, v: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Keys and values of every window side by side, products and sums element by element."""
+    """Unfold keys and values of every window; products and sums are elementwise."""
     size = rows.shape[-2]
     heads, H, W = q.shape[1:4]
 
@@ -109,7 +109,7 @@ def _unfolded(q: Tensor, k: Tensor, v: Tensor, rows: Tensor, columns: Tensor) ->
 
 
 def _co_occurrent(rounds: int) -> Iterator[Row]:
-    """What the mixture costs: against one softmax over the same pixels."""
+    """Time the mixture of softmaxes against one softmax over the same pixels."""
     torch.manual_seed(0)
     B, N, C, n_mix = 2, 1024, 64, 2
     x, W_k, W_v = (torch.randn(*size, requires_grad=True) for size in ((B, N, C), (32, C), (32, C)))

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown: rows as they come, and docs/performance.md, which holds one section a group."""
+"""Measurements as Markdown: rows as they are measured, and docs/performance.md, with one section per group."""
 
 import os
 import platform
@@ -12,16 +12,16 @@ from benchmarks.timing import Row
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
-_INTRODUCTION = """# How fast the library is
+_INTRODUCTION = """# Performance of the library
 
 `python3 -m benchmarks --record` writes this page; `python3 -m benchmarks --record linear graph` measures two groups again and
-leaves the others as they were. The peers come with `pip install -e '.[peers,bench]'`; one that cannot be imported costs only
-its own rows.
+leaves the others unchanged. `pip install -e '.[peers,bench]'` installs the peers; only the rows of a peer that cannot be
+imported are missing.
 
-Ours and the peer take turns on one thread. Each pair of columns holds ours / the peer's in milliseconds of processor time, and
-the **ratio** peer / ours, the median of the ratios within each round: above 1 ours is faster, or smaller. The last pair holds
-the most memory that tensors take at one time in a pass with backward (forward where nothing is trained). A note under a table
-says where and why ours is slower, or larger.
+Ours and the peer take turns on one thread. Each pair of columns shows ours / the peer's in milliseconds of processor time, and
+the **ratio** peer / ours, the median of the ratios within each round: above 1, ours is faster, or smaller. The last pair shows
+the peak memory of tensors in a forward and backward pass (forward only, if nothing is trained). A note below a table
+states where and why ours is slower, or larger.
 """
 
 _COLUMNS = ("mechanism", "ours", "against", "sizes", "forward", "ratio", "with backward", "ratio", "peak MiB", "ratio")
@@ -29,7 +29,7 @@ HEAD = f"| {' | '.join(_COLUMNS)} |\n{'|---' * 4}{'|--:' * 6}|"
 
 
 def line(row: Row) -> str:
-    """Lay one row out for the table under `HEAD`."""
+    """Format one row for the table under `HEAD`."""
     cells = [row.mechanism, row.ours, row.peer, row.sizes]
     for each in (row.forward, row.training, row.memory):
         cells += [f"{each.ours:.2f} / {each.peer:.2f}", f"{each.ratio:.2f}"] if each else ["", ""]
@@ -37,14 +37,14 @@ def line(row: Row) -> str:
 
 
 def streamed(rows: Iterable[Row]) -> Iterator[str]:
-    """Give the lines of a table, each as soon as its row is measured."""
+    """Yield the lines of a table, each as soon as its row is measured."""
     yield HEAD
     for row in rows:
         yield line(row)
 
 
 def machine(rounds: int) -> str:
-    """Say with what was measured, and how busy the machine was."""
+    """Describe the versions, the machine, and its load."""
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     load = f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else ""
     return f"{versions}, {_processor()}, one thread{load}; at most {rounds} rounds."
@@ -57,13 +57,13 @@ def _processor() -> str:
 
 
 def record(name: str, table: str, measured_with: str, note: str = "", page: Path = PAGE) -> None:
-    """Put the table of a group into the page, in place of that of an earlier run; other groups stay.
+    """Write the table of a group into the page, replacing that of an earlier run; other groups are unchanged.
 
     Args:
-        name: the group; its section is headed by it.
+        name: the group, the heading of its section.
         table: Markdown.
-        measured_with: what `machine` says.
-        note: what to know when reading the table, such as why a ratio cannot be better.
+        measured_with: the result of `machine`.
+        note: a remark on the table, such as why a ratio cannot be better.
         page: the file.
     """
     sections = _sections(page.read_text(encoding="utf-8")) if page.exists() else {}

@@ -1,4 +1,4 @@
-"""NT-Xent, BYOL's moving average and the augmentation of a batch, against the forms that most people write or install."""
+"""NT-Xent, BYOL's moving average and the augmentation of a batch, against the forms usually written or installed."""
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -15,7 +15,7 @@ from course_lib.models import ema_update, ema_update_
 PAIRS = ((32, 64), (256, 128), (1_024, 128))
 TAU = 0.2
 NOTE = """The product of all pairs and the two products of its backward pass, without any softmax, already take two fifths of
-the time of four blocks at 1024 pairs: with backward, no form that multiplies whole matrices is 2.5 times as fast."""
+the time of four blocks at 1024 pairs: with backward, no form that multiplies whole matrices can be 2.5 times as fast."""
 BATCHES = ((64, 3, 32), (256, 1, 28))
 RANGES = Augmentation(turn=0.3, zoom=1.3, shear=0.3, shift=0.1, brightness=1.5, saturation=0.5, hue=0.4)
 
@@ -28,7 +28,7 @@ def rows(rounds: int) -> Iterator[Row]:
 
 
 def masked_and_gathered(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """Give NT-Xent in the manner of sthalles/SimCLR: masks pick positives and negatives out of the matrix."""
+    """Return NT-Xent in the manner of sthalles/SimCLR: masks pick positives and negatives out of the matrix."""
     features = F.normalize(torch.cat([a, b]), dim=1)
     labels = torch.arange(len(a)).repeat(2)
     same = (labels[None] == labels[:, None]).float()
@@ -42,7 +42,7 @@ def masked_and_gathered(a: Tensor, b: Tensor, temperature: float) -> Tensor:
 
 
 def four_blocks(a: Tensor, b: Tensor, temperature: float) -> Tensor:
-    """Give NT-Xent in the manner of lightly: blocks a-a, a-b, b-a, b-b, two diagonals masked out, and all joined."""
+    """Return NT-Xent in the manner of lightly: blocks a-a, a-b, b-a, b-b, two diagonals masked out, all concatenated."""
     a, b = F.normalize(a, dim=1), F.normalize(b, dim=1)
     others = ~torch.eye(len(a), dtype=torch.bool)
     blocks = [torch.einsum("nc,mc->nm", x, y) / temperature for x in (a, b) for y in (a, b)]
@@ -95,7 +95,7 @@ def _augmentations(rounds: int) -> Iterator[Row]:
 
 
 def _one_by_one(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Augment as a data loader does: every image by itself, its place first and then its colours."""
+    """Augment as a data loader does: every image separately, first its geometry and then its colours."""
     views = []
     for image in images:
         A, t = RANGES.draw_affine(1, image.shape[-2:], generator)
@@ -105,7 +105,7 @@ def _one_by_one(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _kornia(K: ModuleType, images: Tensor) -> Callable[[], Tensor]:
-    """Build kornia's operations with our ranges: an affine map and, where there are colours, a jitter in random order."""
+    """Build kornia's operations with our ranges: an affine map and, for colour images, a jitter in random order."""
     steps = [K.RandomAffine(17.0, (0.1, 0.1), (0.77, 1.3), (-17.0, 17.0), p=1.0)]
     if images.shape[1] == 3:
         steps.append(K.ColorJitter(brightness=(0.67, 1.5), saturation=(0.5, 1.5), hue=(-0.064, 0.064), p=1.0))

@@ -1,4 +1,4 @@
-"""The decoders with attention against decoders that go step by step, alone and after their encoders."""
+"""The decoders with attention against step-by-step decoders, alone and after their encoders."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -42,7 +42,7 @@ TRANSLATION = Sizes(B=32, T_k=25, T=25, n_tokens=5000, d_embedding=128, d_encode
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Time each decoder by its equations and by its fast form, then both models whole."""
+    """Time each decoder by its equations and by its fast form, then both complete models."""
     for sizes in (LECTURE, TRANSLATION):
         yield from _decoders(sizes, rounds)
         yield from _models(sizes, rounds)
@@ -71,7 +71,7 @@ def _text(s: Sizes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _decoders(s: Sizes, rounds: int) -> Iterator[Row]:
-    """Decode from annotations that are given, with a gradient for them."""
+    """Decode from given annotations, with gradients for them."""
     _, _, mask, target = _text(s)
     annotations = torch.randn(s.B, s.T_k, 2 * s.d_encoder, requires_grad=True)
     state = torch.zeros(s.B, s.d_decoder)

@@ -1,9 +1,9 @@
-"""The peers of the sequence-to-sequence models: decoders that do everything anew at each step.
+"""The peers of the sequence-to-sequence models: decoders that recompute everything at each step.
 
 `StepwiseBahdanau` computes in the manner of Ben Trevett's tutorial, pytorch-seq2seq, parts 3 and 4
-(https://github.com/bentrevett/pytorch-seq2seq): the state is repeated over the source, query and keys are joined and projected
-together at each step, torch.nn.GRU is called for one step, the vocabulary product stands inside the loop. Dropout is left out
-and every word is forced. `StepwiseLuong` has the same loop around Luong's equations.
+(https://github.com/bentrevett/pytorch-seq2seq): the state is repeated over the source, query and keys are concatenated and
+projected at each step, torch.nn.GRU is called for one step, the vocabulary product is inside the loop. There is no dropout, and
+teacher forcing is used for every word. `StepwiseLuong` has the same loop around Luong's equations.
 """
 
 import torch
@@ -30,7 +30,7 @@ class PackedEncoder(nn.Module):
 
 
 class StepwiseBahdanau(nn.Module):
-    """One step at a time: score the joined pairs, mix, one step of torch.nn.GRU, the vocabulary product."""
+    """One step at a time: score the concatenated pairs, mix, one step of torch.nn.GRU, the vocabulary product."""
 
     def __init__(self, n_tokens: int, d_embedding: int, d_encoder: int, d_decoder: int) -> None:
         super().__init__()

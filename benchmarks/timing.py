@@ -1,4 +1,4 @@
-"""How two ways to compute one thing are compared: turn by turn, by processor time on one thread; and by memory."""
+"""Compare two implementations of one computation: in turns, by processor time on one thread, and by memory."""
 
 import math
 import statistics
@@ -18,7 +18,7 @@ from course_tools.notebook import peak_memory
 Call = Callable[[], Tensor]
 
 FEWEST, SECONDS = 3, 6.0
-"""A slow pair is timed in fewer rounds than were asked for: no longer than so many seconds, but at least in so many rounds."""
+"""A slow pair gets fewer rounds than requested: it is timed for at most so many seconds, but at least so many rounds."""
 
 
 class Pass(NamedTuple):
@@ -45,9 +45,9 @@ class Row:
 def compare(
     mechanism: str, ours: tuple[str, Call], peer: tuple[str, Call], sizes: str, rounds: int, trains: bool = True
 ) -> Row:
-    """Time two calls (name, call) that compute an output: forward without gradients; where it `trains`, both ways too.
+    """Time two calls (name, call) that compute an output: forward without gradients and, if it `trains`, forward and backward.
 
-    The two take turns and the ratio is taken within a round, so that what slows the machine for a while slows both.
+    The two take turns and the ratio is computed within a round, so that a temporary slowdown of the machine affects both.
     """
     forward = _rounds(ours[1], peer[1], _forward, rounds)
     training = _rounds(ours[1], peer[1], _forward_backward, rounds) if trains else None
@@ -65,7 +65,7 @@ def _rounds(ours: Call, peer: Call, work: Callable[[Call], None], rounds: int) -
 
 
 def _peaks(ours: Call, peer: Call, work: Callable[[Call], None]) -> Pass:
-    """Count the most bytes of tensors that a pass holds at one time, beyond its inputs and parameters."""
+    """Measure the peak bytes of tensors during a pass, beyond its inputs and parameters."""
     mine, theirs = (peak_memory(lambda call=call: work(call)) / 2**20 for call in (ours, peer))
     return Pass(mine, theirs, theirs / mine if mine else math.inf)
 
@@ -87,14 +87,14 @@ def _forward_backward(call: Call) -> None:
 
 @cache
 def peer_from(package: str, *names: str) -> tuple[Any, ...] | None:
-    """Import what a peer is made of: the named attributes of a package, or None, told on stderr, where it cannot be imported.
+    """Import the named attributes of a peer's package; None, with a message on stderr, if it cannot be imported.
 
-    A peer that is missing or broken so costs only its own rows.
+    So a missing or broken peer affects only its own rows.
     """
     try:
         module = import_module(package)
         return tuple(getattr(module, name) for name in names) or (module,)
     except Exception as error:  # a broken package can raise anything
         reason = str(error).partition("\n")[0]
-        print(f"{package} is left out: {reason}. It comes with `pip install -e '.[peers,bench]'`.", file=sys.stderr)
+        print(f"{package} is left out: {reason}. `pip install -e '.[peers,bench]'` installs it.", file=sys.stderr)
         return None

@@ -9,8 +9,8 @@ def optional_import(module: str, package: str, purpose: str) -> ModuleType:
 
     Args:
         module: what to import, such as "sklearn.datasets".
-        package: what pip calls the package, such as "scikit-learn".
-        purpose: what it is needed for, the subject of the sentence, such as "the digits of UCI".
+        package: the name of the package for pip, such as "scikit-learn".
+        purpose: what needs the package, the subject of the sentence, such as "the digits of UCI".
 
     Returns:
         The module.
@@ -22,5 +22,5 @@ def optional_import(module: str, package: str, purpose: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
-            raise  # the package is there; something that it requires itself is not
+            raise  # the package is installed, but one of its own requirements is not
         raise ImportError(f"{purpose} needs the package {package}: run `pip install {package}`.", name=error.name) from None

@@ -1,7 +1,7 @@
 """Names of tensor shapes, used in every signature of the library.
 
 Axes: `B` batch, `T` time, `d` features, `n` hidden units, `q`/`k` queries and keys. A leading `*batch` stands for any
-number of further axes (batch, heads), also none. The aliases are jaxtyping annotations (https://docs.kidger.site/jaxtyping):
+number of further axes (batch, heads), possibly none. The aliases are jaxtyping annotations (https://docs.kidger.site/jaxtyping):
 free at run time, checked by beartype under pytest.
 """
 

@@ -6,7 +6,7 @@
 By default Adam (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980), a linear warm-up and a linear decay to 0, and gradients
 clipped by their joint norm (Pascanu et al. 2013, algorithm 1, https://arxiv.org/abs/1211.5063). Optimizer and schedule are
 functions that you pass: `optimizer=partial(adamw, weight_decay=0.1), schedule=cosine_decay`. The number of steps is fixed, so
-that a slow machine learns the same as a fast one.
+that the result does not depend on the speed of the machine.
 """
 
 import math
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 OptimizerFactory = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
 """`optimizer(parameters, lr)` makes an optimizer, such as `adam`, `torch.optim.SGD` or a `functools.partial` of one."""
 Schedule = Callable[[int, int, int], float]
-"""`schedule(index, warmup, steps)` gives the factor of the learning rate at step `index`, from 0, of `steps`."""
+"""`schedule(index, warmup, steps)` returns the factor of the learning rate at step `index`, from 0, of `steps`."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def adam(parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
 
 
 def adamw(parameters: list[nn.Parameter], lr: float, weight_decay: float = 0.01) -> torch.optim.Optimizer:
-    """Make AdamW of these parameters, with the learning rate lr; each update takes lr · weight_decay of a matrix away.
+    """Make AdamW of these parameters, with the learning rate lr; each update reduces a matrix by lr · weight_decay of itself.
 
     Biases, gains and other vectors do not decay, as in GPT-1 and BERT. Source: Loshchilov & Hutter 2019, algorithm 2
     (https://arxiv.org/abs/1711.05101).
@@ -70,13 +70,13 @@ def cosine_decay(index: int, warmup: int, steps: int) -> float:
 
 
 def inverse_square_root(index: int, warmup: int, steps: int) -> float:
-    """Rise linearly until index = warmup, then fall as 1 / √index, whatever steps is (Vaswani et al. 2017, eq. 3)."""
+    """Rise linearly until index = warmup, then fall as 1 / √index, regardless of steps (Vaswani et al. 2017, eq. 3)."""
     peak = max(warmup, 1)
     return min((index + 1) / peak, math.sqrt(peak / (index + 1)))
 
 
 def constant(index: int, warmup: int, steps: int) -> float:
-    """Rise linearly until index = warmup, then stay at 1, whatever steps is."""
+    """Rise linearly until index = warmup, then stay at 1, regardless of steps."""
     return min((index + 1) / max(warmup, 1), 1.0)
 
 
@@ -98,17 +98,17 @@ def train(
 
     Args:
         model: trained in place; put into training mode at the start.
-        batches: at least `steps` · `accumulate` batches, of whatever form the loss function takes.
-        loss: gives a scalar from (model, batch), alone or with a dict of metrics.
+        batches: at least `steps` · `accumulate` batches, of the form that the loss function takes.
+        loss: returns a scalar from (model, batch), alone or with a dict of metrics.
         steps: number of updates.
         lr: the learning rate that the schedule multiplies.
         warmup: steps over which the learning rate rises from 0 to lr.
-        clip: greatest joint norm of the gradients, above 0; None leaves them as they are.
+        clip: largest joint norm of the gradients, above 0; None = no clipping.
         optimizer: makes the optimizer of the parameters that need a gradient, and lr.
         schedule: `linear_decay`, `cosine_decay`, `inverse_square_root`, `constant`, or a function like them.
         accumulate: batches whose gradients are averaged before each update; metrics are those of the last one.
-        autocast: compute the loss in this lower precision where torch finds it safe: torch.bfloat16, or torch.float16, for
-            which the loss is scaled so that small gradients are not rounded to 0, and an update that overflows is left out.
+        autocast: compute the loss in this lower precision where torch considers it safe: torch.bfloat16, or torch.float16, for
+            which the loss is scaled so that small gradients are not rounded to 0, and an update that overflows is skipped.
             Weights and updates keep the model's own.
 
     Yields:
@@ -117,7 +117,7 @@ def train(
     Raises:
         ValueError: a number is out of range, no parameter needs a gradient, the loss is not one number, or the batches end
             before the steps.
-        FloatingPointError: the loss is not finite, or without float16 a gradient; the model still has the weights that gave it.
+        FloatingPointError: the loss, or without float16 a gradient, is not finite; the model keeps the weights of that step.
     """
     if steps < 1 or not 0 <= warmup <= steps or lr <= 0 or accumulate < 1:
         raise ValueError(
@@ -167,15 +167,15 @@ def train(
 
 
 def batches(*tensors: Tensor, batch_size: int, seed: int) -> Iterator[tuple[Tensor, ...]]:
-    """Cut tensors that belong together into batches, in a new random order each epoch, without end.
+    """Split tensors that belong together into batches, endlessly, in a new random order for each epoch.
 
     Args:
-        tensors: of any shapes, with one first axis: the examples.
-        batch_size: examples in a batch; the last batch of an epoch holds what is left.
-        seed: decides the orders.
+        tensors: of any shapes, with the same first axis: the examples.
+        batch_size: examples in a batch; the last batch of an epoch may be smaller.
+        seed: seed of the orders.
 
     Yields:
-        tuples of as many tensors as came in.
+        tuples of as many tensors as were passed.
 
     Raises:
         ValueError: there is no tensor, no example, no positive batch size, or the tensors differ in their number of examples.

@@ -1,8 +1,8 @@
 """Truncated backpropagation through time: a long text in segments, the state carried over, the gradient stopped between them.
 
-Williams & Peng 1990, their BPTT(h; h') with h = h' = T (https://doi.org/10.1162/neco.1990.2.4.490); the texts of a batch run on
-from one batch to the next as in Zaremba, Sutskever, Vinyals 2014, section 4 (https://arxiv.org/abs/1409.2329). With SG for
-"stop the gradient", and L_n the loss of segment n:
+Williams & Peng 1990, their BPTT(h; h') with h = h' = T (https://doi.org/10.1162/neco.1990.2.4.490); the texts of a batch
+continue from one batch to the next as in Zaremba, Sutskever, Vinyals 2014, section 4 (https://arxiv.org/abs/1409.2329). With SG
+for "stop the gradient", and L_n the loss of segment n:
 
     L_n, s_n = loss(segment n, SG(s_{n-1}))        s_0 = the model's own initial state
 
@@ -37,15 +37,15 @@ class Segment(NamedTuple):
 
 
 def segments(text: Int[Tensor, "N"], batch_size: int, T: int) -> Iterator[Segment]:
-    """Cut a long text into `batch_size` texts, and give them side by side, segment after segment, epoch after epoch.
+    """Split a long text into `batch_size` texts, and yield them in parallel, segment after segment, epoch after epoch.
 
     Args:
-        text: tokens (N,), N > batch_size; what does not divide by batch_size is left out at the end.
+        text: tokens (N,), N > batch_size; the remainder of a division by batch_size is dropped at the end.
         batch_size: number B of texts, each of (N - 1) // B tokens and the one after them.
         T: tokens of a segment; the last one of an epoch may be shorter.
 
     Yields:
-        Segment, whose row b continues row b of the one before, unless it is the first of an epoch; without end.
+        Segments, endlessly; row b continues row b of the previous segment, except in the first segment of an epoch.
 
     Raises:
         ValueError: the text is too short, or batch_size or T is not positive.
@@ -68,14 +68,14 @@ def _endless(epoch: list[Segment]) -> Iterator[Segment]:
 def truncated_bptt(
     loss: Callable[[nn.Module, Segment, Any], tuple[_Outcome, Any]],
 ) -> Callable[[nn.Module, Segment], _Outcome]:
-    """Make of a loss with a state what `train` calls: it carries the state from segment to segment, without its gradient.
+    """Convert a loss with a state for `train`: carry the state from segment to segment, without its gradient.
 
     Args:
         loss: from model, segment and state (None where the texts start), the loss, alone or with a dict of metrics, and the
             state after the segment.
 
     Returns:
-        a function of model and segment, for one training run: it keeps the state of the last segment.
+        a function of model and segment, for one training run, that keeps the state of the last segment.
     """
     kept: Any = None
 
@@ -89,7 +89,7 @@ def truncated_bptt(
 
 
 def detached(state: _State) -> _State:
-    """Cut every tensor in a state off from its gradient; tuples are searched, anything else stays as it is."""
+    """Detach every tensor in a state; tuples are searched, other objects are unchanged."""
     if isinstance(state, Tensor):
         return cast(_State, state.detach())
     if isinstance(state, tuple):

@@ -11,7 +11,7 @@ from course_tools.publishing import lectures, lectures_root, project_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; give its exit status: 0 success, 1 failure, 2 for a lecture or folder that does not exist."""
+    """Run one command; return its exit status: 0 success, 1 failure, 2 for a lecture or folder that does not exist."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -40,9 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description="From RNNs to attention, transformers and self-supervision.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     lab = commands.add_parser("lab", help="open JupyterLab on your copies of the lectures, in work/")
-    lab.add_argument("--no-browser", action="store_true", help="start the server and print its address, open no browser")
+    lab.add_argument("--no-browser", action="store_true", help="start the server and print its address, without a browser")
     lab.add_argument("--port", type=int, default=None, help="the port to listen on (default: the first free one from 8888)")
-    restore = commands.add_parser("restore", help="put a fresh copy of a lecture into work/, beside your own")
+    restore = commands.add_parser("restore", help="put a fresh copy of a lecture into work/, next to your own")
     restore.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
     me = commands.add_parser("test-me", help="grade your own notebook of a lecture as it would be on hand-in")
     me.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
@@ -50,8 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="execute the solved lectures and print one table of their claims")
     run.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     run.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
-    gpu = commands.add_parser("gpu-check", help="run on a GPU what only a GPU can show, and write a report (docs/gpu.md)")
-    gpu.add_argument("--out", type=Path, metavar="FILE", help="where the report goes (default: docs/gpu_report.md)")
+    gpu = commands.add_parser("gpu-check", help="run the tests and timings that need a GPU, and write a report (docs/gpu.md)")
+    gpu.add_argument("--out", type=Path, metavar="FILE", help="file of the report (default: docs/gpu_report.md)")
     commands.add_parser("test", help="run the whole test suite; further arguments go to pytest", add_help=False)
     build = commands.add_parser("build", help="build lectures and solutions from authoring/")
     build.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
@@ -60,26 +60,26 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--force", action="store_true", help="execute the solutions even if their code has not changed")
     site = commands.add_parser("site", help="write the course as web pages, from stored outputs (extra [site])")
     site.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
-    site.add_argument("--out", type=Path, metavar="DIR", help="where the pages go (default: build/site)")
+    site.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: build/site)")
     site.add_argument(
-        "--repository", default="", metavar="URL", help="its https address: adds buttons that open lectures on Binder"
+        "--repository", default="", metavar="URL", help="its https address; adds buttons that open lectures on Binder"
     )
-    slides = commands.add_parser("slides", help="write the slides of a lecture, for its teacher (extra [site])")
+    slides = commands.add_parser("slides", help="write the slides of a lecture, for teachers (extra [site])")
     slides.add_argument("lectures", nargs="+", metavar="NN", help="numbers of lectures, such as 04")
-    slides.add_argument("--out", type=Path, metavar="DIR", help="where the slides go (default: build/slides)")
+    slides.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: build/slides)")
     slides.add_argument("--pdf", action="store_true", help="also print them as PDF, with Chromium or Chrome")
-    colab = commands.add_parser("colab", help="write the lectures for Google Colab, each with a cell that sets it up")
+    colab = commands.add_parser("colab", help="write the lectures for Google Colab, each with a cell that installs the course")
     colab.add_argument("--repository", required=True, metavar="URL", help="the https address that the course is cloned from")
-    colab.add_argument("--out", type=Path, metavar="DIR", help="where they go (default: build/colab)")
+    colab.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: build/colab)")
     exercises = commands.add_parser("exercises", help="list every exercise")
     exercises.add_argument("--json", action="store_true", help="as JSON")
-    progress = commands.add_parser("progress", help="show what you solved and predicted, and write it as a page")
-    progress.add_argument("--html", type=Path, metavar="FILE", help="where the page goes (default: beside the progress file)")
-    progress.add_argument("--export", type=Path, metavar="FILE", help="copy the progress to a file of your own")
+    progress = commands.add_parser("progress", help="show what you have solved and predicted, and write it as a page")
+    progress.add_argument("--html", type=Path, metavar="FILE", help="file of the page (default: next to the progress file)")
+    progress.add_argument("--export", type=Path, metavar="FILE", help="copy the progress to this file")
     progress.add_argument(
         "--import", type=Path, metavar="FILE", dest="other", help="merge the progress recorded on another machine"
     )
-    _grade_options(commands.add_parser("grade", help="grade what students handed in (docs/grading.md)"))
+    _grade_options(commands.add_parser("grade", help="grade submissions (docs/grading.md)"))
     variants = commands.add_parser("variants", help="write a notebook for each student, with individual conventions")
     variants.add_argument(
         "--secret", type=Path, required=True, metavar="FILE", help="determines who gets which variant; created if missing"
@@ -88,27 +88,27 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: who the students are")
     table.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: who the students are")
     variants.add_argument("--lecture", metavar="NN", help="only this lecture (default: all whose exercises have variants)")
-    variants.add_argument("--out", type=Path, default=Path("variants"), metavar="DIR", help="where (default: variants)")
+    variants.add_argument("--out", type=Path, default=Path("variants"), metavar="DIR", help="output folder (default: variants)")
     exam = commands.add_parser("exam", help="write an exam in several forms of equal difficulty, with an answer key")
     exam.add_argument("--lectures", default="02,04", metavar="NN,NN", help="numbers of lectures, such as 02,04 (the default)")
     exam.add_argument("--forms", type=int, default=2, metavar="N", help="how many forms, 1 to 26 (default: 2)")
-    exam.add_argument("--minutes", type=int, default=40, metavar="M", help="what a form should take (default: 40)")
+    exam.add_argument("--minutes", type=int, default=40, metavar="M", help="length of a form (default: 40)")
     exam.add_argument("--seed", type=int, default=0, metavar="S", help="another seed draws other questions (default: 0)")
-    exam.add_argument("--out", type=Path, default=Path("exam"), metavar="DIR", help="where it goes (default: exam)")
+    exam.add_argument("--out", type=Path, default=Path("exam"), metavar="DIR", help="output folder (default: exam)")
     study = commands.add_parser("study", help="run or resume a study from authoring/studies (docs/studies.md)")
-    study.add_argument("names", nargs="*", metavar="NN_name", help="such as 10_accuracy_and_cost; with --check, none = all")
+    study.add_argument("names", nargs="*", metavar="NN_name", help="such as 10_accuracy_and_cost; with --check, default: all")
     what = study.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="list the studies and whether their records are complete")
     what.add_argument("--check", action="store_true", help="repeat the cheapest recorded run, and compare it with the record")
     study.add_argument("--seeds", metavar="N,N", type=_numbers, help="seeds, such as 0,1 (default: those of the study)")
-    study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has a record of its own")
-    study.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="runs at a time, one thread each (default: 1)")
+    study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has its own record")
+    study.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="parallel runs, one thread each (default: 1)")
     study.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler for the runs; local = start one (extra [dask])")
     microscope = commands.add_parser("microscope", help="write the attention microscope, a page that needs no server")
     microscope.add_argument(
         "--out", type=Path, default=Path("microscope.html"), metavar="FILE", help="default: microscope.html"
     )
-    export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in our sandbox")
+    export = commands.add_parser("export-nbgrader", help="write a course folder for nbgrader, graded in the course's sandbox")
     export.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
     export.add_argument("--require-isolation", action="store_true", help="refuse to grade if an isolation layer is missing")
     items = commands.add_parser("item-analysis", help="report which exercises were hard and which misconceptions are common")
@@ -117,9 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     items.add_argument(
         "--out", type=Path, default=Path("item_analysis.html"), metavar="FILE", help="default: item_analysis.html"
     )
-    scope = commands.add_parser("export-gradescope", help="write the autograder of a lecture, the zip that Gradescope takes")
+    scope = commands.add_parser("export-gradescope", help="write the autograder of a lecture as a zip file for Gradescope")
     scope.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
-    scope.add_argument("--out", type=Path, metavar="FILE.zip", help="where it goes (default: gradescope_NN.zip)")
+    scope.add_argument("--out", type=Path, metavar="FILE.zip", help="output file (default: gradescope_NN.zip)")
     github = commands.add_parser("export-github", help="write a template repository that answers each push with feedback")
     github.add_argument("lecture", metavar="NN", help="the number of the lecture, such as 04")
     github.add_argument("folder", type=Path, metavar="DIR", help="the folder to write it to")
@@ -128,19 +128,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _grade_options(grade: argparse.ArgumentParser) -> None:
-    grade.add_argument("path", type=Path, metavar="DIR_OR_ZIP", help="a folder, or a download of Canvas or Moodle as it is")
-    grade.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default: beside it, NAME_graded)")
+    grade.add_argument("path", type=Path, metavar="DIR_OR_ZIP", help="a folder, or an unmodified Canvas or Moodle download")
+    grade.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: NAME_graded, next to it)")
     grade.add_argument("--lecture", metavar="NN", help="grade only this lecture (default: recognised from each notebook)")
     half = max(1, (os.cpu_count() or 2) // 2)
-    grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"notebooks at a time (default: {half})")
+    grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"parallel notebooks (default: {half})")
     grade.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, to grade on its machines (extra [dask])")
-    grade.add_argument("--seed", type=int, metavar="S", help="draws the inputs of the checks (default: a secret one)")
+    grade.add_argument("--seed", type=int, metavar="S", help="seed of the inputs of the checks (default: a secret one)")
     grade.add_argument("--require-isolation", action="store_true", help="refuse to grade if an isolation layer is missing")
     grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
     grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")
-    grade.add_argument("--policy", type=Path, metavar="FILE.toml", help="late penalty, overrides, marks by hand: your rules")
-    grade.add_argument("--variants", type=Path, metavar="FILE", help="the secret of `course variants`: judge each by theirs")
-    grade.add_argument("--accept", action="store_true", help="write the results also where earlier marks change (changes.csv)")
+    grade.add_argument("--policy", type=Path, metavar="FILE.toml", help="your rules: late penalty, overrides, marks by hand")
+    grade.add_argument(
+        "--variants", type=Path, metavar="FILE", help="the secret of `course variants`: judge each student by their variant"
+    )
+    grade.add_argument("--accept", action="store_true", help="write the results even if earlier marks change (changes.csv)")
     grade.add_argument(
         "--canvas-upload", metavar="URL", help="send marks and feedback to this assignment's page (CANVAS_TOKEN)"
     )
@@ -151,10 +153,10 @@ def _numbers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"takes whole numbers with commas, such as 0,1,2, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be whole numbers separated by commas, such as 0,1,2, not {text!r}") from None
 
 
-# Each command imports what it needs when it is called: `course lab` should not wait for torch.
+# Each command imports what it needs when it runs: `course lab` should not wait for torch.
 def _lab(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.lab import lab
 
@@ -278,7 +280,7 @@ def _to_canvas(address: str, lecture: str | None) -> Callable:
     from course_tools.grading.lms.canvas_api import CanvasAssignment
 
     if lecture is None:
-        raise CannotGrade("--canvas-upload needs --lecture NN: an assignment is of one lecture.")
+        raise CannotGrade("--canvas-upload needs --lecture NN: an assignment belongs to one lecture.")
     assignment = CanvasAssignment(address, os.environ.get("CANVAS_TOKEN", ""))
     return lambda results, out: assignment.send(results, lecture, out)
 
@@ -335,7 +337,7 @@ def _item_analysis(options: argparse.Namespace, rest: list[str]) -> int:
 
     items = analyse(options.folders, sorted(options.progress.rglob("*.jsonl")) if options.progress else [])
     if not items:
-        raise CannotGrade("nothing was graded in these folders.")
+        raise CannotGrade("these folders contain no graded notebooks.")
     for path, text in ((options.out, items_page(items)), (options.out.with_suffix(".csv"), items_csv(items))):
         write_whole(path, text)
         print(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""Dask for work on many machines: a client of a scheduler that runs, or of a cluster started here (extra [dask])."""
+"""Dask for work on many machines: a client of a running scheduler, or of a cluster started here (extra [dask])."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class NoCluster(CommandFailed):
-    """Dask is not installed, or no scheduler answers; the text says which."""
+    """Dask is not installed, or no scheduler responds; the text says which."""
 
 
 @contextmanager
 def dask_client(address: str, **local: object) -> Iterator["Client"]:
-    """Give a client of a Dask cluster.
+    """Open a client of a Dask cluster.
 
     Args:
-        address: of its scheduler, such as "tcp://10.0.0.1:8786"; "local" starts a cluster on this machine, for as long as the
-            `with` lasts.
-        local: how that one is started, as `distributed.LocalCluster` takes it.
+        address: that of its scheduler, such as "tcp://10.0.0.1:8786"; "local" starts a cluster on this machine until the end of
+            the `with` block.
+        local: arguments of `distributed.LocalCluster` for a cluster on this machine.
 
     Raises:
-        NoCluster: Dask is not installed, or no scheduler answers.
+        NoCluster: Dask is not installed, or no scheduler responds.
     """
     try:
         from dask.distributed import Client
@@ -33,6 +33,6 @@ def dask_client(address: str, **local: object) -> Iterator["Client"]:
     try:
         client = Client(**local, dashboard_address=":0") if address == "local" else Client(address, timeout="10s")
     except (OSError, ValueError) as error:
-        raise NoCluster(f"no Dask scheduler answers at {address}: {error}") from None
+        raise NoCluster(f"no Dask scheduler responds at {address}: {error}") from None
     with client:
         yield client

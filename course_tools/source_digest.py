@@ -1,13 +1,13 @@
 """Digest of source files: of a module and of everything of the course that it imports, directly or not.
 
-What costs hours is not run again while the files that it depends on are as they were: the exhaustive tests of an exercise
+What takes hours is not run again while the files that it depends on are unchanged: the exhaustive tests of an exercise
 and the solved lectures (tests/unchanged.py), and the recorded studies (course_tools/studies).
 
-Docstrings do not count, except in the bank, where they are what students are told: a better sentence in the library makes
+Docstrings do not count, except in the bank, where they are messages to students: editing a docstring of the library makes
 nothing stale.
 
-A package whose `__init__.py` only passes on names is looked through: `from course_lib.attention import attend` depends on the
-file that defines `attend`, not on every mechanism beside it. So a new file of the library makes nothing stale.
+A package whose `__init__.py` only re-exports names is resolved: `from course_lib.attention import attend` depends on the
+file that defines `attend`, not on every other mechanism. So a new file of the library makes nothing stale.
 """
 
 import ast
@@ -22,30 +22,30 @@ _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Import(NamedTuple):
-    """A module that is imported, and the name that is taken from it; "" for the module as a whole."""
+    """An imported module, and the name imported from it; "" for the module as a whole."""
 
     module: str
     name: str = ""
 
 
 def imported_files(modules: Iterable[str], root: Path, counts: Callable[[Path], bool] = lambda file: True) -> set[Path]:
-    """Find the files of modules, and of all that they import of the course, each with the packages above it.
+    """Find the files of modules, and of all modules of the course that they import, each with its parent packages.
 
     Args:
         modules: dotted names, such as "course_lib.attention.core"; those of other projects are ignored.
         root: the folder of the course.
-        counts: whether a file is looked at; else it is left out, and what it imports is not followed.
+        counts: whether a file counts; otherwise it is left out, and its imports are not followed.
     """
     return _followed(map(Import, modules), root, counts)
 
 
 def imported_by(text: str, root: Path, packages: tuple[str, ...] = _OURS) -> set[Path]:
-    """Find the files that a piece of code imports of the course, directly or not.
+    """Find the files of the course that a piece of code imports, directly or not.
 
     Args:
         text: the code.
         root: the folder of the course.
-        packages: where the imports that count begin; what these import in turn counts wherever it is.
+        packages: the packages whose imports count; what they import in turn counts regardless of its package.
     """
     wanted = [item for item in _imports(text) if item.module.partition(".")[0] in packages]
     return _followed(wanted, root, lambda file: True)
@@ -91,7 +91,7 @@ def _imports_of(file: Path) -> tuple[Import, ...]:
 
 @cache
 def _imports(text: str) -> tuple[Import, ...]:
-    """List what a piece of code imports, wherever in it."""
+    """List the imports of a piece of code, at any level."""
     found: list[Import] = []
     for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Import):
@@ -108,7 +108,7 @@ def _tree(text: str) -> ast.Module:
 
 @cache
 def _passes_on(file: Path) -> bool:
-    """Whether a file is a package's and holds nothing but a docstring, imports and names such as `__all__`."""
+    """Return whether a file is an `__init__.py` that has only a docstring, imports and names such as `__all__`."""
     return file.name == "__init__.py" and all(
         isinstance(node, ast.Import | ast.ImportFrom)
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
@@ -119,17 +119,17 @@ def _passes_on(file: Path) -> bool:
 
 @cache
 def _passed_on(file: Path) -> tuple[tuple[str, Import], ...]:
-    """List the names that a package passes on, each with where it comes from."""
+    """Map the names that a package re-exports to where they come from."""
     nodes = [node for node in _tree(_content(file).decode()).body if isinstance(node, ast.ImportFrom) and node.module]
     return tuple((alias.asname or alias.name, Import(str(node.module), alias.name)) for node in nodes for alias in node.names)
 
 
 def digest(files: Iterable[Path], root: Path, salt: str = "") -> str:
-    """Hash names and contents of files, in the order of their names, to 16 hexadecimal digits. Docstrings do not count.
+    """Hash names and contents of files, in the order of their names, to 16 hexadecimal digits, without docstrings.
 
     Args:
         files: the files, inside root.
-        root: the folder that their names start from.
+        root: the folder that their names are relative to.
         salt: what else the digest depends on, such as versions.
     """
     made = hashlib.sha256(salt.encode())
@@ -146,7 +146,7 @@ def _code(file: Path) -> bytes:
 
 
 def code_of(text: str) -> str:
-    """Give a program without its docstrings."""
+    """Return the source of a program without its docstrings."""
     lines: list[str | None] = list(text.split("\n"))
     for node in ast.walk(_tree(text)):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:

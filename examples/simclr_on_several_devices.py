@@ -1,9 +1,9 @@
-"""Train SimCLR over several processes, one a device: each with its own pairs, all with the negatives of everyone.
+"""Train SimCLR over several processes, one per device: each with its own pairs and the negatives of all processes.
 
 torchrun --nproc-per-node 2 examples/simclr_on_several_devices.py --steps 20                   two processes on one machine
 torchrun --nproc-per-node 8 examples/simclr_on_several_devices.py --data cifar10 --pairs 512   eight GPUs, joint batch 4,096
 
-docs/several_devices.md tells the rest.
+See docs/several_devices.md.
 """
 
 import argparse
@@ -50,14 +50,14 @@ def main() -> None:
     for step in train(model, own, loss, steps=asked.steps, lr=5e-3, warmup=asked.steps // 10):
         if rank == 0 and (step.index + 1) % max(asked.steps // 10, 1) == 0:
             guess = math.log(2 * asked.pairs * world - 1)
-            print(f"step {step.index + 1}: loss {step.loss:.3f} of {guess:.3f} for a guess", flush=True)
+            print(f"step {step.index + 1}: loss {step.loss:.3f}, at chance {guess:.3f}", flush=True)
     if rank == 0 and asked.save:
         torch.save(model.module.encoder.state_dict(), asked.save)
     dist.destroy_process_group()
 
 
 def start() -> torch.device:
-    """Join the processes that torchrun has started, over NCCL where there are GPUs, else over gloo."""
+    """Connect the processes that torchrun has started, over NCCL if there are GPUs, else over gloo."""
     if not torch.cuda.is_available():
         dist.init_process_group("gloo")
         return torch.device("cpu")
@@ -68,7 +68,7 @@ def start() -> torch.device:
 
 
 def on_all(model: nn.Module, device: torch.device) -> DistributedDataParallel:
-    """Keep the weights of all processes equal; on GPUs batch normalisation sees the joint batch as well."""
+    """Keep the weights of all processes equal; on GPUs batch normalisation also averages over the joint batch."""
     if device.type == "cuda":
         return DistributedDataParallel(nn.SyncBatchNorm.convert_sync_batchnorm(model).to(device), device_ids=[device.index])
     return DistributedDataParallel(model)

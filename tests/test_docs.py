@@ -14,6 +14,9 @@ LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
 LECTURES = {path.name[:2]: path.read_text(encoding="utf-8") for path in (ROOT / "authoring").glob("[0-9][0-9]_*.py")}
 
 ADDRESS = re.compile(r"https?://(?:[^\s()<>\"'`]|\([^\s()]*\))+")
+CODE = re.compile(r"`([^`\n]+)`")
+BESIDE = re.compile(r"((?:`[^`\n]+`(?:, | and )?)+) in `([^`\n]+\.py)`(?:, where (`[^`\n]+`))?")
+"""Names in backticks, the file that a sentence says they are in, and a further name after "where"."""
 LINK = re.compile(r"\[([^\]]+)\]\(<?([^)\s>]+(?:\([^)\s]*\)[^)\s>]*)?)>?\)")
 NOT_PAPERS = (
     "https://babel.pocoo.org",
@@ -27,7 +30,13 @@ NOT_PAPERS = (
     "https://pypi.org/project/",
     "https://scikit-learn.org",
 )
-"""Where an address in a docstring leads to a tool or to data, and to no paper."""
+"""Addresses in docstrings that lead to a tool or to data instead of a paper."""
+GUIDES = ("architecture.md", "adding_a_mechanism.md")
+"""Pages that tell developers which file contains what."""
+NOT_IN_THE_REPOSITORY = {
+    *("course_lib/attention/cosine.py", "tests/course_lib/attention/test_cosine.py"),  # those of the example
+    *("site/", "slides/", "work/"),  # written by commands
+}
 
 
 def addresses(text: str) -> set[str]:
@@ -175,3 +184,69 @@ def test_each_link_of_a_page_leads_to_a_file(page):
     links = [link for _, link in LINK.findall((DOCS / page).read_text(encoding="utf-8"))]
     inside = [link.partition("#")[0] for link in links if not link.startswith(("http", "#"))]
     assert [link for link in inside if not (DOCS / link).exists()] == []
+
+
+def paths(page: str) -> set[str]:
+    """The files and folders that a page names in backticks, with `NN_topic` as a pattern."""
+    spans = set(CODE.findall((DOCS / page).read_text(encoding="utf-8")))
+    named = {span for span in spans if re.fullmatch(r"\.?\w[\w./]*", span) and ("/" in span or re.search(r"\.\w+$", span))}
+    files = {span for span in named if "/" in span or span.endswith((".py", ".md", ".toml"))}
+    return {span.replace("NN_topic", "[0-9][0-9]_*") for span in files - NOT_IN_THE_REPOSITORY}
+
+
+def defines(path: Path, name: str) -> bool:
+    """Whether a file defines a name such as `attend`, `attend(scores)` or `MultiHead.step` at its top level."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for part in name.partition("(")[0].split("."):
+        found = [node for node in body if getattr(node, "name", "") == part]
+        if not found:
+            return False
+        body = getattr(found[0], "body", [])
+    return True
+
+
+@pytest.mark.parametrize(("page", "least"), [("architecture.md", 25), ("adding_a_mechanism.md", 3)])
+def test_each_path_of_a_guide_exists(page, least):
+    assert len(paths(page)) >= least
+    assert {path for path in paths(page) if not list(ROOT.glob(path))} == set()
+
+
+def test_each_name_is_in_the_file_that_a_guide_names():
+    pairs = [
+        (name, file)
+        for page in GUIDES
+        for names, file, further in BESIDE.findall((DOCS / page).read_text(encoding="utf-8"))
+        for name in CODE.findall(names + further)
+    ]
+    assert {"attend", "StepwiseMechanism", "KeysValues", "MultiHead.step", "cached_step", "verdict", "judge"} <= dict(
+        pairs
+    ).keys()
+    assert [(name, file) for name, file in pairs if not defines(ROOT / file, name)] == []
+
+
+def test_a_name_that_is_not_defined_is_found_missing():
+    core = ROOT / "course_lib/attention/core.py"
+    assert defines(core, "attend(scores, values, mask)")
+    assert not defines(core, "attended")
+    assert not defines(core, "Mechanism.step")
+
+
+@pytest.mark.parametrize("package", ["course_lib", "course_tools"])
+def test_the_table_of_packages_lists_each_package_and_module(package):
+    """What a package contains in its own folder: sub-packages, and modules except its entry points."""
+    section = (DOCS / "architecture.md").read_text(encoding="utf-8").split(f"### {package}, ")[1].partition("###")[0]
+    listed = {name for line in section.splitlines() if line.startswith("| `") for name in CODE.findall(line.split("|")[1])}
+    folder = ROOT / package
+    modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
+    assert listed == modules | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_the_calls_of_a_guide_use_what_the_library_has(page):
+    """The function of a call, and what is passed by name; the mechanism of the example is not in the library."""
+    spans = [span for span in CODE.findall((DOCS / page).read_text(encoding="utf-8")) if re.fullmatch(r"\w+\(.*\)", span)]
+    calls = [ast.parse(span, mode="eval").body for span in spans]
+    used = [node for call in calls for node in (call.func, *(argument.value for argument in call.keywords))]
+    named = {node.id for node in used if isinstance(node, ast.Name)}
+    assert named
+    assert named - defined() - {"cosine_attention"} == set()

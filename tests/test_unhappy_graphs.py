@@ -94,7 +94,7 @@ def told() -> dict[str, tuple[str, str]]:
         encoding="utf-8",
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root), "PYTHONUTF8": "1"},
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

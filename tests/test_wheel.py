@@ -139,6 +139,6 @@ def test_what_needs_the_checkout_says_so_in_one_sentence(site, tmp_path, command
     done = run("-m", "course_tools", *command, cwd=tmp_path, path=site)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr == (
-        "course: this command needs the folder of the course, where course.py and authoring/ are: change into it.\n"
+        "course: this command must run in the folder of the course, which contains course.py and authoring/.\n"
     )
     assert list(tmp_path.iterdir()) == []

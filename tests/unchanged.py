@@ -197,7 +197,7 @@ def skip_unchanged(tested: Iterable[tuple[pytest.Item, str]], known: dict[str, s
 
 
 def key_of(item: pytest.Item) -> str:
-    """Give the key of an exhaustive test in the record: its file where that names its inputs, else what it tries.
+    """Return the key of an exhaustive test in the record: its file where that names its inputs, else what it tries.
 
     What it tries stands after the folder of tests, unless that is the bank's.
     """

@@ -1,12 +1,12 @@
 """Per-head attention statistics: weight on previous, current and next token and on delimiters, and entropy.
 
 Clark, Khandelwal, Levy, Manning 2019, *What Does BERT Look At?*, section 3 (https://arxiv.org/abs/1906.04341), with α_ij the
-weight that token i gives to token j:
+attention weight of token i on token j:
 
     previous  mean_i α_{i,i-1}      current  mean_i α_{i,i}      following  mean_i α_{i,i+1}
     delimiters  mean_i Σ_{j ∈ delimiters} α_ij      entropy  mean_i - Σ_j α_ij log α_ij
 
-Delimiters and lengths that are not those of the sequences, and lengths that are not 1 to T, are refused with a ValueError.
+A ValueError is raised if delimiters or lengths do not fit the sequences, or a length is not 1 to T.
 """
 
 from typing import NamedTuple
@@ -52,7 +52,7 @@ def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, 
 
     Returns:
         five numbers for each head, (h,). Previous and next token are averaged over the tokens that have one
-        (NaN where no sequence has two tokens). The entropy lies in 0…log T.
+        (NaN if no sequence has two tokens). The entropy is between 0 and log T.
 
     Source: Clark et al. 2019, section 3.
     """

@@ -17,7 +17,7 @@ def record(module: nn.Module) -> Iterator[dict[str, list[Attended | ContextOnly]
         module: any model; the hooks are removed at the end of the block, also after an exception.
 
     Yields:
-        a dict from the name of a sub-module, as `named_modules` gives it ("" = the module itself), to its results in the
+        a dict from the name of a sub-module, as in `named_modules` ("" = the module itself), to its results in the
         order of its calls, detached from the graph. Modules that return something else do not appear.
 
     Example::

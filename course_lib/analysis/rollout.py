@@ -4,7 +4,7 @@ Abnar & Zuidema 2020, *Quantifying Attention Flow in Transformers*, section 3.1,
 
     A_l = ½ mean_h W_l,h + ½ I        Ã_1 = A_1        Ã_l = A_l Ã_{l-1}
 
-The half of I accounts for the residual connection. Exact where a layer is x ← ½ (W x + x); of a network with values,
+The half of I accounts for the residual connection. Exact if a layer is x ← ½ (W x + x); for a network with values,
 feed-forward networks and norms it is an approximation, and not a gradient.
 """
 
@@ -20,7 +20,7 @@ def rollout(weights: Float[Tensor, "n_layers *batch h T T"]) -> Float[Tensor, "*
         weights: (n_layers, *batch, h, T, T), from the first layer to the last; each row sums to 1.
 
     Returns:
-        (*batch, T, T): row i has the contribution of each input to output i; each row sums to 1. Without layers, I.
+        (*batch, T, T): row i is the contribution of each input to output i and sums to 1. Without layers, the identity I.
 
     Source: Abnar & Zuidema 2020, eq. 1; heads averaged, as in section 3.
     """

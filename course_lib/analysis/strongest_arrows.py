@@ -30,10 +30,10 @@ def strongest_arrows(weights: Weights, n_arrows: int, H: int, W: int) -> Arrows:
         W: columns of the map of keys.
 
     Returns:
-        ends (*batch, N_q, n_arrows, 3), integers (time, row, column), and weights (*batch, N_q, n_arrows), falling.
+        ends (*batch, N_q, n_arrows, 3), integers (time, row, column), and weights (*batch, N_q, n_arrows), in decreasing order.
 
     Raises:
-        ValueError: N is no multiple of H · W, or there are fewer positions than arrows.
+        ValueError: N is not a multiple of H · W, or there are fewer positions than arrows.
 
     Source: Wang et al. 2018, figure 3.
     """

@@ -1,4 +1,4 @@
-"""Attention = score → normalise → mix: the core, and one mechanism a file."""
+"""Attention = score → normalise → mix: the core, and one file per mechanism."""
 
 from course_lib.attention.additive import AdditiveAttention, ConcatAttention, additive_scores, concat_scores
 from course_lib.attention.co_occurrent import CoOccurrent, co_occurrent_features

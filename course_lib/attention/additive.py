@@ -31,7 +31,7 @@ def additive_scores(
         q: queries (*batch, T_q, d_q).
         k: keys (*batch, T_k, d_k); d_k may differ from d_q.
         W: (d_a, d_q), projects a query to the d_a hidden units.
-        U: (d_a, d_k), projects a key to them.
+        U: (d_a, d_k), projects a key to the hidden units.
         v: (d_a,), the weights of the hidden units.
 
     Returns:

@@ -2,13 +2,13 @@
 
 Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3
 (https://openaccess.thecvf.com/content_CVPR_2019/html/Zhang_Co-Occurrent_Features_in_Semantic_Segmentation_CVPR_2019_paper.html);
-target i and co-occurrent feature j are embedded by one matrix, z = W_k x, cut into M parts z^m, each with a softmax of its own:
+target i and co-occurrent feature j are embedded by one matrix, z = W_k x, cut into M parts z^m, each with its own softmax:
 
     p(x_j | x_i) = Σ_m π_m softmax_j(z_i^m · z_j^m / √d_k)    π = softmax_m(W_π mean_i z_i)    y_i = Σ_j p(x_j | x_i) W_v x_j
 
 One softmax of a product has few degrees of freedom (rank d_k + 1); a mixture of several has more (Yang et al. 2018,
-https://arxiv.org/abs/1711.03953). The softmaxes are here and not in `attend`, since they are mixed before the values are.
-All is computed in float32 at least: products of float16 beyond 65,504 would be infinite.
+https://arxiv.org/abs/1711.03953). The softmaxes are computed here and not in `attend`, since they are mixed before the values
+are. Everything is computed in float32 or wider: in float16, products beyond 65,504 would be infinite.
 """
 
 import math

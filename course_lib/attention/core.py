@@ -5,10 +5,10 @@ Bahdanau, Cho, Bengio 2015, eqs. 5-6 (https://arxiv.org/abs/1409.0473):
 
     α_ij = exp(e_ij) / Σ_j' exp(e_ij')        c_i = Σ_j α_ij v_j
 
-A mask excludes keys from both sums. A query that may attend to no key has weights and context 0, and so are its gradients.
+A mask excludes keys from both sums. A query that may attend to no key has weights, context and gradients 0.
 A key that no query may attend to has no effect on any context, nor on the gradients of keys and values, even where it holds NaN
-or infinity. The gradients of the queries do become NaN, since 0 · NaN is NaN; the fused forms prevent that as well, at the cost
-of hiding the keys first.
+or infinity. The gradients of the queries do become NaN, since 0 · NaN is NaN; the fused forms prevent this too, at the cost of
+setting such keys to 0 first.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class FusedMechanism(Protocol):
 
 @runtime_checkable
 class AnyMechanism(Protocol):
-    """A `Mechanism` or a `FusedMechanism`: for models that need the context alone."""
+    """A `Mechanism` or a `FusedMechanism`: for models that need only the context."""
 
     def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Attended | ContextOnly:
         """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
@@ -72,17 +72,17 @@ class StepwiseMechanism(Protocol):
     """A causal mechanism that also attends step by step, one position at a time, from a state of those before it."""
 
     def start(self, k: Keys, v: Values, /) -> LayerState:
-        """Read keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v); give the state that `step` continues from."""
+        """Read keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v); return the state that `step` continues from."""
 
     def step(self, q: Queries, k: Keys, v: Values, state: LayerState, /) -> tuple[Attended | ContextOnly, LayerState]:
         """Attend from one more position, q and k (*batch, 1, d_k), to itself and all before; v (*batch, 1, d_v).
 
-        Gives the new state too; the given one is not changed.
+        Returns the new state as well; the given one is not changed.
         """
 
 
 def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended:
-    """Normalise the scores over the keys by a masked softmax, and mix the values by the weights.
+    """Normalise the scores over the keys by a masked softmax, and mix the values with these weights.
 
     Args:
         scores: (*batch, T_q, T_k), any real number: how well each key matches each query.
@@ -95,7 +95,7 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
         where the mask excludes every key.
 
     Raises:
-        ValueError: scores and values disagree on T_k, or the mask does not broadcast to the scores, or in two ways.
+        ValueError: scores and values disagree on T_k, or the mask does not broadcast to the scores, or is ambiguous.
         TypeError: the mask is not bool.
 
     Source: Bahdanau et al. 2015, eqs. 5-6.
@@ -125,7 +125,7 @@ def without_overflow(mechanism: Function) -> Function:
     """Make a mechanism compute in float32 where its values are in half precision, and round context and weights.
 
     In float16, scores beyond 65,504 are infinite, and their softmax is NaN. Autocast to half precision is treated alike.
-    What follows q, k and v, such as a mask or a matrix of the score, is given to the mechanism as it comes, or in float32.
+    Further arguments, such as a mask or a matrix of the score, are passed unchanged, or in float32.
     """
     in_float32 = in_float32_at_least(mechanism)
 
@@ -143,7 +143,7 @@ def without_overflow(mechanism: Function) -> Function:
 
 
 def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
-    """Raise an error unless the mask is bool and broadcasts in one way to scores of `shape`, (*batch, T_q, T_k)."""
+    """Raise an error unless the mask is bool and broadcasts unambiguously to scores of `shape`, (*batch, T_q, T_k)."""
     if mask.dtype != torch.bool:
         raise TypeError(
             f"the mask must be bool with True = may attend, got {mask.dtype}. Convert an additive mask by `mask == 0`."
@@ -159,7 +159,7 @@ def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
 def require_one_reading(mask: Mask, shape: tuple[int, ...]) -> None:
     """Raise a ValueError for a mask of 3 axes whose first may be the batch or the heads of scores of `shape`, (B, H, T_q, T_k).
 
-    Broadcasting would take the mask (B, 1, T_k) of `padding_mask` for one of each head wherever B = H. A mask of 2 axes is
+    If B = H, broadcasting would read the mask (B, 1, T_k) of `padding_mask` as one mask per head. A mask of 2 axes is
     always (T_q, T_k): a causal mask is not refused because there happen to be as many sequences as queries.
     """
     if mask.dim() == 3 < len(shape) and 1 < mask.shape[0] == shape[0] == shape[-3]:
@@ -170,7 +170,7 @@ def require_one_reading(mask: Mask, shape: tuple[int, ...]) -> None:
 
 
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    """Tell whether a tensor of `shape` broadcasts to the shape `to` without widening it."""
+    """Return whether a tensor of `shape` broadcasts to the shape `to` without widening it."""
     for size, target in zip(reversed(shape), reversed(to), strict=False):
         if size not in (1, target):
             return False
@@ -178,7 +178,7 @@ def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 
 def require_weights(attended: Attended | ContextOnly) -> Attended:
-    """Give back the result `attended` of a mechanism where its weights are needed.
+    """Return the result `attended` of a mechanism, checking that it has weights.
 
     Raises:
         TypeError: the mechanism is a fused form, which returns no weights.

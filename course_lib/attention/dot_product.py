@@ -1,4 +1,4 @@
-"""Dot-product attention: scaled, causal, unscaled and bilinear, each with its fused form where torch has a kernel.
+"""Dot-product attention: scaled, causal, unscaled and bilinear, each with its fused form if torch has a kernel.
 
 Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.1, eq. 1 (https://arxiv.org/abs/1706.03762), divides by √d_k: two
 random vectors of size d_k have a dot product of standard deviation √d_k, and without the scale the softmax saturates. Luong,
@@ -9,7 +9,7 @@ Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Tran
     dot      e_ij = q_iᵀ k_j
     general  e_ij = q_iᵀ W k_j
 
-Luong's third score, concat, is additive and stands in `additive.py`.
+Luong's third score, concat, is additive and is defined in `additive.py`.
 """
 
 import math
@@ -59,9 +59,9 @@ def scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | No
 def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
     """Attend as `scaled_dot_product_attention`, each query to its own position and earlier ones; `mask` may forbid more.
 
-    Where T_k > T_q, the queries are the last T_q positions of the keys. Without `mask`, each query has its own position to
-    attend to: no row is empty, and -∞ as the score of later positions is all that `attend` needs. √d_k divides the queries
-    then, which are fewer numbers than the scores. Source: Vaswani et al. 2017, section 3.2.3.
+    If T_k > T_q, the queries are the last T_q positions of the keys. Without `mask`, each query has its own position to
+    attend to: no row is empty, and -∞ as the score of later positions is all that `attend` needs. Then √d_k
+    divides the queries, which have fewer entries than the scores. Source: Vaswani et al. 2017, section 3.2.3.
 
     Raises:
         ValueError: there are more queries than keys, or as `scaled_dot_product_attention`.
@@ -74,12 +74,12 @@ def causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -
 
 
 def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
-    """Compute the context of `scaled_dot_product_attention` by torch's fused kernel; the weights are not built, but None."""
+    """Compute the context of `scaled_dot_product_attention` by torch's fused kernel; the weights are None."""
     return _fused(q, k, v, mask, k.shape[-1] ** -0.5)
 
 
 def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
-    """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost of one."""
+    """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost."""
     if mask is None and q.shape[-2] == k.shape[-2]:
         return _fused(q, k, v, None, k.shape[-1] ** -0.5, is_causal=True)
     return _fused(q, k, v, _causal_and(mask, q, k), k.shape[-1] ** -0.5)
@@ -111,7 +111,7 @@ def dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> A
 
 
 def fused_dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
-    """Compute the context of `dot_attention` by torch's fused kernel; the weights are not built, but None."""
+    """Compute the context of `dot_attention` by torch's fused kernel; the weights are None."""
     _require_one_size(q, k)
     return _fused(q, k, v, mask, 1.0)
 
@@ -164,7 +164,7 @@ def _causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask:
 
 
 def _fused(q: Queries, k: Keys, v: Values, mask: Mask | None, scale: float, is_causal: bool = False) -> ContextOnly:
-    """Call torch's kernel with what it is fast with: two equal batch axes, and features adjacent in memory."""
+    """Call torch's kernel in the layout in which it is fast: two equal batch axes, and features adjacent in memory."""
     if k.shape[-2] != v.shape[-2]:
         raise ValueError(f"each key needs a value: got {k.shape[-2]} keys and {v.shape[-2]} values.")
     batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])

@@ -28,7 +28,7 @@ class AttentionDropout(nn.Module):
         """Set the mechanism.
 
         Args:
-            mechanism: gives the weights; its context must be weights · v, as that of every mechanism that ends in `attend`.
+            mechanism: computes the weights; its context must be weights · v, as that of every mechanism that ends in `attend`.
                 A fused form has no weights to drop.
             p: probability with which, in training, a weight is set to 0, from 0 to 1.
 
@@ -56,10 +56,10 @@ class AttentionDropout(nn.Module):
 
 
 def without_attention_dropout(model: Model) -> Model:
-    """Copy a model with the mechanism inside each `AttentionDropout` in its place.
+    """Copy a model, replacing each `AttentionDropout` by the mechanism inside it.
 
     Step-by-step decoding (`Stack.step`, `Transformer.step`, `CachedGPT`) needs a mechanism that has steps, which a wrapper
-    has not. The copy has parameters of its own, and computes what the model computes in evaluation.
+    does not have. The copy has its own parameters, and computes what the model computes in evaluation mode.
 
     Args:
         model: any module whose attention is `MultiHead`.
@@ -67,6 +67,6 @@ def without_attention_dropout(model: Model) -> Model:
     copy = deepcopy(model)
     for part in list(copy.modules()):
         if isinstance(part, MultiHead) and isinstance(dropout := part.mechanism, AttentionDropout):
-            del part.mechanism  # torch lets no function follow a sub-module of the same name
+            del part.mechanism  # torch does not allow a function to replace a sub-module of the same name
             part.mechanism = dropout.mechanism
     return copy

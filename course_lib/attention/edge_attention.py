@@ -5,7 +5,7 @@ neighbours that node i attends to:
 
     α_ij = exp(e_ij) / Σ_(k ∈ 𝒩_i) exp(e_ik)        h'_i = Σ_(j ∈ 𝒩_i) α_ij v_j
 
-It is `attend` with the mask as a list of edges: time and memory are linear in the edges, not quadratic in the nodes.
+This is `attend` with the mask as a list of edges: time and memory are linear in the edges, not quadratic in the nodes.
 The batch axes of scores and values broadcast, in each form; weights have those of the scores.
 """
 
@@ -28,7 +28,7 @@ OverEdges = Callable[[Tensor, Tensor, Tensor], Attended]
 
 
 def over_one_batch(form: OverEdges) -> OverEdges:
-    """Make a form for scores and values of one batch shape take those whose batch axes broadcast."""
+    """Extend a form for scores and values of one batch shape to those whose batch axes broadcast."""
 
     @wraps(form)
     def run(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
@@ -174,7 +174,7 @@ class _OverRows(torch.autograd.Function):
 def _differentiable_gradients(
     scores: Tensor, values: Tensor, edges: Tensor, of_context: Tensor | None, of_weights: Tensor | None
 ) -> list[Tensor | None]:
-    """Give the gradients at scores and values by autograd of `attend_edges`, with a graph for second derivatives."""
+    """Return the gradients at scores and values by autograd of `attend_edges`, with a graph for second derivatives."""
     inputs = [x for x in (scores, values) if x.requires_grad]
     outputs = [
         (x, g) for x, g in zip(attend_edges(scores, values, edges), (of_context, of_weights), strict=True) if g is not None

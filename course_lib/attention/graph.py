@@ -4,7 +4,7 @@ Veličković et al. 2018, *Graph Attention Networks*, eqs. 1, 3, 5 and 6 (https:
 
     e_ij = LeakyReLU(aᵀ [z_i ‖ z_j])        h'_i = ‖_k σ(Σ_j α_ij^k z_j^k)        or, in the last layer, σ(mean_k Σ_j …)
 
-The halves of a act on i and on j alone, so that aᵀ [z_i ‖ z_j] = a_1ᵀ z_i + a_2ᵀ z_j is computed once for each
+The halves of a act on i and on j separately, so that aᵀ [z_i ‖ z_j] = a_1ᵀ z_i + a_2ᵀ z_j is computed once for each
 node. Since LeakyReLU is increasing, *every* node ranks its neighbours by a_2ᵀ z_j: this attention is static. Brody, Alon,
 Yahav 2022, *How Attentive are Graph Attention Networks?*, eq. 7 (https://arxiv.org/abs/2105.14491), let the query decide:
 
@@ -32,7 +32,7 @@ def gat_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], slope: float = 0.2) -
 
     Args:
         z: projected features (*batch, N, d); the last axis of the batch may be the heads.
-        a: (*heads, 2 · d), a vector for each head, or one for all: its first half meets z_i, the second z_j.
+        a: (*heads, 2 · d), a vector for each head, or one for all: its first half multiplies z_i, the second z_j.
         slope: of LeakyReLU below 0.
 
     Returns:

@@ -20,7 +20,7 @@ def attention_over_image(
     W_k: Float[Tensor, "d_k C"],
     W_v: Float[Tensor, "d_v C"],
 ) -> Float[Tensor, "B d_v H W"]:
-    """Let every pixel of an image attend to every pixel of the same image.
+    """Attend from every pixel of an image to every pixel of the same image.
 
     Args:
         x: images (B, C, H, W); H and W may differ.

@@ -1,14 +1,14 @@
-"""Memory-lean causal linear attention and causal Performer: features are made chunk by chunk, and none are kept.
+"""Memory-lean causal linear attention and causal Performer: features are computed chunk by chunk, and none are stored.
 
-`chunked_linear_attention` takes the features of all positions, which autograd keeps, and computes all chunks at once. Here one
-chunk follows the other, and the backward pass recomputes what it needs (as Chen et al. 2016, *Training Deep Nets with
-Sublinear Memory Cost*, https://arxiv.org/abs/1604.06174): nothing is kept but q, k and v, which is less than fused softmax
-attention keeps. In the symbols of `course_lib.attention.linear`, it goes through the chunks twice:
+`chunked_linear_attention` takes the features of all positions, which autograd keeps, and computes all chunks at once. Here the
+chunks are computed one after the other, and the backward pass recomputes what it needs (as Chen et al. 2016, *Training Deep
+Nets with Sublinear Memory Cost*, https://arxiv.org/abs/1604.06174): only q, k and v are stored, less than fused softmax
+attention stores. In the symbols of `course_lib.attention.linear`, it passes over the chunks twice:
 
-    upwards, with S, z of the earlier chunks        dQ = B K + G' Sᵀ + g zᵀ
-    downwards, with R, r of the later ones          dK = Bᵀ Q + V Rᵀ + 1 rᵀ        dV = Aᵀ G' + K R
+    forwards, with S, z of the earlier chunks        dQ = B K + G' Sᵀ + g zᵀ
+    backwards, with R, r of the later ones           dK = Bᵀ Q + V Rᵀ + 1 rᵀ        dV = Aᵀ G' + K R
 
-No context is kept either: since n C = A V + Q S, the row sums -n g of n G' ⊙ C are those of A ⊙ (G' Vᵀ) + Q ⊙ (G' Sᵀ).
+No context is stored either: since n C = A V + Q S, the row sums -n g of n G' ⊙ C are those of A ⊙ (G' Vᵀ) + Q ⊙ (G' Sᵀ).
 """
 
 from collections.abc import Callable
@@ -43,15 +43,16 @@ def lean_linear_attention(
         q: queries (*batch, T, d_k), not their features.
         k: keys (*batch, T, d_k).
         v: values (*batch, T, d_v).
-        mask: the keys that are visible at all, (*batch, 1, T); True = may attend.
-        feature_map: φ, from (*batch, T, d_k) to (*batch, T, f), position by position, with nothing to learn.
-        chunk: positions at a time; it changes speed and rounding. On a GPU longer ones pay: each is some ten launches.
+        mask: the visible keys, the same for every query, (*batch, 1, T); True = may attend.
+        feature_map: φ, from (*batch, T, d_k) to (*batch, T, f), position by position, without learned parameters.
+        chunk: positions per chunk; it affects speed and rounding. Longer chunks are faster on a GPU: each needs about ten
+            launches.
 
     Returns:
-        context (*batch, T, d_v); the weights are not built, but None.
+        context (*batch, T, d_v); the weights are None.
 
     Raises:
-        ValueError: there are not as many queries or values as keys, the mask differs between queries, or φ learns.
+        ValueError: the numbers of queries, keys and values differ, the mask differs between queries, or φ is learned.
         TypeError: the mask is not bool.
 
     Source: Katharopoulos et al. 2020, eqs. 9-12; Hua et al. 2022, section 3.2, for the chunks.
@@ -90,12 +91,12 @@ def _in_turn(q: Queries, k: Keys, v: Values, mask: Mask | None, maps: _Maps, sha
 
 
 def _flat(x: Tensor) -> Tensor:
-    """Put all batch axes of (*batch, T, f) into one."""
+    """Merge all batch axes of (*batch, T, f) into one."""
     return x.flatten(end_dim=-3) if x.dim() > 2 else x[None]
 
 
 def _contexts(maps: _Maps, chunk: int, visible: Visible | None, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor) -> Tensor:
-    """Compute the contexts (N, T, d_v) of q, k (N, T, d_k) and v. Autograd can differentiate it as well, and keeps more."""
+    """Compute the contexts (N, T, d_v) of q, k (N, T, d_k) and v. Autograd can differentiate it as well, but stores more."""
     contexts = [v[:, :0]]
     S, z = _empty_state(maps, k, v, shared)
     for at in _chunks(v, chunk):
@@ -108,7 +109,7 @@ def _contexts(maps: _Maps, chunk: int, visible: Visible | None, q: Tensor, k: Te
 
 
 def _empty_state(maps: _Maps, k: Tensor, v: Tensor, shared: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    """Make S (N, f, d_v) and z (N, f, 1) of no position."""
+    """Make the initial S (N, f, d_v) and z (N, f, 1)."""
     f = maps.key(k[:, :0], *shared).shape[-1]
     return v.new_zeros(len(v), f, v.shape[-1]), v.new_zeros(len(v), f, 1)
 
@@ -125,7 +126,7 @@ def _keys(maps: _Maps, k: Tensor, visible: Visible | None, at: slice, shared: tu
 
 
 class _OneByOne(torch.autograd.Function):
-    """The contexts of `_contexts`; only the inputs are kept for the gradients."""
+    """The contexts of `_contexts`; only the inputs are stored for the gradients."""
 
     @staticmethod
     def forward(ctx: Any, maps: _Maps, chunk: int, visible: Visible | None, *inputs: Tensor) -> Tensor:
@@ -136,7 +137,7 @@ class _OneByOne(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the gradients of the inputs; where they must be differentiable themselves, by autograd."""
+        """Compute the gradients of the inputs; if they must be differentiable themselves, by autograd."""
         visible, *inputs = ctx.saved_tensors
         form, needed = partial(_contexts, ctx.maps, ctx.chunk, visible), ctx.needs_input_grad[3:]
         with torch.autocast(gradient.device.type, enabled=False):
@@ -148,7 +149,7 @@ class _OneByOne(torch.autograd.Function):
 def _gradients(
     maps: _Maps, chunk: int, visible: Visible | None, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """Compute the gradients of q, k, v and of what is shared from that of the contexts, in two passes over the chunks."""
+    """Compute the gradients of q, k, v and the shared tensors from that of the contexts, in two passes over the chunks."""
     dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
     n, g = (v.new_empty(*v.shape[:2], 1) for _ in range(2))
     shared, chunks = tuple(_leaf(x, x.requires_grad) for x in shared), _chunks(v, chunk)
@@ -187,7 +188,7 @@ def _leaf(x: Tensor, differentiable: bool = True) -> Tensor:
 
 
 def _pull(features: Tensor, gradient: Tensor, x: Tensor) -> Tensor:
-    """Give the gradient at x, of which the features were computed; those of what the chunks share add up in their `grad`."""
+    """Return the gradient at x, the input of the features; gradients of the shared tensors add up in their `grad`."""
     if features.requires_grad:  # a constant feature map does not depend on x
         features.backward(gradient)
     return torch.zeros_like(x) if x.grad is None else x.grad

@@ -10,7 +10,7 @@ Over the keys j ≤ i it is causal, and S_i, z_i are the state of a recurrent ne
 
 All functions here take *features*, φ(q) and φ(k), from any feature map (`course_lib.primitives.kernels`). All give the context
 of `kernel_attention`, which is the definition, with its weights and its quadratic cost. A query without similarity to any
-visible key has context 0. Sums are formed in float32 at least, also under autocast: in float16 they would overflow.
+visible key has context 0. Sums are formed in float32 or wider, also under autocast: in float16 they would overflow.
 
 The chunked form (Hua et al. 2022, section 3.2, https://arxiv.org/abs/2202.10447; Yang et al. 2024, section 2.2,
 https://arxiv.org/abs/2312.06635) multiplies whole blocks inside a chunk and carries one state between chunks. With the chunk's
@@ -48,7 +48,7 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 def in_float32(form: Form) -> Form:
-    """Make a form compute in float32 at least, also under autocast, on queries, keys and values of one batch shape.
+    """Make a form compute in float32 or wider, also under autocast, on queries, keys and values of one batch shape.
 
     The context has the values' dtype. Values that the mask hides are set to 0, since 0 · NaN is NaN.
     """
@@ -175,7 +175,7 @@ def linear_attention_step(
         v: its value (*batch, d_v).
 
     Returns:
-        the context of this position (*batch, d_v), and the new S and z in float32 at least; those given are not changed.
+        the context of this position (*batch, d_v), and the new S and z in float32 or wider; those given are not changed.
 
     Source: Katharopoulos et al. 2020, eqs. 18-20.
     """
@@ -216,7 +216,7 @@ def recurrent_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Valu
 def inplace_linear_attention_step(
     S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the same as `linear_attention_step` without gradients: S and z, in float32 at least, are overwritten.
+    """Compute the same as `linear_attention_step` without gradients: S and z, in float32 or wider, are overwritten.
 
     Raises:
         TypeError: S or z is in half precision, in which a long sum overflows or stops growing.
@@ -253,7 +253,7 @@ class LinearAttention(nn.Module):
         return ContextOnly(self.mix(self.feature_map(q), self.feature_map(k), v, mask))
 
     def start(self, k: Keys, v: Values) -> LayerState:
-        """Read keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v): S and z of all of them, in float32 at least.
+        """Read keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v): S and z of all of them, in float32 or wider.
 
         Raises:
             ValueError: `mix` is `linear_attention`, which is not causal.
@@ -403,7 +403,7 @@ class ChunkedCausal(torch.autograd.Function):
 def differentiable_gradients(
     form: Callable[..., Tensor], inputs: tuple[Tensor, ...], gradient: Tensor, needed: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    """Give the gradients of `form` at its inputs by autograd, with a graph: for the second derivative of a fast form."""
+    """Return the gradients of `form` at its inputs by autograd, with a graph: for the second derivative of a fast form."""
     wanted = [x for x, each in zip(inputs, needed, strict=True) if each]
     found = iter(torch.autograd.grad(form(*inputs), wanted, gradient, create_graph=True))
     return tuple(next(found) if each else None for each in needed)

@@ -5,8 +5,8 @@ Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-A
 
     y_ij = Σ_(a,b ∈ 𝒩(i,j)) softmax_ab(q_ijᵀ k_ab + q_ijᵀ r_(a-i, b-j)) v_ab        r_(a-i, b-j) = [row_(a-i) ; column_(b-j)]
 
-Pixels outside the image have weight 0. A leading `*batch` may hold the heads. Scores, softmax and sums are formed in float32 at
-least: of float16, scores beyond 65,504 would be infinite.
+Pixels outside the image have weight 0. A leading `*batch` may hold the heads. Scores, softmax and sums are computed in float32
+or wider: in float16, scores beyond 65,504 would be infinite.
 """
 
 from functools import reduce
@@ -28,7 +28,7 @@ LocalValues = Float[Tensor, "*batch H W d_v"]
 RowEmbeddings = Float[Tensor, "*heads size d_row"]
 ColumnEmbeddings = Float[Tensor, "*heads size d_column"]
 TILE = 4
-"""Side of a tile of queries: larger ones have less halo to copy, but more products that the window throws away."""
+"""Side of a tile of queries: larger tiles copy less halo, but compute more products that the window discards."""
 
 
 @runtime_checkable
@@ -46,8 +46,8 @@ def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddi
 
     Args:
         q: (*batch, H, W, d_row + d_column): the first d_row features act on the rows, the others on the columns.
-        rows: (*heads, size, d_row), a vector for each row of a window, the uppermost first; one set for each head, or for all.
-        columns: (*heads, size, d_column), a vector for each column, the leftmost first.
+        rows: (*heads, size, d_row), a vector for each row of a window, from top to bottom; one set for each head, or for all.
+        columns: (*heads, size, d_column), a vector for each column, from left to right.
 
     Returns:
         (*batch, H, W, size²), row by row as in `local_windows`.
@@ -94,7 +94,7 @@ def local_attention(
 def sliced_local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
 ) -> Attended:
-    """Compute `local_attention` offset by offset, on shifted views of the image: for small windows, and with little memory.
+    """Compute `local_attention` offset by offset, on shifted views of the image: for small windows, using little memory.
 
     The softmax is here and not in `attend`, which would need the values of all windows in one tensor. No row of the mask
     is empty: each window contains its centre.
@@ -146,7 +146,7 @@ def tiled_local_attention(
 def require_local_inputs(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int
 ) -> int:
-    """Check that queries, keys, values and offsets fit, and give the side of the window."""
+    """Check that queries, keys, values and offsets fit, and return the side of the window."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     require_window(size, stride)
     if q.shape[-3:-1] != (wanted := (-(-H // stride), -(-W // stride))):
@@ -177,7 +177,7 @@ def require_local_inputs(
 def _offsets(
     table: Float[Tensor, "*heads size d"], n_queries: int, n_keys: int, stride: int
 ) -> tuple[Float[Tensor, "*heads tile halo d"], Bool[Tensor, "n_tiles tile halo"]]:
-    """Give, along one axis, the vector between each query of a tile and each position of its halo, and whether it may attend.
+    """Return, along one axis, the vector of each offset from a query of a tile to its halo, and whether it may attend.
 
     Queries that only fill the last tile may attend to all keys, so that their softmax, which is discarded, has no NaN.
     """
@@ -207,8 +207,8 @@ def _halos(
 class LocalAttention(nn.Module):
     """Local attention over images: owns W_q, W_k, W_v (d_out, d_in), and for each head the vectors of rows and columns.
 
-    The paper's text cuts the *input* into heads too, but its 18.0 million parameters for ResNet-50 are those of whole matrices,
-    as here.
+    The paper's text splits the *input* into heads too, but its 18.0 million parameters for ResNet-50 correspond to full
+    matrices, as here.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class LocalAttention(nn.Module):
             mechanism: `local_attention`, or a faster form.
 
         Raises:
-            ValueError: the window has no centre, or d_out / n_heads is no even whole number (half for rows, half for columns).
+            ValueError: the window has no centre, or d_out / n_heads is not an even integer (half for rows, half for columns).
         """
         super().__init__()
         require_window(size, stride)

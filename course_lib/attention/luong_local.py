@@ -1,14 +1,14 @@
 """Luong's local attention: each word of a target attends to a window of 2D + 1 words of the source.
 
 Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Translation*, section 3.2
-(https://arxiv.org/abs/1508.04025). The window [p_t - D, p_t + D] of the t-th word stands around an aligned position p_t:
+(https://arxiv.org/abs/1508.04025). The window [p_t - D, p_t + D] of the t-th word is centred on an aligned position p_t:
 
     local-m    p_t = t                                 a_t(s) = align(h_t, h̄_s)
     local-p    p_t = S · σ(v_pᵀ tanh(W_p h_t))         a_t(s) = align(h_t, h̄_s) exp(-(s - p_t)² / (2σ²)), σ = D / 2  (9, 10)
 
 S is the length of the source, and align the softmax of any score over the window. Positions are the paper's, from 1: the key at
-index j has s = j + 1. The weights of local-p sum to less than 1. Where a window holds no word, weights and context are 0.
-Local attention over images, of Ramachandran et al., stands in `local.py`; `models.LocalLuongDecoder` decodes by local-m.
+index j has s = j + 1. The weights of local-p sum to less than 1. If a window contains no word, weights and context are 0.
+Local attention over images, of Ramachandran et al., is in `local.py`; `models.LocalLuongDecoder` decodes by local-m.
 """
 
 import torch
@@ -82,7 +82,7 @@ def predicted_positions(
         v_p: (d_p,).
 
     Returns:
-        (*batch, T_q), from 0 to S, in float32 at least, also under autocast: bfloat16 rounds position 257 to 256.
+        (*batch, T_q), from 0 to S, in float32 or wider, also under autocast: bfloat16 rounds position 257 to 256.
 
     Source: Luong et al. 2015, eq. 9.
     """
@@ -92,10 +92,10 @@ def predicted_positions(
 def local_p_attention(
     q: Queries, k: Keys, v: Values, p: Positions, D: int, mask: Mask | None = None, mechanism: Mechanism = dot_attention
 ) -> Attended:
-    """Attend within a window around predicted positions, the more the nearer a key is: local-p.
+    """Attend within a window around predicted positions, with Gaussian weights that favour near keys: local-p.
 
-    The arguments, results and errors are those of `local_m_attention`. Gradients reach p through the Gaussian; the window
-    itself has none.
+    The arguments, results and errors are those of `local_m_attention`. Gradients reach p through the Gaussian, not
+    through the window.
 
     Source: Luong et al. 2015, eq. 10.
     """
@@ -105,7 +105,7 @@ def local_p_attention(
 
 
 class LocalPredictive(nn.Module):
-    """Luong's local-p around a mechanism: owns W_p (d_p, d_q) and v_p (d_p,), which predict where the window stands."""
+    """Luong's local-p around a mechanism: owns W_p (d_p, d_q) and v_p (d_p,), which predict the centre of the window."""
 
     def __init__(self, d_q: int, D: int, mechanism: Mechanism = dot_attention, d_p: int | None = None) -> None:
         """Draw W_p and v_p uniformly within ± the inverse square root of what they sum over.
@@ -147,7 +147,7 @@ def require_reach(D: int) -> None:
 
 
 def _distances(p: Positions, T_k: int) -> Float[Tensor, "*batch T_q T_k"]:
-    """Give s - p_t for each key, s = 1 … T_k; in float32 at least, in which positions are exact."""
+    """Return s - p_t for each key, s = 1 … T_k; in float32 or wider, in which positions are exact."""
     wide = p.to(torch.promote_types(p.dtype, torch.float32))
     return torch.arange(1, T_k + 1, device=p.device) - wide.unsqueeze(-1)
 

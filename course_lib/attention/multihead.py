@@ -5,15 +5,15 @@ Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762):
     MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O        head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
 The matrices of all heads are stacked row-wise in one, so that one product serves every head. They are stored as
-torch.nn.Linear stores them, (out, in): the paper's X W is `x @ W.mT`. `multi_head_attention` refuses a matrix that fits neither
-its input nor the others, and a mask that does not fit, with a ValueError.
+torch.nn.Linear stores them, (out, in): the paper's X W is `x @ W.mT`. `multi_head_attention` raises a ValueError for a
+matrix that does not fit its input or the others, and for a mask that does not fit.
 
 Cached decoding computes only the last row of causal self-attention, for a new token x_t (section 3.2.3):
 
     K_t = [K_{t-1}; x_t W^K]        V_t = [V_{t-1}; x_t W^V]        head = softmax(x_t W^Q K_tᵀ / √d_k) V_t
 
-Earlier rows do not change, since no earlier token attends to a later one. `MultiHead.read` and `MultiHead.step` attend so
-from any causal mechanism that has a state: `KeysValues` for softmax attention, (S, z) for linear attention.
+Earlier rows do not change, since no earlier token attends to a later one. `MultiHead.read` and `MultiHead.step` do this
+for any causal mechanism that has a state: `KeysValues` for softmax attention, (S, z) for linear attention.
 """
 
 import math
@@ -46,7 +46,7 @@ from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 
 def split_heads(x: Float[Tensor, "*batch T h_d"], n_heads: int) -> Float[Tensor, "*batch h T d"]:
-    """Cut the features into heads: head i owns features i·d to (i+1)·d of every position.
+    """Split the features into heads: head i owns features i·d to (i+1)·d of every position.
 
     Args:
         x: (*batch, T, n_heads · d).
@@ -159,7 +159,7 @@ def cross_attention(
     n_heads: int,
     mask: Mask | None = None,
 ) -> Attended:
-    """Attend from one sequence to another: queries come from the one, keys and values from the other.
+    """Attend from one sequence to another: queries come from the first, keys and values from the second.
 
     Args:
         x: the sequence that attends, in the decoder, (*batch, T_q, d_q).
@@ -194,18 +194,18 @@ def mask_per_head(mask: Mask | None, shape: tuple[int, ...] | None = None) -> Ma
 
 
 class KeysValues(NamedTuple):
-    """Projected keys (*batch, h, T_k, d_k) and values (*batch, h, T_k, d_v) of all heads: what a step of decoding keeps."""
+    """Projected keys (*batch, h, T_k, d_k) and values (*batch, h, T_k, d_v) of all heads: the state of stepwise decoding."""
 
     keys: Float[Tensor, "*batch h T_k d_k"]
     values: Float[Tensor, "*batch h T_k d_v"]
 
     def followed_by(self, later: "KeysValues") -> "KeysValues":
-        """Append those of later positions; neither is changed."""
+        """Append the keys and values of later positions; neither operand is changed."""
         return KeysValues(*(torch.cat(pair, dim=-2) for pair in zip(self, later, strict=True)))
 
 
 class _CachedAttention(NamedTuple):
-    """Causal attention step by step, from a key-value cache: the new query may `attend` to all keys, also to its own."""
+    """Causal attention step by step, from a key-value cache: the new query may `attend` to all keys, including its own."""
 
     attend: AnyMechanism
 
@@ -222,7 +222,7 @@ class _CachedAttention(NamedTuple):
 
 
 def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
-    """Give the step-by-step form of a causal mechanism.
+    """Return the step-by-step form of a causal mechanism.
 
     Raises:
         ValueError: it has none; a mechanism that attends to later positions cannot have one.
@@ -231,7 +231,7 @@ def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
         return _CachedAttention(scaled_dot_product_attention)
     if mechanism is fused_causal_attention:
         return _CachedAttention(fused_scaled_dot_product_attention)
-    if hasattr(mechanism, "start") and hasattr(mechanism, "step"):  # isinstance with a protocol is slow, and each step asks
+    if hasattr(mechanism, "start") and hasattr(mechanism, "step"):  # isinstance with a protocol is slow, and every step checks
         return cast(StepwiseMechanism, mechanism)
     raise ValueError(
         "steps compute causal attention from a state of the positions before, but the mechanism of this layer, "
@@ -242,7 +242,7 @@ def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
 
 
 class MultiHead(nn.Module):
-    """Multi-head attention: owns W_q, W_k, W_v, W_o and hands the projected heads to a mechanism."""
+    """Multi-head attention: owns W_q, W_k, W_v, W_o and passes the projected heads to a mechanism."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class MultiHead(nn.Module):
                 form, `ContextOnly`.
             d_k: size of a head's queries and keys; d_model / n_heads if None.
             d_v: size of a head's values; d_k if None.
-            d_memory: size of the keys and values that come in; d_model if None.
+            d_memory: size of the input keys and values; d_model if None.
             bias: whether the four projections have biases (the paper has none, torch has them).
 
         Raises:
@@ -296,7 +296,7 @@ class MultiHead(nn.Module):
         return KeysValues(split_heads(self.W_k(keys), self.n_heads), split_heads(self.W_v(values), self.n_heads))
 
     def attend_projected(self, queries: Queries, projected: KeysValues, mask: Mask | None = None) -> Attended | ContextOnly:
-        """Attend as `forward`, over keys and values that `project` gave."""
+        """Attend as `forward`, over keys and values from `project`."""
         q = split_heads(self.W_q(queries), self.n_heads)
         if mask is not None:
             _require_mask_of_heads(mask, (*q.shape[:-1], projected.keys.shape[-2]))

@@ -10,7 +10,7 @@ Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, sections 3.1 to 3.3
     concatenation       f = ReLU(w_fᵀ [θ(x_i), φ(x_j)])  C = N
 
 with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N positions. Without a softmax the product may be taken from the right,
-θ (φᵀ g) / N, and the N × N weights are never built. The sum φᵀ g over all positions is formed in float32 at least, also under
+θ (φᵀ g) / N, and the N × N weights are never built. The sum φᵀ g over all positions is formed in float32 or wider, also under
 autocast: in float16 it would overflow.
 """
 
@@ -35,7 +35,7 @@ unbiased = partial(nn.Linear, bias=False)
 
 @runtime_checkable
 class PairwiseMechanism(Protocol):
-    """A function or module `(theta, phi, g)` over all pairs of positions, without a mask; a `Mechanism` is one too."""
+    """A function or module `(theta, phi, g)` over all pairs of positions, without a mask; every `Mechanism` is one."""
 
     def __call__(self, theta: Queries, phi: Keys, g: Values, /) -> Attended | ContextOnly:
         """Mix g (*batch, N, d) by theta (*batch, N_q, d_k) and phi (*batch, N, d_k)."""
@@ -115,7 +115,7 @@ def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
 
 
 def _summed_in_float32(form: Callable[..., ContextOnly]) -> Callable[..., ContextOnly]:
-    """Make a form sum in float32 at least, and give its context in the values' dtype."""
+    """Make a form sum in float32 or wider, and return its context in the values' dtype."""
 
     @wraps(form)
     def run(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
@@ -126,7 +126,7 @@ def _summed_in_float32(form: Callable[..., ContextOnly]) -> Callable[..., Contex
 
 @_summed_in_float32
 def associative_dot_product(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
-    """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; the weights are not built, but None.
+    """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; the weights are None.
 
     Time and memory grow with N · d_k · d, not with N².
     """
@@ -188,7 +188,7 @@ class NonLocalConcatenation(nn.Module):
         self.w_f = nn.Parameter(torch.empty(2 * d_k).uniform_(-((2 * d_k) ** -0.5), (2 * d_k) ** -0.5))
 
     def forward(self, theta: Queries, phi: Keys, g: Values) -> Attended:
-        """Mix g (*batch, N, d) by scores of theta (*batch, N_q, d_k) beside phi (*batch, N, d_k)."""
+        """Mix g (*batch, N, d) by scores of theta (*batch, N_q, d_k) and phi (*batch, N, d_k)."""
         return non_local_concatenation(theta, phi, g, self.w_f)
 
 
@@ -207,7 +207,7 @@ class NonLocal(nn.Module):
 
         Args:
             d_in: features of a position, C.
-            d: features inside, the bottleneck; half of d_in if None.
+            d: features inside the block, the bottleneck; half of d_in if None.
             mechanism: how the positions attend; `dot_attention` makes the embedded Gaussian, `non_local_dot_product` and
                 `NonLocalConcatenation(d)` the other forms.
             embed: `embed(d_in, d)` makes θ, and φ; with `nn.Identity` the Gaussian form, which has neither.

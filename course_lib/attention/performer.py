@@ -36,7 +36,7 @@ def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None
         omega: random directions (m, d_k), such as `orthogonal_projection(m, d_k)`.
 
     Returns:
-        context (*batch, T_q, d_v), finite while squared lengths of queries and keys are; the weights are not built, but None.
+        context (*batch, T_q, d_v), finite while squared lengths of queries and keys are; the weights are None.
 
     Raises:
         ValueError: the mask differs between queries.
@@ -76,7 +76,7 @@ def query_features(q: Queries, omega: Projection) -> Tensor:
 def key_features(k: Keys, omega: Projection) -> Tensor:
     """Map each key of (*batch, T, d_k) by itself to positive features (*batch, T, m), up to one factor that Ω decides.
 
-    The exponent ωᵀk - ‖k‖²/2 is at most ‖ω‖²/2; only where that may overflow, above a d_k of about 100, is anything subtracted.
+    The exponent ωᵀk - ‖k‖²/2 is at most ‖ω‖²/2; a shift is subtracted only if that may overflow, above a d_k of about 100.
     """
     bound = omega.to(torch.promote_types(omega.dtype, torch.float32)).square().sum(-1).amax() / 2
     return (_key_exponent(k, omega) - (bound - _HIGHEST).clamp(min=0.0)).exp()
@@ -88,7 +88,7 @@ def _key_exponent(k: Keys, omega: Projection) -> Tensor:
 
 
 def _shortened(x: Tensor) -> Tensor:
-    """Divide by d^¼, once for the query and once for the key, in float32 at least: squares of float16 overflow."""
+    """Divide by d^¼, once for the query and once for the key, in float32 or wider: squares of float16 overflow."""
     return x.to(torch.promote_types(x.dtype, torch.float32)) * x.shape[-1] ** -0.25
 
 
@@ -99,7 +99,7 @@ def _product(x: Tensor, omega: Projection) -> Tensor:
 
 
 class PerformerAttention(nn.Module):
-    """A mechanism `(q, k, v, mask) -> ContextOnly` for `MultiHead` that owns random directions and nothing trained."""
+    """A mechanism `(q, k, v, mask) -> ContextOnly` for `MultiHead` that owns random directions and no trained parameters."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class PerformerAttention(nn.Module):
             m: number of random features; the error falls like 1/√m.
             mechanism: `performer_attention` or `causal_performer_attention`.
             draw: `orthogonal_projection` or `gaussian_projection`.
-            generator: decides the directions; torch's own if None.
+            generator: source of randomness; torch's default if None.
         """
         super().__init__()
         self.mechanism, self.draw = mechanism, draw

@@ -83,7 +83,7 @@ class Pool(nn.Module):
 
 @requires(_require_mask_of_tokens)
 def mean_pool(values: Values, mask: Bool[Tensor, "*batch T_k"] | None = None) -> Attended:
-    """Pool as `pool`, with the same weight for every real token: the baseline of attention. Shapes as there (*batch, T_k)."""
+    """Pool with the same weight for every real token: the baseline of attention. Shapes as for `pool`, (*batch, T_k)."""
     scores = values.new_zeros(values.shape[:-1])
     context, weights = attend(scores[..., None, :], values, None if mask is None else mask[..., None, :])
     return Attended(context.squeeze(-2), weights.squeeze(-2))

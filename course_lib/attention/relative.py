@@ -1,4 +1,4 @@
-"""Relative positional attention of Transformer-XL: a score depends on how far apart query and key are, not on where they stand.
+"""Relative positional attention of Transformer-XL: a score depends on the distance between query and key.
 
 Dai et al. 2019, *Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context*, section 3.3
 (https://arxiv.org/abs/1901.02860), causal. With R_n the sinusoids of the distance n = i - j, r_n = W_r R_n (the paper's
@@ -6,10 +6,10 @@ W_{k,R}), and two learned vectors of each head:
 
     e_ij = ((q_i + u)ᵀ k_j + (q_i + v)ᵀ r_{i-j}) / √d_k
 
-u and v replace the terms in which absolute positions would enter the query. Here they are `bias_u` and `bias_v`, as v is the
-values, and each layer owns its own. The queries are the last T_q positions of the keys; the positions before are a memory.
-`relative_attention` looks up r_{i-j} for each pair, T_q · T_k vectors; `shifted_relative_attention` multiplies each query by
-all T_k vectors and shifts row i of the products into place (appendix B).
+u and v replace the terms in which absolute positions would enter the query. Here they are called `bias_u` and `bias_v`, because
+v denotes the values; each layer owns its own. The queries are the last T_q positions of the keys; the positions before are a
+memory. `relative_attention` looks up r_{i-j} for each pair, T_q · T_k vectors; `shifted_relative_attention` multiplies each
+query by all T_k vectors and shifts row i of the products into place (appendix B).
 """
 
 import math
@@ -33,22 +33,22 @@ HeadBias = Float[Tensor, "*heads d_k"]
 def relative_attention(
     q: Queries, k: Keys, v: Values, r: Distances, bias_u: HeadBias, bias_v: HeadBias, mask: Mask | None = None
 ) -> Attended:
-    """Attend to the own position and earlier ones by content and by distance.
+    """Attend from each position to itself and to earlier ones by content and by distance.
 
     Args:
         q: queries (*batch, T_q, d_k), those of the last T_q positions of the keys.
         k: keys (*batch, T_k, d_k).
         v: values (*batch, T_k, d_v).
         r: (*heads, T_k, d_k), row n for the distance n = i - j between a query and a key, 0 to T_k - 1.
-        bias_u: u (*heads, d_k), added to a query where it meets a key.
-        bias_v: v (*heads, d_k), added to a query where it meets a distance.
+        bias_u: u (*heads, d_k), added to the query in products with keys.
+        bias_v: v (*heads, d_k), added to the query in products with distances.
         mask: bool, broadcastable to (*batch, T_q, T_k); True = may attend. It may forbid more than causality does.
 
     Returns:
         context (*batch, T_q, d_v) and weights (*batch, T_q, T_k).
 
     Raises:
-        ValueError: there are more queries than keys, or not one distance for each key; or as `attend`.
+        ValueError: there are more queries than keys, or the number of distances is not that of the keys; or as `attend`.
         TypeError: the mask is not bool.
 
     Source: Dai et al. 2019, section 3.3.
@@ -74,14 +74,14 @@ def shifted_relative_attention(
 
 
 def relative_shift(x: Scores) -> Scores:
-    """Shift row i of products by distance to the left by T_q - 1 - i columns, so that column j is that of key j.
+    """Shift row i of products by distance to the left by T_q - 1 - i columns, so that column j belongs to key j.
 
     Args:
         x: (*batch, T_q, T_k), column c for the distance T_k - 1 - c.
 
     Returns:
-        (*batch, T_q, T_k), column j for the distance of query i and key j. Where key j is later than the query, there is no
-        such distance, and some other number.
+        (*batch, T_q, T_k), column j for the distance of query i and key j. If key j is later than the query, there is no
+        such distance, and the number is arbitrary.
 
     Source: Dai et al. 2019, appendix B: a column of zeros is put in front, and the rows are cut again.
     """
@@ -102,11 +102,11 @@ class RelativeAttention(nn.Module):
         form: Callable[..., Attended] = shifted_relative_attention,
         d_k: int | None = None,
     ) -> None:
-        """Set up the parameters; u and v start at 0, where no model draws them anew, as `blocks.draw_weights` does.
+        """Set up the parameters; u and v start at 0, unless a model initialises them, as `blocks.draw_weights` does.
 
         Args:
             d_model: features of a sinusoid.
-            n_heads: number of heads, as those of the `MultiHead` around it.
+            n_heads: number of heads, equal to that of the `MultiHead` around it.
             form: `shifted_relative_attention`, or `relative_attention`, the equation, which looks up a vector for each pair.
             d_k: size of a head's queries and keys; d_model / n_heads if None.
 
@@ -138,7 +138,7 @@ class RelativeAttention(nn.Module):
 
 
 def _earlier(q: Queries, k: Keys, r: Distances, mask: Mask | None) -> Bool[Tensor, "..."]:
-    """Combine the causal mask with another; raise a ValueError where a key has no distance, or a query no key of its own."""
+    """Combine the causal mask with another; raise a ValueError if a key has no distance, or a query no key of its own."""
     T_q, T_k = q.shape[-2], k.shape[-2]
     if T_q > T_k:
         raise ValueError(f"relative attention needs a key at each query's own position, got {T_q} queries and {T_k} keys.")

@@ -1,6 +1,6 @@
 """Transformer blocks and their stacks: token mixer, feed-forward network, residual connections and norms.
 
-A block mixes tokens, then channels; what mixes the tokens is an argument. Vaswani et al. 2017, sections 3.1 to 3.3 and figure 1
+A block mixes tokens, then channels; the token mixer is an argument. Vaswani et al. 2017, sections 3.1 to 3.3 and figure 1
 (https://arxiv.org/abs/1706.03762), with R = post-norm, as there, or pre-norm, as in Radford et al. 2019, section 2.3, and Xiong
 et al. 2020, table 1 (https://arxiv.org/abs/2002.04745); the residual connection is that of He et al. 2016, eq. 1
 (https://arxiv.org/abs/1512.03385):
@@ -13,12 +13,12 @@ et al. 2020, table 1 (https://arxiv.org/abs/2002.04745); the residual connection
 
     FFN(x) = φ(x W₁ + b₁) W₂ + b₂        φ = ReLU in the paper, GELU in GPT and BERT
 
-Causal mixers also compute a sequence step by step: `read` gives a layer's output for the first positions and its state, and
+Causal mixers also compute a sequence step by step: `read` returns a layer's output for the first positions and its state, and
 `step` the output of one more position and the next state. States are values. A block reads and steps by its mixers, and a
-stack by its blocks. The dropout of blocks is applied in neither; `AttentionDropout` over a memory is, before `eval()`.
+stack by its blocks. Neither applies the dropout of blocks; before `eval()`, `AttentionDropout` over a memory is applied.
 
-A stack has N such blocks, each with weights of its own. The output of pre-norm blocks is a sum that was never normalised: one
-more norm closes their stack.
+A stack has N such blocks, each with its own weights. The output of pre-norm blocks is a sum that was never normalised: one
+more norm follows the last block.
 
 `encoder_block`, `pre_norm_encoder_block` and `decoder_block` are the same equations as functions with their weights passed in:
 `attention` = (W_q, W_k, W_v, W_o) as in `multi_head_attention`, `network` = (W_1, b_1, W_2, b_2) as in `feed_forward`, and
@@ -104,12 +104,12 @@ class StepwiseMixer(Protocol):
     """A token mixer that also mixes step by step, one position at a time, from a state of what it has read."""
 
     def read(self, x: TokenFeatures, *context: Any) -> tuple[TokenFeatures, LayerState]:
-        """Mix x (B, T, d_model), T ≥ 0, as the mixer itself does, and give the state that `step` continues from."""
+        """Mix x (B, T, d_model), T ≥ 0, as the mixer itself does, and return the state that `step` continues from."""
 
     def step(
         self, x: Float[Tensor, "B 1 d_model"], state: Any, *context: Any
     ) -> tuple[Float[Tensor, "B 1 d_model"], LayerState]:
-        """Mix one more position x (B, 1, d_model); give its row of the result, and the new state. `state` is not changed."""
+        """Mix one more position x (B, 1, d_model); return its row of the result, and the new state. `state` is not changed."""
 
 
 class SelfAttention(nn.Module):
@@ -121,11 +121,11 @@ class SelfAttention(nn.Module):
         self.attention = attention
 
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> Tensor:
-        """Mix x (B, T, d_model) under a mask that broadcasts to (B, T, T), True = may attend; gives (B, T, d_model)."""
+        """Mix x (B, T, d_model) under a mask that broadcasts to (B, T, T), True = may attend; returns (B, T, d_model)."""
         return self.attention(x, x, x, mask).context
 
     def read(self, x: TokenFeatures) -> tuple[TokenFeatures, LayerState]:
-        """Mix x (B, T, d_model), T ≥ 0, and give the state that `step` continues from.
+        """Mix x (B, T, d_model), T ≥ 0, and return the state that `step` continues from.
 
         There is no mask: prefixes of one batch have one length.
 
@@ -145,16 +145,16 @@ class CrossAttention(nn.Module):
     """Token mixer in which each position attends to another sequence, the memory."""
 
     def __init__(self, attention: nn.Module) -> None:
-        """Set the attention; `MultiHead(d_model, n_heads, d_memory=…)` where the sizes differ."""
+        """Set the attention; `MultiHead(d_model, n_heads, d_memory=…)` if the sizes differ."""
         super().__init__()
         self.attention = attention
 
     def forward(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None) -> Tensor:
-        """Attend from x (B, T_q, d_model) to memory (B, T_k, d_memory) under a mask for (B, T_q, T_k); gives x's shape."""
+        """Attend from x (B, T_q, d_model) to memory (B, T_k, d_memory) under a mask for (B, T_q, T_k); returns x's shape."""
         return self.attention(x, memory, memory, mask).context
 
     def read(self, x: TokenFeatures, memory: Memory, mask: Mask | None = None) -> tuple[TokenFeatures, LayerState]:
-        """Attend as `forward`, x (B, T_q, d_model), T_q ≥ 0; give the projected memory too, the same for all steps.
+        """Attend as `forward`, x (B, T_q, d_model), T_q ≥ 0; also return the projected memory, the same for all steps.
 
         Raises:
             ValueError: the attention is not `MultiHead`, or its mechanism is causal and does not attend to all of the memory.
@@ -225,7 +225,7 @@ class Block(nn.Module):
         """Transform x (B, T, d_model); the context, such as a mask, goes to the mixer.
 
         Raises:
-            TypeError: the mixer or the network gives no tensor of the shape of x.
+            TypeError: the mixer or the network does not return a tensor of the shape of x.
         """
         x = self.residual(x, _followed_by(self.dropout, self.mixer), self.norm_1, *context)
         return self.residual(x, _followed_by(self.dropout, self.feed_forward), self.norm_2)
@@ -248,7 +248,7 @@ class Block(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Decoder block: attend to the own sequence, then to a memory, then mix channels."""
+    """Decoder block: attend to its own sequence, then to a memory, then mix channels."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
 
 
 def _require_sublayer(mixer: nn.Module, wrapper: str) -> None:
-    """Raise a TypeError for what cannot mix the tokens of a block, and name the wrapper of an attention."""
+    """Raise a TypeError for an object that cannot mix the tokens of a block; for an attention, name its wrapper."""
     if isinstance(mixer, MultiHead):
         raise TypeError(f"a block hands x to its mixer, and MultiHead takes queries, keys and values: {wrapper}(MultiHead(…)).")
     if not callable(mixer):
@@ -317,7 +317,7 @@ def _require_sublayer(mixer: nn.Module, wrapper: str) -> None:
 def _with_state(
     residual: Residual, mix: Callable[..., tuple[Tensor, LayerState]], norm: Sublayer, x: Tensor, *context: object
 ) -> tuple[Tensor, LayerState]:
-    """Apply a sublayer that gives a state beside its output, with its residual connection and its norm."""
+    """Apply a sublayer that returns a state with its output, with its residual connection and its norm."""
     states = []
 
     def sublayer(x: Tensor, *context: object) -> Tensor:
@@ -329,7 +329,7 @@ def _with_state(
 
 
 def _require_steps(mixer: nn.Module) -> StepwiseMixer:
-    """Give back a token mixer, or an attention, that has `read` and `step`.
+    """Return a token mixer, or an attention, after checking that it has `read` and `step`.
 
     Raises:
         ValueError: it does not have both.
@@ -343,7 +343,7 @@ def _require_steps(mixer: nn.Module) -> StepwiseMixer:
 
 
 class DecoderBlockState(NamedTuple):
-    """What a decoder block keeps between steps: the state of its mixer, and keys and values of the memory (B, h, T_k, d)."""
+    """State of a decoder block between steps: the state of its mixer, and keys and values of the memory (B, h, T_k, d)."""
 
     past: LayerState
     memory: LayerState
@@ -362,7 +362,7 @@ class Stack(nn.Module):
     """Stack of transformer blocks: the context, such as a mask, goes to each of them."""
 
     def __init__(self, blocks: Sequence[nn.Module], closing: nn.Module) -> None:
-        """Set the blocks and the closing layer: a norm after pre-norm blocks, `nn.Identity()` after others."""
+        """Set the blocks and the final layer: a norm after pre-norm blocks, `nn.Identity()` after others."""
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.closing = closing
@@ -374,7 +374,7 @@ class Stack(nn.Module):
         return self.closing(x)
 
     def read(self, x: TokenFeatures, *context: Any) -> tuple[TokenFeatures, tuple[LayerState, ...]]:
-        """Transform x (B, T, d_model), T ≥ 0, by all blocks, and give the state of each, from which `step` continues.
+        """Transform x (B, T, d_model), T ≥ 0, by all blocks, and return the state of each, from which `step` continues.
 
         The context is that of the blocks' `read`: nothing for encoder blocks; for decoder blocks the memory and its mask.
 
@@ -408,7 +408,7 @@ class Stack(nn.Module):
 
 
 def closing_norm(residual: Residual, d_model: int, norm: NormFactory = nn.LayerNorm) -> nn.Module:
-    """Make what closes a stack of d_model features: `norm`, or nothing where `residual` normalises the output already."""
+    """Make the final layer of a stack of d_model features: `norm`, or the identity if `residual` normalises the output."""
     return nn.Identity() if residual.normalises_output else norm(d_model)
 
 
@@ -479,16 +479,17 @@ def decoder_stack(
 
 
 def _of_one_layer(part: Part) -> Part:
-    """Copy a mechanism or activation that is a module, so that no two layers share its parameters; a function stays itself."""
+    """Copy a mechanism or activation that is a module, so that layers do not share its parameters; return a function as is."""
     return deepcopy(part) if isinstance(part, nn.Module) else part
 
 
 def draw_weights(module: nn.Module, d_model: int) -> None:
     """Initialise every matrix of a module from N(0, 1 / (3 d_model)), and set every bias to 0.
 
-    At d_model = 768, the width of GPT-1 and BERT-base, that is their standard deviation of 0.02. Narrower models need a
-    larger one: with 0.02, one of width 128 learns far slower. Parameters u and v of relative attention, which have a row for
-    each head, are drawn as matrices are, as in the code of Transformer-XL (https://github.com/kimiyoung/transformer-xl).
+    At d_model = 768, the width of GPT-1 and BERT-base, this is their standard deviation of 0.02. Narrower models need a
+    larger one: with 0.02, a model of width 128 learns far more slowly. Parameters u and v of relative attention, which have a
+    row for each head, are drawn as matrices are, as in the code of Transformer-XL
+    (https://github.com/kimiyoung/transformer-xl).
     """
     for name, weights in module.named_parameters():
         if weights.dim() > 1:
@@ -594,7 +595,7 @@ def decoder_block(
     n_heads: int,
     memory_mask: Mask | None = None,
 ) -> TokenFeatures:
-    """Attend to the own earlier positions, then to the encoder's memory, then mix channels; post-norm after each.
+    """Attend to its own earlier positions, then to the encoder's memory, then mix channels; post-norm after each.
 
     Args:
         x: (B, T, d_model), the target so far; no position attends to a later one.

@@ -64,7 +64,7 @@ class ConvNet(nn.Module):
                 `lambda d_in, d_out, stride: ContextOf(LocalAttention(d_in, d_out, n_heads, size, stride))`.
 
         Raises:
-            ValueError: the numbers of widths and strides differ, or there is none.
+            ValueError: the numbers of widths and strides differ, or there are none.
         """
         if len(widths) != len(strides) or not widths:
             raise ValueError(f"widths and strides must have the same length, at least 1; got {len(widths)} and {len(strides)}.")

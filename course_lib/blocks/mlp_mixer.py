@@ -9,7 +9,7 @@ W_1 has a column for each position: the number of patches is fixed, and no posit
 authors' JAX code uses the approximation by tanh.
 
 As convolutions (section 2), channel mixing has kernels of 1 × 1, and token mixing is depth-wise, with kernels as large as the
-image, the same for every channel. Without padding such a kernel has one position; d channels are d groups:
+image, the same for every channel. Without padding, such a kernel has a single position; d channels are d groups:
 
     h[c, j] = σ(Σ_rs W_1[j, rs] x[c, r, s] + b_1[j])        y[c, rs] = Σ_j W_2[rs, j] h[c, j] + b_2[rs]
 """
@@ -60,7 +60,7 @@ def lean_token_mixing(
     W_2: Float[Tensor, "N d_s"],
     b_2: Float[Tensor, "N"],
 ) -> PatchFeatures:
-    """Compute `token_mixing` with the weights as left factors, so that nothing is transposed."""
+    """Compute `token_mixing` with the weights as left factors, so that nothing has to be transposed."""
     images = x.flatten(0, -3) if x.dim() > 2 else x[None]
     B = len(images)
     hidden = F.gelu(b_1[:, None].baddbmm(W_1.expand(B, -1, -1), images))
@@ -139,7 +139,7 @@ class TokenMixing(nn.Module):
     """The token mixer of an MLP-Mixer: owns two linear layers over the positions, `W_1` and `W_2`."""
 
     def __init__(self, n_tokens: int, d_tokens: int, mix: Callable[..., Tensor] = token_mixing) -> None:
-        """Set up for n_tokens positions; `mix` is `token_mixing`, or a faster form of it."""
+        """Set up for n_tokens positions; `mix` is `token_mixing` or a faster form of it."""
         super().__init__()
         self.W_1 = nn.Linear(n_tokens, d_tokens)
         self.W_2 = nn.Linear(d_tokens, n_tokens)
@@ -184,7 +184,7 @@ def token_mixing_kernels(
         b_1: (d_s,).
         W_2: (N, d_s).
         b_2: (N,).
-        d: channels of the image, each a group of its own.
+        d: channels of the image, each a separate group.
         H: height of the grid of patches.
         W: its width.
 

@@ -1,6 +1,6 @@
-"""Real data that comes inside pip packages, small tasks with a known answer, and loaders of public sets beside them.
+"""Real data from pip packages, small tasks with a known answer, and loaders of public data sets.
 
-Everything is drawn by a seed, and no example is in two parts of a set. Data sets are independent of models.
+All random draws depend on a seed, and no example is in two parts of a data set. Data sets are independent of models.
 """
 
 from course_lib.datasets.alignment import Lookup, Reversal, lookup, reversal

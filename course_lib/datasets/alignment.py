@@ -1,8 +1,8 @@
-"""Two tasks whose right attention is known, so that a learned pattern can be compared with it.
+"""Two tasks with known attention patterns, to compare with learned ones.
 
 Reversal: output the sequence backwards. Position i must attend to position T - 1 - i: the anti-diagonal, found by position.
-Lookup: each position holds a key and a value; a query names a key, the answer is its value. The right pattern follows the
-content and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3
+Lookup: each position holds a key and a value; a query names a key, the answer is its value. The right pattern depends on
+the content and differs in every example, as in the associative recall of Graves, Wayne, Danihelka 2014, section 4.3
 (https://arxiv.org/abs/1410.5401).
 """
 
@@ -19,7 +19,7 @@ from course_lib.shapes import Tokens
 
 
 class Reversal(NamedTuple):
-    """Sequences (B, T), the same backwards (B, T), and the right weights (B, T, T)."""
+    """Sequences (B, T), the reversed sequences (B, T), and the right weights (B, T, T)."""
 
     tokens: Tokens
     targets: Tokens
@@ -40,18 +40,18 @@ def reversal(n_train: int, n_valid: int, n_test: int, *, T: int = 10, n_symbols:
     """Draw different sequences of T symbols, and reverse each.
 
     Args:
-        n_train: sequences to learn from.
-        n_valid: sequences to choose by.
-        n_test: sequences to report on; no sequence is in two parts.
+        n_train: sequences for training.
+        n_valid: sequences for validation.
+        n_test: sequences for testing; no sequence is in two parts.
         T: length of a sequence.
         n_symbols: symbols 0 … n_symbols - 1.
-        seed: decides the draw.
+        seed: seed of the random draw.
 
     Returns:
         Splits of Reversal; the right pattern is 1 at [b, i, T - 1 - i] and 0 elsewhere.
 
     Raises:
-        ValueError: a size is not positive, or there are fewer different sequences than asked for.
+        ValueError: a size is not positive, or there are fewer different sequences than requested.
     """
     if min(T, n_symbols) < 1:
         raise ValueError(f"T and n_symbols must be positive, got {T} and {n_symbols}.")
@@ -79,20 +79,20 @@ def lookup(
     """Draw T_k pairs of key and value in random order, and T_q queries for keys among them.
 
     Args:
-        n_train: examples to learn from.
-        n_valid: examples to choose by.
-        n_test: examples to report on; no example is in two parts.
+        n_train: examples for training.
+        n_valid: examples for validation.
+        n_test: examples for testing; no example is in two parts.
         T_q: queries of an example.
         T_k: pairs of an example; their keys all differ.
         n_keys: keys 0 … n_keys - 1, at least T_k.
         n_values: values 0 … n_values - 1.
-        seed: decides the draw.
+        seed: seed of the random draw.
 
     Returns:
         Splits of Lookup; the right pattern is 1 at [b, i, j] where query i names key j, and 0 elsewhere.
 
     Raises:
-        ValueError: a size is not positive, n_keys is less than T_k, or there are fewer different examples than asked for.
+        ValueError: a size is not positive, n_keys is less than T_k, or there are fewer different examples than requested.
     """
     if min(T_q, T_k, n_values) < 1 or n_keys < T_k:
         raise ValueError(

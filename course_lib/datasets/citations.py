@@ -1,7 +1,7 @@
 """Cora: 19,793 papers that cite each other, with the words of their abstracts, from the network. No lecture needs it.
 
 McCallum, Nigam, Rennie, Seymore 2000, *Automating the Construction of Internet Portals with Machine Learning*
-(https://doi.org/10.1023/A:1009953814988), whole, as prepared by Bojchevski & Günnemann 2018, *Deep Gaussian Embedding of
+(https://doi.org/10.1023/A:1009953814988), complete, as prepared by Bojchevski & Günnemann 2018, *Deep Gaussian Embedding of
 Graphs* (https://arxiv.org/abs/1707.03815). The Cora of most papers, with 2,708 nodes, is a part of it. The checksum is the one
 that GraphMLDatasets.jl published (src/cora.jl).
 """
@@ -21,16 +21,16 @@ CORA = (
 
 
 def cora(n_words: int = 1_433, *, source: tuple[str, str] = CORA, folder: Path | None = None) -> Graph:
-    """Fetch Cora on the first call, and read it as a graph; only arrays of numbers are read, nothing is unpickled.
+    """Download Cora on the first call, and read it as a graph; only arrays of numbers are read, nothing is unpickled.
 
     Args:
-        n_words: how many words to keep as features, the most frequent ones: all 8,710 would take 700 MB.
-        source: (address, SHA-256) of the archive; give your own for a mirror.
+        n_words: number of words to keep as features, the most frequent ones: all 8,710 would take 700 MB.
+        source: (address, SHA-256) of the archive; replace it to use a mirror.
         folder: where the archive is kept; the user's cache folder if None.
 
     Returns:
         Graph with both directions of each citation; features 0 or 1 for each word, the most frequent first; one of 70 topics as
-        label; numbers as names.
+        the label; numbers as names.
 
     Raises:
         Unreachable: there is no network.
@@ -56,6 +56,6 @@ def cora(n_words: int = 1_433, *, source: tuple[str, str] = CORA, folder: Path |
 
 
 def _places(starts: np.ndarray, columns: np.ndarray) -> torch.Tensor:
-    """Give the indices (2, n) of the entries of a sparse matrix from where its rows start, and the columns of each row."""
+    """Return the indices (2, n) of the entries of a sparse matrix, given its row starts and the columns of each row."""
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return torch.from_numpy(np.stack([rows, columns])).long()

@@ -1,11 +1,11 @@
 """Dates as people in many countries write them, and the same dates in ISO 8601.
 
-The ways of writing come from the Unicode CLDR (https://cldr.unicode.org) through Babel (https://babel.pocoo.org), the days from
-the calendar: `giovedì 5 marzo 1987` → `1987-03-05`. Several dates joined in one sentence give a text of any length whose right
-answer is known exactly, and whose alignment too: each date has its own position.
+The formats come from the Unicode CLDR (https://cldr.unicode.org) through Babel (https://babel.pocoo.org), the days from
+the calendar: `giovedì 5 marzo 1987` → `1987-03-05`. Several dates joined in one sentence make a text of any length whose right
+answer and alignment are known exactly: each date has its own position.
 
-The default locales and formats write the year in four digits and never set day and month beside each other without an order
-that the punctuation shows, so that no text can be read as two different days; a test holds this for every day of a year.
+The default locales and formats write the year in four digits and never put day and month next to each other unless the
+punctuation shows their order, so that no text can be read as two different days; a test holds this for every day of a year.
 """
 
 import datetime
@@ -29,13 +29,13 @@ def dates(
     formats: Sequence[str] = FORMATS,
     years: tuple[int, int] = (1900, 2099),
 ) -> Splits[tuple[Pair, ...]]:
-    """Draw days, each in one part only, and write each in a random locale and format.
+    """Draw days, each in one part only, and write each day in a random locale and format.
 
     Args:
-        n_train: pairs to learn from.
-        n_valid: pairs to choose by.
-        n_test: pairs to report on; none of their days occurs in the other parts, in whatever language.
-        seed: decides the days, locales and formats.
+        n_train: pairs for training.
+        n_valid: pairs for validation.
+        n_test: pairs for testing; none of their days occurs in the other parts, in any language.
+        seed: determines the days, locales and formats.
         locales: CLDR locales such as "fr" or "en_GB".
         formats: of "short", "medium", "long", "full"; "short" can be read in two ways in many locales.
         years: the first and the last year, both included.
@@ -62,13 +62,13 @@ def joined(pairs: Sequence[Pair], n_dates: int, n: int, *, seed: int = 0) -> tup
     """Draw n different sentences of n_dates dates each from the pairs of one part.
 
     Args:
-        pairs: single dates, of the train part for sentences to learn from, of the test part for sentences to report on.
+        pairs: single dates, of the train part for training sentences, of the test part for test sentences.
         n_dates: dates in a sentence.
         n: sentences.
-        seed: decides the draw.
+        seed: seed of the random draw.
 
     Returns:
-        pairs such as (`5 mars 1987; 3 April 2004`, `1987-03-05 2004-04-03`), no two the same.
+        pairs such as (`5 mars 1987; 3 April 2004`, `1987-03-05 2004-04-03`), no two equal.
 
     Raises:
         ValueError: n_dates or n is not positive, or the pairs do not make n different sentences.
@@ -87,7 +87,7 @@ def joined(pairs: Sequence[Pair], n_dates: int, n: int, *, seed: int = 0) -> tup
 
 
 def _written(ordinal: int, rng: random.Random, locales: Sequence[str], formats: Sequence[str]) -> Pair:
-    """Write the day of that ordinal number in a locale and a format drawn at random."""
+    """Write the day of the given ordinal number in a random locale and format."""
     day = datetime.date.fromordinal(ordinal)
     locale, form = rng.choice(locales), rng.choice(formats)
     babel_dates = optional_import("babel.dates", "babel", "Dates of many countries")

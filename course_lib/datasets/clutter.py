@@ -1,7 +1,7 @@
-"""Digits in clutter: one digit somewhere on a canvas, between pieces of others.
+"""Digits in clutter: one digit somewhere on a canvas, among pieces of others.
 
 After the cluttered MNIST of Mnih, Heess, Graves, Kavukcuoglu 2014, *Recurrent Models of Visual Attention*, section 4.1
-(https://arxiv.org/abs/1406.6247). Composed here, from the drawings of `datasets.mnist`, halved.
+(https://arxiv.org/abs/1406.6247). Composed here from the drawings of `datasets.mnist`, at half size.
 """
 
 from functools import partial
@@ -18,15 +18,15 @@ _PIECE = 6
 def clutter(
     n_train: int, n_valid: int, n_test: int, side: int = 40, n_pieces: int = 12, seed: int = 0
 ) -> Splits[LabelledImages]:
-    """Compose images of a digit in clutter, and name the digit.
+    """Compose images of a digit in clutter, labelled by the digit.
 
     Args:
-        n_train: images to learn from.
-        n_valid: images to choose by.
-        n_test: images to report on; no drawing of a digit is in two parts.
+        n_train: images for training.
+        n_valid: images for validation.
+        n_test: images for testing; no drawing of a digit is in two parts.
         side: rows and columns of the canvas, 14 or more.
         n_pieces: pieces of 6 × 6 pixels, cut out of other drawings and scattered; they may touch each other and the digit.
-        seed: decides everything.
+        seed: seed of all random draws.
 
     Returns:
         Splits of LabelledImages (n, 1, side, side) with the digits (n,) as labels.

@@ -1,7 +1,7 @@
-"""Images of two handwritten digits, composed here, and what each shows in words: "three left of seven".
+"""Images of two handwritten digits, composed here, with a caption each: "three left of seven".
 
 The digits are those of `datasets.drawings`. Which digits, which drawings, their positions and their relation are
-drawn by a seed. What is named first is left, or above; so each image has one right caption.
+drawn from a seed. The digit named first is on the left, or above, so each image has one right caption.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _CANVAS, _ASKEW = 42, 6
 class Captions(NamedTuple):
     """Images (n, 1, 42, 42) with ink from 0 to 1, a caption for each, and `corners` (n, 2, 2).
 
-    corners[i, j] is (top, left) of the digit that caption i names first (j = 0) or last; each covers 14 × 14 pixels.
+    corners[i, j] is (top, left) of the digit that caption i names first (j = 0) or second; each covers 14 × 14 pixels.
     """
 
     images: Float[Tensor, "n 1 42 42"]
@@ -33,13 +33,14 @@ def captioned_digits(n_train: int, n_valid: int, n_test: int, seed: int = 0) -> 
     """Compose images of two digits, with captions: "three left of seven", "two above two".
 
     Args:
-        n_train: images to learn from.
-        n_valid: images to choose by.
-        n_test: images to report on; no drawing of a digit is in two parts.
-        seed: decides the draw.
+        n_train: images for training.
+        n_valid: images for validation.
+        n_test: images for testing; no drawing of a digit is in two parts.
+        seed: seed of the random draw.
 
     Returns:
-        Splits of Captions. The digits do not overlap; across, they are within six pixels of each other, where they can.
+        Splits of Captions. The digits do not overlap; in the other direction they are within six pixels of each other if
+        possible.
 
     Raises:
         ValueError: a part has no image.
@@ -62,12 +63,12 @@ def _compose(n: int, drawings: Drawings, generator: torch.Generator) -> Captions
 
 
 def _along(n: int, generator: torch.Generator) -> Int[Tensor, "n 2"]:
-    """Draw where two digits begin, one to the right of the other."""
+    """Draw the start of two digits, one to the right of the other."""
     gaps = torch.randint(_CANVAS - 2 * SIDE + 1, (n, 2), generator=generator).sort(-1).values
     return gaps + torch.tensor([0, SIDE])
 
 
 def _across(n: int, generator: torch.Generator) -> Int[Tensor, "n 2"]:
-    """Draw where two digits begin in the other direction: near one another."""
+    """Draw the start of two digits in the other direction: near each other."""
     centre = torch.randint(_CANVAS - SIDE + 1, (n, 1), generator=generator)
     return (centre + torch.randint(-_ASKEW // 2, _ASKEW // 2 + 1, (n, 2), generator=generator)).clamp(0, _CANVAS - SIDE)

@@ -34,19 +34,19 @@ def see_also(packages: tuple[str, ...] = PACKAGES, n_words: int = 500, n_topics:
 
     Nodes are those of the most frequent topics that refer to another, or are referred to. An edge joins two in both
     directions. Features are the words of the docstring *without* its section "See Also", log(1 + count), scaled to length 1;
-    names and topics are not among them, but for what the text says.
+    names and topics are not included, except where the text mentions them.
 
     Args:
         packages: installed packages whose docstrings follow numpydoc.
-        n_words: how many words to keep: the most frequent ones but the first fifty, which are in every text.
-        n_topics: how many topics to keep: those with most functions. A topic is a sub-package, such as scipy.stats.
+        n_words: number of words to keep: the most frequent ones except the first fifty, which are in every text.
+        n_topics: number of topics to keep: those with the most functions. A topic is a sub-package, such as scipy.stats.
 
     Returns:
         Graph with the topic as label, from 0 for the most frequent, and names such as "scipy.stats.pearsonr".
 
     Raises:
         ModuleNotFoundError: a package is not installed.
-        ValueError: the docstrings hold no references.
+        ValueError: the docstrings contain no references.
     """
     found = [item for package in packages for item in _documented(package)]
     topics = [topic for topic, _ in Counter(item.topic for item in found if item.see_also).most_common(n_topics)]
@@ -72,13 +72,13 @@ def _documented(package: str) -> Iterator[_Documented]:
 
 
 def _named(section: str) -> tuple[str, ...]:
-    """Read the names of a section "See Also": those at the margin, before a colon if there is one."""
+    """Read the names of a section "See Also": those that are not indented, before a colon if there is one."""
     lines = [re.sub(r":\w+:|`", "", line) for line in section.splitlines() if not line.startswith(" ")]
     return tuple(name.rpartition(".")[2] for line in lines for name in re.findall(r"[A-Za-z_][\w.]*\w", line.partition(":")[0]))
 
 
 def _references(found: list[_Documented]) -> Iterator[tuple[int, int]]:
-    """Resolve names to functions: of the same topic where there is one, else of the same package, else where it is unique."""
+    """Resolve names to functions: in the same topic if there is one, else in the same package, else anywhere if unique."""
     places: dict[str, list[int]] = {}
     for i, item in enumerate(found):
         places.setdefault(item.name.rpartition(".")[2], []).append(i)
@@ -94,7 +94,7 @@ def _references(found: list[_Documented]) -> Iterator[tuple[int, int]]:
 
 
 def _bags(nodes: list[_Documented], n_words: int) -> torch.Tensor:
-    """Count words: the frequent ones, without those that are in nearly every text."""
+    """Count the frequent words, without those that are in nearly every text."""
     documents = Counter(word for item in nodes for word in item.words)
     frequent = documents.most_common(_EVERYWHERE + n_words)[_EVERYWHERE:]
     column = {word: i for i, (word, _) in enumerate(frequent)}

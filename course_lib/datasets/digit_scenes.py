@@ -1,6 +1,6 @@
 """Digits scattered over a canvas, each with its class and the box around its ink: composed images for detection.
 
-The digits are real, the scenes are not: they are put together here, so that every box is known to the pixel.
+The digits are real; the scenes are composed here, so that every box is known to the pixel.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from course_lib.datasets.pictures import LabelledImages
 
 
 class Scenes(NamedTuple):
-    """Images (n, C, H, W), and of each object the class (n, M), -1 where there is none, and the box (n, M, 4).
+    """Images (n, C, H, W), and for each object the class (n, M), -1 if there is none, and the box (n, M, 4).
 
-    Boxes are centre and size (x, y, w, h), as fractions of the image; 0 where there is no object. Objects have no order.
+    Boxes are centre and size (x, y, w, h), as fractions of the image; 0 if there is no object. Objects have no order.
     """
 
     images: Float[Tensor, "n C H W"]
@@ -26,20 +26,20 @@ class Scenes(NamedTuple):
 def digit_scenes(
     pictures: LabelledImages, n: int, seed: int, size: tuple[int, int] = (32, 32), n_objects: tuple[int, int] = (1, 2)
 ) -> Scenes:
-    """Paste images onto canvases, each where the box around its ink overlaps no other.
+    """Paste images onto canvases so that the boxes around their ink do not overlap.
 
     Args:
-        pictures: what is put there, such as part of `mnist()`; their background is 0.
+        pictures: the images to paste, such as part of `mnist()`; their background is 0.
         n: number of scenes.
-        seed: decides all of them.
+        seed: determines the scenes.
         size: height and width of a scene.
-        n_objects: the fewest and the most objects of a scene, equally likely all.
+        n_objects: the smallest and the largest number of objects of a scene; all numbers are equally likely.
 
     Returns:
-        the scenes; M is the most objects.
+        the scenes; M is the largest number of objects.
 
     Raises:
-        ValueError: a picture does not fit onto the canvas, is empty, or so many objects find no room next to each other.
+        ValueError: an image does not fit onto the canvas, is empty, or there is no room for so many objects.
     """
     generator = torch.Generator().manual_seed(seed)
     fewest, most = n_objects
@@ -72,11 +72,11 @@ def ink_edges(images: Float[Tensor, "n C H W"]) -> Int[Tensor, "n 4"]:
         (n, 4): the first column and row with ink, and one past the last, (x_1, y_1, x_2, y_2).
 
     Raises:
-        ValueError: a picture has no ink.
+        ValueError: an image has no ink.
     """
     inked = (images > 0).any(1)
     if not inked.flatten(1).any(1).all():
-        raise ValueError("a picture without ink has no box; leave it out.")
+        raise ValueError("an image without ink has no box; leave it out.")
     ends = []
     for axis in (1, 2):  # columns, then rows
         line = inked.any(axis).int()
@@ -88,7 +88,7 @@ def ink_edges(images: Float[Tensor, "n C H W"]) -> Int[Tensor, "n 4"]:
 def _free_place(
     w: int, h: int, room: tuple[int, int], taken: list[tuple[int, int, int, int]], generator: torch.Generator
 ) -> tuple[int, int]:
-    """Draw a corner for w × h pixels that overlap nothing that is taken."""
+    """Draw a corner for w × h pixels that do not overlap any earlier object."""
     if w > room[0] or h > room[1]:
         raise ValueError(f"an object of {w} × {h} pixels does not fit onto a canvas of {room[0]} × {room[1]}.")
     for _ in range(1_000):
@@ -96,5 +96,5 @@ def _free_place(
         if all(x + w <= x_1 or x >= x_2 or y + h <= y_1 or y >= y_2 for x_1, y_1, x_2, y_2 in taken):
             return x, y
     raise ValueError(
-        f"no room is left for {w} × {h} pixels beside {len(taken)} others: take a larger canvas, or fewer objects."
+        f"no room is left for {w} × {h} pixels next to {len(taken)} others: use a larger canvas, or fewer objects."
     )

@@ -1,7 +1,7 @@
-"""Names of time zones, places and the like as programs show them, in many languages: short real texts of known language.
+"""Display names of time zones, places and the like, in many languages: short real texts of known language.
 
 From the Unicode CLDR (https://cldr.unicode.org) through Babel (https://babel.pocoo.org), in lower case: `heure de l’arabie`,
-`mitteleuropäische normalzeit`. A text that two of the languages share belongs to neither and is left out. The texts of one kind
+`mitteleuropäische normalzeit`. A text that occurs in two of the languages is left out. The texts of one kind
 in one language, in the order of their codes, make a document: neighbouring names are related.
 """
 
@@ -21,7 +21,7 @@ KINDS = ("time zones", "territories")
 
 
 class DisplayName(NamedTuple):
-    """A text, its language as an index into the languages asked for, and the number of the document it stands in."""
+    """A text, its language as an index into the requested languages, and the number of its document."""
 
     text: str
     language: int
@@ -37,18 +37,18 @@ def display_names(
     kinds: Sequence[str] = KINDS,
     longest: int = 40,
 ) -> Splits[tuple[DisplayName, ...]]:
-    """Read the names that programs show, and set some of each language apart.
+    """Read the display names, and set some of each language aside.
 
     Args:
-        n_valid: texts of each language to choose by.
-        n_test: texts of each language to report on.
-        seed: decides which ones are set apart.
+        n_valid: texts of each language for validation.
+        n_test: texts of each language for testing.
+        seed: determines which ones are set aside.
         languages: CLDR locales such as "fr" or "pt".
         kinds: of "currencies", "time zones", "territories", "languages", "scripts".
-        longest: letters that a text may have.
+        longest: the largest number of characters of a text.
 
     Returns:
-        Splits with no text in common; the texts of each part stand in the order of their documents.
+        Splits with no text in common; the texts of each part are in the order of their documents.
 
     Raises:
         ValueError: a language or a kind is unknown, a size is negative, or a language has too few texts.
@@ -69,7 +69,7 @@ def display_names(
 
 
 def _parts(names: list[DisplayName], n_valid: int, n_test: int, languages: Sequence[str], seed: int) -> dict[str, int]:
-    """For each text the part it belongs to: 0 to learn from, 1 to choose by, 2 to report on."""
+    """Return the part of each text: 0 for training, 1 for validation, 2 for testing."""
     rng = random.Random(seed)
     part = dict.fromkeys((name.text for name in names), 0)
     for i, language in enumerate(languages):
@@ -84,7 +84,7 @@ def _parts(names: list[DisplayName], n_valid: int, n_test: int, languages: Seque
 
 
 def _texts(language: str, kind: str, longest: int) -> Iterator[str]:
-    """The texts of one document, in the order of their codes, in lower case, with plain spaces."""
+    """Return the texts of one document, in the order of their codes, in lower case, with plain spaces."""
     babel = optional_import("babel.core", "babel", "Display names of CLDR")
     try:
         locale = babel.Locale.parse(language)

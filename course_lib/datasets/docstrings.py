@@ -2,10 +2,11 @@
 
 The docstrings of numpy, scipy and scikit-learn (each BSD-3-Clause) follow numpydoc,
 https://numpydoc.readthedocs.io/en/latest/format.html. Nothing is imported or run: the sources are parsed, and only those with a
-section "See Also" (a second or two, so nothing is kept on the disk). They follow the versions that are installed: claims about
-them need a margin.
+section "See Also" (which takes a second or two, so nothing is cached on disk). They follow the versions that are installed:
+claims about them need a margin.
 
-`marked_sentences` composes documents of such sentences, of which one, after a mark, decides. A bag of words cannot identify it.
+`marked_sentences` composes documents of such sentences, of which one, after a mark, decides the topic. A bag of words cannot
+identify it.
 """
 
 import ast
@@ -21,7 +22,7 @@ from course_lib.datasets.splits import Splits, split
 
 PACKAGES = ("numpy", "scipy", "sklearn")
 MARK = "nota"
-"""The word before the sentence that decides, as in nota bene; no docstring of ours has it."""
+"""The word before the sentence that decides the topic, as in "nota bene"; no docstring contains it."""
 _NOT_PUBLIC = {"tests", "testing", "_lib", "_vendor", "externals", "conftest.py"}
 _LEFT_OUT = re.compile(r"^(See Also|References|Examples)\n-+\n.*?(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -42,7 +43,7 @@ class LabelledText(NamedTuple):
 
 
 def documented(package: str) -> Iterator[Documented]:
-    """Find the public functions and classes of a package, in the order of its files, those without a docstring too.
+    """Find the public functions and classes of a package, in the order of its files, including those without a docstring.
 
     Raises:
         ModuleNotFoundError: the package is not installed.
@@ -63,7 +64,7 @@ def documented(package: str) -> Iterator[Documented]:
 
 
 def sentences_of(docstring: str, n_words: int) -> tuple[str, ...]:
-    """Cut a docstring into sentences of three words to n_words, where one that is longer ends; no examples, no references."""
+    """Split a docstring into sentences of 3 to n_words words, longer ones truncated, without examples and references."""
     prose = _LEFT_OUT.sub("", docstring)
     found = (re.findall(r"[a-z]{2,}", sentence.lower()) for sentence in re.split(r"\n\s*\n|(?<=[.:])\s+|\n-{3,}\n", prose))
     return tuple(" ".join(words[:n_words]) for words in found if len(words) >= 3)
@@ -78,23 +79,23 @@ def docstrings(
     n_words: int = 16,
     seed: int = 0,
 ) -> Splits[tuple[LabelledText, ...]]:
-    """Read the docstrings of the most frequent topics; what is neither valid nor test is there to learn from.
+    """Read the docstrings of the most frequent topics; all that are in neither valid nor test are for training.
 
     Args:
-        n_valid: documents to choose by.
-        n_test: documents to report on; no document is in two parts, nor does one word for word the same.
-        n_topics: how many topics to keep: those with most documents.
+        n_valid: documents for validation.
+        n_test: documents for testing; no document, and no copy of one, is in two parts.
+        n_topics: number of topics to keep: those with the most documents.
         packages: installed packages whose docstrings follow numpydoc.
         n_sentences: sentences of a document, at most: the first ones.
         n_words: words of a sentence, at most.
-        seed: decides which documents stand where, and in which order.
+        seed: determines the part of each document, and their order.
 
     Returns:
         Splits of documents.
 
     Raises:
         ModuleNotFoundError: a package is not installed.
-        ValueError: no document is left to learn from.
+        ValueError: no document is left for training.
     """
     found = [item for package in packages for item in documented(package)]
     texts = {sentences_of(item.docstring, n_words)[:n_sentences]: item.topic for item in found}
@@ -109,16 +110,16 @@ def docstrings(
 
 
 def marked_sentences(texts: tuple[LabelledText, ...], n: int, n_sentences: int = 12, seed: int = 0) -> tuple[LabelledText, ...]:
-    """Compose documents of sentences from many, one of them marked; the topic is that of the marked sentence.
+    """Compose documents of sentences from many documents, labelled by the topic of the one marked sentence.
 
     Args:
         texts: documents whose sentences are drawn, such as one part of `docstrings`.
         n: documents to compose.
-        n_sentences: sentences of each, all from different documents.
-        seed: decides the draw.
+        n_sentences: sentences of each document, all from different sources.
+        seed: seed of the random draw.
 
     Returns:
-        n documents; the word `MARK` precedes the sentence that decides.
+        n documents; the word `MARK` precedes the sentence that decides the topic.
 
     Raises:
         ValueError: there are fewer documents than sentences to draw.

@@ -1,4 +1,4 @@
-"""Fetch one file from the network, once, and trust it only by its checksum. No lecture calls this."""
+"""Download a file once, and verify its checksum. No lecture calls this."""
 
 import hashlib
 import os
@@ -16,16 +16,16 @@ class Unreachable(ConnectionError):
 
 
 class WrongChecksum(ValueError):
-    """The file came, but it is not the one that the checksum names; nothing was kept."""
+    """The downloaded file does not match the checksum; nothing was kept."""
 
 
 def download(url: str, sha256: str, folder: Path | None = None, timeout: float = 30.0) -> Path:
-    """Fetch a file, or find it where an earlier call has put it.
+    """Download a file, or find the copy of an earlier call.
 
     Args:
         url: http or https address.
-        sha256: the file's SHA-256 as 64 hexadecimal digits; it is checked on every call, also for a file already there.
-        folder: where the file is kept; `cache_folder()` if None. It is made if missing.
+        sha256: the file's SHA-256 as 64 hexadecimal digits; it is checked on every call, also for an existing file.
+        folder: where the file is kept; `cache_folder()` if None. It is created if missing.
         timeout: seconds to wait for the server.
 
     Returns:
@@ -33,7 +33,7 @@ def download(url: str, sha256: str, folder: Path | None = None, timeout: float =
 
     Raises:
         Unreachable: the file cannot be fetched; one line says why, and that no lecture needs it.
-        WrongChecksum: what came has another checksum.
+        WrongChecksum: the file has another checksum.
         ValueError: the address or the checksum is not of the right form.
     """
     address = urlparse(url)
@@ -63,7 +63,7 @@ def download(url: str, sha256: str, folder: Path | None = None, timeout: float =
 
 
 def cache_folder() -> Path:
-    """Name the user's cache folder for the course; ATTENTION_COURSE_CACHE overrides it."""
+    """Return the user's cache folder for the course; the variable ATTENTION_COURSE_CACHE overrides it."""
     if chosen := os.environ.get("ATTENTION_COURSE_CACHE"):
         return Path(chosen)
     if sys.platform == "win32":
@@ -76,7 +76,7 @@ def cache_folder() -> Path:
 
 
 def _fetch(url: str, path: Path, timeout: float) -> str:
-    """Write what the address holds to a path, and give its SHA-256."""
+    """Download an address to a path, and return the SHA-256 of the content."""
     digest = hashlib.sha256()
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer, path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Drawings of digits to compose images and videos from: those of MNIST, halved, no drawing in two parts."""
+"""Drawings of digits to compose images and videos from: those of MNIST at half size, no drawing in two parts."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,10 +18,10 @@ Examples = TypeVar("Examples")
 
 
 def halved_digits(generator: torch.Generator) -> Splits[Drawings]:
-    """Deal the 500 drawings of each digit: 350 to learn from, 50 to choose by, 100 to report on; ink from 0 to 1.
+    """Split the 500 drawings of each digit: 350 for training, 50 for validation, 100 for testing; ink from 0 to 1.
 
     Args:
-        generator: decides which drawing falls to which part.
+        generator: source of randomness for the split.
 
     Returns:
         Splits of drawings (10, m, 14, 14): one row for each digit, the means of 2 × 2 pixels.
@@ -33,18 +33,18 @@ def halved_digits(generator: torch.Generator) -> Splits[Drawings]:
 def composed(
     sizes: tuple[int, int, int], seed: int, compose: Callable[[int, Drawings, torch.Generator], Examples]
 ) -> Splits[Examples]:
-    """Compose three parts, each of drawings of its own.
+    """Compose three parts, each from its own drawings.
 
     Args:
-        sizes: how many images to learn from, to choose by, and to report on.
-        seed: decides the deal and all that `compose` draws.
-        compose: `(n, drawings (10, m, 14, 14), generator)`, makes a part of n images.
+        sizes: numbers of images for training, validation and testing.
+        seed: determines the split and all random draws of `compose`.
+        compose: `(n, drawings (10, m, 14, 14), generator)` makes a part of n images.
 
     Raises:
         ValueError: a part has no image.
     """
     if min(sizes) < 1:
-        raise ValueError(f"each part needs a picture, got {sizes[0]}, {sizes[1]} and {sizes[2]}.")
+        raise ValueError(f"each part needs an image, got {sizes[0]}, {sizes[1]} and {sizes[2]}.")
     generator = torch.Generator().manual_seed(seed)
     parts = halved_digits(generator)
     dealt = zip(sizes, (parts.train, parts.valid, parts.test), strict=True)
@@ -52,10 +52,9 @@ def composed(
 
 
 def pairs_of_kinds(n: int, n_kinds: int, generator: torch.Generator) -> tuple[Int[Tensor, "n 2"], Int[Tensor, "n"]]:
-    """Draw two digits for each of n images, of one kind in half of them: the kinds (n, 2), and 1 where they are one.
+    """Draw two digits for each of n images, equal in half of them: the digits (n, 2), and 1 if they are equal.
 
-    Of an odd n, half is rounded down. The first and the second are any of the n_kinds with equal chance, so neither alone
-    says anything.
+    For odd n, half is rounded down. The first and the second are uniform over the n_kinds, so neither alone is informative.
     """
     if not 2 <= n_kinds <= 10:
         raise ValueError(f"two different kinds of digits are needed, and there are ten: n_kinds is {n_kinds}.")
@@ -68,7 +67,7 @@ def pairs_of_kinds(n: int, n_kinds: int, generator: torch.Generator) -> tuple[In
 def stamp(
     canvas: Float[Tensor, "*n H W"], drawings: Float[Tensor, "*n h w"], places: Int[Tensor, "*n 2"]
 ) -> Float[Tensor, "*n H W"]:
-    """Lay a drawing on each canvas, its upper left corner at (row, column); where ink meets ink the darker stays."""
+    """Lay a drawing on each canvas, its upper left corner at (row, column); where ink overlaps, the darker value is kept."""
     (H, W), (h, w) = canvas.shape[-2:], drawings.shape[-2:]
     rows = torch.arange(H) - places[..., 0, None]
     columns = torch.arange(W) - places[..., 1, None]

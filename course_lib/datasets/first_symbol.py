@@ -1,7 +1,8 @@
-"""Recall: which symbol stood first? The rest of the sequence only distracts.
+"""Recall: which symbol was first? The rest of the sequence only distracts.
 
-After Hochreiter & Schmidhuber 1997, section 5.2, task 2a/2b (https://doi.org/10.1162/neco.1997.9.8.1735): what decides the
-answer lies T - 1 steps back, so that a network must carry one symbol over the whole sequence. Chance is 1 / n_symbols.
+After Hochreiter & Schmidhuber 1997, section 5.2, task 2a/2b (https://doi.org/10.1162/neco.1997.9.8.1735): the symbol that
+decides the answer is T - 1 steps back, so that a network must carry one symbol over the whole sequence. Chance is 1 /
+n_symbols.
 """
 
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from course_lib.shapes import Tokens
 
 
 class Recall(NamedTuple):
-    """Sequences (B, T) and the symbol that stood first in each, (B,)."""
+    """Sequences (B, T) and the first symbol of each, (B,)."""
 
     tokens: Tokens
     labels: Int[Tensor, "B"]
@@ -34,19 +35,19 @@ def recall(
     """Draw different sequences whose first symbol is the label and whose others are distractors.
 
     Args:
-        n_train: sequences to learn from.
-        n_valid: sequences to choose by.
-        n_test: sequences to report on; no sequence is in two parts.
+        n_train: sequences for training.
+        n_valid: sequences for validation.
+        n_test: sequences for testing; no sequence is in two parts.
         T: length of a sequence, the first symbol included.
-        n_symbols: symbols 0 … n_symbols - 1, of which the first of a sequence is one.
+        n_symbols: symbols 0 … n_symbols - 1; the first of a sequence is one of them.
         n_distractors: symbols n_symbols … n_symbols + n_distractors - 1, which fill the rest.
-        seed: decides the draw.
+        seed: seed of the random draw.
 
     Returns:
         Splits of Recall(tokens (n, T), labels (n,)).
 
     Raises:
-        ValueError: a size is not positive, or there are fewer different sequences than asked for.
+        ValueError: a size is not positive, or there are fewer different sequences than requested.
     """
     if min(T, n_symbols, n_distractors) < 1:
         raise ValueError(f"T, n_symbols and n_distractors must be positive, got {T}, {n_symbols} and {n_distractors}.")

@@ -1,4 +1,4 @@
-"""Handwritten digits, 8 × 8 pixels, that come inside scikit-learn: for a quick look, and for sequences of pixels.
+"""Handwritten digits, 8 × 8 pixels, from scikit-learn: for quick experiments, and for sequences of pixels.
 
 The test part of the UCI set of Alpaydin & Kaynak 1998, https://doi.org/10.24432/C50P49 (CC BY 4.0).
 """

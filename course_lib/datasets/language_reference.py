@@ -1,8 +1,8 @@
-"""Python's language reference, as CPython carries it for `help()`: text to learn a language model from.
+"""Python's language reference, as included in CPython for `help()`: text to train a language model on.
 
 The pages of `pydoc_data.topics` (PSF License 2.0, the examples in them 0BSD) repeat each other: of 465,000 characters, a fifth
 is on another page too. A repeated paragraph is dropped, whatever its indentation: a memorised text would otherwise appear in
-the test set. The text follows the Python that runs: claims about it need a margin.
+the test set. The text depends on the Python version: claims about it need a margin.
 """
 
 import random
@@ -14,20 +14,20 @@ from course_lib.datasets.splits import Splits
 def language_reference(valid: float = 0.05, test: float = 0.1, passage: int = 2_000, seed: int = 0) -> Splits[str]:
     """Read the language reference in three parts.
 
-    Each page is cut between paragraphs into passages. A passage stands in one part only; another one of the same page may stand
-    in another part, so that what is new are the sentences and not the topics.
+    Each page is cut between paragraphs into passages. A passage is in one part only; another one of the same page may be
+    in another part, so that the sentences are new but not the topics.
 
     Args:
-        valid: share of the characters to choose by, at least.
-        test: share of the characters to report on, at least.
-        passage: characters of a passage, at least, but for the last one of a page.
-        seed: decides which passages stand where, and in which order.
+        valid: fraction of the characters for validation, at least.
+        test: fraction of the characters for testing, at least.
+        passage: minimal number of characters of a passage, except for the last one of a page.
+        seed: determines the part of each passage, and their order.
 
     Returns:
         Splits of three texts.
 
     Raises:
-        ValueError: the shares are negative or leave nothing to learn from.
+        ValueError: the fractions are negative or leave nothing for training.
     """
     if min(valid, test) < 0 or valid + test >= 1:
         raise ValueError(f"shares of at least 0 must leave something to learn from, got valid={valid} and test={test}.")
@@ -58,7 +58,7 @@ def _passages(length: int) -> Iterator[str]:
 
 
 def _pages() -> Iterator[list[str]]:
-    """Give the paragraphs of each page that stood on none before, the pages by their names."""
+    """Return the paragraphs of each page that are not on an earlier page; pages are sorted by name."""
     from pydoc_data.topics import topics
 
     seen: set[str] = set()

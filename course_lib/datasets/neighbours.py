@@ -1,7 +1,7 @@
-"""Small graphs in which one neighbour alone has the answer: attention can find it; an average of features as they are cannot.
+"""Small graphs in which only one neighbour has the answer: attention can find it; an average of the features cannot.
 
 `matching_neighbour` is the DICTIONARYLOOKUP of Brody, Alon, Yahav 2022, section 4.1 (https://arxiv.org/abs/2105.14491): which
-neighbour to attend to depends on the reader. In `marked_neighbour` it depends on the neighbours alone.
+neighbour to attend to depends on the reader. In `marked_neighbour` it depends only on the neighbours.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from course_lib.datasets.splits import Splits
 
 
 def marked_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
-    """Draw readers with k neighbours each; the answer is the value of the neighbour that bears a mark.
+    """Draw readers with k neighbours each; the answer is the value of the marked neighbour.
 
     Args:
         n_train: readers for training.
@@ -22,11 +22,11 @@ def marked_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_valu
         n_test: readers for the test.
         k: neighbours of a reader; exactly one is marked.
         n_values: how many values there are.
-        seed: decides everything.
+        seed: seed of all random draws.
 
     Returns:
-        Splits of graphs; in each, the k neighbours stand before their reader, whose label is the answer; theirs is -1. Features
-        (N, 2 + n_values): whether a node reads, whether it is marked, its value as one-hot.
+        Splits of graphs; in each, the k neighbours precede their reader, whose label is the answer; the neighbours' label is
+        -1. Features (N, 2 + n_values): whether a node reads, whether it is marked, its value as one-hot.
     """
 
     def group(n: int, generator: torch.Generator) -> Graph:
@@ -41,18 +41,18 @@ def marked_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_valu
 
 
 def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
-    """Draw groups of k readers with the same k neighbours; each wants the value of the one that has its key.
+    """Draw groups of k readers with the same k neighbours; the answer is the value of the neighbour with the reader's key.
 
     Args:
         n_train: groups for training.
         n_valid: groups for validation.
         n_test: groups for the test.
-        k: neighbours, readers and keys of a group: every key occurs once among either.
+        k: neighbours, readers and keys of a group: every key occurs once among the neighbours and once among the readers.
         n_values: how many values there are.
-        seed: decides everything.
+        seed: seed of all random draws.
 
     Returns:
-        Splits of graphs; in each, the k neighbours of a group stand before its readers, whose labels are the answers; those of
+        Splits of graphs; in each, the k neighbours of a group precede its readers, whose labels are the answers; those of
         the neighbours are -1. Features (N, 1 + k + n_values): whether a node reads, its key and its value as one-hot (readers
         have no value).
     """
@@ -68,7 +68,7 @@ def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_va
 
 
 def _groups(sources: torch.Tensor, readers: torch.Tensor, answers: torch.Tensor) -> Graph:
-    """Lay groups of sources (n, k, d) and readers (n, r, d) in a row; a reader attends to the sources of its group."""
+    """Concatenate groups of sources (n, k, d) and readers (n, r, d); a reader attends to the sources of its group."""
     (n, k, d), r = sources.shape, readers.shape[1]
     first = torch.arange(n)[:, None, None] * (k + r)
     looking = (first + k + torch.arange(r)[:, None]).expand(n, r, k)

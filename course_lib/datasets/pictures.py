@@ -19,8 +19,8 @@ def few_of_each(labels: Int[Tensor, "n"], n_each: int, seed: int) -> Int[Tensor,
 
     Args:
         labels: (n,), classes of any numbers.
-        n_each: how many of each class.
-        seed: decides the choice.
+        n_each: number of examples of each class.
+        seed: seed of the random choice.
 
     Returns:
         indices into `labels`, n_each of the lowest class first, then of the next; (n_classes · n_each,).

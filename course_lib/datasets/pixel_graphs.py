@@ -30,7 +30,7 @@ class PixelGraphs(NamedTuple):
 
 
 def pixel_graphs(images: Float[Tensor, "B H W"], threshold: float = 0.25) -> PixelGraphs:
-    """Turn grey images into graphs of their inked pixels, with edges between pixels that touch, also at a corner.
+    """Turn grey images into graphs of their inked pixels, with edges between pixels that touch, including at a corner.
 
     Args:
         images: (B, H, W), ink from 0 to 1, such as `digits().images`.

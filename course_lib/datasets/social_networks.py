@@ -1,4 +1,4 @@
-"""Graphs of people, real and a novel's, that come inside networkx; and what a graph is as data.
+"""Social graphs, real and fictional, from networkx; and the type of a graph data set.
 
 Zachary 1977, *An Information Flow Model for Conflict and Fission in Small Groups*, https://doi.org/10.1086/jar.33.4.3629752;
 Knuth 1993, *The Stanford GraphBase*, for the characters of Les Misérables. networkx is BSD-3-Clause.
@@ -22,7 +22,7 @@ class Graph(NamedTuple):
     """A graph of N nodes: edges, features, labels and names of the nodes.
 
     `edges` (2, E): node edges[0] attends to node edges[1]; an undirected graph has both directions. `features` (N, d). `labels`
-    (N,), -1 where nothing is asked or known. `names` (N,).
+    (N,), -1 if the label is unknown or not to be predicted. `names` (N,).
     """
 
     edges: Edges
@@ -32,10 +32,10 @@ class Graph(NamedTuple):
 
 
 def karate_club() -> Graph:
-    """Give the karate club of Zachary: 34 members, 78 friendships, and the side each took when the club broke in two.
+    """Return the karate club of Zachary: 34 members, 78 friendships, and the side each member took when the club split.
 
-    Node 0 is the instructor, node 33 the officer: the two leaders. The label is 0 for who stayed with the instructor, 1 for
-    who left with the officer. The features are the identity: all that is known of a member is who it is.
+    Node 0 is the instructor, node 33 the officer: the two leaders. The label is 0 for members who stayed with the instructor,
+    1 for those who left with the officer. The features are one-hot: the only thing known about a member is its identity.
     """
     networkx = optional_import("networkx", "networkx", "The karate club")
     club = networkx.karate_club_graph()
@@ -44,7 +44,7 @@ def karate_club() -> Graph:
 
 
 def les_miserables() -> Graph:
-    """Give the 77 characters of Les Misérables, an edge between two who meet in a chapter. There are no labels: all are -1."""
+    """Return the 77 characters of Les Misérables, with an edge between two who meet in a chapter; all labels are -1 (none)."""
     networkx = optional_import("networkx", "networkx", "The graph of Les Misérables")
     novel = networkx.les_miserables_graph()
     return _undirected(novel, torch.full((len(novel),), -1))

@@ -1,7 +1,7 @@
-"""Numbers spelled out in two languages: translation with an order that changes, exact answers and little data.
+"""Numbers spelled out in two languages: translation with changes of word order, exact answers and little data.
 
 From num2words (https://github.com/savoirfairelinux/num2words). Every token is a word: hyphens and commas become spaces, and
-German, which writes a number as one word, is cut where its number words meet.
+German, which writes a number as one word, is split between its number words.
 
     ninety two → quatre vingt douze      French counts on from sixty and eighty: "douze" needs both "ninety" and "two"
     forty two  → zwei und vierzig        German has the ones before the tens
@@ -32,11 +32,11 @@ def number_words(
     """Draw numbers, each in one part only, and spell each in two languages.
 
     Args:
-        n_train: pairs to learn from.
-        n_valid: pairs to choose by.
-        n_test: pairs to report on; none of their numbers occurs in the other parts.
-        seed: decides the numbers.
-        source: language of the source, as num2words names it: "en", "fr", "de", "es", …
+        n_train: pairs for training.
+        n_valid: pairs for validation.
+        n_test: pairs for testing; none of their numbers occurs in the other parts.
+        seed: determines the numbers.
+        source: language of the source, by its num2words code: "en", "fr", "de", "es", …
         target: language of the target.
         highest: numbers run from 0 to this one, at most 999,999.
 

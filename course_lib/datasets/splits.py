@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class Pair(NamedTuple):
-    """A source text and the target text that it should become."""
+    """A source text and its target text."""
 
     source: str
     target: str
@@ -22,7 +22,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Splits(Generic[Examples]):
-    """Three parts of one data set: to learn from, to choose by, and to report on once."""
+    """Three parts of one data set: for training, for validation, and for the final test."""
 
     train: Examples
     valid: Examples
@@ -34,10 +34,10 @@ def split(items: Iterable[Item], n_train: int, n_valid: int, n_test: int, seed: 
 
     Args:
         items: hashable things to draw from; one that occurs twice counts once.
-        n_train: size of the part to learn from.
-        n_valid: size of the part to choose by.
-        n_test: size of the part to report on.
-        seed: decides the draw; the order of `items` matters too, so that a set should be sorted first.
+        n_train: size of the training part.
+        n_valid: size of the validation part.
+        n_test: size of the test part.
+        seed: of the random draw; the order of `items` matters too, so a set should be sorted first.
 
     Returns:
         Splits of tuples with no item in common.
@@ -66,10 +66,10 @@ def distinct_rows(draw: Callable[[int, torch.Generator], Tokens], n: int, *, of:
     """Draw until there are n different rows.
 
     Args:
-        draw: gives a number of random rows, (number, T), from a generator.
-        n: rows wanted.
-        of: how many different rows there are at all.
-        seed: decides the draw.
+        draw: returns the given number of random rows, (number, T), from a generator.
+        n: number of rows.
+        of: number of different rows that exist.
+        seed: seed of the random draw.
 
     Returns:
         (n, T), in the order in which they were drawn.

@@ -1,4 +1,4 @@
-"""Text to numbers and back: a vocabulary of characters or of words, and padded batches.
+"""Conversion between text and indices: a vocabulary of characters or words, and padded batches.
 
 The first four indices are the same in every vocabulary: padding 0, begin 1, end 2, unknown 3.
 """
@@ -17,7 +17,7 @@ SPECIAL = ("<padding>", "<begin>", "<end>", "<unknown>")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The symbols that a text is made of, each with its index.
+    """The symbols of a text, each with its index.
 
     `between` separates two symbols of a text: nothing for characters, a space for words.
     """
@@ -29,13 +29,13 @@ class Vocabulary:
     def of(cls, texts: Iterable[str], between: str = "") -> "Vocabulary":
         """Collect the symbols of `texts`, sorted, after the four special ones.
 
-        Take the texts of the train part alone: what only the test holds must be unknown.
+        Use only the texts of the train part: symbols that occur only in the test part must be unknown.
         """
         found = {symbol for text in texts for symbol in _cut(text, between)}
         return cls(SPECIAL + tuple(sorted(found - set(SPECIAL))), between)
 
     def __post_init__(self) -> None:
-        """Refuse symbols without the four special ones in front, and symbols that occur twice."""
+        """Raise a ValueError unless the four special symbols come first and no symbol occurs twice."""
         if self.symbols[: len(SPECIAL)] != SPECIAL:
             raise ValueError(
                 f"the first symbols must be {SPECIAL}, got {self.symbols[: len(SPECIAL)]}; build one by Vocabulary.of."
@@ -44,7 +44,7 @@ class Vocabulary:
             raise ValueError("a symbol occurs twice, so that its index would not be clear.")
 
     def __len__(self) -> int:
-        """Count the symbols, the four special ones included."""
+        """Count the symbols, including the four special ones."""
         return len(self.symbols)
 
     @cached_property
@@ -52,12 +52,12 @@ class Vocabulary:
         return {symbol: index for index, symbol in enumerate(self.symbols)}
 
     def encode(self, text: str, begin: bool = False, end: bool = False) -> list[int]:
-        """Give the index of each symbol of a text, with the marks for begin and end where asked; a new symbol is unknown."""
+        """Return the index of each symbol of a text, optionally with begin and end; a new symbol is unknown."""
         indices = [self._index.get(symbol, UNKNOWN) for symbol in _cut(text, self.between)]
         return [BEGIN] * begin + indices + [END] * end
 
     def decode(self, indices: Iterable[int]) -> str:
-        """Give the text of indices up to the first end, without begin and padding; unknown ones read `<unknown>`.
+        """Return the text of indices up to the first end, without begin and padding; unknown ones read `<unknown>`.
 
         Raises:
             IndexError: an index is outside the vocabulary.
@@ -73,16 +73,16 @@ class Vocabulary:
         return self.between.join(said)
 
     def batch(self, texts: Sequence[str], begin: bool = False, end: bool = False) -> tuple[Tokens, Lengths]:
-        """Encode texts and pad them to the longest: tokens (B, T), lengths (B,) with the marks for begin and end counted."""
+        """Encode texts and pad them to the longest: tokens (B, T), lengths (B,) counting begin and end."""
         return pad([self.encode(text, begin, end) for text in texts])
 
 
 def pad(sequences: Sequence[Sequence[int]], padding: int = PADDING) -> tuple[Tokens, Lengths]:
-    """Stand sequences of different lengths beside each other.
+    """Stack sequences of different lengths in one padded batch.
 
     Args:
         sequences: B lists of indices; one may be empty.
-        padding: the index that fills up a shorter sequence.
+        padding: the index that fills shorter sequences.
 
     Returns:
         tokens (B, T), T the greatest length; and the lengths (B,).
@@ -100,7 +100,7 @@ def pad(sequences: Sequence[Sequence[int]], padding: int = PADDING) -> tuple[Tok
 
 
 def _cut(text: str, between: str) -> list[str]:
-    """Cut a text into its symbols."""
+    """Split a text into its symbols."""
     if not between:
         return list(text)
     return text.split(between) if text else []

@@ -1,7 +1,7 @@
-"""A text as the published BERTs read it: words in small letters, cut greedily into the longest pieces of their vocabulary.
+"""WordPiece tokens, as the published BERTs read them: lower-case words, split greedily into the longest known pieces.
 
 Wu et al. 2016, section 4.1 (https://arxiv.org/abs/1609.08144); Devlin et al. 2019, section 3 (https://arxiv.org/abs/1810.04805),
-whose ## marks a piece that goes on with a word. This is the reading of the "uncased" models: accents are dropped as well.
+whose ## marks a piece that continues a word. This is the tokenisation of the "uncased" models, which also drops accents.
 
     unaffable  →  un ##aff ##able
 """
@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator
 
 
 def word_pieces(text: str, vocabulary: Collection[str], unknown: str = "[UNK]") -> list[str]:
-    """Cut a text.
+    """Split a text into word pieces.
 
     Args:
         text: any text.
-        vocabulary: the pieces that there are, such as the lines of a published `vocab.txt`, as a set or as the keys of a dict.
-        unknown: the piece for a word that cannot be cut.
+        vocabulary: the known pieces, such as the lines of a published `vocab.txt`, as a set or as the keys of a dict.
+        unknown: the piece for a word that cannot be split.
 
     Returns:
         pieces, in order; punctuation marks are words of their own.
@@ -29,7 +29,7 @@ def word_pieces(text: str, vocabulary: Collection[str], unknown: str = "[UNK]") 
 
 
 def _cut(word: str, vocabulary: Collection[str]) -> list[str]:
-    """The pieces of a word, each the longest that fits; none where no piece fits somewhere."""
+    """Return the pieces of a word, each the longest that fits; empty if no piece fits at some position."""
     pieces: list[str] = []
     while word:
         piece = next((piece for piece in _beginnings(word, bool(pieces)) if piece in vocabulary), None)
@@ -41,5 +41,5 @@ def _cut(word: str, vocabulary: Collection[str]) -> list[str]:
 
 
 def _beginnings(word: str, goes_on: bool) -> Iterator[str]:
-    """Give the beginnings of a word, the longest first, marked where they go on with it."""
+    """Return the prefixes of a word, the longest first, marked if they continue it."""
     return ("##" * goes_on + word[:n] for n in range(len(word), 0, -1))

@@ -20,7 +20,7 @@ from course_lib.generation.decoding import DecodingState, NextTokens, StepFuncti
 class Beam(NamedTuple):
     """The result of a beam search: `tokens` (B, width, T), best first, padding after an end; `scores` (B, width).
 
-    A score is log p / penalty, -inf where there are fewer sequences than the width of the beam.
+    A score is log p / penalty, -inf if there are fewer sequences than the width of the beam.
     """
 
     tokens: Int[Tensor, "B width T"]
@@ -47,17 +47,17 @@ def beam_search(
     width: int,
     penalty: float = 0.0,
 ) -> Beam:
-    """Beam search: keep the `width` best prefixes of each sequence at each step; ended ones stay and compete as they are.
+    """Beam search: keep the `width` best prefixes of each sequence at each step; ended ones remain in the ranking unchanged.
 
     Args:
         step: reads one token of each sequence.
-        state: to start from, N = B rows; steps see B · width rows, those of one sequence together.
+        state: the initial state, N = B rows; steps receive B · width rows, those of one sequence together.
         first: (B,), the tokens to read first; they are not returned.
         end: the token that ends a sequence.
-        padding: what follows an end.
-        max_length: number of tokens at most, the end included, ≥ 1.
+        padding: the token after an end.
+        max_length: largest number of tokens, including the end, ≥ 1.
         width: number of prefixes to keep; 1 is greedy decoding.
-        penalty: α ≥ 0; 0 compares log p as it is, which favours short sequences.
+        penalty: α ≥ 0; 0 compares unpenalised log p, which favours short sequences.
 
     Returns:
         tokens (B, width, T ≤ max_length) and scores (B, width), best first.
@@ -98,12 +98,12 @@ def extend_beam(
     """Extend every prefix of a sequence by every token, and keep the best `width` of all.
 
     Args:
-        log_p: (B, width), log p of each prefix; -inf where there is none.
+        log_p: (B, width), log p of each prefix; -inf if there is none.
         logits: (B, width, n_tokens), next-token logits of each prefix.
         going: (B, width), False for a sequence that has ended: it continues with padding alone, at no cost.
-        length: (B, width), number of tokens of each prefix, the new one included where it continues.
+        length: (B, width), number of tokens of each prefix, including the new one if it continues.
         padding: the token after an end.
-        penalty: α; what ranks is log p / ((5 + length) / 6)^α.
+        penalty: α; the ranking is by log p / ((5 + length) / 6)^α.
 
     Returns:
         scores, log p, parent (index in the beam of the prefix that each continues) and word; each (B, width), best first.
@@ -119,7 +119,7 @@ def extend_beam(
 
 
 def rows_of(state: DecodingState, rows: NextTokens) -> DecodingState:
-    """Select rows (N,) of every tensor in a state; tuples and lists are searched, anything else stays as it is."""
+    """Select rows (N,) of every tensor in a state; tuples and lists are searched, other objects are unchanged."""
     if isinstance(state, Tensor):
         return cast(DecodingState, state[rows])
     if isinstance(state, tuple | list):

@@ -39,7 +39,7 @@ class LayerWeights(NamedTuple):
 
 
 class Written:
-    """How many positions of a storage of keys and values are written: `n`; only the state with as many may append to it."""
+    """Number `n` of written positions in a storage of keys and values; only the state with as many may append to it."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -48,7 +48,7 @@ class Written:
 class Cache(NamedTuple):
     """Keys and values of the past: for each layer `past` (B, 2, h, capacity, d_k), of which `n` positions belong to this state.
 
-    `position` (B,) is that of the next token. `real` (B, 1, 1, T_max) is False at padding, and None where there is none.
+    `position` (B,) is that of the next token. `real` (B, 1, 1, T_max) is False at padding, and None if there is none.
 
     A cache is a value. The next step appends to `past` in place, at position n, which no state of n positions reads; if
     `written` says that another step has done so before, or the capacity is used up, the step first copies `past`.
@@ -69,7 +69,7 @@ class CachedGPT:
         """Copy the matrices in the layout of the steps; small tensors are shared with the model.
 
         Raises:
-            ValueError: a layer attends otherwise than by `causal_attention` or `fused_causal_attention`.
+            ValueError: a layer's mechanism is not `causal_attention` or `fused_causal_attention`.
         """
         blocks = [cast(Block, block) for block in model.stack.blocks]
         for mechanism in (_attention(block).mechanism for block in blocks):
@@ -112,7 +112,7 @@ class CachedGPT:
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, "B"], cache: Cache) -> tuple[Float[Tensor, "B n_tokens"], Cache]:
-        """Read one more token (B,) of each sequence; give next-token logits (B, n_tokens) and the new cache.
+        """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new cache.
 
         Raises:
             ValueError: T_max tokens were read before, or there is not one token for each sequence of the cache.
@@ -181,7 +181,7 @@ def _layer(block: Block) -> LayerWeights:
 
 
 def _copy(kept: Tensor, n: int, capacity: int) -> Tensor:
-    """Copy the first n positions of keys and values into a storage of this capacity."""
+    """Copy the first n positions of keys and values into a storage of the given capacity."""
     copied = kept.new_empty(*kept.shape[:3], capacity, kept.shape[4])
     copied.narrow(3, 0, n).copy_(kept.narrow(3, 0, n))
     return copied

@@ -1,12 +1,11 @@
 """Step-by-step decoding: sampling from a prompt, greedy decoding, translation with attention weights.
 
-Everything that generates has one interface:
+Every generating model has one interface:
 
-    state = model.start(…)                        what is given: a prompt, a source sentence, an image
+    state = model.start(…)                        the input: a prompt, a source sentence, an image
     logits, state = model.step(tokens, state)     reads one more token (N,) of each sequence; next-token logits (N, n_tokens)
 
-States are values: `step` leaves the state that it is given as it is, so stepping twice from one state gives the same result
-twice. A state is a tensor or a tuple with one row for each sequence: a key-value cache (`GPT` and `Transformer` by default, and
+States are values: `step` does not change its argument, so stepping twice from one state gives the same result twice. A state is a tensor or a tuple with one row for each sequence: a key-value cache (`GPT` and `Transformer` by default, and
 `CachedGPT`), the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state of a recurrent
 network (`Seq2Seq`, captioners).
 
@@ -28,7 +27,7 @@ NextTokens = Int[Tensor, "N"]
 NextLogits = Float[Tensor, "N n_tokens"]
 
 StepFunction = Callable[[NextTokens, DecodingState], tuple[NextLogits, DecodingState]]
-"""Reads one token of each sequence; gives the logits of the next token and the new state."""
+"""Reads one token of each sequence; returns the logits of the next token and the new state."""
 
 Choose = Callable[[NextLogits], NextTokens]
 """Chooses the next token of each sequence from its logits, such as `sample`."""
@@ -40,7 +39,7 @@ class LanguageModel(Protocol):
 
     @property
     def start(self) -> Callable[..., Any]:
-        """Read prompts (B, T), T ≥ 0, and where the model takes them their lengths (B,); give a state."""
+        """Read prompts (B, T), T ≥ 0, and their lengths (B,) if the model takes them; return a state."""
 
     @property
     def step(self) -> StepFunction[Any]:
@@ -150,7 +149,7 @@ class Generated(NamedTuple):
 
 @torch.no_grad()
 def greedy_translation(model: Seq2Seq, source: Int[Tensor, "B T_k"], lengths: Lengths, max_length: int) -> Generated:
-    """Translate sentences greedily, and give the attention weights of each generated token.
+    """Translate sentences greedily, and return the attention weights of each generated token.
 
     Args:
         model: encoder and decoder, with or without attention.
@@ -159,7 +158,7 @@ def greedy_translation(model: Seq2Seq, source: Int[Tensor, "B T_k"], lengths: Le
         max_length: number of tokens at most, the end included, ≥ 1.
 
     Returns:
-        tokens (B, T ≤ max_length) without the begin; padding follows an end, with weights of 0.
+        tokens (B, T ≤ max_length) without the begin token; padding follows an end, with weights of 0.
 
     Raises:
         ValueError: there is no sentence, or max_length < 1.

@@ -20,15 +20,15 @@ def few_shot_prompt(
     few_shot_prompt([("2", "two")], "3", ("Digit", "Word"), "Spell.") is "Spell.\nDigit: 2\nWord: two\nDigit: 3\nWord:".
 
     Args:
-        shots: solved examples (given, answer), the oldest first; there may be none.
-        question: what is given this time.
-        names: labels of what is given and of an answer; a colon and a space follow each.
-        task: description, on a line of its own; empty = no such line.
-        room: maximal number of characters. The oldest shots that do not fit are left out; task and question always stay.
+        shots: solved examples (given, answer), the oldest first; may be empty.
+        question: the input of the question.
+        names: labels of the input and of the answer; a colon and a space follow each.
+        task: description, on a separate line; empty = no such line.
+        room: maximal number of characters. The oldest shots that do not fit are left out; task and question are always kept.
             None = no limit.
 
     Returns:
-        the prompt. It ends with the colon after names[1]; a space there would be tokenised otherwise than in the examples.
+        the prompt. It ends with the colon after names[1]; a space there would be tokenised differently from the examples.
 
     Source: Brown et al. 2020, section 2.4.
     """

@@ -32,10 +32,10 @@ def top_k(logits: Logits, k: int) -> Logits:
 
     Args:
         logits: (*batch, n_classes).
-        k: how many are kept, k ≥ 1; all, where there are fewer.
+        k: number of logits to keep, k ≥ 1; all if there are fewer.
 
     Returns:
-        (*batch, n_classes); exactly k logits are kept, whichever of equal ones.
+        (*batch, n_classes); exactly k logits are kept; ties are broken arbitrarily.
 
     Source: Fan et al. 2018, section 5.
     """
@@ -64,7 +64,7 @@ def top_p(logits: Logits, p: float) -> Logits:
 
 
 def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | None = None, p: float | None = None) -> Logits:
-    """Probabilities of the next token, after temperature, top-k and top-p.
+    """Compute the probabilities of the next token, after temperature, top-k and top-p.
 
     Args:
         logits: (*batch, n_classes).
@@ -102,7 +102,7 @@ def sample(
         temperature: τ > 0.
         k: sample from the k most likely tokens; None samples from all.
         p: sample from the nucleus of these; None samples from all.
-        generator: source of randomness; None takes torch's own.
+        generator: source of randomness; torch's default if None.
 
     Returns:
         (*batch) indices of tokens.

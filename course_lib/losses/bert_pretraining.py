@@ -6,7 +6,7 @@ Of the pairs of sentences, half belong together, and half have a second sentence
 
     L = - mean over chosen words of log p(word | corrupted text)
 
-The loss refuses logits, tokens and chosen positions that disagree on B or T with a ValueError.
+The loss raises a ValueError if logits, tokens and chosen positions disagree on B or T.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from course_lib.shapes import Tokens
 
 
 class Masked(NamedTuple):
-    """A corrupted text (B, T), and which of its words were `chosen` (B, T): there the model is asked for the true word."""
+    """A corrupted text (B, T), and which of its words were `chosen` (B, T): there the model predicts the true word."""
 
     tokens: Tokens
     chosen: Bool[Tensor, "B T"]
@@ -55,15 +55,15 @@ def corrupt(
 
     Args:
         tokens: (B, T).
-        eligible: (B, T), False where a word must stay and is never asked for, as [CLS], [SEP] and padding.
+        eligible: (B, T), False at words that are never changed or predicted, such as [CLS], [SEP] and padding.
         mask: the index of [MASK].
         choice: (B, T) in 0…1; a word is chosen where it is below the rate.
-        fate: (B, T) in 0…1; a chosen word becomes [MASK] below 0.8, its replacement from there to below 0.9, else it stays.
+        fate: (B, T) in 0…1; a chosen word becomes [MASK] below 0.8, its replacement from there to below 0.9, and else remains.
         replacements: (B, T) words.
-        rate: share of the eligible words to choose.
+        rate: fraction of the eligible words to choose.
 
     Returns:
-        Masked(tokens, chosen), both (B, T); the text that came in is not changed.
+        Masked(tokens, chosen), both (B, T); the input is not changed.
 
     Source: Devlin et al. 2019, appendix A.1.
     """
@@ -85,11 +85,11 @@ def mask_tokens(
 
     Args:
         tokens: (B, T).
-        eligible: (B, T), False where a word must stay and is never asked for, as [CLS], [SEP] and padding.
+        eligible: (B, T), False at words that are never changed or predicted, such as [CLS], [SEP] and padding.
         mask: the index of [MASK].
-        n_tokens: size of the vocabulary; any word of it may come as a replacement, the true one too.
-        generator: decides the draws, on the CPU; None takes torch's own.
-        rate: share of the eligible words to choose.
+        n_tokens: size of the vocabulary; any word of it may be a replacement, including the true one.
+        generator: source of randomness, on the CPU; torch's default if None.
+        rate: fraction of the eligible words to choose.
 
     Returns:
         Masked(tokens, chosen), both (B, T).
@@ -107,7 +107,7 @@ def mask_tokens(
 
 
 def _require_one_text(logits: Tensor, tokens: Tensor, chosen: Tensor) -> None:
-    """Raise a ValueError where logits, tokens and chosen positions are not of the same text."""
+    """Raise a ValueError if logits, tokens and chosen positions do not have the same (B, T)."""
     if not logits.shape[:-1] == tokens.shape == chosen.shape:
         raise ValueError(
             f"logits (B, T, n_tokens) need tokens (B, T) and chosen (B, T), got {tuple(logits.shape)}, {tuple(tokens.shape)} "
@@ -125,7 +125,7 @@ def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool
         chosen: (B, T), True where a word counts.
 
     Returns:
-        the mean of -log p(true word), in nats a word; NaN, the mean of nothing, where no word was chosen.
+        the mean of -log p(true word), in nats per word; NaN, the mean of an empty set, if no word was chosen.
 
     Source: Devlin et al. 2019, appendix A.1.
     """
@@ -137,10 +137,10 @@ def nsp_pairs(document: Int[Tensor, "n"], coins: Float[Tensor, "n_pairs"], picks
 
     Args:
         document: (n,), which document each sentence belongs to; the sentences of one document are adjacent and in order.
-        coins: (n_pairs,) in 0…1, one for each sentence that another of its document follows, in order; below ½ the pair is a
+        coins: (n_pairs,) in 0…1, one for each sentence followed by another of its document, in order; below ½ the pair is a
             true one.
-        picks: (n_pairs,) in 0…1, which of the M sentences of all other documents comes instead, M being another number for
-            each document: number ⌊pick · M⌋, counted from 0 in the order of the text; the last one where pick is 1.
+        picks: (n_pairs,) in 0…1, which of the M sentences of all other documents replaces it, where M depends on the
+            document: number ⌊pick · M⌋, counted from 0 in the order of the text; the last one if pick is 1.
 
     Returns:
         SentencePairs(first, second, follows), (n_pairs,) each: indices of sentences, and whether the second follows the first.
@@ -170,7 +170,7 @@ def segment_input(first: Int[Tensor, "T_1"], second: Int[Tensor, "T_2"] | None, 
 
     Args:
         first: words (T_1,).
-        second: words (T_2,), of which there may be none; or None where there is no second sentence.
+        second: words (T_2,), possibly empty; or None if there is no second sentence.
         begin: the index of [CLS].
         separate: the index of [SEP].
 

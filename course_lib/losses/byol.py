@@ -13,7 +13,7 @@ from course_lib.primitives.preconditions import requires
 
 
 def _require_one_shape(prediction: Tensor, target: Tensor) -> None:
-    """Raise a ValueError where broadcasting would compare a prediction with the targets of other images."""
+    """Raise a ValueError if broadcasting would compare a prediction with the targets of other images."""
     if prediction.shape != target.shape:
         raise ValueError(
             f"each prediction needs a target: got {tuple(prediction.shape)} and {tuple(target.shape)}, give both as (B, d)."
@@ -25,7 +25,7 @@ def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) ->
     """Average the squared distance between the directions of prediction and target; the target gets no gradient.
 
     Args:
-        prediction: q(z), (B, d), what the online network predicts from one view; any length, only directions count.
+        prediction: q(z), (B, d), the online network's prediction from one view; only the direction counts, not the length.
         target: z', (B, d), the target network's projection of the other view; it gets no gradient.
 
     Returns:

@@ -6,8 +6,8 @@ Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 20
     soft    (1 - λ) CE(ψ(Z_s), y) + λ τ² KL(ψ(Z_t / τ) ‖ ψ(Z_s / τ))        hard    ½ CE(ψ(Z_s), y) + ½ CE(ψ(Z_s'), y_t)
 
 The KL divergence is that of Hinton et al. and of DeiT's code, with the teacher's probabilities as weights; eq. 2 has its
-arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; a student with one output
-passes it twice. Logits of student and teacher that differ in shape are refused with a ValueError.
+arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; for a student with one
+output, pass it twice. A ValueError is raised if the logits of student and teacher differ in shape.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ Labels = Int[Tensor, "B"]
 
 
 def _require_one_shape(student: Tensor, teacher: Tensor, *rest: Any, **options: Any) -> None:
-    """Raise a ValueError where broadcasting would give several examples one teacher, or all classes one logit."""
+    """Raise a ValueError if broadcasting would share one teacher among examples, or one logit among classes."""
     if student.shape != teacher.shape:
         raise ValueError(
             f"student and teacher need logits (B, n_classes) for the same examples and classes, got {tuple(student.shape)} "
@@ -46,14 +46,14 @@ def distillation_loss(
         student: logits (B, n_classes).
         teacher: logits (B, n_classes); no gradient flows into them.
         labels: true classes (B,).
-        temperature: τ > 0, divides the logits of both inside the KL; τ² makes up for the smaller gradients.
-        share: λ in 0…1, how much of the loss is the teacher's.
+        temperature: τ > 0, divides the logits of both inside the KL; τ² compensates for the smaller gradients.
+        share: λ in 0…1, the teacher's fraction of the loss.
 
     Returns:
         the mean over the batch, in nats.
 
     Raises:
-        ValueError: the temperature is not positive, or the share not in 0…1.
+        ValueError: the temperature is not positive, or the share is not in 0…1.
 
     Source: Hinton et al. 2015, section 2; Touvron et al. 2021, eq. 2.
     """
@@ -72,8 +72,8 @@ def hard_distillation_loss(
     """Hard distillation loss: one output learns the labels, the other the classes that the teacher predicts, in equal parts.
 
     Args:
-        by_class: the student's logits (B, n_classes) that are to match the labels.
-        by_teacher: its logits (B, n_classes) that are to match the teacher's class.
+        by_class: the student's logits (B, n_classes), trained to match the labels.
+        by_teacher: its logits (B, n_classes), trained to match the teacher's class.
         teacher: the teacher's logits (B, n_classes); only the largest of each row counts.
         labels: true classes (B,).
 

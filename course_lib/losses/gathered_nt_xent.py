@@ -1,7 +1,7 @@
-"""NT-Xent over several processes: every process compares its own views with those of all, and gradients cross between them.
+"""NT-Xent over several processes: each process compares its views with those of all processes, and gradients flow between them.
 
-Chen et al. 2020, section 2.2 (https://arxiv.org/abs/2002.05709), use batches of thousands of pairs, more than one device holds.
-Process r keeps its n pairs; the projections of all P processes are gathered, N = P n:
+Chen et al. 2020, section 2.2 (https://arxiv.org/abs/2002.05709), use batches of thousands of pairs, more than fit on one
+device. Process r keeps its n pairs; the projections of all P processes are gathered, N = P n:
 
     L_r = 1/2n · Σ over the views i of process r of  -log exp(s_ij) / Σ_{k ≠ i} exp(s_ik)        k over the 2N views of all
     L = 1/P · Σ_r L_r                                                     s_ik = sim(z_i, z_k) / τ, j the partner of i
@@ -23,7 +23,7 @@ from course_lib.primitives.normalisation import unit
 
 
 class _Gather(torch.autograd.Function):
-    """Stack the rows of all processes in the order of their ranks; each gets back the gradients that all have for its rows."""
+    """Stack the rows of all processes in the order of their ranks; each receives the summed gradients of its rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
@@ -35,12 +35,12 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Sum over the processes, and keep the own rows."""
+        """Sum over the processes, and keep this process's rows."""
         return _SumOfOwn.apply(gradient, ctx.group), None
 
 
 class _SumOfOwn(torch.autograd.Function):
-    """Sum rows (P · n, d) over all processes, and keep the own n. `_Gather` is its gradient, as it is that of `_Gather`."""
+    """Sum rows (P · n, d) over all processes, and keep this process's n. `_Gather` and this are each other's gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
@@ -52,7 +52,7 @@ class _SumOfOwn(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Gather what all processes give."""
+        """Gather the tensors of all processes."""
         return _Gather.apply(gradient, ctx.group), None
 
 

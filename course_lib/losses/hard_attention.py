@@ -1,13 +1,13 @@
 """REINFORCE loss for hard attention, where each step attends to one sampled region.
 
 Xu et al. 2015, *Show, Attend and Tell*, section 4.1 (https://arxiv.org/abs/1502.03044). At each word one region s_t is drawn
-from the weights α_t. The gradient of E[log p(y | s)] is estimated from what was drawn (REINFORCE; Williams 1992,
-https://doi.org/10.1007/BF00992696), with a baseline b that changes no expectation and takes away noise:
+from the weights α_t. The gradient of E[log p(y | s)] is estimated from the samples (REINFORCE; Williams 1992,
+https://doi.org/10.1007/BF00992696), with a baseline b that reduces the variance without changing the expectation:
 
     ∂ log p(y | s) + (log p(y | s) - b) Σ_t ∂ log α_t,s_t + λ Σ_t ∂H(α_t)
 
-The function gives a scalar whose gradient is minus that, so that an optimiser may descend it. It refuses shapes that disagree
-on B or T with a ValueError.
+The function returns a scalar whose gradient is the negative of this, for an optimiser to minimise. It raises a ValueError if
+shapes disagree on B or T.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from course_lib.primitives.preconditions import requires
 
 
 def _require_looks(log_p: Tensor, weights: Tensor, looks: Tensor, *rest: Any, **options: Any) -> None:
-    """Raise a ValueError for shapes that torch would broadcast, or gather from in part."""
+    """Raise a ValueError for shapes that torch would broadcast, or gather from only partly."""
     if weights.dim() != 3 or looks.shape != weights.shape[:2] or log_p.shape != weights.shape[:1]:
         raise ValueError(
             "need log_p (B,), weights (B, T, L) and looks (B, T), one look for each word and one log p for each caption; got "
@@ -40,16 +40,16 @@ def hard_attention_loss(
 
     Args:
         log_p: log p(y | s) of each true caption given the sampled regions, (B,).
-        weights: α ≥ 0, from which the regions were sampled, (B, T, L); each row sums to 1. In the logarithm, a weight that
-            rounding made 0 counts as the smallest normal number, and has no gradient.
-        looks: s, the region that was drawn for each word, (B, T).
-        baseline: b, what log p is usually.
+        weights: α ≥ 0, from which the regions were sampled, (B, T, L); each row sums to 1. In the logarithm, a weight
+            rounded to 0 counts as the smallest normal number, and has no gradient.
+        looks: s, the region that was sampled for each word, (B, T).
+        baseline: b, a typical value of log p.
         entropy_weight: λ ≥ 0, weight of the entropy bonus, which favours exploration: H(α_t) = -Σ_i α_ti log α_ti, summed over
             the words.
 
     Returns:
-        a scalar, averaged over the batch: -(log p + (log p - b) Σ_t log α_t,s_t + λ Σ_t H(α_t)), where (log p - b) is a mere
-        number: no gradient flows through it.
+        a scalar, averaged over the batch: -(log p + (log p - b) Σ_t log α_t,s_t + λ Σ_t H(α_t)), where (log p - b) is a
+        constant: no gradient flows through it.
 
     Source: Xu et al. 2015, section 4.1, with λ_r = 1.
     """

@@ -1,14 +1,14 @@
 """Losses over sequences of tokens.
 
-Teacher forcing (Williams & Zipser 1989, https://doi.org/10.1162/neco.1989.1.2.270): the decoder reads the true tokens and is
-asked, at each position, for the next one:
+Teacher forcing (Williams & Zipser 1989, https://doi.org/10.1162/neco.1989.1.2.270): the decoder reads the true tokens and
+predicts, at each position, the next one:
 
     L = - mean over real targets of log p(y_{t+1} | y_1 … y_t)
 
-Label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567) asks for the true token with probability
-1 - ε + ε / K and for each of the K - 1 others with ε / K.
+Label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567) gives the true token the target probability
+1 - ε + ε / K and each of the K - 1 others ε / K.
 
-All refuse logits and tokens that disagree on B or T with a ValueError.
+All raise a ValueError if logits and tokens disagree on B or T.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from course_lib.shapes import Tokens
 
 
 def _require_target(logits: Tensor, target: Tensor, *rest: Any, **options: Any) -> None:
-    """Raise a ValueError where logits (B, T, n_tokens) are for other positions than those of the target (B, T)."""
+    """Raise a ValueError if logits (B, T, n_tokens) and target (B, T) differ in their positions."""
     if logits.shape[:-1] != target.shape:
         raise ValueError(
             f"logits (B, T, n_tokens) need a target (B, T), got {tuple(logits.shape)} and {tuple(target.shape)}: pass both "
@@ -45,8 +45,8 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
         padding: the index of the padding token; it is never a target that counts.
 
     Returns:
-        the mean of -log p(next token), in nats a token, over all next tokens of the batch that are not padding; NaN, the mean
-        of nothing, where there is none.
+        the mean of -log p(next token), in nats per token, over all next tokens of the batch that are not padding; NaN, the
+        mean of an empty set, if there is none.
 
     Raises:
         ValueError: logits and target disagree on B or T.
@@ -69,10 +69,10 @@ def label_smoothed_loss(
         logits: (B, T, n_tokens); logits[:, t] predicts target[:, t+1], and the last logits are not used.
         target: (B, T) token indices: begin-of-sequence first, then the sentence and its end, then padding.
         padding: the index of the padding token; it is never a target that counts.
-        smoothing: ε, the share of probability that is spread over all n_tokens; 0.1 in the Transformer.
+        smoothing: ε, the probability that is spread over all n_tokens; 0.1 in the Transformer.
 
     Returns:
-        the mean, in nats a token; with ε > 0 it is above 0 even for perfect predictions.
+        the mean, in nats per token; with ε > 0 it is above 0 even for perfect predictions.
 
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4 (https://arxiv.org/abs/1706.03762).
     """
@@ -84,15 +84,15 @@ def label_smoothed_loss(
 def next_token_loss(
     logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
 ) -> Float[Tensor, ""]:
-    """Average the cross-entropy of each next token: what a language model learns by.
+    """Average the cross-entropy of each next token: the training loss of a language model.
 
     Args:
         logits: (B, T, n_tokens); logits[:, t] predicts tokens[:, t+1]; the last logits are not used.
         tokens: the text (B, T).
-        counts: (B, T), False at tokens that are not asked for, as padding or a prompt; None = all but the first are.
+        counts: (B, T), False at tokens that do not count, such as padding or a prompt; None = all except the first count.
 
     Returns:
-        the mean of -log p(next token), in nats a token; divided by ln 2, in bits. NaN where nothing is asked for.
+        the mean of -log p(next token), in nats per token; divided by ln 2, in bits. NaN if no token counts.
 
     Source: Radford et al. 2018, eq. 1 (https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf).
     """
@@ -106,16 +106,16 @@ def next_token_loss(
 def previous_token_loss(
     logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
 ) -> Float[Tensor, ""]:
-    """Average the cross-entropy of each token before: `next_token_loss` for a model that reads backwards, as half of ELMo.
+    """Average the cross-entropy of each previous token: `next_token_loss` for a model that reads backwards, as half of ELMo.
 
     Args:
         logits: (B, T, n_tokens); logits[:, t] predicts tokens[:, t-1]; the first logits are not used.
         tokens: the text (B, T).
-        counts: (B, T), False at tokens that are not asked for; None = all but the last are. Where sentences are padded, the
-            logits at padding have read nothing, so leave out the last word of each sentence too.
+        counts: (B, T), False at tokens that do not count; None = all except the last count. If sentences are padded, the
+            logits at padding have no context, so exclude the last word of each sentence as well.
 
     Returns:
-        the mean of -log p(token before), in nats a token. NaN where nothing is asked for.
+        the mean of -log p(previous token), in nats per token. NaN if no token counts.
 
     Source: Peters et al. 2018, section 3.1 (https://arxiv.org/abs/1802.05365).
     """

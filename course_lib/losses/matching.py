@@ -1,6 +1,6 @@
 """Bipartite matching of queries to objects (Hungarian method), and two other assignments as baselines.
 
-Kuhn 1955, *The Hungarian Method for the Assignment Problem* (https://doi.org/10.1002/nav.3800020109); as DETR uses it, Carion
+Kuhn 1955, *The Hungarian Method for the Assignment Problem* (https://doi.org/10.1002/nav.3800020109); as used in DETR, Carion
 et al. 2020, eq. 1 (https://arxiv.org/abs/2005.12872). SciPy solves it; each image has its own matrix, N queries × M objects.
 
     σ̂ = argmin over one-to-one σ of  Σ_i C[σ(i), i]
@@ -15,14 +15,14 @@ from torch import Tensor
 from course_lib.optional_import import optional_import
 
 Matching = Callable[[Float[Tensor, "B N M"], Int[Tensor, "B M"]], Int[Tensor, "B M"]]
-"""Chooses a query for each object, from the costs and the classes, of which -1 is padding."""
+"""Chooses a query for each object, from the costs and the classes; class -1 is padding."""
 
 
 def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
     """Optimal one-to-one assignment of queries to objects (Hungarian method): the sum of the costs is minimal.
 
     Args:
-        cost: (B, N, M), of each query for each object, finite.
+        cost: (B, N, M), the cost of each query for each object, finite.
         classes: (B, M), -1 = no object here.
 
     Returns:
@@ -52,7 +52,7 @@ def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) ->
         classes: (B, M), -1 = no object here.
 
     Returns:
-        the query of each object, (B, M); -1 where there is no object. Another order of the objects may give another matching.
+        the query of each object, (B, M); -1 where there is no object. The result depends on the order of the objects.
 
     Raises:
         ValueError: as `match`.
@@ -69,14 +69,14 @@ def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) ->
 
 
 def match_in_order(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
-    """Match objects to queries in index order, whatever they cost (baseline). Shapes and errors as `match`, (B, M)."""
+    """Match objects to queries in index order, regardless of the costs (baseline). Shapes and errors as `match`, (B, M)."""
     real = classes >= 0
     require_queries(cost, real)
     return torch.where(real, real.cumsum(-1) - 1, -1)
 
 
 def require_queries(cost: Float[Tensor, "B N M"], real: Tensor) -> None:
-    """Refuse images with more objects than queries, and costs that are not finite; say how to mend it."""
+    """Raise a ValueError for images with more objects than queries, or costs that are not finite; say how to fix it."""
     most = int(real.sum(-1).max()) if real.numel() else 0
     if most > cost.shape[1]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""NT-Xent, the loss of SimCLR: find the other view of your own image among the views of all others.
+"""NT-Xent, the loss of SimCLR: find the other view of the same image among the views of all other images.
 
 Chen, Kornblith, Norouzi, Hinton 2020, *A Simple Framework for Contrastive Learning of Visual Representations*, eq. 1 and
 algorithm 1 (https://arxiv.org/abs/2002.05709):
@@ -23,15 +23,15 @@ Views = Float[Tensor, "N d"]
 
 
 def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float) -> Float[Tensor, ""]:
-    """Average -log of the share that each view gives to its partner among all views but itself.
+    """Average -log of the probability that each view assigns to its partner among all views except itself.
 
     Args:
-        a: (N, d), one view of each image, N ≥ 1; any length, only directions count; a zero vector has cosine 0 with all.
+        a: (N, d), one view of each image, N ≥ 1; only directions count; a zero vector has cosine 0 with all.
         b: (N, d), the other view; row i of `a` and row i of `b` belong together.
-        temperature: τ > 0; also so small that exp(1 / τ) overflows. Small values make the nearest negatives dominate.
+        temperature: τ > 0, even so small that exp(1 / τ) overflows. With small values the nearest negatives dominate.
 
     Returns:
-        the mean of ℓ over all 2N views, in nats; 0 for N = 1, log(2N - 1) where all views are equal.
+        the mean of ℓ over all 2N views, in nats; 0 for N = 1, log(2N - 1) if all views are equal.
 
     Raises:
         ValueError: there is no pair, `a` and `b` differ in shape, or τ is not positive.
@@ -49,9 +49,9 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
 
 @float32_under_autocast
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
-    """Compute `nt_xent` with one 2N × 2N matrix in all: τ^-½ goes into the vectors, and the backward pass is written out.
+    """Compute `nt_xent` with a single 2N × 2N matrix: τ^-½ scales the vectors, and the backward pass is explicit.
 
-    Where the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
+    If the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
     """
     require_pairs(a, b, temperature)
     first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
@@ -61,13 +61,13 @@ def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
 class _Crowd(torch.autograd.Function):
     """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
 
-    Left to itself, autograd keeps the scores, their copy without the diagonal, and makes two more on the way back. Here each
-    exponential is computed once, in place: P = E / s, with s the sums of the rows of E, which are divided out of (n, d) only.
+    Plain autograd stores the scores and a copy without the diagonal, and makes two more in the backward pass. Here each
+    exponential is computed once, in place: P = E / s, with s the row sums of E; only (n, d) tensors are divided by s.
     """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
-        """Take vectors (n, d), n ≥ 2; the scores (n, n) become E in their own place."""
+        """Take vectors (n, d), n ≥ 2; the scores (n, n) are overwritten by E."""
         scores = (z @ z.mT).fill_diagonal_(-torch.inf)
         highest = scores.amax(-1, keepdim=True)
         E = scores.sub_(highest).exp_()
@@ -78,7 +78,7 @@ class _Crowd(torch.autograd.Function):
     @staticmethod
     @float32_under_autocast
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Give the gradient (n, d), with a graph where one is asked for."""
+        """Return the gradient (n, d), with a graph if requested."""
         z, E, sums = ctx.saved_tensors
         if torch.is_grad_enabled():
             itself = torch.eye(len(z), dtype=torch.bool, device=z.device)

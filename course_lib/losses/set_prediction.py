@@ -4,12 +4,12 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.1
 
     σ̂ = argmin_σ Σ_i C(y_i, ŷ_σ(i))        C = -p̂_σ(i)(c_i) + L_box(b_i, b̂_σ(i))
     L_box = λ_L1 ‖b - b̂‖₁ + λ_iou (1 - GIoU(b, b̂))
-    L = Σ_i [-log p̂_σ̂(i)(c_i) + 1{c_i ≠ ∅} L_box(b_i, b̂_σ̂(i))]        ∅ = no object, weighed less
+    L = Σ_i [-log p̂_σ̂(i)(c_i) + 1{c_i ≠ ∅} L_box(b_i, b̂_σ̂(i))]        ∅ = no object, with a smaller weight
 
-Images hold different numbers of objects: lists are padded to the longest, and the class of padding is -1.
-Of n_classes + 1 logits the last is that of ∅. Boxes are centre and size, as fractions of the image.
-A class that is neither -1 nor one of 0 … n_classes - 1 is refused with a ValueError; ∅ is not given as a class. So is the
-assignment of an object to a query that there is not.
+Images have different numbers of objects: lists are padded to the longest, and the class of padding is -1.
+The last of the n_classes + 1 logits is that of ∅. Boxes are centre and size, as fractions of the image.
+A ValueError is raised for a class that is neither -1 nor one of 0 … n_classes - 1 (∅ is not passed as a class), and for an
+object assigned to a query that does not exist.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ Objects = Int[Tensor, "*batch M"]
 
 
 class BoxWeights(NamedTuple):
-    """How much the parts of a cost or a loss weigh: the class, the L1 distance of the boxes, and their GIoU."""
+    """Weights of the parts of a cost or a loss: the class, the L1 distance of the boxes, and their GIoU."""
 
     classes: float = 1.0
     l1: float = 5.0
@@ -46,7 +46,7 @@ class SetLoss(NamedTuple):
     giou: Float[Tensor, ""]
 
     def total(self, weights: BoxWeights = DETR_WEIGHTS) -> Float[Tensor, ""]:
-        """Add the parts up, weighed."""
+        """Compute the weighted sum of the parts."""
         return weights.classes * self.classes + weights.l1 * self.l1 + weights.giou * self.giou
 
 
@@ -69,19 +69,19 @@ def matching_cost(
     targets: Float[Tensor, "*batch M 4"],
     weights: tuple[float, float, float] = DETR_WEIGHTS,
 ) -> Float[Tensor, "*batch N M"]:
-    """Matching cost of each query and each object of an image.
+    """Compute the matching cost of each query and each object of an image.
 
     Args:
         logits: of the classes, the last is "no object", (*batch, N, n_classes + 1).
-        boxes: what the queries predict, centre and size, (*batch, N, 4).
+        boxes: predicted by the queries, centre and size, (*batch, N, 4).
         classes: of the objects, (*batch, M), from 0 on; -1 = no object here, whose costs are 0.
         targets: the boxes of the objects, (*batch, M, 4).
         weights: of the probability of the class, of the L1 distance, and of GIoU.
 
     Returns:
-        (*batch, N, M): -p(class) + 5 ‖b - b̂‖₁ - 2 GIoU, by default; the 1 of 1 - GIoU is the same for all and left out.
+        (*batch, N, M): -p(class) + 5 ‖b - b̂‖₁ - 2 GIoU, by default; the 1 of 1 - GIoU is the same for all and omitted.
 
-    Source: Carion et al. 2020, eq. 1 and section 3.1; p and not log p, so that the parts are of one size.
+    Source: Carion et al. 2020, eq. 1 and section 3.1; p instead of log p, so that the parts are of similar size.
     """
     real = (classes >= 0)[..., None, :]
     wanted = classes.clamp(min=0).long()[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
@@ -118,19 +118,19 @@ def set_loss(
     queries: Int[Tensor, "B M"],
     no_object: float = 0.1,
 ) -> SetLoss:
-    """Set prediction loss, given the assignment of queries to objects.
+    """Compute the set prediction loss, given the assignment of queries to objects.
 
     Args:
         logits: of the classes, the last is "no object", (B, N, n_classes + 1).
-        boxes: what the queries predict, centre and size, (B, N, 4).
+        boxes: predicted by the queries, centre and size, (B, N, 4).
         classes: of the objects, (B, M), from 0 on; -1 = no object here.
         targets: the boxes of the objects, (B, M, 4).
-        queries: of each object, the one assigned to it, (B, M); values beside a class of -1 have no effect.
-        no_object: what a query without an object weighs in the loss of the classes; one with an object weighs 1.
+        queries: the query assigned to each object, (B, M); values for a class of -1 have no effect.
+        no_object: the weight of a query without an object in the loss of the classes; one with an object has weight 1.
 
     Returns:
-        classes: the mean cross-entropy of all B·N queries, weighed: Σ weight · -log p / Σ weight, and 0 where no query weighs
-        anything. l1 and giou: the sums of ‖b - b̂‖₁ and of 1 - GIoU over all pairs, divided by the number of objects in the
+        classes: the weighted mean cross-entropy of all B·N queries: Σ weight · -log p / Σ weight, and 0 if all weights are
+        0. l1 and giou: the sums of ‖b - b̂‖₁ and of 1 - GIoU over all pairs, divided by the number of objects in the
         batch, at least 1.
 
     Source: Carion et al. 2020, eq. 2 and section A.2.
@@ -158,7 +158,7 @@ def deep_set_loss(
     no_object: float = 0.1,
     weights: BoxWeights = DETR_WEIGHTS,
 ) -> Float[Tensor, ""]:
-    """Add up the set losses of all layers of a decoder, each matched for itself: the auxiliary losses of DETR.
+    """Sum the set losses of all layers of a decoder, each with its own matching: the auxiliary losses of DETR.
 
     Args:
         logits: (n_layers, B, N, n_classes + 1).
@@ -173,7 +173,7 @@ def deep_set_loss(
         the sum over the layers.
 
     Raises:
-        ValueError: an image holds more objects than there are queries, or a class is none of those of the logits.
+        ValueError: an image has more objects than there are queries, or a class is not among those of the logits.
 
     Source: Carion et al. 2020, sections 3.1 and 3.2, "Auxiliary decoding losses".
     """

@@ -6,9 +6,9 @@ in the form of COCO (Lin et al. 2014, https://arxiv.org/abs/1405.0312): detectio
     precision_k = hits among the first k / k        recall_k = hits among the first k / objects
     AP = mean over r = 0, 0.01, …, 1 of  max { precision_k : recall_k ≥ r }
 
-A detection hits when it overlaps an object of its class, with IoU of at least a threshold, that no more confident one claimed.
-Scores that are NaN, which have no order, are refused with a ValueError, integer scores with a TypeError. A threshold must be
-above 0 and at most 1; another is refused with a ValueError.
+A detection hits when it overlaps an object of its class, with IoU of at least a threshold, that no more confident detection has
+claimed. A ValueError is raised for NaN scores, which have no order, and for a threshold that is not above 0 and at most 1; a
+TypeError for integer scores.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from course_lib.primitives.preconditions import requires
 
 
 def _require_scores(scores: Tensor, *rest: Any, **options: Any) -> None:
-    """Raise an error for scores without an order: NaN would come first, as if it were the surest detection."""
+    """Raise an error for scores without an order: NaN would come first, as if it were the most confident detection."""
     if not scores.is_floating_point():
         raise TypeError(f"scores must be floating-point numbers, got {scores.dtype}.")
     if scores.isnan().any():
@@ -45,11 +45,11 @@ def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_obj
 
     Args:
         scores: the confidence of each detection of one class, over all images, (n,).
-        hits: whether each found an object that no more confident one had found, (n,).
+        hits: whether each found an object that no more confident detection had found, (n,).
         n_objects: how many objects of the class there are, ≥ 1.
 
     Returns:
-        from 0 to 1; 0 for a recall that is never reached. Among equal scores the first comes first.
+        from 0 to 1; 0 for a recall that is never reached. Equal scores keep their order.
 
     Raises:
         ValueError: there is no object, so that there is nothing to recall.
@@ -74,7 +74,7 @@ def _require_threshold(
     target_pictures: Tensor,
     threshold: float = 0.5,
 ) -> None:
-    """Raise an error as `_require_scores`, and for a threshold that every detection reaches, or none."""
+    """Raise an error as `_require_scores`, and for a threshold that every detection reaches, or no detection."""
     _require_scores(scores)
     if not 0 < threshold <= 1:
         raise ValueError(f"a hit needs an IoU of at least a threshold above 0 and at most 1, got {threshold}; 0.5 is usual.")
@@ -89,7 +89,7 @@ def find_hits(
     target_pictures: Int[Tensor, "m"],
     threshold: float = 0.5,
 ) -> Bool[Tensor, "n"]:
-    """Assign detections to objects of their image, the most confident first, each to the free object of largest overlap.
+    """Assign detections to objects of their image, the most confident first, each to the free object with the largest overlap.
 
     Args:
         scores: of the detections of one class, (n,).
@@ -97,10 +97,10 @@ def find_hits(
         pictures: index of the image of each detection, (n,).
         targets: the boxes of the objects of the class, by their corners, (m, 4).
         target_pictures: index of the image of each object, (m,).
-        threshold: the least IoU of a hit, above 0 and at most 1.
+        threshold: the smallest IoU of a hit, above 0 and at most 1.
 
     Returns:
-        (n,), True where a detection claimed an object; an object is claimed once.
+        (n,), True where a detection claimed an object; an object is claimed only once.
 
     Raises:
         ValueError: a score is NaN, or the threshold is not in that range.
@@ -138,7 +138,7 @@ def mean_average_precision(
         from 0 to 1; classes without an object do not count.
 
     Raises:
-        ValueError: there is no object at all, or one of a class without a probability, or a probability is NaN, or the
+        ValueError: there is no object at all, an object's class has no probability, a probability is NaN, or the
             threshold is not in its range.
     """
     B, N, n_classes = probabilities.shape
@@ -157,5 +157,5 @@ def mean_average_precision(
             hits = find_hits(scores, boxes.flatten(0, 1), where, targets[b, m], b, threshold)
             of_class.append(average_precision(scores, hits, len(b)))
     if not of_class:
-        raise ValueError("no picture holds an object: there is nothing to find.")
+        raise ValueError("no image contains an object: there is nothing to find.")
     return torch.stack(of_class).mean().item()

@@ -1,4 +1,4 @@
-"""BLEU: how many runs of one to four tokens of a translation stand in reference translations, over a whole corpus.
+"""BLEU: the fraction of a translation's runs of one to four tokens that occur in reference translations, over a corpus.
 
 Papineni et al. 2002, *BLEU: a Method for Automatic Evaluation of Machine Translation*, section 2
 (https://aclanthology.org/P02-1040):
@@ -8,7 +8,7 @@ Papineni et al. 2002, *BLEU: a Method for Automatic Evaluation of Machine Transl
     BLEU = BP · exp(mean over n = 1 … N of log p_n)
 
 c is the length of all candidates, and r the sum over the sentences of the reference length that is closest to the candidate's,
-the shorter of two equally close ones. Sums run over the corpus before anything is divided: BLEU is no mean of sentences.
+the shorter of two equally close ones. Sums run over the corpus before anything is divided: BLEU is not a mean over sentences.
 """
 
 import math
@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 Sentence = Sequence[Hashable]
 Smoothing = Callable[[Sequence[int], Sequence[int]], list[float]]
-"""`smoothing(matches, totals)` gives the precisions p_1 … p_N from the sums above and below the fraction line."""
+"""`smoothing(matches, totals)` returns the precisions p_1 … p_N from their numerators and denominators."""
 
 
 class BLEU(NamedTuple):
-    """A score from 0 to 1 (papers print 100 times as much), and what it comes from: p_1 … p_N, BP, c and r."""
+    """A score from 0 to 1 (papers print 100 times as much), and its parts: p_1 … p_N, BP, c and r."""
 
     score: float
     precisions: list[float]
@@ -32,15 +32,15 @@ class BLEU(NamedTuple):
 
 
 def unsmoothed(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
-    """Precisions, matches over totals, as Papineni et al. define them; 0 where there is no run.
+    """Compute precisions, matches over totals, as Papineni et al. define them; 0 if there is no run.
 
-    So BLEU is 0 where no run of one of the lengths matches.
+    So BLEU is 0 if no run of one of the lengths matches.
     """
     return [match / max(total, 1) for match, total in zip(matches, totals, strict=True)]
 
 
 def add_one(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
-    """Precisions with 1 added to matches and totals of each length above 1, for short texts (Lin & Och 2004, section 4).
+    """Compute precisions with 1 added to matches and totals of lengths above 1, for short texts (Lin & Och 2004, section 4).
 
     Source: https://aclanthology.org/C04-1072.
     """
@@ -54,19 +54,19 @@ def bleu(
     n_max: int = 4,
     smoothing: Smoothing = unsmoothed,
 ) -> BLEU:
-    """Corpus BLEU of translations against one or more references each.
+    """Compute corpus BLEU of translations against one or more references each.
 
     Args:
-        candidates: the translations, each a sequence of tokens: a text is to be split first, and its score depends on how.
-        references: for each translation its references, one at least, of tokens likewise.
+        candidates: the translations, each a sequence of tokens: split texts first; the score depends on how.
+        references: for each translation at least one reference, also a sequence of tokens.
         n_max: N, the length of the longest runs.
-        smoothing: `unsmoothed`, or `add_one`, without which a text of a few sentences often has 0.
+        smoothing: `unsmoothed`, or `add_one`, without which short texts often score 0.
 
     Returns:
         the score and its parts.
 
     Raises:
-        ValueError: there is no translation, one without a reference, or not as many of the one as of the other.
+        ValueError: there is no translation, one has no reference, or the numbers of translations and reference lists differ.
         TypeError: a translation or a reference is a text that was not split, or the references of a translation are not a list.
     """
     if not candidates or len(candidates) != len(references) or not all(references):

@@ -1,22 +1,22 @@
 """Linear probe of a frozen representation, fine-tuning of a head, and the singular spectrum of embeddings.
 
-Alain & Bengio 2016 (https://arxiv.org/abs/1610.01644) for linear probes; here by least squares, which has one solution and
-needs no step size (Hoerl & Kennard 1970, https://doi.org/10.1080/00401706.1970.10488634); without an example, or with a
-negative λ, there is none, and a ValueError says so:
+Alain & Bengio 2016 (https://arxiv.org/abs/1610.01644) for linear probes; here by least squares, which has a unique solution
+and needs no step size (Hoerl & Kennard 1970, https://doi.org/10.1080/00401706.1970.10488634); without examples, or with
+a negative λ, a ValueError is raised:
 
     min over W, b of  Σ_i ‖W x_i + b - y_i‖² + λ ‖W‖²        y_i: 1 at the class of example i, else 0
 
 Jing, Vincent, LeCun, Tian 2022, section 3 (https://arxiv.org/abs/2110.09348) for the spectrum: the singular values of the
-embeddings tell a collapse, in which directions are no longer used, from a representation that fills its space.
+embeddings distinguish a collapse, in which directions are no longer used, from a representation that fills its space.
 
-A new task for a trained model: its last layer is thrown away, and a new one starts at 0.
+For a new task of a trained model, its last layer is replaced by a new one that starts at 0.
 
-Dosovitskiy et al. 2021, section 3.2 and appendix B.1.1 (https://arxiv.org/abs/2010.11929): a zero-initialised layer D × K takes
-the place of the head, and is trained with SGD and momentum 0.9 (Polyak 1964, https://doi.org/10.1016/0041-5553(64)90137-5):
+Dosovitskiy et al. 2021, section 3.2 and appendix B.1.1 (https://arxiv.org/abs/2010.11929): a zero-initialised layer D × K
+replaces the head, and is trained with SGD and momentum 0.9 (Polyak 1964, https://doi.org/10.1016/0041-5553(64)90137-5):
 
     v ← μ v + ∂L/∂W        W ← W - η v        L = mean cross-entropy of softmax(W x + b)
 
-At the first step, every class is as likely as any other, and no gradient reaches what lies below the head.
+At the first step, all classes are equally likely, and no gradient reaches the layers below the head.
 """
 
 from typing import NamedTuple
@@ -46,16 +46,16 @@ def linear_probe(features: Float[Tensor, "n d"], labels: Int[Tensor, "n"], n_cla
     """Fit a linear read-out of frozen features by ridge regression on one-hot labels, in closed form.
 
     Args:
-        features: (n, d), one row an example; they are taken as they are.
+        features: (n, d), one row per example, used without normalisation.
         labels: (n,), classes from 0 to n_classes - 1.
-        n_classes: number of classes; one that no example has is allowed.
-        penalty: λ > 0 on the weights; the bias is free.
+        n_classes: number of classes; classes without examples are allowed.
+        penalty: λ > 0 on the weights; the bias is not penalised.
 
     Returns:
         the weight W (n_classes, d) and the bias b (n_classes,) at the minimum.
 
     Raises:
-        RuntimeError: a label is not a class, or the system is singular to the last bit, as it can only be with λ = 0.
+        RuntimeError: a label is not a class, or the system is exactly singular, which is only possible with λ = 0.
 
     Source: Hoerl & Kennard 1970, with the features and the labels centred, so that b is not penalised.
     """
@@ -67,7 +67,7 @@ def linear_probe(features: Float[Tensor, "n d"], labels: Int[Tensor, "n"], n_cla
 
 
 def spectrum(embeddings: Float[Tensor, "n d"]) -> Float[Tensor, "k"]:
-    """Give the spread of the directions of embeddings along each of their principal axes, the largest first.
+    """Compute the spread of the directions of embeddings along each of their principal axes, the largest first.
 
     Args:
         embeddings: (n, d), n ≥ 1; only their directions count: each is divided by its length.
@@ -93,17 +93,17 @@ def fine_tuned_head(
     """Train a new head on frozen features, from 0, by gradient descent with momentum on all examples at once.
 
     Args:
-        features: (n, d), what the body makes of each example, n ≥ 1.
+        features: (n, d), the output of the frozen layers for each example, n ≥ 1.
         labels: (n,), classes from 0 to n_classes - 1.
         n_classes: number of classes of the new task.
         learning_rate: η.
-        momentum: μ in 0…1, the share of the last step's velocity that stays; velocities start at 0.
-        n_steps: steps to take; 0 leaves the head as it starts.
+        momentum: μ in 0…1, the fraction of the last step's velocity that is kept; velocities start at 0.
+        n_steps: number of steps; 0 returns the initial head.
 
     Returns:
         Probe(weight (n_classes, d), bias (n_classes,)).
 
-    Source: Dosovitskiy et al. 2021, section 3.2 and appendix B.1.1; momentum as torch.optim.SGD has it.
+    Source: Dosovitskiy et al. 2021, section 3.2 and appendix B.1.1; momentum as in torch.optim.SGD.
     """
     W, b = features.new_zeros(n_classes, features.shape[1]), features.new_zeros(n_classes)
     v_W, v_b = torch.zeros_like(W), torch.zeros_like(b)

@@ -20,7 +20,7 @@ def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"]
     Args:
         predicted: the predicted class of each pixel, 0 to n_classes - 1, of any shape, such as (n, H, W).
         labels: the true class of each pixel, of the same shape.
-        n_classes: how many classes there are.
+        n_classes: number of classes.
 
     Returns:
         (n_classes,), each from 0 to 1; NaN for a class that is neither predicted nor labelled.
@@ -41,12 +41,12 @@ def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"]
 
 
 def mean_iou(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"], n_classes: int) -> float:
-    """Judge a segmentation: the mean over the classes of their IoU (mIoU), from 0 to 1.
+    """Evaluate a segmentation by the mean IoU over the classes (mIoU), from 0 to 1.
 
     Args:
         predicted: the predicted class of each pixel, 0 to n_classes - 1, of any shape, such as (n, H, W).
         labels: the true class of each pixel, of the same shape.
-        n_classes: how many classes there are; one that is neither predicted nor labelled does not count.
+        n_classes: number of classes; one that is neither predicted nor labelled does not count.
 
     Raises:
         ValueError: a class is not 0 to n_classes - 1.

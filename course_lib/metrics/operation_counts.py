@@ -1,7 +1,7 @@
 """Parameters and multiply-adds of a convolution, and of the local attention that replaces it.
 
-Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909): few parameters of attention grow with the window,
-and its work grows with size² · d_out where that of a convolution grows with size² · d_in · d_out:
+Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909): few of attention's parameters depend on the window,
+and its operations grow with size² · d_out, while those of a convolution grow with size² · d_in · d_out:
 
     convolution      size² d_in d_out parameters, as many multiply-adds at each pixel
     local attention  3 d_in d_out + size d_out parameters;  3 d_in d_out + 2 size² d_out + size d_out multiply-adds
@@ -24,8 +24,8 @@ def convolution_cost(d_in: int, d_out: int, size: int, H: int, W: int, stride: i
     """Count a convolution without bias whose borders are padded by size // 2.
 
     Args:
-        d_in: features of a pixel that comes in.
-        d_out: features of a pixel that goes out.
+        d_in: features of an input pixel.
+        d_out: features of an output pixel.
         size: side of the kernel, odd.
         H: rows of the image.
         W: columns of the image.
@@ -48,8 +48,8 @@ def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, strid
     d_out / 2 features, all heads together.
 
     Args:
-        d_in: features of a pixel that comes in.
-        d_out: features of a pixel that goes out.
+        d_in: features of an input pixel.
+        d_out: features of an output pixel.
         size: side of the window, odd.
         H: rows of the image.
         W: columns of the image.
@@ -69,11 +69,11 @@ def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, strid
 
 
 def count_operations(module: nn.Module, run: Callable[[], object]) -> OperationCount:
-    """Count a module as it is: its parameters, and the multiply-adds of all products and convolutions while `run()` runs.
+    """Count the parameters of a module, and the multiply-adds of all products and convolutions while `run()` runs.
 
     torch's counter does not see fused attention on a CPU, nor sums of elementwise products: count the equation form.
     """
-    from torch.utils.flop_counter import FlopCounterMode  # half a second to import, for this alone
+    from torch.utils.flop_counter import FlopCounterMode  # a slow import that only this function needs
 
     with FlopCounterMode(display=False) as counter:
         run()

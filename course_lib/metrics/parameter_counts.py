@@ -10,7 +10,7 @@ for each parameter and token, Kaplan et al. 2020, section 2.1 (https://arxiv.org
 
 Of vision: Dosovitskiy et al. 2021, table 1 (https://arxiv.org/abs/2010.11929), ViT-Base 86M, Large 307M, Huge 632M; Tolstikhin
 et al. 2021, table 1 (https://arxiv.org/abs/2105.01601), Mixer-S/16 18M, B/16 59M, L/16 207M, H/14 431M. All seven of Mixer's
-counts are those without a head; ViT's are met to 1.3 %, with a head or without.
+counts are without a head; ViT's agree to 1.3 %, with or without a head.
 """
 
 from course_lib.blocks.block import Sizes
@@ -45,9 +45,9 @@ def block_parameters(d_model: int, d_ff: int, n_attentions: int = 1) -> int:
 
 
 def gpt_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_norms_at_the_end: int = 1) -> int:
-    """Count the parameters of a GPT; its networks are four times as wide as its tokens, its last matrix is its embedding.
+    """Count the parameters of a GPT; its feed-forward networks have width 4 d_model, and its last matrix is the embedding.
 
-    Each block has four projections (queries, keys, values, and what joins the heads), a network of two layers, all six with
+    Each block has four projections (queries, keys, values, and output), a network of two layers, all six with
     biases, and two norms, each a gain and a shift.
 
     Args:
@@ -55,7 +55,7 @@ def gpt_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_nor
         T_max: positions, each a learned vector.
         d_model: features of a token.
         n_layers: blocks.
-        n_norms_at_the_end: after the last block; 1 from GPT-2 on, 0 in GPT-1.
+        n_norms_at_the_end: norms after the last block; 1 from GPT-2 on, 0 in GPT-1.
 
     Returns:
         the number of parameters, an int.
@@ -90,10 +90,10 @@ def bert_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_se
 
 
 def xlnet_parameters(n_tokens: int, d_model: int, n_layers: int) -> int:
-    """Count the parameters of XLNet: positions are relative, with a fifth projection in each block and no table of their own.
+    """Count the parameters of XLNet: positions are relative, with a fifth projection in each block and no position table.
 
-    The five projections have no biases; queries have three, one each for what a token is, how far it stands and in which
-    sentence, and each block two vectors for "same sentence" and "other sentence".
+    The five projections have no biases; queries have three, one each for content, distance and sentence, and each block has
+    two vectors for "same sentence" and "other sentence".
 
     Args:
         n_tokens: size of the vocabulary.
@@ -111,7 +111,7 @@ def xlnet_parameters(n_tokens: int, d_model: int, n_layers: int) -> int:
 
 
 def transformer_parameters(n_tokens: int, sizes: Sizes) -> int:
-    """Count the parameters of Vaswani's Transformer: one vocabulary of n_tokens, whose matrix serves three times.
+    """Count the parameters of Vaswani's Transformer: one vocabulary of n_tokens, whose matrix is used three times.
 
     Args:
         n_tokens: size of the vocabulary, about 37,000 for English–German.
@@ -128,10 +128,10 @@ def transformer_parameters(n_tokens: int, sizes: Sizes) -> int:
 
 
 def training_operations(n_parameters: int, n_tokens_read: float) -> float:
-    """Estimate the additions and multiplications of training: 2 a parameter and token forwards, 4 backwards.
+    """Estimate the additions and multiplications of training: per parameter and token, 2 forwards and 4 backwards.
 
     Args:
-        n_parameters: of the model; embeddings, which are looked up and not multiplied, do not count, where they weigh.
+        n_parameters: of the model; exclude embeddings if they are a large part: they are looked up, not multiplied.
         n_tokens_read: tokens that training reads, all epochs counted.
 
     Returns:
@@ -157,7 +157,7 @@ def vit_parameters(
     """Count the parameters of a ViT, one head of one layer for each learned token.
 
     Each block has four projections and a network of two layers, all six with biases, and two norms, each a gain and a shift;
-    one more norm closes the stack.
+    one more norm follows the last block.
 
     Args:
         d_model: features of a token.
@@ -188,7 +188,7 @@ def mixer_parameters(
     """Count the parameters of an MLP-Mixer.
 
     Each block has a network over the patches and one over the channels, of two layers with biases each, and two norms, each a
-    gain and a shift; one more norm closes the stack.
+    gain and a shift; one more norm follows the last block.
 
     Args:
         d_model: channels.

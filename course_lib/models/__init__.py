@@ -1,4 +1,4 @@
-"""Models, one paper a file."""
+"""Models, one file per paper."""
 
 from course_lib.models.bahdanau import BahdanauDecoder, bahdanau_steps, hoisted_bahdanau_steps
 from course_lib.models.bert import BERT, Pretraining, PretrainingBERT
@@ -40,7 +40,7 @@ from course_lib.models.hierarchical import Hierarchical, PooledDocument, compose
 from course_lib.models.kneser_ney import KneserNey
 from course_lib.models.linear_transformer import LinearMemory, LinearTransformer
 from course_lib.models.luong import LuongDecoder
-from course_lib.models.luong_local import LocalLuongDecoder
+from course_lib.models.luong_local_decoder import LocalLuongDecoder
 from course_lib.models.mixer import Mixer
 from course_lib.models.ngram import NGram
 from course_lib.models.segmenter import GlobalAverage, Segmenter

@@ -34,7 +34,7 @@ def bahdanau_steps(
         embedded: the target's words (B, T, d_y), T ≥ 1.
         s: the state before the first of them, (B, n).
         encoded: keys, values and mask of the source.
-        attention: scores the state against the keys; any mechanism will do.
+        attention: scores the state against the keys; any mechanism.
         cell: a GRU of d_y + d_v inputs: the word first, then the context.
 
     Returns:
@@ -58,12 +58,12 @@ def hoisted_bahdanau_steps(
 ) -> tuple[States, Attended]:
     """Compute the same, with everything that does not depend on the state hoisted out of the loop.
 
-    Keys are projected once. W_c c_t = Σ_j α_tj (W_c h_j), so the values meet the GRU's input weights once too, and each step
-    mixes gates instead of contexts. The state's gates and the query are one product. Since tanh(a) = 2 σ(2a) - 1, and what
-    is the same in all scores of a row changes no weight, vᵀ tanh(a) may be 2vᵀ σ(2a), which costs a CPU far less. Keys and
-    values that the mask hides are set to 0 first, since 0 · NaN is NaN.
+    Keys are projected once. W_c c_t = Σ_j α_tj (W_c h_j), so the values too are multiplied by the GRU's input weights once, and
+    each step mixes gates instead of contexts. The state's gates and the query are one product. Since tanh(a) = 2 σ(2a) - 1,
+    and a constant in all scores of a row does not change the weights, vᵀ tanh(a) may be replaced by 2vᵀ σ(2a), which is much
+    cheaper on a CPU. Keys and values that the mask hides are set to 0 first, since 0 · NaN is NaN.
     """
-    if embedded.shape[1] == 1:  # nothing to take out of the loop
+    if embedded.shape[1] == 1:  # nothing to hoist out of the loop
         return bahdanau_steps(embedded, s, encoded, attention, cell)
     n = s.shape[-1]
     W_y, W_c = cell.weight_ih_l0.tensor_split([embedded.shape[-1]], dim=1)

@@ -70,7 +70,7 @@ class BERT(nn.Module):
 
         Args:
             tokens: (B, T), T ≤ T_max; a sentence as `losses.segment_input` lays it out, then padding.
-            segments: (B, T), which sentence each token belongs to; None = all to the first.
+            segments: (B, T), the sentence of each token; None = the first for all.
             lengths: (B,), real tokens of each sequence; None = all have T.
 
         Returns:
@@ -107,6 +107,6 @@ class PretrainingBERT(nn.Module):
         draw_weights(self.follows, d_model)
 
     def forward(self, tokens: Tokens, segments: Tokens | None = None, lengths: Lengths | None = None) -> Pretraining:
-        """Read a batch as `BERT` does; give the logits of both tasks, class 0 of the second for "it follows"."""
+        """Read a batch as `BERT` does; return the logits of both tasks, class 0 of the second for "it follows"."""
         states = self.bert(tokens, segments, lengths)
         return Pretraining(self.words(states, self.bert.tokens.weight), self.follows(states))

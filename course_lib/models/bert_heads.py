@@ -56,7 +56,7 @@ class SentenceHead(nn.Module):
         self.classify = nn.Linear(d_model, n_classes)
 
     def forward(self, states: BertStates) -> Float[Tensor, "B n_classes"]:
-        """Give logits (B, n_classes) from states (B, T, d_model)."""
+        """Return logits (B, n_classes) from states (B, T, d_model)."""
         pool, classify = self.pool, self.classify
         return classification_head(states, pool.weight, pool.bias, classify.weight, classify.bias)
 
@@ -77,7 +77,7 @@ class SpanHead(nn.Module):
         self.place = nn.Linear(d_model, 2)
 
     def forward(self, states: BertStates, lengths: Lengths | None = None) -> Span:
-        """Give the logits of start and end from states (B, T, d_model); padding after `lengths` (B,) gets -inf."""
+        """Return the logits of start and end from states (B, T, d_model); padding after `lengths` (B,) gets -inf."""
         logits = self.place(states)
         if lengths is not None:
             logits = logits.masked_fill(~padding_mask(lengths, states.shape[1]).mT, -torch.inf)
@@ -89,7 +89,7 @@ def best_span(span: Span, longest: int) -> tuple[Int[Tensor, "B"], Int[Tensor, "
 
     Args:
         span: logits (B, T) of start and end.
-        longest: tokens that an answer may have, ≥ 1.
+        longest: largest number of tokens of an answer, ≥ 1.
 
     Returns:
         start and end (B,), both inside the answer.
@@ -109,7 +109,7 @@ def best_span(span: Span, longest: int) -> tuple[Int[Tensor, "B"], Int[Tensor, "
 
 
 class TagHead(nn.Module):
-    """Gives every token a tag, such as the name of an entity that it belongs to."""
+    """Assigns every token a tag, such as the type of the entity that it belongs to."""
 
     def __init__(self, d_model: int, n_tags: int) -> None:
         """Set up for n_tags."""
@@ -117,7 +117,7 @@ class TagHead(nn.Module):
         self.classify = nn.Linear(d_model, n_tags)
 
     def forward(self, states: BertStates) -> Float[Tensor, "B T n_tags"]:
-        """Give logits (B, T, n_tags) from states (B, T, d_model)."""
+        """Return logits (B, T, n_tags) from states (B, T, d_model)."""
         return self.classify(states)
 
 
@@ -134,5 +134,5 @@ class MaskedWordHead(nn.Module):
     def forward(
         self, states: Float[Tensor, "*batch d_model"], embedding: Float[Tensor, "n_tokens d_model"]
     ) -> Float[Tensor, "*batch n_tokens"]:
-        """Give logits from states (*batch, d_model), of all positions or of the masked ones."""
+        """Return logits from states (*batch, d_model), of all positions or of the masked ones."""
         return F.linear(self.norm(self.activation(self.transform(states))), embedding, self.bias)

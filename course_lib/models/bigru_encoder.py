@@ -26,9 +26,9 @@ BidirectionalStates = tuple[Float[Tensor, "B T d_both"], Float[Tensor, "B d_both
 
 
 class Encoded(NamedTuple):
-    """What crosses from the encoder to a decoder.
+    """The output of the encoder that a decoder receives.
 
-    `keys` (B, T_k, d) are scored and `values` (B, T_k, d) are mixed; an encoder gives its annotations as both. `final` (B, d)
+    `keys` (B, T_k, d) are scored and `values` (B, T_k, d) are mixed; an encoder returns its annotations as both. `final` (B, d)
     joins the last state of each direction. `mask` (B, 1, T_k) is True at real words.
     """
 
@@ -58,7 +58,7 @@ def bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwar
 
 
 def reverse(x: TokenFeatures, lengths: Lengths) -> TokenFeatures:
-    """Turn each sequence of a padded batch (B, T, d) round within its own length; at padding give 0."""
+    """Reverse each sequence of a padded batch (B, T, d) within its own length; padding is 0."""
     position = torch.arange(x.shape[1], device=x.device)
     mirrored = (lengths[:, None] - 1 - position).clamp(min=0)
     turned = x.gather(1, mirrored[..., None].expand_as(x))
@@ -95,7 +95,7 @@ def stacked_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU,
 
 
 def _at_end(states: TokenFeatures, lengths: Lengths) -> Float[Tensor, "B n"]:
-    """Take from states (B, T, n) that of the last real step of each sequence, 0 where there is none."""
+    """Select from states (B, T, n) that of the last real step of each sequence, 0 if there is none."""
     last = states[torch.arange(len(states), device=states.device), (lengths - 1).clamp(min=0)]
     return torch.where((lengths > 0)[:, None], last, 0.0)
 
@@ -105,7 +105,7 @@ def _weights(cell: GRU) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 class Encoder(nn.Module):
-    """Embeds words and reads them both ways: owns the embedding and the two GRUs, called `forwards` and `backwards`."""
+    """Embeds words and reads them in both directions: owns the embedding and two GRUs, `forwards` and `backwards`."""
 
     def __init__(
         self,
@@ -122,10 +122,11 @@ class Encoder(nn.Module):
         self.backwards = GRU(d_embedding, d_hidden)
 
     def forward(self, source: Tokens, lengths: Lengths) -> Encoded:
-        """Read sentences (B, T_k) of these lengths (B,); padding has no effect.
+        """Read sentences (B, T_k) of the given lengths (B,); padding has no effect.
 
         Raises:
-            ValueError: the batch has no words at all, there is not one length for each sentence, or a length is not in 0…T_k.
+            ValueError: the batch has no words at all, the number of lengths is not that of the sentences, or a length is not in
+            0…T_k.
         """
         if source.shape[1] == 0:
             raise ValueError(f"sentences (B, T) need T ≥ 1, got {tuple(source.shape)}.")

@@ -29,7 +29,7 @@ def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float)
         new tensors in the same order.
 
     Raises:
-        ValueError: there are not as many online tensors as target tensors.
+        ValueError: the numbers of online and target tensors differ.
 
     Source: Grill et al. 2020, section 3.1.
     """
@@ -38,7 +38,7 @@ def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float)
 
 @torch.no_grad()
 def ema_update_(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> Sequence[Tensor]:
-    """Write what `ema_update` gives into `target` itself, all tensors in one call of a fused kernel; return `target`."""
+    """Write the result of `ema_update` into `target`, all tensors in one call of a fused kernel; return `target`."""
     torch._foreach_lerp_(list(target), list(online), 1 - decay)
     return target
 
@@ -51,7 +51,7 @@ class Bootstrapped(NamedTuple):
 
 
 class BYOL(nn.Module):
-    """Online network, target network and predictor around an encoder; `model.online[0]` is the encoder that is kept.
+    """Online network, target network and predictor around an encoder; `model.online[0]` is the encoder to keep.
 
     Train it on `byol_loss(*model(first, second))`, and call `model.update()` after every step.
     """
@@ -67,14 +67,14 @@ class BYOL(nn.Module):
         self.target = copy.deepcopy(self.online).requires_grad_(False)
 
     def forward(self, first: Image, second: Image) -> Bootstrapped:
-        """Predict each view of (B, C, H, W) from the other; nothing of the target's side is differentiated."""
+        """Predict each view of (B, C, H, W) from the other; the target network gets no gradient."""
         views = torch.cat([first, second])
         with torch.no_grad():
             targets = self.target(views).roll(len(first), 0)
         return Bootstrapped(self.predictor(self.online(views)), targets)
 
     def update(self) -> None:
-        """Let the target follow: ξ ← τ ξ + (1 - τ) θ. Statistics of a batch normalisation are each network's own."""
+        """Update the target: ξ ← τ ξ + (1 - τ) θ. Each network keeps its own batch-normalisation statistics."""
         ema_update_(list(self.target.parameters()), list(self.online.parameters()), self.decay)
 
 

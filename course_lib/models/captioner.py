@@ -7,7 +7,8 @@ LSTM. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://a
     h_t = LSTM([E y_{t-1}; ẑ_t], h_{t-1})        p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z ẑ_t))     (eqs. 1-9, 13, 4.2.1)
     h_0, c_0 from the mean of the regions
 
-The weights of each word sum to 1 over the regions; the penalty asks that those of each region sum to 1 over the words too.
+The weights of each word sum to 1 over the regions; the penalty favours weights that also sum to 1 over the words for each
+region.
 """
 
 from typing import NamedTuple
@@ -37,9 +38,9 @@ def soft_attention(
     Args:
         regions: a, (B, L, d_a).
         h: the state of the decoder before the word, (B, n).
-        W_a: (m, d_a), takes a region into the attention space of size m.
-        W_h: (m, n), takes the state there.
-        v: (m,), weighs the hidden units.
+        W_a: (m, d_a), projects a region to the attention space of size m.
+        W_h: (m, n), projects the state to it.
+        v: (m,), the weights of the hidden units.
 
     Returns:
         context (B, d_a) and weights (B, L), which sum to 1 over the regions.
@@ -84,10 +85,10 @@ def caption_step(
     cell: tuple[Float[Tensor, "4*n d_y+d_a"], Float[Tensor, "4*n n"], Float[Tensor, "4*n"]],
     readout: tuple[Float[Tensor, "d_y n"], Float[Tensor, "d_y d_a"], Float[Tensor, "n_tokens d_y"]],
 ) -> CaptionStep:
-    """One step of the captioning decoder: attend, gate the context, update the LSTM, compute next-token logits.
+    """Take one step of the captioning decoder: attend, gate the context, update the LSTM, compute next-token logits.
 
     Args:
-        y: E y_{t-1}, the embedded word before, (B, d_y).
+        y: E y_{t-1}, the embedded previous word, (B, d_y).
         h: the state before the word, (B, n): the query of the attention, and the input of the gate.
         c: the cell state before the word, (B, n).
         regions: a, (B, L, d_a).
@@ -129,12 +130,12 @@ class ShowAndTell(nn.Module):
         self.readout = nn.Linear(d_hidden, n_tokens)
 
     def start(self, picture: Float[Tensor, "B d_picture"]) -> LSTMState:
-        """Read image vectors (B, d_picture); give the state before the first word."""
+        """Read image vectors (B, d_picture); return the state before the first word."""
         _, state = self.cell(self.look(picture)[:, None])
         return state
 
     def forward(self, picture: Float[Tensor, "B d_picture"], caption: Tokens, state: LSTMState | None = None) -> Captioned:
-        """Next-token logits of a caption (B, T), read after the image vector (B, d_picture) or from `state`."""
+        """Compute next-token logits of a caption (B, T), read after the image vector (B, d_picture) or from `state`."""
         states, last = self.cell(self.words(caption), self.start(picture) if state is None else state)
         return Captioned(self.readout(states), None, last)
 
@@ -191,7 +192,7 @@ class ShowAttendAndTell(nn.Module):
         return Captioned(torch.stack(logits, dim=1), torch.stack(weights, dim=1), (h, c))
 
     def start(self, regions: Regions) -> AttentiveState:
-        """Read an image's regions (B, L, d_region): the state before the first token."""
+        """Read an image's regions (B, L, d_region); return the state before the first token."""
         return AttentiveState(regions, *self.initial_state(regions))
 
     def step(self, tokens: Int[Tensor, "B"], state: AttentiveState) -> tuple[Float[Tensor, "B n_tokens"], AttentiveState]:

@@ -6,8 +6,8 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.2
     each decoder layer:   queries and keys of self-attention: x + q        of cross-attention: x + q and memory + positions
     class = W x̂        box = σ(MLP(x̂) + r)
 
-The values carry no positions, and x starts at 0: queries differ in their learned q alone. In the paper r = 0;
-with a reference point r = (σ⁻¹(x, y), 0, 0) each query predicts objects near a point of its own (Zhu et al. 2021, section
+The values carry no positions, and x starts at 0: queries differ only in their learned q. In the paper r = 0;
+with a reference point r = (σ⁻¹(x, y), 0, 0) each query predicts objects near its own point (Zhu et al. 2021, section
 4.1, https://arxiv.org/abs/2010.04159; q from sinusoids of the point, Wang et al. 2022, https://arxiv.org/abs/2109.07107).
 """
 
@@ -37,7 +37,7 @@ class Detected(NamedTuple):
 
 
 class ObjectQueries(NamedTuple):
-    """What is added to the queries in attention, `positions` (N, d_model), and their `references` σ⁻¹ of a box (N, 4)."""
+    """The `positions` (N, d_model) added to the queries in attention, and their `references`, σ⁻¹ of a box (N, 4)."""
 
     positions: Float[Tensor, "N d_model"]
     references: Float[Tensor, "N 4"]
@@ -52,12 +52,12 @@ class LearnedQueries(nn.Module):
         self.vectors = nn.Parameter(torch.randn(N, d_model))
 
     def forward(self) -> ObjectQueries:
-        """Give the vectors (N, d_model), and no reference (N, 4)."""
+        """Return the vectors (N, d_model), and zeros (N, 4) as references."""
         return ObjectQueries(self.vectors, self.vectors.new_zeros(len(self.vectors), 4))
 
 
 class PointQueries(nn.Module):
-    """Object queries with a learned reference point each; Zhu et al. 2021, section 4.1."""
+    """Object queries, each with a learned reference point; Zhu et al. 2021, section 4.1."""
 
     def __init__(self, N: int, d_model: int) -> None:
         """Draw N points, uniform over the image; those within 5 % of its border are moved inside."""
@@ -66,7 +66,7 @@ class PointQueries(nn.Module):
         self.mix = nn.Linear(d_model, d_model)
 
     def forward(self) -> ObjectQueries:
-        """Give what the sinusoids of the points become (N, d_model), and the points as references (N, 4)."""
+        """Return the projected sinusoids of the points (N, d_model), and the points as references (N, 4)."""
         positions = self.mix(sinusoidal_points(self.logits.sigmoid(), self.mix.in_features))
         return ObjectQueries(positions, torch.cat([self.logits, torch.zeros_like(self.logits)], dim=-1))
 
@@ -75,7 +75,7 @@ class PositionalSelfAttention(nn.Module):
     """Self-attention with positions added to queries and keys, not to values."""
 
     def __init__(self, attention: nn.Module) -> None:
-        """Take the attention around which to mix, such as `MultiHead(d_model, n_heads)`."""
+        """Set the attention, such as `MultiHead(d_model, n_heads)`."""
         super().__init__()
         self.attention = attention
 
@@ -90,7 +90,7 @@ class ObjectBlock(nn.Module):
     def __init__(
         self, sizes: Sizes, mechanism: AnyMechanism = scaled_dot_product_attention, residual: Residual = post_norm
     ) -> None:
-        """Put the parts together; n_layers does not matter here. A mechanism that is a module is copied for each attention."""
+        """Set up the layer; `n_layers` of the sizes is not used. A mechanism that is a module is copied for each attention."""
         super().__init__()
         d_model = sizes.d_model
         self.mixer = PositionalSelfAttention(MultiHead(d_model, sizes.n_heads, _of_one_layer(mechanism)))
@@ -130,11 +130,11 @@ class DETR(nn.Module):
 
         Args:
             backbone: images (B, C, H, W) → features (B, d_backbone, h, w), such as `ConvNet`.
-            d_backbone: how many features it gives.
-            n_classes: classes of objects; "no object" is one more.
-            queries: a module that gives `ObjectQueries`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
-            sizes: d_model, n_heads, d_ff, and the layers of the encoder and of the decoder alike.
-            mechanism: what each head does; a module is copied for each attention, so that each owns its parameters.
+            d_backbone: number of features of the backbone's output.
+            n_classes: classes of objects, without "no object".
+            queries: a module that returns `ObjectQueries`: `LearnedQueries(N, d_model)` or `PointQueries(N, d_model)`.
+            sizes: d_model, n_heads, d_ff, and the number of layers of both encoder and decoder.
+            mechanism: how each head attends; a module is copied for each attention, so that each owns its parameters.
             positions: encodes the positions of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.
         """
         super().__init__()

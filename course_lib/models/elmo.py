@@ -33,12 +33,12 @@ class BidirectionalLogits(NamedTuple):
 def scalar_mix(
     layers: Float[Tensor, "*batch n_layers d"], w: Float[Tensor, "n_layers"], gamma: Float[Tensor, ""]
 ) -> Float[Tensor, "*batch d"]:
-    """Weighted sum of the layers of a model, with weights that a task learns.
+    """Compute a weighted sum of the layers of a model, with weights that are learned for a task.
 
     Args:
         layers: outputs of all layers, (*batch, n_layers, d).
-        w: (n_layers,), any numbers; the layers weigh softmax(w).
-        gamma: γ, a scale for the whole.
+        w: (n_layers,), any numbers; the weights of the layers are softmax(w).
+        gamma: γ, a scale of the sum.
 
     Returns:
         (*batch, d).
@@ -52,7 +52,7 @@ class ScalarMix(nn.Module):
     """The mixture with its weights: w starts at 0, the plain mean, and γ at 1."""
 
     def __init__(self, n_layers: int) -> None:
-        """Set up for n_layers, the embedding counted."""
+        """Set up for n_layers, including the embedding."""
         super().__init__()
         self.w = nn.Parameter(torch.zeros(n_layers))
         self.gamma = nn.Parameter(torch.ones(()))
@@ -90,13 +90,13 @@ class ELMo(nn.Module):
         return torch.cat([torch.stack(there, dim=2), torch.stack(back, dim=2)], dim=-1)
 
     def language_models(self, tokens: Tokens, lengths: Lengths) -> BidirectionalLogits:
-        """Read sentences (B, T) of these lengths (B,); give both directions' logits, for pre-training."""
+        """Read sentences (B, T) of the given lengths (B,); return both directions' logits, for pre-training."""
         there, back = self._directions(tokens, lengths)
         E = self.tokens.weight
         return BidirectionalLogits(there[-1] @ E.mT + self.bias, back[-1] @ E.mT + self.bias)
 
     def _directions(self, tokens: Tokens, lengths: Lengths) -> tuple[list[States], list[States]]:
-        """Give the embedding and all layers (B, T, d_model) of each direction, both in the order of the sentence."""
+        """Return the embedding and all layers (B, T, d_model) of each direction, both in the order of the sentence."""
         require_one_length_each(lengths, len(tokens))
         x = self.tokens(tokens)
         there = _layers(x, lengths, self.forwards)

@@ -21,7 +21,7 @@ from course_lib.shapes import Edges, Nodes
 
 
 class GATLayer(nn.Module):
-    """Project, let a mechanism attend over the edges, combine the heads: owns W (n_heads · d, d_in)."""
+    """Project, attend over the edges by a mechanism, combine the heads: owns W (n_heads · d, d_in)."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class GATLayer(nn.Module):
             d_in: features of a node.
             d: features of a head.
             n_heads: number of heads.
-            mechanism: makes what attends, from (n_heads, d): `GraphAttention`, `DynamicGraphAttention`, or
+            mechanism: makes the attention from (n_heads, d): `GraphAttention`, `DynamicGraphAttention`, or
                 `lambda n_heads, d: uniform_graph_attention`.
-            combine: `merge_heads` gives n_heads · d features, `average_heads` gives d.
+            combine: `merge_heads` for n_heads · d features, `average_heads` for d.
 
         Raises:
             ValueError: there is no head.
@@ -78,8 +78,8 @@ class GAT(nn.Module):
             d_head: features of a head of the hidden layers.
             n_out: outputs for each node, such as the logits of its classes.
             n_heads: heads of each layer.
-            n_layers: number of layers: how many steps away a node can see.
-            mechanism: makes what attends, from (n_heads, d); see `GATLayer`. For a large graph:
+            n_layers: number of layers, and so of the steps from which a node receives information.
+            mechanism: makes the attention from (n_heads, d); see `GATLayer`. For a large graph:
                 `partial(GraphAttention, form=csr_attend_edges)`.
 
         Raises:
@@ -94,7 +94,7 @@ class GAT(nn.Module):
         self.layers = nn.ModuleList([*hidden, layer(sizes[-1], n_out, combine=average_heads)])
 
     def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
-        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node attends along the edges (2, E) and to itself."""
+        """Return outputs (*batch, N, n_out) from x (*batch, N, d_in); a node attends along the edges (2, E) and to itself."""
         edges = with_self_loops(edges, x.shape[-2])
         for layer in self.layers[:-1]:
             x = F.elu(layer(x, edges).context)

@@ -1,4 +1,4 @@
-"""A graph convolutional network: neighbours mixed by weights that only the degrees decide. The baseline of lecture 15.
+"""A graph convolutional network: neighbours mixed by weights that depend only on the degrees. The baseline of lecture 15.
 
 Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Networks*, eqs. 2 and 9
 (https://arxiv.org/abs/1609.02907), without dropout:
@@ -17,7 +17,7 @@ from course_lib.shapes import Edges, Nodes
 
 
 class GCN(nn.Module):
-    """Layers X ↦ Â X W, a ReLU between them."""
+    """Layers X ↦ Â X W with a ReLU between them."""
 
     def __init__(self, d_in: int, d_hidden: int, n_out: int, n_layers: int = 2) -> None:
         """Set up the matrices.
@@ -26,7 +26,7 @@ class GCN(nn.Module):
             d_in: features of a node.
             d_hidden: features of a hidden layer.
             n_out: outputs for each node, such as the logits of its classes.
-            n_layers: number of layers: how many steps away a node can see.
+            n_layers: number of layers, and so of the steps from which a node receives information.
 
         Raises:
             ValueError: there is no layer.
@@ -41,7 +41,7 @@ class GCN(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
-        """Give outputs (*batch, N, n_out) from x (*batch, N, d_in); each node averages itself and its neighbours."""
+        """Return outputs (*batch, N, n_out) from x (*batch, N, d_in); each node averages itself and its neighbours."""
         edges = with_self_loops(edges, x.shape[-2])
         weights = gcn_weights(edges, x.shape[-2]).to(x.dtype)
         for i, layer in enumerate(self.layers):

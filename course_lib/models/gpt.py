@@ -5,8 +5,9 @@ Radford et al. 2018 (GPT-1) and 2019, *Language Models are Unsupervised Multitas
 
     h_0 = E[tokens] + P        h_l = Block_l(h_{l-1})        p(next token) = softmax(E Norm(h_L))
 
-As in GPT-2: pre-norm, GELU, learned positions, one norm at the end, and E serves twice, as embedding and as last matrix.
-Weights start as the papers' at their width (`blocks.draw_weights`), those that end in the residual path divided by √(2L).
+As in GPT-2: pre-norm, GELU, learned positions, one norm at the end, and E is both embedding and last matrix.
+Weights are initialised as in the papers at their width (`blocks.draw_weights`), those at the end of a residual path divided by
+√(2L).
 Dropout, if asked for, is that of the embeddings and the residual path; the papers' dropout of attention weights is the
 mechanism's: `AttentionDropout(causal_attention, 0.1)`.
 """
@@ -56,8 +57,8 @@ class GPT(nn.Module):
             n_tokens: size of the vocabulary.
             T_max: length of the context; each position has a learned vector.
             sizes: d_model, n_heads, d_ff (4 · d_model in the papers), n_layers.
-            mechanism: `causal_attention`, or `fused_causal_attention`, which is faster and returns no weights; a mechanism that
-                is not causal lets the model attend to the token that it must predict.
+            mechanism: `causal_attention`, or `fused_causal_attention`, which is faster and returns no weights; with a mechanism
+                that is not causal, the model would attend to the token that it must predict.
             activation: inside the feed-forward networks.
             dropout: probability with which, in training, a feature is set to 0: of the embeddings, and of the output of each
                 sublayer.

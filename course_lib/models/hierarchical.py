@@ -36,13 +36,13 @@ def compose_document(
 
     Args:
         states: of each word, (B, S, T, d): S sentences of T words, padded.
-        mask: (B, S, T), True at real words; a sentence without a word is no sentence.
+        mask: (B, S, T), True at real words; a sentence without words does not count.
         words: W (d_a, d), b (d_a,) and the query u (d_a,) that pool the words of a sentence.
         sentences: the same for the sentences of a document.
 
     Returns:
-        vector (B, d), weights of the sentences (B, S) and of the words (B, S, T); 0 where the mask is False. The share of a
-        word in the vector is the product of the two.
+        vector (B, d), weights of the sentences (B, S) and of the words (B, S, T); 0 where the mask is False. The weight of
+        a word in the vector is the product of the two.
 
     Source: Yang et al. 2016, section 2.2, without the recurrent layer between the two.
     """
@@ -70,7 +70,7 @@ class Hierarchical(nn.Module):
             n_classes: classes of documents.
             d_embedding: features of a word.
             d_hidden: units of each GRU, in each direction; a sentence and a document have 2 · d_hidden features.
-            pooling: makes what pools vectors of d_v features with d_a hidden units, from (d_v, d_a): `Pool`, or
+            pooling: makes the pooling of vectors of d_v features with d_a hidden units from (d_v, d_a): `Pool`, or
                 `lambda d_v, d_a: mean_pool` for a plain mean.
             run: `bidirectional_gru`, or a faster form of it.
         """

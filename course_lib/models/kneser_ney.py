@@ -1,4 +1,4 @@
-"""Kneser-Ney n-gram language model, interpolated, with three discounts: the strongest of the models that only count.
+"""Kneser-Ney n-gram language model, interpolated, with three discounts: the strongest count-based language model.
 
 Kneser & Ney 1995 (https://doi.org/10.1109/ICASSP.1995.479394), in the form "modified Kneser-Ney" of Chen & Goodman 1999,
 section 3 (https://doi.org/10.1006/csla.1999.0128):
@@ -6,9 +6,9 @@ section 3 (https://doi.org/10.1006/csla.1999.0128):
     p(c | h) = (count(h c) − D(count(h c)) + rest(h) · p(c | h′)) / count(h)        h′ is h without its first token
     D(1) = 1 − 2 Y n_2 / n_1    D(2) = 2 − 3 Y n_3 / n_2    D(3 or more) = 3 − 4 Y n_4 / n_3        Y = n_1 / (n_1 + 2 n_2)
 
-n_k is the number of runs counted k times, and rest(h) the sum of the discounts after h. The longest runs count as often as they
-occur. A shorter run counts as often as there are different tokens before it: what follows one single context, however often, is
-no evidence for another. The recursion ends in the uniform distribution 1 / n_tokens.
+n_k is the number of runs counted k times, and rest(h) the sum of the discounts after h. The longest runs are counted by their
+occurrences. A shorter run is counted by the different tokens before it: following a single context, however often, is no
+evidence for other contexts. The recursion ends in the uniform distribution 1 / n_tokens.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from course_lib.shapes import Tokens
 
 
 class DiscountedCounts(NamedTuple):
-    """Runs of one length and their contexts, as sorted numbers: the `share` of each run, and what each context leaves over."""
+    """Runs of one length and their contexts, as sorted numbers: the `share` of each run, and what is left in each context."""
 
     grams: Int[Tensor, "n"]
     share: Float[Tensor, "n"]
@@ -40,7 +40,7 @@ class KneserNey:
             n_tokens: size of the vocabulary.
 
         Raises:
-            ValueError: n_tokens ** order is too large for a 64-bit number, by which a run is known.
+            ValueError: n_tokens ** order is too large for a 64-bit number, which identifies a run.
         """
         self.n_tokens, self.order = n_tokens, grams.shape[1]
         if n_tokens**self.order >= 2**63:
@@ -52,7 +52,7 @@ class KneserNey:
             self.tables.insert(0, _discounted(runs, counts, n_tokens))
 
     def probability(self, grams: Int[Tensor, "N n"]) -> Float[Tensor, "N"]:
-        """Give the probability of the last token of each run, (N,), given the others; the last `order` count."""
+        """Return the probability of the last token of each run, (N,), given the others; the last `order` count."""
         p = torch.full((len(grams),), 1 / self.n_tokens, dtype=torch.double)
         for n, table in enumerate(self.tables[: grams.shape[1]], start=1):
             gram = self._numbers(grams[:, -n:])
@@ -67,14 +67,14 @@ class KneserNey:
     def step(
         self, tokens: Int[Tensor, "B"], state: Int[Tensor, "B T_past"]
     ) -> tuple[Float[Tensor, "B n_tokens"], Int[Tensor, "B T_kept"]]:
-        """Read one more token (B,) of each sequence; give log-probabilities of the next (B, n_tokens) and the new state."""
+        """Read one more token (B,) of each sequence; return log-probabilities of the next (B, n_tokens) and the new state."""
         state = self.start(torch.cat([state, tokens[:, None]], dim=1))
         context = state.repeat_interleave(self.n_tokens, dim=0)
         every = torch.arange(self.n_tokens).repeat(len(tokens))[:, None]
         return self.probability(torch.cat([context, every], dim=1)).log().view(-1, self.n_tokens), state
 
     def _numbers(self, grams: Tensor) -> Tensor:
-        """Read each run (N, n) as one number in base n_tokens."""
+        """Encode each run (N, n) as one number in base n_tokens."""
         return (grams * self.n_tokens ** torch.arange(grams.shape[1] - 1, -1, -1)).sum(1)
 
 
@@ -90,6 +90,6 @@ def _discounted(grams: Tensor, counts: Tensor, n_tokens: int) -> DiscountedCount
 
 
 def _look_up(keys: Tensor, values: Tensor, wanted: Tensor, otherwise: float) -> Tensor:
-    """Find wanted keys among sorted ones; `otherwise` where a key is not there."""
+    """Look up keys among sorted ones; `otherwise` for a key that is missing."""
     place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
     return torch.where(keys[place] == wanted, values[place], otherwise)

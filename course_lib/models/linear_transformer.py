@@ -5,7 +5,7 @@ and head, with features φ of queries and keys, S and z summarise the past:
 
     S_t = S_{t-1} + φ(k_t) v_tᵀ        z_t = z_{t-1} + φ(k_t)        head_t = φ(q_t)ᵀ S_t / φ(q_t)ᵀ z_t
 
-Blocks are pre-norm with GELU; positions are sinusoids, which have no largest length; the embedding is the output matrix too.
+Blocks are pre-norm with GELU; positions are sinusoids, which have no largest length; the embedding is also the output matrix.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class LinearTransformer(nn.Module):
         return self.stack(self._embed(tokens)) @ self.tokens.weight.mT
 
     def start(self, prompt: Tokens) -> LinearMemory:
-        """Read prompts (B, T), T ≥ 0, all of one length; give the memory that `step` continues from.
+        """Read prompts (B, T), T ≥ 0, all of one length; return the memory that `step` continues from.
 
         Raises:
             ValueError: `mix` is `linear_attention`, which is not causal.
@@ -65,7 +65,7 @@ class LinearTransformer(nn.Module):
         return LinearMemory(self.stack.read(self._embed(prompt))[1], prompt.shape[1])
 
     def read(self, tokens: Tokens) -> tuple[Float[Tensor, "B T n_tokens"], LinearMemory]:
-        """Read tokens (B, T) in parallel; give the logits of `forward`, and the memory that `step` continues from.
+        """Read tokens (B, T) in parallel; return the logits of `forward`, and the memory that `step` continues from.
 
         Raises:
             ValueError: `mix` is `linear_attention`, which is not causal.

@@ -4,9 +4,10 @@ Tolstikhin et al. 2021, *MLP-Mixer*, section 2 and figure 1 (https://arxiv.org/a
 
     X_0 = [x_p¹ E; … ; x_p^N E]        X_l = MixerBlock_l(X_{l-1})        y = W · mean_n LN(X_L) + b
 
-It is the block of all transformers (`blocks.Block`, pre-norm) with `TokenMixing` instead of attention. No class token, no
-positions; a head that starts at 0 (`zero_head`), as published; other weights start as torch starts them. The ε of the norms is
-that of `primitives.layer_norm` and of torch, 1e-5; the authors' JAX has 1e-6, which matters only for features of tiny variance.
+It is the block of all transformers (`blocks.Block`, pre-norm) with `TokenMixing` instead of attention. There is no class
+token and no position encoding; the head starts at 0 (`zero_head`), as published; other weights are initialised as in torch. The
+ε of the norms is that of `primitives.layer_norm` and of torch, 1e-5; the authors' JAX code uses 1e-6, which matters only for
+features of tiny variance.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ class Mixer(nn.Module):
             image: channels, height and width of the images.
             P: side of a patch, in pixels.
             sizes: of the model.
-            mix: how the patches are mixed, `token_mixing` or another function of its arguments.
+            mix: mixes the patches: `token_mixing`, or another function with its arguments.
 
         Raises:
             ValueError: P does not divide height and width.
@@ -57,10 +58,10 @@ class Mixer(nn.Module):
         self.head = zero_head(d, n_classes)
 
     def forward(self, images: Image) -> Logits:
-        """Give logits (B, n_classes) of images (B, C, H, W).
+        """Return logits (B, n_classes) of images (B, C, H, W).
 
         Raises:
-            ValueError: the images have other channels or another size than the model was made for.
+            ValueError: the images differ in channels or size from those that the model was made for.
         """
         if images.shape[1:] != self.image:
             wanted, got = (" × ".join(map(str, sizes)) for sizes in (self.image, images.shape[1:]))

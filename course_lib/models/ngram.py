@@ -37,7 +37,7 @@ class NGram:
             n_tokens: size of the vocabulary.
 
         Raises:
-            ValueError: n_tokens ** order is too large for a 64-bit number, by which a gram is known.
+            ValueError: n_tokens ** order is too large for a 64-bit number, which identifies a gram.
         """
         self.n_tokens, self.order = n_tokens, grams.shape[1]
         if n_tokens**self.order >= 2**63:
@@ -49,7 +49,7 @@ class NGram:
         return sum(len(table.grams) for table in self.tables)
 
     def probability(self, grams: Int[Tensor, "N n"]) -> Float[Tensor, "N"]:
-        """Give the probability of the last token of each run, (N,), given the others; the last `order` count."""
+        """Return the probability of the last token of each run, (N,), given the others; the last `order` count."""
         p = torch.full((len(grams),), 1 / self.n_tokens, dtype=torch.double)
         for n, table in enumerate(self.tables[: grams.shape[1]], start=1):
             gram = _number(grams[:, -n:], self.n_tokens)
@@ -60,7 +60,7 @@ class NGram:
         return p
 
     def probabilities(self, context: Int[Tensor, "*batch T"]) -> Float[Tensor, "*batch n_tokens"]:
-        """Give the probability of every next token after contexts (*batch, T), of which the last order - 1 tokens count."""
+        """Return the probability of every next token after contexts (*batch, T), of which the last order - 1 tokens count."""
         T = context.shape[-1]
         seen = context[..., T - min(T, self.order - 1) :].unsqueeze(-2)
         every = torch.arange(self.n_tokens)[:, None].expand(*context.shape[:-1], -1, -1)
@@ -76,7 +76,7 @@ def _count(grams: Tensor, n_tokens: int) -> NGramCounts:
 
 
 def _number(grams: Tensor, n_tokens: int) -> Tensor:
-    """Read each run (N, n) as one number in base n_tokens."""
+    """Encode each run (N, n) as one number in base n_tokens."""
     number = grams.new_zeros(len(grams))
     for column in grams.unbind(1):
         number = number * n_tokens + column
@@ -84,6 +84,6 @@ def _number(grams: Tensor, n_tokens: int) -> Tensor:
 
 
 def _look_up(keys: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
-    """Find wanted keys among sorted ones; 0 where a key is not there."""
+    """Look up keys among sorted ones; 0 for a key that is missing."""
     place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
     return torch.where(keys[place] == wanted, values[place], 0)

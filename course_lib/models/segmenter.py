@@ -20,14 +20,14 @@ from course_lib.shapes import Image
 
 
 class GlobalAverage(nn.Module):
-    """Give every pixel the mean of all pixels: (B, d, H, W) to the same shape, without parameters."""
+    """Replace every pixel by the mean of all pixels: (B, d, H, W) to the same shape, without parameters."""
 
     def __init__(self, d_in: int) -> None:
         super().__init__()
         self.d_out = d_in
 
     def forward(self, x: Image) -> Image:
-        """Spread the mean over all pixels of x (B, d, H, W)."""
+        """Broadcast the mean to all pixels of x (B, d, H, W)."""
         return x.mean((2, 3), keepdim=True).expand_as(x)
 
 
@@ -49,7 +49,7 @@ class Segmenter(nn.Module):
         self.W = nn.Conv2d(sum(cast(int, part.d_out) for part in (backbone, *contexts)), n_classes, 1)
 
     def forward(self, images: Image) -> Float[Tensor, "B n_classes H W"]:
-        """Give the logits of each pixel, those of the map interpolated to the size of the images."""
+        """Return the logits of each pixel, interpolated from those of the map to the size of the images."""
         x = self.backbone(images)
         logits = self.W(torch.cat([x, *(context(x) for context in self.contexts)], dim=1))
         return F.interpolate(logits, images.shape[2:], mode="bilinear", align_corners=False)

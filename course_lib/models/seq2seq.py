@@ -1,12 +1,12 @@
 """Sequence-to-sequence models: an encoder reads a sentence, a decoder generates one. Attention: `bahdanau`, `luong`.
 
 Cho et al. 2014, *Learning Phrase Representations using RNN Encoder-Decoder* (https://arxiv.org/abs/1406.1078), section 2.2;
-Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215). The decoder gets one vector c of the source:
+Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215). The decoder receives one vector c of the source:
 
     s_0 = tanh(W_s c)        s_t = GRU([E y_{t-1}; c], s_{t-1})        p(y_t | y_<t, x) = softmax(W_o [s_t; c; E y_{t-1}])
 
-Every decoder is a module `(encoded, target, state=None) -> Decoded`, so that training reads a whole target at once and decoding
-continues from the last state one word at a time.
+Every decoder is a module `(encoded, target, state=None) -> Decoded`, so that training reads a whole target at once, while
+decoding continues from the last state one word at a time.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Decoded(NamedTuple):
 
 
 class PlainDecoder(nn.Module):
-    """Decoder without attention: it gets the encoder's final state, the same at each step."""
+    """Decoder without attention: it receives the encoder's final state, the same at each step."""
 
     def __init__(
         self,
@@ -92,17 +92,17 @@ class Seq2Seq(nn.Module):
             Decoded; its logits (B, T, n_tokens) are what `losses.teacher_forced_loss` expects.
 
         Raises:
-            ValueError: source and lengths do not fit together, or the target has no word or another batch size.
+            ValueError: source and lengths do not match, or the target is empty or has another batch size.
         """
         if target.shape[0] != source.shape[0] or target.shape[1] == 0:
             raise ValueError(f"each source needs a target (B, T ≥ 1), got {tuple(target.shape)} for {tuple(source.shape)}.")
         return self.decoder(self.encoder(source, lengths), target)
 
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> Seq2SeqState:
-        """Encode sentences (B, T_k) of these lengths (B,); give the state that `step` starts from."""
+        """Encode sentences (B, T_k) of the given lengths (B,); return the state that `step` starts from."""
         return Seq2SeqState(self.encoder(source, lengths), None)
 
     def step(self, tokens: Int[Tensor, "B"], state: Seq2SeqState) -> tuple[Float[Tensor, "B n_tokens"], Seq2SeqState]:
-        """Read one more target token (B,) of each sentence; give next-token logits (B, n_tokens) and the new state."""
+        """Read one more target token (B,) of each sentence; return next-token logits (B, n_tokens) and the new state."""
         logits, _, hidden = self.decoder(state.encoded, tokens[:, None], state.hidden)
         return logits[:, 0], Seq2SeqState(state.encoded, hidden)

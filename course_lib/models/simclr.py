@@ -2,7 +2,7 @@
 
 Chen, Kornblith, Norouzi, Hinton 2020, section 2.1 (https://arxiv.org/abs/2002.05709):
 
-    h = f(x̃)        z = g(h) = W⁽²⁾ ReLU(W⁽¹⁾ h)        the loss compares z; what is kept afterwards is f, that is h
+    h = f(x̃)        z = g(h) = W⁽²⁾ ReLU(W⁽¹⁾ h)        the loss compares z; after training, only f is kept, that is h
 """
 
 from typing import NamedTuple
@@ -22,10 +22,10 @@ class Projected(NamedTuple):
 
 
 class SimCLR(nn.Module):
-    """An encoder and the projection head that only the training needs; `model.encoder(images)` gives the representation h."""
+    """An encoder and a projection head that is used only in training; `model.encoder(images)` gives the representation h."""
 
     def __init__(self, encoder: nn.Module, d_encoder: int, d_hidden: int = 128, d_projection: int = 64) -> None:
-        """Put a head with one hidden layer and no biases, as the paper writes it, on an encoder of d_encoder features."""
+        """Add a head with one hidden layer and no biases, as in the paper, to an encoder of d_encoder features."""
         super().__init__()
         self.encoder = encoder
         self.project = nn.Sequential(
@@ -33,5 +33,5 @@ class SimCLR(nn.Module):
         )
 
     def forward(self, first: Image, second: Image) -> Projected:
-        """Project both views of each image, in one batch, so that a batch normalisation sees them together."""
+        """Project both views of each image, in one batch, so that batch normalisation averages over both."""
         return Projected(*self.project(self.encoder(torch.cat([first, second]))).chunk(2))

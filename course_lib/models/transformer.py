@@ -6,7 +6,7 @@ Vaswani et al. 2017, *Attention Is All You Need*, section 3 and figure 1 (https:
     y_0 = √d E'[target] + PE       p(next word) = softmax(E' Decoder(y_0, memory))
 
 The decoder's self-attention is causal. Its embedding is also the output matrix, as in section 3.4; source and target have
-vocabularies of their own, or one for both, as in the paper: then E = E' is one module. Embeddings start with variance 1 / d, so
+separate vocabularies, or one for both, as in the paper: then E = E' is one module. Embeddings start with variance 1 / d, so
 that √d makes them as large as the positions. Dropout is that of section 5.4.
 """
 
@@ -62,17 +62,17 @@ class Transformer(nn.Module):
             n_source: words of the source's vocabulary, or an embedding of them; its weights are initialised again.
             n_target: words of the target's vocabulary, or an embedding of them. One embedding for both,
                 `words = nn.Embedding(n, d_model); Transformer(words, words, sizes)`, serves source, target and output.
-            sizes: d_model, n_heads, d_ff, n_layers; as many layers in the decoder as in the encoder.
-            mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
+            sizes: d_model, n_heads, d_ff, n_layers; the encoder and the decoder have n_layers each.
+            mechanism: how each head attends; `fused_scaled_dot_product_attention` is faster and returns no weights.
             activation: inside the feed-forward networks.
             residual: `post_norm` as published, or `pre_norm`.
             positions: a function `(T, d_model, device=…) -> (T, d_model)`, added to the embeddings.
-            causal: what each head does in the decoder's self-attention; `fused_causal_attention` is faster.
+            causal: how each head attends in the decoder's self-attention; `fused_causal_attention` is faster.
             dropout: probability with which, in training, a feature is set to 0: of the sums of embeddings and
                 positions, and of the output of each sublayer.
 
         Raises:
-            ValueError: an embedding has other than d_model features.
+            ValueError: the number of features of an embedding is not d_model.
         """
         super().__init__()
         self.positions = positions
@@ -104,7 +104,7 @@ class Transformer(nn.Module):
         return self.decode(target, *self.encode(source, lengths))
 
     def encode(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> tuple[Memory, Bool[Tensor, "B 1 T_k"]]:
-        """Read sentences (B, T_k) of these lengths (B,): the memory (B, T_k, d_model) and its mask (B, 1, T_k)."""
+        """Encode sentences (B, T_k) of the given lengths (B,): the memory (B, T_k, d_model) and its mask (B, 1, T_k)."""
         require_one_length_each(lengths, len(source))
         mask = padding_mask(lengths, source.shape[1])
         return self.encoder(self.dropout(self._embed(self.source_words, source)), mask), mask
@@ -115,9 +115,9 @@ class Transformer(nn.Module):
         return states @ self.target_words.weight.mT
 
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> DecoderState:
-        """Read sentences (B, T_k) of these lengths (B,), and give the state that `step` starts from.
+        """Read sentences (B, T_k) of the given lengths (B,), and return the state that `step` starts from.
 
-        Nothing is dropped here, even in training mode.
+        Dropout is not applied here, even in training mode.
 
         Raises:
             ValueError: there is not one length for each source, one is longer than the source, or `causal` has no
@@ -125,11 +125,11 @@ class Transformer(nn.Module):
         """
         with _in_evaluation(self):
             memory, mask = self.encode(source, lengths)
-        _, layers = self.decoder.read(memory[:, :0], memory, mask)  # of the target, nothing is read yet
+        _, layers = self.decoder.read(memory[:, :0], memory, mask)  # no target token has been read yet
         return DecoderState(layers, mask, 0)
 
     def step(self, words: Int[Tensor, "B"], state: DecoderState) -> tuple[Float[Tensor, "B n_target"], DecoderState]:
-        """Read one more word (B,) of each sentence; give next-token logits (B, n_target) and the new state.
+        """Read one more word (B,) of each sentence; return next-token logits (B, n_target) and the new state.
 
         Neither earlier words nor the source are read again: their keys and values are in the state.
 
@@ -150,7 +150,7 @@ class Transformer(nn.Module):
 
 @contextmanager
 def _in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Put a model and its parts into evaluation mode, and back into the mode that each of them had."""
+    """Put a model and its parts into evaluation mode, then restore the mode of each."""
     training = [part for part in model.modules() if part.training]
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""Transformer-XL: a language model that reads a long text segment by segment, and attends to what it kept of earlier ones.
+"""Transformer-XL: a language model that reads a long text segment by segment, and attends to its memory of earlier ones.
 
 Dai et al. 2019, section 3 (https://arxiv.org/abs/1901.02860), with SG for "stop the gradient", and [a; b] one after the other:
 
@@ -6,8 +6,8 @@ Dai et al. 2019, section 3 (https://arxiv.org/abs/1901.02860), with SG for "stop
     m_l ← the last n_memory rows of h̃_l        p(next token) = softmax(E h_L)
 
 Layer l attends to the inputs of layer l in earlier segments, so that L layers reach up to L · n_memory tokens back. Absolute
-positions would be the same in each segment; here scores depend on distances alone (`attention.relative`). Blocks are post-norm
-with ReLU; one embedding E serves as the last matrix too (the paper: adaptive embeddings for large vocabularies).
+positions would be the same in each segment; here scores depend only on distances (`attention.relative`). Blocks are post-norm
+with ReLU; the embedding E is also the last matrix (the paper: adaptive embeddings for large vocabularies).
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from course_lib.shapes import TokenFeatures, Tokens
 
 
 class SegmentMemory(NamedTuple):
-    """What earlier segments left: the last inputs of each layer, (B, M, d_model) each, without gradients; M ≤ n_memory."""
+    """Memory of earlier segments: the last inputs of each layer, (B, M, d_model) each, without gradients; M ≤ n_memory."""
 
     layers: tuple[Float[Tensor, "B M d_model"], ...]
 
@@ -78,24 +78,24 @@ class TransformerXL(nn.Module):
 
         Args:
             tokens: (B, T), the segment.
-            memory: of the segment before it, in each row of the same text; None = this is the first.
+            memory: that of the previous segment, each row from the same text; None = this is the first segment.
 
         Returns:
             next-token logits (B, T, n_tokens), each given the tokens up to its own and the memory; and the memory for the
             segment that follows. Gradients go back to the start of this segment, and no further.
 
         Raises:
-            ValueError: the memory is that of another number of texts or layers.
+            ValueError: the memory has another number of texts or layers.
         """
         states, memory = self._states(tokens, memory)
         return states @ self.tokens.weight.mT, memory
 
     def start(self, prompt: Tokens) -> SegmentMemory:
-        """Read prompts (B, T), T ≥ 0, all of one length, as one segment; give the memory that `step` continues from."""
+        """Read prompts (B, T), T ≥ 0, all of one length, as one segment; return the memory that `step` continues from."""
         return self._states(prompt, None)[1]
 
     def step(self, tokens: Int[Tensor, "B"], memory: SegmentMemory) -> tuple[Float[Tensor, "B n_tokens"], SegmentMemory]:
-        """Read one more token (B,) of each text, a segment of its own; give next-token logits (B, n_tokens) and the new memory.
+        """Read one more token (B,) of each text as a segment; return next-token logits (B, n_tokens) and the new memory.
 
         While there are at most n_memory + 1 tokens, the logits are those of the whole text read at once; from then on each
         layer attends to the last n_memory + 1 positions.

@@ -30,7 +30,7 @@ def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | 
         T: number of positions.
         d_model: number of features.
         step: t, from 1.
-        device: where the encoding lives.
+        device: of the encoding.
 
     Returns:
         P^t (T, d_model), values in -2…2. Position i at step t and position t at step i are equal.
@@ -54,11 +54,11 @@ def shared_encoder(
 
     Args:
         x: (B, T, d_model).
-        attention: (W_q, W_k, W_v, W_o), the same at every step, as all weights.
+        attention: (W_q, W_k, W_v, W_o), the same at every step, like all weights.
         network: (W_1, b_1, W_2, b_2) of `feed_forward`.
         norms: (gain, bias) of the norm after the attention, and of the one after the network.
         n_heads: number of heads.
-        n_steps: how often; steps count from 1, and 0 of them give x back.
+        n_steps: number of steps, counted from 1; with 0, x is returned.
         mask: bool, broadcastable to (B, T, T); True = may attend.
 
     Returns:
@@ -80,8 +80,8 @@ def repeat_block(
     Args:
         x: (B, T, d_model).
         block: `(x, mask) -> (B, T, d_model)`, the same at every step.
-        n_steps: how often; 0 gives x back.
-        mask: bool, broadcastable to (B, T, T), handed to the block; True = may attend.
+        n_steps: number of steps; with 0, x is returned.
+        mask: bool, broadcastable to (B, T, T), passed to the block; True = may attend.
 
     Returns:
         (B, T, d_model).
@@ -105,25 +105,25 @@ class SharedSteps(nn.Module):
     """One block, applied `n_steps` times; the number may be changed at any time."""
 
     def __init__(self, block: nn.Module, n_steps: int) -> None:
-        """Take a block `(x (B, T, d_model), mask) -> (B, T, d_model)`."""
+        """Set the block, `(x (B, T, d_model), mask) -> (B, T, d_model)`."""
         super().__init__()
         self.block, self.n_steps = block, n_steps
 
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
-        """Take x (B, T, d_model) through the steps; each of them costs 1. ValueError where there is none."""
+        """Apply the steps to x (B, T, d_model); each costs 1. ValueError if there are none."""
         return _always(repeat_block(x, self.block, self.n_steps, mask), self.n_steps)
 
 
 class SeparateSteps(nn.Module):
-    """The same number of steps with a block for each: an ordinary transformer, to compare with."""
+    """Steps with a separate block for each: an ordinary transformer, for comparison."""
 
     def __init__(self, blocks: list[nn.Module]) -> None:
-        """Take the blocks in their order."""
+        """Set the blocks, in order."""
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
-        """Take x (B, T, d_model) through the blocks; each of them costs 1. ValueError where there is none."""
+        """Apply the blocks to x (B, T, d_model); each costs 1. ValueError if there are none."""
         for step, block in enumerate(self.blocks, start=1):
             x = block(x + step_encoding(x.shape[1], x.shape[2], step, device=x.device).to(x.dtype), mask)
         return _always(x, len(self.blocks))
@@ -133,7 +133,7 @@ class AdaptiveSteps(nn.Module):
     """One block, applied until a position halts; its state is then constant, and other positions still attend to it."""
 
     def __init__(self, block: nn.Module, d_model: int, n_steps: int, epsilon: float = 0.01) -> None:
-        """Take the block and the largest number of steps. Halting starts at probability σ(-1) = 0.27, three or four steps."""
+        """Set the block and the largest number of steps. Halting starts at probability σ(-1) = 0.27, three or four steps."""
         super().__init__()
         self.block, self.n_steps, self.epsilon = block, n_steps, epsilon
         self.halt = nn.Linear(d_model, 1)
@@ -141,7 +141,7 @@ class AdaptiveSteps(nn.Module):
         nn.init.constant_(self.halt.bias, -1.0)
 
     def forward(self, x: TokenFeatures, mask: Mask | None = None) -> UniversalOutput:
-        """Take x (B, T, d_model) through as many steps as each position asks for; ValueError where none is allowed."""
+        """Apply to each position of x (B, T, d_model) the number of steps that it chooses; ValueError if none is allowed."""
         _require_a_step(self.n_steps)
         halt = self.halt.weight[0], self.halt.bias[0]
         states, h = [], x.new_zeros(*x.shape[:-1], 0)
@@ -168,7 +168,7 @@ class Universal(nn.Module):
     """Token classifier: embedding, steps, readout."""
 
     def __init__(self, n_tokens: int, n_classes: int, d_model: int, steps: nn.Module) -> None:
-        """Set up for `steps`: `SharedSteps`, `AdaptiveSteps`, or `SeparateSteps` to compare with."""
+        """Set up for `steps`: `SharedSteps`, `AdaptiveSteps`, or `SeparateSteps` for comparison."""
         super().__init__()
         self.tokens = nn.Embedding(n_tokens, d_model)
         self.steps = steps
@@ -177,7 +177,7 @@ class Universal(nn.Module):
     def forward(
         self, tokens: Tokens, lengths: Lengths | None = None, mask: Mask | None = None
     ) -> tuple[Float[Tensor, "B T n_classes"], UniversalOutput]:
-        """Read tokens (B, T) of these lengths (B,), each of which attends where `mask`, broadcastable to (B, T, T), is True.
+        """Read tokens (B, T) of the given lengths (B,), each attending where `mask`, broadcastable to (B, T, T), is True.
 
         Returns:
             logits (B, T, n_classes) for each token, and the output of the steps: states, halting probabilities and ponder cost.

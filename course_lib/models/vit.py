@@ -4,8 +4,8 @@ Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4 (https://arxi
 
     z_0 = [x_class; x_p¹ E; … ; x_p^N E] + E_pos        z_l = Block_l(z_{l-1})        y = W LN(z_L^0) + b
 
-Pre-norm, GELU, learned positions, a head that starts at 0 (`zero_head`), as published; other weights start as
-`blocks.draw_weights` has them. Dropout, if asked for, is that of the embeddings
+Pre-norm, GELU, learned positions, a head that starts at 0 (`zero_head`), as published; other weights are initialised by
+`blocks.draw_weights`. Dropout, if asked for, is that of the embeddings
 and the residual path; the paper's after the first layer of each feed-forward network is left out.
 """
 
@@ -40,7 +40,7 @@ class PatchEncoder(nn.Module):
         """Set up the encoder.
 
         Args:
-            image: channels, height and width of the images to learn from.
+            image: channels, height and width of the training images.
             P: side of a patch, in pixels.
             sizes: d_model, n_heads, d_ff (4 · d_model in the paper), n_layers.
             mechanism: what each head does; `fused_scaled_dot_product_attention` is faster and returns no weights.
@@ -63,13 +63,13 @@ class PatchEncoder(nn.Module):
         draw_weights(self, sizes.d_model)
 
     def forward(self, images: Image) -> Float[Tensor, "B T d_model"]:
-        """Read images (B, C, H, W); images of another size than those learned from get interpolated positions.
+        """Read images (B, C, H, W); if their size differs from that of the training images, positions are interpolated.
 
         Returns:
             states (B, T, d_model), T = n_learned + number of patches, those of the learned tokens first.
 
         Raises:
-            ValueError: P does not divide height and width, or the images have other channels than those learned from.
+            ValueError: P does not divide height and width, or the images have other channels than the training images.
         """
         patches = patchify(images, self.P)
         if patches.shape[-1] != self.project.in_features:
@@ -103,5 +103,5 @@ class ViT(nn.Module):
         self.head = zero_head(sizes.d_model, n_classes)
 
     def forward(self, images: Image) -> Logits:
-        """Give logits (B, n_classes) of images (B, C, H, W), of any size that P divides."""
+        """Return logits (B, n_classes) of images (B, C, H, W), of any size that P divides."""
         return self.head(self.encoder(images)[:, 0])

@@ -34,7 +34,7 @@ _RENAMINGS: tuple[Renaming, ...] = (
     (r"^cls\.predictions\.transform\.LayerNorm\.", "words.norm."),
     (r"^cls\.predictions\.bias$", "words.bias"),
 )
-"""Published names → ours, one after the other. The oldest checkpoints call gain and bias of a norm gamma and beta."""
+"""Published names → ours, applied in order. The oldest checkpoints call gain and bias of a norm gamma and beta."""
 
 _UNUSED = r"position_ids$|^cls\.predictions\.decoder\.|^(?:classifier|qa_outputs)\."
 """A buffer, the output matrix and its bias, which are the embedding and `words.bias`, and the heads of other tasks."""
@@ -49,7 +49,7 @@ def load_bert(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_a
 
     Raises:
         FileNotFoundError, ImportError: as `read_checkpoint`.
-        ValueError: the checkpoint is damaged, is no BERT, or its equations differ from those of `BERT`.
+        ValueError: the checkpoint is damaged or not a BERT, or its equations differ from those of `BERT`.
     """
     checkpoint = read_checkpoint(folder, "bert")
     model = _empty_bert(checkpoint, mechanism)
@@ -87,13 +87,13 @@ def from_bert(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         tensors: the state dict of BertForPreTraining, BertModel, or BERT with the head of another task.
 
     Returns:
-        a state dict for `PretrainingBERT`, without the heads that are not there.
+        a state dict for `PretrainingBERT`, without the heads that are missing.
     """
     return rename(tensors, _RENAMINGS, _UNUSED)
 
 
 def _empty_bert(checkpoint: Checkpoint, mechanism: AnyMechanism) -> BERT:
-    """Build the BERT that the configuration describes; ValueError where its equations are not those of the paper."""
+    """Build the BERT that the configuration describes; ValueError if its equations are not those of the paper."""
     if checkpoint.config.get("is_decoder"):
         raise ValueError(f"{checkpoint.folder}: this BERT is a decoder; only the bidirectional encoder can be read.")
     if checkpoint.setting("position_embedding_type", "absolute") != "absolute":

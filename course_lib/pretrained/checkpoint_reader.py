@@ -1,11 +1,11 @@
 """Read a published checkpoint: `config.json` and safetensors in one folder, as Hugging Face's save_pretrained writes them.
 
-A pickled checkpoint (`pytorch_model.bin`) can run code as soon as it is opened, and is not read. safetensors
-(https://github.com/huggingface/safetensors) hold numbers alone; the package is needed here and nowhere else:
+A pickled checkpoint (`pytorch_model.bin`) can run code when it is opened, and is not read. safetensors files
+(https://github.com/huggingface/safetensors) contain only numbers; the package is needed only here:
 `pip install safetensors`.
 
-A checkpoint is read completely or refused: a setting or a tensor that is missing, and a tensor that the model has no place
-for, are errors that name the folder and the key.
+A checkpoint is read completely or refused: a missing setting or tensor, and a tensor that the model does not have, are errors
+that name the folder and the key.
 """
 
 import json
@@ -48,7 +48,7 @@ class Checkpoint(NamedTuple):
 
         Args:
             key: its name.
-            default: its value where config.json does not state it; None = it must.
+            default: its value if config.json does not state it; None = it is required.
 
         Raises:
             ValueError: config.json does not have the key, and there is no default.
@@ -59,10 +59,10 @@ class Checkpoint(NamedTuple):
         return default if found is None else found
 
     def number(self, key: str, default: Number | None = None, kind: type[Number] = int) -> Number:
-        """Look up a positive number of this kind: a size, an int, or an ε, a float.
+        """Look up a positive number of the given type: an int for a size, or a float for an ε.
 
         Raises:
-            ValueError: it is something else, such as a string, or is missing without a default.
+            ValueError: it has another type, such as a string, or is missing without a default.
         """
         found = self.setting(key, default)
         if type(found) is not kind or found <= 0:
@@ -73,7 +73,7 @@ class Checkpoint(NamedTuple):
         """Look up an activation by its published name.
 
         Raises:
-            ValueError: it is none of `ACTIVATIONS`.
+            ValueError: it is not one of `ACTIVATIONS`.
         """
         name = self.setting(key, default)
         if not isinstance(name, str) or name not in ACTIVATIONS:
@@ -81,14 +81,14 @@ class Checkpoint(NamedTuple):
         return ACTIVATIONS[name]
 
     def require_tied(self, last: str, *first: str) -> None:
-        """Refuse an output matrix, or its bias, that differs from another tensor: the models here use one for both.
+        """Raise a ValueError if an output matrix, or its bias, differs from another tensor: the models here use one for both.
 
         Args:
-            last: its name; where the checkpoint does not hold it, it is tied.
-            first: names that the other may have, with or without a prefix.
+            last: its name; if the checkpoint does not contain it, it is tied.
+            first: possible names of the other tensor, with or without a prefix.
 
         Raises:
-            ValueError: the checkpoint holds both, and they differ.
+            ValueError: the checkpoint contains both, and they differ.
         """
         for name in first:
             if last in self.tensors and name in self.tensors and not self.tensors[last].equal(self.tensors[name]):
@@ -99,7 +99,7 @@ def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
     """Read the configuration and the tensors of one published model.
 
     Args:
-        folder: holds config.json and model.safetensors, or the parts that model.safetensors.index.json names.
+        folder: contains config.json and model.safetensors, or the parts that model.safetensors.index.json names.
         kind: the `model_type` that config.json must state, such as "gpt2".
 
     Returns:
@@ -127,11 +127,11 @@ def rename(tensors: dict[str, Tensor], renamings: Iterable[Renaming], unused: st
 
     Args:
         tensors: by their published names.
-        renamings: applied to each name, one after the other.
+        renamings: applied to each name, in order.
         unused: matches the published names to leave out, such as buffers and heads of other tasks; none by default.
 
     Returns:
-        the other tensors. A name that no renaming knows stays as it is, so that `load` refuses it.
+        the other tensors. A name that matches no renaming is kept, so that `load` refuses it.
     """
     renamed = {}
     for published, tensor in tensors.items():
@@ -149,8 +149,8 @@ def load(model: nn.Module, weights: dict[str, Tensor], checkpoint: Checkpoint, e
 
     Args:
         model: changed in place.
-        weights: exactly the tensors of `model.state_dict()`, by the same names.
-        checkpoint: where they come from; its folder is named in errors.
+        weights: exactly the tensors of `model.state_dict()`, with the same names.
+        checkpoint: their source; errors name its folder.
         epsilon: added to the variance in each layer norm.
 
     Raises:

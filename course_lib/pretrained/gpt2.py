@@ -28,7 +28,7 @@ _RENAMINGS: tuple[Renaming, ...] = (
 )
 
 _UNUSED = r"^lm_head\.weight$|\.attn\.(?:masked_)?bias$"
-"""The output matrix, which is the embedding, and causal masks that old files hold."""
+"""The output matrix, which is the embedding, and causal masks in old files."""
 
 
 def load_gpt2(folder: str | Path, mechanism: AnyMechanism = causal_attention) -> GPT:
@@ -40,7 +40,7 @@ def load_gpt2(folder: str | Path, mechanism: AnyMechanism = causal_attention) ->
 
     Raises:
         FileNotFoundError, ImportError: as `read_checkpoint`.
-        ValueError: the checkpoint is damaged, is no GPT-2, or its equations differ from those of `GPT`.
+        ValueError: the checkpoint is damaged or not a GPT-2, or its equations differ from those of `GPT`.
     """
     checkpoint = read_checkpoint(folder, "gpt2")
     if checkpoint.config.get("scale_attn_by_inverse_layer_idx") or not checkpoint.setting("scale_attn_weights", True):

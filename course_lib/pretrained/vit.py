@@ -31,10 +31,10 @@ _RENAMINGS: tuple[Renaming, ...] = (
     (r"^(?:cls_)?classifier\.", "head."),
     (r"^distillation_classifier\.", "teacher_head."),
 )
-"""Published names → ours, one after the other: those of the files, and those of transformers 5."""
+"""Published names → ours, applied in order: those of the files, and those of transformers 5."""
 
 _UNUSED = r"^(?:(?:vit|deit)\.)?(?:pooler\.|embeddings\.mask_token$)"
-"""What classification does not use."""
+"""Tensors that classification does not use."""
 
 
 def load_vit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_attention) -> ViT:
@@ -46,7 +46,7 @@ def load_vit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_at
 
     Raises:
         FileNotFoundError, ImportError: as `read_checkpoint`.
-        ValueError: the checkpoint is damaged, is no ViT, has no head, or its equations differ from those of `ViT`.
+        ValueError: the checkpoint is damaged, is not a ViT, has no head, or its equations differ from those of `ViT`.
     """
     checkpoint = read_checkpoint(folder, "vit")
     model = ViT(*_arguments(checkpoint, mechanism, ("classifier",)))
@@ -83,7 +83,7 @@ def from_vit(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _arguments(checkpoint: Checkpoint, mechanism: AnyMechanism, heads: tuple[str, ...]) -> tuple[Any, ...]:
-    """Give the constructor's arguments; ValueError where a head is missing or the equations are not those of the paper."""
+    """Return the constructor's arguments; ValueError if a head is missing or the equations are not those of the paper."""
     folder = checkpoint.folder
     if not checkpoint.setting("qkv_bias", True):
         raise ValueError(f"{folder}: only a ViT with biases in its attention can be read.")
@@ -100,7 +100,7 @@ def _arguments(checkpoint: Checkpoint, mechanism: AnyMechanism, heads: tuple[str
 
 
 def _sides(checkpoint: Checkpoint, key: str, default: int) -> tuple[int, int]:
-    """Look up height and width, where config.json has one number for both, or a list of the two."""
+    """Look up height and width: config.json has one number for both, or a list of two."""
     found = checkpoint.setting(key, default)
     if not isinstance(found, list):
         return (checkpoint.number(key, default),) * 2

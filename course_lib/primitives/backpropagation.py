@@ -56,13 +56,13 @@ def bptt_step(
 
 
 def carousel_gradient(forget_gates: Float[Tensor, "T *batch n"]) -> Float[Tensor, "*batch n"]:
-    """Give ∂c_T/∂c_0 along the LSTM's carousel, the cell's own path c_t = f_t ⊙ c_{t-1} + …: the product of its forget gates.
+    """Compute ∂c_T/∂c_0 along the LSTM's carousel, the direct path c_t = f_t ⊙ c_{t-1} + …: the product of the forget gates.
 
     Args:
         forget_gates: f_1 … f_T, (T, *batch, n), each in 0…1.
 
     Returns:
-        Π_t f_t, (*batch, n); 1 where T = 0.
+        Π_t f_t, (*batch, n); 1 if T = 0.
 
     Source: Gers et al. 2000, section 3; ITMO deck 7, "constant error carousel", where every f_t = 1.
     """
@@ -70,7 +70,7 @@ def carousel_gradient(forget_gates: Float[Tensor, "T *batch n"]) -> Float[Tensor
 
 
 def _in_float32(clip: Callable[[Sequence[Tensor], float], list[Tensor]]) -> Callable[[Sequence[Tensor], float], list[Tensor]]:
-    """Make a form multiply in float32 at least: float16 has no positive number below 6 · 10⁻⁸."""
+    """Make a form multiply in float32 or wider: float16 has no positive number below 6 · 10⁻⁸."""
 
     @wraps(clip)
     def run(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
@@ -88,7 +88,7 @@ def _require_threshold(gradients: Sequence[Tensor], max_norm: float) -> None:
 @requires(_require_threshold)
 @_in_float32
 def clip_gradients(gradients: Sequence[Tensor], max_norm: float) -> list[Tensor]:
-    """Scale all gradients by one factor, so that their joint norm is at most max_norm; a smaller norm is left as it is.
+    """Scale all gradients by one factor, so that their joint norm is at most max_norm; a smaller norm is unchanged.
 
     Args:
         gradients: tensors of any shapes, one for each parameter, or none; they are not changed.

@@ -1,13 +1,13 @@
 """Bounding boxes: two formats, area, intersection over union (IoU) and generalized IoU.
 
 A box is its centre and its size (x, y, w, h), as DETR predicts it, or its corners (x_1, y_1, x_2, y_2); x runs to the right and
-y downwards, in fractions of the image, 0 to 1, or in pixels. Areas, and ratios of integer boxes, are float32 at least.
+y downwards, in fractions of the image, 0 to 1, or in pixels. Areas, and ratios of integer boxes, are float32 or wider.
 Rezatofighi et al. 2019, *Generalized Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630), with C the
 smallest box around both:
 
     IoU = |A ∩ B| / |A ∪ B|        GIoU = IoU - |C without A ∪ B| / |C|
 
-Where two boxes do not intersect, IoU is 0 at any distance, while GIoU has a gradient that moves them together.
+If two boxes do not intersect, IoU is 0 at any distance, while GIoU has a gradient that moves them closer.
 """
 
 from typing import NamedTuple
@@ -92,7 +92,7 @@ def iou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[T
 
 
 def giou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
-    """Compute the generalized IoU of each box of one list with each of another, also where they do not intersect.
+    """Compute the generalized IoU of each box of one list with each of another, even if they do not intersect.
 
     Args:
         a: (*batch, n, 4), corners.
@@ -116,10 +116,10 @@ def giou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[
 
 
 def _wide(boxes: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Convert to float32 at least: areas of pixels overflow float16, and integers of 8 bits overflow as sides."""
+    """Convert to float32 or wider: areas in pixels overflow float16, and sides overflow 8-bit integers."""
     return boxes.to(torch.promote_types(boxes.dtype, torch.float32))
 
 
 def _ratio_type(boxes: Tensor) -> torch.dtype:
-    """Give the type of a ratio of areas, and of a centre: that of the boxes, or float32 where they are integers."""
+    """Return the dtype of a ratio of areas, and of a centre: that of the boxes, or float32 for integers."""
     return boxes.dtype if boxes.is_floating_point() else torch.float32

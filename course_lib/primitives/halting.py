@@ -1,16 +1,16 @@
 """Adaptive computation time (ACT): each position decides after how many steps it halts.
 
 Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, eqs. 5-9 and 13 (https://arxiv.org/abs/1603.08983), per
-position as in Dehghani et al. 2019, section 2.2 (https://arxiv.org/abs/1807.03819). A position gives a probability h_n of
+position as in Dehghani et al. 2019, section 2.2 (https://arxiv.org/abs/1807.03819). A position has a probability h_n of
 halting at each step n, and halts at the first step N at which they sum to 1 - ε:
 
     h_n = σ(w · s_n + b)        s_n = s_N for n > N
     p_n = h_n for n < N         p_N = R = 1 - Σ_{n<N} h_n        p_n = 0 for n > N        y = Σ_n p_n s_n
 
-    ponder cost  ρ = N + R        (N has no gradient: what learning can lower is R, by raising the h_n before N)
+    ponder cost  ρ = N + R        (N has no gradient: training can lower only R, by raising the h_n before N)
 
 Every function decides by the same sums, `F.pad(h, (1, 0)).cumsum(-1)`, which positions are still active, so that rounding
-cannot make two of them disagree. Each writes the sums out, so that it can be read alone.
+cannot make two functions disagree. Each contains the sums, so that it can be read on its own.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.
     """Turn the probabilities of halting at each step into the weight of each step in the result.
 
     Args:
-        h: (*batch, n_steps), each in 0…1; at the last of the n_steps ≥ 1 every position halts.
+        h: (*batch, n_steps), each in 0…1; every position halts at the last of the n_steps ≥ 1.
         epsilon: ε, 0 ≤ ε < 1; above 0 it lets a position halt after a single step.
 
     Returns:
@@ -70,7 +70,7 @@ class HaltingStep(NamedTuple):
 def adaptive_step(
     x: TokenFeatures, y: TokenFeatures, halt: tuple[Tensor, Tensor], h: Float[Tensor, "B T n"], epsilon: float = 0.01
 ) -> HaltingStep:
-    """Update the active positions, keep the halted ones as they are, and append the halting probability of this step.
+    """Update the active positions, keep the halted ones unchanged, and append the halting probability of this step.
 
     Args:
         x: (B, T, d_model), the states before the step.

@@ -10,7 +10,7 @@ called FAVOR+. For ω ~ N(0, I) the mean is the exponential itself:
     exp(qᵀk) = E[exp(ωᵀq - ‖q‖²/2) · exp(ωᵀk - ‖k‖²/2)]                     positive features
              = E[e^{‖q‖²/2} e^{‖k‖²/2} cos(ωᵀ(q - k))]                       trigonometric features (Rahimi & Recht 2007)
 
-The second has terms of either sign, which cancel where exp(qᵀk) is small: dividing by their sum has a large variance.
+The second has terms of both signs, which cancel where exp(qᵀk) is small: dividing by their sum causes a large variance.
 For the softmax of qᵀk/√d, multiply q and k by d^-¼ first.
 """
 
@@ -42,7 +42,7 @@ def favor_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch m"]:
 
     Args:
         x: queries or keys (*batch, d).
-        omega: the random directions Ω (m, d), one a row, from N(0, I) or orthogonalised.
+        omega: the random directions Ω (m, d), one per row, from N(0, I) or orthogonalised.
 
     Returns:
         features (*batch, m), all positive; over the draw of Ω, the mean of φ(q)ᵀφ(k) is exp(qᵀk).
@@ -54,7 +54,7 @@ def favor_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch m"]:
 
 
 def trigonometric_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch 2*m"]:
-    """Map vectors to the 2m features e^{‖x‖²/2} [cos Ωx; sin Ωx] / √m: also unbiased, but of either sign.
+    """Map vectors to the 2m features e^{‖x‖²/2} [cos Ωx; sin Ωx] / √m: also unbiased, but of both signs.
 
     Args:
         x: queries or keys (*batch, d).
@@ -84,8 +84,9 @@ def orthogonalised(omega: Projection) -> Projection:
     """Orthogonalise the rows of a Gaussian draw within blocks of d rows, and keep the norm of each row.
 
     The rows are cut into blocks of d, the last of which may be shorter. Within a block this is the Gram-Schmidt
-    process: the first row stays as it is, each other loses its projection onto those above it and is then rescaled to its own
-    norm. Directions and norms are independent, so each row alone is still distributed as N(0, I): estimates stay unbiased.
+    process: the first row is unchanged; from each other row, its projection onto the rows above is subtracted, and it is
+    rescaled to its own norm. Directions and norms are independent, so each single row is still distributed as N(0, I):
+    estimates stay unbiased.
 
     Args:
         omega: independent rows from N(0, I), (m, d).

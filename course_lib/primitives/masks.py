@@ -19,7 +19,7 @@ def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | N
 
     Args:
         T_q: number of queries.
-        T_k: number of keys; T_q if None. Where T_k > T_q, the queries are the *last* T_q positions of the keys, as in cached
+        T_k: number of keys; T_q if None. If T_k > T_q, the queries are the *last* T_q positions of the keys, as in cached
             decoding: query i has position i + T_k - T_q.
         device: of the mask.
 

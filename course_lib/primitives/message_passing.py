@@ -1,7 +1,7 @@
 """Message passing on graphs: edge lists, self-loops, the weights and the propagation of a GCN, and the Dirichlet energy.
 
-A graph of N nodes is its list of edges, (2, E): node edges[0, e] = i receives a message from node edges[1, e] = j, so that the
-list holds the entries (query i, key j) where the mask of dense attention is True. An undirected graph lists both directions;
+A graph of N nodes is its list of edges, (2, E): node edges[0, e] = i receives a message from node edges[1, e] = j, so the
+list contains the entries (query i, key j) where the mask of dense attention is True. An undirected graph lists both directions;
 an edge listed twice counts twice.
 
 Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Networks*, eq. 2 (https://arxiv.org/abs/1609.02907):
@@ -12,7 +12,7 @@ Cai & Wang 2020, *A Note on Over-Smoothing for Graph Neural Networks*, section 2
 
     E(X) = ½ Σ_(i,j) ‖x_i - x_j‖² = tr(Xᵀ (D - A) X)        for an undirected graph
 
-The energy of a large graph is beyond the numbers of float16: it is computed, and given, in float32 at least.
+The energy of a large graph exceeds the range of float16: it is computed, and returned, in float32 or wider.
 """
 
 import torch
@@ -57,7 +57,7 @@ def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
 
 
 def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
-    """Give each edge (i, j) the fixed weight of a graph convolution, 1 / √(d_i d_j); d_i counts the edges that arrive at i.
+    """Compute the fixed weight of each edge (i, j) of a graph convolution, 1 / √(d_i d_j); d_i counts the edges to node i.
 
     Self-loops count as edges: for the Â of the paper, add them first with `with_self_loops`.
 
@@ -66,7 +66,7 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
         n_nodes: number of nodes, N; nodes may have no edge at all.
 
     Returns:
-        (E,), float32, in the order of the edges; 0 for an edge from a node that receives nothing (d_j = 0).
+        (E,), float32, in the order of the edges; 0 for an edge from a node without incoming edges (d_j = 0).
 
     Raises:
         ValueError: an edge names a node that does not exist, or edges is not (2, E).
@@ -87,8 +87,8 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Fl
     Args:
         x: features (*batch, N, d).
         edges: (2, E).
-        weights: (*batch, E), or (E,) for the whole batch, such as those of `gcn_weights`. The two batches are broadcast: many
-            weightings of one graph's features are (*batch, E) beside (N, d).
+        weights: (*batch, E), or (E,) for the whole batch, such as those of `gcn_weights`. The two batches are broadcast: for
+            many weightings of one graph's features, weights are (*batch, E) and x is (N, d).
 
     Returns:
         (*batch, N, d); 0 for a node without edges.
@@ -111,7 +111,7 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Fl
 def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
     """Measure how far apart the features of neighbours are: ½ Σ ‖x_i - x_j‖² over the edges (i, j).
 
-    It is 0 exactly if all nodes of each connected component have the same features: the limit of over-smoothing.
+    It is 0 if and only if all nodes of each connected component have the same features: the limit of over-smoothing.
 
     Args:
         x: features (*batch, N, d).
@@ -124,7 +124,7 @@ def dirichlet_energy(x: Nodes, edges: Edges) -> Float[Tensor, "*batch"]:
         ValueError: an edge names a node that does not exist, or edges is not (2, E).
         TypeError: edges are not integers.
 
-    Source: Cai & Wang 2020, section 2, applied to the features as they are; the paper applies it to x_i / √(1 + d_i).
+    Source: Cai & Wang 2020, section 2, applied to the features x_i; the paper applies it to x_i / √(1 + d_i).
     """
     require_edges(edges, x.shape[-2])
     query, key = edges

@@ -11,7 +11,7 @@ section 2.1, https://arxiv.org/abs/2002.05709):
 
     sim(u, v) = uᵀv / (‖u‖ ‖v‖)
 
-Squares of numbers above 255 are beyond float16: both norms compute in float32 at least, and round the result.
+Squares of numbers above 255 overflow float16: both norms compute in float32 or wider, and round the result.
 """
 
 from jaxtyping import Float
@@ -46,10 +46,10 @@ def layer_norm(
 def batch_norm(
     x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], bias: Float[Tensor, "d"], epsilon: float = 1e-5
 ) -> Float[Tensor, "*batch d"]:
-    """Normalise each feature by its mean and its variance over the whole batch, as while training.
+    """Normalise each feature by its mean and its variance over the whole batch, as in training.
 
     Args:
-        x: (*batch, d); all axes but the last are averaged over, so that each position depends on every other.
+        x: (*batch, d); all axes except the last are averaged over, so that each position depends on every other.
         gain: g, (d,).
         bias: b, (d,).
         epsilon: ε, added to the variance.

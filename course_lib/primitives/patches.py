@@ -4,8 +4,8 @@ Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eq. 1 and section 3.2 
 
     z_0 = [x_class; x_p¹ E; x_p² E; … ; x_p^N E] + E_pos        x_p ∈ R^(N × P²·C),  N = H W / P²
 
-A patch holds its channels one after the other, each row by row, as the weights of a convolution do: E is a convolution of size
-and stride P. For images of another size, E_pos is read as an image of d channels, and resized.
+A patch contains its channels one after the other, each row by row, like the weights of a convolution: E is a convolution of
+size and stride P. For images of another size, E_pos is read as an image of d channels, and resized.
 """
 
 import torch
@@ -38,7 +38,7 @@ def patchify(images: Image, P: int) -> Patches:
         P: side of a patch, in pixels.
 
     Returns:
-        (B, N, C · P²): the N = H W / P² patches row by row from the top left, in each all of the first channel, row by row,
+        (B, N, C · P²): the N = H W / P² patches row by row from the top left, in each patch the first channel, row by row,
         then the next.
 
     Raises:
@@ -92,7 +92,7 @@ def embed_patches(
         (B, T, d_model).
 
     Raises:
-        ValueError: there are not as many positions as tokens.
+        ValueError: the numbers of positions and tokens differ.
 
     Source: Dosovitskiy et al. 2021, eq. 1; two learned tokens: Touvron et al. 2021, figure 2.
     """
@@ -114,16 +114,16 @@ def interpolate_positions(
         positions: (T, d_model): those of T - H · W learned tokens, then those of the patches, row by row.
         H: height of the grid that they were learned for, in patches.
         W: its width, in patches.
-        H_new: height of the grid that is wanted, in patches.
+        H_new: height of the new grid, in patches.
         W_new: its width, in patches.
 
     Returns:
-        (T - H · W + H_new · W_new, d_model): those of the learned tokens as they were, then those of the new grid.
+        (T - H · W + H_new · W_new, d_model): those of the learned tokens unchanged, then those of the new grid.
 
     Raises:
         ValueError: there are fewer positions than patches, or a side of a grid is below 1.
 
-    Source: Dosovitskiy et al. 2021, section 3.2, which leaves open how: the authors' code does it linearly, by
+    Source: Dosovitskiy et al. 2021, section 3.2, which does not specify the method: the authors' code interpolates linearly, by
     `scipy.ndimage.zoom`; DeiT's and Hugging Face's by bicubic interpolation with half-pixel centres, as here.
     """
     n_learned = len(positions) - H * W

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 
 def sinusoidal_positions(T: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
-    """Encode positions 0 to T-1 by sines (even features) and cosines (odd features) of falling frequency.
+    """Encode positions 0 to T-1 by sines (even features) and cosines (odd features) of decreasing frequency.
 
     Args:
         T: number of positions.
-        d_model: number of features; where it is odd, the last sine has no cosine.
+        d_model: number of features; if it is odd, the last sine has no cosine.
         device: of the encoding.
 
     Returns:
@@ -38,7 +38,7 @@ def sinusoidal_positions(T: int, d_model: int, device: torch.device | str | None
 
 
 def sinusoids(start: int, T: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
-    """Compute rows start … start + T - 1 of `sinusoidal_positions` alone, at a cost independent of start.
+    """Compute rows start … start + T - 1 of `sinusoidal_positions`, at a cost independent of start.
 
     Args:
         start: the first position.
@@ -60,7 +60,7 @@ def sinusoidal_points(points: Float[Tensor, "*batch 2"], d_model: int) -> Float[
 
     Args:
         points: (*batch, 2), each (x, y) in fractions of the image, 0 to 1.
-        d_model: number of features; 4 divides it.
+        d_model: number of features, a multiple of 4.
 
     Returns:
         (*batch, d_model), values in -1…1, in the dtype of the points; y first. At the highest frequency the
@@ -94,7 +94,7 @@ class LearnedPositions(nn.Module):
         self.vectors = nn.Parameter(torch.randn(T_max, d_model) * 0.02)
 
     def forward(self, T: int) -> Float[Tensor, "T d_model"]:
-        """Look up the vectors of positions 0 to T-1; ValueError where T is not in 0…T_max."""
+        """Look up the vectors of positions 0 to T-1; ValueError if T is not in 0…T_max."""
         if not 0 <= T <= len(self.vectors):
             raise ValueError(f"{T} positions were requested, but only {len(self.vectors)} are learned.")
         return self.vectors[:T]

@@ -1,4 +1,4 @@
-"""Mixed precision: compute in float32 at least what half precision would round away or overflow.
+"""Mixed precision: compute in float32 or wider where half precision would overflow or lose digits.
 
 float16 ends at 65,504. bfloat16 has 8 significant bits: it rounds 257 to 256, and a sum of ones stops growing there.
 """
@@ -14,13 +14,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def in_float32_at_least(function: Function) -> Function:
-    """Make a function compute in float32 at least, also under autocast: its arguments in half precision are converted first.
+    """Make a function compute in float32 or wider, also under autocast: its arguments in half precision are converted first.
 
     Args:
         function: any function of tensors on one device, or the method `backward` of a `torch.autograd.Function`.
 
     Returns:
-        the same function. Its results stay in float32; float64, integers and what is no tensor stay as they are.
+        the same function. Its results are float32; float64, integers and objects other than tensors are unchanged.
     """
 
     @wraps(function)
@@ -36,7 +36,7 @@ def in_float32_at_least(function: Function) -> Function:
 
 
 def rounded_from_float32(function: Function) -> Function:
-    """Make a function of tensors compute in float32 at least, and round its result to the precision of its arguments.
+    """Make a function of tensors compute in float32 or wider, and round its result to the precision of its arguments.
 
     The result is a tensor, or a named tuple of tensors.
     """
@@ -52,9 +52,9 @@ def rounded_from_float32(function: Function) -> Function:
 
 
 def float32_under_autocast(function: Function) -> Function:
-    """Make a function compute in float32 at least where autocast is on; elsewhere its arguments keep their precision.
+    """Make a function compute in float32 or wider if autocast is on; otherwise its arguments keep their precision.
 
-    For functions whose operations torch would cast each in its own way, or knows in float32 alone.
+    For functions whose operations torch would cast differently, or supports only in float32.
     """
     widened = in_float32_at_least(function)
 

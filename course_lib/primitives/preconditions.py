@@ -1,4 +1,4 @@
-"""Preconditions: refuse what an equation would turn into a wrong number, without a line in the equation itself."""
+"""Preconditions: raise an error for inputs that would give a wrong number, without a line in the equation itself."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +11,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def requires(check: Callable[..., None]) -> Callable[[Function], Function]:
-    """Make a function call `check` with its own arguments first.
+    """Make a function call `check` on its arguments first.
 
     Args:
         check: takes the arguments of the function, by the same names, and raises an error for those that do not fit.

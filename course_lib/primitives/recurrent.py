@@ -12,7 +12,7 @@
           h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}
 
 `W` acts on the input x_t and `U` on the previous state h_{t-1}; both are stored as torch stores them, (out, in), with the gates
-stacked row-wise in torch's order, so that the weights of torch.nn.RNN, LSTM and GRU fit as they are.
+stacked row-wise in torch's order, so that the weights of torch.nn.RNN, LSTM and GRU fit without conversion.
 
 `rnn_step`, `lstm_step` and `gru_step` are one step; `rnn`, `lstm` and `gru` run over a sequence. A padded batch comes with its
 `lengths`: after the end of a sequence its state is constant and its output is 0, so that the last state is that of the last
@@ -20,8 +20,8 @@ real token. The fast forms have the same signatures: `hoisted_rnn` multiplies al
 `fused_gru` call torch's own kernels (oneDNN on a CPU, cuDNN on a GPU). The modules `RNN`, `LSTM` and `GRU` load the state dicts
 of torch's own.
 
-Where T = 0, each form returns no outputs and the initial state. Each raises ValueError where sizes do not fit together or a
-length is not in 0…T, and TypeError where lengths are not integers; `encode`, kept short, leaves that to torch.
+If T = 0, each form returns no outputs and the initial state. Each raises a ValueError if sizes do not match or a length is not
+in 0…T, and a TypeError if lengths are not integers; `encode`, kept short, leaves these checks to torch.
 """
 
 import warnings
@@ -134,7 +134,7 @@ def encode(
     """Run an Elman network over a padded batch of sequences.
 
     Args:
-        x: inputs (B, T, d); after the end of a sequence comes padding, which may hold any number.
+        x: inputs (B, T, d); the padding after the end of a sequence may contain any numbers.
         lengths: (B,), real tokens of each sequence, 0 to T; a greater length counts as T.
         h: the initial state (B, n).
         W: (n, d), acts on the input.
@@ -143,7 +143,7 @@ def encode(
 
     Returns:
         states (B, T, n), 0 at padding; and the state after the last real token of each sequence, (B, n) (the initial state
-        where a sequence is empty). Where T = 0, that is (B, 0, n) and the initial state.
+        if a sequence is empty). If T = 0, that is (B, 0, n) and the initial state.
     """
     states = x.new_zeros(*x.shape[:2], len(b))
     for t in range(x.shape[1]):
@@ -281,7 +281,7 @@ def _by_kernel(
 
 
 def _call(kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, *rest: object) -> tuple[Tensor, ...]:
-    """Call a kernel without cuDNN's warning that it must copy weights which are not contiguous."""
+    """Call a kernel without cuDNN's warning that it must copy weights that are not contiguous."""
     if not x.is_cuda:
         return kernel(x, *rest)
     with warnings.catch_warnings():
@@ -290,7 +290,7 @@ def _call(kernel: Callable[..., tuple[Tensor, ...]], x: Tensor, *rest: object) -
 
 
 def _as_layer(state: tuple[HiddenState, ...]) -> tuple[Tensor, ...] | Tensor:
-    """Give the states a leading axis of one layer; torch.lstm takes a tuple of two, torch.gru a tensor."""
+    """Add a leading axis of one layer to the states; torch.lstm takes a tuple of two, torch.gru a tensor."""
     layers = tuple(s[None] for s in state)
     return layers if len(layers) > 1 else layers[0]
 

@@ -2,7 +2,7 @@
 
     𝒩(i, j) = {(a, b) : |a - i| ≤ size // 2, |b - j| ≤ size // 2}
 
-Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909), where it is the memory block of a pixel.
+Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909), where it is called the memory block of a pixel.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def local_windows(x: Float[Tensor, "*batch H W d"], size: int, stride: int = 1) -> Float[Tensor, "*batch H_q W_q window d"]:
-    """Collect the window around every position, row by row; outside the image it holds zeros.
+    """Collect the window around every position, row by row, with zeros outside the image.
 
     Args:
         x: (*batch, H, W, d).
@@ -21,7 +21,7 @@ def local_windows(x: Float[Tensor, "*batch H W d"], size: int, stride: int = 1) 
         stride: distance between the centres of two windows; the first is the first position.
 
     Returns:
-        (*batch, ⌈H / stride⌉, ⌈W / stride⌉, size², d); the centre is number size² // 2.
+        (*batch, ⌈H / stride⌉, ⌈W / stride⌉, size², d); the centre has index size² // 2.
 
     Raises:
         ValueError: the size is even, or size or stride is not positive.

@@ -1,8 +1,8 @@
-"""Compose the forms of an exam: the same plan for each, other questions of equal difficulty, balanced letters.
+"""Compose the forms of an exam: the same plan, different questions of equal difficulty, balanced letters.
 
-A plan is a list of slots, each an exercise and a kind of question. In every slot each form gets another question, as near in
-difficulty to the others as the bank has them; the hardest goes to the form that is the easiest so far. A form prints code of
-an exercise once: beside another answer to the same exercise, each would show what is wrong in the other.
+A plan is a list of slots, each an exercise and a kind of question. In every slot each form gets a different question, as close
+in difficulty as the bank allows; the hardest goes to the form that is the easiest so far. A form prints code of an exercise
+only once: two answers to the same exercise on one form would reveal each other's mistakes.
 """
 
 import random
@@ -18,16 +18,16 @@ from course_tools.exams.questions import KINDS, MAKERS, MINUTES, AnswerOption, Q
 LETTERS = "ABCD"
 _WITH_CODE = {"diagnose", "repair"}
 _MIX = (("repair", 0.18), ("predict", 0.15), ("shape", 0.17), ("diagnose", 1.0), ("predict", 1.0), ("shape", 1.0))
-"""In this order, which part of the minutes a kind of question gets, where the bank has enough of them and as many are left."""
+"""The fraction of the minutes for each kind of question, in this order, if the bank has enough questions of that kind."""
 
 
 class CannotCompose(CommandFailed):
-    """An exam was asked for that the bank cannot give; the text says what is missing."""
+    """The bank cannot provide the requested exam; the text says what is missing."""
 
 
 @dataclass(frozen=True)
 class PlacedQuestion:
-    """A question in its place: its options in the order of the form, and the letter of the right one; "" if it is written."""
+    """A question on a form: its options in the form's order, and the letter of the right one; "" for a written answer."""
 
     question: Question
     options: tuple[AnswerOption, ...]
@@ -58,11 +58,11 @@ def compose(lectures: Sequence[str], n_forms: int, minutes: int = 40, seed: int 
     Args:
         lectures: numbers of lectures, such as "04".
         n_forms: how many forms, 1 to 26.
-        minutes: what a form should take; it takes at most as many.
+        minutes: the length of a form, an upper bound.
         seed: draws questions, options and their order; the same seed gives the same exam.
 
     Returns:
-        forms of the same kinds of questions about the same exercises, in the same order. No question is in two forms.
+        forms with the same kinds of questions about the same exercises, in the same order. No question is in two forms.
 
     Raises:
         CannotCompose: a lecture has no exercises, a number is out of range, or there are too few questions.
@@ -85,7 +85,7 @@ def compose(lectures: Sequence[str], n_forms: int, minutes: int = 40, seed: int 
 
 
 def _plan(asked: list[Exercise], n_forms: int, minutes: int, draw: random.Random) -> list[list[Question]]:
-    """Fill the minutes with slots, each the questions of all forms: kind after kind, the exercises in turn."""
+    """Fill the minutes with slots, each holding the questions of all forms: one kind after another, the exercises in turn."""
     slots: list[list[Question]] = []
     used: set[tuple[str, str]] = set()
     left = minutes
@@ -108,7 +108,7 @@ def _plan(asked: list[Exercise], n_forms: int, minutes: int, draw: random.Random
 
 
 def _alike(questions: list[Question], n: int, draw: random.Random) -> list[Question]:
-    """Choose n questions of nearly one difficulty: neighbours in the order of difficulty, from a place that is drawn."""
+    """Choose n questions of similar difficulty: neighbours in the order of difficulty, from a random start."""
     draw.shuffle(questions)
     ordered = sorted(questions, key=lambda q: q.difficulty)
     spreads = [ordered[i + n - 1].difficulty - ordered[i].difficulty for i in range(len(ordered) - n + 1)]
@@ -118,7 +118,7 @@ def _alike(questions: list[Question], n: int, draw: random.Random) -> list[Quest
 
 
 def _lettered(questions: list[Question], draw: random.Random) -> tuple[PlacedQuestion, ...]:
-    """Order the options so that each letter is right as often as another, or once more."""
+    """Order the options so that the numbers of right answers per letter differ by at most one."""
     n_choices = sum(bool(question.options) for question in questions)
     letters = list((LETTERS * (n_choices // 4 + 1))[: n_choices - n_choices % 4]) + draw.sample(LETTERS, n_choices % 4)
     draw.shuffle(letters)

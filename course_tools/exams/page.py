@@ -1,4 +1,4 @@
-"""Write an exam: each form and the answer key as a page that prints well, and as PDF where a browser is installed."""
+"""Write an exam: each form and the answer key as a page that prints well, and as PDF if a browser is installed."""
 
 import html
 import re
@@ -21,17 +21,17 @@ def write_exam(folder: Path, lectures: Sequence[str], n_forms: int, minutes: int
     """Compose an exam and write its forms and its key into a folder.
 
     Args:
-        folder: where the pages go; it is made where it does not exist.
+        folder: the output folder; created if it does not exist.
         lectures: numbers of lectures, such as "04".
         n_forms: how many forms.
-        minutes: what a form should take.
-        seed: draws the exam.
+        minutes: the length of a form.
+        seed: seed of the random draw.
 
     Returns:
-        the files written: `form_A.html` and so on, `answer_key.html`, and a PDF of each where there is a browser.
+        the files written: `form_A.html` and so on, `answer_key.html`, and a PDF of each if there is a browser.
 
     Raises:
-        CannotCompose: the bank cannot give such an exam.
+        CannotCompose: the bank cannot provide such an exam.
     """
     forms = compose(lectures, n_forms, minutes, seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def write_exam(folder: Path, lectures: Sequence[str], n_forms: int, minutes: int
 
 
 def form_page(form: Form, title: str) -> str:
-    """Write what a student gets."""
+    """Write the page that a student gets."""
     points = sum(item.question.points for item in form.items)
     head = (
         f"<h1>{html.escape(title)} · Form {form.name}</h1>"
@@ -60,7 +60,7 @@ def form_page(form: Form, title: str) -> str:
 
 
 def key_page(forms: list[Form], title: str, seed: int) -> str:
-    """Write what a teacher gets: the letters at a glance, then each question with the reason for every option."""
+    """Write the answer key: a table of the letters, then each question with an explanation of every option."""
     n_items = len(forms[0].items)
     rows = ""
     for form in forms:
@@ -69,7 +69,7 @@ def key_page(forms: list[Form], title: str, seed: int) -> str:
     numbers = "".join(f"<th>{n}</th>" for n in range(1, n_items + 1))
     body = [
         f"<h1>{html.escape(title)} · Answer key</h1>",
-        f"<p>Drawn by seed {seed}. The last column estimates the difficulty of a form; ✎ is answered in writing.</p>",
+        f"<p>Drawn by seed {seed}. The last column estimates the difficulty of a form; ✎ marks a written answer.</p>",
         f"<table><tr><th></th>{numbers}<th>difficulty</th></tr>{rows}</table>",
     ]
     for form in forms:
@@ -88,7 +88,7 @@ def _solved(number: int, item: PlacedQuestion) -> str:
     question = item.question
     if not item.options:
         reason, _, code = question.answer.partition("\n\n")
-        answer = f"<p>{_inline(reason)}</p><p>Every correction to this effect counts. One right version:</p>{_code(code)}"
+        answer = f"<p>{_inline(reason)}</p><p>Any equivalent correction counts. One right version:</p>{_code(code)}"
     else:
         answer = ""
         for letter, option in zip(LETTERS, item.options, strict=True):
@@ -116,13 +116,13 @@ def _code(text: str) -> str:
 
 
 def _code_and_words(text: str) -> str:
-    """A described function: `name(arguments)` as code, the words after the colon as words."""
+    """Format the description of a function: `name(arguments)` as code, the words after the colon as text."""
     code, _, words = text.partition("): ")
     return f"<code>{html.escape(code)})</code>: {_inline(words)}"
 
 
 def _inline(text: str) -> str:
-    """Escape a text, set what stands between backticks as code, and a word between stars in italics."""
+    """Escape a text; set words in backticks as code, and a word between asterisks in italics."""
     pieces = html.escape(text, quote=False).split("`")
     words = [re.sub(r"(?<!\w)\*(\w[\w ]*)\*(?!\w)", r"<em>\1</em>", piece) for piece in pieces[::2]]
     pieces[::2], pieces[1::2] = words, [f"<code>{piece}</code>" for piece in pieces[1::2]]

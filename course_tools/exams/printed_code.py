@@ -1,4 +1,4 @@
-"""Answers of the bank as an exam prints them: without name and docstring, which give the mistake away; helpers as footnotes."""
+"""Answers of the bank as an exam prints them: without name and docstring, which reveal the mistake; helpers as footnotes."""
 
 import ast
 import builtins
@@ -20,7 +20,7 @@ class Unprintable(Exception):
 
 @dataclass(frozen=True)
 class Footnote:
-    """A name that the code uses: its source, or for a function of the library its signature and what it returns."""
+    """A name that the code uses, with its source or, for a function of the library, its signature and what it returns."""
 
     name: str
     text: str
@@ -28,10 +28,10 @@ class Footnote:
 
 
 def printed(answer: Answer, name: str) -> str:
-    """Give the source of an answer, called `name`, without its decorators and its docstring.
+    """Return the source of an answer, called `name`, without its decorators and its docstring.
 
     Raises:
-        Unprintable: it is not defined by a `def` of its own.
+        Unprintable: the answer is not defined by its own `def`.
     """
     source, node = _parsed(answer)
     lines = source.splitlines()
@@ -43,7 +43,7 @@ def printed(answer: Answer, name: str) -> str:
 
 
 def footnotes(answer: Answer) -> tuple[Footnote, ...]:
-    """Explain every name in an answer that is no part of Python or torch: in the order of their use, helpers of helpers too.
+    """Explain every name in an answer that does not belong to Python or torch, in order of use, including helpers of helpers.
 
     Raises:
         Unprintable: a helper is too long.
@@ -74,11 +74,11 @@ def _explain(answer: Answer, found: dict[str, Footnote]) -> None:
         elif isinstance(value, torch.Tensor) and value.numel() <= 12:
             found[name] = Footnote(name, f"{name} = {value.tolist()}", True)
         else:
-            raise Unprintable(f"{name} cannot be explained in a line")
+            raise Unprintable(f"{name} cannot be explained in one line")
 
 
 def _global_names(answer: Answer) -> list[str]:
-    """The names that the body of a function reads, in their order."""
+    """Return the names that the body of a function reads, in order."""
     node = _parsed(answer)[1]
     names = [
         (part.lineno, part.col_offset, part.id)
@@ -90,7 +90,7 @@ def _global_names(answer: Answer) -> list[str]:
 
 
 def _is_public(value: object) -> bool:
-    """Whether a reader knows it from its name: a function or class of torch, einops, math or the standard library."""
+    """Return whether the name needs no explanation: a function or class of torch, einops, math or the standard library."""
     module = (getattr(value, "__module__", None) or "").partition(".")[0]
     return callable(value) and not module.startswith("course_")
 
@@ -111,7 +111,7 @@ def _parsed(answer: Answer) -> tuple[str, ast.FunctionDef]:
     except (OSError, TypeError, SyntaxError, IndexError):
         raise Unprintable("it has no source of its own") from None
     if not isinstance(node, ast.FunctionDef):
-        raise Unprintable("it is not defined by a def")
+        raise Unprintable("it is not defined by its own def")
     return source, node
 
 

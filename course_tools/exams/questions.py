@@ -1,10 +1,10 @@
 """Questions of an exam, made from the exercises of the bank.
 
 diagnose: a wrong answer without its name and docstring; which of four mistakes does it make? The other three are mistakes
-of the same exercise, each of which breaks a property that the answer shown keeps, so that none of them is also true of it.
-predict:  small whole numbers go in; which result does the right function give? The other three are results of wrong answers.
-shape:    tensors of these shapes go in; which shape comes out?
-repair:   a wrong answer and the property that it breaks; write the corrected line.
+of the same exercise. Each violates a property that the answer shown satisfies, so that none of them applies to it.
+predict:  the inputs are small integers; what does the right function return? The other three are results of wrong answers.
+shape:    the shapes of the inputs are given; what is the shape of the result?
+repair:   a wrong answer and the property that it violates; write the corrected line.
 """
 
 import ast
@@ -28,12 +28,12 @@ from course_tools.exams.printed_code import Footnote, Unprintable, footnotes, pr
 
 KINDS = ("diagnose", "predict", "shape", "repair")
 MINUTES = {"diagnose": 3, "predict": 3, "shape": 2, "repair": 6}
-"""Minutes that a question of each kind is meant to take; it earns as many points."""
+"""Minutes planned for a question of each kind; it is worth as many points."""
 
 
 @dataclass(frozen=True)
 class AnswerOption:
-    """One answer to choose from, and why it is right or wrong."""
+    """One option of a multiple-choice question, and why it is right or wrong."""
 
     text: str
     why: str
@@ -42,10 +42,10 @@ class AnswerOption:
 
 @dataclass(frozen=True)
 class Question:
-    """One question. `options` are four, the right one first, or none where the answer is written.
+    """One question. There are four `options`, the right one first, or none if the answer is written.
 
-    `answer` is what the key prints of a written answer, `difficulty` an estimate by which forms are made equal: more lines to
-    read are harder, and so is a mistake that shows in fewer properties.
+    `answer` is the key's version of a written answer. `difficulty` is the estimate used to balance the forms: it increases with
+    the lines to read, and is higher for a mistake that violates fewer properties.
     """
 
     kind: str
@@ -60,16 +60,16 @@ class Question:
 
     @property
     def points(self) -> int:
-        """As many as minutes."""
+        """The points, equal to the minutes."""
         return MINUTES[self.kind]
 
 
 Statuses = dict[str, str]
-"""By property: "holds", "fails" or "skipped"."""
+"""The outcome of each property: "holds", "fails" or "skipped"."""
 
 
 def statuses(exercise: Exercise) -> dict[Answer, Statuses]:
-    """Judge every wrong answer of an exercise, once; those that fail by a forbidden call alone are left out."""
+    """Judge every wrong answer of an exercise once; those that fail only by a forbidden call are left out."""
     if exercise.id not in _JUDGED:
         _JUDGED[exercise.id] = _judged(exercise)
     return _JUDGED[exercise.id]
@@ -88,7 +88,7 @@ def _judged(exercise: Exercise) -> dict[Answer, Statuses]:
 
 
 def diagnosis_questions(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
-    """Make a question of every wrong answer for which three mistakes are certainly not its own."""
+    """Make a question from every wrong answer for which three other mistakes can be ruled out."""
     judged = statuses(exercise)
     for answer, own in judged.items():
         others = {other: kept for other, theirs in judged.items() if other is not answer and (kept := _kept(own, theirs))}
@@ -96,9 +96,9 @@ def diagnosis_questions(exercise: Exercise, draw: random.Random) -> Iterator[Que
         shown = _shown(exercise, answer)
         if shown is None or len(mistakes) < 3:
             continue
-        right = AnswerOption(mistake(answer), f"It breaks “{_law(exercise, _broken(own))}”")
+        right = AnswerOption(mistake(answer), f"It violates “{_law(exercise, _broken(own))}”")
         wrong = [
-            AnswerOption(text, f"It would break “{_law(exercise, mistakes[text])}”, which holds here.")
+            AnswerOption(text, f"It would violate “{_law(exercise, mistakes[text])}”, which holds here.")
             for text in draw.sample(sorted(mistakes), 3)
         ]
         n_fails = sum(status == "fails" for status in own.values())
@@ -106,7 +106,7 @@ def diagnosis_questions(exercise: Exercise, draw: random.Random) -> Iterator[Que
             "diagnose",
             exercise.id,
             answer.__name__,
-            f"{_what(exercise)} A student handed in the code below. What do you tell its author?",
+            f"{_what(exercise)} A student submitted the code below. What is the mistake?",
             *shown,
             (right, *wrong),
             "",
@@ -115,7 +115,7 @@ def diagnosis_questions(exercise: Exercise, draw: random.Random) -> Iterator[Que
 
 
 def repair_questions(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
-    """Ask for the correction of a wrong answer, given the property that it breaks; the key shows the nearest right answer."""
+    """Ask for the correction of a wrong answer, given the property that it violates; the key shows the nearest right answer."""
     for answer, own in statuses(exercise).items():
         shown, right = _shown(exercise, answer), _nearest_right(exercise, answer)
         if shown is None or right is None or not 2 < shown[0].count("\n") < 10:
@@ -125,7 +125,7 @@ def repair_questions(exercise: Exercise, draw: random.Random) -> Iterator[Questi
             "repair",
             exercise.id,
             answer.__name__,
-            f"{_what(exercise)} The code below is not right. What must hold and does not: “{broken}” "
+            f"{_what(exercise)} The code below is wrong. This property does not hold: “{broken}”  "
             "Mark the cause in the code, and write down the correction.",
             *shown,
             (),
@@ -166,7 +166,7 @@ def shape_questions(exercise: Exercise, draw: random.Random) -> Iterator[Questio
 
 
 def prediction_questions(exercise: Exercise, draw: random.Random) -> Iterator[Question]:
-    """Ask for the result on small whole numbers, where it can be computed in the head and three wrong answers give others."""
+    """Ask for the result on small integers, if it can be computed by hand and three wrong answers return different results."""
     made = 0
     for prop, seed in itertools.product((p for p in exercise.properties if not p.with_gradients and p.points), range(16)):
         call = _smallest_call(exercise, prop, 200 + seed)
@@ -213,7 +213,7 @@ MAKERS: dict[str, Callable[[Exercise, random.Random], Iterator[Question]]] = {
 
 
 def mistake(answer: Answer) -> str:
-    """The mistake that a wrong answer makes, as its docstring tells its author."""
+    """Return the mistake of a wrong answer, from its docstring."""
     return _one_line(answer)
 
 
@@ -222,12 +222,12 @@ def _one_line(answer: Answer) -> str:
 
 
 def _broken(own: Statuses) -> str:
-    """The name of the first property that an answer breaks."""
+    """Return the name of the first property that an answer violates."""
     return next(name for name, status in own.items() if status == "fails")
 
 
 def _kept(own: Statuses, theirs: Statuses) -> str:
-    """The name of a property that the other answer breaks and this one keeps, or nothing."""
+    """Return the name of a property that the other answer violates and this one satisfies, or ""."""
     return next((name for name, status in theirs.items() if status == "fails" and own.get(name) == "holds"), "")
 
 
@@ -248,7 +248,7 @@ def _difficulty(code: str, notes: Sequence[Footnote], hidden: float) -> float:
 
 
 def _nearest_right(exercise: Exercise, answer: Answer) -> str | None:
-    """The right answer, of the bank or of the library, whose body differs from this one in the fewest lines."""
+    """Return the right answer, from the bank or the library, whose body differs from this one in the fewest lines."""
     name = exercise.reference.__name__
     given, texts = _body(printed(answer, name)), []
     for right in (exercise.reference, *exercise.right):
@@ -258,7 +258,7 @@ def _nearest_right(exercise: Exercise, answer: Answer) -> str | None:
 
 
 def _body(text: str) -> list[str]:
-    """The lines of a function below its signature, each statement written in the same way."""
+    """Return the lines of a function's body in a normalised format."""
     return ast.unparse(ast.parse(text).body[0].body).splitlines()
 
 
@@ -278,7 +278,7 @@ def _sizes(call: Call) -> list[int]:
 
 
 def _most_sizes(exercise: Exercise, prop: Property, seeds: Sequence[int]) -> list[Call]:
-    """The calls, one a seed at most, in which the axes have the most different sizes: no size can be taken for another."""
+    """Return the calls, at most one per seed, whose axes have the most distinct sizes, so that sizes cannot be confused."""
     with guarded():
         calls = [max(exercise.calls(prop, seed), key=lambda call: len(_sizes(call)), default=None) for seed in seeds]
     known = [call for call in calls if call is not None]
@@ -287,7 +287,7 @@ def _most_sizes(exercise: Exercise, prop: Property, seeds: Sequence[int]) -> lis
 
 
 def _called(function: Answer, call: Call) -> object:
-    """What a function returns on copies of the arguments; None where it raises."""
+    """Return the result of a function on copies of the arguments; None if it raises an exception."""
     with guarded():
         try:
             return function(*(part.clone() if isinstance(part, Tensor) else part for part in call))
@@ -296,7 +296,7 @@ def _called(function: Answer, call: Call) -> object:
 
 
 def _tensor_of(result: object) -> tuple[Tensor | None, str]:
-    """The first tensor of a result, and how the question calls it."""
+    """Return the first tensor of a result, and its name in the question."""
     if isinstance(result, Tensor):
         return result, "the result"
     if isinstance(result, tuple) and result and isinstance(result[0], Tensor):
@@ -306,7 +306,7 @@ def _tensor_of(result: object) -> tuple[Tensor | None, str]:
 
 
 def _what(exercise: Exercise) -> str:
-    """The reference's name and arguments with their defaults, and the first sentence of its docstring."""
+    """Return the reference's name, its arguments with their defaults, and the first sentence of its docstring."""
     first = (inspect.getdoc(exercise.reference) or "").split("\n\n")[0].replace("\n", " ")
     parameters = inspect.signature(exercise.reference).parameters.values()
     arguments = ", ".join(p.name if p.default is p.empty else f"{p.name}={_written(p.default)}" for p in parameters)
@@ -337,12 +337,12 @@ def _shape_why(shape: tuple[int, ...], right: tuple[int, ...]) -> str:
     if len(shape) != len(right):
         return f"It has {len(shape)} axes; the result has {len(right)}."
     if sorted(shape) == sorted(right):
-        return "These are the right sizes, in another order."
-    return "A size stands on an axis where it does not belong."
+        return "The sizes are right, but in the wrong order."
+    return "A size is on the wrong axis."
 
 
 def _whole(call: Call) -> Call | None:
-    """The call in whole numbers from -3 to 3, if it is small enough to be computed by hand."""
+    """Return the call with integers from -3 to 3, if it is small enough to be computed by hand."""
     tensors = [part for part in call if isinstance(part, Tensor)]
     if sum(part.numel() for part in tensors) > 24 or any(part.dim() > 3 for part in tensors):
         return None
@@ -355,7 +355,7 @@ def _whole(call: Call) -> Call | None:
 
 
 def _readable(result: Tensor, exact: bool = True) -> bool:
-    """Whether a result is short and, if it must be exact, made of quarters and thirds: what can be computed by hand."""
+    """Return whether a result is short and, if it must be exact, consists of quarters and thirds: computable by hand."""
     if not 1 < result.numel() <= 16 or result.is_complex():
         return False
     numbers = result.detach().double()
@@ -365,7 +365,7 @@ def _readable(result: Tensor, exact: bool = True) -> bool:
 
 
 def _is_an_input(result: Tensor, call: Call) -> bool:
-    """Whether the result is one of the arguments in another shape: nothing to compute."""
+    """Return whether the result is merely one of the arguments in another shape."""
     flat = result.flatten()
     return any(isinstance(part, Tensor) and part.numel() == flat.numel() and torch.equal(part.flatten(), flat) for part in call)
 

@@ -1,6 +1,6 @@
-"""Attention microscope: one HTML page in which small trained transformers run, with every number of their attention.
+"""Attention microscope: one HTML page that runs small trained transformers and shows every number of their attention.
 
-The page has its JavaScript and its weights inside: no server, no kernel, no network. `models.py` holds the same models in
+The page contains its JavaScript and its weights; it needs no server, kernel or network. `models.py` holds the same models in
 torch, `train.py` trains them; a test runs the page in a browser and compares the two.
 """
 
@@ -13,13 +13,13 @@ _HERE = Path(__file__).parent
 
 
 def page(view: str = "reverse") -> str:
-    """Give the page as HTML.
+    """Return the page as HTML.
 
     Args:
-        view: what it opens with: "reverse" a word, "continue" a text, or read a "digit".
+        view: the first view: "reverse" a word, "continue" a text, or read a "digit".
 
     Raises:
-        ValueError: there is no such view.
+        ValueError: the view is unknown.
     """
     stored = (_HERE / "weights.json").read_text(encoding="utf-8").strip()
     if view not in (views := tuple(json.loads(stored))):
@@ -38,7 +38,7 @@ def page(view: str = "reverse") -> str:
 
 
 def write(path: Path, view: str = "reverse") -> Path:
-    """Write the page to a file, and the folders above it; give its path back."""
+    """Write the page to a file, create the folders above it, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(view), encoding="utf-8", newline="\n")
     return path

@@ -1,4 +1,4 @@
-"""The three small transformers of the attention microscope, and their weights at one character each.
+"""The three small transformers of the attention microscope, and their weights, stored as one character each.
 
 All three are `course_lib.blocks.encoder_stack`, pre-norm, with GELU; page.js computes the same stack. A matrix is stored with
 one scale for each row and 6 bits for each number, so that a character of base64 holds one weight:
@@ -23,7 +23,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PADDING = len(LETTERS)
 """The token after the last letter of a word, in `WordReverser`."""
 T_WORD, T_TEXT, SIDE = 10, 24, 8
-"""Letters of the longest word to reverse and of the longest text to continue; rows and columns of a digit."""
+"""Length of the longest word to reverse, length of the longest text to continue, and rows and columns of a digit."""
 WEIGHTS = Path(__file__).with_name("weights.json")
 
 _CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -43,7 +43,7 @@ class WordReverser(nn.Module):
         draw_weights(self, sizes.d_model)
 
     def forward(self, words: Tokens, mask: Mask | None = None) -> Logits:
-        """Give logits (B, T, 26) of words (B, T): the reversal starts at position 0. The mask (B, 1, T) is True at letters."""
+        """Return logits (B, T, 26) of words (B, T), the reversal from position 0. The mask (B, 1, T) is True at letters."""
         return self.read_out(self.stack(self.tokens(words) + self.positions(words.shape[1]), mask))
 
 
@@ -52,11 +52,11 @@ MAKE: dict[str, Callable[[], nn.Module]] = {
     "continue": lambda: GPT(len(LETTERS), T_TEXT, Sizes(d_model=32, n_heads=4, d_ff=32, n_layers=2)),
     "digit": lambda: ViT(10, (1, SIDE, SIDE), 1, Sizes(d_model=24, n_heads=2, d_ff=48, n_layers=2)),
 }
-"""What makes each model anew: one reverses a word, one continues a text, one reads a digit from its pixels."""
+"""The constructor of each model: one reverses a word, one continues a text, one reads a digit from its pixels."""
 
 
 def trained_models() -> dict[str, nn.Module]:
-    """Read the models with the weights that `train.py` gave them, which are those of the page."""
+    """Read the models with the weights that `train.py` stored, which are those of the page."""
     stored, models = json.loads(WEIGHTS.read_text(encoding="utf-8")), {name: make() for name, make in MAKE.items()}
     for name, model in models.items():
         model.load_state_dict({key: unpacked(part) for key, part in stored[name]["weights"].items()})
@@ -65,7 +65,7 @@ def trained_models() -> dict[str, nn.Module]:
 
 
 def settings(model: nn.Module) -> dict:
-    """What the page must know of a model beside its weights: the heads of a layer, and ε of its norms."""
+    """Return what the page needs of a model besides its weights: the number of heads, and ε of its norms."""
     blocks = [part for part in model.modules() if isinstance(part, Block)]
     (n_heads,) = {block.mixer.attention.n_heads for block in blocks}
     (eps,) = {norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm)}

@@ -1,6 +1,6 @@
 """Train the three models of the attention microscope and store their weights: `python -m course_tools.microscope.train`.
 
-Everything is drawn by one seed. On one core of a laptop it takes about two minutes.
+All random draws come from one seed. On one core of a laptop it takes about two minutes.
 """
 
 import json
@@ -21,7 +21,7 @@ N_TEST = 400
 
 
 def words(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw n words of random letters with padding in front, (n, T_WORD); their reversals; and which positions hold letters."""
+    """Draw n words of random letters with padding in front, (n, T_WORD); their reversals; and the mask of letters."""
     lengths = torch.randint(2, T_WORD + 1, (n, 1), generator=generator)
     held = torch.arange(T_WORD) >= T_WORD - lengths
     source = torch.randint(len(LETTERS), (n, T_WORD), generator=generator).masked_fill(~held, PADDING)
@@ -29,9 +29,9 @@ def words(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def texts(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw n texts (n, T_TEXT), and where a letter can be known (n, T_TEXT): the text has shown before what follows what.
+    """Draw n texts (n, T_TEXT), and where the next letter is predictable (n, T_TEXT): the text has shown it before.
 
-    Each text has eight letters of its own in a secret circular order (`datasets.secret_orders`); it takes the next letter of
+    Each text has its own eight letters in a secret circular order (`datasets.secret_orders`); it takes the next letter of
     that order or, now and then, jumps to any of the eight.
     """
     seeds = torch.randint(2**31, (2,), generator=generator).tolist()
@@ -41,7 +41,7 @@ def texts(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def trained(name: str, model: nn.Module) -> nn.Module:
-    """Train one of the models in place, and round its weights to those that the page gets."""
+    """Train one of the models in place, and round its weights to the precision of the page."""
     steps, lr, stream, loss = _TASKS[name]()
     for step in train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 20):
         if step.index % 250 == 0:
@@ -52,7 +52,7 @@ def trained(name: str, model: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def accuracy_of(name: str, model: nn.Module) -> float:
-    """The fraction that a model gets right on `N_TEST` examples that it was not trained on."""
+    """Return the accuracy of a model on `N_TEST` examples that it was not trained on."""
     fresh = torch.Generator().manual_seed(SEED + 1)
     if name == "reverse":
         source, target, held = words(N_TEST, fresh)
@@ -67,21 +67,21 @@ def accuracy_of(name: str, model: nn.Module) -> float:
 
 
 def shuffled_digits() -> tuple[Tensor, Tensor]:
-    """Give the digits (n, 1, SIDE, SIDE) and their labels in a random order: the first `N_TEST` are not trained on."""
+    """Return the digits (n, 1, SIDE, SIDE) and their labels in a random order: the first `N_TEST` are held out."""
     images, labels = digits()
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED))
     return images[order].reshape(-1, 1, SIDE, SIDE), labels[order]
 
 
 def examples() -> list[str]:
-    """Write one digit of each class that was not trained on: 64 pixels, 0 to g for 0 to 16 sixteenths of ink."""
+    """Write one held-out digit of each class: 64 pixels, characters 0 to g for 0 to 16 sixteenths of ink."""
     images, labels = shuffled_digits()
     first = [images[:N_TEST][labels[:N_TEST] == digit][0] for digit in range(10)]
     return ["".join("0123456789abcdefg"[ink] for ink in (image * 16).round().long().flatten().tolist()) for image in first]
 
 
 Task = tuple[int, float, Iterator, Callable[[nn.Module, tuple], Tensor]]
-"""Steps, learning rate, batches, and the loss of a model on one of them."""
+"""Steps, learning rate, batches, and the loss of a model on a batch."""
 
 
 def _reverse() -> Task:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from course_tools.notebook.show import show
 from course_tools.studies import RecordedStudy, load, studies_folder
-from course_tools.studies.record import read, record_path
 from course_tools.studies.runner import require_fresh
+from course_tools.studies.study_record import read, record_path
 
 
 def recorded(name: str, folder: Path | None = None) -> RecordedStudy:

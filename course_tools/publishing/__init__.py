@@ -1,4 +1,4 @@
-"""Build lectures, solutions and documents from authoring/, and run them. Importing this loads no torch."""
+"""Build lectures, solutions and documents from authoring/, and run them. Importing this does not import torch."""
 
 from course_tools.publishing.project import (
     Lecture,

@@ -28,12 +28,12 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""A browser without a window that asks for no input. It opens pages of the course alone."""
+"""Options of a browser without a window and without prompts. It opens only pages of the course."""
 _TIME_LIMIT = 120
 
 
 def chromium() -> str | None:
-    """Give the path of a browser: that of the variable COURSE_CHROMIUM, else the first installed one; None without any."""
+    """Return the path of a browser: the variable COURSE_CHROMIUM, else the first installed one; None if there is none."""
     named = os.environ.get("COURSE_CHROMIUM")
     if named:
         return shutil.which(named)
@@ -45,12 +45,12 @@ def print_pdf(page: Path, pdf: Path, query: str = "") -> bool:
     """Print an HTML file as PDF.
 
     Args:
-        page: the file, with everything that it shows inside.
-        pdf: where it goes.
+        page: the file, with everything that it shows embedded.
+        pdf: the file to write.
         query: what follows the `?` of its address.
 
     Returns:
-        whether there is a browser and it wrote the file.
+        True if there is a browser and it wrote the file.
     """
     browser = chromium()
     if browser is None:

@@ -1,7 +1,7 @@
 """`course build`: authoring → lectures and solutions, the generated pages of docs/ and the numbers of the README.
 
-Building twice changes nothing. A solution is executed only where its code differs from the committed one; else its outputs
-stay.
+Building twice changes nothing. A solution is executed only if its code differs from the committed one; otherwise its outputs
+are kept.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ from course_tools.publishing.teaching import teaching
 
 @dataclass(frozen=True)
 class Built:
-    """A lecture as it should be on disk. `complete` is False where the code changed, so that the solution must be executed."""
+    """A lecture as it should be on disk. `complete` is False if the code has changed, so that the solution must be executed."""
 
     lecture: Lecture
     solution: NotebookNode
@@ -44,30 +44,30 @@ class Built:
 
     @property
     def files(self) -> dict[Path, str]:
-        """The text of both notebooks; without outputs in the solution where it is not complete."""
+        """The text of both notebooks; the solution has no outputs if it is not complete."""
         return {self.lecture.unsolved: text(student_version(self.solution)), self.lecture.solution: text(self.solution)}
 
 
 def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeout: float = CELL_TIMEOUT) -> list[str]:
-    """Write what is stale.
+    """Write the files that are out of date.
 
     Args:
         root: the folder of the course.
-        numbers: the lectures, such as "04"; none = all. Companion and README are always looked after.
-        force: execute the solutions even where their code did not change.
+        numbers: the lectures, such as "04"; none = all. Companion and README are always updated.
+        force: execute the solutions even if their code has not changed.
         timeout: seconds that one cell may take.
 
     Returns:
         the names of the files written.
 
     Raises:
-        UnknownLecture: there is no lecture of a number.
+        UnknownLecture: there is no lecture of that number.
         PublishingFailed: a source is wrong, or a cell of a solution raised; nothing of that lecture is written.
     """
     chosen = lectures(root, numbers)
     record = measured.load(root)
     todo = [lecture for lecture in chosen if force or not rebuild(lecture, record).complete]
-    # Every authoring source is read before the first kernel starts: a mistake in the last shows at once.
+    # Every authoring source is read before the first kernel starts, so that a mistake in the last is reported at once.
     drafts = {lecture.number: rebuild(lecture, record).solution for lecture in chosen}
     written = _write({root / FILE: predictions_json(root)})  # the solutions read it while they run
     executed = execute({lecture.number: (drafts[lecture.number], _folder(lecture)) for lecture in todo}, root, timeout=timeout)
@@ -86,21 +86,21 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
 
 
 def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
-    """Say what on disk differs from what the sources give, each with the command that mends it; empty where nothing does."""
+    """List stale files and the command that updates each; empty if none."""
     complaints = []
     record = measured.load(root)
     for lecture in lectures(root, numbers):
-        built, mend = rebuild(lecture, record), f"python course.py build {lecture.number}"
+        built, command = rebuild(lecture, record), f"python course.py build {lecture.number}"
         for path, expected in built.files.items():
             if not path.exists():
-                complaints.append(f"{lecture.name(path)} does not exist: run `{mend}`")
+                complaints.append(f"{lecture.name(path)} does not exist: run `{command}`")
             elif path == lecture.solution and not built.complete:
                 complaints.append(
-                    f"{lecture.name(path)} was executed with other code than {lecture.source_name} gives: run `{mend}`"
+                    f"{lecture.name(path)} was executed with code that differs from {lecture.source_name}: run `{command}`"
                 )
             elif _read(path) != expected:
                 complaints.append(
-                    f"{lecture.name(path)} differs from its source {lecture.source_name}: edit that, then run `{mend}`"
+                    f"{lecture.name(path)} differs from its source {lecture.source_name}: edit the source, then run `{command}`"
                 )
     stems = {lecture.stem for lecture in lectures(root)}
     orphans = [
@@ -112,7 +112,7 @@ def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
 
 
 def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built:
-    """Make a lecture in memory: its draft, with the outputs of the committed solution where the code is the same."""
+    """Make a lecture in memory: its draft, with the outputs of the committed solution if the code is the same."""
     fresh = draft(lecture, measured.sentence(record.get(lecture.number)))
     if not lecture.solution.exists():
         return Built(lecture, fresh, complete=False)
@@ -121,7 +121,7 @@ def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built
 
 
 def text(notebook: NotebookNode) -> str:
-    """Give a notebook as it is written: the same text for the same content, on every system."""
+    """Return the text of a notebook: the same text for the same content, on every system."""
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
 
 
@@ -131,7 +131,7 @@ def _folder(lecture: Lecture) -> Path:
 
 
 def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]:
-    """Write an executed solution and its cost; the notebooks are rebuilt from there."""
+    """Write an executed solution and its cost, from which the notebooks are rebuilt."""
     fit_to_commit(execution.notebook, root)
     record = measured.load(root)
     cost = measured.refreshed(record.get(lecture.number), execution.processor_seconds, execution.peak_mb)
@@ -140,7 +140,7 @@ def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]
 
 
 def _documents(root: Path) -> dict[Path, str]:
-    """The generated documents: companion, claims, and the README with its numbers."""
+    """Return the generated documents: companion, claims, and the README with its numbers."""
     claims_of = {
         lecture.number: (lecture.title, lecture.name(lecture.unsolved), claims(nbformat.read(lecture.solution, as_version=4)))
         for lecture in lectures(root)
@@ -169,7 +169,7 @@ def _read(path: Path) -> str:
 
 
 def _write(files: dict[Path, str]) -> list[Path]:
-    """Write the files whose text differs; give those written."""
+    """Write the files whose text differs; return those written."""
     changed = [path for path, new in files.items() if not path.exists() or path.read_bytes() != new.encode()]
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)

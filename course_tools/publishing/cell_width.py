@@ -1,7 +1,7 @@
-"""Code of the library wrapped to the width of a notebook cell: no line scrolls sideways beside the file browser.
+"""Code of the library wrapped to the width of a notebook cell: no line scrolls sideways next to the file browser.
 
 The library's lines have up to 128 characters. Its code is broken by `ruff format`; docstrings, comments and long strings, which
-ruff leaves alone, are broken here between words. What the code does is the same.
+ruff does not break, are broken here between words. The code's behaviour is unchanged.
 """
 
 import io
@@ -32,10 +32,10 @@ def wrapped(function: str) -> str:
         function: its signature, docstring and body; indented by four spaces at each level.
 
     Returns:
-        the same function, unchanged where every line is short enough. A longer word, such as an address, stays whole.
+        the same function, unchanged if every line is short enough. A longer word, such as an address, is not broken.
 
     Raises:
-        ImportError: ruff is needed and is not installed.
+        ImportError: ruff is needed but not installed.
     """
     text = "\n".join(_comments_above(_wrap_docstring(function.split("\n"))))
     if _is_narrow(text):
@@ -56,7 +56,7 @@ def _is_narrow(text: str) -> bool:
 
 
 def _wrap_docstring(lines: list[str]) -> list[str]:
-    """Wrap each paragraph of the docstring that has a long line; other lines stay as they are."""
+    """Wrap each paragraph of the docstring that has a long line; other lines are unchanged."""
     quoted = [i for i, line in enumerate(lines) if '"""' in line]
     if not quoted or not lines[quoted[0]].lstrip().startswith(('"""', 'r"""')):
         return lines
@@ -68,7 +68,7 @@ def _wrap_docstring(lines: list[str]) -> list[str]:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
-    """Group lines that belong together: those of one indent, an argument or error with its lines below it."""
+    """Group lines that belong together: those with the same indent, or an argument or error with its continuation lines."""
     paragraph: list[str] = []
     in_list = False
     for line in lines:
@@ -95,7 +95,7 @@ def _filled(paragraph: list[str]) -> list[str]:
 
 
 def _comments_above(lines: list[str]) -> list[str]:
-    """Put a comment that stands at the end of a long line above it, and wrap it."""
+    """Move a comment from the end of a long line to above the line, and wrap it."""
     text = "\n".join(lines)
     if _is_narrow(text):
         return lines
@@ -116,7 +116,7 @@ def _comments_above(lines: list[str]) -> list[str]:
 
 
 def _break_string(line: str) -> list[str]:
-    """Break a line that is one string, perhaps with a comma, into two strings beside each other, between words."""
+    """Break a line that is one string, perhaps with a comma, between words into adjacent strings."""
     found = _STRING.fullmatch(line)
     if len(line) <= WIDTH or found is None:
         return [line]

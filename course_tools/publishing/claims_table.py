@@ -1,20 +1,20 @@
-"""Tables of what the lectures claim and measured: docs/claims.md, and the table that `course run` prints."""
+"""Tables of the lectures' claims and measured values: docs/claims.md, and the table that `course run` prints."""
 
 import json
 from collections.abc import Iterable, Sequence
 
 _HEAD = """# Claims
 
-What each lecture states as a number, and what was measured when its solution was built. A claim is asserted whenever its
-lecture runs, so a solution with a claim that fails is not built. This page is written by `course build`.
+What each lecture claims, and what was measured when its solution was built. A claim is asserted whenever its lecture runs,
+so a solution with a failing claim is not built. This page is written by `course build`.
 """
 
 
 def claims_page(claims_of: dict[str, tuple[str, str, list[dict]]]) -> str:
-    """Give the text of docs/claims.md: one table for each lecture.
+    """Return the text of docs/claims.md: one table for each lecture.
 
     Args:
-        claims_of: by lecture number, its title, the address of its notebook from the root, and its claims.
+        claims_of: for each lecture number, the title, the path of the notebook from the root, and the claims.
     """
     return "\n".join([_HEAD, *(_section(number, *shown) for number, shown in claims_of.items())])
 
@@ -27,12 +27,12 @@ def _section(number: str, title: str, address: str, claims: list[dict]) -> str:
 
 
 def cell(text: object) -> str:
-    """Make a text fit into one cell of a Markdown table."""
+    """Format a text as one cell of a Markdown table."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
 def number_in_words(value: object) -> str:
-    """Show a measured value: four digits of a float, everything else as it is, long lists shortened."""
+    """Format a measured value: a float to four digits, long lists shortened, everything else unchanged."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -44,7 +44,7 @@ def number_in_words(value: object) -> str:
 
 
 def json_value(value: object) -> object:
-    """Make a measured value fit for JSON: what JSON cannot hold, NaN among it, becomes its text."""
+    """Convert a measured value for JSON: what JSON cannot represent, such as NaN, becomes text."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -53,7 +53,7 @@ def json_value(value: object) -> object:
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> str:
-    """Set rows of text in columns; the first row is the head."""
+    """Align rows of text in columns; the first row is the header."""
     rows = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""Lectures for Google Colab: each with a cell before its code that clones the course and installs what Colab lacks."""
+"""Lectures for Google Colab: each begins with a cell that clones the course and installs what Colab lacks."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *wanted], che
 if str(COURSE) not in sys.path:
     sys.path.insert(0, str(COURSE))
 """
-"""The ranges are read from the clone, so that a notebook that was written earlier follows the course."""
+"""The version ranges are read from the clone, so that an older notebook uses those of the current course."""
 
 
 def write_colab(root: Path, out: Path, repository: str) -> list[Path]:
@@ -34,14 +34,14 @@ def write_colab(root: Path, out: Path, repository: str) -> list[Path]:
 
     Args:
         root: the folder of the course.
-        out: the folder to write them to; it is made where it is missing, and notebooks of earlier calls are replaced.
-        repository: the https address from which `git clone` gets the course without a password.
+        out: the output folder; created if it is missing. Notebooks of earlier calls are replaced.
+        repository: the https address from which `git clone` fetches the course without a password.
 
     Returns:
         The notebooks, in the order of the lectures.
 
     Raises:
-        PublishingFailed: the address is not one of https, or a lecture has not been built.
+        PublishingFailed: the address does not use https, or a lecture has not been built.
     """
     if not repository.startswith("https://") or len(repository.split()) != 1:
         raise PublishingFailed(f"Colab clones from an https address, such as https://host/name/course.git, not {repository!r}.")

@@ -36,7 +36,7 @@ def rows(lecture: Lecture) -> list[Row]:
     """Read the companion table of a lecture.
 
     Raises:
-        PublishingFailed: a row has not four cells, or names a section of the lecture that it does not have.
+        PublishingFailed: a row does not have four cells, or names a section that the lecture does not have.
     """
     cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
     prose = [line for c in cells if c.cell_type == "markdown" for line in c.source.splitlines()]
@@ -47,7 +47,7 @@ def rows(lecture: Lecture) -> list[Row]:
         if not parts or parts[0] in ("Deck", "") or set(parts[0]) <= set(":- "):
             continue
         if len(parts) != 4:
-            raise PublishingFailed(f"{lecture.source_name}: a companion row has four cells, this one {len(parts)}: {line}")
+            raise PublishingFailed(f"{lecture.source_name}: a companion row has four cells, this one has {len(parts)}: {line}")
         deck, section, here, library = parts
         if here not in headings:
             raise PublishingFailed(f"{lecture.source_name}: the companion names a section {here!r}; {_near(here, headings)}")
@@ -56,7 +56,7 @@ def rows(lecture: Lecture) -> list[Row]:
 
 
 def companion(root: Path) -> str:
-    """Give the text of docs/companion.md.
+    """Return the text of docs/companion.md.
 
     Raises:
         PublishingFailed: a lecture names a deck or a section that docs/decks.toml does not list, or that list a claim that no
@@ -80,7 +80,7 @@ def companion(root: Path) -> str:
 
 
 def unplaced(root: Path) -> list[str]:
-    """Name the sections whose lecture exists, and that no lecture's companion table places."""
+    """Name the sections whose lecture exists but that no lecture's companion table contains."""
     placed, here = placed_rows(root), {lecture.number for lecture in lectures(root)}
     return [
         f"{deck['key']}: {section['title']} (lecture {section['lecture']})"
@@ -91,7 +91,7 @@ def unplaced(root: Path) -> list[str]:
 
 
 def resolve(symbol: str) -> object:
-    """Find what a dotted name such as `course_lib.attention.attend` stands for.
+    """Import the object of a dotted name such as `course_lib.attention.attend`.
 
     Raises:
         LookupError: there is no such module, function or class.
@@ -111,12 +111,12 @@ def resolve(symbol: str) -> object:
 
 
 def decks(root: Path) -> list[dict]:
-    """Give the decks of docs/decks.toml, each with its sections."""
+    """Return the decks of docs/decks.toml, each with its sections."""
     return tomllib.loads((root / "docs" / "decks.toml").read_text(encoding="utf-8"))["deck"]
 
 
 def placed_rows(root: Path) -> dict[tuple[str, str], list[Row]]:
-    """Give the rows of all companion tables by deck and section.
+    """Return the rows of all companion tables by deck and section.
 
     Raises:
         PublishingFailed: a lecture names a section that docs/decks.toml does not list.
@@ -152,7 +152,7 @@ def _lines(section: dict, placed: list[Row], made: MadeClaims) -> list[str]:
 
 
 def not_covered(section: dict) -> list[str]:
-    """Give the row of a table of four columns that says what of a section no lecture trains or measures, and why, if any."""
+    """Return the table row that states which parts of a section no lecture covers, and why; empty if all are covered."""
     missing = section.get("not_covered")
     return [_row("", f"*Not covered:* {cell(missing)}", "", "")] if missing else []
 

@@ -1,4 +1,4 @@
-"""Executes notebooks headless: one kernel for each, several at a time, with run time, processor time and peak memory."""
+"""Execute notebooks without a front end: one kernel each, several in parallel, with run time, processor time, peak memory."""
 
 import asyncio
 import contextlib
@@ -29,10 +29,10 @@ CELL_TIMEOUT = 600.0
 
 @dataclass
 class Execution:
-    """An executed notebook. `failures` says, in one line each, what went wrong; it is empty where nothing did.
+    """An executed notebook. `failures` lists what went wrong, one line each; it is empty if nothing did.
 
-    `processor_seconds` is what the kernel and its children computed. A kernel has one thread, so on an idle machine this is
-    near `seconds`; on a busy one it hardly grows.
+    `processor_seconds` is the processor time of the kernel and its children. A kernel has one thread, so on an idle machine it
+    is close to `seconds`; on a busy one it hardly grows.
     """
 
     notebook: NotebookNode
@@ -45,19 +45,19 @@ class Execution:
 def execute(
     notebooks: Mapping[str, tuple[NotebookNode, Path]], root: Path, *, workers: int | None = None, timeout: float = CELL_TIMEOUT
 ) -> dict[str, Execution]:
-    """Execute notebooks in place, each in a kernel of its own, and show one progress bar.
+    """Execute notebooks in place, each in its own kernel, and show one progress bar.
 
-    A failing cell stops nothing: the cells after it run. A kernel that dies, or a cell that runs into the time limit, ends its
+    After a failing cell the remaining cells still run. A kernel that dies, or a cell that exceeds the time limit, ends its
     notebook.
 
     Args:
-        notebooks: by name, each with the folder it runs in.
+        notebooks: name -> notebook and the folder it runs in.
         root: the folder of the course; the kernels import `course_lib` from there.
         workers: how many kernels run at a time; by default as many as there are cores.
         timeout: seconds that one cell may take.
 
     Returns:
-        by name, what came of each.
+        name -> the result of each.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = max(1, min(workers or cores, len(notebooks)))
@@ -82,9 +82,9 @@ def execute(
 
 
 def kernel_environment(root: Path) -> dict[str, str]:
-    """The environment of an unattended kernel: this course first on the path, one thread, no progress bars.
+    """Return the environment of an unattended kernel: this course first on the path, one thread, no progress bars.
 
-    One thread, alone or beside others: at the size of the lectures a second gains nothing, and on a busy machine it stalls.
+    One thread in every case: at the size of the lectures a second one gains nothing, and on a busy machine it stalls.
     """
     pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
@@ -99,7 +99,7 @@ def _execute_one(
     on_cell: Callable[..., object],
     managers: list[AsyncKernelManager],
 ) -> Execution:
-    # No kernel folder but the interpreter's own: "python3" is the Python that runs this, whatever is registered for the user.
+    # Only the interpreter's own kernel folder: "python3" is the Python that runs this, whatever the user has registered.
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
     managers.append(manager)
     done, where = Execution(notebook), ["before its first cell"]
@@ -119,13 +119,13 @@ def _execute_one(
     )
     for cell in code_cells(notebook):
         cell.outputs, cell.execution_count = [], None
-    # nbclient's stand-in for an output widget sends on the socket it waits on, and may sleep through the reply until the time
-    # limit. Without it, what a widget would catch, errors too, comes to the cell.
+    # nbclient's replacement of an output widget sends on the socket it waits on, and may miss the reply until the time
+    # limit. Without it, the cell receives what a widget would catch, including errors.
     client.widget_registry = {}
     started = time.perf_counter()
     with tempfile.TemporaryFile() as log:
         try:
-            # On Windows the default loop lacks what zmq needs; elsewhere this one is the default.
+            # On Windows the default event loop lacks what zmq needs; elsewhere this one is the default.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(_watched(client, manager, done, env=environment, stderr=log))
         except DeadKernelError as error:
@@ -151,7 +151,7 @@ async def _watched(client: NotebookClient, manager: AsyncKernelManager, done: Ex
 
 
 async def _sample_cost(manager: AsyncKernelManager, done: Execution, kernel: list[Popen]) -> None:
-    """Ten times a second: what the kernel and its children hold in memory, whose largest sum is the peak, and have computed."""
+    """Sample ten times a second the peak memory and the processor time of the kernel and its children."""
     while True:
         process = getattr(manager.provisioner, "process", None)
         if process is not None:
@@ -167,18 +167,18 @@ async def _sample_cost(manager: AsyncKernelManager, done: Execution, kernel: lis
 
 
 def _end_of(kernel: Popen) -> str:
-    """Say how a process ended: what it returned, or the signal that ended it."""
+    """Describe how a process ended: its exit status, or the signal that ended it."""
     status = kernel.poll()
     if status is None:
         return ""
     if status >= 0:
         return f" with exit status {status}"
     name = signal.Signals(-status).name
-    return f" by {name}{', as where memory runs out' if name == 'SIGKILL' else ''}"
+    return f" by {name}{', possibly out of memory' if name == 'SIGKILL' else ''}"
 
 
 def _last_words(log: IO[bytes]) -> str:
-    """Quote the last line that a kernel wrote before it died, if it is no mere warning of the kernel itself."""
+    """Quote the last line that a kernel wrote before it died, unless it is only a warning of the kernel itself."""
     log.seek(0)
     lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
     said = [line for line in lines if line and "[IPKernelApp]" not in line]

@@ -1,4 +1,4 @@
-"""`course exercises`: what there is to do, and what its checks are tested with."""
+"""`course exercises`: the list of exercises, and the answers that their checks are tested with."""
 
 import json
 

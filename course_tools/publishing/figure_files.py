@@ -1,4 +1,4 @@
-"""Figures of a notebook as files of their own, which a browser fetches when they come into view."""
+"""Figures of a notebook as separate files, which a browser loads when they come into view."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ _ENDINGS = {"png": "png", "svg+xml": "svg", "jpeg": "jpg"}
 
 
 def with_files(html: str, folder: Path, address: str) -> str:
-    """Write each image of an output into a folder, named by its content; give the HTML that loads them from `address`."""
+    """Write each image of an output into a folder, named by its content; return the HTML that loads them from `address`."""
 
     def written(match: re.Match[str]) -> str:
         content = base64.b64decode(match[2])

@@ -1,4 +1,4 @@
-"""`course gpu-check`: runs on a GPU what only a GPU can show, and writes a report (docs/gpu.md)."""
+"""`course gpu-check`: run the tests and timings that need a GPU, and write a report (docs/gpu.md)."""
 
 import platform
 import subprocess
@@ -15,14 +15,14 @@ PARTS: Mapping[str, Sequence[str]] = {
     "Lectures, a few training steps each": ("pytest", "-q", "--quick", "lectures"),
     "Speed and memory": ("benchmarks.gpu",),
 }
-"""What is run, each as a module of this Python with its arguments."""
+"""The parts of the report, each a module run by this Python with its arguments."""
 
 KEPT_LINES = 40
-"""How many of the last lines of a part the report quotes."""
+"""Number of last lines of each part that the report quotes."""
 
 
 def gpu_in_words() -> str | None:
-    """Describe the CUDA GPU that torch finds, in one line; None where it finds none."""
+    """Describe the CUDA GPU that torch finds, in one line; None if it finds none."""
     import torch
 
     if not torch.cuda.is_available():
@@ -41,23 +41,23 @@ def gpu_check(
     parts: Mapping[str, Sequence[str]] = PARTS,
     describe: Callable[[], str | None] = gpu_in_words,
 ) -> int:
-    """Run all parts, one after the other, and write what came of them as Markdown.
+    """Run all parts, one after the other, and write their results as Markdown.
 
     Args:
         root: the folder of the course.
-        report: the file to write; what it held is lost.
-        parts: by title, a module and its arguments.
-        describe: describes the GPU; None = there is none.
+        report: the file to write; an existing file is overwritten.
+        parts: title -> a module and its arguments.
+        describe: returns a description of the GPU, or None if there is none.
 
     Returns:
-        the exit status: 0, or 1 where a part failed.
+        the exit status: 0, or 1 if a part failed.
 
     Raises:
         PublishingFailed: there is no GPU, or no folder for the report.
     """
     machine = describe()
     if machine is None:
-        raise PublishingFailed("gpu-check needs a CUDA GPU, and torch finds none on this machine: nothing was run.")
+        raise PublishingFailed("gpu-check needs a CUDA GPU, but torch finds none on this machine: nothing was run.")
     if not report.absolute().parent.is_dir():
         raise PublishingFailed(f"there is no folder {report.parent} to write {report.name} into")
     written = [f"# GPU check\n\n{machine}  \n{datetime.now(UTC):%Y-%m-%d}, written by `course gpu-check`\n"]

@@ -1,6 +1,6 @@
-"""docs/headlines.md: the number for which a paper is known, and beside it the nearest that this course measures.
+"""docs/headlines.md: the number for which a paper is known, next to the closest number that this course measures.
 
-The rows stand in docs/headlines.toml. Claims come from the executed solutions, scores from the records of the studies.
+The rows are in docs/headlines.toml. Claims come from the executed solutions, scores from the records of the studies.
 """
 
 import re
@@ -13,31 +13,31 @@ from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.companion import decks
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
-from course_tools.studies.record import read, record_path
+from course_tools.studies.study_record import read, record_path
 
 FILE = "docs/headlines.md"
 ROWS = "docs/headlines.toml"
-_HEAD = """# The papers' numbers beside ours
+_HEAD = """# The papers' numbers next to ours
 
-The number for which a paper is known, as one of the decks or the paper itself states it, and the nearest that this course
+The number for which a paper is known, as one of the decks or the paper itself states it, and the closest that this course
 measures. The two are rarely comparable: the last column says why they differ. Claims carry the id under which a lecture
-asserts them; scores of a study are means over its seeds, as recorded in [studies.md](studies.md). The papers stand in
-[papers.md](papers.md), the decks and what of them is not covered in [companion.md](companion.md). `course build` writes this
-page from docs/headlines.toml.
+asserts them; scores of a study are means over its seeds, as recorded in [studies.md](studies.md). The papers are in
+[papers.md](papers.md), the decks and the parts that are not covered in [companion.md](companion.md). `course build` writes
+this page from docs/headlines.toml.
 """
 _COLUMNS = ("Paper or deck", "Its number", "Stated in", "Measured on", "Measured here", "Why they differ")
 
 
 def headlines_page(root: Path) -> str:
-    """Write one table for each lecture, or a sentence where nothing with a number is to be compared.
+    """Write one table for each lecture, or a sentence if there are no numbers to compare.
 
     Raises:
-        PublishingFailed: a row names a lecture, paper, section of a deck, claim or study that there is not.
+        PublishingFailed: a row names a lecture, paper, section of a deck, claim or study that does not exist.
     """
     rows = tomllib.loads((root / ROWS).read_text(encoding="utf-8"))["row"]
     known = lectures(root)
     if unknown := {row["lecture"] for row in rows} - {lecture.number for lecture in known}:
-        raise PublishingFailed(f"{ROWS} has rows for lectures that there are not: {', '.join(sorted(unknown))}")
+        raise PublishingFailed(f"{ROWS} has rows for lectures that do not exist: {', '.join(sorted(unknown))}")
     links, sections = _links(root), {(deck["key"], section["title"]) for deck in decks(root) for section in deck["sections"]}
     lines = [_HEAD]
     for lecture in known:
@@ -50,7 +50,7 @@ def headlines_page(root: Path) -> str:
 
 
 def _row(row: dict, lecture: Lecture, links: dict[str, str], sections: set[tuple[str, str]], made: dict[str, dict]) -> str:
-    """Lay out one row; see the head of docs/headlines.toml for its keys."""
+    """Format one row; the head of docs/headlines.toml describes its keys."""
     paper, section = row.get("paper"), (row.get("deck"), row.get("section"))
     if "deck" in row and section not in sections:
         raise PublishingFailed(f"{ROWS}: docs/decks.toml lists no section {section[1]!r} of deck {section[0]}")
@@ -78,6 +78,6 @@ def _score(root: Path, study: str, setting: str, score: str) -> str:
 
 
 def _links(root: Path) -> dict[str, str]:
-    """By the authors and year of a paper, its address, from docs/papers.md."""
+    """Map the authors and year of each paper in docs/papers.md to its URL."""
     page = (root / "docs" / "papers.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^\| ([^|]+) \| [^|]+ \| \[[^\]]+\]\(<?([^\s>]+?)>?\) \|", page, re.MULTILINE))

@@ -13,20 +13,20 @@ from course_tools.publishing.student_copies import copy_lectures
 
 
 def lab(no_browser: bool, port: int | None) -> int:
-    """Copy new lectures to `work/`, start JupyterLab there, and stay until it ends.
+    """Copy new lectures to `work/`, start JupyterLab there, and wait until it ends.
 
-    Without a port, Jupyter takes the first free one from 8888. A port that was asked for is that port or none.
+    Without a port, Jupyter takes the first free one from 8888. A requested port is used, or the command fails.
 
     Args:
-        no_browser: print the address and open nothing.
-        port: where to listen on this computer, 1 to 65535.
+        no_browser: print the address without opening a browser.
+        port: the port to listen on, 1 to 65535.
 
     Returns:
         The exit status: 0.
 
     Raises:
-        NotACourse: the folder of the course is not to be found.
-        PublishingFailed: the port is taken, or not one that may be used; or `work/` cannot be written.
+        NotACourse: the folder of the course cannot be found.
+        PublishingFailed: the port is in use or not permitted, or `work/` cannot be written.
     """
     root = project_root()
     if port is not None:
@@ -34,7 +34,7 @@ def lab(no_browser: bool, port: int | None) -> int:
     folder = copy_lectures(root)
     print("Starting JupyterLab; Ctrl-C ends it.", flush=True)
     from jupyterlab.commands import get_app_dir
-    from jupyterlab.labapp import LabApp  # takes a second, and only this command needs it
+    from jupyterlab.labapp import LabApp  # a slow import that only this command needs
 
     with tempfile.TemporaryDirectory(prefix="course-lab-") as settings:
         _settle(Path(get_app_dir()) / "settings", Path(settings))
@@ -43,7 +43,7 @@ def lab(no_browser: bool, port: int | None) -> int:
 
 
 def _settle(installed: Path, ours: Path) -> None:
-    """Copy the settings of this JupyterLab, and answer its question about news with no where they do not answer it."""
+    """Copy JupyterLab's settings; disable its news prompt unless the settings decide it."""
     if installed.is_dir():
         shutil.copytree(installed, ours, dirs_exist_ok=True)
     file = ours / "overrides.json"
@@ -53,12 +53,12 @@ def _settle(installed: Path, ours: Path) -> None:
 
 
 def _options(root: Path, folder: Path, no_browser: bool, port: int | None) -> list[str]:
-    """Jupyter's command line: the root of the course as its folder, lecture 01 of the student in front, no news, no updates."""
+    """Return Jupyter's options: the course as root folder, the student's lecture 01 open, no news, no update checks."""
     first = next(iter(sorted(folder.glob("[0-9][0-9]_*.ipynb"))), None)
     options = [
         f"--ServerApp.root_dir={root}",
         "--LabApp.default_url=/lab/tree/" + ("lectures" if first is None else f"{folder.name}/{first.name}"),
-        "--ServerApp.allow_root=True",  # containers; the server listens on this computer alone and asks for a token
+        "--ServerApp.allow_root=True",  # for containers; the server listens on localhost only and requires a token
         "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]
@@ -70,17 +70,17 @@ def _options(root: Path, folder: Path, no_browser: bool, port: int | None) -> li
 
 
 def _refuse_if_taken(port: int) -> None:
-    """Try the port the way Jupyter will, and say what to do where that fails."""
+    """Try to bind the port as Jupyter does; raise an error that says what to do if this fails."""
     if not 1 <= port <= 65535:
-        raise PublishingFailed(f"there is no port {port}: ports go from 1 to 65535.")
+        raise PublishingFailed(f"port {port} does not exist: ports range from 1 to 65535.")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
-        if os.name == "posix":  # a port that was closed a moment ago counts as free there
+        if os.name == "posix":  # so that a port that was closed a moment ago counts as free
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("127.0.0.1", port))
         except OSError as error:
             if error.errno == errno.EACCES:
-                reason = f"port {port} may not be used by you: take one from 1024 upwards"
+                reason = f"no permission to use port {port}: choose 1024 or higher"
             else:
-                reason = f"port {port} is taken by another program: choose another with --port"
-            raise PublishingFailed(f"{reason}, or leave --port out and Jupyter finds a free one.") from error
+                reason = f"port {port} is in use by another program: choose another with --port"
+            raise PublishingFailed(f"{reason}, or omit --port and Jupyter finds a free one.") from error

@@ -1,7 +1,7 @@
 """The cells of a solved lecture, made from the authoring source: exercises, bug hunts, checks, hints and diagrams.
 
-An exercise cell names a function of the library in one import; its text is taken from there. The student's notebook follows
-from the solved one, so there is one draft only.
+An exercise cell names a function of the library in one import; its text is taken from there. The student's notebook is
+made from the solved one, so there is only one draft.
 """
 
 import ast
@@ -34,11 +34,11 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
     """Make the solved notebook of a lecture, not yet executed.
 
     Args:
-        lecture: whose authoring source is read.
-        measured: the sentence on run time and memory that stands for `{measured}` in the header cell.
+        lecture: the lecture whose authoring source is read.
+        measured: the sentence on run time and memory that replaces `{measured}` in the header cell.
 
     Raises:
-        PublishingFailed: an exercise, bug hunt or check cell is not what it should be; the text names file and line.
+        PublishingFailed: an exercise, bug hunt or check cell is invalid; the text names file and line.
     """
     text = lecture.authoring.read_text(encoding="utf-8")
     lines = [i for i, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
@@ -62,7 +62,7 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
 
 
 def student_version(solved: NotebookNode) -> NotebookNode:
-    """Make the student's notebook of a solved one, executed or not."""
+    """Make the student's notebook from a solved one, executed or not."""
     cells = [nbgrader.for_student(cell) for cell in solved.cells]
     return new_notebook(cells=cells, metadata=NOTEBOOK_METADATA, nbformat_minor=5)
 
@@ -84,7 +84,7 @@ def check_call(source: str) -> tuple[str, str] | None:
 
 
 class _Drafting:
-    """What must be remembered from cell to cell: the exercise that waits for its check, what was graded and hinted already."""
+    """State kept from cell to cell: the exercise that has no check yet, and which exercises have points and hints already."""
 
     def __init__(self, number: str) -> None:
         self.number = number
@@ -104,7 +104,7 @@ class _Drafting:
         return added
 
     def _asked(self, cell: NotebookNode) -> NotebookNode:
-        """Take the explanations out of a prediction, and give the cell that asks for it."""
+        """Remove the explanations from a prediction, and return the cell that calls `predict`."""
         self.n_predictions += 1
         id = f"{self.number}.p{self.n_predictions}"
         cell.source = question(cell.source)
@@ -117,7 +117,7 @@ class _Drafting:
             filled = source.replace("{measured}", measured) if "header" in metadata.get("tags", ()) else source
             return new_markdown_cell(_with_diagrams(filled), metadata=metadata), source
         if kind != "code":
-            raise ValueError(f"a {kind} cell: a lecture has code and markdown cells only")
+            raise ValueError(f"a {kind} cell: a lecture has only code and Markdown cells")
         if "exercise" not in metadata:
             return new_code_cell(source, metadata=metadata), source
         if self.unchecked:
@@ -135,7 +135,7 @@ class _Drafting:
         return new_code_cell(_solved(asked, named, metadata), metadata=metadata | {"nbgrader": marks}), source
 
     def _checked(self, cell: NotebookNode, id: str, name: str) -> list[NotebookNode]:
-        """Mark the check of an exercise, once with its points, and give the cell with its hints."""
+        """Mark the check of an exercise, the first time with its points, and return the cell with its hints."""
         asked = exercise(id)
         if self.unchecked is None:
             return []
@@ -159,9 +159,9 @@ def _grade_id(kind: str, asked: Exercise, named: ReferenceImport) -> str:
 
 
 def _with_diagrams(source: str) -> str:
-    """Put each diagram in the place of its name, `![](diagram:multi_head)`, as an image that holds its own data.
+    """Replace each diagram name, `![](diagram:multi_head)`, by an image with embedded data.
 
-    JupyterLab renders no SVG attachment, and a file beside the notebook would be lost where a notebook is copied.
+    JupyterLab renders no SVG attachment, and a file next to the notebook would be lost when the notebook is copied.
     """
 
     def image(found: re.Match[str]) -> str:
@@ -185,9 +185,9 @@ def _solved(asked: Exercise, named: ReferenceImport, metadata: dict) -> str:
 def _bug(asked: Exercise, named: ReferenceImport, wanted: str) -> str:
     suspect = named.load()
     if suspect not in asked.wrong:
-        raise ValueError(f"{named.function} is none of the wrong answers of exercise {asked.id}")
+        raise ValueError(f"{named.function} is not a wrong answer of exercise {asked.id}")
     if wanted != suspect.__name__:
-        raise ValueError(f"the cell says bug={wanted!r} and imports {suspect.__name__}")
+        raise ValueError(f"the cell has bug={wanted!r} but imports {suspect.__name__}")
     function = FunctionSource.of(suspect).named(named.name)
     text = cell_width.wrapped(function.text(documented=False))
     return f"# Bug hunt · exercise {asked.id} · something is wrong here\n{text}"
@@ -199,7 +199,7 @@ def _hints(asked: Exercise) -> str:
 
 
 def _identify(stem: str, cells: list[NotebookNode]) -> None:
-    """Give each cell an id that lasts as long as its authoring source: a hash of lecture, type, source and occurrence."""
+    """Assign each cell a stable id: a hash of lecture, type, authoring source and occurrence."""
     occurrences: Counter[str] = Counter()
     for cell in cells:
         key = "\0".join((stem, cell.cell_type, cell.pop("origin")))

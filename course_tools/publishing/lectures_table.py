@@ -1,4 +1,4 @@
-"""docs/lectures.md: what each lecture is made of: code that students write, prose, diagrams, exercises, build tasks."""
+"""docs/lectures.md: the contents of each lecture: code that students write, prose, diagrams, exercises, build tasks."""
 
 import ast
 import re
@@ -13,10 +13,10 @@ from course_tools.publishing.nbgrader_cells import BEGIN, END
 from course_tools.publishing.outputs import tags
 from course_tools.publishing.project import Lecture, lectures
 
-_HEAD = """# What the lectures are made of
+_HEAD = """# Contents of the lectures
 
-Code is counted in statements, however the source breaks its lines, without docstrings. A student writes the bodies of the
-exercises and build tasks; what is handed out is all other code of the notebook. Prose is counted in words, without hints,
+Code is counted in statements, without docstrings, independent of line breaks. A student writes the bodies of the exercises
+and build tasks; all other code of the notebook is handed out. Prose is counted in words, without hints,
 tables and formulas. This page is written by `course build`.
 
 | Lecture | Students write | Handed out | Share | Words | Diagrams | Exercises | Build tasks |
@@ -38,12 +38,12 @@ class Parts:
 
 
 def lectures_table(root: Path) -> str:
-    """Give the text of docs/lectures.md: a row for each lecture."""
+    """Return the text of docs/lectures.md: a row for each lecture."""
     return _HEAD + "".join(_row(lecture, parts(draft(lecture, ""))) for lecture in lectures(root))
 
 
 def parts(solved: NotebookNode) -> Parts:
-    """Count what the draft of a solved lecture is made of; an exercise that is asked twice counts once."""
+    """Count the contents of the draft of a solved lecture; an exercise that appears twice counts once."""
     written, given, asked = 0, 0, {}
     for cell in (cell for cell in solved.cells if cell.cell_type == "code"):
         if "exercise" not in cell.metadata or "bug" in cell.metadata:
@@ -59,7 +59,7 @@ def parts(solved: NotebookNode) -> Parts:
 
 
 def _statements(code: str) -> int:
-    """Count statements, those inside of others too, without docstrings and other bare texts."""
+    """Count statements, including nested ones, without docstrings and other string literals."""
     nodes = (node for node in ast.walk(ast.parse(dedent(code))) if isinstance(node, ast.stmt))
     return sum(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in nodes)
 

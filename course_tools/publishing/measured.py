@@ -1,6 +1,6 @@
-"""The committed record of what each lecture costs, rounded so that prose can quote it: seconds of processor time and megabytes.
+"""The committed record of each lecture's cost, rounded for quotation in prose: seconds of processor time and megabytes.
 
-A lecture that is built has one thread, so its processor time is its run time on an idle machine. A busy one does not change it.
+A build runs a lecture with one thread, so processor time equals run time on an idle machine, and a busy one does not change it.
 """
 
 import json
@@ -11,7 +11,7 @@ MeasuredCost = dict[str, int]
 
 
 def load(root: Path) -> dict[str, MeasuredCost]:
-    """Read authoring/measured.json: by lecture number; empty where there is none yet."""
+    """Read authoring/measured.json, keyed by lecture number; empty if it does not exist yet."""
     path = _path(root)
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -23,7 +23,7 @@ def save(root: Path, record: dict[str, MeasuredCost]) -> None:
 
 
 def refreshed(old: MeasuredCost | None, seconds: float, peak_mb: float) -> MeasuredCost:
-    """Take over new figures, rounded up to 5 s and 50 MB; a figure within a quarter of the recorded one changes nothing."""
+    """Record new figures, rounded up to 5 s and 50 MB; a figure within a quarter of the recorded one is ignored."""
     new = {"seconds": _up(seconds, 5), "peak_mb": _up(peak_mb, 50)}
     if old is None:
         return new
@@ -32,7 +32,7 @@ def refreshed(old: MeasuredCost | None, seconds: float, peak_mb: float) -> Measu
 
 
 def sentence(cost: MeasuredCost | None) -> str:
-    """Say what a lecture costs, for its header."""
+    """Describe what a lecture costs, for its header."""
     if cost is None:
         return "Not measured yet."
     return f"Runs in about {cost['seconds']} s and {cost['peak_mb']} MB on two CPU cores."

@@ -1,7 +1,7 @@
-"""nbgrader's marks on a notebook, so that an instructor who uses it can take ours as they are.
+"""nbgrader's metadata in a notebook, so that instructors can use the course's notebooks with nbgrader unchanged.
 
 The metadata is schema 3 of nbgrader 0.9 (https://nbgrader.readthedocs.io); the student's cell is the one that
-`nbgrader generate_assignment` makes of the solved one: solution regions cut out, cells locked, checksums computed.
+`nbgrader generate_assignment` makes from the solved one: solution regions removed, cells locked, checksums computed.
 """
 
 import hashlib
@@ -24,17 +24,17 @@ def answer(grade_id: str) -> dict:
 
 
 def graded_check(grade_id: str, points: int) -> dict:
-    """Mark a cell that earns points by what it returns."""
+    """Mark a cell whose result earns points."""
     return _marks(grade_id, grade=True, locked=True) | {"points": points}
 
 
 def read_only(grade_id: str) -> dict:
-    """Mark a cell that the student should leave as it is, and that earns nothing."""
+    """Mark a cell that the student should not change and that earns no points."""
     return _marks(grade_id, locked=True)
 
 
 def for_student(cell: NotebookNode) -> NotebookNode:
-    """Make the student's cell of a solved one: without solution and outputs, locked, with its checksum."""
+    """Make the student's cell from a solved one: without solution and outputs, locked, with its checksum."""
     cell = deepcopy(cell)
     if cell.cell_type == "code":
         cell.outputs, cell.execution_count = [], None

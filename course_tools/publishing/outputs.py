@@ -1,4 +1,4 @@
-"""Outputs of an executed notebook: claims, failures, widget errors; and how its outputs are made fit to be committed."""
+"""Outputs of an executed notebook: claims, failures, widget errors; and the clean-up of outputs before a commit."""
 
 import ast
 import re
@@ -11,25 +11,25 @@ _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    """Give the code cells in order."""
+    """Return the code cells in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def tags(cell: NotebookNode) -> list[str]:
-    """Give the tags of a cell."""
+    """Return the tags of a cell."""
     return cell.metadata.get("tags", [])
 
 
 def claims(notebook: NotebookNode) -> list[dict]:
-    """Give the claims that the outputs of a notebook hold, in order, each as id, text, value, threshold, holds."""
+    """Return the claims in the outputs of a notebook, in order, each with id, text, value, threshold, holds."""
     shown = (output.get("metadata", {}).get("course_claim") for cell in code_cells(notebook) for output in cell.outputs)
     return list({claim["id"]: dict(claim) for claim in shown if claim}.values())
 
 
 def failures(notebook: NotebookNode) -> list[str]:
-    """Name each cell that raised without being meant to, or was meant to and did not.
+    """Name each cell that raised an exception unexpectedly, or did not raise an expected one.
 
-    A line says the number of the cell among all cells, its first line of code, and the error.
+    A line states the number of the cell among all cells, its first line of code, and the error.
     """
     found = []
     for number, cell in enumerate(notebook.cells, start=1):
@@ -38,21 +38,21 @@ def failures(notebook: NotebookNode) -> list[str]:
         errors = [f"{output.ename}: {first_line(output.evalue)}" for output in cell.outputs if output.output_type == "error"]
         meant = "raises-exception" in tags(cell)
         if meant and cell.execution_count is not None and not errors:
-            found.append(f"cell {number} ({first_line(cell.source)}) is tagged raises-exception and raised nothing")
+            found.append(f"cell {number} ({first_line(cell.source)}) is tagged raises-exception but raised no exception")
         if not meant:
             found += [f"cell {number} ({first_line(cell.source)}) raised {error}" for error in errors]
     return found
 
 
 def first_line(text: str) -> str:
-    """Give the first line of a text that is not empty and no comment, shortened."""
+    """Return the first line of a text that is neither empty nor a comment, shortened."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     line = next((line for line in lines if not line.startswith("#")), lines[0] if lines else "")
     return line if len(line) <= 100 else line[:99] + "…"
 
 
 def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
-    """Strip widgets, with what they drew, and whatever differs from machine to machine: folders, addresses in memory."""
+    """Remove widgets, with what they drew, and whatever differs between machines: folders, memory addresses."""
     for cell in code_cells(notebook):
         kept = []
         for output in cell.outputs:
@@ -67,7 +67,7 @@ def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
 
 
 def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
-    """Give a fresh draft the outputs of an executed notebook, if the code of the two is the same; say whether it is.
+    """Copy the outputs of an executed notebook to a fresh draft if their code is the same; return whether it is.
 
     Comments, line breaks and docstrings of functions and classes are not part of the code, unless the cell shows a traceback.
     """
@@ -87,7 +87,7 @@ def _same_code(new: NotebookNode, executed: NotebookNode) -> bool:
 
 
 def _syntax(source: str) -> str:
-    """The syntax tree of a cell as text, without docstrings; the cell itself where it is not plain Python."""
+    """Return the syntax tree of a cell as text, without docstrings; the cell itself if it is not plain Python."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -99,7 +99,7 @@ def _syntax(source: str) -> str:
 
 
 def portable(text: str, root: Path) -> str:
-    """Take this machine's folders out of a text: the course's own files stay relative to its root."""
+    """Remove this machine's folders from a text: paths of the course's own files become relative to its root."""
     home = Path.home()
     for folder, name in ((sys.prefix, "<python>"), (sys.base_prefix, "<python>"), (str(root), ""), (str(home), "~")):
         if len(Path(folder).parts) > 1:

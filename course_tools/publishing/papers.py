@@ -1,4 +1,4 @@
-"""The column "Built in" of docs/papers.md: beside each paper, the modules of the library whose docstrings cite it."""
+"""The column "Built in" of docs/papers.md: for each paper, the modules of the library whose docstrings cite it."""
 
 import ast
 import re
@@ -7,11 +7,11 @@ from pathlib import Path
 _ADDRESS = re.compile(r"https?://(?:[^\s()<>\"'`]|\([^\s()]*\))+")
 _LINK = re.compile(r"\[[^\]]+\]\(<?([^)\s>]+(?:\([^)\s]*\)[^)\s>]*)?)>?\)")
 _BUILT_IN = 3
-"""The place of the column in a row `| Authors | Title | Link | Built in | Lectures |`."""
+"""The index of the column in a row `| Authors | Title | Link | Built in | Lectures |`."""
 
 
 def papers_page(root: Path) -> str:
-    """Give the text of docs/papers.md with its column "Built in" rewritten; a paper that no docstring cites keeps its row.
+    """Return the text of docs/papers.md with its column "Built in" rewritten; rows of uncited papers are unchanged.
 
     Args:
         root: the folder of the course.
@@ -32,7 +32,7 @@ def _rewritten(line: str, cited: dict[str, list[str]]) -> str:
 
 
 def _cited(root: Path) -> dict[str, list[str]]:
-    """By the address of a paper, the files whose docstrings give it, from the root, in order."""
+    """Map each paper's URL to the files that cite it, as paths from the root, in order."""
     found: dict[str, list[str]] = {}
     for path in sorted((root / "course_lib").rglob("*.py")):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))

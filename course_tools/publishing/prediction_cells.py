@@ -1,4 +1,4 @@
-"""Cells tagged `predict`: from the authoring source to a question, a call of `predict`, and the data that it asks for.
+"""Cells tagged `predict`: from the authoring source to a question, a call of `predict`, and the data that it reads.
 
 **Predict.** The question.
 
@@ -26,10 +26,10 @@ _RIGHT = re.compile(r"(?:Yes|Right|Correct)\b")
 
 
 def split_question(source: str) -> tuple[str, list[tuple[str, str, str]]]:
-    """Take a predict cell apart: the question, and each option's letter, text and explanation, all in Markdown.
+    """Parse a predict cell: the question, and each option's letter, text and explanation, all in Markdown.
 
     Raises:
-        ValueError: there are fewer than two options, or not exactly one is right.
+        ValueError: there are fewer than two options, or the number of right options is not one.
     """
     options = [(letter, " ".join(text.split()), why.strip()) for letter, text, why in _OPTION.findall(source)]
     if len(options) < 2:
@@ -41,7 +41,7 @@ def split_question(source: str) -> tuple[str, list[tuple[str, str, str]]]:
 
 
 def question(source: str) -> str:
-    """Write the Markdown that stands above the call: the question and its options without their explanations."""
+    """Write the Markdown above the call: the question and its options without their explanations."""
     asked, options = split_question(source)
     return "\n".join([asked, "", *(f"- **{letter}.** {text}" for letter, text, _ in options)])
 
@@ -62,7 +62,7 @@ def predictions_json(root: Path) -> str:
 
 
 def as_html(markdown: str) -> str:
-    """Convert Markdown to inline HTML; formulas keep their dollars, which Jupyter typesets."""
+    """Convert Markdown to inline HTML; formulas keep their dollar signs, because Jupyter typesets them."""
     converter = MarkdownIt("commonmark").use(dollarmath_plugin)
     for kind, mark in (("math_inline", "$"), ("math_inline_double", "$$"), ("math_block", "$$")):
         converter.add_render_rule(kind, _formula(mark))

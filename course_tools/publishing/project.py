@@ -12,13 +12,13 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class NotACourse(CommandFailed):
-    """No folder with an `authoring/` was found."""
+    """No folder that contains `authoring/` was found."""
 
     status = 2
 
 
 class UnknownLecture(CommandFailed):
-    """A lecture was asked for that the course does not have; the text lists those it has."""
+    """A requested lecture does not exist; the text lists those that do."""
 
     status = 2
 
@@ -36,12 +36,12 @@ class Lecture:
 
     @property
     def number(self) -> str:
-        """Its two digits, such as "04"."""
+        """Its two-digit number, such as "04"."""
         return self.stem[:2]
 
     @property
     def authoring(self) -> Path:
-        """The only form that is edited by hand."""
+        """The authoring source, the only form that is edited by hand."""
         return self.root / "authoring" / f"{self.stem}.py"
 
     @property
@@ -56,7 +56,7 @@ class Lecture:
 
     @property
     def title(self) -> str:
-        """Its title, from the heading `# 04 · Self-attention` of its source; where that is not installed, of its notebook."""
+        """Its title, from the heading `# 04 · Self-attention` of its source; if that is not installed, of its notebook."""
         if self.authoring.exists():
             text = self.authoring.read_text(encoding="utf-8").replace("\n# ", "\n")
         else:
@@ -66,16 +66,16 @@ class Lecture:
 
     @property
     def source_name(self) -> str:
-        """What its source is called from the root."""
+        """The path of its source from the root."""
         return self.name(self.authoring)
 
     def name(self, path: Path) -> str:
-        """What one of its files is called from the root, with forward slashes on every system."""
+        """Return the path of one of its files from the root, with forward slashes on every system."""
         return path.relative_to(self.root).as_posix()
 
 
 def project_root() -> Path:
-    """Find the folder of the course: the one this package lies in, else the working directory or one above it.
+    """Find the folder of the course: the one that contains this package, else the working directory or one above it.
 
     Raises:
         NotACourse: none of them has an `authoring` folder.
@@ -83,14 +83,14 @@ def project_root() -> Path:
     for folder in (_PACKAGE.parent, Path.cwd(), *Path.cwd().parents):
         if (folder / "authoring").is_dir():
             return folder
-    raise NotACourse("this command needs the folder of the course, where course.py and authoring/ are: change into it.")
+    raise NotACourse("this command must run in the folder of the course, which contains course.py and authoring/.")
 
 
 def lectures_root() -> Path:
-    """Find the folder whose `lectures/` hold what was handed out: that of the course, else the installed package.
+    """Find the folder whose `lectures/` contains the notebooks for students: the course, else the installed package.
 
     Raises:
-        NotACourse: neither is there.
+        NotACourse: neither exists.
     """
     try:
         return project_root()
@@ -101,7 +101,7 @@ def lectures_root() -> Path:
 
 
 def lectures(root: Path, numbers: Iterable[str] = ()) -> list[Lecture]:
-    """Give the lectures of a course in order: those whose numbers are given ("4" and "04" alike), or all.
+    """Return the lectures of a course in order: those with the given numbers ("4" or "04"), or all.
 
     Raises:
         UnknownLecture: there is no lecture of that number.

@@ -12,7 +12,7 @@ from course_tools.publishing.project import Lecture, PublishingFailed
 
 @dataclass(frozen=True)
 class _Count:
-    """What a lecture is counted by."""
+    """Counts of one lecture."""
 
     exercises: int
     wrong: int
@@ -20,11 +20,11 @@ class _Count:
 
 
 def readme_with(lectures: Sequence[Lecture], claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -> str:
-    """Give the README's text with its numbers and its table of lectures rewritten between their markers.
+    """Return the README's text with its numbers and its table of lectures rewritten between their markers.
 
     Args:
         lectures: the lectures of the course.
-        claims_of: by lecture number, title, address and claims, as for docs/claims.md.
+        claims_of: lecture number -> title, path and claims, as for docs/claims.md.
         root: the folder of the course.
 
     Raises:
@@ -54,7 +54,7 @@ def _count(lecture: Lecture, claims_of: dict[str, tuple[str, str, list[dict]]]) 
 
 
 def _between(text: str, name: str, new: str) -> str:
-    """Replace what stands between the markers of that name."""
+    """Replace the text between the markers of that name."""
     before, begin, rest = text.partition(f"<!-- {name}:begin -->")
     _, end, after = rest.partition(f"<!-- {name}:end -->")
     if not begin or not end:

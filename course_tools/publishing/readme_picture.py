@@ -1,9 +1,9 @@
-"""Draw the pictures of README and site: a wrong answer, its named misconception, the line corrected, right; the microscope.
+"""Draw the figures of README and site: a wrong answer with its misconception, the corrected answer, and the microscope.
 
     python -m course_tools.publishing.readme_picture [DIR]
 
 The verdicts are those of the bank. Needs the extra `[site]` and Chromium; writes `check.webp`, which plays four times,
-`check.png`, the frame with the misconception, for readers who prefer no motion, and `microscope.png`, its page as it opens.
+`check.png`, the frame with the misconception, for readers who prefer no motion, and `microscope.png`, its page's first view.
 """
 
 import inspect
@@ -39,7 +39,7 @@ mark {{ background: #fff3b0; }}
 
 
 def frames() -> list[tuple[str, int]]:
-    """Write the frames as HTML, each with the milliseconds it stands for."""
+    """Write the frames as HTML, each with its duration in milliseconds."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -57,7 +57,7 @@ def frames() -> list[tuple[str, int]]:
     asked = exercise(EXERCISE)
     wrong = next(answer for answer in asked.wrong if answer.__name__ == WRONG)
     if _WRONG_LINE not in inspect.getsource(wrong):
-        raise PublishingFailed(f"{WRONG} of exercise {EXERCISE} is no longer written as the picture shows it.")
+        raise PublishingFailed(f"{WRONG} of exercise {EXERCISE} has changed and no longer matches the figure.")
     named, right = (_verdict(answer) for answer in (wrong, asked.reference))
     return [
         (frame(_WRONG_LINE, ""), 1_200),
@@ -68,7 +68,7 @@ def frames() -> list[tuple[str, int]]:
 
 
 def alternative_text() -> str:
-    """Say what the picture shows, for readers who cannot see it."""
+    """Return the figure's alternative text."""
     asked = exercise(EXERCISE)
     found = verdict(EXERCISE, next(answer for answer in asked.wrong if answer.__name__ == WRONG))
     return (
@@ -88,7 +88,7 @@ def draw(folder: Path) -> list[Path]:
 
     browser = chromium()
     if browser is None:
-        raise PublishingFailed("the picture is drawn by Chromium, which is not installed.")
+        raise PublishingFailed("drawing the figure needs Chromium, which is not installed.")
     with sync_playwright() as running:
         started = running.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
         page = started.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=2)
@@ -111,7 +111,7 @@ def draw(folder: Path) -> list[Path]:
 
 
 def _verdict(answer: object) -> str:
-    """The verdict as a student sees it, without the list of properties."""
+    """Return the verdict as a student sees it, without the list of properties."""
     asked = exercise(EXERCISE)
     shown = VerdictDisplay(asked.id, asked.title, verdict(EXERCISE, answer))._repr_html_()
     return shown.partition("<table")[0]

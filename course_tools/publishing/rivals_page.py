@@ -1,6 +1,6 @@
-"""docs/rivals.md: each mechanism beside its obvious rivals and controls, who leads, and what answers a reader's objections.
+"""docs/rivals.md: each mechanism compared with its obvious rivals and controls, and answers to a reader's objections.
 
-The rows stand in docs/rivals.toml, without numbers: these come from the claims and figures of the executed solutions and from
+The rows are in docs/rivals.toml, without numbers: these come from the claims and figures of the executed solutions and from
 the records of the studies.
 """
 
@@ -16,22 +16,22 @@ import nbformat
 from course_tools.publishing.claims_table import cell, number_in_words
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.sections import MadeClaims, anchor, headings
-from course_tools.studies.record import read, record_path
+from course_tools.studies.study_record import read, record_path
 
 FILE = "docs/rivals.md"
 ROWS = "docs/rivals.toml"
 _HEAD = """# Rivals and controls
 
-What a mechanism is worth shows beside its obvious rival. A control takes away what is said to be the cause, and the effect must
-go with it. The mechanism's number stands first; a number with a sign is its lead. *Neither* leads where a difference is too
-small to decide, or where the seeds of a study overlap. Where one seed is named, chance may decide. Ids lead to the claim in the
-solved lecture, names of studies to [studies.md](studies.md), which gives each seed. The second part answers
-[objections](#objections-and-what-answers-them). This page is written by `course build` from docs/rivals.toml.
+A mechanism is best judged against its obvious rival. A control removes the supposed cause, and the effect must disappear with
+it. The mechanism's number comes first; a signed number is its lead. *Neither* leads if a difference is too small to decide, or
+if the seeds of a study overlap. A result from a single seed may be due to chance. Ids link to the claim in the solved
+lecture, names of studies to [studies.md](studies.md), which lists each seed. The second part answers
+[objections](#objections-and-answers). This page is written by `course build` from docs/rivals.toml.
 """
 _COLUMNS = ("Mechanism", "Rival or control", "Measured", "Numbers", "Who leads", "Source")
-_OBJECTIONS = """## Objections and what answers them
+_OBJECTIONS = """## Objections and answers
 
-What a critical reader would say first, and what was measured about it.
+The first objections of a critical reader, and what was measured about each.
 
 | | Objection | Measured | Answer |
 | --- | --- | --- | --- |"""
@@ -39,7 +39,7 @@ What a critical reader would say first, and what was measured about it.
 
 @dataclass(frozen=True)
 class _Value:
-    """A measured number: one for each seed where a study has them, else one alone; and the link to where it is measured."""
+    """A measured number, or one for each seed of a study, and the link to where it is measured."""
 
     runs: tuple[float, ...]
     source: str
@@ -51,7 +51,7 @@ class _Value:
 
 @dataclass(frozen=True)
 class _Measured:
-    """All that the rows of the page may name."""
+    """Everything that the rows of the page may refer to."""
 
     root: Path
 
@@ -64,7 +64,7 @@ class _Measured:
         return MadeClaims(list(self.lectures.values()))
 
     def value(self, name: str | list[str] | dict, lecture: str) -> _Value:
-        """Find a claim by its id, a score by [study, setting, score], a number of a figure by the words before it."""
+        """Find a claim by its id, a score by [study, setting, score], or a number in a figure by the words before it."""
         if isinstance(name, str):
             return _Value((self.claims[name]["value"],), self.claims.link(name))
         if isinstance(name, dict):
@@ -85,7 +85,7 @@ class _Measured:
             told = [output.get("data", {}).get("text/plain", "") for output in each.outputs]
             found |= {float(number): heading for number in re.findall(rf"{re.escape(words)} (-?\d+\.\d+)", "\n".join(told))}
         if len(found) != 1:
-            raise KeyError(f"{len(found)} numbers follow {words!r} in the figures of lecture {lecture.number}, not one")
+            raise KeyError(f"{len(found)} numbers follow {words!r} in the figures of lecture {lecture.number}; expected one")
         ((number, heading),) = found.items()
         address = f"../{lecture.name(lecture.solution)}#{anchor(heading)}"
         return _Value((number,), f"[{lecture.number}, figure]({address})")
@@ -95,7 +95,7 @@ def rivals_page(root: Path) -> str:
     """Write one table of rivals for each lecture, then one of objections.
 
     Raises:
-        PublishingFailed: a row names a lecture, claim, study or number of a figure that there is not.
+        PublishingFailed: a row names a lecture, claim, study or number of a figure that does not exist.
     """
     rows, measured = tomllib.loads((root / ROWS).read_text(encoding="utf-8"))["lecture"], _Measured(root)
     lines, objections = [_HEAD], []
@@ -114,7 +114,7 @@ def rivals_page(root: Path) -> str:
 
 
 def _rival(row: dict, lecture: str, measured: _Measured) -> str:
-    """Lay out one comparison; see the head of docs/rivals.toml for its keys."""
+    """Format one comparison; the head of docs/rivals.toml describes its keys."""
     if "values" in row:
         of, rival = (measured.value(name, lecture) for name in row["values"])
         lead, values = of.mean - rival.mean, [of, rival]
@@ -130,7 +130,7 @@ def _rival(row: dict, lecture: str, measured: _Measured) -> str:
     lead = -lead if row.get("lower") else lead
     leads = "neither" if abs(lead) <= row.get("tie", 0.0) else "the mechanism" if lead > 0 else "**the rival**"
     sources = dict.fromkeys([value.source for value in values] + [measured.claims.link(name) for name in row.get("claims", [])])
-    on = cell(row["on"]) + (", less is better" if row.get("lower") else "")
+    on = cell(row["on"]) + (", lower is better" if row.get("lower") else "")
     return f"| {cell(row['of'])} | {cell(row['rival'])} | {on} | {numbers} | {leads} | {', '.join(sources)} |"
 
 

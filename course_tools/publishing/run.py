@@ -1,4 +1,4 @@
-"""`course run`: executes the solved lectures and prints one table of their claims, with what each lecture cost."""
+"""`course run`: execute the solved lectures and print one table of their claims, with the cost of each lecture."""
 
 import json
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _KEYS = ("id", "text", "value", "threshold", "holds")
 
 
 def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, timeout: float = CELL_TIMEOUT) -> int:
-    """Execute solutions headless, print claims, run times and peak memory, and write them as JSON where asked.
+    """Execute solutions without a front end; print claims, run times and peak memory; optionally write them as JSON.
 
     Args:
         root: the folder of the course.
@@ -24,10 +24,10 @@ def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, 
         timeout: seconds that one cell may take.
 
     Returns:
-        the exit status: 0, or 1 where a claim failed, a cell raised or a kernel died.
+        the exit status: 0, or 1 if a claim failed, a cell raised an exception or a kernel died.
 
     Raises:
-        UnknownLecture: there is no lecture of a number.
+        UnknownLecture: there is no lecture of that number.
         PublishingFailed: a solution has not been built, or the folder of the JSON file does not exist.
     """
     chosen = lectures(root, numbers)

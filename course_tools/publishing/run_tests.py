@@ -1,4 +1,4 @@
-"""`course test`: the whole test suite, in parallel where pytest-xdist is installed."""
+"""`course test`: the whole test suite, in parallel if pytest-xdist is installed."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ def run_tests(root: Path, arguments: Sequence[str] = ()) -> int:
 
     Args:
         root: the folder of the course.
-        arguments: passed on to pytest; `-n` among them replaces the number of workers chosen here.
+        arguments: passed to pytest; `-n` overrides the number of workers chosen here.
 
     Returns:
         pytest's exit status.

@@ -14,23 +14,23 @@ from course_tools.publishing.project import Lecture
 
 
 def headings(source: str) -> list[tuple[int, str]]:
-    """Give level and words of the headings of a Markdown text, as they are written."""
+    """Return level and text of the headings of a Markdown text, unchanged."""
     found = re.findall(r"^(#{1,3}) (.+)$", re.sub(r"```.*?```", "", source, flags=re.DOTALL), flags=re.MULTILINE)
     return [(len(marks), words.strip()) for marks, words in found]
 
 
 def anchor(heading: str) -> str:
-    """Give the anchor of a heading in a notebook, as JupyterLab and nbconvert make it, quoted for an address."""
+    """Return the anchor of a heading in a notebook, as JupyterLab and nbconvert make it, quoted for a URL."""
     return quote(_plain(heading).replace(" ", "-"), safe="/:@!&+,;=")
 
 
 def site_anchor(heading: str) -> str:
-    """Give the anchor of a heading, or of its anchor in a notebook, on the site: GitHub's slug, as MyST makes it."""
+    """Return the anchor of a heading, or of its anchor in a notebook, on the site: GitHub's slug, as MyST makes it."""
     return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", _plain(heading).strip().lower()).replace(" ", "-")
 
 
 def claims_by_section(notebook: NotebookNode) -> dict[str, list[dict]]:
-    """Give the claims of an executed lecture by the heading of the section that measures them."""
+    """Return the claims of an executed lecture by the heading of the section that measures them."""
     found: dict[str, list[dict]] = {}
     heading = ""
     for each in notebook.cells:
@@ -44,13 +44,13 @@ def claims_by_section(notebook: NotebookNode) -> dict[str, list[dict]]:
 
 @dataclass(frozen=True)
 class MadeClaims:
-    """The claims that the solutions of some lectures make, and how a page of docs/ names them."""
+    """The claims that the solutions of some lectures make, formatted for pages of docs/."""
 
     lectures: list[Lecture]
 
     @cached_property
     def _found(self) -> dict[str, tuple[dict, str]]:
-        """By id, a claim and the address of the section that measures it."""
+        """Map each id to a claim and the address of the section that measures it."""
         found = {}
         for lecture in (each for each in self.lectures if each.solution.exists()):
             page = f"../{lecture.name(lecture.solution)}"
@@ -59,7 +59,7 @@ class MadeClaims:
         return found
 
     def __getitem__(self, name: str) -> dict:
-        """Give a claim by its id.
+        """Return a claim by its id.
 
         Raises:
             KeyError: no solution makes it.
@@ -69,12 +69,12 @@ class MadeClaims:
         return self._found[name][0]
 
     def link(self, name: str) -> str:
-        """Give the id as a link to the section that measures the claim."""
+        """Return the id as a link to the section that measures the claim."""
         self[name]
         return f"[{name}]({self._found[name][1]})"
 
     def sentence(self, name: str) -> str:
-        """Give link, text and measured value of a claim, fit for a cell of a table."""
+        """Return link, text and measured value of a claim, formatted for a table cell."""
         claim = self[name]
         return f"{self.link(name)} {cell(claim['text'])}: {cell(number_in_words(claim['value']))}"
 

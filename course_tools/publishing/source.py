@@ -1,6 +1,6 @@
-"""The source of a function of the library, taken apart: signature, docstring, body.
+"""Parse the source of a function of the library: signature, docstring, body.
 
-It is read from the file, not from the object, so that decorators and the wrapper of a type checker leave no trace.
+It is read from the file, not from the object, so that decorators and the wrapper of a type checker do not appear.
 """
 
 import ast
@@ -23,7 +23,7 @@ class ReferenceImport:
 
     @classmethod
     def parse(cls, source: str) -> "ReferenceImport | None":
-        """Read it from a cell; None where the cell is anything else than one import of one name."""
+        """Read it from a cell; None unless the cell is one import of one name."""
         try:
             statements = ast.parse(source).body
         except SyntaxError:
@@ -34,7 +34,7 @@ class ReferenceImport:
         return None
 
     def load(self) -> Callable[..., object]:
-        """Import the function itself; ImportError where the module lacks it."""
+        """Import the function itself; ImportError if the module lacks it."""
         try:
             return getattr(import_module(self.module), self.function)
         except AttributeError:
@@ -52,10 +52,10 @@ class FunctionSource:
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> "FunctionSource":
-        """Take apart a function that stands at the top level of its module; its decorators are dropped.
+        """Parse a function at the top level of its module; its decorators are dropped.
 
         Raises:
-            ValueError: its module does not define it there, or its body stands on the line of its signature.
+            ValueError: its module does not define it there, or its body is on the line of its signature.
         """
         name = function.__name__
         path = Path(sys.modules[function.__module__].__file__)
@@ -76,7 +76,7 @@ class FunctionSource:
         )
 
     def named(self, name: str) -> "FunctionSource":
-        """The same function under another name.
+        """Return the same function under another name.
 
         Raises:
             ValueError: it calls itself, so that renaming it would break it.
@@ -87,7 +87,7 @@ class FunctionSource:
         return FunctionSource(name, signature, self.docstring, self.body)
 
     def text(self, body: str | None = None, documented: bool = True) -> str:
-        """Put the parts together again, with another body or without the docstring where asked."""
+        """Join the parts, optionally with another body or without the docstring."""
         parts = (self.signature, self.docstring if documented else "", self.body if body is None else body)
         return "\n".join(part for part in parts if part)
 
@@ -100,6 +100,6 @@ def _module(path: Path, stamp: int) -> tuple[list[str], dict[str, ast.FunctionDe
 
 
 def _text(lines: list[str]) -> str:
-    """Join lines without the empty ones at either end."""
+    """Join lines, without empty lines at either end."""
     text = "\n".join(line.rstrip() for line in lines)
     return text.strip("\n")

@@ -1,4 +1,4 @@
-"""A student's own copies of the lectures, in `work/`: copied once, never overwritten, and restored beside the old one."""
+"""A student's own copies of the lectures, in `work/`: copied once, never overwritten, and restored under a new name."""
 
 import shutil
 from itertools import count
@@ -8,7 +8,7 @@ from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 
 
 def copy_lectures(root: Path) -> Path:
-    """Copy each built lecture that `work/` does not hold yet.
+    """Copy each built lecture that is not in `work/` yet.
 
     Args:
         root: the folder of the course.
@@ -26,7 +26,7 @@ def copy_lectures(root: Path) -> Path:
 
 
 def restore(root: Path, number: str) -> Path:
-    """Copy a lecture; where `work/` holds one already, the fresh copy gets another name and the old one stays.
+    """Copy a lecture; if it is already in `work/`, the fresh copy gets another name and the old one is kept.
 
     Args:
         root: the folder of the course.
@@ -55,7 +55,7 @@ def _own(lecture: Lecture) -> Path:
 
 
 def _copy(lecture: Lecture, target: Path) -> None:
-    """Copy a notebook; a copy that is broken off leaves nothing under the final name."""
+    """Copy a notebook; an interrupted copy leaves no file under the final name."""
     try:
         target.parent.mkdir(exist_ok=True)
         partial = target.with_suffix(".part")

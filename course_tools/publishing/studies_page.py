@@ -1,19 +1,19 @@
-"""docs/studies.md: every study with its question, its recorded scores, its figure in words, and what it says."""
+"""docs/studies.md: every study with its question, recorded scores, a description of its figure, and its finding."""
 
 from pathlib import Path
 from statistics import mean
 
 from course_tools.publishing.claims_table import cell
 from course_tools.studies import RecordedStudy, Study, load, names
-from course_tools.studies.record import read, record_path
+from course_tools.studies.study_record import read, record_path
 
 FILE = "docs/studies.md"
 _HEAD = """# Studies
 
 Experiments that take longer than a lecture has time for. Each is one file in `authoring/studies`; its record, with every seed,
-lies beside it, and lectures plot it as recorded. A record of another version of its study is refused.
+is next to it, and lectures plot it as recorded. A record of another version of its study is refused.
 
-`course study --list` tells how far each is recorded. `course study NAME` runs what is missing, and goes on after a stop.
+`course study --list` lists what has been recorded. `course study NAME` runs what is missing, and resumes after an interruption.
 `course study --check` repeats one run of each and compares. `--device cuda` runs the larger settings of a GPU, `--dask ADDRESS`
 sends the runs to a Dask cluster. This page is written by `course build`.
 """
@@ -36,12 +36,12 @@ def _section(study: Study, folder: Path) -> str:
     if study.figure:
         lines += [f"**Figure.** {study.drawn(record)[1]}", ""]
     if study.finding:
-        lines += [f"**What it says.** {study.finding(record)}", ""]
+        lines += [f"**Finding.** {study.finding(record)}", ""]
     return "\n".join(lines)
 
 
 def _table(record: RecordedStudy) -> str:
-    """One row for each setting: each score as its mean, with the smallest and the largest over the seeds."""
+    """Make one row for each setting: the mean of each score, with its smallest and largest value over the seeds."""
     scores = list(dict.fromkeys(score for run in record.runs for score in run.scores))
     rows = [f"| setting | seeds | {' | '.join(map(cell, scores))} |", "| --- " * (len(scores) + 2) + "|"]
     for name in record.names:

@@ -18,7 +18,7 @@ from course_tools.publishing.project import Lecture, lectures
 
 FILE = Path("docs/teaching.md")
 SESSION, FRAME = 120, 20
-"""Minutes of a session on one deck, and those of them for its opening and its close."""
+"""Minutes of a session on one deck, and how many of them are for its opening and close."""
 PER_PREDICTION = 3
 """Minutes for a question, a vote, and the measured figure."""
 
@@ -26,37 +26,37 @@ _INTRODUCTION = """\
 # Teaching with this course
 
 For teachers: three plans, a sheet for each lecture, and a checklist. `course build` writes this page from the lectures,
-the companion tables and the bank of exercises; what goes wrong in an exercise are answers that its checks know by name.
+the companion tables and the bank of exercises; the errors listed are those its checks recognise.
 
-A session in class has four beats, and repeats the middle two: show the failure that the mechanism mends (5 minutes); ask a
-prediction, let everybody vote, then run the cell that measures it (3 minutes); let the class write the exercise and look at the
+A session in class has four parts, and repeats the middle two: show the failure that the mechanism fixes (5 minutes); ask for a
+prediction, let everyone vote, then run the cell that measures it (3 minutes); let the class write the exercise and look at the
 first wrong verdicts together; close with the ledger, which lists what was claimed and measured. Nothing needs a GPU.
 
 - `course lab` opens the lectures; a student's copy is never overwritten.
-- `course microscope` writes one page in which trained transformers run: type a word, switch the scale, the mask, the positions
-  or a head off, and see what follows. It needs no server and works on a phone.
-- `course exam --lectures 02,04 --forms 4 --seed 1` writes four forms of equal difficulty, and the key.
-- `course grade` marks what was handed in: [grading.md](grading.md).
+- `course microscope` writes one page in which trained transformers run: type a word, switch off the scale, the mask, the
+  positions or a head, and see the effect. It needs no server and works on a phone.
+- `course exam --lectures 02,04 --forms 4 --seed 1` writes four forms of equal difficulty, and the answer key.
+- `course grade` marks submissions: [grading.md](grading.md).
 """
 
 _CHECKLIST = """\
 ## Before class
 A week before:
-- On one machine of the lab, as a student: `python3 course.py lab` from a fresh copy. The first start installs into `.venv` and
-  takes minutes; do it on the network of the lab, or hand out a copy whose `.venv` is there.
-- `python3 course.py test` on the same machine, once: it says in words what is missing.
-- GPU or not: everything runs on two processor cores. With a GPU the lectures choose larger settings by themselves
+- On one machine of the lab, as a student: run `python3 course.py lab` in a fresh copy. The first start installs into `.venv`
+  and takes minutes; do it on the network of the lab, or hand out a copy that already contains `.venv`.
+- Run `python3 course.py test` on the same machine, once: it reports what is missing.
+- GPU or not: everything runs on two processor cores. With a GPU the lectures choose larger settings
   (`at_scale`), and their numbers differ from those of the solutions.
 
 The day before:
 - Run the lecture of the session in full, without a network: `course run NN` executes the solved one and prints its claims.
-- Write what works without a kernel: `course microscope`; copy it where students can open it.
+- Run `course microscope`, which writes a page that needs no kernel; copy it to where students can open it.
 - Read the sheet of the session below: the errata of your deck, and two wrong answers to expect in each exercise.
 
 In the room:
 - Set the projector to 150 % and look at one figure from the last row.
 - Let students predict before you run a cell: the notebook keeps their answer, and `course progress` shows it.
-- No time is lost on installation: pair those whose set-up fails with a neighbour, and mend it in the break.
+- Lose no time on installation: pair students whose set-up fails with a neighbour, and fix it in the break.
 """
 
 
@@ -74,7 +74,7 @@ class Session:
 
 
 def teaching(root: Path) -> str:
-    """Give the text of docs/teaching.md."""
+    """Return the text of docs/teaching.md."""
     sessions = [session(lecture) for lecture in lectures(root)]
     decks = tomllib.loads((root / "docs" / "decks.toml").read_text(encoding="utf-8"))["deck"]
     parts = [
@@ -91,7 +91,7 @@ def teaching(root: Path) -> str:
 
 
 def session(lecture: Lecture) -> Session:
-    """Read from the source of a lecture what a class does in it."""
+    """Read from the source of a lecture what it offers to a class."""
     cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
     text = "\n".join(c.source for c in cells if c.cell_type == "markdown")
     stated = re.search(r"\*\*Time:\*\*\s+about\s+(\d+)\s+(minutes|hours)", text)
@@ -112,7 +112,7 @@ def session(lecture: Lecture) -> Session:
 
 
 def _the_question(source: str) -> str:
-    """What a prediction asks: the words after "Predict", or where there is no such word the last two sentences."""
+    """Return the question of a prediction: the words after "Predict", or the last two sentences if that word is missing."""
     words = " ".join(line for line in source.splitlines() if not line.startswith("#"))
     words = " ".join(re.sub(r"!\[[^\]]*\]\([^)]*\)", "", words).split())
     before, marked, after = words.partition("**Predict.**")
@@ -121,7 +121,7 @@ def _the_question(source: str) -> str:
 
 
 def _errata(sources: list[str]) -> list[str]:
-    """The list after a heading "**Errata …": one text for each entry."""
+    """Return the entries of the list after a heading "**Errata …"."""
     found: list[str] = []
     for source in sources:
         _, heading, after = source.partition("**Errat")
@@ -139,8 +139,9 @@ def _errata(sources: list[str]) -> list[str]:
 
 def _opening() -> str:
     return (
-        f"{SESSION} minutes, {FRAME} of them to open and to close. The rest is divided by the number of the deck's sections "
-        "that a lecture treats. A share of less than five minutes is a mention; where it is enough, an exercise is named.\n"
+        f"{SESSION} minutes, {FRAME} of them for opening and close. The rest is divided among the lectures in proportion to "
+        "the sections of the deck that they treat. A lecture with less than five minutes is only mentioned; if there is "
+        "time for an exercise, one is named.\n"
     )
 
 
@@ -168,13 +169,13 @@ def _deck_plan(deck: dict, sessions: list[Session]) -> str:
 
 
 def _module(sessions: list[Session]) -> str:
-    """Four weeks: the eight lectures that treat the most sections of the decks, two a week."""
+    """Plan four weeks: the eight lectures that treat the most sections of the decks, two a week."""
     most = sorted(sessions, key=lambda one: -len(one.companion))[:8]
     chosen = sorted(most, key=lambda one: one.lecture.number)
     lines = [
         "## A module of four weeks",
-        "The eight lectures that treat the most sections of the five decks, two a week: one in class, one at home, each handed "
-        "in and graded; an exam of 40 minutes on the last day.",
+        "The eight lectures that treat the most sections of the five decks, two a week: one in class, one at home, each "
+        "submitted and graded; an exam of 40 minutes on the last day.",
         "",
         "| Week | In class | At home | Exercises | Points |",
         "| --- | --- | --- | --- | --- |",
@@ -189,8 +190,8 @@ def _module(sessions: list[Session]) -> str:
 def _semester(sessions: list[Session]) -> str:
     lines = [
         "## A semester",
-        "A lecture a week, in order: each needs only earlier ones. Ninety minutes in class leave the exercises that are not "
-        "done together as homework.",
+        "A lecture a week, in order: each needs only earlier ones. With ninety minutes in class, the exercises that are not "
+        "done together are homework.",
         "",
         "| Week | Lecture | Minutes alone | Predictions | Exercises | Minutes of exercises | Points |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -1,4 +1,4 @@
-"""MathJax and reveal.js for pages that work offline: their files lie in Python packages of the extra `[site]`."""
+"""MathJax and reveal.js for pages that work offline, from Python packages of the extra `[site]`."""
 
 import shutil
 from importlib import metadata
@@ -8,7 +8,7 @@ from pathlib import Path
 from course_tools.publishing.project import PublishingFailed
 
 MATHJAX = "tex-svg-full.js"
-"""One file with every TeX extension and the font as SVG: nothing else is ever loaded."""
+"""One file with every TeX extension and the font as SVG: MathJax loads nothing else."""
 _SITE = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_copybutton")
 
 
@@ -23,23 +23,23 @@ def require_site_extra() -> None:
     if missing:
         raise PublishingFailed(
             f"the packages of the extra [site] are missing ({', '.join(missing)}): "
-            'install them with `pip install -e ".[site]"`, or let `python3 course.py site` do it.'
+            'install them with `pip install -e ".[site]"`, or run `python3 course.py site`, which installs them.'
         )
 
 
 def copy_mathjax(folder: Path) -> Path:
-    """Copy MathJax 3 into a folder, 2.3 MB; give the file."""
+    """Copy MathJax 3 (2.3 MB) into a folder; return the file."""
     return _copied(_file("sphinx-mathjax-offline", f"mathjax/{MATHJAX}"), folder / MATHJAX)
 
 
 def copy_reveal(folder: Path) -> None:
-    """Copy what slides need of reveal.js into a folder: reveal.js, its style sheet, and the window for speaker notes."""
+    """Copy the files of reveal.js that slides need into a folder: reveal.js, its style sheet, and the speaker-notes window."""
     for name in ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js"):
         _copied(_file("sphinx-revealjs", f"revealjs/{name}"), folder / name.rpartition("/")[2])
 
 
 def axe() -> str:
-    """Give the source of axe-core, which looks for what keeps people with disabilities from using a page."""
+    """Return the source of axe-core, which tests the accessibility of a page."""
     return _file("axe-playwright-python", "axe.min.js").read_text(encoding="utf-8")
 
 
@@ -51,10 +51,10 @@ def _installed(distribution: str) -> bool:
 
 
 def _file(distribution: str, ending: str) -> Path:
-    """Find the file of an installed package whose path ends so."""
+    """Find the file of an installed package whose path has the given ending."""
     found = [path for path in metadata.files(distribution) or () if path.as_posix().endswith(f"/{ending}")]
     if not found:
-        raise PublishingFailed(f'the package {distribution} holds no {ending}; reinstall it: pip install -e ".[site]"')
+        raise PublishingFailed(f'the package {distribution} has no file {ending}; reinstall it: pip install -e ".[site]"')
     return Path(str(found[0].locate()))
 
 

@@ -1,15 +1,15 @@
-"""`course study`: list the studies, run what is missing of some, or check records by repeating a run."""
+"""`course study`: list the studies, run what is missing, or check records by repeating a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_tools.studies.record import read, record_path
 from course_tools.studies.runner import check, run_missing, state, workers
 from course_tools.studies.study import load, names, studies_folder
+from course_tools.studies.study_record import read, record_path
 
 
 def list_all(folder: Path, device: str = "cpu") -> str:
-    """Name each study with its question and how far it is recorded."""
+    """Print each study with its question and the state of its record."""
     found = (load(name, folder) for name in names(folder))
     return (
         "\n".join(f"{study.name}  {study.question}\n    {state(study, device)}" for study in found) or "there are no studies."
@@ -19,7 +19,7 @@ def list_all(folder: Path, device: str = "cpu") -> str:
 def run_all(
     wanted: Sequence[str], folder: Path, seeds: Sequence[int] | None, device: str, jobs: int, dask: str | None = None
 ) -> int:
-    """Run what is missing of some studies, and print what they say; give the exit status."""
+    """Run what is missing of the given studies and print their findings; return the exit status."""
     for study in [load(name, folder) for name in wanted]:
         with workers(jobs, dask) as executor:
             record = run_missing(study, executor, seeds, device, _of_workers(folder))
@@ -30,7 +30,7 @@ def run_all(
 
 
 def check_all(wanted: Sequence[str], folder: Path, device: str, jobs: int, dask: str | None = None) -> int:
-    """Repeat one run of each study given, or of all that have a record; give the exit status."""
+    """Repeat one run of each given study, or of all that have a record; return the exit status."""
     status = 0
     for study in [load(name, folder) for name in wanted or names(folder)]:
         if not wanted and read(record_path(folder, study.name, device)) is None:
@@ -44,5 +44,5 @@ def check_all(wanted: Sequence[str], folder: Path, device: str, jobs: int, dask:
 
 
 def _of_workers(folder: Path) -> Path | None:
-    """Workers find the studies of the course in their own copy of it; those of another folder, where they are."""
+    """Return the folder to pass to workers: None for the course's own studies, which each worker has in its own copy."""
     return None if folder == studies_folder() else folder

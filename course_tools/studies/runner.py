@@ -1,7 +1,7 @@
-"""Run a study: every setting and seed that is not recorded yet, each kept as soon as it ends; or repeat one run.
+"""Run a study: every setting and seed that is not recorded yet, each recorded as soon as it ends; or repeat one run.
 
 The runs go to an executor of `concurrent.futures`: processes of this machine, or those of a Dask cluster
-(`Client(address).get_executor()`). A run takes one CPU thread, so that it does not depend on how many run beside it.
+(`Client(address).get_executor()`). A run uses one CPU thread, so its result does not depend on the number of parallel runs.
 """
 
 import os
@@ -15,20 +15,20 @@ from pathlib import Path
 from threading import Thread
 
 from course_tools.dask_cluster import dask_client
-from course_tools.studies.record import RecordedRun, RecordedStudy, read, record_path, write
 from course_tools.studies.study import CannotStudy, StaleStudy, Study, load, source_of
+from course_tools.studies.study_record import RecordedRun, RecordedStudy, read, record_path, write
 
 
 @contextmanager
 def workers(jobs: int, dask: str | None = None) -> Iterator[Executor]:
-    """Give an executor: `jobs` fresh processes of this machine, or a Dask cluster.
+    """Open an executor: `jobs` fresh processes of this machine, or a Dask cluster.
 
     Args:
-        jobs: processes at a time.
+        jobs: number of parallel processes.
         dask: the address of a Dask scheduler, such as "tcp://10.0.0.1:8786"; "local" starts one with `jobs` workers here.
 
     Raises:
-        NoCluster: Dask is not installed, or does not answer.
+        NoCluster: Dask is not installed, or does not respond.
     """
     if dask is None:
         pool = ProcessPoolExecutor(jobs, get_context("spawn"), _end_with_parent)
@@ -42,7 +42,7 @@ def workers(jobs: int, dask: str | None = None) -> Iterator[Executor]:
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as the one that started it has ended, also where that was killed."""
+    """End this process as soon as the one that started it has ended, even if that was killed."""
     parent = parent_process()
 
     def wait() -> None:
@@ -57,7 +57,7 @@ def run_missing(
 ) -> RecordedStudy:
     """Run every setting and seed that is not recorded, and write the record after each.
 
-    A record of another version of the study or the library, of another torch or machine is not continued: it is replaced.
+    A record of another version of the study or the library, of another torch or machine is not continued but replaced.
 
     Args:
         study: what to run.
@@ -67,10 +67,10 @@ def run_missing(
         folder: where the workers find the studies; None = each in its own copy of the course.
 
     Returns:
-        the record, whole.
+        the complete record.
 
     Raises:
-        CannotStudy: runs failed, or a worker ended; all that had ended well is recorded.
+        CannotStudy: runs failed, or a worker was killed; all successful runs are recorded.
     """
     path = record_path(study.path.parent, study.name, device)
     fresh = _head(study, device)
@@ -87,7 +87,9 @@ def run_missing(
         try:
             record = record.with_run(future.result())
         except BrokenExecutor:
-            raise CannotStudy("a worker was ended from outside; what is done is kept: the same command goes on.") from None
+            raise CannotStudy(
+                "a worker was killed from outside; finished runs are kept: run the same command to resume."
+            ) from None
         except Exception as error:
             failed.append(f"{name}, seed {seed}: {type(error).__name__}: {error}")
         else:
@@ -100,16 +102,16 @@ def run_missing(
 def check(study: Study, executor: Executor, device: str = "cpu", folder: Path | None = None) -> list[str]:
     """Repeat the cheapest recorded run, and compare it with the record.
 
-    Where it agrees, the record notes the present version of the library: its numbers hold for that, too.
+    If they agree, the record notes the current version of the library, because its numbers hold for that as well.
 
     Args:
-        study: whose record is checked.
-        executor: where the run goes.
+        study: the study whose record is checked.
+        executor: runs it.
         device: "cpu", "cuda" or "cuda:1".
         folder: where the workers find the studies; None = each in its own copy of the course.
 
     Returns:
-        what differs by more than the tolerance of the study, one line each; nothing where all agree.
+        what differs by more than the tolerance of the study, one line each; empty if all agree.
 
     Raises:
         CannotStudy: the study has no record, or the run failed.
@@ -126,7 +128,7 @@ def check(study: Study, executor: Executor, device: str = "cpu", folder: Path | 
 
 
 def require_fresh(study: Study, record: RecordedStudy | None) -> RecordedStudy:
-    """Give the record back.
+    """Return the record of a study.
 
     Raises:
         CannotStudy: there is none.
@@ -142,7 +144,7 @@ def require_fresh(study: Study, record: RecordedStudy | None) -> RecordedStudy:
 
 
 def state(study: Study, device: str = "cpu") -> str:
-    """Say in words how far a study is recorded, and whether its record is stale."""
+    """Describe how much of a study is recorded, and whether its record is stale."""
     record = read(record_path(study.path.parent, study.name, device))
     if record is None or not record.runs:
         return "not recorded"
@@ -151,16 +153,16 @@ def state(study: Study, device: str = "cpu") -> str:
         return "stale: the study has changed since"
     said = f"{record.cost}" if len(record.runs) >= n else f"{len(record.runs)} of {n} runs so far; {record.cost}"
     changed = record.library != study.library
-    return said + ("; the library has changed since: `--check` tells whether the numbers still hold" if changed else "")
+    return said + ("; the library has changed since: use `--check` to see whether the numbers still hold" if changed else "")
 
 
 def continued(before: RecordedStudy | None, fresh: RecordedStudy) -> RecordedStudy | None:
-    """Give the earlier record where its runs can be continued: same sources, versions and machine; else None."""
+    """Return the earlier record if it can be continued (same sources, versions and machine), else None."""
     return before if before and RecordedStudy(**{**vars(before), "runs": []}) == fresh else None
 
 
 def run_one(name: str, source: str, setting: str, seed: int, device: str, folder: Path | None) -> RecordedRun:
-    """Do one run, in a worker.
+    """Perform one run, in a worker.
 
     Raises:
         StaleStudy: the worker's copy of the study differs from the one that was submitted.
@@ -191,13 +193,13 @@ def _head(study: Study, device: str) -> RecordedStudy:
     elif torch.cuda.is_available():
         machine = f"one {torch.cuda.get_device_name(device)}"
     else:
-        raise CannotStudy(f"there is no {device} here: torch finds no GPU.")
+        raise CannotStudy(f"the device {device} is not available: torch finds no GPU.")
     versions = platform.python_version(), torch.__version__.partition("+")[0]
     return RecordedStudy(study.name, study.source, study.library, *versions, machine)
 
 
 def _watched(futures, n_done: int, total: int, label: str):
-    """The futures as they end, with a progress bar, where a person watches."""
+    """Yield the futures as they end, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     yield from tqdm(as_completed(futures), desc=label, initial=n_done, total=total, unit="run", disable=None)
@@ -209,9 +211,7 @@ def _differences(study: Study, before: RecordedRun, now: RecordedRun) -> list[st
     pairs += [(f"curve at {x}", "curve", before.curve.get(x), now.curve.get(x)) for x in {**before.curve, **now.curve}]
     told = []
     for label, score, was, value in pairs:
-        allowed = study.tolerance.get(score, 0.0) + 1e-4 * abs(was or 0.0)  # a record keeps five digits
+        allowed = study.tolerance.get(score, 0.0) + 1e-4 * abs(was or 0.0)  # a record stores five digits
         if was is None or value is None or abs(value - was) > allowed:
-            told.append(
-                f"{before.name}, seed {before.seed}: {label} was {was}, is {value}; {allowed:.3g} would be within bounds"
-            )
+            told.append(f"{before.name}, seed {before.seed}: {label} was {was}, is {value}; the tolerance is {allowed:.3g}")
     return told

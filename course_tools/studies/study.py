@@ -1,20 +1,20 @@
-"""A study: one small file in authoring/studies that says what it asks, which settings it compares, and how one run is done.
+"""A study: one small file in authoring/studies with its question, the settings that it compares, and how to do one run.
 
     \"\"\"Is A better than B?                              # the first line is the question; then rivals, budget, time
 
     Rivals: … Budget: … About 12 minutes on one CPU thread.
     \"\"\"
-    SETTINGS = {"A, width 8": ("A", 8), "B, width 8": ("B", 8)}     # by name, whatever `run` understands
+    SETTINGS = {"A, width 8": ("A", 8), "B, width 8": ("B", 8)}     # name -> any value that `run` accepts
     TOLERANCE = {"accuracy": 0.02}                       # for `course study --check`; other scores must be equal
 
     def run(setting, seed, device):                      # one training: numbers by name; "curve" = {step: score}
-                                                         # and, if it writes, "texts" = {name: text}
+                                                         # and, if it generates text, "texts" = {name: text}
         return {"accuracy": 0.91, "parameters": 1_000, "curve": {100: 0.71, 200: 0.91}}
 
     def figure(study):                                   # optional: a figure of the record, and its alt text
-    def finding(study):                                  # optional: in words, with numbers taken from the record
+    def finding(study):                                  # optional: the finding as text, with numbers from the record
 
-Optional, too: `SEEDS` (0, 1, 2 without it), and `GPU_SETTINGS`, which `--device cuda` runs in place of SETTINGS.
+Also optional: `SEEDS` (default 0, 1, 2), and `GPU_SETTINGS`, which `--device cuda` runs instead of SETTINGS.
 """
 
 import ast
@@ -29,18 +29,18 @@ from typing import Any
 
 from course_tools import source_digest
 from course_tools.command_failed import CommandFailed
-from course_tools.studies.record import RecordedStudy
+from course_tools.studies.study_record import RecordedStudy
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _DESCRIBING = ("figure", "finding")
 
 
 class CannotStudy(CommandFailed):
-    """A study could not be run, checked or read; the text says why, in one sentence."""
+    """A study could not be run, checked or read; the text explains why in one sentence."""
 
 
 class UnknownStudy(CannotStudy):
-    """There is no study of this name; the text lists near names."""
+    """There is no study of this name; the text lists similar names."""
 
     status = 2
 
@@ -51,7 +51,7 @@ class StaleStudy(CannotStudy):
 
 @dataclass(frozen=True)
 class Study:
-    """A study as its file describes it."""
+    """A study, as its file defines it."""
 
     path: Path
     settings: Mapping[str, Any]
@@ -64,7 +64,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """What it is called: the stem of its file."""
+        """Its name, the stem of its file."""
         return self.path.stem
 
     @cached_property
@@ -79,12 +79,12 @@ class Study:
 
     @cached_property
     def source(self) -> str:
-        """Digest of its file, without the docstring and what only draws or describes the record."""
+        """Digest of its file, without the docstring and the functions that only draw or describe the record."""
         return source_of(self.path)
 
     @cached_property
     def library(self) -> str:
-        """Digest of the files of course_lib that it imports, directly or not; what draws has no part in the numbers."""
+        """Digest of the files of course_lib that it imports, directly or not; code that only draws is excluded."""
         root = _PACKAGE.parent
         text = self.path.read_text(encoding="utf-8")
         return source_digest.digest(source_digest.imported_by(text, root, ("course_lib",)), root)
@@ -93,14 +93,14 @@ class Study:
         """Draw its record: a matplotlib figure, and its alt text.
 
         Raises:
-            CannotStudy: it draws no figure.
+            CannotStudy: it has no figure.
         """
         if self.figure is None:
-            raise CannotStudy(f"the study {self.name} draws no figure: define figure(study) in {self.path.name}.")
+            raise CannotStudy(f"the study {self.name} has no figure: define figure(study) in {self.path.name}.")
         return self.figure(record)
 
     def settings_on(self, device: str) -> Mapping[str, Any]:
-        """The settings for a device, such as "cpu" or "cuda"."""
+        """Return the settings for a device, such as "cpu" or "cuda"."""
         return self.settings if device == "cpu" else self.gpu_settings or self.settings
 
 
@@ -119,7 +119,7 @@ def load(name: str, folder: Path | None = None) -> Study:
     """Read a study from its file.
 
     Args:
-        name: the name, its beginning where only one study has it, or a lecture's number where it has one study.
+        name: the name, a unique beginning of it, or the number of a lecture that has one study.
         folder: where the studies are; the course's by default.
 
     Raises:
@@ -135,14 +135,14 @@ def load(name: str, folder: Path | None = None) -> Study:
     spec.loader.exec_module(module)
     lacking = [part for part in ("SETTINGS", "run") if not hasattr(module, part)]
     if lacking or not module.__doc__:
-        raise CannotStudy(f"{path.name} is no study: it has no {' and no '.join([*lacking] or ['docstring'])}.")
+        raise CannotStudy(f"{path.name} is not a study: it has no {' and no '.join([*lacking] or ['docstring'])}.")
     optional = ("GPU_SETTINGS", "SEEDS", "TOLERANCE", "figure", "finding")
     given = {part.lower(): getattr(module, part) for part in optional if hasattr(module, part)}
     return Study(path, module.SETTINGS, module.run, **given)
 
 
 def source_of(path: Path) -> str:
-    """Give the digest of the file of a study, without its docstring, `figure` and `finding`."""
+    """Return the digest of the file of a study, without its docstring, `figure` and `finding`."""
     text = path.read_text(encoding="utf-8")
     lines: list[str | None] = list(text.splitlines())
     body = ast.parse(text).body
@@ -163,4 +163,6 @@ def _full_name(name: str, known: Iterable[str]) -> str:
     if len(begun) == 1:
         return begun[0]
     near = begun or get_close_matches(name, known, n=3, cutoff=0.5) or known
-    raise UnknownStudy(f"there is no study {name!r}; {'near it' if near is not known else 'there'} are: {', '.join(near)}.")
+    raise UnknownStudy(
+        f"there is no study {name!r}; {'similar names' if near is not known else 'the studies'} are: {', '.join(near)}."
+    )

@@ -31,7 +31,7 @@ def test_a_group_measured_again_replaces_its_own_section_alone(tmp_path):
         report.record(name, table, "torch 2.13", page=page)
     text = page.read_text()
     assert [line for line in text.splitlines() if line.startswith(("#", "|"))] == [
-        "# How fast the library is",
+        "# Performance of the library",
         "## graph",
         "| b |",
         "## linear",

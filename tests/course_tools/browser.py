@@ -36,7 +36,7 @@ class Visit:
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.goto(path if isinstance(path, str) else path.as_uri())
         if ready:
-            self.page.wait_for_function(ready, timeout=60_000)
+            self.page.wait_for_function(ready, timeout=300_000)
 
     @property
     def left(self) -> list[str]:

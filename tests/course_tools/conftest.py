@@ -89,7 +89,7 @@ The end.
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """Give the folder of a course with lecture 04 alone, nothing built."""
+    """Return the folder of a course with lecture 04 alone, nothing built."""
     from course_tools.bank import exercise
 
     (tmp_path / "authoring").mkdir()
@@ -111,7 +111,7 @@ def author(root: Path, stem: str, text: str) -> Path:
 
 @pytest.fixture(name="author")
 def author_fixture(course: Path):
-    """Give `author(stem, text)`: write one more source into the course, or another text into one."""
+    """Return `author(stem, text)`: write one more source into the course, or another text into one."""
     return lambda stem, text: author(course, stem, text)
 
 

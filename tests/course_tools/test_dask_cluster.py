@@ -14,7 +14,7 @@ def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
         raise OSError(f"timed out: {address}")
 
     monkeypatch.setattr(distributed, "Client", silent)
-    with pytest.raises(NoCluster, match="no Dask scheduler answers at tcp://there:1: timed out"), dask_client("tcp://there:1"):
+    with pytest.raises(NoCluster, match="no Dask scheduler responds at tcp://there:1: timed out"), dask_client("tcp://there:1"):
         pass
 
 

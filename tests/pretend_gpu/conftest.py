@@ -47,7 +47,7 @@ def _every_test_has_it(device: torch.device) -> None:
 
 @pytest.fixture
 def same_there(device: torch.device) -> Callable[..., None]:
-    """Give `same_there(form, *inputs)`: on the device, tensors and gradients lie there, and are those of the CPU."""
+    """Return `same_there(form, *inputs)`: on the device, tensors and gradients lie there, and are those of the CPU."""
 
     def compare(form: Callable[..., object], *inputs: object) -> None:
         results = []

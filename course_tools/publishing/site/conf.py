@@ -8,7 +8,7 @@ from course_lib import __version__
 from course_tools.publishing.web_assets import MATHJAX
 
 project = "Attention, from the ground up"
-html_title = "Attention course"  # short: a long one makes pages wider than a phone
+html_title = "Attention course"  # short: a long title makes pages wider than a phone's screen
 version = release = __version__
 copyright = "the authors of the course, MIT licence"
 language = "en"
@@ -34,10 +34,10 @@ mathjax_path = f"mathjax/{MATHJAX}"
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-napoleon_use_rtype = False  # what a docstring returns is prose
+napoleon_use_rtype = False  # the section "Returns" of a docstring is prose
 add_module_names = False
 default_role = "code"
-highlight_language = "text"  # formulas; what is Python is marked so
+highlight_language = "text"  # for formulas; Python code is marked as such
 maximum_signature_line_length = 88
 viewcode_line_numbers = True
 copybutton_exclude = ".linenos, .gp, .go"
@@ -50,7 +50,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_theme_options = {
-    "navbar_persistent": [],  # the search field stands in the sidebar
+    "navbar_persistent": [],  # the search field is in the sidebar
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "use_download_button": False,
     "use_fullscreen_button": False,
@@ -62,7 +62,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 _SIGN = re.compile(r"(`[^`]*`|(?<![\w*])\*[A-Z][^*()`]{7,}\*(?!\w))|[*|]")
-"""What stays: code and the title of a paper. What is escaped: a star, a bar."""
+"""Matches what is kept, code and the title of a paper, and what is escaped, an asterisk or a bar."""
 
 if repository := os.environ.get("COURSE_SITE_REPOSITORY", "").removesuffix(".git"):
     html_theme_options |= {
@@ -76,15 +76,15 @@ if repository := os.environ.get("COURSE_SITE_REPOSITORY", "").removesuffix(".git
 
 
 def setup(app) -> None:
-    """Let docstrings keep their characters and the lines of their formulas."""
+    """Preserve the special characters of docstrings and the line breaks of their formulas."""
     app.connect("autodoc-process-docstring", _written_for_reading, priority=100)
     app.connect("env-check-consistency", _forget_builtins)
 
 
 def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> None:
-    """Mark as literal what a docstring indents below a paragraph, its formulas; escape stars and bars in the rest.
+    """Mark the indented formulas of a docstring as literal blocks; escape asterisks and bars in the rest.
 
-    In `(*batch, T, d)` a star is an axis, and in |A ∩ B| the bars are an area; stars around the title of a paper stay.
+    In `(*batch, T, d)` the asterisk marks axes, and in |A ∩ B| the bars an area; asterisks around a paper's title are kept.
     """
     formula, above, text = False, " ", []
     for paragraph in "\n".join(lines).split("\n\n"):
@@ -98,5 +98,5 @@ def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> Non
 
 
 def _forget_builtins(app, env) -> None:
-    """Take the module builtins, whose source there is none of, from the pages of sources that viewcode lists."""
+    """Remove the module builtins, which has no source, from the source pages that viewcode lists."""
     getattr(env, "_viewcode_modules", {}).pop("builtins", None)

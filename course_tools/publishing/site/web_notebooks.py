@@ -1,4 +1,4 @@
-"""Notebooks as pages: figures become files, exercise answers stay folded, and what only a kernel needs is left out."""
+"""Notebooks as pages: figures become files, answers to exercises are folded, and cells that need a kernel are left out."""
 
 import re
 from collections.abc import Callable
@@ -15,13 +15,13 @@ _IMPORTS = re.compile(r"\s*(?:import|from)\s")
 
 
 def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable[[str], str]) -> NotebookNode:
-    """Make the page of a notebook, in place.
+    """Convert a notebook to a page, in place.
 
     Args:
         notebook: a lecture or a solution, as it is committed.
         banner: Markdown that goes below the first heading.
         figures: the folder that its figures are written to, served as `../_static/figures`.
-        relink: mends the links of a Markdown text.
+        relink: rewrites the links of a Markdown text.
     """
     notebook.cells = [cell for cell in notebook.cells if "progress" not in tags(cell)]
     executed = any(cell.get("execution_count") for cell in notebook.cells)
@@ -42,7 +42,7 @@ def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable
 
 
 def _folded(cell: NotebookNode) -> list[str]:
-    """Say what of a code cell the page folds or leaves out: answers and imports fold, calls that ask for a prediction go."""
+    """Return which parts of a code cell the page folds (answers, imports) or leaves out (calls of `predict`)."""
     executed = cell.get("execution_count") is not None
     if "predict" in tags(cell):
         return ["remove-input"] if executed else ["remove-cell"]

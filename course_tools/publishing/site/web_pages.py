@@ -1,4 +1,4 @@
-"""The pages of the site that are written from the course: landing page, lectures, companion, studies, API reference."""
+"""The generated pages of the site: landing page, lectures, companion, studies, API reference."""
 
 import html
 import re
@@ -23,13 +23,13 @@ DOCUMENTS = {
     "For teachers": ("teaching", "companion", "grading", "running"),
     "The library": ("notation", "papers", "data", "architecture", "adding_a_mechanism", "several_devices"),
 }
-"""The pages of docs/ by the door that leads to them; a page that the course does not have is left out."""
+"""The pages of docs/ by the menu caption that lists them; a page that does not exist is left out."""
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What the landing page counts."""
+    """The counts on the landing page."""
 
     lectures: int
     exercises: int
@@ -38,22 +38,24 @@ class Figures:
 
 
 def relinked(text: str, page: str, pages: set[str]) -> str:
-    """Mend the links of a Markdown page: to a source file go to its reference; to what the site lacks stay words.
+    """Rewrite the links of a Markdown page.
+
+    Links to source files point to the API reference; links to missing pages become plain text.
 
     Args:
         text: Markdown.
-        page: where the page stands, from the root of the course, such as `docs/papers.md`.
-        pages: what the site has, by the same names.
+        page: the path of the page from the root of the course, such as `docs/papers.md`.
+        pages: the pages of the site, by their paths from the root.
     """
 
-    def mended(match: re.Match[str]) -> str:
+    def rewritten(match: re.Match[str]) -> str:
         words, target = match[1], match[2].strip("<>")
         address, _, anchor = target.partition("#")
         if not address or re.match(r"[a-z][a-z+]*:", target):
             return match[0]
         path = normpath((PurePosixPath(page).parent / address).as_posix())
         if path in pages:
-            words = "" if words == PurePosixPath(path).name and path.endswith(".md") else words  # its title stands there
+            words = "" if words == PurePosixPath(path).name and path.endswith(".md") else words  # the site inserts its title
             anchor = site_anchor(unquote(anchor)) if path.endswith(".ipynb") else anchor
             return f"[{words}]({_from(page, path)}{'#' + anchor if anchor else ''})"
         reference = api_address(path)
@@ -61,11 +63,11 @@ def relinked(text: str, page: str, pages: set[str]) -> str:
             return f"[{words}]({_from(page, reference)})"
         return words
 
-    return _LINK.sub(mended, text)
+    return _LINK.sub(rewritten, text)
 
 
 def api_address(path: str) -> str | None:
-    """Give the page and anchor of the reference for a file such as `course_lib/attention/core.py`; None for other files."""
+    """Return the page and anchor of the reference for a file such as `course_lib/attention/core.py`; None for other files."""
     parts = PurePosixPath(path).with_suffix("").parts
     if not path.startswith("course_lib/") or not path.endswith(".py"):
         return None
@@ -74,7 +76,7 @@ def api_address(path: str) -> str | None:
 
 
 def symbol_address(symbol: str) -> str | None:
-    """Give the page and anchor of a dotted name such as `course_lib.attention.attend`; None where the reference lacks it."""
+    """Return the page and anchor of a dotted name such as `course_lib.attention.attend`; None where the reference lacks it."""
     if not symbol.startswith("course_lib."):
         return None
     found = resolve(symbol)
@@ -85,13 +87,13 @@ def symbol_address(symbol: str) -> str | None:
 
 
 def landing(figures: Figures, lectures: Sequence[Lecture], picture: bool, sections: Mapping[str, list[str]]) -> str:
-    """Write the landing page: what the course is, where students, teachers and engineers begin, the lectures.
+    """Write the landing page: what the course is, entry points for students, teachers and engineers, the lectures.
 
     Args:
-        figures: the line of numbers.
-        lectures: those on the site.
+        figures: the counts to show.
+        lectures: the lectures on the site.
         picture: whether the site has `_static/pictures`.
-        sections: caption -> pages of the menu, from the root of the site.
+        sections: caption -> pages of the menu, as paths from the root of the site.
     """
     numbers = "".join(
         f"<li><b>{count:,}</b> {words}</li>"
@@ -106,7 +108,7 @@ def landing(figures: Figures, lectures: Sequence[Lecture], picture: bool, sectio
     head = f"""# Attention, from the ground up
 
 Build recurrent networks, attention, transformers, linear transformers, attention on graphs and self-supervision in PyTorch,
-with checks that name your mistake and claims that are measured in front of you.
+with checks that name your mistake and claims that the lectures measure as they run.
 
 ```{{raw}} html
 <ul class="numbers">{numbers}</ul>
@@ -124,7 +126,7 @@ with checks that name your mistake and claims that are measured in front of you.
 
 
 def _lecture_table(lectures: Sequence[Lecture]) -> str:
-    """Each lecture as it is handed out, solved, and as slides."""
+    """Write the table of lectures: unsolved, solved, and as slides."""
     rows = ["| | Lecture | | |", "| --- | --- | --- | --- |"]
     for lecture in lectures:
         row = f"| {lecture.number} | [{cell(lecture.title)}](lectures/{lecture.stem}.ipynb) "
@@ -134,12 +136,12 @@ def _lecture_table(lectures: Sequence[Lecture]) -> str:
 
 
 def companion_page(root: Path, lectures: Sequence[Lecture], pages: Container[str]) -> str:
-    """Write deck → section → lecture → claims: what the course says to each section of a deck, with the numbers.
+    """Write deck → section → lecture → claims: what the course measures for each section of a deck.
 
     Args:
         root: the folder of the course.
-        lectures: those on the site.
-        pages: what the site has; a symbol whose page it lacks gets no link.
+        lectures: the lectures on the site.
+        pages: the pages of the site; a symbol without a page gets no link.
     """
     here = {lecture.number: lecture for lecture in lectures}
     by_section = {number: claims_by_section(nbformat.read(each.solution, as_version=4)) for number, each in here.items()}
@@ -200,11 +202,9 @@ def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
 
 
 def banner(lecture: Lecture, solved: bool) -> str:
-    """Write what stands under the title of a lecture: the other view, the notebook itself, the slides."""
-    other, words = ("lectures", "as it is handed out") if solved else ("solutions", "solved, with all figures and numbers")
-    here = (
-        "Solved and executed; answers stay folded until you open them." if solved else "As it is handed out, without outputs."
-    )
+    """Write the links below the title of a lecture: the other version, the notebook itself, the slides."""
+    other, words = ("lectures", "unsolved") if solved else ("solutions", "solved, with all figures and numbers")
+    here = "Solved and executed; answers stay folded until you open them." if solved else "Unsolved, without outputs."
     folder = "solutions" if solved else "lectures"
     download = f'<a href="../notebooks/{folder}/{lecture.stem}.ipynb" download>notebook</a>'
     deck = f'<a href="../slides/{lecture.stem}.html">slides</a>'
@@ -241,21 +241,21 @@ _DOORS = """## Learn, teach or build
 :gutter: 3
 
 :::{{grid-item-card}} Learn
-Sixty to ninety minutes a lecture: predict, write the mechanism, see it measured, break it.
+90 to 140 minutes a lecture: predict, write the mechanism, see it measured, break it.
 
 [Begin with recurrence]({start}.ipynb), or read it [solved]({solved}.ipynb).
 :::
 
 :::{{grid-item-card}} Teach
 A companion to five slide decks, and automatic grading that names misconceptions. Slides of each lecture
-stand in the table below.
+are in the table below.
 
 [For teachers]({teacher}.md)
 :::
 
 :::{{grid-item-card}} Build
-`course_lib`: a typed library of the mechanisms, each with its paper and equation, that needs torch, numpy,
-einops and jaxtyping alone.
+`course_lib`: a typed library of the mechanisms, each with its paper and equation, that needs only torch, numpy,
+einops and jaxtyping.
 
 [API reference](api/index.md)
 :::
@@ -280,7 +280,7 @@ def _from(page: str, path: str) -> str:
 
 
 def _slugs(notebook: NotebookNode) -> dict[str, str]:
-    """The anchor of each heading of a notebook, as MyST makes them."""
+    """Return the anchor of each heading of a notebook, as MyST makes it."""
     words = [heading for each in notebook.cells if each.cell_type == "markdown" for _, heading in headings(each.source)]
     return {heading: site_anchor(heading) for heading in words}
 

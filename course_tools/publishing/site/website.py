@@ -1,4 +1,4 @@
-"""Build the site: write its pages as Markdown and notebooks, run Sphinx on them, add what pages load."""
+"""Build the site: write its pages as Markdown and notebooks, run Sphinx on them, add the files that the pages load."""
 
 import os
 import re
@@ -27,27 +27,28 @@ _ADDRESS = re.compile(r"https://[^\s/]+(?:/[^\s/]+){2,}/?")
 def build_site(
     root: Path, out: Path, numbers: Sequence[str] = (), packages: Sequence[str] = (), repository: str = ""
 ) -> list[str]:
-    """Write the site of the course into a folder. Nothing is executed: figures and numbers are those stored in solutions/.
+    """Write the site of the course into a folder. Nothing is executed: figures and numbers come from solutions/.
 
     Args:
         root: the folder of the course.
-        out: the folder to write to; it is replaced, if it holds an earlier site.
+        out: the output folder; an earlier site in it is replaced.
         numbers: the lectures, such as "04"; none = all.
-        packages: those of the library that the reference describes, such as "attention"; none = all.
+        packages: the packages of the library that the reference describes, such as "attention"; none = all.
         repository: the https address of the course's repository; each lecture gets a button that opens it on Binder, each page
             one that leads to the repository. Empty = neither.
 
     Returns:
-        the warnings of Sphinx; none, where all is well.
+        the warnings of Sphinx; empty if there are none.
 
     Raises:
-        PublishingFailed: the extra `[site]` is missing, the folder holds something else, the address is none, or Sphinx failed.
+        PublishingFailed: the extra `[site]` is missing, the folder is not an earlier site, the address is invalid, or Sphinx
+            failed.
     """
     require_site_extra()
     if repository and not _ADDRESS.fullmatch(repository):
-        raise PublishingFailed(f"a repository has an address such as https://host/name/course, not {repository!r}.")
+        raise PublishingFailed(f"the address of a repository must look like https://host/name/course, not {repository!r}.")
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
-        raise PublishingFailed(f"{out} holds something that is no site: give another folder by --out.")
+        raise PublishingFailed(f"{out} is not an earlier site; choose another folder with --out.")
     chosen = lectures(root, numbers)
     with tempfile.TemporaryDirectory() as folder:
         source, built = Path(folder, "source"), Path(folder, "site")
@@ -63,7 +64,7 @@ def build_site(
 
 
 def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], packages: Sequence[str]) -> None:
-    """Write the source of every page, with the folders of the course, so that its relative links stay what they are."""
+    """Write the source of every page in the folder structure of the course, so that relative links stay valid."""
     documents = {path.stem: f"docs/{path.name}" for path in sorted((root / "docs").glob("*.md"))}
     written = web_pages.api_pages(root, packages)
     written["docs/companion.md"] = web_pages.companion_page(root, chosen, written)
@@ -100,7 +101,7 @@ def _write_notebook(lecture: Lecture, path: Path, source: Path, built: Path, rel
 
 
 def _sections(chosen: list[Lecture], documents: dict[str, str]) -> dict[str, list[str]]:
-    """The menu: caption -> pages."""
+    """Return the menu: caption -> pages."""
     listed = {name for names in web_pages.DOCUMENTS.values() for name in names}
     sections = {
         "Lectures": [f"lectures/{each.stem}" for each in chosen],
@@ -121,7 +122,7 @@ def _figures(chosen: list[Lecture]) -> web_pages.Figures:
 
 
 def _run_sphinx(source: Path, built: Path, doctrees: Path, repository: str) -> list[str]:
-    """Run Sphinx in a process of its own; give its warnings."""
+    """Run Sphinx in a separate process; return its warnings."""
     command = [
         sys.executable,
         "-m",

@@ -1,1 +1,1 @@
-"""`course slides`: a lecture as slides for its instructor, written from the solved notebook."""
+"""`course slides`: a lecture as slides for teachers, made from the solved notebook."""

@@ -17,10 +17,10 @@ _STATIC = Path(__file__).with_name("static")
 
 
 def write_slides(lecture: Lecture, out: Path) -> Path:
-    """Write the slides of a lecture into a folder, with what they load in `_static`; give the page.
+    """Write the slides of a lecture into a folder, with the files that they load in `_static`; return the page.
 
     Raises:
-        PublishingFailed: the extra `[site]` is missing, or the lecture was never built.
+        PublishingFailed: the extra `[site]` is missing, or the lecture has not been built.
     """
     require_site_extra()
     if not lecture.solution.exists():
@@ -31,7 +31,7 @@ def write_slides(lecture: Lecture, out: Path) -> Path:
 
 
 def write_deck(lecture: Lecture, page: Path, static: Path, address: str) -> Path:
-    """Write one deck. `static` is the folder of what it loads, where MathJax is already; the page calls it `address`."""
+    """Write one deck. `static` is the folder of the files it loads, with MathJax already in it; its address is `address`."""
     copy_reveal(static / "reveal")
     for name in ("slides.css", "slides.js"):
         shutil.copyfile(_STATIC / name, static / name)
@@ -45,13 +45,15 @@ def write_deck(lecture: Lecture, page: Path, static: Path, address: str) -> Path
 
 
 def write_pdf(page: Path) -> Path:
-    """Print a deck as PDF beside its page, one slide a sheet, with Chromium or Chrome.
+    """Print a deck as PDF next to its page, one slide per sheet, with Chromium or Chrome.
 
     Raises:
-        PublishingFailed: neither is installed, or it wrote nothing.
+        PublishingFailed: neither is installed, or the browser wrote no file.
     """
     if chromium() is None:
-        raise PublishingFailed("a PDF needs Chromium or Chrome, and neither is installed; the slides themselves are written.")
+        raise PublishingFailed(
+            "a PDF needs Chromium or Chrome, and neither is installed; the slides have been written as HTML."
+        )
     target = page.with_suffix(".pdf")
     if not print_pdf(page, target, query="print"):
         raise PublishingFailed(f"the browser wrote no PDF of {page}.")
@@ -59,7 +61,7 @@ def write_pdf(page: Path) -> Path:
 
 
 def _joined(deck: list[Slide]) -> list[Slide]:
-    """Give the notes of prose without a slide to the slide before it."""
+    """Move the notes of prose without a slide to the slide before it."""
     joined: list[Slide] = []
     for slide in deck:
         if slide.kind == "notes" and joined:

@@ -1,7 +1,8 @@
-"""From the cells of a solved lecture to slides: headings, predictions to vote on, what was measured, exercises, claims.
+"""Convert the cells of a solved lecture to slides: headings, predictions to vote on, measurements, exercises, claims.
 
-A heading gives its first sentence with its equation or table, or its first two sentences; each diagram and each claim gives one
-slide, a prediction a slide to vote on and one with the right option beside the measured figure. Other prose goes to the notes.
+A heading becomes a slide with its first sentence and its equation or table, or with its first two sentences. Each diagram and
+each claim becomes one slide; a prediction becomes a slide to vote on and one with the right option next to the measured figure.
+Other prose goes to the notes.
 """
 
 import ast
@@ -26,7 +27,7 @@ _TABLE = re.compile(r"(?:^\|.*\|\n?){3,}", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z*`$\"'([])")
 _QUESTION = re.compile(r"\*\*Question (\d+)\.\*\*(.*?)(?=\*\*Question \d+\.\*\*|\Z)", re.DOTALL)
 _TO_A_FILE = re.compile(r"(?<!!)\[([^\[\]]+)\]\(\.\./[^)\s]+\)")
-"""A link to a file of the course, which a deck of slides lies too far from: its words stay."""
+"""A link to a file of the course, which the slides cannot reach: only its text is kept."""
 _FOLDED = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</details>", re.DOTALL)
 
 
@@ -54,7 +55,7 @@ def slides(notebook: NotebookNode) -> list[Slide]:
 
 
 def _with_evidence(deck: list[Slide]) -> list[Slide]:
-    """Put beside each answer the figure that follows before the next question or heading, or the claim where none does."""
+    """Put next to each answer the figure before the next question or heading or, if there is none, the claim."""
     deck = list(deck)
     for i, slide in enumerate(deck):
         if slide.kind != "answer":
@@ -100,7 +101,7 @@ def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
 
 
 def _diagrams(text: str) -> Iterator[Slide]:
-    """One slide for each diagram, titled by the name with which its alternative text begins."""
+    """Yield one slide for each diagram, titled by the first part of its alternative text."""
     for diagram in _DIAGRAM.finditer(text):
         yield Slide("diagram", escape(unescape(diagram[1])), f"<figure>{diagram[0]}</figure>")
 
@@ -113,12 +114,12 @@ def _of_code(cell: NotebookNode) -> Iterator[Slide]:
         html = "".join(output.get("data", {}).get("text/html", ""))
         if claim:
             yield _claim(claim)
-        elif "<figure" in html and "<iframe" not in html:  # a frame is to be used, not shown
+        elif "<figure" in html and "<iframe" not in html:  # an interactive frame is not shown on a slide
             yield Slide("figure", "", html)
 
 
 def _quiz(source: str) -> Iterator[Slide]:
-    """One slide to vote on for each question; what is right goes to the notes."""
+    """Yield one slide to vote on for each question; the explanations go to the notes."""
     for number, text in _QUESTION.findall(source):
         options = [(letter, _inline(words)) for letter, words, _ in _FOLDED.findall(text)]
         answers = "".join(
@@ -129,22 +130,22 @@ def _quiz(source: str) -> Iterator[Slide]:
 
 
 def _exercise(cell: NotebookNode) -> Slide:
-    """What is to be written: signature and first line of the docstring; of a bug hunt the code, where it is short."""
+    """Make the slide of an exercise, with signature and first line of the docstring; of a bug hunt, with short code."""
     head, _, code = cell.source.partition("\n")
     number, name, *facts = head.lstrip("# ").split(" · ")
     title = f"{escape(number)} · {_inline(name)}"
     if "bug" in cell.metadata:
-        return Slide("bug", f"{title}: something is wrong here", _code(code) or "<p>The code stands in the lecture.</p>")
+        return Slide("bug", f"{title}: something is wrong here", _code(code) or "<p>The code is in the lecture.</p>")
     function = next((node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)), None)
     if function is None:
-        return Slide("exercise", title, "<p>The task stands in the lecture.</p>")
+        return Slide("exercise", title, "<p>The task is in the lecture.</p>")
     documented = ast.get_docstring(function) or ""
     body = f'<p class="facts">{escape(" · ".join(facts))}</p><p>{_inline(documented.partition(chr(10))[0])}</p>'
     return Slide("exercise", title, body + _code(_signature(function)), f"<pre>{escape(documented)}</pre>")
 
 
 def _signature(function: ast.FunctionDef) -> str:
-    """The signature on one line, or with a line for each argument where that is too long for a slide."""
+    """Return the signature on one line, or with one line per argument if it is too long for a slide."""
     returns = f" -> {ast.unparse(function.returns)}" if function.returns else ""
     short = f"def {function.name}({ast.unparse(function.args)}){returns}:"
     if len(short) <= 62:
@@ -164,7 +165,7 @@ def _claim(claim: dict) -> Slide:
 
 
 def _ask(deck: list[Slide], cell: NotebookNode) -> None:
-    """Put the options under the question, the last slide to vote on, and after it the right one, explanations in the notes."""
+    """Add the options to the question's slide, and a slide with the right one; explanations go to the notes."""
     try:
         asked = prediction(re.search(r'predict\("([^"]+)"\)', cell.source)[1])
     except UnknownPrediction:
@@ -194,7 +195,7 @@ def _sections(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _first_sentences(text: str, most: int) -> str:
-    """The first sentences of a Markdown text, at most so many and of its first paragraph; formulas are kept whole."""
+    """Return at most `most` sentences of the first paragraph of a Markdown text; formulas are kept whole."""
     paragraphs = [part.strip() for part in text.strip().split("\n\n")]
     prose = next((part for part in paragraphs if part and not part.startswith(("|", "$$", "<", "- ", "```", "!["))), "")
     sentences: list[str] = [""]
@@ -207,7 +208,7 @@ def _first_sentences(text: str, most: int) -> str:
 
 
 def _shown(text: str) -> list[str]:
-    """What a slide shows of a section besides its first sentence: an equation, else a short table."""
+    """Return what a slide shows of a section besides its first sentence: an equation, else a short table."""
     if equation := _EQUATION.search(text):
         return [f"$${part}$$" for part in _side_by_side(equation[0].strip("$"))]
     table = _TABLE.search(text)
@@ -215,7 +216,7 @@ def _shown(text: str) -> list[str]:
 
 
 def _side_by_side(formula: str) -> list[str]:
-    r"""The formulas that a lecture sets beside each other with `\qquad`: a slide gives each a line of its own."""
+    r"""Split formulas that a lecture separates by `\qquad`: a slide shows each on its own line."""
     parts = [""]
     for piece in re.split(r"(\\q?quad)", formula):
         outside = parts[-1].count("{") == parts[-1].count("}") and parts[-1].count(r"\left") == parts[-1].count(r"\right")

@@ -13,7 +13,7 @@ N, n, d_in, d, TEMPERATURE = 6, 3, 5, 7, 0.3
 
 
 def joint_batch() -> tuple[nn.Module, torch.Tensor]:
-    """Give the same model and the same views (2, N, d_in) in every process."""
+    """Return the same model and the same views (2, N, d_in) in every process."""
     torch.manual_seed(0)
     return nn.Linear(d_in, d).double(), torch.randn(2, N, d_in, dtype=torch.float64)
 

@@ -154,7 +154,7 @@ def tensors(result: object) -> list[Tensor]:
 
 
 def outcome(run: Callable[[], object], exact: list[Tensor]) -> str:
-    """Give "" where a run gives the same tensors, else what went wrong."""
+    """Return "" where a run gives the same tensors, else what went wrong."""
     try:
         found = tensors(run())
         if len(found) != len(exact) or not found:

@@ -20,7 +20,7 @@ each_model = pytest.mark.parametrize("name", MODELS)
 
 
 def passed(model, inputs):
-    """Give (rate, input, output) of each call of a dropout layer."""
+    """Return (rate, input, output) of each call of a dropout layer."""
     calls = []
     for module in model.modules():
         if isinstance(module, nn.Dropout):

@@ -49,7 +49,7 @@ Change = tuple[str, list[ast.stmt] | ast.expr | ast.keyword | None]
 
 
 def changes(node: ast.AST, names: list[str]) -> Iterator[Change]:
-    """Give every mistake to make at this node; `names` are the variables that could be taken for each other."""
+    """Return every mistake to make at this node; `names` are the variables that could be taken for each other."""
     match node:
         case ast.BinOp():
             yield from _of_operation(node)

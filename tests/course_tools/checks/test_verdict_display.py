@@ -27,7 +27,7 @@ def answer(*inputs):
 
 
 def typed(wrong):
-    """Give the source of a wrong answer, as a student would type it, below what its file imports and defines."""
+    """Return the source of a wrong answer, as a student would type it, below what its file imports and defines."""
     beside = (
         f"import {wrong.__module__} as bank\nglobals().update((k, v) for k, v in vars(bank).items() if not k.startswith('__'))"
     )
@@ -68,7 +68,7 @@ def outputs():
     ]
     cells += ["answer is rnn_step", "check('04.99', rnn_step)"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True).execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3", allow_errors=True).execute()
     return dict(zip([*sources, "same", "unknown"], [cell.outputs for cell in notebook.cells], strict=True))
 
 

@@ -29,7 +29,7 @@ LECTURES, N_FORMS = ("02", "14"), 2
 
 @pytest.fixture(scope="module")
 def forms():
-    """Give the forms of one exam. The check of types, which is slow, is switched off before `unchecked` does it."""
+    """Return the forms of one exam. The check of types, which is slow, is switched off before `unchecked` does it."""
     jaxtyping.config.update("jaxtyping_disable", True)
     return compose(LECTURES, N_FORMS, minutes=40, seed=1)
 

@@ -28,7 +28,7 @@ def notebook(lecture: str = "04", **output: str) -> bytes:
 
 
 def student_notebook(stem: str, answers: dict[str, str] | None = None) -> dict:
-    """Give the notebook of a lecture as a student gets it, with answers, by exercise, in place of the empty ones."""
+    """Return the notebook of a lecture as a student gets it, with answers, by exercise, in place of the empty ones."""
     reported = json.loads((ROOT / "lectures" / f"{stem}.ipynb").read_text(encoding="utf-8"))
     for cell in reported["cells"]:
         asked = cell["metadata"].get("exercise")

@@ -95,7 +95,7 @@ def test_killed_half_way_and_started_again_the_result_is_that_of_an_undisturbed_
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
-    journal, deadline = out / "journal.jsonl", time.monotonic() + 100
+    journal, deadline = out / "journal.jsonl", time.monotonic() + 600
     while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 3):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -235,7 +235,7 @@ def test_a_notebook_that_stalls_is_killed_and_costs_the_others_nothing(tmp_path,
     stalled, fine = found["ada"], found["bob"]
     assert (stalled.result, fine.result.points) == (None, 12)
     assert "longer than 2 seconds" in stalled.failure
-    assert time.monotonic() - begun < 300.0
+    assert time.monotonic() - begun < 600.0
 
 
 @pytest.mark.slow
@@ -249,7 +249,7 @@ def test_a_dask_worker_that_is_killed_loses_nothing_and_counts_nothing_twice(tmp
         pids = list(client.run(os.getpid).values())
 
         def kill_one() -> None:
-            journal, deadline = out / "journal.jsonl", time.monotonic() + 100
+            journal, deadline = out / "journal.jsonl", time.monotonic() + 600
             while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 3):
                 time.sleep(0.01)
             os.kill(pids[0], signal.SIGKILL)  # each worker has a notebook at work, and another that waits

@@ -21,7 +21,7 @@ TOLERANCE = 1e-3
 
 @pytest.fixture(scope="module")
 def browser():
-    """Give a running Chromium."""
+    """Return a running Chromium."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install -e .[site]")
     path = chromium()
     if path is None:
@@ -34,7 +34,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def opened(browser, tmp_path_factory):
-    """Give the page, opened from a file, with the errors and the requests that it made."""
+    """Return the page, opened from a file, with the errors and the requests that it made."""
     file = tmp_path_factory.mktemp("microscope") / "microscope.html"
     file.write_text(page(), encoding="utf-8")
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -48,7 +48,7 @@ def opened(browser, tmp_path_factory):
 
 @pytest.fixture
 def fresh(opened):
-    """Give the page as it is after it was opened, at its first view."""
+    """Return the page as it is after it was opened, at its first view."""
     opened.set_viewport_size({"width": 1280, "height": 900})
     opened.reload()
     return opened

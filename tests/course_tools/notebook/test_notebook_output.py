@@ -28,7 +28,7 @@ CELLS = {
 @pytest.fixture(scope="module")
 def outputs():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS.values()])
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     results = {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
     results["state"] = (
         notebook.metadata.get("widgets", {}).get("application/vnd.jupyter.widget-state+json", {}).get("state", {})

@@ -5,7 +5,7 @@ import pytest
 from course_tools.notebook import recorded_studies
 from course_tools.notebook.recorded_studies import recorded, show_study
 from course_tools.studies import CannotStudy, RecordedRun, RecordedStudy, StaleStudy, load
-from course_tools.studies.record import write
+from course_tools.studies.study_record import write
 
 TOY = '''"""Is it?"""
 
@@ -50,5 +50,5 @@ def test_what_is_missing_or_stale_is_refused(folder):
 
 def test_a_study_without_a_figure_says_so(folder):
     (folder / "12_toy.py").write_text(TOY.partition("\n\n\ndef figure")[0] + "\n")
-    with pytest.raises(CannotStudy, match="draws no figure"):
+    with pytest.raises(CannotStudy, match="has no figure"):
         show_study("12_toy", folder)

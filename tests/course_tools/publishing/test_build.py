@@ -15,7 +15,7 @@ HEADER = '# %% [markdown] tags=["header"]\n# # 05 · Plain\n#\n# {measured}\n\n'
 
 @pytest.fixture
 def plain(course, author):
-    """Give a course of one lecture without torch, 05, which runs in a second."""
+    """Return a course of one lecture without torch, 05, which runs in a second."""
     (course / "authoring" / "04_tiny.py").unlink()
     author("05_plain", f"{HEADER}# %%\nimport sys\nprint(40 + 2)\n\n# %%\nprint(sys.prefix + '/bin')\n")
     return course
@@ -98,7 +98,7 @@ def test_words_may_change_without_execution_code_may_not(plain, author, monkeypa
         assert solution.cells[1].outputs[0].text == "42\n"
         assert "More words." in solution.cells[0].source
     author("05_plain", text.replace("40 + 2", "40 + 3"))
-    assert any("was executed with other code" in line for line in stale(plain))
+    assert any("was executed with code that differs" in line for line in stale(plain))
     build(plain)
     solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
     assert solution.cells[1].outputs[0].text == "43\n"

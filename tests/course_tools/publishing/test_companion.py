@@ -69,7 +69,7 @@ def test_a_section_of_a_lecture_that_exists_must_be_placed(course):
         ("| EE | Scaled Dot-Product", "| EE | Scaled Product", "did you mean 'Scaled Dot-Product Attention'"),
         ("| EE | Scaled", "| XX | Scaled", "of deck XX"),
         ("| 1 One query |", "| 1 One key |", "did you mean '1 One query'"),
-        ("| 1 One query |", "|", "four cells, this one 3"),
+        ("| 1 One query |", "|", "four cells, this one has 3"),
     ],
 )
 def test_a_row_that_leads_nowhere_is_refused(course, author, old, new, message):

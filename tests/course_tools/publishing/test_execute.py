@@ -55,13 +55,13 @@ def test_what_a_cell_prints_is_one_output_however_it_was_flushed(tmp_path):
 def test_a_cell_that_should_raise_and_does_not_is_a_failure(tmp_path):
     assert executed(tmp_path, "1 / 0", tags=("raises-exception",)).failures == []
     (line,) = executed(tmp_path, "1", tags=("raises-exception",)).failures
-    assert line == "cell 2 (1) is tagged raises-exception and raised nothing"
+    assert line == "cell 2 (1) is tagged raises-exception but raised no exception"
 
 
 def test_a_kernel_that_dies_is_named_with_its_cell_and_other_notebooks_run_on(tmp_path):
     dying = notebook("x = 1", "import os\nos._exit(1)", "print('never')")
     dying.cells[3].outputs = [{"output_type": "stream", "name": "stdout", "text": "stored before\n"}]
-    done = execute({"dying": (dying, tmp_path), "well": (notebook("2 + 2"), tmp_path)}, tmp_path, timeout=60.0)
+    done = execute({"dying": (dying, tmp_path), "well": (notebook("2 + 2"), tmp_path)}, tmp_path, timeout=600.0)
     (line,) = done["dying"].failures
     assert line.startswith("cell 3 (import os): the kernel died with exit status 1")
     assert done["dying"].notebook.cells[3].outputs == []
@@ -71,7 +71,7 @@ def test_a_kernel_that_dies_is_named_with_its_cell_and_other_notebooks_run_on(tm
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
 def test_a_kernel_that_is_killed_names_the_signal(tmp_path):
     (line,) = executed(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)").failures
-    assert line == "cell 2 (import os, signal): the kernel died by SIGKILL, as where memory runs out"
+    assert line == "cell 2 (import os, signal): the kernel died by SIGKILL, possibly out of memory"
 
 
 def test_a_cell_without_end_is_stopped_and_named(tmp_path):
@@ -87,7 +87,7 @@ def test_what_an_interactive_raises_is_a_failure(tmp_path):
 def test_interactives_that_print_a_lot_do_not_stall(tmp_path):
     draw = "def draw(n):\n    for i in range(30): print(i, flush=True)\n"
     source = f"import ipywidgets\n{draw}ipywidgets.interact(draw, n=(1, 3));"
-    done = executed(tmp_path, *[source] * 15, timeout=120.0)
+    done = executed(tmp_path, *[source] * 15, timeout=600.0)
     assert done.failures == []
 
 

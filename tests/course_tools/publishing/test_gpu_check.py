@@ -14,7 +14,7 @@ def test_without_a_gpu_it_says_so_and_fails(course, monkeypatch, capsys):
     monkeypatch.setattr(command, "project_root", lambda: course)
     assert command.main(["gpu-check"]) == 1
     said = capsys.readouterr()
-    assert said.err == "course: gpu-check needs a CUDA GPU, and torch finds none on this machine: nothing was run.\n"
+    assert said.err == "course: gpu-check needs a CUDA GPU, but torch finds none on this machine: nothing was run.\n"
     assert not said.out
     assert not (course / "docs" / "gpu_report.md").exists()
 

@@ -25,7 +25,7 @@ why = "Because."
 
 @pytest.fixture
 def page(monkeypatch, tmp_path):
-    """Give `page(rows)`: the page of this course made from other rows."""
+    """Return `page(rows)`: the page of this course made from other rows."""
 
     def made(rows: str) -> str:
         (tmp_path / "rows.toml").write_text(rows, encoding="utf-8")
@@ -67,7 +67,7 @@ def test_a_number_of_a_deck_names_its_slide(page):
     [
         ('"16.s"', '"16.nowhere"', "no solution makes the claim 16.nowhere"),
         ('"16.s"', '"15.a"', "no solution makes the claim 15.a"),
-        ('lecture = "16"', 'lecture = "77"', "rows for lectures that there are not: 77"),
+        ('lecture = "16"', 'lecture = "77"', "rows for lectures that do not exist: 77"),
         ("Grill et al. 2020", "Nobody 2020", "no row of docs/papers.md begins with 'Nobody 2020'"),
         ('stated = "abstract"', 'deck = "GA"\nsection = "None"', "lists no section 'None' of deck GA"),
         ('"BYOL"', '"BYO"', "no record has 'probe' of 'BYO'"),

@@ -19,7 +19,7 @@ from course_tools.publishing.project import PublishingFailed
 
 @pytest.fixture
 def taken():
-    """Give the number of a port on which another program listens."""
+    """Return the number of a port on which another program listens."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -28,7 +28,7 @@ def taken():
 
 @pytest.fixture
 def free():
-    """Give the number of a port on which nobody listens."""
+    """Return the number of a port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -55,7 +55,7 @@ def started(monkeypatch):
 
 
 def test_a_port_asked_for_that_is_taken_is_refused(root, started, taken):
-    with pytest.raises(PublishingFailed, match=f"port {taken} is taken .* choose another with --port, or leave --port out"):
+    with pytest.raises(PublishingFailed, match=f"port {taken} is in use .* choose another with --port, or omit --port"):
         lab(no_browser=True, port=taken)
     assert started == []
 
@@ -136,15 +136,15 @@ def test_jupyterlab_answers_with_its_page_and_the_lecture(root, free):
         assert '"nbformat": 4' in fetch(address.replace("/lab/tree/", "/api/contents/"))
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=300)
 
 
 def fetch(address):
     """Read a page; the address is printed a moment before the server listens."""
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while True:
         try:
-            with urllib.request.urlopen(address, timeout=30) as answer:
+            with urllib.request.urlopen(address, timeout=300) as answer:
                 return answer.read().decode()
         except urllib.error.URLError as error:
             if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > deadline:

@@ -114,10 +114,10 @@ def test_no_trace_of_jupytext_stays(course):
         ("import scaled_dot_product_attention\n", "import scaled_dot\n", "has no scaled_dot"),
         ("mended = check", "print(check", "no check cell"),
         ('scaled_dot_product_attention = check("04.1"', 'scaled_dot_product_attention = check("04.2"', "expected `check"),
-        ('exercise="04.1" bug=', 'exercise="04.2" bug=', "none of the wrong answers"),
-        ('" bug="', '" bug="not_', "the cell says bug='not_"),
+        ('exercise="04.1" bug=', 'exercise="04.2" bug=', "is not a wrong answer"),
+        ('" bug="', '" bug="not_', "the cell has bug='not_"),
         ("# ## 1 One query", "# ## 1 One query\n# ![](diagram:no_such)", "there is no diagram 'no_such'"),
-        ('# %% exercise="04.1"\n', '# %% [raw]\n# raw\n# %% exercise="04.1"\n', "code and markdown cells only"),
+        ('# %% exercise="04.1"\n', '# %% [raw]\n# raw\n# %% exercise="04.1"\n', "only code and Markdown cells"),
     ],
 )
 def test_a_mistake_in_the_source_is_refused_with_file_and_reason(course, author, old, new, message):

@@ -37,7 +37,7 @@ objections = [{ says = "E.", claims = ["09.stride"], studies = [["09_reach", "on
 
 @pytest.fixture
 def row(monkeypatch, tmp_path):
-    """Give `row(keys)`: the cells of a comparison on the page of this course, made from that comparison alone."""
+    """Return `row(keys)`: the cells of a comparison on the page of this course, made from that comparison alone."""
 
     def made(keys: str, number: str = "09") -> list[str]:
         (tmp_path / "rows.toml").write_text(ROW.replace("KEYS", keys).replace('"09"', f'"{number}"'), encoding="utf-8")
@@ -101,7 +101,7 @@ def test_who_leads_follows_from_the_numbers(row, keys, numbers, leads):
 
 
 def test_where_less_is_better_the_page_says_so(row):
-    assert row('times = "09.k", lower = true')[2] == "D, less is better"
+    assert row('times = "09.k", lower = true')[2] == "D, lower is better"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def claim(id, value, holds=True):
 
 @pytest.fixture
 def solution(course, author):
-    """Give `solution(number, *cells)`: a lecture of the course whose solution has these cells."""
+    """Return `solution(number, *cells)`: a lecture of the course whose solution has these cells."""
     (course / "authoring" / "04_tiny.py").unlink()
     (course / "solutions").mkdir()
 

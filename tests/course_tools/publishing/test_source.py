@@ -14,7 +14,7 @@ from course_tools.publishing.source import FunctionSource, ReferenceImport
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Give `module(text)`: a module with this text."""
+    """Return `module(text)`: a module with this text."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(text: str):

@@ -6,7 +6,7 @@ import pytest
 
 from course_tools.publishing.studies_page import studies_page
 from course_tools.studies import RecordedRun, RecordedStudy, load
-from course_tools.studies.record import write
+from course_tools.studies.study_record import write
 
 TOY = '''"""Is it?
 
@@ -52,7 +52,7 @@ def test_a_recorded_study_is_shown_whole(root):
         "| setting | seeds | score | n |\n| --- | --- | --- | --- |\n"
         "| a | 2 | 0.375 (0.25 to 0.5) |  |\n| b | 1 |  | 4,321 |\n\n"
         "*3 runs, 3 minutes of one CPU thread, torch 2.13.0.*\n\n"
-        "**Figure.** A flat line.\n\n**What it says.** A is 0.38.\n"
+        "**Figure.** A flat line.\n\n**Finding.** A is 0.38.\n"
     )
 
 

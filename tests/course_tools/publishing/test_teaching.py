@@ -40,7 +40,7 @@ _LECTURE = """\
 
 @pytest.fixture(scope="module")
 def page():
-    """Give the page as the sources give it."""
+    """Return the page as the sources give it."""
     return teaching(ROOT)
 
 

@@ -57,5 +57,5 @@ def here() -> Iterator[Executor]:
 
 @pytest.fixture
 def ran(folder: Path):
-    """Give `ran()`: the runs done so far, as "10 11 " for setting 1 with the seeds 0 and 1."""
+    """Return `ran()`: the runs done so far, as "10 11 " for setting 1 with the seeds 0 and 1."""
     return lambda: (folder / "ran").read_text() if (folder / "ran").exists() else ""

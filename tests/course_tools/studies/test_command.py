@@ -6,9 +6,9 @@ import pytest
 
 from course_tools import cli
 from course_tools.studies import command, load, names, studies_folder
-from course_tools.studies.record import read, record_path
 from course_tools.studies.runner import require_fresh
 from course_tools.studies.study import source_of
+from course_tools.studies.study_record import read, record_path
 
 RECORDED = sorted(path.stem for path in studies_folder().glob("*.json"))
 
@@ -36,7 +36,7 @@ def test_a_study_is_run_listed_and_checked(course, capsys, ran):
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["12_tyo"], 2, "course: there is no study '12_tyo'; near it are: 12_toy"),
+        (["12_tyo"], 2, "course: there is no study '12_tyo'; similar names are: 12_toy"),
         (["12_toy", "--check"], 1, "course: the study 12_toy is not recorded yet"),
     ],
 )
@@ -50,7 +50,7 @@ def test_what_cannot_be_done_is_said_in_one_line(course, capsys, arguments, stat
 def test_a_seed_that_is_no_number_is_refused_before_any_run(course, capsys, ran):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["study", "12_toy", "--seeds", "one"])
-    assert "argument --seeds: takes whole numbers" in capsys.readouterr().err
+    assert "argument --seeds: must be whole numbers" in capsys.readouterr().err
     assert ran() == ""
 
 

@@ -17,8 +17,8 @@ def test_a_file_gives_question_settings_and_run(toy, folder):
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ("12_tyo", "near it are: 12_toy"),
-        ("12", "near it are: 12_other, 12_toy"),
+        ("12_tyo", "similar names are: 12_toy"),
+        ("12", "similar names are: 12_other, 12_toy"),
         ("zebra", "there are: 12_other, 12_toy"),
     ],
 )
@@ -33,7 +33,7 @@ def test_the_beginning_of_a_name_suffices(folder):
 
 def test_a_file_without_a_run_is_no_study(folder):
     (folder / "13_nothing.py").write_text('"""Words."""\n')
-    with pytest.raises(CannotStudy, match=r"13_nothing\.py is no study: it has no SETTINGS and no run\."):
+    with pytest.raises(CannotStudy, match=r"13_nothing\.py is not a study: it has no SETTINGS and no run\."):
         load("13", folder)
 
 

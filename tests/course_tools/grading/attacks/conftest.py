@@ -69,7 +69,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest.fixture(scope="session")
 def neighbour(engine: Engine) -> Callable[[], Mark]:
-    """Give `neighbour()`: what an honest student gets at this moment, without the time it took."""
+    """Return `neighbour()`: what an honest student gets at this moment, without the time it took."""
     notebook = Notebook(submission({"02.2": honest()}), "02")
     return lambda: replace(engine.mark(notebook, general_scores()), seconds=0.0)
 
@@ -84,7 +84,7 @@ def at_first(neighbour: Callable[[], Mark]) -> Mark:
 
 @pytest.fixture
 def judged(engine: Engine, host: Host, neighbour: Callable[[], Mark], at_first: Mark, output: Path) -> Callable[..., Mark]:
-    """Give `judged(cells)`: the mark of exercise 02.2, after proof that nothing else has changed."""
+    """Return `judged(cells)`: the mark of exercise 02.2, after proof that nothing else has changed."""
 
     def judge(cells: list[Cell], asked: Exercise | None = None) -> Mark:
         before, size = state_of_the_grader(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

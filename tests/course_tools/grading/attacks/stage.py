@@ -129,7 +129,7 @@ class Outside:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.communicate(timeout=30)
+        self._server.communicate(timeout=300)
 
     def succeeds(self, attack: Attack, known: dict[str, object]) -> bool:
         """Whether an act says that it succeeded, or was replaced by a program that did."""

@@ -39,7 +39,7 @@ def _fresh(monkeypatch):
 
 
 def seen(command: list[str]) -> dict:
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)
 
 
 def test_what_is_around_the_sandbox_is_not_there(tmp_path):

@@ -168,7 +168,7 @@ def test_axe_finds_nothing_wrong_in_what_is_ours(visit):
 @pytest.mark.browser
 def test_the_search_finds_the_padding_mask(site, browser):
     with Visit(browser, (site / "search.html").as_uri() + "?q=padding+mask", DESK, ready="") as visit:
-        visit.page.wait_for_selector("#search-results li a", timeout=30_000)
+        visit.page.wait_for_selector("#search-results li a", timeout=300_000)
         found = visit.page.eval_on_selector_all("#search-results li a", "nodes => nodes.map(node => node.getAttribute('href'))")
         assert any("solutions/04_self_attention" in address for address in found)
         assert visit.left == []
@@ -186,7 +186,7 @@ def test_what_is_no_address_of_a_repository_is_refused(address, tmp_path):
 def test_a_folder_with_something_else_is_not_replaced(tmp_path):
     pytest.importorskip("myst_nb", reason="needs the extra [site]")
     (tmp_path / "thesis.txt").write_text("three years", encoding="utf-8")
-    with pytest.raises(PublishingFailed, match="holds something that is no site"):
+    with pytest.raises(PublishingFailed, match="is not an earlier site"):
         build_site(project_root(), tmp_path, ["04"])
     assert (tmp_path / "thesis.txt").exists()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from course_tools.studies import RecordedRun, RecordedStudy
-from course_tools.studies.record import read, record_path, write
+from course_tools.studies.study_record import read, record_path, write
 
 RUNS = [
     RecordedRun("a", 2, {"score": 2 / 3, "parameters": 1_234_567}, {10: 0.25, 20: 2.5}, 90.0),

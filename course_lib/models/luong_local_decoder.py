@@ -17,7 +17,7 @@ from course_lib.shapes import Tokens
 
 
 class LocalLuongDecoder(nn.Module):
-    """A `LuongDecoder`, whatever its mechanism, that attends by local-m."""
+    """A `LuongDecoder` with any mechanism that attends by local-m."""
 
     def __init__(self, decoder: LuongDecoder, D: int) -> None:
         """Set the decoder, and the reach D ≥ 1 of its window.
@@ -32,7 +32,7 @@ class LocalLuongDecoder(nn.Module):
     def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
         """Read target (B, T) from `state` (the bridge from the encoder if None), and compute next-token logits.
 
-        The state (B, n + 1) holds the n hidden units, and last the number of words read, in float32 or float64.
+        The state (B, n + 1) consists of the n hidden units and the number of words read, in float32 or float64.
         """
         hidden, t = None, torch.zeros(len(target), 1, device=target.device)
         if state is not None:

@@ -1,4 +1,4 @@
-"""The recorded result of a study: scores, curves and cost of each run, as a small JSON file beside the study."""
+"""The recorded result of a study: scores, curves and cost of each run, as a small JSON file next to the study."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -8,9 +8,9 @@ from statistics import mean
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One training of a study: its scores by name, one score by step, its seconds, and what it wrote, by name.
+    """One training of a study: its scores by name, one score by step, its seconds, and its texts by name.
 
-    The seconds are processor time on a CPU, and those of the clock on a GPU.
+    The seconds are processor time on a CPU, and elapsed time on a GPU.
     """
 
     name: str
@@ -23,7 +23,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class RecordedStudy:
-    """What a study measured, from which sources, on what machine, and what it cost."""
+    """The results of a study, with the digests of its sources, the machine, and the cost."""
 
     name: str
     source: str
@@ -35,11 +35,11 @@ class RecordedStudy:
 
     @property
     def names(self) -> list[str]:
-        """The settings that have runs, in the order of the first runs."""
+        """The settings that have runs, in the order of their first runs."""
         return list(dict.fromkeys(run.name for run in self.runs))
 
     def of(self, name: str) -> list[RecordedRun]:
-        """The runs of a setting, in the order of the seeds.
+        """Return the runs of a setting, in the order of the seeds.
 
         Raises:
             KeyError: no run has this name.
@@ -50,7 +50,7 @@ class RecordedStudy:
         return runs
 
     def scores(self, name: str, score: str) -> list[float]:
-        """One score of the runs of a name, in the order of the seeds.
+        """Return one score of a setting's runs, in the order of the seeds.
 
         Raises:
             KeyError: no run has this name.
@@ -58,7 +58,7 @@ class RecordedStudy:
         return [run.scores[score] for run in self.of(name)]
 
     def mean(self, name: str, score: str) -> float:
-        """One score of a name, mean of the seeds.
+        """Return one score of a setting, averaged over the seeds.
 
         Raises:
             KeyError: no run has this name.
@@ -66,7 +66,7 @@ class RecordedStudy:
         return mean(self.scores(name, score))
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
-        """The steps, and the mean over the seeds of the score at each.
+        """Return the steps, and the score at each, averaged over the seeds.
 
         Raises:
             KeyError: no run has this name.
@@ -77,25 +77,25 @@ class RecordedStudy:
 
     @property
     def cost(self) -> str:
-        """What the study took: "24 runs, 31 minutes of one CPU thread (x86_64), torch 2.13.0"."""
+        """The cost of the study: "24 runs, 31 minutes of one CPU thread (x86_64), torch 2.13.0"."""
         minutes = sum(run.seconds for run in self.runs) / 60
         n = len(self.runs)
         return f"{n} run{'s' * (n != 1)}, {minutes:.0f} minutes of {self.machine}, torch {self.torch}"
 
     def with_run(self, run: RecordedRun) -> "RecordedStudy":
-        """The same record with one run more, in place of an earlier one of its setting and seed."""
+        """Return the record with one more run, which replaces an earlier one with the same setting and seed."""
         others = [each for each in self.runs if (each.name, each.seed) != (run.name, run.seed)]
         return replace(self, runs=[*others, run])
 
 
 def record_path(folder: Path, name: str, device: str = "cpu") -> Path:
-    """Where the record of a study on a device lies: NAME.json, or NAME.cuda.json."""
+    """Return the path of a study's record for a device: NAME.json, or NAME.cuda.json."""
     kind = device.partition(":")[0]
     return folder / (f"{name}.json" if kind == "cpu" else f"{name}.{kind}.json")
 
 
 def read(path: Path) -> RecordedStudy | None:
-    """Read a record; None where there is none."""
+    """Read a record; None if there is none."""
     if not path.exists():
         return None
     found = json.loads(path.read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def read(path: Path) -> RecordedStudy | None:
 
 
 def write(record: RecordedStudy, path: Path) -> None:
-    """Write a record as a whole or not at all, one line a run, scores with five significant digits."""
+    """Write a record atomically, one line per run, scores with five significant digits."""
     fields = asdict(record)
     runs = fields.pop("runs")
     del fields["name"]
