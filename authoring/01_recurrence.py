@@ -26,17 +26,15 @@
 
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
 from course_lib.datasets import recall
-from course_lib.primitives import RNN, hoisted_rnn
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, show
-from course_tools.notebook.sequence_classifier import accuracy, fit, one_hot
+from course_tools.notebook import at_scale, predict
 
-SEEDS = (0, 1, 2)
+SEEDS, LONG = (0, 1, 2), at_scale(cpu=60, gpu=80)
+recall_sets = {
+    (T, seed): recall(4_000, 1, 1_000, T=T, seed=seed)
+    for T in (5, LONG)
+    for seed in SEEDS
+}
 
 # %% [markdown] tags=["predict"]
 # ## 1 A network that forgets
@@ -61,18 +59,18 @@ SEEDS = (0, 1, 2)
 # That would be so if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
 
 # %%
-LONG, N_HIDDEN = at_scale(cpu=60, gpu=80), at_scale(cpu=64, gpu=128)
-N_STEPS, LR = at_scale(cpu=300, gpu=400), at_scale(cpu=1.5e-3, gpu=1e-3)
-recall_sets = {
-    (T, seed): recall(4_000, 1, 1_000, T=T, seed=seed)
-    for T in (5, LONG)
-    for seed in SEEDS
-}
 tokens, label = (part[0].tolist() for part in recall_sets[5, SEEDS[0]].train)
 print(f"symbols {tokens}, answer {label}; 0 to 7 come first, 8 to 15 are noise")
 
-
 # %% tags=["nbval-check-output"]
+from course_lib.primitives import RNN, hoisted_rnn
+from course_tools.notebook import claim
+from course_tools.notebook.sequence_classifier import accuracy, fit, one_hot
+
+N_HIDDEN, N_STEPS = at_scale(cpu=64, gpu=128), at_scale(cpu=300, gpu=400)
+LR = at_scale(cpu=1.5e-3, gpu=1e-3)
+
+
 def trained(make_cell, T, seed, lr=LR):
     """A network trained on 4,000 sequences of length T."""
     known = recall_sets[T, seed].train
@@ -137,10 +135,12 @@ show_losses(
 # The matrices have torch's shape, (out, in). The inputs are the rows of `x`, so $Wx$ is written `x @ W.mT`.
 
 # %%
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
-from course_lib.datasets import digits
 from course_lib.primitives.recurrent import HiddenState, Input
+from course_tools.notebook import check
 
 # %% exercise="01.1" difficulty="●○○" minutes=5
 from course_lib.primitives import rnn_step
@@ -149,47 +149,32 @@ from course_lib.primitives import rnn_step
 rnn_step = check("01.1", rnn_step)
 
 # %% [markdown]
-# The next cell uses your step twice. First it reads handwritten digits one pixel at a time, 64 steps per digit. With the
-# weights of `torch.nn.RNN`, your states must equal torch's.
+# The next cell uses your step twice: `states_of` applies it to one input after the other. First it reads handwritten digits one
+# pixel at a time, 64 steps per digit. With the weights of `torch.nn.RNN`, your states must equal torch's.
 #
 # Then it solves the recall task with weights that we set by hand. There are eight units, one for each symbol. The first symbol
 # sets its own unit to a high value; each noise symbol changes all units a little, at random. Each unit feeds back only to
 # itself, with $U = 3I$ and $b = -1$. It then has two stable values, one high and one low, so it works as a latch: once set, it
 # keeps its value.
 
-
 # %% tags=["nbval-check-output"]
-def read(x, h, W, U, b):
-    """Read x (T, B, d) from the state h by `rnn_step`; give all states, h first."""
-    states = [h]
-    for x_t in x:
-        states.append(rnn_step(x_t, states[-1], W, U, b))
-    return states
+from torch import nn
 
+from course_lib.datasets import digits
+from course_tools.notebook.gradients_through_time import parameters_of, states_of
 
 images, labels = digits()
 pixels = images.flatten(1)[..., None]
 few = pixels[:10].transpose(0, 1).double()
 torch.manual_seed(SEEDS[0])
 torchs = nn.RNN(1, 32, batch_first=True).double()
-digit_weights = [
-    p.detach()
-    for p in (
-        torchs.weight_ih_l0,
-        torchs.weight_hh_l0,
-        torchs.bias_ih_l0 + torchs.bias_hh_l0,
-    )
-]
-digit_states = read(few, torch.zeros(10, 32).double(), *digit_weights)
-gap = (
-    (torch.stack(list(digit_states[1:]), dim=1) - torchs(pixels[:10].double())[0])
-    .abs()
-    .max()
-)
+digit_weights = parameters_of(torchs)
+digit_states = states_of(rnn_step, few, torch.zeros(10, 32).double(), *digit_weights)
+together = torchs(pixels[:10].double())[0].transpose(0, 1)
 claim(
     "01.c",
     "rnn_step over real digits gives every state of torch.nn.RNN: largest difference",
-    gap,
+    (torch.stack(digit_states[1:]) - together).abs().max(),
     at_most=1e-5,
 )
 
@@ -197,7 +182,8 @@ unseen = recall_sets[LONG, SEEDS[0]].test
 x = one_hot(unseen.tokens).double().transpose(0, 1)
 W = torch.cat([5 * torch.eye(8), 0.1 * torch.randn(8, 8)], dim=1).double()
 U, b = 3 * torch.eye(8).double(), -torch.ones(8).double()
-latched = read(x, torch.zeros(len(unseen.labels), 8).double(), W, U, b)
+start = torch.zeros(len(unseen.labels), 8).double()
+latched = states_of(rnn_step, x, start, W, U, b)
 held = (latched[-1].argmax(-1) == unseen.labels).float().mean()
 claim("01.d", "accuracy of eight latches with weights set by hand", held, at_least=0.99)
 
@@ -252,44 +238,22 @@ bptt_step = check("01.2", bptt_step)
 # 64 pixels of real digits, where the gradient of every parameter must agree with autograd. Then it measures the gradient at the
 # latches, which answers the last prediction.
 
-
 # %% tags=["nbval-check-output"]
-def back_through_time(grad, x, states, W, U, step):
-    """From ∂L/∂h_T back to h_0: the gradients of W, U and b, and the size of ∂L/∂h_t at
-    each lag T - t."""
-    sums, sizes = [torch.zeros_like(p) for p in (W, U, W[:, 0])], [grad.norm().item()]
-    for t in reversed(range(len(x))):
-        _, grad, *parts = step(grad, x[t], states[t], states[t + 1], W, U)
-        sums = [total + part for total, part in zip(sums, parts, strict=True)]
-        sizes.append(grad.norm().item())
-    return sums, sizes
+import torch.nn.functional as F
 
-
-def apart(T, step):
-    """The relative difference to autograd, all gradients together, on the last T
-    pixels, for the loss L = Σ h_T²."""
-    parameters = [p.clone().requires_grad_() for p in digit_weights]
-    states = read(few[-T:], torch.zeros(10, 32).double(), *parameters)
-    by_autograd = torch.autograd.grad(states[-1].square().sum(), parameters)
-    constant, (W, U, _) = [h.detach() for h in states], digit_weights
-    by_hand, _ = back_through_time(2 * constant[-1], few[-T:], constant, W, U, step)
-    mine, its = (
-        torch.cat([g.flatten() for g in gradients])
-        for gradients in (by_hand, by_autograd)
-    )
-    return ((mine - its).norm() / its.norm()).item()
-
+from course_tools.notebook.gradients_through_time import back_through_time
+from course_tools.notebook.gradients_through_time import difference_to_autograd
 
 claim(
     "01.e",
     "bptt_step over 64 pixels gives autograd's gradients of W, U, b: relative "
     "difference",
-    apart(64, bptt_step),
+    difference_to_autograd(rnn_step, bptt_step, few, digit_weights),
     at_most=1e-5,
 )
 
 _, sizes = back_through_time(
-    F.one_hot(unseen.labels, 8).double(), x, latched, W, U, bptt_step
+    bptt_step, F.one_hot(unseen.labels, 8).double(), x, latched, W, U
 )
 claim(
     "01.f",
@@ -297,7 +261,6 @@ claim(
     sizes[-2] / sizes[0],
     at_most=1e-15,
 )
-
 
 # %% [markdown]
 # ### Bug hunt
@@ -313,10 +276,8 @@ from course_tools.bank.lecture_01.bptt_step import (
 
 # %% tags=["try-it"]
 for T in (1, 2, 5):
-    print(
-        f"{T} step{'s' * (T > 1)}: relative difference to autograd "
-        f"{apart(T, suspect):.1e}"
-    )
+    difference = difference_to_autograd(rnn_step, suspect, few[-T:], digit_weights)
+    print(f"{T} step{'s' * (T > 1)}: relative difference to autograd {difference:.1e}")
 
 # %% tags=["nbval-check-output"]
 suspect = check("01.2", suspect)
@@ -342,6 +303,31 @@ from course_lib.primitives import bptt_step as mended
 
 # %% tags=["nbval-check-output"]
 mended = check("01.2", mended)
+
+# %% [markdown]
+# ### Truncated back-propagation
+#
+# A long text does not fit into one backward pass: all its states would have to stay in memory. *Truncated* back-propagation
+# through time (Williams & Peng, 1990) therefore cuts the text into segments of $k$ steps. The state is passed on from one segment
+# to the next, but without its gradient: `detached` from `course_lib.truncated_bptt` cuts it off. An error then reaches at most
+# $k$ steps back, and training gets no signal about dependencies that are longer. The next cell reads the 64 pixels of each digit
+# in segments of 16.
+
+# %% tags=["nbval-check-output"]
+from course_lib.truncated_bptt import detached
+
+source, state = few.clone().requires_grad_(), torch.zeros(10, 32).double()
+for segment in source.split(16):
+    state = states_of(rnn_step, segment, detached(state), *digit_weights)[-1]
+(by_pixel,) = torch.autograd.grad(state.square().sum(), source)
+steps_back = 63 - by_pixel.abs().amax(dim=(1, 2)).nonzero().flatten()
+claim(
+    "01.zb",
+    "64 pixels in segments of 16: how many pixels the gradient reaches, and how many "
+    "steps back the first of them is",
+    [len(steps_back), steps_back.max().item()],
+    equals=[16, 15],
+)
 
 # %% [markdown]
 # ## 4 Vanishing and exploding gradients
@@ -372,39 +358,29 @@ mended = check("01.2", mended)
 
 # %%
 from collections.abc import Sequence
-from statistics import mean
+from functools import partial
 
+from course_tools.notebook import plots, show
+from course_tools.notebook.gradients_through_time import gradient_norms
 
-def digit_gradient(radius, input_scale, n=64):
-    """The norm of a random gradient, 0 to 64 pixels back, over its norm at the end;
-    U = radius · orthogonal, b = 0."""
-    generator = torch.Generator().manual_seed(SEEDS[0])
-    W, random, grad = (
-        torch.randn(size, generator=generator).double()
-        for size in ((n, 1), (n, n), (10, n))
-    )
-    W, U = input_scale * W, radius * torch.linalg.qr(random).Q
-    states = read(few, torch.zeros(10, n).double(), W, U, torch.zeros(n).double())
-    _, sizes = back_through_time(grad, few, states, W, U, bptt_step)
-    return [size / sizes[0] for size in sizes]
-
-
+norms_of = partial(gradient_norms, rnn_step, bptt_step, few, seed=SEEDS[0])
 settings = {
     "1.5 Q, weak input": (1.5, 1e-3),
     "1.0 Q, weak input": (1.0, 1e-3),
     "0.6 Q, weak input": (0.6, 1e-3),
     "1.5 Q, strong input": (1.5, 4.0),
 }
-norms = {name: digit_gradient(*setting) for name, setting in settings.items()}
+norms = {name: norms_of(*setting) for name, setting in settings.items()}
 show(
     plots.curves(
         {name: (range(65), sizes) for name, sizes in norms.items()},
         "steps back (pixels of a digit)",
         "norm of the gradient, 1 at the end",
+        "one random Q for each factor",
         log="y",
     ),
     alt="Norm of the gradient against the number of steps back, on a logarithmic "
-    "axis. After 64 steps it is "
+    "axis, for one random Q. After 64 steps it is "
     + ", ".join(f"{sizes[-1]:.0e} ({name})" for name, sizes in norms.items())
     + " of what it was at the end.",
 )
@@ -414,7 +390,7 @@ claim(
     "01.g",
     "64 steps back through U = 0.6 Q, near the state 0: measured factor over 0.6 to "
     "the power 64",
-    digit_gradient(0.6, 1e-6)[-1] / 0.6**64,
+    norms_of(0.6, 1e-6)[-1] / 0.6**64,
     between=(0.95, 1.05),
 )
 claim(
@@ -452,80 +428,37 @@ from course_lib.primitives import clip_gradients
 clip_gradients = check("01.3", clip_gradients)
 
 # %% [markdown]
-# Does clipping matter in training? The next cell runs plain gradient descent on the recall task with 10 symbols. It uses your
-# `rnn_step`, the recurrent matrix $1.5\,Q$ and a large learning rate. Only one of the two runs uses your `clip_gradients`.
-
+# Does clipping matter in training? The next cell runs plain gradient descent with three seeds on the recall task with 10 symbols.
+# It uses your `rnn_step`, the recurrent matrix $1.5\,Q$ and the learning rate 1. One of the two groups of runs uses your
+# `clip_gradients`.
 
 # %%
-from course_lib.training import batches
+from statistics import mean
 
+from course_tools.notebook.steep_descent import descend
 
-def steep_start(seed, n=32):
-    """W, U, b and V of a plain network with a readout; U has radius 1.5."""
-    generator = torch.Generator().manual_seed(seed)
-    W, random, V = (
-        torch.randn(size, generator=generator).double()
-        for size in ((n, 16), (n, n), (8, n))
-    )
-    return [
-        0.1 * W,
-        1.5 * torch.linalg.qr(random).Q,
-        torch.zeros(n).double(),
-        V / n**0.5,
-    ]
-
-
-def answers(x, W, U, b, V):
-    """The scores V h_T of the eight symbols, for x (B, T, 16)."""
-    return (
-        read(x.double().transpose(0, 1), torch.zeros(len(x), len(U)).double(), W, U, b)[
-            -1
-        ]
-        @ V.mT
-    )
-
-
-def descend(seed, max_norm, steps=150):
-    """Gradient descent with learning rate 1 on recall of 10 symbols: the losses, and
-    the accuracy on new sequences."""
-    data, weights, losses = (
-        recall(4_000, 1, 1_000, T=10, seed=seed),
-        steep_start(seed),
-        [],
-    )
-    stream = batches(
-        one_hot(data.train.tokens), data.train.labels, batch_size=32, seed=seed
-    )
-    for x, y in (next(stream) for _ in range(steps)):
-        weights = [w.detach().requires_grad_() for w in weights]
-        loss = F.cross_entropy(answers(x, *weights), y)
-        gradients = torch.autograd.grad(loss, weights)
-        gradients = (
-            gradients if max_norm is None else clip_gradients(gradients, max_norm)
-        )
-        weights = [w - g for w, g in zip(weights, gradients, strict=True)]
-        losses.append(loss.item())
-    right = answers(one_hot(data.test.tokens), *weights).argmax(-1) == data.test.labels
-    return losses, right.float().mean().item()
-
-
+clips = {
+    "clipped": lambda gradients: clip_gradients(gradients, 0.3),
+    "not clipped": None,
+}
 descents = {
-    name: [descend(seed, max_norm) for seed in SEEDS]
-    for name, max_norm in {"clipped": 0.3, "not clipped": None}.items()
+    name: [descend(rnn_step, clip, seed) for seed in SEEDS]
+    for name, clip in clips.items()
 }
 show(
     plots.curves(
         {
-            f"gradients {name}": (range(150), runs[0][0])
+            f"gradients {name}": (range(150), runs[0].losses)
             for name, runs in descents.items()
         },
         "step of gradient descent",
         "cross-entropy, nats",
+        "first of three seeds",
         across={"a guess among 8": math.log(8)},
     ),
     alt="Loss against steps of gradient descent, first seed. Clipped, it ends at "
-    f"{mean(descents['clipped'][0][0][-20:]):.2f}; unclipped at "
-    f"{mean(descents['not clipped'][0][0][-20:]):.1f}, where guessing would cost "
+    f"{mean(descents['clipped'][0].losses[-20:]):.2f}; unclipped at "
+    f"{mean(descents['not clipped'][0].losses[-20:]):.1f}, where guessing would cost "
     f"{math.log(8):.2f}.",
 )
 
@@ -534,13 +467,13 @@ claim(
     "01.j",
     "gradient descent with clipped gradients, accuracy over 10 symbols: worst of the "
     "seeds",
-    min(a for _, a in descents["clipped"]),
+    min(run.accuracy for run in descents["clipped"]),
     at_least=0.9,
 )
 claim(
     "01.k",
     "the same without clipping: best of the seeds",
-    max(a for _, a in descents["not clipped"]),
+    max(run.accuracy for run in descents["not clipped"]),
     at_most=0.5,
 )
 
@@ -570,14 +503,7 @@ from course_lib.primitives import lstm_step
 # %% tags=["nbval-check-output"]
 lstm_step = check("01.4", lstm_step)
 
-
 # %% tags=["nbval-check-output"]
-def parameters_of(cell):
-    """W, U and the sum of the biases of any of these cells, in float64 on the CPU."""
-    W, U, b_W, b_U = (p.detach().double().cpu() for p in cell.parameters())
-    return W, U, b_W + b_U
-
-
 torch.manual_seed(SEEDS[0])
 torchs = nn.LSTM(1, 32, batch_first=True).double()
 h, c = torch.zeros(10, 32).double(), torch.zeros(10, 32).double()
@@ -608,9 +534,6 @@ claim(
 # | `forget_gates` | (T, …, n), each in 0…1; T may be 0 |
 # | result | (…, n) |
 
-# %%
-from course_lib.primitives import LSTM
-
 # %% exercise="01.5" difficulty="●○○" minutes=5
 from course_lib.primitives import carousel_gradient
 
@@ -631,54 +554,30 @@ carousel_gradient = check("01.5", carousel_gradient)
 #
 # It depends on how far below 1 they are. Sixty factors of 0.98 leave about a third.</details>
 
-
 # %%
-def run_carousel(forget_bias, x=few, n=64):
-    """Read x (T, B, d) with a fresh LSTM: c_0, c_T along the carousel alone, c_T along
-    all paths, and the forget gates."""
-    torch.manual_seed(SEEDS[0])
-    W, U, b = parameters_of(LSTM(x.shape[-1], n, forget_bias=forget_bias))
-    c_0 = torch.zeros(x.shape[1], n, dtype=torch.float64, requires_grad=True)
-    (h, c), (h_any, c_any), gates = (
-        (torch.zeros_like(c_0), c_0),
-        (torch.zeros_like(c_0), c_0),
-        [],
-    )
-    for x_t in x:
-        gates.append(torch.sigmoid(x_t @ W.mT + h.detach() @ U.mT + b)[:, n : 2 * n])
-        h, c = lstm_step(x_t, h.detach(), c, W, U, b)
-        h_any, c_any = lstm_step(x_t, h_any, c_any, W, U, b)
-    return c_0, c, c_any, torch.stack(gates)
+from course_tools.notebook.gradients_through_time import carousel
 
-
-def gradient_of(c_T, c_0):
-    """∂(Σ c_T)/∂c_0 by autograd: where the units stay apart, this is ∂c_T/∂c_0 unit by
-    unit."""
-    return torch.autograd.grad(c_T.sum(), c_0)[0]
-
-
-carried = {bias: gradient_of(*run_carousel(bias)[1::-1]) for bias in (0.0, 4.0)}
-c_0, along, anyhow, gates = run_carousel(4.0)
-by_product, all_paths = carousel_gradient(gates).detach(), gradient_of(anyhow, c_0)
+by_bias = {bias: carousel(lstm_step, few, bias) for bias in (0.0, 4.0)}
+by_product = carousel_gradient(by_bias[4.0].gates)
 
 # %% tags=["nbval-check-output"]
 claim(
     "01.m",
     "along the cell's own path over 64 pixels, autograd gives the product of forget "
     "gates of carousel_gradient: relative difference",
-    ((carried[4.0] - by_product).norm() / by_product.norm()).item(),
+    ((by_bias[4.0].along - by_product).norm() / by_product.norm()).item(),
     at_most=1e-5,
 )
 claim(
     "01.n",
-    "factor of the carousel over 64 pixels, forget bias 4: mean",
-    carried[4.0].mean().item(),
+    "factor of the carousel over 64 pixels, forget bias 4, one initialisation: mean",
+    by_bias[4.0].along.mean().item(),
     at_least=0.1,
 )
 claim(
     "01.o",
-    "factor of the carousel over 64 pixels, forget bias 0: largest",
-    carried[0.0].max().item(),
+    "factor of the carousel over 64 pixels, forget bias 0, one initialisation: largest",
+    by_bias[0.0].along.max().item(),
     at_most=1e-9,
 )
 
@@ -711,9 +610,7 @@ claim(
 
 
 # %%
-from functools import partial
-
-from course_lib.primitives import fused_lstm
+from course_lib.primitives import LSTM, fused_lstm
 
 
 def orthogonal(d=16, n=N_HIDDEN, input_scale=0.3):
@@ -800,35 +697,20 @@ claim(
 
 
 # %%
-def memories(cell, x):
-    """Read x (T, B, d) with the weights of a plain network or an LSTM by `rnn_step` or
-    `lstm_step`; give h_T and the memory after each step."""
-    W, U, b = (p.requires_grad_() for p in parameters_of(cell))
-    h = c = torch.zeros(x.shape[1], cell.d_hidden).double()
-    kept = []
-    for x_t in x:
-        if isinstance(cell, LSTM):
-            h, c = lstm_step(x_t, h, c, W, U, b)
-        else:
-            h = c = rnn_step(x_t, h, W, U, b)
-        kept.append(c)
-    return h, kept
+from course_tools.notebook.gradients_through_time import gradient_by_lag
 
 
-def gradient_by_lag(make_cell, seed=SEEDS[0]):
-    """Norm of the gradient at the memory 0, 1, 2 … steps back from the end, over that
-    at the end; before training."""
+def untrained_gradient(make_cell, seed=SEEDS[0]):
+    """The gradient of the loss at the memory 0, 1, 2 … steps before the end, over that
+    at the end, for 32 sequences."""
     data = recall_sets[LONG, seed].test
     torch.manual_seed(seed)
-    cell = make_cell()
-    h, kept = memories(cell, one_hot(data.tokens[:32]).double().transpose(0, 1))
-    scores = h @ torch.randn(cell.d_hidden, 8).double() / cell.d_hidden**0.5
-    gradients = torch.autograd.grad(F.cross_entropy(scores, data.labels[:32]), kept)
-    return [(g.norm() / gradients[-1].norm()).item() for g in reversed(gradients)]
+    x, y = one_hot(data.tokens[:32]), data.labels[:32]
+    return gradient_by_lag(rnn_step, lstm_step, make_cell(), x, y)
 
 
 by_lag = {
-    name: [gradient_by_lag(make, seed) for seed in SEEDS]
+    name: [untrained_gradient(make, seed) for seed in SEEDS]
     for name, make in networks.items()
 }
 show(
@@ -836,10 +718,11 @@ show(
         {name: (range(LONG), runs[0]) for name, runs in by_lag.items()},
         "steps back",
         "norm of the gradient, 1 at the end",
+        "before training, first of three seeds",
         log="y",
     ),
     alt="Norm of the gradient at the memory against the number of steps back, before "
-    "training, logarithmic. At the first step it is "
+    "training, logarithmic, first of three seeds. At the first step it is "
     + ", ".join(f"{runs[0][-1]:.0e} ({name})" for name, runs in by_lag.items())
     + " of what it is at the end.",
 )
@@ -891,18 +774,20 @@ def scaled():
     return cell
 
 
-print(
-    f"gradient at the first step: {gradient_by_lag(scaled)[-1]:.0e} of that at the end"
-)
+kept = untrained_gradient(scaled)[-1]
+print(f"gradient at the first step: {kept:.0e} of that at the end")
 model = trained(scaled, LONG, SEEDS[0])
 print(f"accuracy: {recalls(model, LONG, SEEDS[0]):.2f}, chance {1 / 8:.2f}")
 
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
+
 def draw_carousel(forget_bias=2.0, digit=0):
     """Draw the factor of the carousel of an untrained LSTM after each pixel of a digit,
     beside the rule σ(bias)^t."""
-    gates = run_carousel(forget_bias, few[:, digit : digit + 1])[-1].detach()
+    gates = carousel(lstm_step, few[:, digit : digit + 1], forget_bias).gates
     t = range(len(gates) + 1)
     measured = [carousel_gradient(gates[:k]).mean().item() for k in t]
     rule = [torch.sigmoid(torch.tensor(forget_bias)).item() ** k for k in t]
@@ -916,7 +801,7 @@ def draw_carousel(forget_bias=2.0, digit=0):
             "factor of the gradient",
             log="y",
         ),
-        alt=f"With a forget bias of {forget_bias:g} and a picture of a "
+        alt=f"With a forget bias of {forget_bias:g} and an image of the digit "
         f"{labels[digit]}, the carousel multiplies a gradient by {measured[-1]:.1e} "
         f"over {len(gates)} pixels; the rule gives {rule[-1]:.1e}.",
     )
@@ -927,7 +812,7 @@ explore(draw_carousel, forget_bias=(-2.0, 8.0, 0.5), digit=(0, 9))
 # %%
 biases = [b / 2 for b in range(-2, 17)]
 left = [
-    carousel_gradient(run_carousel(bias, few[:, :1])[-1].detach()).mean().item()
+    carousel_gradient(carousel(lstm_step, few[:, :1], bias).gates).mean().item()
     for bias in biases
 ]
 half = next((b for b, share in zip(biases, left, strict=True) if share >= 0.5), None)
@@ -1020,8 +905,9 @@ claim(
 # %% [markdown] tags=["predict"]
 # ### And on real data?
 #
-# Now the networks read the digits pixel by pixel and classify them at the end. A digit takes 64 steps, about as many as before,
-# but the useful information is spread over the whole sequence.
+# Now the networks read the digits pixel by pixel and classify them at the end. They are trained on 1,400 digits for 250 updates
+# and tested on the other 397. A digit takes 64 steps, about as many as before, but the useful information is spread over the
+# whole sequence.
 #
 # **Predict.** Which is more accurate: the LSTM with bias 4, which succeeded above, or the one with bias 0, which failed?
 #
@@ -1036,19 +922,8 @@ claim(
 #
 # What counts is not the length of the sequence, but how far back the useful part is.</details>
 
-
 # %%
-def reads_digits(make_cell, seed):
-    """A network trained on the pixels of 1,400 digits, one per step, and its accuracy
-    on the other 397."""
-    order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(seed))
-    known, new = (
-        (pixels[part], labels[part])
-        for part in order.split([1_400, len(pixels) - 1_400])
-    )
-    model = fit(make_cell, known, seed, steps=250, lr=5e-3)
-    return model, accuracy(model, new)
-
+from course_tools.notebook.sequence_classifier import fit_digits
 
 readers = {
     "plain": partial(RNN, 1, 64, hoisted_rnn),
@@ -1057,7 +932,7 @@ readers = {
     "LSTM, bias 4": partial(LSTM, 1, 64, fused_lstm, forget_bias=4.0),
 }
 read_by = {
-    name: list(zip(*(reads_digits(make, seed) for seed in SEEDS), strict=True))
+    name: list(zip(*(fit_digits(make, seed) for seed in SEEDS), strict=True))
     for name, make in readers.items()
 }
 on_digits = {name: accuracies for name, (_, accuracies) in read_by.items()}
@@ -1180,7 +1055,7 @@ train_lstm = check("01.6", train_lstm)
 # %% [markdown] tags=["companion"]
 # ## 12 Ledger
 #
-# **Errata of the decks and remarks**, each measured in the next cell (*IT* is ITMO lecture 7, *RK* the RKMVERI deck):
+# **Errata of the decks**, each measured in the next cell (*IT* is ITMO lecture 7, *RK* the RKMVERI deck):
 #
 # - *IT* writes the same matrix as $W_{ya}$ in the formula and as $W_{ay}$ in the list. Only the first can be multiplied by $a$.
 # - *IT* uses the same $g$ for the state and the output. With $g = \tanh$ the output is not a probability distribution: it has
@@ -1189,15 +1064,15 @@ train_lstm = check("01.6", train_lstm)
 #   are not confined to 0…1.
 # - *IT*: gradients grow "exponentially with the number of layers". Not always: in 01.i all singular values of $U$ are 1.5, and
 #   the gradient vanishes.
-# - *IT* clips "the values" of gradients. If a gradient is clipped entry by entry, its direction changes (01.IT-clip); if it is
-#   clipped by its norm, its direction stays the same (01.IT-norm).
 # - *IT*: in a dense network the *weights* of early words are exponentially small. They are not: at the start, the weights of
-#   the first word are as large as those of the last, and after training on recall they are several times as large. What becomes
-#   small in a *recurrent* network is the gradient (01.u); it is already small over the 23 words of the deck's own example.
+#   the first word are as large as those of the last, and in a network trained on recall they are several times as large. What
+#   becomes small in a *recurrent* network is the gradient (01.u); it is already small over the 23 words of the deck's own example.
 # - *IT*: $c_t$ depends on $c_{t-1}$ without any non-linearity. Along the carousel this is true (01.m); through $h_{t-1}$ and
 #   the gates it is not.
-# - *RK*: a recurrent network "cannot parallelise within a sequence". Confirmed: the longest chain of dependent tanh operations
-#   is as long as the sequence.
+#
+# **Remarks.** *IT* clips "the values" of gradients. If a gradient is clipped entry by entry, its direction changes (01.IT-clip);
+# if it is clipped by its norm, its direction stays the same (01.IT-norm). *RK* says that a recurrent network "cannot parallelise
+# within a sequence". The measurement agrees: the longest chain of dependent tanh operations is as long as the sequence (01.RK).
 #
 # **Limits of this lecture.** The plain network fails *at this budget and from this initialisation*. With several times as many
 # updates, or with a much larger learning rate, some seeds succeed. We do not claim that LSTMs are better than plain networks on
@@ -1232,24 +1107,10 @@ train_lstm = check("01.6", train_lstm)
 
 # %% tags=["nbval-check-output"]
 from course_lib import primitives
-from course_tools.notebook.fitting import classify, fitted
 from course_tools.notebook.layer_costs import sequential_operations
-
-
-def conforms(left, right):
-    """Whether two matrices can be multiplied."""
-    try:
-        return (left @ right).dim() == 2
-    except RuntimeError:
-        return False
-
-
-def first_over_last(dense):
-    """In a linear layer over all symbols of a sequence: the size of the weights on the
-    first symbol over those on the last."""
-    weights = dense[1].weight.detach().unflatten(1, (LONG, 16)).norm(dim=(0, 2))
-    return (weights[0] / weights[-1]).item()
-
+from course_tools.notebook.matrix_shapes import conforms
+from course_tools.notebook.sequence_classifier import dense_first_to_last
+from course_tools.notebook.steep_descent import first_gradient
 
 torch.manual_seed(SEEDS[0])
 a, W_ya, W_ay = torch.randn(5, 1), torch.randn(3, 5), torch.randn(5, 3)
@@ -1258,21 +1119,16 @@ states, _ = primitives.rnn(
 )
 longest_chain = sequential_operations(states[0, -1].sum(), ("Tanh",))
 
-weights = [w.requires_grad_() for w in steep_start(SEEDS[0])]
-loss = F.cross_entropy(answers(one_hot(unseen.tokens), *weights), unseen.labels)
-steep = torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights)])
-by_value, by_norm = (
-    steep.clamp(-steep.abs().max() / 10, steep.abs().max() / 10),
-    clip_gradients([steep], 1.0)[0],
-)
+steep = first_gradient(rnn_step, unseen.tokens, unseen.labels, SEEDS[0])
+bound = steep.abs().max() / 10
+by_value, by_norm = steep.clamp(-bound, bound), clip_gradients([steep], 1.0)[0]
 turned, kept_straight = (
     F.cosine_similarity(steep, clipped, dim=0).item() for clipped in (by_value, by_norm)
 )
 
-dense = nn.Sequential(nn.Flatten(), nn.Linear(16 * LONG, 8))
-before, known = first_over_last(dense), recall_sets[LONG, SEEDS[0]].train
-stream = batches(one_hot(known.tokens), known.labels, batch_size=32, seed=0)
-fitted(dense, stream, classify, steps=300, lr=1.5e-3, warmup=0)
+known = recall_sets[LONG, SEEDS[0]].train
+before, after = dense_first_to_last(known.tokens, known.labels)
+by_all_paths = by_bias[4.0].all_paths
 
 claim(
     "01.IT-name",
@@ -1314,9 +1170,9 @@ claim(
 )
 claim(
     "01.IT-early",
-    "weights of a dense layer trained on recall: size for the first symbol over that "
+    "weights of one dense layer trained on recall: size for the first symbol over that "
     "for the last",
-    first_over_last(dense),
+    after,
     at_least=2.0,
 )
 claim(
@@ -1330,7 +1186,7 @@ claim(
     "01.IT-path",
     "∂c_T/∂c_0 by all paths differs from that of the carousel: relative difference "
     "over 64 pixels",
-    ((all_paths - by_product).norm() / by_product.norm()).item(),
+    ((by_all_paths - by_product).norm() / by_product.norm()).item(),
     at_least=0.05,
 )
 claim(
@@ -1341,4 +1197,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

@@ -13,7 +13,7 @@
 # %% [markdown] tags=["header"]
 # # 02 · Alignment
 #
-# Attention lets a decoder read every state of the encoder, instead of one vector for the whole source.
+# With attention, a decoder reads every state of the encoder, instead of one vector for the whole source.
 #
 # ![](diagram:bahdanau)
 #
@@ -24,15 +24,13 @@
 
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, recorded, show
+from course_tools.notebook import at_scale, predict
 from course_tools.notebook.translation import date_sentences
 
 SEEDS = (0, 1, 2)
+known, new, words = date_sentences()
+known, (letters, characters) = known[1] + known[2], words
+d = at_scale(cpu=64, gpu=128)
 
 # %% [markdown]
 # ## 1 A fixed-size context vector
@@ -65,13 +63,12 @@ SEEDS = (0, 1, 2)
 # It has, but for two dates it must encode twice as much.</details>
 
 # %%
-known, new, words = date_sentences()
-known, (letters, characters) = known[1] + known[2], words
-d = at_scale(cpu=64, gpu=128)
 print(known[0], known[-1], sep="\n")
 
 
 # %%
+import torch
+
 from course_lib.models import Encoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
 from course_lib.primitives import fused_gru
 from course_tools.notebook.fitting import show_losses
@@ -90,16 +87,11 @@ def fit(decoder, seed, pairs=known, words=words, encoder=bigru, **how):
     return fit_pairs(model, pairs, words, seed=seed, **{"steps": 400} | how)
 
 
-def exact_match(model, pairs, words=words):
-    """The fraction of answers that are exactly right."""
-    return exact_matches(model, pairs, words)
-
-
 # %%
 plain = fit(lambda: PlainDecoder(len(characters), d // 2, d, d, fused_gru), SEEDS[0])
-by_last_state = {n: exact_match(plain, pairs) for n, pairs in new.items()}
+by_last_state = {n: exact_matches(plain, pairs, words) for n, pairs in new.items()}
 print(
-    "exact match after 400 updates: "
+    "exact match of one model after 400 updates: "
     + ", ".join(
         f"{n} date{'s' * (n > 1)} {match:.2f}" for n, match in by_last_state.items()
     )
@@ -125,8 +117,10 @@ show_losses({"last state": plain}, "cross-entropy, nats per character")
 
 # %%
 from jaxtyping import Float
+from torch import Tensor
 
 from course_lib.shapes import Keys, Queries, Scores
+from course_tools.notebook import check
 
 # %% exercise="02.1" difficulty="●●○" minutes=10
 from course_lib.attention import additive_scores
@@ -169,6 +163,8 @@ from course_lib.attention import concat_scores
 concat_scores = check("02.3", concat_scores)
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook import claim
+
 torch.manual_seed(SEEDS[0])
 q, k, W, U, v = (
     torch.randn(2, 5, 11),
@@ -177,28 +173,18 @@ q, k, W, U, v = (
     torch.randn(3, 13),
     torch.randn(3),
 )
-gap = (
-    (concat_scores(q, k, torch.cat([W, U], dim=1), v) - additive_scores(q, k, W, U, v))
-    .abs()
-    .max()
-    .item()
-)
+by_concat = concat_scores(q, k, torch.cat([W, U], dim=1), v)
 claim(
     "02.c",
     "concat_scores with [W U] less additive_scores: largest difference",
-    gap,
+    (by_concat - additive_scores(q, k, W, U, v)).abs().max().item(),
     at_most=1e-5,
 )
-gap = (
-    (general_scores(q, q, torch.eye(11)) - attention.dot_scores(q, q))
-    .abs()
-    .max()
-    .item()
-)
+by_general = general_scores(q, q, torch.eye(11))
 claim(
     "02.d",
     "general_scores with W = I less dot products: largest difference",
-    gap,
+    (by_general - attention.dot_scores(q, q)).abs().max().item(),
     at_most=1e-4,
 )
 
@@ -264,6 +250,8 @@ mended = check("02.4", mended)
 # `rnn_step` from lecture 01 computes one step: `rnn_step(x_t, h, W, U, b)`.
 
 # %%
+import torch.nn.functional as F
+
 from course_lib.primitives import rnn_step
 from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Lengths, States, TokenFeatures, Tokens
@@ -291,8 +279,7 @@ alone = [
 gap = (together - torch.cat(alone)).abs().max().item()
 claim(
     "02.e",
-    "last states of fifty dates, read in one padded batch or one by one: largest "
-    "difference",
+    "last states of fifty dates, read in one padded batch or one by one: largest difference",
     gap,
     at_most=1e-5,
 )
@@ -320,21 +307,18 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # ## 6 The experiment: one date, two dates, three
 #
 # Now we build models from your functions and train them on the task of section 1. `Scored` combines one of your score
-# functions, its weights and your `attend`. Luong's decoder uses it directly. Bahdanau's decoder is trained with the library's
-# faster form, which computes everything that does not depend on the decoder's state before the loop. After training,
-# `with_attend` swaps in your scores and your `attend`, which then compute every answer. The next cell first checks that both
-# forms give the same result.
+# functions, its weights and your `attend`. Luong's decoder and Bahdanau's decoder both attend through it, in training and
+# afterwards. The next cell also compares it with the library's additive attention.
 #
 # `PlainEncoder` reads with your `encode`, once in each direction. Together with Luong's decoder it gives a model whose encoder,
 # scores, attention and loss are yours.
 
 
 # %%
-from course_lib.attention import AdditiveAttention
-from course_lib.models import BahdanauDecoder, LuongDecoder, bahdanau_steps
-from course_lib.models import hoisted_bahdanau_steps
-from course_lib.models.bigru_encoder import Encoded, reverse
-from course_lib.primitives import padding_mask
+from torch import nn
+
+from course_lib.models import BahdanauDecoder, LuongDecoder
+from course_tools.notebook.plain_encoder import PlainEncoder
 
 
 class Scored(nn.Module):
@@ -353,21 +337,6 @@ class Scored(nn.Module):
         return Attended(*attend(self.scores(q, k, *self.weights), v, mask))
 
 
-def bahdanau(n_answers):
-    """The library's decoder with additive attention, in its fast form."""
-    return BahdanauDecoder(n_answers, d // 2, d, d, d // 2, hoisted_bahdanau_steps)
-
-
-def with_attend(model):
-    """The same trained decoder, attending by `additive_scores` and `attend`."""
-    weights, model.decoder.attention = model.decoder.attention, Scored(additive_scores)
-    model.decoder.attention.weights = nn.ParameterList(
-        [weights.W, weights.U, weights.v]
-    )
-    model.decoder.run = bahdanau_steps
-    return model
-
-
 def luong():
     """Luong's decoder around `general_scores`."""
     return LuongDecoder(
@@ -375,45 +344,25 @@ def luong():
     )
 
 
-def read(x, lengths, cell):
-    """All states and the last one, by `encode` with the weights of an `nn.RNN`."""
-    W, U, b_W, b_U = cell.parameters()
-    return encode(x, lengths, x.new_zeros(len(x), len(U)), W, U, b_W + b_U)
-
-
-class PlainEncoder(nn.Module):
-    """An encoder without gates: `encode` reads the source in both directions."""
-
-    def __init__(self, n_tokens):
-        super().__init__()
-        self.embedding = nn.Embedding(n_tokens, d // 2)
-        self.there, self.back = (nn.RNN(d // 2, d // 2) for _ in range(2))
-
-    def forward(self, source, lengths):
-        x = self.embedding(source)
-        there, last = read(x, lengths, self.there)
-        back, first = read(reverse(x, lengths), lengths, self.back)
-        states = torch.cat([there, reverse(back, lengths)], dim=-1)
-        mask = padding_mask(lengths, source.shape[1])
-        return Encoded(states, states, torch.cat([last, first], dim=-1), mask)
+def bahdanau(vocabulary=characters):
+    """Bahdanau's decoder around `additive_scores`."""
+    decoder = BahdanauDecoder(len(vocabulary), d // 2, d, d, d // 2)
+    shapes = (d // 2, d), (d // 2, d), (d // 2,)
+    decoder.attention = Scored(additive_scores, *shapes)
+    return decoder
 
 
 # %% tags=["nbval-check-output"]
+from course_lib.attention import AdditiveAttention
+
 torch.manual_seed(SEEDS[0])
-theirs, q, k, v = (
-    AdditiveAttention(11, 13, 3),
-    torch.randn(2, 5, 11),
-    torch.randn(2, 7, 13),
-    torch.randn(2, 7, 2),
-)
-mine = Scored(additive_scores, (3, 11), (3, 13), (3,))
+theirs, mine = AdditiveAttention(11, 13, 3), Scored(additive_scores)
 mine.weights = nn.ParameterList([theirs.W, theirs.U, theirs.v])
-gap = (theirs(q, k, v).context - mine(q, k, v).context).abs().max().item()
+q, k, v = torch.randn(2, 5, 11), torch.randn(2, 7, 13), torch.randn(2, 7, 2)
 claim(
     "02.f",
-    "the library's additive attention less additive_scores and attend: largest "
-    "difference",
-    gap,
+    "the library's additive attention less additive_scores and attend: largest difference",
+    (theirs(q, k, v).context - mine(q, k, v).context).abs().max().item(),
     at_most=1e-5,
 )
 
@@ -438,44 +387,46 @@ claim(
 models = {
     f"Luong, seed {seed}": fit(luong, seed, loss=teacher_forced_loss) for seed in SEEDS
 }
-models["Bahdanau"] = with_attend(
-    fit(
-        lambda: bahdanau(len(characters)), SEEDS[0], loss=teacher_forced_loss, steps=300
-    )
+models["Bahdanau"] = fit(bahdanau, SEEDS[0], loss=teacher_forced_loss, steps=300)
+by_encode = fit(
+    luong,
+    SEEDS[0],
+    encoder=lambda n_tokens: PlainEncoder(encode, n_tokens, d),
+    loss=teacher_forced_loss,
 )
-by_encode = fit(luong, SEEDS[0], encoder=PlainEncoder, loss=teacher_forced_loss)
 right = {
-    name: {n: exact_match(model, pairs) for n, pairs in new.items()}
+    name: {n: exact_matches(model, pairs, words) for n, pairs in new.items()}
     for name, model in models.items()
 }
 claim(
     "02.g",
-    "exact match with attention, single dates: worst of four models",
+    "exact match with attention, single dates: worst of four models, three of Luong's and one of Bahdanau's",
     min(shares[1] for shares in right.values()),
     at_least=0.75,
 )
 claim(
     "02.h",
-    "exact match with attention, pairs of dates: worst of four models",
+    "exact match with attention, pairs of dates: worst of the same four models",
     min(shares[2] for shares in right.values()),
     at_least=0.7,
 )
 claim(
     "02.i",
-    "at 400 updates, exact match on pairs of dates, attention (worst of four models) "
-    "less the last state",
+    "after 400 updates (Bahdanau 300), exact match on pairs of dates: attention, worst "
+    "of the four models, less the last state, one model",
     min(shares[2] for shares in right.values()) - by_last_state[2],
     at_least=0.5,
 )
 claim(
     "02.j",
-    "exact match on three dates, a length outside the training set: best of all "
-    "models, with attention and without",
+    "exact match on three dates, a length outside the training set: best of five models, four with attention and one without",
     max(by_last_state[3], *(shares[3] for shares in right.values())),
     at_most=0.1,
 )
 
 # %%
+from course_tools.notebook import plots, show
+
 counts = {1: "one", 2: "two", 3: "three"}
 groups = {
     f"last state: {count}": [by_last_state[n]] for n, count in counts.items() if n < 3
@@ -485,7 +436,7 @@ groups |= {
     for n, count in counts.items()
 }
 groups |= {
-    f"plain encoder: {count}": [exact_match(by_encode, new[n])]
+    f"plain encoder: {count}": [exact_matches(by_encode, new[n], words)]
     for n, count in counts.items()
 }
 show_losses(
@@ -520,33 +471,40 @@ show(
 # Yes. One vector can encode two dates, but training finds such an encoding slowly.</details>
 # <details><summary>C. Nearly all, as with attention.</summary>
 #
-# Not after 2,000 updates. Attention converts nearly all of them after at most 800.</details>
+# Not after 2,000 updates. With attention, the model converts nearly all of them after at most 800.</details>
 
 # %%
+from course_tools.notebook import recorded
+
 study = recorded("02_length_and_width")
+through = {name: study.curve(name) for name in study.names}
 show(
     plots.curves(
-        {name: study.curve(name) for name in study.names},
+        through,
         "update",
         "exact match",
         "new sentences of two dates, as recorded, mean of the seeds",
     ),
-    alt="Exact match on new sentences of two dates through 2,000 updates. At the end: "
-    + "; ".join(f"{name} {study.curve(name)[1][-1]:.2f}" for name in study.names)
+    alt="Exact match on new sentences of two dates through training, mean of the seeds. "
+    "At the end: "
+    + "; ".join(
+        f"{name} {scores[-1]:.2f} after {updates[-1]:,} updates"
+        for name, (updates, scores) in through.items()
+    )
     + ".",
 )
 print(study.cost)
-for name in study.names:
+for name, (updates, _) in through.items():
     one, two = (
         ", ".join(f"{x:.2f}" for x in study.scores(name, score))
         for score in ("one date", "two dates")
     )
-    print(f"{name:<21} by seed: one date {one}; two dates {two}")
+    print(f"{name}, {updates[-1]:,} updates, by seed: one date {one}; two dates {two}")
 
 # %% [markdown]
 # With a 64-dimensional state, the model without attention converts nearly all single dates and almost half of the pairs, and
-# its score on pairs still rises; with 32 dimensions, it converts a third to a half of the single dates and no pair. Attention
-# converts nearly every pair at both widths, after a fraction of the updates. With the smaller state it needs more updates
+# its score on pairs still rises; with 32 dimensions, it converts a third to a half of the single dates and no pair. With
+# attention, the model converts nearly every pair at both widths, after a fraction of the updates. With the smaller state it needs more updates
 # (after 400, one seed is at 0.05), but reaches the same score. Neither model converts three dates, a length that does not occur
 # in training.
 
@@ -566,27 +524,15 @@ for name in study.names:
 #
 # Reordering keys *and* values in the same way would change nothing. Here only the keys are reversed.</details>
 
-
 # %% tags=["nbval-check-output"]
-class ReversedKeys(nn.Module):
-    """An encoder whose keys are in reverse order, so that each key belongs to the wrong
-    value."""
-
-    def __init__(self, encoder):
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, source, lengths):
-        encoded = self.encoder(source, lengths)
-        return encoded._replace(keys=reverse(encoded.keys, lengths))
-
+from course_tools.notebook.alignment_controls import ReversedKeys
 
 trained = models[f"Luong, seed {SEEDS[0]}"]
 reversed_keys = Seq2Seq(ReversedKeys(trained.encoder), trained.decoder)
 claim(
     "02.k",
-    "the same model with its keys reversed: exact match on pairs of dates",
-    exact_match(reversed_keys, new[2]),
+    "one of Luong's models with its keys reversed: exact match on pairs of dates",
+    exact_matches(reversed_keys, new[2], words),
     at_most=0.1,
 )
 
@@ -597,81 +543,40 @@ claim(
 # character of the source.
 
 # %%
-from course_lib.datasets import number_words, spelled
-from course_lib.generation import greedy_translation
-
-
-@torch.no_grad()
-def translate(model, texts, words=words, most=36):
-    """Translate texts by greedy decoding; give the answers and the attention weights
-    (or None)."""
-    source, lengths = words[0].batch(texts)
-    output = greedy_translation(model, source.to(device()), lengths.to(device()), most)
-    return [words[1].decode(row) for row in output.tokens.tolist()], output.weights
-
+from course_tools.notebook.alignment import show_alignment, weight_in_own_date
 
 shown = new[2][0]
-(answer,), weights = translate(trained, [shown.source])
-rows = [*answer, "end"]
-weights = weights[0, : len(rows)].cpu()
-middle = shown.source.index(";")
-inside = (
-    torch.cat([weights[:10, :middle].sum(1), weights[11:21, middle:].sum(1)])
-    .mean()
-    .item()
+inside = weight_in_own_date(trained, [shown], words)
+show_alignment(
+    trained,
+    shown.source,
+    words,
+    note=f"While it writes a date, {inside:.0%} of the weight lies in that date of the source.",
 )
-show(
-    plots.attention_map(weights, rows, list(shown.source), x="source", y="answer"),
-    alt=f"Attention map for '{shown.source}', answered by '{answer}'. While it writes "
-    f"a date, {inside:.0%} of the weight lies in that date of the source.",
-)
-
 
 # %% tags=["nbval-check-output"]
-from statistics import mean
-
-
-def in_its_own_date(model, pairs):
-    """The weight that lies in the source's first date while the first is written, and
-    in the second for the second."""
-    texts = [pair.source for pair in pairs]
-    answers, weights = translate(model, texts)
-    shares = []
-    for text, row, answer in zip(texts, weights.cpu(), answers, strict=True):
-        half = text.index(";")
-        if len(answer) == 21:
-            shares.append(
-                torch.cat([row[:10, :half].sum(1), row[11:21, half : len(text)].sum(1)])
-                .mean()
-                .item()
-            )
-    return mean(shares)
-
-
 claim(
     "02.l",
-    "weight inside the source date whose conversion is being written, of two; uniform "
-    "weights give a half",
-    in_its_own_date(trained, new[2][:100]),
+    "weight inside the source date whose conversion is being written, of two, in one model; uniform weights give a half",
+    weight_in_own_date(trained, new[2][:100], words),
     at_least=0.65,
 )
 
 # %% tags=["try-it"]
 # Try it: your birthday in another language, or a day that does not exist.
+from course_tools.notebook.translation import translations
+
 for text in ("14 juil. 1989", "Feb 30, 2001", "5 mars 1987; 3 Apr 2004"):
-    print(f"{text:<28}{translate(trained, [text])[0][0]}")
+    print(f"{text:<28}{translations(trained, [text], words)[0]}")
 
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
+
 def draw_alignment(sentence=7):
     """Draw the alignment of one of the new sentences."""
-    text = new[2][sentence].source
-    (answer,), weights = translate(trained, [text])
-    rows = [*answer, "end"][: weights.shape[1]]
-    figure = plots.attention_map(
-        weights[0, : len(rows)].cpu(), rows, list(text), x="source", y="answer"
-    )
-    show(figure, alt=f"Attention map for '{text}', answered by '{answer}'.")
+    show_alignment(trained, new[2][sentence].source, words)
 
 
 explore(draw_alignment, sentence=(0, 20))
@@ -684,37 +589,28 @@ explore(draw_alignment, sentence=(0, 20))
 # in both languages by `num2words`.
 
 # %% tags=["nbval-check-output"]
-from course_lib.datasets import Vocabulary
+from course_lib.datasets import Vocabulary, number_words
 
 numbers = number_words(2_500, 10, 400, seed=0, target="de")
-english, german = (
+languages = (
     Vocabulary.of((p.source for p in numbers.train), " "),
     Vocabulary.of((p.target for p in numbers.train), " "),
 )
 counter = fit(
-    lambda: bahdanau(len(german)), SEEDS[0], numbers.train, (english, german), steps=300
+    lambda: bahdanau(languages[1]), SEEDS[0], numbers.train, languages, steps=300
 )
-counter = with_attend(counter)
-right_numbers = exact_match(counter, numbers.test, (english, german))
 claim(
     "02.m",
-    "exact match, new numbers from English to German",
-    right_numbers,
+    "exact match of one model, new numbers from English to German",
+    exact_matches(counter, numbers.test, languages),
     at_least=0.75,
 )
 
 # %%
+from course_lib.datasets import spelled
+
 show_losses({"numbers, Bahdanau": counter}, "cross-entropy, nats per word")
-text = spelled(4_372, "en")
-(answer,), weights = translate(counter, [text], (english, german))
-rows = [*answer.split(), "end"]
-show(
-    plots.attention_map(
-        weights[0, : len(rows)].cpu(), rows, text.split(), x="English", y="German"
-    ),
-    alt=f"Attention map for '{text}', answered by '{answer}'. "
-    + plots.describe(weights[0, : len(rows) - 1].cpu(), rows[:-1], text.split(), 9),
-)
+show_alignment(counter, spelled(4_372, "en"), languages, str.split, "English", "German")
 
 # %% [markdown] tags=["predict"]
 # ## 8 Ablation: no mask
@@ -734,44 +630,18 @@ show(
 #
 # An error would be easier to find. The code runs, and its results are wrong only in batches.</details>
 
-
 # %% tags=["nbval-check-output"]
-class Unmasked(nn.Module):
-    """A mechanism without a mask: padding gets some of the weight."""
-
-    def __init__(self, mechanism):
-        super().__init__()
-        self.mechanism = mechanism
-
-    def forward(self, q, k, v, mask=None):
-        return self.mechanism(q, k, v)
-
-
-@torch.no_grad()
-def change_in_a_batch(model):
-    """By how much the logits for a date change when its batch also holds a longer
-    sentence."""
-    source, lengths = (
-        t.to(device()) for t in letters.batch([new[1][0].source, new[3][0].source])
-    )
-    target, _ = characters.batch([new[1][0].target], begin=True)
-    target = target.to(device())
-    alone = model(source[:1, : lengths[0]], lengths[:1], target).logits
-    return (
-        (model(source, lengths, target.expand(2, -1)).logits[:1] - alone)
-        .abs()
-        .max()
-        .item()
-    )
-
+from course_tools.notebook import device
+from course_tools.notebook.alignment_controls import Unmasked, change_in_a_batch
 
 torch.manual_seed(SEEDS[0])
-fresh = Seq2Seq(
-    Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), luong()
-).to(device())
-with_mask = change_in_a_batch(fresh)
+fresh = Seq2Seq(bigru(len(letters)), luong()).to(device())
+source, lengths = letters.batch([new[1][0].source, new[3][0].source])
+target, _ = characters.batch([new[1][0].target], begin=True)
+given = [part.to(device()) for part in (source, lengths, target)]
+with_mask = change_in_a_batch(fresh, *given)
 fresh.decoder.attention = Unmasked(fresh.decoder.attention)
-without_mask = change_in_a_batch(fresh)
+without_mask = change_in_a_batch(fresh, *given)
 claim(
     "02.n",
     "with the mask, change of the logits when the batch also holds a longer sentence",
@@ -792,69 +662,58 @@ claim(
 # characters: how large is the gradient of the first output's logits with respect to each character? The encoder is
 # bidirectional, so its two last states are at the two ends of the source, thirty steps away from the middle.
 
-
 # %% tags=["try-it"]
-# Try it: n=90. How far do the gradients of each decoder reach in a longer source?
-def reach(decoder, n=60, seed=SEEDS[0]):
-    """Norm of the gradient of the first logits with respect to each of n source
-    embeddings, mean of 32 sources."""
-    torch.manual_seed(seed)
-    model, kept = (
-        Seq2Seq(
-            Encoder(len(letters), d // 2, d // 2, stacked_bidirectional_gru), decoder()
-        ),
-        [],
-    )
-    model.encoder.embedding.register_forward_hook(
-        lambda module, given, result: kept.append(result)
-    )
-    source = torch.randint(4, len(letters), (32, n))
-    logits = model(
-        source, torch.full((32,), n), torch.ones(32, 1, dtype=torch.long)
-    ).logits
-    (gradient,) = torch.autograd.grad(
-        (logits * torch.randn_like(logits)).sum(), kept[0]
-    )
-    return gradient.norm(dim=-1).mean(0).tolist()
+# Try it: n = 90. How far do the gradients of each decoder reach in a longer source?
+from course_tools.notebook.alignment_controls import gradient_reach
 
-
+n = 60
 decoders = {
     "last state alone": lambda: PlainDecoder(len(characters), d // 2, d, d),
     "Luong": luong,
-    "Bahdanau": lambda: bahdanau(len(characters)),
+    "Bahdanau": bahdanau,
 }
+
+
+def reach(decoder, seed=SEEDS[0]):
+    """The norm of the gradient of the first output at each of n source positions."""
+
+    def make_model():
+        return Seq2Seq(bigru(len(letters)), decoder())
+
+    return gradient_reach(make_model, len(letters), n, seed)
+
+
 reaches = {name: reach(decoder) for name, decoder in decoders.items()}
 show(
     plots.curves(
-        {name: (list(range(60)), norms) for name, norms in reaches.items()},
+        {name: (range(n), norms) for name, norms in reaches.items()},
         "position in the source",
         "gradient of the first output",
+        "untrained models, one seed",
         log="y",
     ),
-    alt="Gradient of the first output with respect to each of sixty source positions, "
-    "logarithmic. Middle over end: "
+    alt=f"Gradient of the first output with respect to each of {n} source positions, "
+    "logarithmic, untrained models with one seed. Middle over end: "
     + ", ".join(
-        f"{name} {norms[30] / norms[-1]:.1e}" for name, norms in reaches.items()
+        f"{name} {norms[n // 2] / norms[-1]:.1e}" for name, norms in reaches.items()
     )
     + ".",
 )
 
 # %% tags=["nbval-check-output"]
 shares = {
-    name: [(r := reach(decoder, seed=seed))[30] / r[-1] for seed in SEEDS]
+    name: [(r := reach(decoder, seed))[n // 2] / r[-1] for seed in SEEDS]
     for name, decoder in decoders.items()
 }
 claim(
     "02.p",
-    "gradient through the last state, middle position over last position: largest of "
-    "the seeds",
+    "gradient through the last state, middle position over last position: largest of the seeds",
     max(shares["last state alone"]),
     at_most=1e-4,
 )
 claim(
     "02.q",
-    "gradient with attention, middle position over last position: smallest of both "
-    "mechanisms and all seeds",
+    "gradient with attention, middle position over last position: smallest of both mechanisms and all seeds",
     min(shares["Luong"] + shares["Bahdanau"]),
     at_least=1e-3,
 )
@@ -904,35 +763,23 @@ train_translator = check("02.7", train_translator)
 # not pass.
 
 # %%
+from statistics import mean
+
+from course_tools.notebook.translation import fraction_right, generated
 from course_tools.notebook.whose import whose
 
 torch.manual_seed(SEEDS[0])
 source, lengths = letters.batch([pair.source for pair in known])
 target, _ = characters.batch([pair.target for pair in known], begin=True, end=True)
-trained_here = train_translator(
-    source, lengths, target, len(letters), len(characters), 200
-)
-
-
-@torch.no_grad()
-def answers_of(model, texts):
-    """The answers of the trained model to these sources."""
-    return [characters.decode(row) for row in model(*letters.batch(texts)).tolist()]
-
-
-built = {
-    n: mean(
-        answer == pair.target
-        for answer, pair in zip(
-            answers_of(trained_here, [pair.source for pair in pairs]),
-            pairs,
-            strict=True,
-        )
-    )
+sizes = len(letters), len(characters)
+trained_here = train_translator(source, lengths, target, *sizes, 200)
+answers = {
+    n: generated(trained_here, [pair.source for pair in pairs], words)
     for n, pairs in new.items()
 }
-for pair in new[2][:2]:
-    print(pair.source, "→", *answers_of(trained_here, [pair.source]))
+built = {n: fraction_right(answers[n], pairs) for n, pairs in new.items()}
+for pair, answer in zip(new[2][:2], answers[2], strict=False):
+    print(pair.source, "→", answer)
 name = f"{whose(train_translator)} model"
 compared = groups | {f"{name}: {count}": [built[n]] for n, count in counts.items()}
 show(
@@ -1055,4 +902,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

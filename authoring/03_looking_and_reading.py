@@ -18,7 +18,7 @@
 # ![](diagram:show_attend_and_tell)
 #
 # **One question runs through this lecture: when is a mean enough, and when must a model choose its weights?** We ask it of
-# pictures that are described word by word, and of documents that are classified. You will write the attention of *Show, Attend
+# images that are described word by word, and of documents that are classified. You will write the attention of *Show, Attend
 # and Tell*, soft and hard, a document model with attention over words and sentences, and a captioner that learns which of two
 # digits is on the left.
 #
@@ -26,23 +26,18 @@
 
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, show
-from course_tools.notebook.captioning import caption_task, standardised
+from course_tools.notebook import at_scale, predict
+from course_tools.notebook.captioning import caption_task
 
 SEEDS = (0, 1, 2)
 
 # %% [markdown]
-# ## 1 A picture in one vector
+# ## 1 An image in one vector
 #
-# Each of our pictures contains two handwritten digits, side by side or one above the other, and a caption describes them. We
-# compose the pictures ourselves, so the right caption and the position of each digit are known. *Show and Tell* (Vinyals et
-# al.) captions a picture in two parts. The **encoder** is a convolutional network, trained to recognise single objects, that
-# turns the picture into a feature map. The map is reduced to **one vector**. The **decoder** is an LSTM that reads this vector
+# Each of our images contains two handwritten digits, side by side or one above the other, and a caption describes them. We
+# compose the images ourselves, so the right caption and the position of each digit are known. *Show and Tell* (Vinyals et
+# al.) captions an image in two parts. The **encoder** is a convolutional network, trained to recognise single objects, that
+# turns the image into a feature map. The map is reduced to **one vector**. The **decoder** is an LSTM that reads this vector
 # as if it were the first word and then generates the caption.
 #
 # The next cell trains our encoder on digits in small windows and then freezes it; its map has 6 × 6 regions. Each region is a
@@ -50,19 +45,11 @@ SEEDS = (0, 1, 2)
 
 # %%
 task = caption_task(seed=SEEDS[0])
-pictures, words, regions = task.pictures, task.words, task.regions
-three = {
-    text: image[0, :, :, None].expand(-1, -1, 3)
-    for text, image in zip(
-        pictures.train.captions[:3], pictures.train.images[:3], strict=True
-    )
-}
-show(
-    plots.pictures(three), alt="Three pictures and captions: " + "; ".join(three) + "."
-)
+examples, words, regions = task.examples, task.words, task.regions
+task.show_examples(3)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The vector is the **mean** of the 36 regions. For how many of 500 new pictures is the caption exactly right?
+# **Predict.** The vector is the **mean** of the 36 regions. For how many of 500 new images is the caption exactly right?
 #
 # <details><summary>A. Nearly all: the vector has 66 numbers, and there are only 200 captions.</summary>
 #
@@ -80,11 +67,15 @@ show(
 # %% tags=["nbval-check-output"]
 from statistics import mean
 
+import torch
+
 from course_lib.models import ShowAndTell
+from course_tools.notebook import claim
+from course_tools.notebook.captioning import standardised
 
 
 def from_one_vector(vectors, seed, lr):
-    """Train Show and Tell on one vector per picture."""
+    """Train Show and Tell on one vector per image."""
     torch.manual_seed(seed)
     model = ShowAndTell(len(words), vectors.shape[-1], 24, 64)
     return task.fit(model, vectors, seed, lr)
@@ -126,9 +117,11 @@ show_losses({"encoder: name a digit": task.classifier, "captioner: mean": mean_m
 
 # %%
 from jaxtyping import Float
+from torch import Tensor
 
 from course_lib.attention import Attended, attend
 from course_lib.models.captioner import Regions
+from course_tools.notebook import check
 
 # %% exercise="03.1" difficulty="●●○" minutes=10
 from course_lib.models import soft_attention
@@ -212,7 +205,7 @@ from course_lib.models import doubly_stochastic_penalty
 doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Xu's pictures have 14 × 14 = 196 regions. For a caption of ten words, how small can the penalty become?
+# **Predict.** Xu's images have 14 × 14 = 196 regions. For a caption of ten words, how small can the penalty become?
 #
 # <details><summary>A. 0: training minimises it.</summary>
 #
@@ -226,6 +219,8 @@ doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
 # it cannot produce sums of 1.</details>
 
 # %% tags=["nbval-check-output"]
+import torch.nn.functional as F
+
 evenly = torch.full((1, 10, 196), 1 / 196)
 claim(
     "03.e",
@@ -302,6 +297,8 @@ compose_document = check("03.4", compose_document)
 # mean of all word vectors. Each is trained for 150 steps with three seeds.
 
 # %% tags=["nbval-check-output"]
+from torch import nn
+
 from course_lib.attention import Pool, mean_pool
 from course_lib.datasets import docstrings, marked_sentences
 from course_lib.models import Hierarchical, stacked_bidirectional_gru
@@ -457,34 +454,25 @@ claim(
 )
 
 # %%
+from course_tools.notebook.document_classifier import show_document_weights
+
 index = next(
     i
     for i, text in enumerate(new_marked)
     if any(len(line.split()) > 8 and "nota" in line for line in text.sentences)
 )
-document, text = pooled[0][1], new_marked[index]
-shares = (document.sentences[index, :, None] * document.words[index]).cpu()
-labels = [" ".join(line.split()[:4]) + " …" for line in text.sentences]
-weighty = shares.sum(-1).argmax().item()
-figure = plots.attention_map(
-    shares, labels, x="position of the word, from 0", y="sentence"
-)
-figure.axes[0].images[0].set_clim(0, shares.max().item())
-figure.axes[-1].set_ylabel("weight of the word in the document")
-show(
-    figure,
-    alt="Weight of each word in a document of eight sentences: the sentence "
-    f"'{labels[weighty]}' has {shares.sum(-1)[weighty]:.2f} of the weight. The colours "
-    "end at the largest weight of a word.",
+document = pooled[0][1]
+show_document_weights(
+    new_marked[index], document.sentences[index], document.words[index]
 )
 
 # %% [markdown]
 # ## 6 One step of the captioner
 #
 # For documents, a mean is enough where the evidence is spread over the document, and not where one sentence decides. A caption
-# asks for more: each word needs *another* region, so the query must change from word to word. We return to pictures, and you
+# asks for more: each word needs *another* region, so the query must change from word to word. We return to images, and you
 # write one step of *Show, Attend and Tell*. First, the model attends with its previous state. A **gate** $\beta$ scales the
-# context, because a word such as "of" needs no information from the picture. The LSTM reads the previous word and the gated
+# context, because a word such as "of" needs no information from the image. The LSTM reads the previous word and the gated
 # context. The logits depend on the word, the new state and the context.
 #
 # $$\beta = \sigma(f h_{t-1} + b) \quad \hat z = \beta \sum_i \alpha_i a_i \quad h_t, c_t = \mathrm{LSTM}([E y; \hat z], h_{t-1}, c_{t-1}) \quad \text{logits} = L_o\,(E y + L_h h_t + L_z \hat z)$$
@@ -515,12 +503,11 @@ caption_step = check("03.5", caption_step)
 # ## 7 The experiment
 #
 # The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions.
-# `CheckedCaptioner` below has the same weights but reads each word by your `caption_step`, in training too; 03.m compares the
-# two. Then three captioners get the same regions: as their mean (section 1), concatenated into one vector, and with attention
+# `CheckedCaptioner` has the same weights but reads each word by your `caption_step`, in training too; 03.m compares the two. Then three captioners get the same regions: as their mean (section 1), concatenated into one vector, and with attention
 # before each word. The concatenated vector contains all the information: each of the 36 regions has its own slot, which encodes
 # its position.
 #
-# **Predict.** The pictures and the number of steps are the same; the learning rate is chosen for each captioner. How do they
+# **Predict.** The images and the number of steps are the same; the learning rate is chosen for each captioner. How do they
 # rank by exact match?
 #
 # <details><summary>A. Concatenation first: it has all the information at once, without a softmax.</summary>
@@ -537,55 +524,19 @@ caption_step = check("03.5", caption_step)
 
 # %%
 from course_lib.models import ShowAttendAndTell
-from course_lib.models.captioner import Captioned
-
-
-def weights_of(model):
-    """The four tuples of weights that a step asks for."""
-    attention, cell = model.attention, model.cell
-    return (
-        (attention.U, attention.W, attention.v),
-        (model.gate.weight, model.gate.bias),
-        (cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0 + cell.bias_hh_l0),
-        (model.from_h.weight, model.from_z.weight, model.readout.weight),
-    )
-
-
-def by_caption_step(model, regions, caption, state=None):
-    """What the library's model does, by the `caption_step` of 03.5."""
-    h, c = model.initial_state(regions) if state is None else state
-    given, logits, rows = weights_of(model), [], []
-    for y in model.words(caption).unbind(1):
-        said, h, c, row = caption_step(y, h, c, regions, *given)
-        logits.append(said)
-        rows.append(row)
-    return Captioned(torch.stack(logits, dim=1), torch.stack(rows, dim=1), (h, c))
-
-
-class CheckedCaptioner(nn.Module):
-    """The weights of a `ShowAttendAndTell`, used by the `caption_step` of 03.5."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model, self.start = model, model.start
-
-    def forward(self, regions, caption, state=None):
-        return by_caption_step(self.model, regions, caption, state)
-
-    def step(self, tokens, state):
-        regions, *hidden = state
-        logits, _, (h, c) = self(regions, tokens[:, None], hidden)
-        return logits[:, 0], state._replace(h=h, c=c)
+from course_tools.notebook.checked_captioner import CheckedCaptioner
 
 
 def with_attention(seen, seed):
-    """Train a captioner with attention on the regions of each picture."""
+    """Train a captioner with attention on the regions of each image."""
     torch.manual_seed(seed)
     model = ShowAttendAndTell(len(words), seen.shape[-1], 24, 64, 32)
-    return task.fit(CheckedCaptioner(model), seen, seed, 6e-3)
+    return task.fit(CheckedCaptioner(model, caption_step), seen, seed, 6e-3)
 
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook import device
+
 captioners = [with_attention(regions, seed) for seed in SEEDS]
 with torch.no_grad():
     seen, checked = task.new_regions.to(device()), captioners[0]
@@ -593,8 +544,8 @@ with torch.no_grad():
     gap = (checked(seen, first).logits - checked.model(seen, first).logits).abs()
 claim(
     "03.m",
-    "logits of caption_step less those of the library's model at the first word: "
-    "largest difference",
+    "one model: logits of caption_step less those of the library's model at the first "
+    "word, largest difference",
     gap.max().item(),
     at_most=1e-3,
 )
@@ -615,7 +566,7 @@ claim(
     at_least=0.5,
 )
 lead = mean(matches["attention"]) - mean(matches["concatenated"])
-if at_scale(cpu=True, gpu=False):  # with more pictures and steps the gap is not claimed
+if at_scale(cpu=True, gpu=False):  # with more images and steps the gap is not claimed
     claim(
         "03.o",
         "at 600 steps, exact match with attention less all regions concatenated: means "
@@ -634,10 +585,12 @@ claim(
 )
 
 # %%
+from course_tools.notebook import plots, show
+
 show_losses({"mean": mean_models, "concatenated": full_models, "attention": captioners})
 show(
     plots.seeds(
-        matches, "exact match", "captions of new pictures, one point per trained model"
+        matches, "exact match", "captions of new images, one point per trained model"
     ),
     alt="Exact match of captions. "
     + "; ".join(f"{name} {min(s):.2f} to {max(s):.2f}" for name, s in matches.items())
@@ -649,13 +602,13 @@ show(
 # of the two digits; this is why the claims use means.
 #
 # The concatenated vector lacks no information. But the same digit in another slot is a different input and must be learned
-# again. With more pictures and more steps the gap should become smaller. On a GPU this notebook trains with five times as many
-# pictures and more than six times as many steps, and 03.o is not claimed there.
+# again. With more images and more steps the gap should become smaller. On a GPU this notebook trains with five times as many
+# images and more than six times as many steps, and 03.o is not claimed there.
 #
 # ## 8 Attention maps
 #
 # Does the model attend to the right region? When it is about to name a digit, the centre of the region with the largest weight
-# should lie in that digit's window, which is a ninth of the picture. We measure how often it does.
+# should lie in that digit's window, which is a ninth of the image. We measure how often it does.
 #
 # **Predict.** The training data do not contain the positions of the digits. How often does the model attend to the digit that
 # it is about to name?
@@ -671,112 +624,59 @@ show(
 #
 # It could: its state is initialised from the mean of all regions, which is often enough to name both digits (03.a).</details>
 
-
 # %% tags=["nbval-check-output"]
-@torch.no_grad()
-def attends_to_the_named(model, places):
-    """The fraction of digits, at these corners, that get the largest weight when the
-    model is to name them."""
-    seen, captions = task.new_regions.to(device()), task.new_captions.to(device())
-    weights, hits = model(seen, captions).weights.cpu(), []
-    for i, (text, corners) in enumerate(
-        zip(pictures.test.captions, places.tolist(), strict=True)
-    ):
-        for t, (top, left) in zip((0, len(text.split()) - 1), corners, strict=True):
-            row, column = divmod(weights[i, t].argmax().item(), 6)
-            hits.append(
-                top <= 7 * row + 3 < top + 14 and left <= 7 * column + 3 < left + 14
-            )
-    return mean(hits)
+from course_tools.notebook.caption_maps import attends_to_named
 
-
-inside = [attends_to_the_named(model, pictures.test.corners) for model in captioners]
+corners = examples.test.corners
+inside = [attends_to_named(model, task, corners) for model in captioners]
+elsewhere = [attends_to_named(model, task, corners.roll(1, 0)) for model in captioners]
 claim(
     "03.q",
     "digits that get the largest weight when they are to be named: mean of the seeds",
     mean(inside),
     at_least=0.65,
 )
-elsewhere = attends_to_the_named(captioners[0], pictures.test.corners.roll(1, 0))
 claim(
     "03.r",
-    "the same weights, compared with the digits of another picture",
-    elsewhere,
+    "the same weights, compared with the digits of another image: mean of the seeds",
+    mean(elsewhere),
     at_most=0.4,
 )
 
-
 # %%
-from course_tools.notebook import boxed
-from course_tools.notebook.captioning import add_weight_scale, overlaid
-
-
-@torch.no_grad()
-def weights_by_word(index):
-    """The caption of the new picture with this number by our first model, and the
-    weights (6, 6) before each of its words."""
-    seen = task.new_regions[index : index + 1]
-    (said,) = task.captions_by(captioners[0], seen)
-    read = words.batch([said], begin=True)[0]
-    weights = captioners[0](seen.to(device()), read.to(device())).weights[0].cpu()
-    names = [f"{i + 1} {word}" for i, word in enumerate([*said.split(), "(end)"])]
-    return said, dict(zip(names, weights.unflatten(1, (6, 6)), strict=True))
-
-
-def show_weights(index):
-    """Show the weights before each word over the picture, and a box around the digit
-    that the right caption names first and last."""
-    (said, weights), image = weights_by_word(index), pictures.test.images[index]
-    most = max(w.max().item() for w in weights.values())
-    right, named = pictures.test.captions[index], list(weights)[: len(said.split())]
-    boxes = torch.cat([c := pictures.test.corners[index].flip(-1), c + 14], -1) / 42
-    over = {name: overlaid(image, w, most) for name, w in weights.items()}
-    figure = boxed(over, {named[0]: boxes[:1], named[-1]: boxes[1:]})
-    add_weight_scale(figure, most)
-    show(
-        figure,
-        alt=f"The weights before each word of '{said}' in yellow over the picture; the "
-        f"right caption is '{right}', and its first and last digit are boxed. The "
-        "largest weight (rows and columns from 1 to 6) is: "
-        + "; ".join(
-            f"before '{name[2:]}' {w.max():.2f} in row {w.argmax() // 6 + 1}, column "
-            f"{w.argmax() % 6 + 1}"
-            for name, w in weights.items()
-        )
-        + ".",
-    )
-
+from course_tools.notebook.caption_maps import show_caption_weights
 
 shown = next(
     (
         i
-        for i, said in enumerate(by_attention[0])
-        if said == pictures.test.captions[i] and "left" in said
+        for i, caption in enumerate(by_attention[0])
+        if caption == examples.test.captions[i] and "left" in caption
     ),
     0,
 )
-show_weights(shown)
+show_caption_weights(captioners[0], task, shown)
 
 # %% tags=["try-it"]
-# Try it: two pictures overlaid, with up to four digits; and one whose second digit
+# Try it: two images overlaid, with up to four digits; and one whose second digit
 # is erased.
-both, single = (
-    torch.maximum(pictures.test.images[:1], pictures.test.images[1:2]),
-    pictures.test.images[:1].clone(),
-)
-top, left = pictures.test.corners[0, 1].tolist()
+first, second = examples.test.images[:1], examples.test.images[1:2]
+both, single = torch.maximum(first, second), first.clone()
+top, left = examples.test.corners[0, 1].tolist()
 single[..., top : top + 14, left : left + 14] = 0.0
 seen = task.regions_of(torch.cat([both, single]))
-print(pictures.test.captions[:2], task.captions_by(captioners[0], seen))
+print(examples.test.captions[:2], task.captions_by(captioners[0], seen))
 
 
 # %% tags=["interactive"]
-def draw_weights(picture=0):
-    """Draw the weights while the model describes one of the new pictures."""
-    show_weights(picture)
+from course_tools.notebook import explore
 
 
-explore(draw_weights, picture=(0, 49))
+def draw_weights(image=0):
+    """Draw the weights while the model describes one of the new images."""
+    show_caption_weights(captioners[0], task, image)
+
+
+explore(draw_weights, image=(0, 49))
 
 # %% [markdown]
 # ## 9 Hard attention
@@ -808,7 +708,7 @@ from course_lib.losses import hard_attention_loss
 hard_attention_loss = check("03.6", hard_attention_loss)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Take one picture, one word, and all 36 regions that could be sampled. Each region gives an estimate of the
+# **Predict.** Take one image, one word, and all 36 regions that could be sampled. Each region gives an estimate of the
 # gradient with respect to the scores. How does the baseline change the *mean* and the *variance* of these estimates?
 #
 # <details><summary>A. Both become smaller: a smaller reward gives smaller steps.</summary>
@@ -821,55 +721,28 @@ hard_attention_loss = check("03.6", hard_attention_loss)
 #
 # It would change if b depended on the sampled region, so b must not depend on it.</details>
 
-
-# %%
-@torch.no_grad()
-def after_each_sample(model, index):
-    """The weights over the 36 regions before the first word, and log p of the right
-    word after sampling each region."""
-    a = task.new_regions[index].to(device())
-    h, c = model.initial_state(a[None])
-    y, (attention, *rest) = (
-        model.words(torch.tensor([BEGIN], device=device())),
-        weights_of(model),
-    )
-    alpha = soft_attention(a[None], h, *attention)[1][0]
-    logits = caption_step(
-        *(part.expand(len(a), -1) for part in (y, h, c)), a[:, None], attention, *rest
-    )[0]
-    return alpha.cpu().clamp(min=1e-6), logits.log_softmax(-1)[
-        :, task.new_captions[index, 1]
-    ].cpu()
-
-
-def estimates(alpha, log_p, baseline):
-    """The estimate of the gradient of the scores from each of the 36 samples, (36, 36),
-    one row per sample."""
-    scores = alpha.log().expand(36, 1, 36).clone().requires_grad_()
-    loss = hard_attention_loss(
-        log_p, scores.softmax(-1), torch.arange(36)[:, None], baseline
-    )
-    return -36 * torch.autograd.grad(loss, scores)[0][:, 0]
-
-
-def average_and_spread(alpha, log_p, baseline):
-    """The mean of the estimates over the samples, and their variance."""
-    given = estimates(alpha, log_p, baseline)
-    return alpha @ given, (alpha @ (given - alpha @ given).square().sum(-1)).item()
-
-
 # %% tags=["nbval-check-output"]
-alpha, log_p = after_each_sample(captioners[0].model, shown)
-alpha = alpha / alpha.sum()
-right, usual = alpha * (log_p - alpha @ log_p), (alpha @ log_p).item()
+from course_tools.notebook.reinforce_estimates import after_each_sample
+from course_tools.notebook.reinforce_estimates import average_and_variance
+
+
+def variance_of(alpha, log_p, baseline):
+    """The variance of the estimates from the 36 samples."""
+    return average_and_variance(hard_attention_loss, alpha, log_p, baseline)[1]
+
+
+steps = soft_attention, caption_step
+alpha, log_p = after_each_sample(*steps, captioners[0].model, task, shown)
+usual = (alpha @ log_p).item()
+right = alpha * (log_p - usual)
 off = [
-    (average_and_spread(alpha, log_p, b)[0] - right).abs().max().item()
+    (average_and_variance(hard_attention_loss, alpha, log_p, b)[0] - right).abs().max()
     for b in (0.0, usual)
 ]
 claim(
     "03.s",
-    "mean of the estimates less the gradient of the expected log p, without a "
-    "baseline: error",
+    "one model and one image: mean of the estimates less the gradient of the expected "
+    "log p, without a baseline: error",
     off[0],
     at_most=1e-3,
 )
@@ -877,19 +750,14 @@ claim("03.t", "the same with a baseline: error", off[1], at_most=1e-3)
 
 torch.manual_seed(SEEDS[0])
 fresh = ShowAttendAndTell(len(words), regions.shape[-1], 24, 64, 32).to(device())
-spreads = torch.zeros(2)
-for alpha, log_p in (after_each_sample(fresh, index) for index in range(20)):
-    spreads += torch.tensor(
-        [
-            average_and_spread(alpha / alpha.sum(), log_p, b)[1]
-            for b in (0.0, (alpha @ log_p).item())
-        ]
-    )
+sampled = [after_each_sample(*steps, fresh, task, index) for index in range(20)]
+without = sum(variance_of(alpha, log_p, 0.0) for alpha, log_p in sampled)
+with_mean = sum(variance_of(a, log_p, (a @ log_p).item()) for a, log_p in sampled)
 claim(
     "03.u",
-    "before training, variance of the estimates over 20 pictures: without a baseline "
-    "over with",
-    spreads[0] / spreads[1],
+    "one untrained model, variance of the estimates over 20 images: without a "
+    "baseline over with",
+    without / with_mean,
     at_least=3,
 )
 
@@ -907,7 +775,7 @@ claim(
 #
 # Yes (03.v). Both digits are still mostly named (03.w), but the features hardly tell which of them comes first. The little
 # information about positions that is left may come from the encoder's zero padding, which changes the features near the edge of
-# the picture.</details>
+# the image.</details>
 # <details><summary>C. None is right.</summary>
 #
 # The two digits can still be found and named.</details>
@@ -978,10 +846,10 @@ show(
 # `model(regions)` has no caption, so it generates one by greedy decoding: it starts with `BEGIN`, and at each step it reads the
 # word that it chose at the previous one. The caption includes `END`.
 #
-# The check calls `train_captioner(regions, captions, n_tokens, n_steps)` once, with 2,000 pictures and `n_steps=300`. A picture
+# The check calls `train_captioner(regions, captions, n_tokens, n_steps)` once, with 2,000 images and `n_steps=300`. An image
 # has 25 regions of 13 numbers: for each digit, and for *none*, the score of a linear classifier, then the row and the column of
-# the region. Take the sizes from `regions.shape`: the cell after the check uses other regions. No image of a digit occurs in
-# both the training and the held-out pictures. The function has at most 60 seconds of processor time; a good answer needs about
+# the region. Take the sizes from `regions.shape`: the cell after the check uses other regions. No handwritten digit
+# occurs in both the training and the held-out images. The function has at most 60 seconds of processor time; a good answer needs about
 # five.
 #
 # | points | what is judged |
@@ -991,12 +859,12 @@ show(
 # | 1 | each update uses only its own gradients, and every trained weight has a gradient |
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
-# | 1 | the logits of a caption do not depend on the other pictures of the batch |
+# | 1 | the logits of a caption do not depend on the other images of the batch |
 # | 1 | the logits at a position depend on the words up to there, and not on the word that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a caption, the model outputs the word with the largest logit at each step, and reads it at the next |
-# | 1 | held-out pictures: the accuracy of single words is at least 0.1 above that of the most frequent word at each position |
-# | 2 | held-out pictures: exact match of the captions at least 0.25 (from the mean of the regions it is below 0.15) |
+# | 1 | held-out images: the accuracy of single words is at least 0.1 above that of the most frequent word at each position |
+# | 2 | held-out images: exact match of the captions at least 0.25 (from the mean of the regions it is below 0.15) |
 
 # %% exercise="03.7" difficulty="●●●" minutes=35
 from course_tools.bank.lecture_03.train_captioner import train_captioner
@@ -1005,33 +873,24 @@ from course_tools.bank.lecture_03.train_captioner import train_captioner
 train_captioner = check("03.7", train_captioner)
 
 # %% [markdown]
-# The next cell runs `train_captioner` with 300 updates on the regions of section 1 and draws its loss. Then it compares the
-# captioner with those of sections 7 and 10, which were trained for 600 updates. The label tells you whose function ran: yours,
-# or the library's if yours did not pass.
+# The next cell runs `train_captioner` with 300 updates on the regions of section 1 and compares the captioner with those of
+# sections 7 and 10, which were trained for 600 updates. The label tells you whose function ran: yours, or the library's if
+# yours did not pass.
 
 # %%
-from course_tools.checks.training_record import Recorder
 from course_tools.notebook.whose import whose
 
 torch.manual_seed(SEEDS[0])
-with Recorder() as training:
-    built = train_captioner(regions, task.captions, len(words), 300)
+built = train_captioner(regions, task.captions, len(words), 300)
 name = f"{whose(train_captioner)} captioner"
-ends = range(10, len(training.losses) + 1, 10)
-losses = [mean(training.losses[end - 10 : end]) for end in ends]
-show(
-    plots.curves({name: (ends, losses)}, "update", "loss", "training loss"),
-    alt=f"Training loss of {name}, means of the first and of the last ten updates: "
-    f"{losses[0]:.2f} and {losses[-1]:.2f}.",
-)
 with torch.no_grad():
-    written = [words.decode(row) for row in built(task.new_regions).tolist()]
-for said, truth in zip(written[:3], pictures.test.captions, strict=False):
-    print(f"{said:<24}right: {truth}")
-compared = matches | {name: [task.exact_match(written)]}
+    captions = [words.decode(row) for row in built(task.new_regions).tolist()]
+for caption, truth in zip(captions[:3], examples.test.captions, strict=False):
+    print(f"{caption:<24}right: {truth}")
+compared = matches | {name: [task.exact_match(captions)]}
 show(
     plots.seeds(
-        compared, "exact match", "captions of new pictures, one point per trained model"
+        compared, "exact match", "captions of new images, one point per trained model"
     ),
     alt=f"Exact match of captions, {name} beside those of section 7. "
     + "; ".join(f"{name} {mean(values):.2f}" for name, values in compared.items())
@@ -1046,7 +905,7 @@ show(
 # <details><summary>A. Show and Tell with the mean, given again before every word.</summary>
 #
 # Right: the vector is the same each time, whatever the state. Only the gate still varies.</details>
-# <details><summary>B. Nothing: without attention the model has no information about the picture.</summary>
+# <details><summary>B. Nothing: without attention the model has no information about the image.</summary>
 #
 # The mean of the regions is still an input.</details>
 # <details><summary>C. The same model, as training compensates for it.</summary>
@@ -1097,7 +956,7 @@ show(
 #
 # **Erratum of a deck**, measured in the next cell (*IT* is ITMO lecture 7):
 #
-# - *IT* calls *Show and Tell* an "image captioning model with attention module". It has no such module: the picture is read
+# - *IT* calls *Show and Tell* an "image captioning model with attention module". It has no such module: the image is read
 #   once, before the first word, and exchanging it later changes nothing. Attention came with *Show, Attend and Tell*, on the
 #   next slide.
 #
@@ -1120,7 +979,7 @@ show(
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | IT | "Show and tell" (2015) | 1 A picture in one vector | `course_lib.models.ShowAndTell` |
+# | IT | "Show and tell" (2015) | 1 An image in one vector | `course_lib.models.ShowAndTell` |
 # | IT | Attention history: hierarchical attention | 5 Hierarchical attention | `course_lib.models.Hierarchical`, `course_lib.models.compose_document` |
 # | IT | "Show, attend and tell" (2015) | 7 The experiment | `course_lib.models.ShowAttendAndTell` |
 #
@@ -1132,19 +991,19 @@ plain, looking = (
     ShowAndTell(len(words), 66, 24, 64),
     ShowAttendAndTell(len(words), 66, 24, 64, 48),
 )
-picture, another = task.new_regions[:1], task.new_regions[1:2]
+one, another = task.new_regions[:1], task.new_regions[1:2]
 read = task.new_captions[:1]
 with torch.no_grad():
     changes = [
         (model(a, read, start).logits - model(b, read, start).logits).abs().max().item()
         for model, a, b, start in (
-            (plain, picture.mean(1), another.mean(1), plain.start(picture.mean(1))),
-            (looking, picture, another, looking.initial_state(picture)),
+            (plain, one.mean(1), another.mean(1), plain.start(one.mean(1))),
+            (looking, one, another, looking.initial_state(one)),
         )
     ]
 claim(
     "03.IT-1",
-    "Show and Tell, the picture exchanged after the first step: largest change of a "
+    "Show and Tell, the image exchanged after the first step: largest change of a "
     "logit",
     changes[0],
     equals=0.0,
@@ -1157,4 +1016,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

@@ -13,7 +13,7 @@
 # %% [markdown] tags=["header"]
 # # 04 · Self-attention
 #
-# Self-attention lets every token read every other token in one layer, by content and by position.
+# In self-attention, every token attends to every other token in a single layer, by content and by position.
 #
 # ![](diagram:scaled_dot_product)
 #
@@ -25,17 +25,12 @@
 
 
 # %%
-import math
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
 from course_lib.datasets import lookup
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, show
+from course_tools.notebook import at_scale, predict
 
-SEEDS = (0, 1, 2)
+SEEDS, T_k, n_values = (0, 1, 2), at_scale(cpu=8, gpu=32), 8
+texts = {"T_q": 4, "T_k": T_k, "n_keys": 2 * T_k, "n_values": n_values}
+lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, **texts, seed=0)
 
 # %% [markdown]
 # ## 1 A recurrent network keeps everything in one state
@@ -66,10 +61,6 @@ SEEDS = (0, 1, 2)
 # %%
 from course_tools.notebook.token_reader import lookup_in_words
 
-T_k = at_scale(cpu=8, gpu=32)
-n_values = 8
-texts = {"T_q": 4, "T_k": T_k, "n_keys": 2 * T_k, "n_values": n_values}
-lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, **texts, seed=0)
 pairs, questions = lookup_in_words(lookups.test, row=0)
 print("pairs:    ", *pairs)
 print("questions:", *questions)
@@ -80,7 +71,10 @@ print("answers:  ", *(f"v{value}" for value in lookups.test.targets[0].tolist())
 from functools import partial
 from statistics import mean
 
+import torch.nn.functional as F
+
 from course_lib.primitives import GRU, fused_gru
+from course_tools.notebook import claim
 from course_tools.notebook.token_reader import accuracy, fit_seeds, lookup_task
 
 looking_up = lookup_task(lookups, n_values)
@@ -97,6 +91,8 @@ claim(
 )
 
 # %%
+import math
+
 from course_tools.notebook.fitting import show_losses
 
 show_losses({"GRU on look-up": lookup_grus}, across={"a guess among 8": math.log(8)})
@@ -126,8 +122,11 @@ show_losses({"GRU on look-up": lookup_grus}, across={"a guess among 8": math.log
 # `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. Write the rest.
 
 # %%
+from torch import Tensor
+
 from course_lib.attention import Attended, attend
 from course_lib.shapes import Keys, Mask, Queries, Values
+from course_tools.notebook import check
 
 # %% exercise="04.1" difficulty="●●○" minutes=10
 from course_lib.attention import scaled_dot_product_attention
@@ -137,6 +136,9 @@ scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 
 
 # %%
+from torch import nn
+
+
 class SelfAttention(nn.Module):
     """Queries, keys and values of the same tokens: three matrices around a mechanism
     `(q, k, v, mask)`."""
@@ -181,7 +183,10 @@ class SelfAttention(nn.Module):
 # Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
 
 # %%
+import torch
+
 from course_lib import attention
+from course_tools.notebook import plots, show
 
 sizes = [2, 8, 32, 128, 512]
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -336,6 +341,7 @@ padding_mask = check("04.3", padding_mask)
 # section 3. Zero is also the index of a real pair: without a mask, each padding position claims that $k_0 = v_0$.
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook import device
 from course_tools.notebook.token_reader import logits_under_mask
 
 reader, n_tokens, length = wide_readers["with 1/√d_k"][0], T_k + 4, 4 * T_k + 4
@@ -352,19 +358,19 @@ logits = {
 }
 asks_k0 = lookups.test.queries == 0
 right = {
-    name: (said.argmax(-1) == lookups.test.targets)[asks_k0].float().mean().item()
-    for name, said in logits.items()
+    name: (found.argmax(-1) == lookups.test.targets)[asks_k0].float().mean().item()
+    for name, found in logits.items()
 }
 claim(
     "04.y",
-    "look-up in a padded batch with padding_mask, less look-up alone: largest "
-    "difference of a logit",
+    "one model: look-up in a padded batch with padding_mask, less look-up alone, "
+    "largest difference of a logit",
     (logits["padded, with its mask"] - logits["alone"]).abs().max(),
     at_most=1e-3,
 )
 claim(
     "04.z",
-    "accuracy of the questions for k0, alone less padded without a mask",
+    "one model: accuracy of the questions for k0, alone less padded without a mask",
     right["alone"] - right["padded"],
     at_least=0.3,
 )
@@ -630,24 +636,14 @@ claim(
 # %% [markdown]
 # ## 7 Attention maps
 #
-# We now look at the weights of the trained layer on one new text. `record` registers hooks on a model and collects every
-# `Attended` without changing the model's code. Rows are queries, and each row sums to 1. A map by itself is easy to
-# over-interpret; here each map can be compared with the right answer.
+# We now look at the weights of the trained layer on one new text. `record` from `course_lib.analysis` registers hooks on a model
+# and collects every `Attended` without changing the model's code. Rows are queries, and each row sums to 1. A map by itself is
+# easy to over-interpret; here each map can be compared with the right answer: the cells where the weight should be are outlined.
 
 # %%
-from course_lib.analysis import record
+from course_tools.notebook.token_reader import show_lookup
 
-model = readers["look-up"][-1]
-with record(model) as seen:
-    model(*(index[:1] for index in looking_up.new))
-weights = seen["mixer"][0].weights[0, 0, -len(questions) :].cpu()
-tokens = pairs + questions
-show(
-    plots.attention_map(
-        weights, questions, tokens, "look-up: one unseen text", x="key", y="question"
-    ),
-    alt=plots.describe(weights, questions, tokens),
-)
+show_lookup(readers["look-up"][-1], looking_up, pairs, questions)
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** In the next cell the layer reverses a text. Change the text (T symbols, each from 0 to 7): does the pattern depend
@@ -821,6 +817,9 @@ show_weights_of_a_pixel(faded, faded.samples[0], matrices(*settings["both"]))
 
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
+
 def draw_colours(brightness=4.0, position=0.5):
     """Restore the photograph at two inverse temperatures, given as powers of ten."""
     known = faded.samples[0]
@@ -868,23 +867,11 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 
 
 # %%
-from course_tools.notebook.layer_costs import exponent, multiply_adds, path_length
-from course_tools.notebook.layer_costs import random_layers, recurrent_step
-from course_tools.notebook.layer_costs import sequential_operations
+from course_tools.notebook.layer_costs import measured_costs
 
 FOUR = ("self-attention", "recurrent", "convolution", "restricted")
 d, lengths, short = 64, [128, 256, 512, 1024], [17, 33, 65]
-layers = random_layers(d)
-texts = [torch.randn(n, d, dtype=torch.float64) for n in lengths]
-work = {name: [multiply_adds(layers[name], x) for x in texts] for name in FOUR}
-layers = random_layers(8)
-inputs = [torch.randn(n, 8, dtype=torch.float64, requires_grad=True) for n in short]
-waits = {
-    name: [sequential_operations(layers[name](x)) for x in inputs] for name in FOUR
-}
-layers["recurrent"] = recurrent_step(8)
-paths = {name: [path_length(layers[name], x) for x in inputs] for name in FOUR}
-fitted = {name: round(exponent(lengths, work[name]), 2) for name in FOUR}
+work, fitted, waits, paths = measured_costs(FOUR, lengths, short, d)
 print(f"exponent of the work; sequential operations and longest path at n = {short}")
 for name in FOUR:
     print(f"{name:<16}{fitted[name]:<8.2f}{waits[name]!s:<16}{paths[name]}")
@@ -1008,40 +995,25 @@ show(
 # the order in the sum, and a readout that computes both symbols jointly could learn to decode it. Here each symbol has its own
 # linear readout.)</details>
 
-
 # %%
-def two_things(tokens):
-    """For each position, the symbol at the opposite position and the symbol before it
-    (for the first, the last)."""
-    return torch.stack([tokens.flip(1), tokens.roll(1, dims=1)], dim=-1)
+from course_tools.notebook.token_reader import show_heads, two_answers
 
-
-from course_tools.notebook.token_reader import weights_of
-
-two_answers = reversing._replace(
-    targets=two_things(reversing.known[0]), new_targets=two_things(reversing.new[0])
-)
+opposite_and_before = two_answers(reversing)
 n_steps = at_scale(cpu=400, gpu=1_500)
 ablated = {
-    n: fit_seeds(partial(MultiHeadSelfAttention, 64, n), two_answers, SEEDS, n_steps)
+    n: fit_seeds(
+        partial(MultiHeadSelfAttention, 64, n), opposite_and_before, SEEDS, n_steps
+    )
     for n in (1, 2)
 }
 show_losses({"one head": ablated[1], "two heads": ablated[2]})
-heads = [
-    head
-    for models in ablated.values()
-    for head in weights_of(models[-1], [index[:1] for index in reversing.new])[0]
-]
-maps = dict(zip(("one head", "two heads: first", "second"), heads, strict=True))
-show(
-    plots.attention_maps(maps, x="key", y="query"),
-    alt="Attention maps on one text; the largest weight of a row is, on average, "
-    + ", ".join(f"{w.amax(-1).mean():.2f} in {name}" for name, w in maps.items())
-    + ".",
-)
+show_heads({"one head": ablated[1][-1], "head": ablated[2][-1]}, opposite_and_before)
 
 # %% tags=["nbval-check-output"]
-both = {n: [accuracy(m, two_answers) for m in models] for n, models in ablated.items()}
+both = {
+    n: [accuracy(model, opposite_and_before) for model in models]
+    for n, models in ablated.items()
+}
 claim(
     "04.u",
     "both symbols right with two heads: worst of the seeds",
@@ -1112,11 +1084,8 @@ show_losses({"with positions": readers["reversal"], "without": no_positions})
 # and a linear read-out. The next cell trains it.
 
 # %%
-from course_tools.bank.lecture_04.train_attention_rival import (
-    SelfAttentionReader,
-    examples,
-    trained_on,
-)
+from course_tools.bank.lecture_04.train_attention_rival import SelfAttentionReader
+from course_tools.bank.lecture_04.train_attention_rival import examples, trained_on
 
 given, answers = examples(4_000, seed=SEEDS[0])
 print(f"keys    {given[0, :, 0].tolist()}")
@@ -1141,7 +1110,7 @@ print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.0
 # | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
 # | 1 | the returned rival gives the same logits for the same texts |
 # | 1 | the logits of a text do not depend on the other texts of its batch |
-# | 1 | the same information: each half of the positions reads the other half, including its keys |
+# | 1 | the same information: the logits in each half of the positions depend on the tokens in the other half, including their keys |
 # | 3 | the ingredient is missing: what a token adds to the logits does not depend on the other tokens |
 # | 2 | it could have succeeded: on reversal it reaches 0.9 of the model's accuracy |
 #
@@ -1159,31 +1128,15 @@ train_attention_rival = check("04.7", train_attention_rival)
 # One run of each model is weak evidence. The next cell repeats the comparison with three seeds.
 
 # %%
-compared = {
-    f"{question}: {name}": []
-    for question in ("look-up", "reversal")
-    for name in ("attention", "rival")
-}
-for seed in SEEDS:
-    known, (unseen, wanted) = examples(4_000, seed), examples(500, 100 + seed)
-    torch.manual_seed(seed)
-    models = {
-        "attention": trained_on(SelfAttentionReader(), *known, 300),
-        "rival": train_attention_rival(*known, n_parameters, 300),
-    }
-    for name, model in models.items():
-        with torch.no_grad():
-            hits = (model(unseen).argmax(-1) == wanted).float().mean(0)
-        compared[f"look-up: {name}"].append(hits[8:].mean().item())
-        compared[f"reversal: {name}"].append(hits[:8].mean().item())
-# The best guess that knows the eight values, but not their keys: the most frequent one.
-guess = F.one_hot(unseen[:, :8, 1]).sum(1).amax(-1).float().mean().item() / 8
+from course_tools.notebook.attention_rival import compared, most_frequent_value
+
+scores = compared(train_attention_rival, n_parameters, SEEDS)
+# The best guess from the eight values without their keys: the most frequent value.
+guess = most_frequent_value(seed=100)
 show(
-    plots.seeds(
-        compared, "accuracy", across={"look-up: the most frequent value": guess}
-    ),
+    plots.seeds(scores, "accuracy", across={"look-up: the most frequent value": guess}),
     alt="Accuracy on unseen texts, one point per seed: "
-    + ", ".join(f"{name} {mean(found):.2f}" for name, found in compared.items())
+    + ", ".join(f"{name} {mean(found):.2f}" for name, found in scores.items())
     + ".",
 )
 
@@ -1303,14 +1256,8 @@ show(
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.layer_costs import dilated_convolutions, numbers_kept
-
-
-def conforms(left, right):
-    """Whether two matrices can be multiplied."""
-    try:
-        return (left @ right).dim() == 2
-    except RuntimeError:
-        return False
+from course_tools.notebook.layer_costs import path_length
+from course_tools.notebook.matrix_shapes import conforms
 
 
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -1335,7 +1282,8 @@ def attention_at(d):
 spread_by_values = (queries @ keys.mT / math.sqrt(d_value)).std().item()
 without_bias = [nn.Linear(3, 2, bias=bias).bias is None for bias in (None, False)]
 off = (rows_to_1.sum(0) - 1).abs().max()
-layers_needed = path_length(dilated_convolutions(8), inputs[-1])
+ends = torch.randn(short[-1], 8, dtype=torch.float64, requires_grad=True)
+layers_needed = path_length(dilated_convolutions(8), ends)
 unequal = conforms(torch.randn(n, 3), torch.randn(n, 4).mT)
 growth = attention_at(64) / attention_at(16)
 claim(
@@ -1390,4 +1338,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

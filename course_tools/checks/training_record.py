@@ -57,6 +57,13 @@ class Measured(NamedTuple):
     steps: list[Tensor]
 
 
+class RecordedLosses(NamedTuple):
+    """The losses of one training, in the order in which they were differentiated, and how many updates optimizers made."""
+
+    values: tuple[float, ...]
+    n_updates: int
+
+
 def measure(
     train: Callable[..., object], data: Sequence[object], queries: Sequence[Query], texts: Sequence[Tensor] = ()
 ) -> Measured | None:

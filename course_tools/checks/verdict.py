@@ -18,7 +18,7 @@ from course_tools.checks.input_dependence import Probe, ignored_inputs, probes
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
 from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut, guarded
-from course_tools.checks.training_record import Measured, measure
+from course_tools.checks.training_record import Measured, RecordedLosses, measure
 
 Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
 """For each property, by name: the inputs, what the reference does with them, and what the answer does."""
@@ -64,8 +64,8 @@ class Verdict:
     `misconception` is None for a right answer and for a wrong one that the bank does not know; `suspected` is the misconception
     of a wrong answer of the bank that is similar. `message` is what a student should read, in a few lines of plain text.
     `conclusion` is what the measurements of a right answer show, where its task says so.
-    `printed` is what the answer printed, and `failing` its first failing input: both are for the student's own notebook, and
-    are empty where the outcomes were observed elsewhere.
+    `printed` is what the answer printed, `failing` its first failing input, and `losses` those of the training of a build task:
+    all three are for the student's own notebook, and are empty where the outcomes were observed elsewhere.
     """
 
     passed: bool
@@ -79,6 +79,7 @@ class Verdict:
     conclusion: str = ""
     printed: str = ""
     failing: FailingInput | None = field(default=None, compare=False, repr=False)
+    losses: RecordedLosses | None = field(default=None, compare=False, repr=False)
 
 
 def judge(exercise: Exercise, answer: object, seed: int = 0) -> Verdict:
@@ -132,7 +133,7 @@ class Examination:
         verdict = self.judge(outcomes)
         with guarded():
             failing = self._failing(outcomes, verdict)
-        return replace(verdict, printed=printed.text, failing=failing)
+        return replace(verdict, printed=printed.text, failing=failing, losses=self._losses(outcomes[0]))
 
     def judge(self, outcomes: Sequence[Outcome], shown: Callable[[object], str] | None = None) -> Verdict:
         """Judge what an answer did on the calls, or on the first of them; `shown` writes an argument of the smallest input."""
@@ -206,6 +207,13 @@ class Examination:
                     result = got.error if got.error is not None else _as_returned(got)
                     return FailingInput(prop.name, copied(call), result, _as_returned(expected))
         return None
+
+    def _losses(self, got: Outcome) -> RecordedLosses | None:
+        """The losses of a training that ended and returned a model."""
+        if self.exercise.training is None or got.results is None:
+            return None
+        measured = Measured(*got.results)
+        return RecordedLosses(tuple(measured.losses.tolist()), measured.n_updates)
 
     def _observed(self, outcomes: Sequence[Outcome]) -> Observed:
         if self.exercise.training is not None:

@@ -1,4 +1,4 @@
-"""Caption pictures of two digits: regions from a trained encoder, training of captioners, greedy captions; for lecture 03."""
+"""Caption images of two digits: regions from a trained encoder, training of captioners, greedy captions; for lecture 03."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +21,8 @@ from course_lib.losses import teacher_forced_loss
 from course_lib.training import batches
 from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.fitting import classify, fitted
+from course_tools.notebook.plots import pictures
+from course_tools.notebook.show import show
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -29,19 +31,19 @@ _WINDOW, _AROUND = 22, 8
 _FARTHEST = 15.0
 """A region's row and column run from the negative of this to it: as much as the features together."""
 _YELLOW, _MOST_OPAQUE = (1.0, 0.8, 0.0), 0.65
-"""The colour of the largest weight over a picture, and how opaque it is there."""
+"""The colour of the largest weight over a image, and how opaque it is there."""
 
 
 @dataclass(frozen=True)
 class CaptionTask:
-    """Pictures of two digits and their captions, to learn from and new: as images, regions and tokens.
+    """Images of two digits and their captions, to learn from and new: as pixels, regions and tokens.
 
     `regions` and `new_regions` are (n, 36, 66): for each of 6 × 6 regions 64 features of the encoder, each with mean 0 and
-    deviation 1 over the pictures to learn from, then its row and column. `captions` and `new_captions` are (n, T) tokens with
+    deviation 1 over the images to learn from, then its row and column. `captions` and `new_captions` are (n, T) tokens with
     BEGIN and END. The encoder is the first part of `classifier`, which was trained to recognise single digits.
     """
 
-    pictures: Splits[Captions]
+    examples: Splits[Captions]
     words: Vocabulary
     classifier: nn.Sequential
     centre: Tensor
@@ -51,16 +53,22 @@ class CaptionTask:
     new_regions: Tensor
     new_captions: Tensor
 
+    def show_examples(self, n: int) -> None:
+        """Draw the first n images to learn from, each under its caption."""
+        train = self.examples.train
+        drawn = {train.captions[i]: train.images[i, 0, :, :, None].expand(-1, -1, 3) for i in range(n)}
+        show(pictures(drawn), alt=f"{n} images and captions: {'; '.join(drawn)}.")
+
     def regions_of(self, images: Tensor) -> Tensor:
         """Give the regions (n, 36, 66) of images (n, 1, 42, 42)."""
         return _regions(_features(self.classifier[0], images), self.centre, self.spread)
 
     def fit(self, model: Model, seen: Tensor, seed: int, lr: float, steps: int | None = None) -> Model:
-        """Train a captioner by teacher forcing on what it sees of each picture to learn from, in batches of 32.
+        """Train a captioner by teacher forcing on what it sees of each image to learn from, in batches of 32.
 
         Args:
             model: `(seen, caption)` → a result with `logits`: `ShowAndTell` on vectors, `ShowAttendAndTell` on regions.
-            seen: (n, …), what the model gets of each picture.
+            seen: (n, …), what the model gets of each image.
             seed: decides the order of the batches.
             lr: the learning rate at its highest.
             steps: number of updates; None = 600 on a CPU, 4,000 on a GPU.
@@ -77,26 +85,26 @@ class CaptionTask:
         return [self.words.decode(row) for row in greedy(model.step, model.start(seen), first, END, PADDING, 6).tolist()]
 
     def exact_match(self, captions: Sequence[str]) -> float:
-        """Measure the fraction of the new pictures whose caption is exactly right."""
-        return mean(said == right for said, right in zip(captions, self.pictures.test.captions, strict=True))
+        """Measure the fraction of the new images whose caption is exactly right."""
+        return mean(caption == right for caption, right in zip(captions, self.examples.test.captions, strict=True))
 
     def names_both(self, captions: Sequence[str]) -> float:
-        """Measure the fraction of the new pictures whose caption names both digits, in any order."""
-        said, right = ([set(text.split()) & set(NAMES) for text in texts] for texts in (captions, self.pictures.test.captions))
-        return mean(ours == theirs for ours, theirs in zip(said, right, strict=True))
+        """Measure the fraction of the new images whose caption names both digits, in any order."""
+        named, right = ([set(text.split()) & set(NAMES) for text in texts] for texts in (captions, self.examples.test.captions))
+        return mean(ours == theirs for ours, theirs in zip(named, right, strict=True))
 
 
 def caption_task(seed: int) -> CaptionTask:
-    """Compose 4,000 pictures to learn from (20,000 on a GPU) and 500 new ones; train the encoder on windows of one digit."""
-    pictures = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=seed)
-    words = Vocabulary.of(pictures.train.captions, between=" ")
-    classifier = _digit_classifier(pictures.train, seed)
-    features = _features(classifier[0], pictures.train.images)
+    """Compose 4,000 images to learn from (20,000 on a GPU) and 500 new ones; train the encoder on windows of one digit."""
+    examples = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=seed)
+    words = Vocabulary.of(examples.train.captions, between=" ")
+    classifier = _digit_classifier(examples.train, seed)
+    features = _features(classifier[0], examples.train.images)
     centre, spread = features.mean((0, 1)), features.std((0, 1)).clamp(min=1e-3)
-    captions, new_captions = (words.batch(part.captions, begin=True, end=True)[0] for part in (pictures.train, pictures.test))
+    captions, new_captions = (words.batch(part.captions, begin=True, end=True)[0] for part in (examples.train, examples.test))
     regions = _regions(features, centre, spread)
-    new_regions = _regions(_features(classifier[0], pictures.test.images), centre, spread)
-    return CaptionTask(pictures, words, classifier, centre, spread, regions, captions, new_regions, new_captions)
+    new_regions = _regions(_features(classifier[0], examples.test.images), centre, spread)
+    return CaptionTask(examples, words, classifier, centre, spread, regions, captions, new_regions, new_captions)
 
 
 def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,7 +120,7 @@ def overlaid(image: Tensor, weights: Tensor, most: float) -> Tensor:
 
 
 def add_weight_scale(figure: Figure, most: float) -> None:
-    """Draw the colour bar of pictures that `overlaid` made with this `most`: the colours of 0 … `most` over black."""
+    """Draw the colour bar of images that `overlaid` made with this `most`: the colours of 0 … `most` over black."""
     colours = LinearSegmentedColormap.from_list("overlaid", [(0.0, 0.0, 0.0), tuple(_MOST_OPAQUE * part for part in _YELLOW)])
     figure.colorbar(ScalarMappable(Normalize(0.0, most), colours), ax=figure.axes, label="attention weight", shrink=0.8)
 

@@ -11,6 +11,7 @@ from course_tools.checks.verdict import FailingInput, judge
 from course_tools.checks.verdict_display import Hint, VerdictDisplay, show_verdict
 from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell
 from course_tools.notebook.progress_record import remember
+from course_tools.notebook.training_curve import show_training
 
 _REPEATED = "This is the verdict on your function as it was. When you have changed it, run its cell again, then this one."
 
@@ -28,6 +29,7 @@ _n_hints: dict[str, int] = {}
 def check(id: str, fn: object, variant: str | None = None) -> Callable[..., object]:
     """Check an answer in a notebook, show a report, and return the function to go on with.
 
+    Under the report of a build task stands the loss of the training that was checked, whether it passed or not.
     Running the check again repeats the verdict: what an earlier check returned in place of a wrong answer is never judged.
     A name that is not defined, and one whose cell ended with an error since, are reported in a sentence. The third answer in
     a row that fails in the same way is offered the next hint.
@@ -106,6 +108,8 @@ def _show(
     """Show a verdict with a note, and give the function to go on with; `repeated` is the note when the check runs again."""
     _latest[asked.id] = verdict
     show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint))
+    if verdict.losses is not None:
+        show_training(f"{asked.reference.__name__} in check {asked.id}", verdict.losses)
     return answer if verdict.passed else _stand_in(asked, verdict, repeated)
 
 

@@ -15,6 +15,8 @@ from course_lib.primitives import padding_mask
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import fitted
+from course_tools.notebook.plots import attention_map
+from course_tools.notebook.show import show
 
 
 class BagOfWords(nn.Module):
@@ -74,3 +76,24 @@ def real_words(words: Tensor, lengths: Tensor) -> Tensor:
 
 def _topic_loss(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(*batch[:-1])[0], batch[-1])
+
+
+def show_document_weights(document: LabelledText, sentences: Tensor, words: Tensor) -> None:
+    """Draw the weight of each word in a document: that of its sentence times its weight in the sentence.
+
+    Args:
+        document: its sentences are the labels of the rows.
+        sentences: (S,), the weight of each sentence.
+        words: (S, T), the weight of each word in its sentence.
+    """
+    weights = (sentences[:, None] * words).cpu()
+    labels = [" ".join(line.split()[:4]) + " …" for line in document.sentences]
+    largest = weights.sum(-1).argmax().item()
+    figure = attention_map(weights, labels, x="position of the word, from 0", y="sentence")
+    figure.axes[0].images[0].set_clim(0, weights.max().item())
+    figure.axes[-1].set_ylabel("weight of the word in the document")
+    show(
+        figure,
+        alt=f"Weight of each word in a document of {len(labels)} sentences: the sentence '{labels[largest]}' has "
+        f"{weights[largest].sum():.2f} of the weight. The colours end at the largest weight of a word.",
+    )

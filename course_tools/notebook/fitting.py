@@ -13,11 +13,10 @@ from course_lib.training import train
 from course_tools.notebook.plots import curves
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.show import show
+from course_tools.notebook.training_curve import block_means
 
 Model = TypeVar("Model", bound=nn.Module)
 
-_POINTS = 30
-"""About how many points a curve of losses has."""
 _losses: WeakKeyDictionary[nn.Module, list[float]] = WeakKeyDictionary()
 """For each model: the losses of its latest training."""
 
@@ -68,10 +67,7 @@ def show_losses(
     lines = {}
     for name, models in trained.items():
         losses = [_losses[model] for model in ([models] if isinstance(models, nn.Module) else models)]
-        steps = min(map(len, losses))
-        block = max(1, steps // _POINTS)
-        ends = range(block, steps + 1, block)
-        lines[name] = (ends, [mean(mean(values[end - block : end]) for values in losses) for end in ends])
+        lines[name] = block_means([mean(of_one_step) for of_one_step in zip(*losses, strict=False)])
     ends_at = "; ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
     figure = curves(lines, "update", y, "training loss", log, across)
     show(figure, alt=f"Training loss, {y}, from the first to the last updates: {ends_at}.")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +56,39 @@ def random_layers(d: int) -> dict[str, Callable[[Tensor], Tensor]]:
         "convolution": lambda x: F.conv1d(x.mT[None], kernel, padding=1)[0].mT,
         "restricted": restricted_attention,
     }
+
+
+class LayerCosts(NamedTuple):
+    """What four ways to mix n tokens cost, by name.
+
+    `work` holds the multiply-adds for each length, `exponents` the power of n by which they grow, to two decimals. `waits` are
+    the sequential operations, and `paths` the layers or steps that join the two ends, for each of the short lengths.
+    """
+
+    work: dict[str, list[int]]
+    exponents: dict[str, float]
+    waits: dict[str, list[int]]
+    paths: dict[str, list[int]]
+
+
+def measured_costs(names: Sequence[str], lengths: Sequence[int], short: Sequence[int], d: int = 64) -> LayerCosts:
+    """Measure the three columns of table 1 of Vaswani et al. for layers of `random_layers`.
+
+    Args:
+        names: of the layers.
+        lengths: numbers of tokens for which the work is counted.
+        short: numbers of tokens for which sequential operations and path lengths are counted, with tokens of size 8.
+        d: size of the tokens for which the work is counted.
+    """
+    layers = random_layers(d)
+    texts = [torch.randn(n, d, dtype=torch.float64) for n in lengths]
+    work = {name: [multiply_adds(layers[name], x) for x in texts] for name in names}
+    layers = random_layers(8)
+    inputs = [torch.randn(n, 8, dtype=torch.float64, requires_grad=True) for n in short]
+    waits = {name: [sequential_operations(layers[name](x)) for x in inputs] for name in names}
+    layers["recurrent"] = recurrent_step(8)
+    paths = {name: [path_length(layers[name], x) for x in inputs] for name in names}
+    return LayerCosts(work, {name: round(exponent(lengths, work[name]), 2) for name in names}, waits, paths)
 
 
 def restricted_attention(x: Tensor, r: int = 8) -> Tensor:

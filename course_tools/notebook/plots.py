@@ -11,6 +11,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from course_tools.notebook.legible import Numbers, in_the_font, printable, to_array
 
@@ -21,17 +22,55 @@ MARKERS = "osD^vPX*"
 
 
 def attention_map(
-    weights: Numbers, queries: Names = None, keys: Names = None, title: str = "", x: str = "key", y: str = "query"
+    weights: Numbers,
+    queries: Names = None,
+    keys: Names = None,
+    title: str = "",
+    x: str = "key",
+    y: str = "query",
+    outlined: Numbers | None = None,
 ) -> Figure:
-    """Draw weights (T_q, T_k), each in 0…1: a row for each query, a column for each key, labelled by their tokens."""
-    return attention_maps({title: weights}, queries, keys, x, y)
+    """Draw weights (T_q, T_k), each in 0…1: a row for each query, a column for each key, labelled by their tokens.
+
+    Args:
+        weights: (T_q, T_k).
+        queries: a label for each row.
+        keys: a label for each column.
+        title: above the map.
+        x: label of the columns.
+        y: label of the rows.
+        outlined: (T_q, T_k), true or not 0 for the cells that get an outline, such as those where the weight should be.
+
+    Raises:
+        ValueError: there are not as many labels as rows or columns, or `outlined` has another shape than the weights.
+    """
+    return attention_maps({title: weights}, queries, keys, x, y, outlined)
 
 
 def attention_maps(
-    weights: Mapping[str, Numbers], queries: Names = None, keys: Names = None, x: str = "key", y: str = "query"
+    weights: Mapping[str, Numbers],
+    queries: Names = None,
+    keys: Names = None,
+    x: str = "key",
+    y: str = "query",
+    outlined: Numbers | None = None,
 ) -> Figure:
-    """Draw one map of weights (T_q, T_k) beside the other, such as the heads of a layer, under their titles."""
-    return _maps(weights, queries, keys, x, y, "attention weight", "viridis", (0.0, 1.0))
+    """Draw one map of weights (T_q, T_k) beside the other, such as the heads of a layer, under their titles.
+
+    The other arguments are those of `attention_map`; the same cells are outlined in every map.
+    """
+    figure = _maps(weights, queries, keys, x, y, "attention weight", "viridis", (0.0, 1.0))
+    for ax, each in zip(figure.axes, weights.values(), strict=False):  # the last of the axes is the scale of the colours
+        _outline(ax, np.zeros(to_array(each).shape) if outlined is None else to_array(outlined), to_array(each).shape)
+    return figure
+
+
+def _outline(ax: Axes, cells: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Draw a frame inside each cell (row, column) that is not 0."""
+    if cells.shape != shape:
+        raise ValueError(f"the outlined cells have shape {cells.shape}, and the weights {shape}.")
+    for row, column in np.argwhere(cells):
+        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="tab:red", linewidth=1.6))
 
 
 def score_maps(

@@ -1,7 +1,7 @@
 """Train a model of one mixing layer on rows of tokens, and measure its accuracy: the experiments of lecture 04."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from course_lib.datasets.splits import Splits
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import fitted
-from course_tools.notebook.plots import attention_map
+from course_tools.notebook.plots import attention_map, attention_maps, describe
 from course_tools.notebook.show import show
 
 
@@ -183,12 +183,63 @@ def attends_correctly(model: TokenReader, task: TokenTask) -> float:
     return (chosen == task.pattern.argmax(-1)).float().mean().item()
 
 
+def two_answers(task: TokenTask) -> TokenTask:
+    """Ask for two symbols at each position of a reversal: that at the opposite position, and the one before the position.
+
+    The symbol before the first is the last. The pattern marks both positions.
+    """
+
+    def both(tokens: Tensor) -> Tensor:
+        return torch.stack([tokens.flip(1), tokens.roll(1, dims=1)], dim=-1)
+
+    T = task.new[0].shape[1]
+    pattern = (torch.eye(T).flip(1) + torch.eye(T).roll(-1, dims=1)).clamp(max=1)
+    return TokenTask(task.known, both(task.known[0]), task.new, both(task.new[0]), pattern.expand(len(task.new[0]), -1, -1))
+
+
+def show_lookup(model: TokenReader, task: TokenTask, pairs: Sequence[str], questions: Sequence[str]) -> None:
+    """Draw the attention weights of the questions of the first new text; the pair with the right key is outlined.
+
+    Args:
+        model: trained on the task.
+        task: as `lookup_task` gives it.
+        pairs: the pairs of the text, in words.
+        questions: its questions, in words.
+    """
+    weights = weights_of(model, [index[:1] for index in task.new])[0, 0, -len(questions) :]
+    right = F.pad(task.pattern[0], (0, len(questions))).cpu()
+    tokens = [*pairs, *questions]
+    hits = int((weights.argmax(-1) == right.argmax(-1)).sum())
+    figure = attention_map(weights, questions, tokens, "look-up: one unseen text", "key", "question", right)
+    alt = f"The pair with the key of the question is outlined; the largest weight is there in {hits} of {len(questions)} rows."
+    show(figure, alt=f"{describe(weights, questions, tokens)} {alt}")
+
+
+def show_heads(models: Mapping[str, TokenReader], task: TokenTask) -> None:
+    """Draw the attention weights of every head of some models on the first new text; the right cells are outlined.
+
+    Args:
+        models: name -> a model that was trained on the task.
+        task: as `two_answers` gives it.
+    """
+    maps = {}
+    for name, model in models.items():
+        heads = weights_of(model, [index[:1] for index in task.new])[0]
+        maps |= {name if len(heads) == 1 else f"{name}: {h}": weights for h, weights in enumerate(heads, 1)}
+    right = task.pattern[0].cpu()
+    found = (f"{w.amax(-1).mean():.2f} in {name} ({(w * right).sum(-1).mean():.0%})" for name, w in maps.items())
+    alt = "Attention maps on one text; the one or two right cells of each row are outlined. The largest weight of a row is, "
+    alt += "on average (in brackets: the fraction of all weight in outlined cells): "
+    show(attention_maps(maps, outlined=right), alt=f"{alt}{', '.join(found)}.")
+
+
 @torch.no_grad()
 def show_reversal(model: TokenReader, text: Sequence[int]) -> None:
     """Draw the attention weights with which a model trained on `reversal_task` reverses a text of T symbols."""
     given = with_positions(torch.tensor([text], device=device()))
     output, weights = model(*given).argmax(-1)[0].tolist(), weights_of(model, given)[0, 0]
     hits = int((weights.argmax(-1) == torch.arange(len(text)).flip(0)).sum())
-    figure = attention_map(weights, [*map(str, output)], [*map(str, text)], "reversal of one text", x="key", y="output")
-    alt = f"the largest weight of a row is on the anti-diagonal in {hits} of them."
+    right, rows, columns = torch.eye(len(text)).flip(1), [*map(str, output)], [*map(str, text)]
+    figure = attention_map(weights, rows, columns, "reversal of one text", "key", "output", right)
+    alt = f"the anti-diagonal is outlined, and the largest weight of a row is there in {hits} of them."
     show(figure, alt=f"Attention map of a text of {len(text)} symbols: {alt}")

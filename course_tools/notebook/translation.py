@@ -85,5 +85,15 @@ def translations(model: nn.Module, texts: Sequence[str], words: Vocabularies, mo
 
 def exact_matches(model: nn.Module, pairs: Sequence[Any], words: Vocabularies, most: int = 36) -> float:
     """Measure the fraction of pairs whose translation is right in every character."""
-    answers = translations(model, [pair.source for pair in pairs], words, most)
+    return fraction_right(translations(model, [pair.source for pair in pairs], words, most), pairs)
+
+
+def fraction_right(answers: Sequence[str], pairs: Sequence[Any]) -> float:
+    """Measure the fraction of answers that equal the target of their pair in every character."""
     return mean(answer == pair.target for answer, pair in zip(answers, pairs, strict=True))
+
+
+@torch.no_grad()
+def generated(model: nn.Module, texts: Sequence[str], words: Vocabularies) -> list[str]:
+    """Translate texts on the CPU with a model that generates where it gets no target: `(source, lengths)` → tokens (B, T)."""
+    return [words[1].decode(row) for row in model(*words[0].batch(texts)).tolist()]

@@ -1,4 +1,4 @@
-"""The task of captioning: regions, captions, their measures, and weights over a picture."""
+"""The task of captioning: regions, captions, their measures, and weights over an image."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from course_tools.notebook.captioning import CaptionTask, add_weight_scale, capt
 
 @pytest.fixture(scope="module")
 def task() -> CaptionTask:
-    """The task with few pictures, whose encoder trained for few steps."""
+    """The task with few images, whose encoder trained for few steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(captioning, "at_scale", lambda cpu, gpu: {4_000: 40, 300: 3}[cpu])
         return caption_task(seed=0)
@@ -27,15 +27,15 @@ def test_a_region_has_standardised_features_and_its_row_and_column(task):
 
 
 def test_the_regions_of_new_images_are_scaled_as_those_learned_from(task):
-    torch.testing.assert_close(task.regions_of(task.pictures.test.images[:3]), task.new_regions[:3], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(task.regions_of(task.examples.test.images[:3]), task.new_regions[:3], atol=1e-4, rtol=1e-4)
 
 
 def test_the_captions_read_as_they_were_written(task):
-    assert [task.words.decode(row) for row in task.new_captions.tolist()] == list(task.pictures.test.captions)
+    assert [task.words.decode(row) for row in task.new_captions.tolist()] == list(task.examples.test.captions)
 
 
 def test_the_right_captions_match_and_reversed_ones_name_both_digits(task):
-    right = task.pictures.test.captions
+    right = task.examples.test.captions
     assert task.exact_match(right) == task.names_both(right) == 1.0
     reversed_words = [" ".join(reversed(text.split())) for text in right]
     assert task.exact_match(reversed_words) == sum(map(str.__eq__, reversed_words, right)) / 500

@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.datasets.docstrings import LabelledText
-from course_tools.notebook.document_classifier import BagOfWords, real_words, topic_task
+from course_tools.notebook import document_classifier
+from course_tools.notebook.document_classifier import BagOfWords, real_words, show_document_weights, topic_task
 
 DOCUMENTS = (
     LabelledText(("red green", "blue"), "colours"),
@@ -47,3 +48,15 @@ def test_topics_are_learned():
     accuracy, weights = TASK.accuracy(model, DOCUMENTS)
     assert accuracy == 1.0
     assert weights is None
+
+
+def test_the_weight_of_a_word_is_that_of_its_sentence_times_its_own(monkeypatch):
+    shown = []
+    monkeypatch.setattr(document_classifier, "show", lambda figure, alt: shown.append((figure, alt)))
+    document = LabelledText(("red green", "blue"), "colours")
+    show_document_weights(document, torch.tensor([0.2, 0.8]), torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
+    ((figure, alt),) = shown
+    torch.testing.assert_close(
+        torch.as_tensor(figure.axes[0].images[0].get_array().data), torch.tensor([[0.1, 0.1], [0.8, 0.0]]), check_dtype=False
+    )
+    assert "the sentence 'blue …' has 0.80 of the weight" in alt

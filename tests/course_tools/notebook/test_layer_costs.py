@@ -8,6 +8,7 @@ from course_tools.notebook.layer_costs import (
     cheaper_until,
     dilated_convolutions,
     exponent,
+    measured_costs,
     milliseconds,
     multiply_adds,
     numbers_kept,
@@ -125,3 +126,12 @@ def test_each_layer_reaches_as_far_as_it_is_wide():
     assert sequential_operations(layers["recurrent"](x)) == 28
     assert path_length(recurrent_step(3), x) == 27
     assert path_length(dilated_convolutions(3), x) == 4
+
+
+def test_the_costs_of_named_layers_are_those_of_the_single_measurements():
+    torch.manual_seed(0)
+    costs = measured_costs(("self-attention", "recurrent"), [8, 16], [5, 9], d=4)
+    assert costs.work["self-attention"] == [2 * n * n * 4 for n in (8, 16)]
+    assert costs.exponents == {"self-attention": 2.0, "recurrent": 1.0}
+    assert costs.waits == {"self-attention": [2, 2], "recurrent": [5, 9]}
+    assert costs.paths == {"self-attention": [1, 1], "recurrent": [4, 8]}

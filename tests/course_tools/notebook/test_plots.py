@@ -37,6 +37,24 @@ def test_weights_are_drawn_from_zero_to_one_whatever_their_range():
     assert np.allclose(image.get_array(), WEIGHTS / 10)
 
 
+def outlines(ax):
+    return [(patch.get_y() + 0.5, patch.get_x() + 0.5) for patch in ax.patches]
+
+
+def test_the_given_cells_are_outlined_in_every_map_and_no_others():
+    right = torch.zeros(7, 5, dtype=torch.bool)
+    right[1, 4] = right[6, 0] = True
+    one = plots.attention_map(WEIGHTS, outlined=right)
+    two = plots.attention_maps({"a": WEIGHTS, "b": WEIGHTS}, outlined=right.int())
+    assert [outlines(ax) for ax in (one.axes[0], *two.axes[:2])] == [[(1, 4), (6, 0)]] * 3
+    assert [outlines(ax) for ax in plots.attention_map(WEIGHTS).axes] == [[], []]
+
+
+def test_outlined_cells_must_have_the_shape_of_the_weights():
+    with pytest.raises(ValueError, match=r"shape \(5, 7\), and the weights \(7, 5\)"):
+        plots.attention_map(WEIGHTS, outlined=torch.ones(5, 7))
+
+
 def test_scores_are_centred_at_zero():
     image = plots.score_maps({"a": torch.tensor([[-3.0, 1.0]])}).axes[0].images[0]
     assert (image.norm.vmin, image.norm.vmax) == (-3.0, 3.0)

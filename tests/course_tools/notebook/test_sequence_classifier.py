@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.primitives import RNN
-from course_tools.notebook.sequence_classifier import Reader, accuracy, fit, one_hot
+from course_tools.notebook import sequence_classifier
+from course_tools.notebook.sequence_classifier import Reader, accuracy, dense_first_to_last, fit, fit_digits, one_hot
 
 
 def test_symbols_become_vectors():
@@ -21,3 +22,31 @@ def test_the_last_symbol_is_learned():
     tokens = torch.randint(0, 2, (200, 3), generator=generator)
     pairs = one_hot(tokens), tokens[:, -1]
     assert accuracy(fit(lambda: RNN(16, 8), pairs, seed=0, steps=60, lr=3e-2), pairs) > 0.95
+
+
+def test_the_weights_of_the_first_symbol_grow_where_it_is_the_answer():
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.cat(
+        [torch.randint(0, 8, (400, 1), generator=generator), torch.randint(8, 16, (400, 4), generator=generator)], 1
+    )
+    torch.manual_seed(0)
+    before, after = dense_first_to_last(tokens, tokens[:, 0], steps=200)
+    assert 0.7 < before < 1.4
+    assert after > 1.2 * before
+
+
+def test_digits_are_read_one_pixel_at_a_time_and_tested_on_the_others(monkeypatch):
+    seen = {}
+
+    def fit(make_cell, known, seed, steps, lr):
+        seen.update(shape=tuple(known[0].shape), steps=steps)
+        return "model"
+
+    def accuracy(model, new):
+        seen["new"] = tuple(new[0].shape)
+        return 0.5
+
+    monkeypatch.setattr(sequence_classifier, "fit", fit)
+    monkeypatch.setattr(sequence_classifier, "accuracy", accuracy)
+    assert fit_digits(lambda: RNN(1, 3), seed=0) == ("model", 0.5)
+    assert seen == {"shape": (1_400, 64, 1), "steps": 250, "new": (397, 64, 1)}

@@ -19,7 +19,10 @@ from course_tools.notebook.token_reader import (
     lookup_task,
     loss_on_new,
     reversal_task,
+    show_heads,
+    show_lookup,
     show_reversal,
+    two_answers,
     weights_of,
 )
 
@@ -142,5 +145,40 @@ def test_the_figure_of_a_reversal_counts_the_rows_on_the_anti_diagonal(monkeypat
     ((figure, alt),) = shown
     weights = weights_of(model, (torch.tensor([text]), torch.tensor([[0, 1, 2]])))[0, 0]
     hits = sum(int(row.argmax()) == 2 - i for i, row in enumerate(weights))
-    assert f"anti-diagonal in {hits} of them" in alt
+    assert f"the largest weight of a row is there in {hits} of them" in alt
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["3", "1", "4"]
+    assert len(figure.axes[0].patches) == 3
+
+
+def test_two_answers_are_the_opposite_symbol_and_the_one_before():
+    task = two_answers(reversal_task(reversal(3, 1, 2, T=5, n_symbols=8, seed=0)))
+    tokens = task.new[0]
+    assert task.new_targets.shape == (2, 5, 2)
+    for i in range(5):
+        assert task.new_targets[:, i].tolist() == torch.stack([tokens[:, 4 - i], tokens[:, i - 1]], -1).tolist()
+        assert task.pattern[0, i].nonzero().flatten().tolist() == sorted({4 - i, (i - 1) % 5})
+
+
+def test_the_map_of_a_look_up_outlines_the_pair_of_each_question(monkeypatch):
+    shown = []
+    monkeypatch.setattr(token_reader, "show", lambda figure, alt: shown.append((figure, alt)))
+    parts = lookup(5, 1, 3, T_q=2, T_k=4, n_keys=8, n_values=8, seed=0)
+    task = lookup_task(parts, 8)
+    torch.manual_seed(0)
+    show_lookup(TokenReader(OneHead(), [8, 9], 8), task, *lookup_in_words(parts.test, 0))
+    ((figure, alt),) = shown
+    columns = [round(patch.get_x() + 0.5) for patch in figure.axes[0].patches]
+    assert [parts.test.keys[0, column] for column in columns] == parts.test.queries[0].tolist()
+    assert "of 2 rows" in alt
+
+
+def test_the_maps_of_heads_have_the_names_of_their_models(monkeypatch):
+    shown = []
+    monkeypatch.setattr(token_reader, "show", lambda figure, alt: shown.append((figure, alt)))
+    task = two_answers(reversal_task(reversal(3, 1, 2, T=5, n_symbols=8, seed=0)))
+    torch.manual_seed(0)
+    show_heads({"one": TokenReader(OneHead(), [8, 5], 16)}, task)
+    ((figure, alt),) = shown
+    assert figure.axes[0].get_title() == "one"
+    assert len(figure.axes[0].patches) == int(task.pattern[0].sum())
+    assert " in one (" in alt

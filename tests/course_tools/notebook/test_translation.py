@@ -7,7 +7,15 @@ import torch
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary
 from course_lib.models import Encoder, PlainDecoder, Seq2Seq, Transformer
-from course_tools.notebook.translation import date_sentences, exact_matches, fit_pairs, logits_of, translations
+from course_tools.notebook.translation import (
+    date_sentences,
+    exact_matches,
+    fit_pairs,
+    fraction_right,
+    generated,
+    logits_of,
+    translations,
+)
 
 
 class Pair(NamedTuple):
@@ -42,3 +50,10 @@ def test_dates_are_composed_and_their_vocabularies_cover_them():
     for pair in known[1][:5]:
         assert letters.decode(letters.encode(pair.source)) == pair.source
         assert characters.decode(characters.encode(pair.target)) == pair.target
+
+
+def test_a_model_that_generates_without_a_target_is_decoded_and_counted():
+    rows = WORDS[1].batch(["12", "12"], end=True)[0]
+    answers = generated(lambda source, lengths: rows[: len(source)], ["ab", "ba"], WORDS)
+    assert answers == ["12", "12"]
+    assert fraction_right(answers, PAIRS) == 0.5

@@ -1,0 +1,149 @@
+"""Run a step of a recurrent network over a sequence, forward and backward, and measure how its gradient vanishes or explodes.
+
+The experiments of lecture 01. `rnn_step`, `bptt_step` and `lstm_step` are arguments: in the lecture they are the student's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.primitives import LSTM
+
+Step = Callable[..., Tensor]
+"""`(x, h, W, U, b)` → the new state, as `course_lib.primitives.rnn_step`."""
+BackwardStep = Callable[..., Sequence[Tensor]]
+"""`(∂L/∂h_t, x, h, h_t, W, U)` → the gradients of x, h, W, U and b, as `course_lib.primitives.bptt_step`."""
+
+
+def parameters_of(cell: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+    """Give W, U and the sum of both biases of a recurrent layer of torch or of the library, in float64 on the CPU."""
+    W, U, b_W, b_U = (p.detach().double().cpu() for p in cell.parameters())
+    return W, U, b_W + b_U
+
+
+def states_of(step: Step, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
+    """Read x (T, B, d) from the state h (B, n) on; give all T + 1 states, h first."""
+    states = [h]
+    for x_t in x:
+        states.append(step(x_t, states[-1], W, U, b))
+    return states
+
+
+def back_through_time(
+    step: BackwardStep, grad: Tensor, x: Tensor, states: Sequence[Tensor], W: Tensor, U: Tensor
+) -> tuple[list[Tensor], list[float]]:
+    """Propagate ∂L/∂h_T (B, n) back to h_0 for inputs x (T, B, d) and the T + 1 states that they gave.
+
+    Returns:
+        the gradients of W, U and b, and the norm of ∂L/∂h at each of the T + 1 states, the last state first.
+    """
+    sums, norms = [torch.zeros_like(p) for p in (W, U, W[:, 0])], [grad.norm().item()]
+    for t in reversed(range(len(x))):
+        _, grad, *parts = step(grad, x[t], states[t], states[t + 1], W, U)
+        sums = [total + part for total, part in zip(sums, parts, strict=True)]
+        norms.append(grad.norm().item())
+    return sums, norms
+
+
+def difference_to_autograd(step: Step, back_step: BackwardStep, x: Tensor, weights: Sequence[Tensor]) -> float:
+    """Compare gradients by `back_step` with those of autograd, for the loss L = Σ h_T² after reading x (T, B, d) from state 0.
+
+    Returns:
+        the norm of the difference over that of autograd's gradients, all entries of W, U and b together.
+    """
+    parameters = [p.clone().requires_grad_() for p in weights]
+    states = states_of(step, x, x.new_zeros(x.shape[1], len(weights[1])), *parameters)
+    by_autograd = torch.autograd.grad(states[-1].square().sum(), parameters)
+    constant, (W, U, _) = [h.detach() for h in states], weights
+    by_hand, _ = back_through_time(back_step, 2 * constant[-1], x, constant, W, U)
+    ours, theirs = (torch.cat([g.flatten() for g in gradients]) for gradients in (by_hand, by_autograd))
+    return ((ours - theirs).norm() / theirs.norm()).item()
+
+
+def gradient_norms(
+    step: Step, back_step: BackwardStep, x: Tensor, radius: float, input_scale: float, n: int = 64, seed: int = 0
+) -> list[float]:
+    """Measure the norm of a random gradient 0 to T steps back, over its norm at the end, for U = radius · orthogonal and b = 0.
+
+    Args:
+        step: one step forward.
+        back_step: one step back.
+        x: (T, B, d) in float64.
+        radius: all singular values of U.
+        input_scale: standard deviation of the entries of W.
+        n: number of units.
+        seed: of W, U and the gradient at the end.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    W, random, grad = (torch.randn(size, generator=generator).double() for size in ((n, x.shape[2]), (n, n), (x.shape[1], n)))
+    W, U = input_scale * W, radius * torch.linalg.qr(random).Q
+    states = states_of(step, x, x.new_zeros(x.shape[1], n), W, U, x.new_zeros(n))
+    _, norms = back_through_time(back_step, grad, x, states, W, U)
+    return [norm / norms[0] for norm in norms]
+
+
+class Carousel(NamedTuple):
+    """An untrained LSTM on some inputs: its forget gates (T, B, n), and ∂(Σ c_T)/∂c_0 (B, n) along two sets of paths.
+
+    `along` is the gradient along the cell's own path, `all_paths` that which also flows through h and the gates.
+    """
+
+    gates: Tensor
+    along: Tensor
+    all_paths: Tensor
+
+
+def carousel(
+    lstm_step: Callable[..., tuple[Tensor, Tensor]], x: Tensor, forget_bias: float, n: int = 64, seed: int = 0
+) -> Carousel:
+    """Read x (T, B, d) in float64 with a new LSTM of n units, and differentiate its last cell state by its first one.
+
+    Args:
+        lstm_step: `(x, h, c, W, U, b)` → h, c.
+        x: the inputs.
+        forget_bias: initial bias of the forget gates.
+        n: number of units.
+        seed: of the weights.
+    """
+    torch.manual_seed(seed)
+    W, U, b = parameters_of(LSTM(x.shape[-1], n, forget_bias=forget_bias))
+    c_0 = x.new_zeros(x.shape[1], n).requires_grad_()
+    h, c, h_any, c_any, gates = torch.zeros_like(c_0), c_0, torch.zeros_like(c_0), c_0, []
+    for x_t in x:
+        gates.append(torch.sigmoid(x_t @ W.mT + h @ U.mT + b)[:, n : 2 * n].detach())
+        h, c = lstm_step(x_t, h, c, W, U, b)
+        h = h.detach()  # what is left is the cell's own path
+        h_any, c_any = lstm_step(x_t, h_any, c_any, W, U, b)
+    along, all_paths = (torch.autograd.grad(c_T.sum(), c_0)[0] for c_T in (c, c_any))
+    return Carousel(torch.stack(gates), along, all_paths)
+
+
+def gradient_by_lag(
+    rnn_step: Step, lstm_step: Callable[..., tuple[Tensor, Tensor]], cell: nn.Module, x: Tensor, labels: Tensor
+) -> list[float]:
+    """Measure the gradient of the final loss at the memory 0, 1, 2 … T - 1 steps before the end, over its norm at the end.
+
+    The memory is c of an LSTM, h of a plain network. A random readout computes the logits of eight classes from h_T.
+
+    Args:
+        rnn_step: one step of a plain network.
+        lstm_step: one step of an LSTM.
+        cell: a layer with the weights, `RNN` or `LSTM`.
+        x: (B, T, d).
+        labels: (B,), each from 0 to 7.
+    """
+    W, U, b = (p.requires_grad_() for p in parameters_of(cell))
+    h = c = torch.zeros(len(x), cell.d_hidden).double()
+    memories = []
+    for x_t in x.double().unbind(1):
+        if isinstance(cell, LSTM):
+            h, c = lstm_step(x_t, h, c, W, U, b)
+        else:
+            h = c = rnn_step(x_t, h, W, U, b)
+        memories.append(c)
+    logits = h @ torch.randn(cell.d_hidden, 8).double() / cell.d_hidden**0.5
+    gradients = torch.autograd.grad(F.cross_entropy(logits, labels), memories)
+    return [(g.norm() / gradients[-1].norm()).item() for g in reversed(gradients)]

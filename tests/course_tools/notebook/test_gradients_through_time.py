@@ -1,0 +1,80 @@
+"""Forward and backward over time agree with torch and autograd, and gradients vanish or grow as the theory says."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.primitives import LSTM, RNN, bptt_step, lstm_step, rnn_step
+from course_tools.bank.lecture_01.bptt_step import transposes_the_recurrent_matrix
+from course_tools.notebook.gradients_through_time import (
+    back_through_time,
+    carousel,
+    difference_to_autograd,
+    gradient_by_lag,
+    gradient_norms,
+    parameters_of,
+    states_of,
+)
+
+T, B, D, N = 11, 3, 2, 5
+
+
+@pytest.fixture
+def layer():
+    torch.manual_seed(0)
+    return nn.RNN(D, N).double()
+
+
+@pytest.fixture
+def x():
+    return torch.randn(T, B, D, generator=torch.Generator().manual_seed(1)).double()
+
+
+def test_the_states_are_those_of_torch_with_the_same_weights(layer, x):
+    states = states_of(rnn_step, x, torch.zeros(B, N).double(), *parameters_of(layer))
+    assert len(states) == T + 1
+    torch.testing.assert_close(torch.stack(states[1:]), layer(x)[0])
+
+
+def test_going_back_one_norm_is_noted_for_each_state(layer, x):
+    W, U, b = parameters_of(layer)
+    states = states_of(rnn_step, x, torch.zeros(B, N).double(), W, U, b)
+    grad = torch.ones(B, N).double()
+    sums, norms = back_through_time(bptt_step, grad, x, states, W, U)
+    assert [tuple(part.shape) for part in sums] == [(N, D), (N, N), (N,)]
+    assert len(norms) == T + 1
+    assert norms[0] == pytest.approx((B * N) ** 0.5)
+
+
+def test_the_difference_to_autograd_is_rounding_and_shows_a_mistake_from_two_steps_on(layer, x):
+    weights = parameters_of(layer)
+    assert difference_to_autograd(rnn_step, bptt_step, x, weights) < 1e-12
+    of_mistake = [difference_to_autograd(rnn_step, transposes_the_recurrent_matrix, x[-t:], weights) for t in (1, 2)]
+    assert of_mistake[0] < 1e-12
+    assert of_mistake[1] > 1e-3
+
+
+def test_near_the_state_0_each_step_back_multiplies_the_norm_by_the_radius(x):
+    norms = gradient_norms(rnn_step, bptt_step, x, 0.7, 1e-9, n=N)
+    assert norms == pytest.approx([0.7**t for t in range(T + 1)], rel=1e-6)
+
+
+def test_a_strong_input_saturates_the_units_and_the_gradient_vanishes(x):
+    assert gradient_norms(rnn_step, bptt_step, x, 1.5, 50.0, n=N)[-1] < 1e-3
+
+
+@pytest.mark.parametrize("forget_bias", [0.0, 4.0])
+def test_the_cells_own_path_is_the_product_of_the_forget_gates(x, forget_bias):
+    found = carousel(lstm_step, x, forget_bias, n=N)
+    assert found.gates.shape == (T, B, N)
+    torch.testing.assert_close(found.along, found.gates.prod(0))
+    assert not torch.allclose(found.all_paths, found.along)
+
+
+@pytest.mark.parametrize("cell", [RNN(16, N), LSTM(16, N, forget_bias=4.0)], ids=["plain", "LSTM"])
+def test_the_gradient_by_lag_is_1_at_the_end_and_has_a_value_for_each_step(cell):
+    torch.manual_seed(0)
+    lags = gradient_by_lag(rnn_step, lstm_step, cell, torch.randn(B, T, 16), torch.tensor([0, 7, 3]))
+    assert len(lags) == T
+    assert lags[0] == 1.0
+    assert all(lag > 0 for lag in lags)
