@@ -5,9 +5,10 @@ Every generating model has one interface:
     state = model.start(…)                        the input: a prompt, a source sentence, an image
     logits, state = model.step(tokens, state)     reads one more token (N,) of each sequence; next-token logits (N, n_tokens)
 
-States are values: `step` does not change its argument, so stepping twice from one state gives the same result twice. A state is a tensor or a tuple with one row for each sequence: a key-value cache (`GPT` and `Transformer` by default, and
-`CachedGPT`), the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state of a recurrent
-network (`Seq2Seq`, captioners).
+States are values: `step` does not change its argument, so stepping twice from one state gives the same result twice. A state
+is a tensor or a tuple with one row for each sequence: a key-value cache (`GPT` and `Transformer` by default, and `CachedGPT`),
+the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state of a recurrent network
+(`Seq2Seq`, captioners).
 
 Greedy decoding as in Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215).
 """
