@@ -20,6 +20,7 @@ from torch import Tensor
 
 from course_lib.losses.nt_xent import Views, require_pairs
 from course_lib.primitives.normalisation import unit
+from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
 
 
 class _Gather(torch.autograd.Function):
@@ -56,6 +57,8 @@ class _SumOfOwn(torch.autograd.Function):
         return _Gather.apply(gradient, ctx.group), None
 
 
+@float32_under_autocast
+@rounded_from_float32
 def gathered_nt_xent(a: Views, b: Views, temperature: float, group: dist.ProcessGroup | None = None) -> Float[Tensor, ""]:
     """Average ℓ over the views of this process, among the views of all processes.
 

@@ -30,6 +30,12 @@ def _require_target(logits: Tensor, target: Tensor, *rest: Any, **options: Any) 
         )
 
 
+def _require_smoothing(logits: Tensor, target: Tensor, padding: int, smoothing: float = 0.1) -> None:
+    _require_target(logits, target)
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing is the share of probability that is spread, from 0 to below 1, got {smoothing}.")
+
+
 def _require_tokens(logits: Tensor, tokens: Tensor, counts: Tensor | None = None) -> None:
     _require_target(logits, tokens)
 
@@ -59,7 +65,7 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
     return F.cross_entropy(predictions, next_tokens, ignore_index=padding)
 
 
-@requires(_require_target)
+@requires(_require_smoothing)
 def label_smoothed_loss(
     logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int, smoothing: float = 0.1
 ) -> Float[Tensor, ""]:
@@ -69,10 +75,13 @@ def label_smoothed_loss(
         logits: (B, T, n_tokens); logits[:, t] predicts target[:, t+1], and the last logits are not used.
         target: (B, T) token indices: begin-of-sequence first, then the sentence and its end, then padding.
         padding: the index of the padding token; it is never a target that counts.
-        smoothing: ε, the probability that is spread over all n_tokens; 0.1 in the Transformer.
+        smoothing: ε, 0 ≤ ε < 1, the probability that is spread over all n_tokens; 0.1 in the Transformer.
 
     Returns:
         the mean, in nats per token; with ε > 0 it is above 0 even for perfect predictions.
+
+    Raises:
+        ValueError: logits and target disagree on B or T, or ε is not in [0, 1).
 
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4 (https://arxiv.org/abs/1706.03762).
     """

@@ -6,7 +6,8 @@ algorithm 1 (https://arxiv.org/abs/2002.05709):
     ℓ(i, j) = -log  exp(sim(z_i, z_j) / τ) / Σ_{k ≠ i} exp(sim(z_i, z_k) / τ)        sim(u, v) = uᵀv / (‖u‖ ‖v‖)
     L = 1/2N · Σ over the N pairs of ℓ(i, j) + ℓ(j, i)
 
-That is a cross-entropy: each of the 2N views classifies the 2N - 1 others, and the right class is its partner.
+That is a cross-entropy: each of the 2N views classifies the 2N - 1 others, and the right class is its partner. Both forms
+compute it in float32 at least: in float16, 1 / τ alone may be infinite.
 """
 
 from typing import Any
@@ -17,11 +18,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.primitives.normalisation import unit
-from course_lib.primitives.precision import float32_under_autocast
+from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
 
 Views = Float[Tensor, "N d"]
 
 
+@float32_under_autocast
+@rounded_from_float32
 def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float) -> Float[Tensor, ""]:
     """Average -log of the probability that each view assigns to its partner among all views except itself.
 
@@ -48,6 +51,7 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
 
 
 @float32_under_autocast
+@rounded_from_float32
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
     """Compute `nt_xent` with a single 2N × 2N matrix: τ^-½ scales the vectors, and the backward pass is explicit.
 

@@ -8,8 +8,8 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.1
 
 Images have different numbers of objects: lists are padded to the longest, and the class of padding is -1.
 The last of the n_classes + 1 logits is that of ∅. Boxes are centre and size, as fractions of the image.
-A ValueError is raised for a class that is neither -1 nor one of 0 … n_classes - 1 (∅ is not passed as a class), and for an
-object assigned to a query that does not exist.
+A ValueError is raised for a class that is neither -1 nor one of 0 … n_classes - 1 (∅ is not passed as a class), for an
+object assigned to a query that does not exist, and for two objects assigned to one query.
 """
 
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ def _require_known_classes(logits: Tensor, boxes: Tensor, classes: Tensor, *rest
     """Raise a ValueError for classes other than -1 and 0 to n_classes - 1."""
     n_classes = logits.shape[-1] - 1
     if classes.numel() and values_are_known(classes):
-        lowest, highest = int(classes.min()), int(classes.max())
+        lowest, highest = torch.stack(classes.aminmax()).tolist()  # one transfer from a GPU
         if lowest < -1 or highest >= n_classes:
             raise ValueError(
                 f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}."
@@ -95,17 +95,26 @@ def matching_cost(
 def _require_assigned(
     logits: Tensor, boxes: Tensor, classes: Tensor, targets: Tensor, queries: Tensor, no_object: float = 0.1
 ) -> None:
-    """Raise a ValueError for an object without a query: -1 would be read as the last one."""
+    """Raise a ValueError for an object without a query, and for two with one: -1 would be read as the last, one class lost."""
     _require_known_classes(logits, boxes, classes)
     if not values_are_known(classes, queries):
         return
-    n_queries, assigned = logits.shape[-2], queries[classes >= 0]
+    n_queries, real = logits.shape[-2], classes >= 0
+    assigned = queries[real]
     if assigned.numel():
-        lowest, highest = int(assigned.min()), int(assigned.max())
+        image = torch.arange(len(queries), device=queries.device)[:, None].expand_as(queries)[real]
+        pairs = (image * n_queries + assigned).sort().values
+        shared = (pairs[1:] == pairs[:-1]).sum()
+        lowest, highest, n_shared = torch.stack([*assigned.aminmax(), shared]).tolist()  # one transfer from a GPU
         if lowest < 0 or highest >= n_queries:
             raise ValueError(
                 f"the query of an object is 0 to {n_queries - 1}, got {lowest} to {highest}; -1 may only stand beside the "
                 "class -1, which means no object."
+            )
+        if n_shared:
+            raise ValueError(
+                f"two objects of an image were assigned to one query, {n_shared} times: one class would overwrite the other. "
+                "Assign each object a query of its own, as `match` does."
             )
 
 

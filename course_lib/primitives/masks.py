@@ -1,6 +1,7 @@
 """Attention masks: causal and padding. A mask is bool, True = may attend, and broadcasts to scores (*batch, T_q, T_k).
 
-Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
+Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`. A causal mask of more queries than keys is refused with a
+ValueError, as by causal attention: the first queries would come before the first key.
 
 Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder attends to positions up to
 and including i.
@@ -14,6 +15,16 @@ from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Lengths
 
 
+def _require_keys(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> None:
+    """Raise a ValueError for more queries than keys."""
+    if T_k is not None and T_q > T_k:
+        raise ValueError(
+            f"the queries of a causal mask are the last positions of its keys, got {T_q} queries and {T_k} keys: "
+            "give as many keys, or more."
+        )
+
+
+@requires(_require_keys)
 def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> Bool[Tensor, "T_q T_k"]:
     """Make a causal mask: each query may attend to its own position and earlier ones.
 

@@ -45,6 +45,12 @@ def test_smoothed_labels_are_those_of_their_definition():
     )
 
 
+@pytest.mark.parametrize("smoothing", [-0.5, 1.0, 1.5, math.nan])
+def test_a_share_that_is_none_is_refused(smoothing):
+    with pytest.raises(ValueError, match=f"from 0 to below 1, got {smoothing}"):
+        label_smoothed_loss(torch.zeros(B, T, n_tokens), target(), PADDING, smoothing)
+
+
 def test_it_averages_over_tokens_and_not_over_sentences():
     """Two tokens at ½ in one sentence, one at ¼ in another: (2 ln 2 + ln 4) / 3 = 4/3 ln 2."""
     half, quarter, free = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [1 / 3] * 3

@@ -104,6 +104,18 @@ def test_a_gradient_penalty_is_that_of_the_equation(normal):
 
 
 @each_form
+@pytest.mark.parametrize("temperature", [0.1, 2e-5, 1e-5, 1e-6])
+def test_in_float16_a_small_temperature_gives_the_rounded_loss(form, temperature, normal):
+    """1 / τ = 10⁶ is beyond float16, which ends at 65,504; the loss of views that agree is not."""
+    a = normal(N, d).detach().half()
+    for b in (a, (a + 0.3 * normal(N, d).detach()).half()):
+        loss, exact = form(a, b, temperature), nt_xent(a.double(), b.double(), temperature)
+        assert loss.dtype == torch.float16
+        assert loss.isfinite() == (exact < 65504)
+        torch.testing.assert_close(loss, exact.half(), rtol=torch.finfo(torch.float16).eps, atol=8 * 2**-24 / temperature)
+
+
+@each_form
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("temperature", [1e-6, 0.1, 1e6])

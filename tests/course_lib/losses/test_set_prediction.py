@@ -185,6 +185,19 @@ def test_a_query_that_there_is_not_is_refused(wrong):
         set_loss(logits, said, classes, targets, queries)
 
 
+def test_two_objects_of_one_query_are_refused():
+    """The class of the second would overwrite that of the first. In two images, and beside the class -1, they may be equal."""
+    logits, said, classes, targets = scene()
+    classes, queries = torch.zeros_like(classes), torch.arange(M).expand(B, M).clone()
+    usual = set_loss(logits, said, classes, targets, queries)
+    assert usual == set_loss(logits, said, classes, targets, queries.clone())
+    queries[1, 2] = queries[1, 4]
+    with pytest.raises(ValueError, match="two objects of an image were assigned to one query, 1 times"):
+        set_loss(logits, said, classes, targets, queries)
+    classes[1, 2] = -1
+    set_loss(logits, said, classes, targets, queries)
+
+
 def test_gradients():
     logits, said, classes, targets = scene(torch.float64)
     queries = match(matching_cost(logits, said, classes, targets), classes)
