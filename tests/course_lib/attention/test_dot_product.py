@@ -217,7 +217,7 @@ def test_the_fused_twin_takes_what_does_not_lie_side_by_side_in_memory(normal, a
 
 @pytest.mark.parametrize("fused", [fused_scaled_dot_product_attention, fused_causal_attention])
 def test_the_kernel_gets_no_mask_where_none_is_needed_and_features_side_by_side(normal, monkeypatch, fused):
-    """With a mask or a stride between features, it would silently take a slower path; tensors in a good layout are not copied."""
+    """With a mask or a stride between features, it would silently take a slower path; a good layout is not copied."""
     calls, kernel = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *t, **how: calls.append((t, how)) or kernel(*t, **how))
     q, k, v = normal(B, H, T_k, d_k), normal(B, H, d_k, T_k).mT, normal(B, H, T_k, d_v)

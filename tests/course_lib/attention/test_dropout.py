@@ -98,7 +98,7 @@ def test_at_p_1_nothing_is_attended_to(normal):
 
 
 def test_what_a_mask_hides_stays_hidden(normal):
-    """Masked rows are 0, and NaN at a hidden key, hidden by the mechanism itself or by the mask, has no effect on any context."""
+    """Masked rows are 0, and NaN at a hidden key, hidden by the mechanism or the mask, has no effect on any context."""
     q, k, v = normal(B, T_k, d_k), normal(B, T_k, d_k), normal(B, T_k, d_v)
     mask = torch.ones(T_k, T_k, dtype=torch.bool)
     mask[3:, 3], mask[2] = False, False  # key 3: by causality from earlier positions, by the mask from its own on

@@ -13,7 +13,7 @@ WORDS = range(1, V)
 
 
 def markov(seed=0, order=2):
-    """A step whose logits depend on the sentence and on the last `order` words, which are the state; never generates padding."""
+    """A step whose logits depend on the sentence and on the last `order` words, which are the state; it never generates 0."""
     table = torch.randn(B, *([V] * order), V, generator=torch.Generator().manual_seed(seed)) * 2
     table[..., PADDING] = -torch.inf
 
