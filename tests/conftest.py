@@ -1,4 +1,4 @@
-"""What the tests of the mechanisms share: seeded draws, and the comparison of two forms in values and gradients."""
+"""Shared fixtures for tests of mechanisms: seeded draws, and the comparison of two forms in values and gradients."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @pytest.fixture
 def normal() -> Callable[..., Tensor]:
-    """Return `normal(*shape, scale=1.0)`: float64 draws from N(0, scale²), the same in every run, that ask for a gradient."""
+    """Return `normal(*shape, scale=1.0)`: float64 draws from N(0, scale²), the same in every run, that require a gradient."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int, scale: float = 1.0) -> Tensor:
@@ -21,7 +21,7 @@ def normal() -> Callable[..., Tensor]:
 
 @pytest.fixture
 def agree(normal: Callable[..., Tensor]) -> Callable[..., None]:
-    """Return `agree(f, g, *inputs)`: the two give the same tensors, and the same gradients of every float input, to 1e-10."""
+    """Return `agree(f, g, *inputs)`: both return the same tensors and the same gradients of every float input, to 1e-10."""
 
     def results(f: Callable[..., object], inputs: tuple[object, ...]) -> list[Tensor]:
         out = f(*inputs)

@@ -1,4 +1,4 @@
-"""The library imports with four packages; what needs another one says how to install it."""
+"""The library imports with only four packages; functions that need another one say how to install it."""
 
 import json
 import os
@@ -31,7 +31,7 @@ from importlib.machinery import PathFinder
 allowed = set(json.loads(sys.argv[1])) | sys.stdlib_module_names
 
 class OnlyTheBase:
-    # Finds on the path what the base consists of, and nothing else.
+    # Only the base packages can be found on the path.
 
     def find_spec(name, path=None, target=None):
         return PathFinder.find_spec(name, path, target) if name.partition(".")[0] in allowed else None
@@ -54,7 +54,7 @@ print(json.dumps([modules, answers]))
 
 
 def required(name: str, found: set[str]) -> set[str]:
-    """Add to `found` the distributions that one requires, itself included, and what they require in turn."""
+    """Add to `found` a distribution and all that it requires, recursively."""
     if name not in found:
         found.add(name)
         for requirement in map(Requirement, metadata.requires(name) or ()):
@@ -65,7 +65,7 @@ def required(name: str, found: set[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def told() -> tuple[list[str], dict[str, str]]:
-    """Import every module of the library where only the base can be imported; give their names, and what the calls raise."""
+    """Import every module of the library with only the base packages; return their names, and the errors of the calls."""
     base = {re.sub("[-_.]+", "-", name).lower() for first in BASE for name in required(first, set())}
     modules = {
         module

@@ -39,12 +39,12 @@ SUITE = JOBS["suite"]["strategy"]["matrix"]["include"]
 
 
 def instruction(name: str) -> list[str]:
-    """The arguments of each such line of the Dockerfile."""
+    """Return the arguments of each such line of the Dockerfile."""
     return [rest for word, rest in DOCKERFILE if word == name]
 
 
 def commands() -> list[list[str]]:
-    """What follows `course.py`, or the name of the image, wherever a file or the page about them calls it."""
+    """Yield the arguments of `course.py`, or of the image, wherever a file or the page about them calls it."""
     texts = [read("Dockerfile"), DEV["postCreateCommand"], *(step.get("run", "") for step in STEPS), read("docs/running.md")]
     called = [found[1] for text in texts for found in re.finditer(r"python3? course\.py ([^`\n]+)", text)]
     called += [found[1] for text in texts for found in re.finditer(r"docker run .* attention-course ?([^`\n]*)", text)]

@@ -1,4 +1,4 @@
-"""The pages for readers are true: papers.md names what docstrings cite, and notation.md what the library calls so."""
+"""The documents agree with the code: papers.md with docstrings, notation.md with signatures, guides with files."""
 
 import ast
 import re
@@ -50,7 +50,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 @cache
 def cited() -> dict[str, set[str]]:
-    """Each paper that a docstring gives the address of, with the files whose docstrings do."""
+    """Map the address of each paper in a docstring to the files whose docstrings contain it."""
     found: dict[str, set[str]] = {}
     for path in LIBRARY:
         for node in nodes(path):
@@ -61,7 +61,7 @@ def cited() -> dict[str, set[str]]:
 
 
 def tables(page: str) -> dict[str, list[dict[str, str]]]:
-    """The rows of each table of a page, by the heading above it and then by the words over the columns."""
+    """Map the heading of each table of a page to its rows, as dicts from the column names."""
     found = {}
     for section in (DOCS / page).read_text(encoding="utf-8").split("\n## ")[1:]:
         lines = [line[1:-1].split("|") for line in section.splitlines() if line.startswith("|")]
@@ -71,21 +71,21 @@ def tables(page: str) -> dict[str, list[dict[str, str]]]:
 
 
 def papers() -> dict[str, dict[str, str]]:
-    """Each row of papers.md by the address it links."""
+    """Map each address in papers.md to its row."""
     rows = [row for table in tables("papers.md").values() for row in table]
     by_address = {LINK.fullmatch(row["Link"])[2]: row for row in rows}
-    assert len(by_address) == len(rows), "a paper stands twice"
+    assert len(by_address) == len(rows), "a paper is listed twice"
     return by_address
 
 
 def numbers(cell: str) -> set[str]:
-    """The lectures of a cell such as `**01** 06–09`."""
+    """Return the lectures of a cell such as `**01** 06–09`."""
     spans = [part.replace("*", "").split("–") for part in cell.split() if part != "–"]
     return {f"{number:02}" for span in spans for number in range(int(span[0]), int(span[-1]) + 1)}
 
 
 def axes() -> Iterator[tuple[str, Path]]:
-    """Each name of an axis in a signature or a type of the library, with the file that has it."""
+    """Yield each name of an axis in a signature or a type of the library, with its file."""
     for path in LIBRARY:
         for node in nodes(path):
             if isinstance(node, ast.Subscript) and ast.unparse(node.value) in ("Float", "Int", "Bool"):
@@ -95,7 +95,7 @@ def axes() -> Iterator[tuple[str, Path]]:
 
 @cache
 def in_signatures() -> set[str]:
-    """What stands in the library as an argument, an axis, a field or an attribute."""
+    """Return the names of arguments, axes, fields and attributes in the library."""
     names = {word for word, _ in axes()}
     for node in (node for path in LIBRARY for node in nodes(path)):
         if isinstance(node, ast.arg):
@@ -109,7 +109,7 @@ def in_signatures() -> set[str]:
 
 @cache
 def defined() -> set[str]:
-    """The functions, classes and types of the library."""
+    """Return the functions, classes and types of the library."""
     names = set()
     for node in (node for path in LIBRARY for node in nodes(path)):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -127,7 +127,7 @@ def code_names(heading: str) -> set[str]:
 
 
 def test_every_paper_that_a_docstring_cites_stands_in_papers_md():
-    """Where an address leads to a tool or to data, it belongs into NOT_PAPERS above."""
+    """An address of a tool or of data belongs in NOT_PAPERS above."""
     assert set(cited()) - set(papers()) == set()
 
 
@@ -163,7 +163,7 @@ def test_a_function_and_a_convention_name_what_the_library_has(heading):
 
 
 def test_an_axis_that_is_common_is_explained():
-    """Common is what four files use, of those that students and authors call."""
+    """An axis is common if four files use it, among those that students and authors call."""
     used: dict[str, set[Path]] = {}
     for name, path in axes():
         if not path.parent.name.startswith("lecture_"):

@@ -1,4 +1,4 @@
-"""The rules of the house: import layers, names of files, first lines, light imports, tests path for path."""
+"""The project's rules: import layers, names of files, first lines, light imports, tests path for path."""
 
 import ast
 import json
@@ -16,14 +16,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NOT_OURS = {"build", "node_modules", "__pycache__", "work"}
 APART = ("models", "losses", "metrics", "datasets", "training")
-"""Packages of the library that know nothing of each other: notebooks, studies, tests and benchmarks put them together."""
+"""Packages of the library that do not import each other: notebooks, studies, tests and benchmarks combine them."""
 LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
 TOOLS = sorted((ROOT / "course_tools").rglob("*.py"))
 OURS = [*LIBRARY, *TOOLS]
 CODE = [*OURS, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]
 CODE += [ROOT / "course.py", ROOT / "conftest.py"]
 MECHANISMS = ("primitives", "attention", "blocks", "models", "generation", "pretrained", "losses", "metrics", "analysis")
-"""Packages whose tests stand path for path in tests/course_lib."""
+"""Packages whose tests are in the same paths in tests/course_lib."""
 
 
 def shown(path: Path) -> str:
@@ -36,7 +36,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a module of this Python at the root."""
+    """Run a module with this Python at the root."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
     return subprocess.run(
         [sys.executable, *command],
@@ -51,7 +51,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def files(folder: Path = ROOT) -> Iterator[Path]:
-    """Every file that belongs to the project: nothing hidden but .ci and .gitignore, nothing that a tool leaves behind."""
+    """Return every file of the project: no hidden files except .ci and .gitignore, and none left by tools."""
     for path in sorted(folder.iterdir()):
         hidden = path.name.startswith(".") and path.name not in (".ci", ".gitignore")
         if hidden or path.name in NOT_OURS or path.name.endswith(".egg-info"):
@@ -63,7 +63,7 @@ def files(folder: Path = ROOT) -> Iterator[Path]:
 
 
 def text_of(path: Path) -> str:
-    """What a reader sees of a file; of a notebook without its pictures."""
+    """Return the text of a file that a reader sees; of a notebook, without its images."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
         return text
@@ -74,7 +74,7 @@ def text_of(path: Path) -> str:
 
 
 def imports_of(path: Path) -> set[str]:
-    """The modules that a file names in imports, wherever in it they stand; of `from a import b` both `a` and `a.b`."""
+    """Return the modules in the imports of a file, at any level; for `from a import b` both `a` and `a.b`."""
     names = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -85,7 +85,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def modules_used_by(tree: ast.Module, modules: set[str]) -> set[str]:
-    """The modules among these whose names a program imports: of `from a import b`, `a.b` where that is a module, else `a`."""
+    """Return which of these modules a program imports: for `from a import b`, `a.b` if that is a module, else `a`."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -97,7 +97,7 @@ def modules_used_by(tree: ast.Module, modules: set[str]) -> set[str]:
 
 
 def packages_of(path: Path) -> set[str]:
-    """The packages of the library that a file imports from, such as attention."""
+    """Return the packages of the library that a file imports from, such as attention."""
     return {name.split(".")[1] for name in imports_of(path) if name.startswith("course_lib.")}
 
 
@@ -106,7 +106,7 @@ def module_of(path: Path) -> str:
 
 
 def circles(edges: dict[str, set[str]]) -> list[str]:
-    """The nodes of a directed graph that reach themselves."""
+    """Return the nodes of a directed graph that reach themselves."""
     reached = {node: set(ends) for node, ends in edges.items()}
     changed = True
     while changed:
@@ -223,7 +223,7 @@ def test_no_file_is_named_for_nothing():
 
 
 def is_record(node: ast.ClassDef) -> bool:
-    """Frozen fields and no method: a result that code hands on, which nobody has to construct by hand."""
+    """Frozen fields and no method: a result that code passes on and that users need not construct."""
     frozen = any(ast.unparse(each) == "dataclass(frozen=True)" for each in node.decorator_list)
     return not methods(node) and (frozen or base_names(node) == ["NamedTuple"])
 
@@ -237,16 +237,16 @@ def test_constructors_take_at_most_eight_arguments():
             given = [len(a.posonlyargs + a.args + a.kwonlyargs) - 1 for a in inits]
             taken[f"{shown(path)}: {node.name}"] = max([*given, 0 if inits else len(fields)])
     assert max(taken.values()) > 3
-    # The Transformer's ninth is dropout: each of the others is a choice of the paper too, and a bundle would hide them.
+    # The Transformer's ninth argument is dropout: each of the others is a choice in the paper, and a bundle would hide them.
     assert {name: n for name, n in taken.items() if n > 8} == {"course_lib/models/transformer.py: Transformer": 9}
 
 
 def test_classes_compose_and_do_not_override():
-    """What inherits from a class of the course adds to it; only `__init__` may be written again."""
+    """A subclass of a class of the course adds to it; only `__init__` may be overridden."""
     ours = {(module_of(path), node.name): node for path in LIBRARY for node in classes(path)}
 
     def above(module: str, node: ast.ClassDef) -> Iterator[tuple[str, ast.ClassDef]]:
-        """The bases with their modules: of the same module, else every class of the course with that name."""
+        """Return the bases with their modules: from the same module, else every class of the course with that name."""
         for base in base_names(node):
             named = [key for key in ours if key[1] == base and key != (module, node.name)]
             for key in [key for key in named if key[0] == module] or named:
@@ -260,7 +260,7 @@ def test_classes_compose_and_do_not_override():
 
 
 def types_of(path: Path) -> set[str]:
-    """The public classes and type aliases that a module defines at its top level; of type variables, none."""
+    """Return the public classes and type aliases that a module defines at its top level, without type variables."""
     found = set()
     for node in tree_of(path).body:
         if isinstance(node, ast.ClassDef):
@@ -284,7 +284,7 @@ LIGHT = [*(f"course_lib.{name}" for name in (*MECHANISMS, "shapes", "training", 
 
 
 def test_importing_library_checks_and_bank_loads_no_plots_tables_or_widgets():
-    """What torch itself loads, tqdm and where present networkx, does not count."""
+    """Modules that torch itself loads, tqdm and possibly networkx, do not count."""
     imports = "import sys, torch; before = set(sys.modules); import " + ", ".join(LIGHT)
     done = run("-c", f"{imports}; print(sorted({HEAVY} & set(sys.modules) - before))")
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
@@ -303,7 +303,7 @@ TESTED_TOGETHER = {
     "pretrained/bert": "pretrained/test_checkpoints.py",
     "pretrained/checkpoint_reader": "pretrained/test_checkpoints.py",
 }
-"""Modules whose tests hold them against another, in the file of that one or of both."""
+"""Modules whose tests compare them with another, in the test file of that one or of both."""
 
 
 @pytest.mark.parametrize("package", MECHANISMS)

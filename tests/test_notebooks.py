@@ -1,4 +1,4 @@
-"""The committed notebooks are what authoring gives and keep the course's rules. nbval runs them; this sees what it cannot."""
+"""The committed notebooks match their authoring sources and the course's rules. nbval runs them; this checks the rest."""
 
 import ast
 import html
@@ -44,7 +44,7 @@ def is_active(cell: nbformat.NotebookNode) -> bool:
 
 
 def only_imports(cell: nbformat.NotebookNode) -> bool:
-    """A cell with the imports of an exercise, which asks nothing of its reader."""
+    """A cell with the imports of an exercise, which requires nothing of its reader."""
     statements = ast.parse(cell.source).body if cell.cell_type == "code" else []
     return bool(statements) and all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in statements)
 
@@ -115,7 +115,7 @@ def test_every_exercise_is_in_its_lecture_in_the_order_of_the_numbers_and_passes
 
 @each_lecture
 def test_a_bug_hunt_runs_as_it_stands_and_is_told_its_own_misconception(lecture):
-    """The cell holds the code of one function alone: a name that only the bank knows would end it at once."""
+    """The cell contains the code of one function only: a name that is defined only in the bank would raise an error."""
     hunted = [cell.metadata["bug"] for cell in code_cells(solved(lecture)) if "bug" in cell.metadata]
     told = html.unescape(" ".join(output.data.get("text/html", "") for output in outputs(solved(lecture)) if "data" in output))
     told = told.replace("<code>", "`").replace("</code>", "`")
@@ -179,7 +179,7 @@ def test_what_grows_belongs_in_the_library(lecture):
         for node in ast.walk(ast.parse(cell.source)):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 node.body = node.body[ast.get_docstring(node) is not None :]
-                statements = ast.unparse(node).splitlines()  # however the source breaks its lines
+                statements = ast.unparse(node).splitlines()  # independent of line breaks in the source
                 assert len(statements) <= MAX_LINES, f"{node.name} has more than {MAX_LINES} lines of statements"
 
 

@@ -1,4 +1,4 @@
-"""Everything runs on an accelerator other than the CPU: a pretend one, in a process of its own (tests/pretend_gpu)."""
+"""Everything runs on an accelerator other than the CPU: a pretend one, in a separate process (tests/pretend_gpu)."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ PARTS = sorted(path.stem for path in FOLDER.glob("on_*.py"))
 @pytest.mark.pretend_gpu
 @pytest.mark.parametrize("part", PARTS)
 def test_on_the_pretend_accelerator(part):
-    """The device stays in a process once it is there, so no other test may share it."""
+    """The device cannot be removed from a process, so no other test may share the process."""
     if lacks := device.missing():
         pytest.skip(lacks)
     device.build()

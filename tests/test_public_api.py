@@ -1,4 +1,4 @@
-"""The public names of each package, frozen: whoever adds, renames or removes one does it here too."""
+"""The public names of each package, frozen: a change of a name must be made here as well."""
 
 import inspect
 import re
@@ -124,14 +124,14 @@ each_package = pytest.mark.parametrize("package", PUBLIC)
 
 
 def names_of(package: str) -> list[str]:
-    """The public names of a package: its `__all__`, or what a single file defines itself."""
+    """Return the public names of a package: its `__all__`, or the definitions of a single file."""
     module = import_module(package)
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
     return getattr(module, "__all__", sorted(name for name in own if not name.startswith("_")))
 
 
 def in_order(name: str) -> tuple[int, str]:
-    """Constants first, then classes, then functions, as ruff's RUF022 has it."""
+    """Constants first, then classes, then functions, as in ruff's RUF022."""
     return 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name
 
 
@@ -161,7 +161,7 @@ def test_every_public_name_resolves_and_has_a_docstring(package):
 
 @each_package
 def test_the_docstring_of_a_function_names_its_arguments(package):
-    """It names each of them, or gives shapes; a twin of the same signature names the function that it equals."""
+    """It names each argument, or states shapes; a function with the same signature names the function that it equals."""
     module = import_module(package)
     for name in names_of(package):
         function = getattr(module, name)

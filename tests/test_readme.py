@@ -1,4 +1,4 @@
-"""The README: one page, numbers of the course, links that exist, examples that print what it shows."""
+"""The README: one page, numbers of the course, links that exist, examples with the printed results."""
 
 import re
 import subprocess
@@ -36,7 +36,7 @@ def test_no_lecture_downloads_anything():
 
 
 def test_the_picture_is_described_by_what_the_check_says_today():
-    """Where this fails, draw the picture again: `python -m course_tools.publishing.readme_picture`."""
+    """If this fails, draw the figure again: `python -m course_tools.publishing.readme_picture`."""
     assert f'alt="{alternative_text()}"' in README
     assert all((ROOT / picture).exists() for picture in re.findall(r'src(?:set)?="([^"]+)"', README))
 

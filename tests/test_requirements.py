@@ -46,7 +46,7 @@ def test_what_is_installed_is_in_range(line, course):
 
 
 def test_course_py_understands_each_requirement():
-    # Names and bounds only: markers, extras and other operators would make every Python look incomplete.
+    # Names and bounds only: with markers, extras or other operators, every Python would seem incomplete.
     for line in [*EVERYTHING, *EXTRAS["site"]]:
         requirement = Requirement(line)
         assert not requirement.marker

@@ -1,4 +1,4 @@
-"""course.py: what it makes, mends, refuses and says, with a `pip` and a `venv` that only note how they were called."""
+"""course.py: what it creates, repairs, refuses and prints, with a `pip` and a `venv` that only record their calls."""
 
 import ast
 import json
@@ -52,7 +52,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="the false pip and venv are m
 
 
 class Clone:
-    """A copy of the course with a `pip` and a `venv` of our own; its command ends with status 7."""
+    """A copy of the course with a fake `pip` and `venv`; its command ends with status 7."""
 
     def __init__(self, root):
         self.root, self.venv, self.log = root, root / ".venv", root / "calls.txt"
@@ -65,7 +65,7 @@ class Clone:
             (path.parent / "__init__.py").touch()
 
     def start(self, *arguments, **settings):
-        """Start course.py with what the false pip is to do in capitals."""
+        """Start course.py; the variables in capitals control the fake pip."""
         known = {**os.environ, "PYTHONPATH": str(self.root / "fakes"), "CALLS": str(self.log), **settings}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         return subprocess.Popen([sys.executable, str(self.root / "course.py"), *arguments], env=known, text=True, **pipes)
@@ -77,7 +77,7 @@ class Clone:
         return process
 
     def calls(self):
-        """What venv and pip were asked for since the last look."""
+        """Return the calls of venv and pip since the last call of this function."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return [line.replace("--no-input --disable-pip-version-check ", "") for line in lines]
@@ -233,7 +233,7 @@ def test_a_set_up_killed_half_way_is_waited_for_and_made_anew(clone):
     (clone.venv / "lib").mkdir()
     (clone.venv / "lib" / "half-written").touch()
     clone.calls()
-    second = clone.start("lab")  # the pip of the killed one is still at work
+    second = clone.start("lab")  # the pip of the killed one is still running
     assert "Another set-up" in second.stderr.readline()
     assert clone.calls() == []
     gate.touch()

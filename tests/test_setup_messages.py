@@ -1,4 +1,4 @@
-"""What course.py says when the set-up cannot go on: one clear message, a way out, exit status 1 and no traceback."""
+"""Messages of course.py if the set-up fails: one clear message, a way to fix it, exit status 1 and no traceback."""
 
 import errno
 import importlib.util
@@ -33,7 +33,7 @@ Usage = namedtuple("Usage", "total used free")
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """course.py of a copy, as a module, with room enough on the disk; its command does nothing."""
+    """course.py of a copy, as a module, with enough disk space; its command does nothing."""
     shutil.copy(ROOT / "course.py", tmp_path)
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     spec = importlib.util.spec_from_file_location("course_of_the_copy", tmp_path / "course.py")
@@ -46,7 +46,7 @@ def course(tmp_path, monkeypatch):
 
 
 def pip_prints(course, monkeypatch, text, status=1):
-    """Put a process that prints a text and ends with a status in the place of pip, and one that is silent in that of venv."""
+    """Replace pip by a process that prints a text and ends with a status, and venv by a silent one."""
 
     def process(command, **options):
         script = f"import sys; print({text!r}); sys.exit({status})" if "pip" in command else ""
@@ -57,7 +57,7 @@ def pip_prints(course, monkeypatch, text, status=1):
 
 @pytest.fixture
 def refusal(course, capsys):
-    """Call `course.py lab`, which must fail, and give what it says."""
+    """Call `course.py lab`, which must fail, and return its message."""
 
     def call():
         assert course.main(["lab"]) == 1

@@ -1,4 +1,4 @@
-"""Exhaustive tests and full lectures rerun as soon as one of their inputs changes, and are skipped while none does."""
+"""Exhaustive tests and full lectures run again if one of their inputs changes, and are skipped otherwise."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def digest_after(root: Path, name: str, trains: bool = False) -> tuple[str, str]:
-    """The digest of the exercise, and what it is when one file has one more line."""
+    """Return the digest of the exercise, before and after one file gets one more line."""
     before = unchanged.digest(BANK, root, trains)
     with (root / name).open("a") as file:
         file.write("# changed\n")
@@ -52,7 +52,7 @@ def digest_after(root: Path, name: str, trains: bool = False) -> tuple[str, str]
 
 
 def clear_caches() -> None:
-    """Forget the contents of files."""
+    """Clear the cached contents of files."""
     for cached in vars(source_digest).values():
         if hasattr(cached, "cache_clear"):
             cached.cache_clear()
@@ -142,7 +142,7 @@ def test_the_tests_of_grading_depend_on_the_code_of_the_lecture(small, changed, 
 
 
 class Item:
-    """What of a collected test is used."""
+    """The attributes of a collected test that are used."""
 
     def __init__(self, folder: str = "bank", **params: object) -> None:
         self.path = unchanged.ROOT / "tests" / "course_tools" / folder / "deeper" / "test_any.py"
@@ -271,7 +271,7 @@ def notebook(root: Path, code: str = "from course_lib.near import f", output: st
 
 @pytest.fixture
 def lecture(small: Path) -> Path:
-    """The course of one exercise, with what a lecture depends on beside it."""
+    """The course of one exercise, and the files that a lecture depends on."""
     for name, text in LECTURE.items():
         (small / name).parent.mkdir(parents=True, exist_ok=True)
         (small / name).write_text(text)

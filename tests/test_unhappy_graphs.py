@@ -1,4 +1,4 @@
-"""What goes wrong with graphs in a student's hands: without type checks, each mistake meets an error that says what to mend."""
+"""Mistakes with graphs that students make: without type checks, each raises an error that says how to fix it."""
 
 import json
 import os
@@ -78,12 +78,12 @@ HOLDS = [
     "GCN(11, d, 2)(x[:0], nothing).shape == (0, 2)",
     "csr_attend_edges(scores, z, edges.int()).context.allclose(attend_edges(scores, z, edges).context, atol=1e-6)",
 ]
-"""Graphs without edges or nodes are no mistakes."""
+"""Graphs without edges or nodes are not mistakes."""
 
 
 @cache
 def told() -> dict[str, tuple[str, str]]:
-    """What each call told, by its code: the type of its error, or "nothing", and the text."""
+    """Map the code of each call to the type of its error, or "nothing", and the text."""
     codes = [code for code, _, _ in REFUSED] + HOLDS
     root = Path(__file__).parents[1]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What goes wrong in a student's hands: without the suite's type checks, each mistake meets an error that says what to mend.
+"""Mistakes that students make: without the suite's type checks, each raises an error that says how to fix it.
 
 All calls run in one fresh interpreter, in which nothing checks types and shapes but the library itself and torch.
 """
@@ -228,11 +228,11 @@ LOSSES = [
 ]
 
 FORMS = {"rnn": 1, "hoisted_rnn": 1, "lstm": 4, "fused_lstm": 4, "gru": 3, "fused_gru": 3}
-"""The forms of the recurrent networks, and how many gates each has."""
+"""The forms of the recurrent networks, each with its number of gates."""
 
 
 def recurrent(form: str, gates: int) -> list[tuple[str, str, str]]:
-    """What each form must refuse; torch's kernels would read memory that is not theirs."""
+    """Inputs that each form must refuse; torch's kernels would read memory outside their tensors."""
     state = "(h, h)" if gates == 4 else "(h,)"
     shapes = [(2, 7)] * (state.count("h"))
     run, own, rows = f"{form}(x, {state}, *weights[{gates}]", f"*weights[{gates}])", gates * 7
@@ -305,7 +305,7 @@ NUMBERS = [
     ("head_statistics(maps, zeros(B, T) > 0, tensor([0, 5]))", "ValueError", "lengths [0, 5]"),
     ("head_statistics(maps, zeros(B, 1) > 0, tensor([5, 5]))", "ValueError", "need delimiters (2, 5)"),
 ]
-"""What would give a number, and a wrong one."""
+"""Calls that would return a wrong number."""
 
 REFUSED = [
     *((code.format(call), error, text) for call in TAKE_MASKS for code, error, text in MASKS),
@@ -344,12 +344,12 @@ HOLDS = [
     "teacher_forced_loss(randn(B, T, 9), 0 * target, 0).isnan()",
     "teacher_forced_loss(randn(B, 1, 9), target[:, :1], 0).isnan()",
 ]
-"""Empty sequences, rows that may look nowhere and lengths of 0 are no mistakes: what they give is stated, and true."""
+"""Empty sequences, fully masked rows and lengths of 0 are not mistakes: their results are documented and right."""
 
 
 @cache
 def told() -> dict[str, tuple[str, str]]:
-    """What each call told, by its code: the type of its error, or "nothing", and the text."""
+    """Map the code of each call to the type of its error, or "nothing", and the text."""
     codes = [code for code, _, _ in REFUSED] + HOLDS
     root = Path(__file__).parents[1]
     done = subprocess.run(

@@ -15,11 +15,11 @@ PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 CODE = [*sorted((ROOT / "course_lib").rglob("*.py")), *sorted((ROOT / "course_tools").rglob("*.py")), ROOT / "course.py"]
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”|«[^»]*»|https?://\S+")
 GENERATED = {"claims.md", "companion.md", "lectures.md"}
-"""Their words come from the lectures and from the slides."""
+"""Their words come from the lectures and the slides."""
 
 
 def words_of(path: Path) -> Iterator[tuple[int, str]]:
-    """The prose of a file, with line numbers: all of a document, comments and strings of code; without what is quoted."""
+    """Return the prose of a file, with line numbers: the text of a document, comments and strings of code, without quotes."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         found = [(1, text)]

@@ -1,4 +1,4 @@
-"""Sdist and wheel are complete: from an empty folder, with the wheel alone on the path, what needs no checkout works."""
+"""Sdist and wheel are complete: in an empty folder with only the wheel on the path, commands that need no checkout work."""
 
 import csv
 import json
@@ -67,7 +67,7 @@ def site(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def names(root: Path, *folders: str) -> set[str]:
-    """The files in folders of a root that belong to the course: no caches of Python or of another tool."""
+    """Return the files of the course in folders of a root, without caches of Python or other tools."""
     paths = [path.relative_to(root) for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
     cache = re.compile(r"(^|/)(\.|__pycache__/)|\.pyc$")
     return {path.as_posix() for path in paths if not cache.search(path.as_posix())}

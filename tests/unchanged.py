@@ -1,4 +1,4 @@
-"""Skip what takes long while everything that it depends on is as it was when it last passed.
+"""Skip slow tests while everything that they depend on is unchanged since they last passed.
 
 A test marked `exhaustive` tries every mutant, every answer of the bank on twenty seeds, or every answer in the sandbox, in the
 notebook's check or in a report. Its exercise has a digest: of its bank file and each file of the course that this imports,
@@ -30,18 +30,18 @@ RECORD = ROOT / "tests" / "exhaustive.json"
 
 
 def recorded() -> dict[str, str]:
-    """By key, the digest with which all that it stands for last passed."""
+    """Map each key to the digest with which its tests last passed."""
     return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
 def record(passed: dict[str, str]) -> None:
-    """Write digests over those recorded."""
+    """Update the recorded digests."""
     text = json.dumps(dict(sorted({**recorded(), **passed}.items())), indent=1)
     RECORD.write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
 def digest(module: str, root: Path = ROOT, trains: bool = False) -> str:
-    """Hash a bank file, the engine that judges it, all that these import of ours, the tests of the bank, and the versions.
+    """Hash a bank file, the engine that judges it, all project files that these import, the tests of the bank, and versions.
 
     Args:
         module: the dotted name of the bank file, such as "course_tools.bank.lecture_04.multi_head_attention".
@@ -57,7 +57,7 @@ def digest(module: str, root: Path = ROOT, trains: bool = False) -> str:
 
 
 def file_digest(file: Path, inputs: Iterable[str], root: Path = ROOT) -> str:
-    """Hash a file of tests, all that it imports of ours, and the files that it says it depends on.
+    """Hash a file of tests, all project files that it imports, and the files that it declares as dependencies.
 
     Args:
         file: such as tests/test_pretend_gpu.py.
@@ -97,7 +97,7 @@ def folder_digest(folder: str, lecture: str, modules: Iterable[str], root: Path 
 
 @cache
 def digest_of(key: str) -> str:
-    """Hash what a key of the record stands for: a lecture's file, an exercise, or a folder of tests and what it tries.
+    """Hash the inputs of a key of the record: a lecture's file, an exercise, or a folder of tests and what it tests.
 
     Args:
         key: such as "solutions/04_self_attention.ipynb", "tests/test_pretend_gpu.py", "04.1", "grading/04.1" or "grading/04",
@@ -118,7 +118,7 @@ def digest_of(key: str) -> str:
 
 
 def notebook_digest(notebook: Path, root: Path = ROOT) -> str:
-    """Hash a lecture's code and compared outputs, what they depend on in the course, and the versions of all packages.
+    """Hash a lecture's code and compared outputs, the project files that they depend on, and the versions of all packages.
 
     Args:
         notebook: the file, such as solutions/04_self_attention.ipynb.
@@ -158,7 +158,7 @@ def _is_exhaustive(path: Path) -> bool:
 
 
 def _versions(root: Path) -> list[str]:
-    """List the versions of Python and of the packages that a lecture can use, where they are installed."""
+    """List the versions of Python and of the packages that a lecture can use, if installed."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     versions = [f"Python {sys.version_info[:2]}"]
@@ -170,19 +170,19 @@ def _versions(root: Path) -> list[str]:
 
 
 def _lists_a_lecture(file: Path) -> bool:
-    """Whether a file is the list of a lecture's exercises: whoever adds one changes none of the others."""
+    """Return whether a file is the list of a lecture's exercises: adding an exercise does not change the others."""
     return file.name == "__init__.py" and file.parent.name.startswith("lecture_") and file.parents[1].name == "bank"
 
 
 def _matters(path: Path, lecture: str) -> bool:
-    """Whether exhaustive tests of a lecture's exercises depend on a file among the tests of the bank."""
+    """Return whether exhaustive tests of a lecture's exercises depend on a file among the tests of the bank."""
     if path.stem.startswith("test_"):
         return _is_exhaustive(path)
     return not path.stem.startswith("lecture_") or path.stem == lecture
 
 
 def skip_unchanged(tested: Iterable[tuple[pytest.Item, str]], known: dict[str, str], digest_of: Callable[[str], str]) -> None:
-    """Skip the tests of what has the recorded digest; note what is tested, and its digest, on the others.
+    """Skip the tests of keys whose digest is recorded; attach key and digest to the others.
 
     Args:
         tested: collected tests, each with its key in the record.
@@ -197,7 +197,7 @@ def skip_unchanged(tested: Iterable[tuple[pytest.Item, str]], known: dict[str, s
 
 
 def key_of(item: pytest.Item) -> str:
-    """Return the key of an exhaustive test in the record: its file where that names its inputs, else what it tries.
+    """Return the key of an exhaustive test in the record: its file if that declares its inputs, else what it tests.
 
     What it tries stands after the folder of tests, unless that is the bank's.
     """
@@ -211,14 +211,14 @@ def key_of(item: pytest.Item) -> str:
 
 
 def ran_whole(key: str, asked: Iterable[Path]) -> bool:
-    """Whether all tests that a key stands for were among the files and folders that pytest was asked to run."""
+    """Return whether all tests of a key were among the files and folders that pytest was asked to run."""
     folder = key.rpartition("/")[0] or "bank"
     needed = ROOT / key if (ROOT / key).is_file() else ROOT / "tests" / "course_tools" / folder
     return any(path in (needed, *needed.parents) for path in asked)
 
 
 def all_passed(outcomes: Iterable[tuple[str, bool]]) -> dict[str, str]:
-    """From pairs of a noted `key digest` and whether that part of a test passed: the digests by key, where all parts did."""
+    """Map keys to digests, from pairs of `key digest` and whether that part of a test passed, if all parts did."""
     passed: dict[str, bool] = {}
     for noted, well in outcomes:
         passed[noted] = passed.get(noted, True) and well

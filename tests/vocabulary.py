@@ -1,4 +1,4 @@
-"""Words that the field does not use, each with what to write instead: the one list for code, documents and exercises."""
+"""Refused words, each with what to write instead: the one list for code, documents and exercises."""
 
 import re
 from collections.abc import Mapping
@@ -36,11 +36,11 @@ REFUSED = {
 }
 """Regular expressions of whole words, in any case."""
 FOR_STUDENTS = REFUSED | {r"pictures?": "image"}
-"""What a student reads in an exercise avoids these, too."""
+"""Texts of exercises avoid these as well."""
 
 
 def refused_words(text: str, refused: Mapping[str, str]) -> list[str]:
-    """The refused words in a text, each with what to write instead."""
+    """Return the refused words in a text, each with what to write instead."""
     return [
         f"{found[0]!r}; write {better}"
         for word, better in refused.items()

@@ -1,4 +1,4 @@
-"""docs/performance.md holds one section a group; a group that is measured again replaces its own section alone."""
+"""docs/performance.md has one section per group; a group that is measured again replaces only its own section."""
 
 from benchmarks import __main__ as command
 from benchmarks import report

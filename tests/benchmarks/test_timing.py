@@ -1,4 +1,4 @@
-"""Two calls take turns; a slow pair gets fewer rounds; a peer that cannot be imported is told once, and costs only its rows."""
+"""Two calls take turns; a slow pair gets fewer rounds; a peer that cannot be imported is reported once and loses its rows."""
 
 import sys
 from types import ModuleType
@@ -11,7 +11,7 @@ from benchmarks import timing
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that only `pass_time` moves: processor time by hand."""
+    """A clock that advances only by `pass_time`: simulated processor time."""
     now = [0.0]
     monkeypatch.setattr(timing.time, "process_time", lambda: now[0])
     return lambda seconds: now.__setitem__(0, now[0] + seconds)

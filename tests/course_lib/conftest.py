@@ -1,4 +1,4 @@
-"""What a caller meets at run time, where the shapes in the signatures are not checked."""
+"""Behaviour at run time, where the shapes in the signatures are not checked."""
 
 import jaxtyping
 import pytest
@@ -6,5 +6,5 @@ import pytest
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turn the check of shapes off, so that the library's own refusal is what answers a wrong shape."""
+    """Turn off shape checks, so that the library's own errors are raised for a wrong shape."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)

@@ -1,4 +1,4 @@
-"""Optional packages: found, named with the command that installs them, and never blamed for what they require."""
+"""Optional packages: found, or reported with the install command; a missing requirement of a package keeps its own error."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The words for shapes mean what they say: a tensor with a wrong axis, or of a wrong kind, does not bear the name."""
+"""The names of shapes are checked: a tensor with a wrong axis, or of a wrong dtype, does not match."""
 
 import pytest
 import torch

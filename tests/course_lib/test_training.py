@@ -1,4 +1,4 @@
-"""The loop takes the steps it says, at the rate it says; batches hold every example once an epoch."""
+"""The loop takes the stated steps at the stated rate; batches contain every example once per epoch."""
 
 import itertools
 import math
@@ -154,7 +154,7 @@ def test_autocast_computes_in_the_lower_precision_and_keeps_the_weights():
 
 
 def test_in_half_precision_a_gradient_too_small_for_it_arrives():
-    """The gradient of 1e-7 · w · x for x = 0.1 is 1e-8, and float16 holds nothing below 6e-8."""
+    """The gradient of 1e-7 · w · x for x = 0.1 is 1e-8, and float16 has no number below 6e-8."""
     model, x = nn.Linear(1, 1, bias=False), torch.full((1, 1), 0.1)
     *_, last = train(model, itertools.repeat(x), lambda m, x: 1e-7 * m(x).float().sum(), steps=2, autocast=torch.float16)
     assert last.gradient_norm == pytest.approx(1e-8, rel=0.02)
@@ -280,7 +280,7 @@ def test_a_gradient_that_is_not_finite_stops_the_training_before_its_update(clip
 
 
 def test_in_half_precision_an_update_that_overflows_is_left_out():
-    """The loss is scaled up at first, so that its gradient overflows; the scale falls, and training goes on."""
+    """The loss is scaled up at first, so that its gradient overflows; the scale falls, and training continues."""
     model = nn.Linear(1, 1, bias=False)
     loss = lambda m, x: 1e3 * m(x).float().sum()  # noqa: E731
     steps = list(train(model, itertools.repeat(torch.ones(1, 1)), loss, steps=14, autocast=torch.float16))

@@ -1,4 +1,4 @@
-"""Truncated backpropagation: states run on from segment to segment, gradients stop between them."""
+"""Truncated backpropagation: states are carried from segment to segment, gradients stop between them."""
 
 import copy
 import itertools
@@ -116,7 +116,7 @@ def test_states_are_carried_so_that_the_losses_are_those_of_the_whole_text(name)
 
 @each_model
 def test_gradients_are_those_of_full_backpropagation_within_a_segment_and_stop_at_its_border(name):
-    """Full backpropagation with weights of its own for what came before: theirs is the part that is cut."""
+    """Full backpropagation with separate weights for earlier segments: their gradient is the part that is truncated."""
     net, cut = model(name), truncated_bptt(loss)
     before = copy.deepcopy(net)
     seen = epoch()

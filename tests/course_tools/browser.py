@@ -1,4 +1,4 @@
-"""One headless Chromium for the tests that open pages, and what a page must not do there."""
+"""One headless Chromium for the tests that open pages, with checks of requests and script errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ def chromium() -> Iterator:
 
 
 class Visit:
-    """A page of a file, opened without network: what it requested besides files, and what its scripts complained of."""
+    """A page of a file, opened without network, with its requests other than files and its script errors."""
 
     def __init__(
         self, started, path, width: int, height: int = 844, ready: str = "document.documentElement.dataset.ready"
@@ -40,7 +40,7 @@ class Visit:
 
     @property
     def left(self) -> list[str]:
-        """The requests that left the machine."""
+        """Return the requests that left the machine."""
         return [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))]
 
     def __enter__(self) -> "Visit":

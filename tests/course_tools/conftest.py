@@ -1,4 +1,4 @@
-"""What the tests of the course share: a small course of one lecture in a temporary folder, and one test for each exercise."""
+"""Shared fixtures for the course's tests: a small course of one lecture in a temporary folder, one test per exercise."""
 
 import re
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ The end.
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """Return the folder of a course with lecture 04 alone, nothing built."""
+    """Return the folder of a course with only lecture 04, unbuilt."""
     from course_tools.bank import exercise
 
     (tmp_path / "authoring").mkdir()
@@ -111,20 +111,20 @@ def author(root: Path, stem: str, text: str) -> Path:
 
 @pytest.fixture(name="author")
 def author_fixture(course: Path):
-    """Return `author(stem, text)`: write one more source into the course, or another text into one."""
+    """Return `author(stem, text)`: add a source to the course, or replace one."""
     return lambda stem, text: author(course, stem, text)
 
 
 @pytest.fixture(autouse=True)
 def unchecked() -> Iterator[None]:
-    """Switch the check of types off: it makes each wrong answer slow to refuse, and a test shows that it changes no verdict."""
+    """Switch off type checks: they make each wrong answer slow to judge, and a test shows that they change no verdict."""
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `asked` once for each short exercise, one that asks for `build_task` once for each other."""
+    """Run a test with the argument `asked` for each short exercise, one with `build_task` for each build task."""
     for name, builds in (("asked", False), ("build_task", True)):
         if name in metafunc.fixturenames:
             items = [item for item in exercises() if (item.training is not None) is builds]

@@ -1,4 +1,4 @@
-"""JupyterLab as `course lab` starts it, in a real browser, for tests of what a student sees."""
+"""JupyterLab as started by `course lab`, in a real browser, for tests of what a student sees."""
 
 import contextlib
 import os
@@ -20,14 +20,14 @@ ARGUMENTS = (
     "--disable-component-update --disable-sync"
 )
 PATIENCE = 120_000
-"""Milliseconds; a kernel on a busy machine takes its time, and nothing here is about speed."""
+"""Milliseconds; generous, because a kernel on a busy machine is slow and no test depends on speed."""
 
 WITH_A_BROWSER = "needs a browser: install Chromium, and run `python3 course.py setup site`"
 
 
 @contextlib.contextmanager
 def browser() -> Iterator[object]:
-    """Start Chromium; the test is skipped with a reason where there is none."""
+    """Start Chromium; the test is skipped with a reason if there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason=WITH_A_BROWSER)
     pytest.importorskip("axe_playwright_python", reason=WITH_A_BROWSER)
     if CHROMIUM is None:
@@ -40,7 +40,7 @@ def browser() -> Iterator[object]:
 
 @contextlib.contextmanager
 def jupyterlab(root: Path) -> Iterator[str]:
-    """Start `course lab` on a course in a folder, with settings of its own; give the address of its first lecture."""
+    """Start `course lab` on a course in a folder, with its own settings; return the address of its first lecture."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,7 +71,7 @@ def jupyterlab(root: Path) -> Iterator[str]:
 
 
 class Notebook:
-    """The notebook that is open in JupyterLab, driven by its own commands."""
+    """The notebook that is open in JupyterLab, controlled by JupyterLab's commands."""
 
     def __init__(self, page: object, address: str) -> None:
         self.page = page
@@ -87,7 +87,7 @@ class Notebook:
         self.page.evaluate(write, [cell, source])
 
     def run(self, cell: int) -> str:
-        """Run a cell, and give the text below it once it has ended."""
+        """Run a cell, and return the text below it when it has finished."""
         run = """async i => {
             jupyterapp.shell.currentWidget.content.activeCellIndex = i;
             await jupyterapp.commands.execute('notebook:run-cell');
@@ -96,15 +96,15 @@ class Notebook:
         return self.output(cell).text_content()
 
     def output(self, cell: int) -> object:
-        """The part of the page below a cell."""
+        """Return the part of the page below a cell."""
         return self.page.locator(".jp-Notebook .jp-Cell").nth(cell).locator(".jp-Cell-outputWrapper")
 
     def restart(self) -> None:
-        """Restart the kernel, as the menu does after its question."""
+        """Restart the kernel, as the menu does after confirmation."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
 
     def show_all(self) -> None:
-        """Trust the stored outputs, and draw every cell, also those that are not in view."""
+        """Trust the stored outputs, and draw every cell, including those that are not in view."""
         self.page.evaluate("""() => {
             const content = jupyterapp.shell.currentWidget.content;
             content.notebookConfig = { ...content.notebookConfig, windowingMode: 'none' };
@@ -117,7 +117,7 @@ class Notebook:
 
 
 def small_course(root: Path, *sources: str) -> Path:
-    """Make a course whose one lecture has these code cells."""
+    """Make a course with one lecture that has these code cells."""
     cells = [nbformat.v4.new_code_cell(source, id=f"cell-{i}") for i, source in enumerate(sources)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
     return course_of(root, {"01_recurrence": nbformat.v4.new_notebook(cells=cells, metadata=kernel)})
@@ -134,7 +134,7 @@ def course_of(root: Path, notebooks: Mapping[str, nbformat.NotebookNode]) -> Pat
 
 
 def violations(page: object, include: Sequence[str] = ("body",), exclude: Sequence[str] = ()) -> list[str]:
-    """Run axe-core on parts of a page, by CSS selectors; give one line for each element that breaks a rule."""
+    """Run axe-core on parts of a page, by CSS selectors; return one line for each element that violates a rule."""
     axe = resources.files("axe_playwright_python") / "axe.min.js"
     page.add_script_tag(content=axe.read_text(encoding="utf-8"))
     found = page.evaluate(

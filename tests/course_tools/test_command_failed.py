@@ -1,4 +1,4 @@
-"""Whatever a command refuses ends in one sentence and in the exit status that belongs to it."""
+"""Every failure of a command ends with one sentence and the right exit status."""
 
 import pytest
 

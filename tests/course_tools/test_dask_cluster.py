@@ -1,4 +1,4 @@
-"""A cluster that cannot be had is said in one sentence."""
+"""A cluster that is not available is reported in one sentence."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A digest follows imports wherever they stand, and sees every change of a file but that of its line ends."""
+"""A digest follows imports anywhere in a file, and depends on every change except that of line ends."""
 
 from pathlib import Path
 

@@ -35,11 +35,11 @@ END = """
 import gc, torch
 print(sum(issubclass(type(x), torch.Tensor) and x.device.type == "pretend" for x in gc.get_objects()))
 """
-"""The cell after the last: how many tensors lie on the device, so that a lecture which never went there is seen."""
+"""The cell after the last: how many tensors are on the device, to detect a lecture that never used it."""
 
 
 def main(numbers: list[str]) -> int:
-    """Print what each lecture raised; give 1 where an error speaks of a device, else 0."""
+    """Print the errors of each lecture; return 1 if an error mentions a device, else 0."""
     if lacks := device.missing():
         print(lacks, file=sys.stderr)
         return 2
@@ -63,7 +63,7 @@ def main(numbers: list[str]) -> int:
 
 
 def errors(notebook: nbformat.NotebookNode) -> Iterator[str]:
-    """Each error in one line, with the number of its cell, counted without the first."""
+    """Return each error in one line, with the number of its cell, not counting the first."""
     for index, cell in enumerate(code_cells(notebook)):
         for output in cell.outputs:
             if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", ()):

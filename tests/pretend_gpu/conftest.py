@@ -1,4 +1,4 @@
-"""The device of every test of this folder, and what they share: moving things there and comparing with the CPU."""
+"""The device of the tests of this folder, and shared fixtures: moving data there and comparing with the CPU."""
 
 import copy
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.pretend_gpu import device as pretend
 
 
 def moved(x: object, device: torch.device) -> object:
-    """Move tensors, modules, and what tuples, lists, dicts and partial functions hold of them; a module is copied."""
+    """Move tensors and modules, also inside tuples, lists, dicts and partial functions; a module is copied."""
     if isinstance(x, Tensor):
         return x.detach().to(device).requires_grad_(x.requires_grad)
     if isinstance(x, nn.Module):
@@ -27,7 +27,7 @@ def moved(x: object, device: torch.device) -> object:
 
 
 def tensors(x: object) -> list[Tensor]:
-    """All tensors in a result."""
+    """Return all tensors in a result."""
     if isinstance(x, Tensor):
         return [x]
     return [each for part in x for each in tensors(part)] if isinstance(x, tuple | list) else []
@@ -41,13 +41,13 @@ def device() -> torch.device:
 
 @pytest.fixture(autouse=True)
 def _every_test_has_it(device: torch.device) -> None:
-    """What asks `torch.accelerator` finds it."""
+    """Make `torch.accelerator` find it."""
     assert torch.accelerator.current_accelerator(check_available=True) == device
 
 
 @pytest.fixture
 def same_there(device: torch.device) -> Callable[..., None]:
-    """Return `same_there(form, *inputs)`: on the device, tensors and gradients lie there, and are those of the CPU."""
+    """Return `same_there(form, *inputs)`: results and gradients are on the device and equal those of the CPU."""
 
     def compare(form: Callable[..., object], *inputs: object) -> None:
         results = []

@@ -26,7 +26,7 @@ _library: list[torch.library.Library] = []
 
 
 def missing() -> str | None:
-    """Say what this machine lacks for the pretend accelerator; None where nothing is missing."""
+    """Describe what this machine lacks for the pretend accelerator; None if nothing is missing."""
     if sys.platform != "linux":
         return "the pretend accelerator is built on Linux alone"
     if shutil.which(_compiler()[0]) is None:
@@ -37,7 +37,7 @@ def missing() -> str | None:
 
 
 def build() -> Path:
-    """Compile device.cpp, once for each version of it, of torch and of the command; processes wait for each other.
+    """Compile device.cpp, once for each version of the file, torch and the command; processes wait for each other.
 
     Raises:
         RuntimeError: the compiler failed; with its last lines.
@@ -57,7 +57,7 @@ def build() -> Path:
 
 
 def register() -> torch.device:
-    """Add the device to this process, and make it the one that `torch.accelerator` names."""
+    """Add the device to this process, and make it the current `torch.accelerator`."""
     if not _library:
         torch.ops.load_library(str(build()))
         torch.utils.rename_privateuse1_backend(NAME)
@@ -80,7 +80,7 @@ def _options() -> list[str]:
 
 
 def _module() -> types.ModuleType:
-    """What `torch.pretend` offers, as `torch.cuda` does."""
+    """The functions of `torch.pretend`, as of `torch.cuda`."""
     module = types.ModuleType(f"torch.{NAME}")
     module.is_available = module.is_initialized = lambda: True
     module.device_count = lambda: 1
@@ -93,7 +93,7 @@ def _module() -> types.ModuleType:
 
 
 class _Device:
-    """A context in which this device is the current one; there is but one."""
+    """A context in which this device is the current one; there is only one."""
 
     def __init__(self, device: object) -> None:
         pass
@@ -109,7 +109,7 @@ _OTHERS = {kind: kind.__deepcopy__ for kind in (torch.Tensor, torch.nn.Parameter
 
 
 def _deepcopy(self: Tensor, memo: dict[int, object]) -> Tensor:
-    """Copy a tensor of this device; torch copies its storage otherwise, for which it has no kernel here."""
+    """Copy a tensor of this device; torch would copy its storage, for which there is no kernel here."""
     if self.device.type != NAME or id(self) in memo:
         return _OTHERS[torch.nn.Parameter if isinstance(self, torch.nn.Parameter) else torch.Tensor](self, memo)
     copied = self.detach().clone().requires_grad_(self.requires_grad)

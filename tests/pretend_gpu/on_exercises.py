@@ -18,7 +18,7 @@ def tensors(x: object) -> list[Tensor]:
 
 @pytest.mark.parametrize("id", [item.id for item in exercises()])
 def test_a_reference(id, same_there):
-    """What takes numbers alone, such as `causal_mask(T)`, makes its tensors on the CPU unless told otherwise."""
+    """A function of numbers only, such as `causal_mask(T)`, creates its tensors on the CPU by default."""
     asked = exercise(id)
     for prop in asked.properties:
         with guarded():

@@ -1,4 +1,4 @@
-"""The device refuses what CUDA refuses: each fault here is one that a CPU hides."""
+"""The device refuses what CUDA refuses: each fault here would not be noticed on a CPU."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_a_mask_made_on_the_cpu(x):
 def test_positions_made_on_the_cpu(x):
     with pytest.raises(RuntimeError, match=DIFFERENT):
         x + torch.arange(T)[:, None]
-    assert (x + 1.0 + torch.tensor(2.0)).device == x.device  # a number is taken, as CUDA does
+    assert (x + 1.0 + torch.tensor(2.0)).device == x.device  # a scalar tensor is accepted, as by CUDA
 
 
 def test_weights_left_on_the_cpu(x):
@@ -40,7 +40,7 @@ def test_weights_left_on_the_cpu(x):
 
 
 def test_a_tensor_that_a_module_does_not_own(device):
-    """`to` moves parameters and buffers; a plain attribute stays where it is."""
+    """`to` moves parameters and buffers, but not a plain attribute."""
 
     class Shifted(nn.Module):
         def __init__(self):

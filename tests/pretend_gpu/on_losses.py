@@ -1,4 +1,4 @@
-"""Every loss, every metric that reads tensors, and what is done to batches before: pairs, masks, augmentation, matching."""
+"""Every loss, every metric of tensors, and the preparation of batches: pairs, masks, augmentation, matching."""
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ def test_a_loss(name, same_there):
 
 
 def test_masked_words_are_the_same_on_every_device(same_there):
-    """They are drawn on the CPU, whatever holds the words."""
+    """They are drawn on the CPU, regardless of the device of the words."""
     same_there(lambda x, may: L.mask_tokens(x, may, 1, N, torch.Generator().manual_seed(2)), WORDS, CHOSEN)
 
 

@@ -1,4 +1,4 @@
-"""What heads look at: five numbers by hand and by loop, and padding that does not count."""
+"""Head statistics: five numbers by hand and by a loop; padding does not count."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_they_are_the_means_over_real_tokens_one_by_one():
 
 
 def test_heads_that_do_one_thing_by_hand():
-    """The first looks at the token before (the first token at itself), the second everywhere, the third at a delimiter."""
+    """The first attends to the previous token (the first token to itself), the second uniformly, the third to a delimiter."""
     a = torch.zeros(1, 3, 4, 4)
     a[0, 0, [0, 1, 2, 3], [0, 0, 1, 2]] = 1.0
     a[0, 1] = 0.25

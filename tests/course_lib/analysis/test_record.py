@@ -1,4 +1,4 @@
-"""Recording attention collects what sub-modules return, changes nothing, and leaves nothing behind."""
+"""Recording attention collects the results of sub-modules, changes nothing, and removes its hooks."""
 
 import pytest
 import torch

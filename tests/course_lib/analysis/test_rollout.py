@@ -68,7 +68,7 @@ def test_without_layers_each_output_is_its_input():
 
 
 def test_what_no_layer_looks_at_is_never_drawn_from(normal):
-    """A causal stack draws from the past alone."""
+    """A causal stack depends only on the past."""
     later = torch.ones(T, T).triu(1).bool()
     weights = normal(L, B, H, T, T).masked_fill(later, -torch.inf).softmax(-1)
     assert (rollout(weights)[:, later] == 0).all()

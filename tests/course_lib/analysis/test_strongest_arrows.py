@@ -1,4 +1,4 @@
-"""The strongest arrows end where the largest weights lie, and tell time, row and column."""
+"""The strongest arrows end at the largest weights, and give time, row and column."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Additive attention: a small network looks at each pair of query and key."""
+"""Additive attention: a small network scores each pair of query and key."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""One token at a time gives what the whole sequence gives at once, and nothing that was written changes."""
+"""Decoding token by token gives the results of the whole sequence; earlier results do not change."""
 
 import pytest
 import torch

@@ -16,7 +16,7 @@ def inputs(normal, *batch):
 
 
 def by_loop(x, W_k, W_v, W_pi):
-    """As the authors' code: one picture, one part and one pixel at a time."""
+    """As in the authors' code: one image, one part and one pixel at a time."""
     z = x @ W_k.T
     pi = torch.softmax(W_pi @ z.mean(0), 0)
     rows = []
@@ -31,8 +31,8 @@ def by_loop(x, W_k, W_v, W_pi):
 
 
 def test_by_hand():
-    """Two places x = (0, 0) and (√(√2 ln 3), 0), two parts: the first sees ½ ½ and ¼ ¾, the second ½ ½ everywhere; where the
-    first counts ¾ of the mixture, the second place keeps ¾ · ¾ + ¼ · ½ = 11/16 for itself."""
+    """Two positions x = (0, 0) and (√(√2 ln 3), 0), two parts: the first has weights ½ ½ and ¼ ¾, the second ½ ½ everywhere;
+    if the first has ¾ of the mixture, the second position's weight on itself is ¾ · ¾ + ¼ · ½ = 11/16."""
     root = math.sqrt(math.sqrt(2) * math.log(3))
     x = torch.tensor([[0.0, 0.0], [root, 0.0]])
     W_pi = torch.tensor([[2 * math.log(3) / root, 0.0], [0.0, 0.0]])
@@ -56,7 +56,7 @@ def test_of_one_softmax_it_is_attention_with_keys_as_queries(normal, agree):
 
 
 def test_a_mixture_has_a_rank_that_one_softmax_has_not():
-    """With one feature a part, the logarithm of one softmax of products has rank 2 at most; that of a mixture has more."""
+    """With one feature per part,  the logarithm of one softmax of products has rank 2 at most; that of a mixture has more."""
     generator = torch.Generator().manual_seed(0)
     x, W_k, W_v, W_pi = (
         torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((N, C), (2, C), (1, C), (2, 2))
@@ -98,7 +98,7 @@ def test_parts_that_do_not_divide_are_refused(normal):
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float16, 300), (torch.bfloat16, 6)])
 def test_scores_beyond_half_precision_are_formed_in_float32(normal, dtype, size):
-    """Products of 300 and 300 are beyond float16, which ends at 65,504; bfloat16 rounds a score of 100 to a half."""
+    """Products of 300 and 300 exceed the range of float16, 65,504; bfloat16 rounds a score of 100 to a multiple of ½."""
     x, *weights = [x.detach().to(dtype) for x in inputs(normal, B)]
     x = size * x
     exact = co_occurrent_features(*(x.double() for x in (x, *weights)))

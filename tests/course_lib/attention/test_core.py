@@ -1,4 +1,4 @@
-"""Attention is score, normalise, mix: shares of the whole, nothing for forbidden keys, zeros where nothing may be seen."""
+"""Attention is score, normalise, mix: weights sum to 1, forbidden keys get 0, and fully masked rows are 0."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_weights_by_hand():
 
 
 def test_a_mask_by_hand():
-    """With the last key forbidden, the others share as 1 : 3."""
+    """With the last key forbidden, the weights of the others are 1 : 3."""
     scores = torch.tensor([[0.0, math.log(3), 100.0]])
     values = torch.tensor([[4.0], [8.0], [1000.0]])
     context, weights = attend(scores, values, torch.tensor([True, True, False]))
@@ -66,7 +66,7 @@ def test_each_row_of_weights_is_shared_out_whole_among_the_allowed_keys(normal):
 
 
 def test_true_in_a_mask_means_may_look(normal):
-    """A mask with one True in each row leaves one value, untouched."""
+    """A mask with one True in each row selects one value, unchanged."""
     values = normal(B, T_k, d_v)
     key = torch.tensor([3, 0, 6, 6, 2])
     context, weights = attend(normal(B, T_q, T_k), values, torch.nn.functional.one_hot(key, T_k).bool())

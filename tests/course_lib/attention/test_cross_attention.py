@@ -1,4 +1,4 @@
-"""Cross-attention: queries from the one sequence, keys and values from the other."""
+"""Cross-attention: queries from one sequence, keys and values from the other."""
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ def test_it_is_torchs_own(normal):
 
 
 def test_the_memory_answers_and_the_sequence_asks(normal):
-    """With one memory token, every context is its value, whoever asks; order and number of memory tokens are free."""
+    """With one memory token, every context is its value, for any query; order and number of memory tokens are free."""
     W = weights(normal)
     x, memory = normal(B, T_q, d_x), normal(B, T_k, d_m)
     one = cross_attention(x, memory[:, :1], *W, H).context

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: the scale is √d_k, the future is hidden, and the fused twins compute the same."""
+"""Scaled dot-product attention: the scale is √d_k, the future is hidden, and the fused forms compute the same."""
 
 import math
 
@@ -217,7 +217,7 @@ def test_the_fused_twin_takes_what_does_not_lie_side_by_side_in_memory(normal, a
 
 @pytest.mark.parametrize("fused", [fused_scaled_dot_product_attention, fused_causal_attention])
 def test_the_kernel_gets_no_mask_where_none_is_needed_and_features_side_by_side(normal, monkeypatch, fused):
-    """With a mask, or with a stride between features, it would silently take a slower path; what lies well is not copied."""
+    """With a mask or a stride between features, it would silently take a slower path; a good layout is not copied."""
     calls, kernel = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *t, **how: calls.append((t, how)) or kernel(*t, **how))
     q, k, v = normal(B, H, T_k, d_k), normal(B, H, d_k, T_k).mT, normal(B, H, T_k, d_v)
@@ -255,9 +255,9 @@ BY_DOT_PRODUCTS = [scaled_dot_product_attention, causal_attention, dot_attention
 @pytest.mark.parametrize("garbage", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("mechanism", [*BY_DOT_PRODUCTS, fused_scaled_dot_product_attention, fused_causal_attention])
 def test_what_a_hidden_key_holds_reaches_no_gradient_of_keys_and_values(mechanism, garbage):
-    """Keys and values of padding are NaN or infinite: results and gradients are what they are with zeros there.
+    """Keys and values of padding are NaN or infinite: results and gradients are the same as with zeros there.
 
-    In the fused forms also the gradients of the queries.
+    In the fused forms, this includes the gradients of the queries.
     """
     generator, n_real = torch.Generator().manual_seed(0), 4
     q, k, v = (torch.randn(2, 7, d, dtype=torch.float64, generator=generator) for d in (5, 5, 3))
@@ -289,7 +289,7 @@ def test_nan_in_a_key_that_some_query_sees_is_not_hidden(mechanism):
 @pytest.mark.parametrize("scale", [3, 100, 300, 1_000])
 @pytest.mark.parametrize("mechanism", BY_DOT_PRODUCTS)
 def test_in_half_precision_large_numbers_have_the_context_of_torchs_own(mechanism, scale, dtype):
-    """Their scores are beyond float16: infinities of both signs would give NaN."""
+    """Their scores exceed the range of float16: infinities of both signs would give NaN."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (scale * torch.randn(3, 7, 64, generator=generator) for _ in range(3))
     q, k, v = (x.to(dtype).requires_grad_() for x in (q, k, v))

@@ -1,4 +1,4 @@
-"""Attention dropout: with one seed the numbers of torch, in expectation those without it, in evaluation none at all."""
+"""Attention dropout: equal to torch's with the same seed, unbiased in expectation, and inactive in evaluation."""
 
 from functools import partial
 
@@ -27,7 +27,7 @@ P = 0.4
 
 
 def seeded(form, seed=3):
-    """The form, its draws the same in each call."""
+    """The form with the same random draws in each call."""
 
     def call(*inputs):
         torch.manual_seed(seed)
@@ -98,7 +98,7 @@ def test_at_p_1_nothing_is_attended_to(normal):
 
 
 def test_what_a_mask_hides_stays_hidden(normal):
-    """Masked rows are 0, and NaN at a hidden key, hidden by the mechanism itself or by the mask, reaches no context."""
+    """Masked rows are 0, and NaN at a hidden key, hidden by the mechanism or the mask, has no effect on any context."""
     q, k, v = normal(B, T_k, d_k), normal(B, T_k, d_k), normal(B, T_k, d_v)
     mask = torch.ones(T_k, T_k, dtype=torch.bool)
     mask[3:, 3], mask[2] = False, False  # key 3: by causality from earlier positions, by the mask from its own on

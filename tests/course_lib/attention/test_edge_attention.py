@@ -13,7 +13,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 
 def directed(n=N, seed=0):
-    """A random directed graph with loops, its edges in no order; node 2 looks nowhere, nobody looks at node 3."""
+    """A random directed graph with loops and unsorted edges; node 2 attends to no node, and no node attends to node 3."""
     generator = torch.Generator().manual_seed(seed)
     allowed = torch.rand(n, n, generator=generator) < 0.4
     allowed[2], allowed[:, 3] = False, False
@@ -42,7 +42,7 @@ def by_loop(scores, values, edges):
 
 
 def test_edge_softmax_by_hand():
-    """Node 1 looks twice with scores ln 3 and 0: three quarters and one; node 0 once, whatever the score."""
+    """Node 1 has two edges with scores ln 3 and 0: weights ¾ and ¼; node 0 has one, of weight 1 for any score."""
     scores = torch.tensor([math.log(3), -50.0, 0.0])
     weights = edge_softmax(scores, torch.tensor([[1, 0, 1], [0, 1, 2]]), 3)
     torch.testing.assert_close(weights, torch.tensor([0.75, 1.0, 0.25]))

@@ -46,7 +46,7 @@ OMEGA = torch.randn(13, d, generator=torch.Generator().manual_seed(1), dtype=tor
 
 @pytest.fixture(autouse=True)
 def _shapes_are_not_checked():
-    """Signatures name one `*batch` for all; without the check of pytest, as at a user's, batch axes broadcast."""
+    """Signatures have one `*batch` for all arguments; without pytest's shape checks, as for users, batch axes broadcast."""
     config.update("jaxtyping_disable", True)
     yield
     config.update("jaxtyping_disable", False)
@@ -115,7 +115,7 @@ WITH_WEIGHTS = {
     ),
     "lean token mixing": (lean_token_mixing, token_mixing, ((T, d),), ((d_v, T), (d_v,), (T, d_v), (T,))),
 }
-"""Pairs on other inputs than q, k, v: the shapes of an item, and those of the learned tensors, which every item shares."""
+"""Pairs with other inputs than q, k, v: the shapes of an item, and those of the learned tensors, shared by all items."""
 with_weights = pytest.mark.parametrize("pair", WITH_WEIGHTS)
 
 
@@ -265,7 +265,7 @@ def test_padding_that_holds_nan_or_infinity_has_no_effect(normal, pair, poison):
     "form", ["linear", "chunked", "performer", "causal performer", "lean", "lean performer", "scaled", "fused scaled"]
 )
 def test_half_precision_at_real_lengths(form, length, dtype):
-    """The sums of 4,096 features overflow float16 and stop growing in bfloat16, unless they are formed in float32."""
+    """The sums of 4,096 features overflow float16 and stop growing in bfloat16, unless they are computed in float32."""
     generator = torch.Generator().manual_seed(3)
     q, k, v = (torch.randn(1, length, 64, generator=generator) for _ in range(3))
     omega = torch.randn(32, 64, generator=generator)
@@ -305,7 +305,7 @@ def test_a_step_under_autocast_reads_a_state_beyond_float16(step):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_the_product_from_the_right_sums_over_many_positions_in_float32(dtype):
-    """Products of about 25 over 4,096 positions sum to 100,000, where float16 ends at 65,504."""
+    """Products of about 25 over 4,096 positions sum to 100,000, but float16 ends at 65,504."""
     torch.manual_seed(0)
     theta, phi, g = (10 * torch.rand(1, 4096, 64).to(dtype) for _ in range(3))
     exact = non_local_dot_product(theta.double(), phi.double(), g.double()).context
@@ -369,7 +369,7 @@ def test_over_edges_batches_that_do_not_broadcast_are_refused(normal, form, batc
 
 @pytest.mark.parametrize("backward_too", [False, True], ids=["forward", "backward too"])
 def test_over_edges_under_autocast(normal, backward_too):
-    """Sparse products exist in float32 alone."""
+    """Sparse products exist only in float32."""
     scores, values, found = normal(H, 7).float().detach(), normal(H, 4, d).float().detach(), []
     for enabled in (True, False):
         leaves = [x.bfloat16().to(torch.bfloat16 if enabled else torch.float32).requires_grad_() for x in (scores, values)]

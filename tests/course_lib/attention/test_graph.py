@@ -1,4 +1,4 @@
-"""Attention on graphs: the scores of GAT and of GATv2, heads side by side or averaged, and what is static about the first."""
+"""Attention on graphs: the scores of GAT and of GATv2, heads concatenated or averaged, and the static ranking of GAT."""
 
 import math
 
@@ -27,7 +27,7 @@ N, H, B, d, d_in = 7, 3, 2, 5, 11
 
 
 def directed(n=N, seed=0):
-    """A random directed graph with loops, its edges in no order; node 2 looks nowhere, nobody looks at node 3."""
+    """A random directed graph with loops and unsorted edges; node 2 attends to no node, and no node attends to node 3."""
     generator = torch.Generator().manual_seed(seed)
     allowed = torch.rand(n, n, generator=generator) < 0.4
     allowed[2], allowed[:, 3] = False, False

@@ -1,4 +1,4 @@
-"""Attention over an image is attention over its pixels: places do not matter, and the picture comes back in its shape."""
+"""Attention over an image is attention over its pixels: positions have no effect, and the result has the image's shape."""
 
 import math
 
@@ -29,7 +29,7 @@ def by_convolutions(x, W_q, W_k, W_v):
 
 
 def test_two_pixels_by_hand():
-    """Pixels 0 and 1 with W_q = ln 3: the first asks with 0 and averages, the second sees 1 : 3."""
+    """Pixels 0 and 1 with W_q = ln 3: the first has query 0 and averages, the second has weights 1 : 3."""
     x = torch.tensor([0.0, 1.0]).view(1, 1, 2, 1)
     y = attention_over_image(x, torch.tensor([[math.log(3)]]), torch.tensor([[1.0]]), torch.tensor([[8.0]]))
     torch.testing.assert_close(y, torch.tensor([4.0, 6.0]).view(1, 1, 2, 1))

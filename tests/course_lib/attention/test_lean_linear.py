@@ -1,4 +1,4 @@
-"""The lean forms are causal linear attention and the causal Performer, chunk after chunk; only their inputs are kept."""
+"""The lean forms are causal linear attention and the causal Performer, chunk by chunk; only their inputs are stored."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def test_the_size_of_a_chunk_does_not_matter(normal, agree, chunk):
 
 
 def test_by_hand():
-    """Features 7, then 1 and 2: the first position sees itself alone, 4; the second finds 1·½ and 1·1½, so ¼ of 4, ¾ of 8."""
+    """Features 7, then 1 and 2: the first position has only itself, 4; the second has 1·½ and 1·1½, so ¼ of 4, ¾ of 8."""
     q, k = torch.tensor([[7.0], [1.0]]), torch.tensor([[0.5], [1.5]])
     context = lean_linear_attention(q, k, torch.tensor([[4.0], [8.0]]), feature_map=torch.relu, chunk=1).context
     torch.testing.assert_close(context, torch.tensor([[4.0], [7.0]]))
@@ -94,7 +94,7 @@ def test_the_smallest_sizes(normal, batch, T):
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_gradients_are_float32_under_autocast(twice):
-    """Also where the backward pass itself runs under it."""
+    """Even if the backward pass itself runs under it."""
     torch.manual_seed(0)
     x, found = [torch.randn(B, 67, d_k, requires_grad=True) for _ in range(3)], []
     for enabled in (True, False):
@@ -168,7 +168,7 @@ def test_nothing_is_kept_but_the_inputs():
 
 
 def test_training_takes_less_memory_than_fused_softmax_attention():
-    """The claim of the form, and of docs/performance.md: memory is counted, so no machine's speed matters."""
+    """The claim of the form and of docs/performance.md: memory is counted, so the speed of the machine does not matter."""
     x = [torch.randn(1, 2, 1024, 32, requires_grad=True) for _ in range(3)]
     softmax = lambda: nn.functional.scaled_dot_product_attention(*x, is_causal=True).square().mean().backward()  # noqa: E731
     lean = lambda: lean_linear_attention(*x).context.square().mean().backward()  # noqa: E731

@@ -24,7 +24,7 @@ each_form = pytest.mark.parametrize("form", [linear_attention, *CAUSAL])
 
 
 def inputs(normal, *batch, T_q=T_k, T_k=T_k):
-    """Features are functions of what asks for a gradient: positive, as elu + 1 makes them."""
+    """Positive features, elu + 1 of tensors that require a gradient."""
     return normal(*batch, T_q, f), normal(*batch, T_k, f), normal(*batch, T_k, d_v)
 
 
@@ -41,7 +41,7 @@ def by_definition(mask=None):
 
 
 def test_by_hand():
-    """φ(q) = (1, 2) finds similarities 1·1 + 2·1 = 3 and 1·0 + 2·½ = 1: weights ¾ and ¼ of the values 4 and 8."""
+    """φ(q) = (1, 2) has similarities 1·1 + 2·1 = 3 and 1·0 + 2·½ = 1: weights ¾ and ¼ of the values 4 and 8."""
     phi_q, phi_k = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 1.0], [0.0, 0.5]])
     v = torch.tensor([[4.0], [8.0]])
     torch.testing.assert_close(linear_attention(phi_q, phi_k, v), torch.tensor([[5.0]]))
@@ -50,7 +50,7 @@ def test_by_hand():
 
 @each_causal_form
 def test_causal_by_hand(form):
-    """The first position sees itself alone, 4; the second finds 1 and 3, so ¼ of 4 and ¾ of 8."""
+    """The first position attends only to itself, 4; the second has similarities 1 and 3, so ¼ of 4 and ¾ of 8."""
     phi_q, phi_k = torch.tensor([[7.0, 1.0], [1.0, 2.0]]), torch.tensor([[0.0, 0.5], [1.0, 1.0]])
     torch.testing.assert_close(form(phi_q, phi_k, torch.tensor([[4.0], [8.0]])), torch.tensor([[4.0], [7.0]]))
 
@@ -97,7 +97,7 @@ def test_one_position_at_a_time_in_a_loop(normal, agree):
 
 
 def test_a_similarity_of_zero_is_a_weight_of_zero_and_its_gradients_are_numbers(agree, normal):
-    """As of features that a ReLU makes: the logarithm of 0 must not come through, nor where a query finds nothing at all."""
+    """As for features of a ReLU: the logarithm of 0 must have no effect, even if a query has no similarity to any key."""
     features = lambda form: lambda q, k, v: form(q.relu(), k.relu(), v)  # noqa: E731
     q, k, v = normal(B, T_q, 2), normal(B, T_k, 2), normal(B, T_k, d_v)
     q.data[0, 1] = -1.0
@@ -181,7 +181,7 @@ def test_gradients_against_differences_over_several_chunks(normal):
 
 
 def test_the_gradient_of_a_gradient_penalty_is_that_of_the_prefix_sums(normal):
-    """Through a residual sum, whose incoming gradient needs no gradient itself: a constant would be returned in silence."""
+    """Through a residual sum, whose incoming gradient requires no gradient: a constant would be returned silently."""
 
     def penalty(form, *leaves):
         q, k, v = (leaf.clone().requires_grad_() for leaf in leaves)
@@ -195,7 +195,7 @@ def test_the_gradient_of_a_gradient_penalty_is_that_of_the_prefix_sums(normal):
 
 
 def test_signed_features_are_taken_as_they_are(normal, agree):
-    """Trigonometric features are of either sign: no logarithm is taken, and the quotient of sums stands."""
+    """Trigonometric features have both signs: no logarithm is taken, and the result is the quotient of sums."""
     phi_q, phi_k, v = inputs(normal, B)
     similar = lambda q, k: (q @ k.mT).tril()  # noqa: E731
     quotient = lambda q, k, v: similar(q, k) @ v / similar(q, k).sum(-1, keepdim=True)  # noqa: E731

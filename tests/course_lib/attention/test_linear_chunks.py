@@ -1,4 +1,4 @@
-"""What the chunked form is made of: chunks, states between them, and normalisers; `test_linear.py` holds it to the equation."""
+"""Parts of the chunked form: chunks, states between them, and normalisers; `test_linear.py` compares it with the equation."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def test_chunks_are_consecutive_and_the_last_is_filled_up_with_zeros():
 @each_device
 @pytest.mark.parametrize("huge", [1e8, 1e20])
 def test_a_huge_key_does_not_round_away_what_stood_before_it(device, huge):
-    """Queries before the huge key, in its chunk too, see the states of the small keys; those behind it see hardly any other."""
+    """Queries before the huge key, even in its chunk, attend to the small keys; those after it hardly attend to any other."""
     torch.manual_seed(0)
     T, chunk, place = 23, 5, 13
     phi_q, phi_k, v = torch.rand(2, T, 3), torch.rand(2, T, 3), torch.randn(2, T, 7)

@@ -1,4 +1,4 @@
-"""Linear attention at its limits: no position, one, many; huge, tiny and short numbers; what is refused; what is kept."""
+"""Linear attention at its limits: no, one and many positions; huge, tiny and low-precision numbers; errors; memory."""
 
 import math
 
@@ -50,7 +50,7 @@ def test_queries_without_keys_get_nothing(normal):
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 50.0, 1e4])
 @each_form
 def test_huge_and_tiny_entries_give_what_float64_gives(normal, form, scale, dtype):
-    """Queries and keys of either sign; tiny ones give the plain average."""
+    """Queries and keys of both signs; tiny ones give the plain average."""
     q, k, v = (x.detach() * s for x, s in zip(inputs(normal, B, T_q=67, T_k=67), (scale, scale, 1.0), strict=True))
     low = [x.to(dtype).requires_grad_() for x in (q, k, v)]
     there = of_features(form)(*low)
@@ -72,7 +72,7 @@ def test_where_every_feature_is_too_small_for_a_number_the_context_is_zero(form,
 
 @pytest.mark.parametrize("form", [chunked_linear_attention, recurrent_linear_attention, causal_linear_attention])
 def test_a_long_sum_of_short_numbers_does_not_stall(form):
-    """After 256 ones, bfloat16 adds no more; each value is its place, so a context is half of its place."""
+    """After 256 ones, a bfloat16 sum stops growing; each value is its position, so a context is half of its position."""
     T = 2_000
     ones = torch.ones(1, T, 1, dtype=torch.bfloat16)
     v = torch.arange(T).view(1, T, 1) / T
@@ -98,7 +98,7 @@ def test_causal_forms_want_a_query_for_each_key(normal, form):
 
 
 def test_the_chunked_form_keeps_no_state_for_each_position():
-    """What it keeps grows with T · (f + d_v), that of the prefix sums with T · f · d_v."""
+    """Its stored tensors grow with T · (f + d_v), those of the prefix sums with T · f · d_v."""
 
     def kept(form, T, size=32):
         x = [torch.rand(1, T, size, requires_grad=True) for _ in range(3)]

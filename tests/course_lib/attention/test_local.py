@@ -1,4 +1,4 @@
-"""Local attention: all forms are one, the window's border and the picture's are kept, and its limits are known mechanisms."""
+"""Local attention: all forms agree, windows and image borders are respected, and limiting cases are known mechanisms."""
 
 import math
 
@@ -58,8 +58,8 @@ def by_loop(stride):
 
 @each_form
 def test_by_hand(form):
-    """Two pixels side by side, q = 1, k = 0 and ln 3, no offsets: both see weights ¼ and ¾ of 4 and 8. With ln 3 to the left
-    and 0 elsewhere, the second sees ½ of each."""
+    """Two pixels side by side, q = 1, k = 0 and ln 3, no offsets: both have weights ¼ and ¾ on 4 and 8. With ln 3 to the left
+    and 0 elsewhere, the second has ½ on each."""
     q, k, v = torch.ones(1, 2, 2), torch.tensor([[[0.0, 0.0], [math.log(3), 0.0]]]), torch.tensor([[[4.0], [8.0]]])
     zero = torch.zeros(3, 1)
     torch.testing.assert_close(form(q, k, v, zero, zero).context, torch.tensor([[[7.0], [7.0]]]))
@@ -137,7 +137,7 @@ def test_values_that_are_all_the_same_come_out_unchanged_at_the_border_too(norma
 
 
 def test_without_offsets_the_places_inside_a_window_may_be_exchanged(normal):
-    """The middle pixel of 3 × 3 sees the same, however its neighbours are shuffled; with offsets it does not."""
+    """The context of the middle pixel of 3 × 3 does not depend on the order of its neighbours; with offsets it does."""
     q, k, v, rows, columns = (x.detach() for x in inputs(normal, 3, H=3, W=3))
     order = torch.tensor([6, 2, 7, 0, 4, 8, 1, 5, 3])
     moved = [x.flatten(-3, -2)[..., order, :].unflatten(-2, (3, 3)) for x in (k, v)]
@@ -147,7 +147,7 @@ def test_without_offsets_the_places_inside_a_window_may_be_exchanged(normal):
 
 
 def test_moving_the_picture_moves_the_result(normal):
-    """Inside, away from the border: the same vectors stand between the same neighbours everywhere."""
+    """Away from the border, the same neighbours give the same result everywhere."""
     drawn = [x.detach() for x in inputs(normal, 3, H=9, W=11)]
     *maps, rows, columns = drawn
     moved = [x.roll((2, 3), dims=(-3, -2)) for x in maps]
@@ -218,7 +218,7 @@ def test_queries_of_another_grid_are_refused(normal):
 
 @each_form
 def test_sizes_that_do_not_fit_are_refused(normal, monkeypatch, form):
-    """As a student meets it, without the suite's own checks of shapes."""
+    """As for a student, without the shape checks of the test suite."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     q, k, v, rows, columns = inputs(normal, 3)
     with pytest.raises(ValueError, match="queries and keys of one size, got 7 and 5"):
@@ -236,7 +236,7 @@ def test_sizes_that_do_not_fit_are_refused(normal, monkeypatch, form):
 @each_form
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_logits_far_below_0_leave_nothing_to_what_lies_outside(form, dtype):
-    """All places of every window have the same logit, -20 000: each inside it gets the same weight, and nothing else any."""
+    """All positions of every window have the same logit, -20 000: those in the image get equal weights, the others none."""
     q, k, v = (torch.ones(H, W, n, dtype=dtype) for n in (2, 2, 1))
     rows, columns = torch.full((3, 1), -200.0, dtype=dtype), torch.zeros(3, 1, dtype=dtype)
     q, k = (100 * q).requires_grad_(), (0 * k).requires_grad_()
@@ -253,7 +253,7 @@ def test_heads_that_do_not_divide_are_refused():
 @each_form
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float16, 300), (torch.bfloat16, 6)])
 def test_scores_beyond_half_precision_are_formed_in_float32(normal, form, dtype, size):
-    """Products of 300 and 300 are beyond float16, which ends at 65,504; bfloat16 rounds a score of 100 to a half."""
+    """Products of 300 and 300 exceed the range of float16, 65,504; bfloat16 rounds a score of 100 to a multiple of ½."""
     drawn = [x.detach().to(dtype) for x in inputs(normal, 3)]
     drawn[:2] = [size * x for x in drawn[:2]]
     exact = local_attention(*(x.double() for x in drawn)).context

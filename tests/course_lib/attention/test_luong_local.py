@@ -1,4 +1,4 @@
-"""Luong's local attention: what a window and a Gaussian leave of the global forms, and where the window stands."""
+"""Luong's local attention: the global forms restricted by a window and a Gaussian, and the centre of the window."""
 
 import math
 
@@ -198,7 +198,7 @@ def test_the_module_starts_within_the_inverse_square_root_of_what_it_sums_over()
 
 @each_form
 def test_in_bfloat16_positions_stay_exact(form):
-    """Words 301 and 303 of a long source are one number in bfloat16, but not for the window."""
+    """Words 301 and 303 of a long source are the same number in bfloat16, but the window distinguishes them."""
     q, k = torch.zeros(1, 1, 2, dtype=torch.bfloat16), torch.zeros(1, 400, 2, dtype=torch.bfloat16)
     attended = form(q, k, k, torch.tensor([[301.0]]), 1)
     assert attended.weights.nonzero()[:, -1].tolist() == [299, 300, 301]
@@ -208,7 +208,7 @@ def test_in_bfloat16_positions_stay_exact(form):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_in_half_precision_a_window_in_a_long_source_is_where_float64_sets_it(normal, dtype, masked):
-    """Near word 4,000 the neighbours of a number of half precision are 2 (float16) and 16 (bfloat16) words away."""
+    """Near word 4,000, adjacent half-precision numbers are 2 (float16) and 16 (bfloat16) words apart."""
     T_k, d = 4096, 64
     torch.manual_seed(0)
     module = LocalPredictive(d, 10).to(dtype)

@@ -1,4 +1,4 @@
-"""A mask is read in one way: two axes are queries and keys; what could be for sequences or for heads is refused."""
+"""A mask is unambiguous: two axes are queries and keys; a mask that could be per sequence or per head is refused."""
 
 import pytest
 import torch

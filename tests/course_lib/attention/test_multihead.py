@@ -1,4 +1,4 @@
-"""Multi-head attention: each head looks in its own projection, and the heads do not meet before the last product."""
+"""Multi-head attention: each head attends in its own projection; heads are combined only by the last product."""
 
 import math
 
@@ -31,7 +31,7 @@ def some_mask():
 
 
 def inputs(normal, d_q=19, d_k_in=23, d_v_in=29, d_out=31):
-    """Queries, keys, values, W_q, W_k, W_v, W_o: every size another prime."""
+    """Queries, keys, values, W_q, W_k, W_v, W_o: all sizes are distinct primes."""
     sizes = (
         (B, T_q, d_q),
         (B, T_k, d_k_in),
@@ -45,7 +45,7 @@ def inputs(normal, d_q=19, d_k_in=23, d_v_in=29, d_out=31):
 
 
 def head_by_head(queries, keys, values, W_q, W_k, W_v, W_o, mask):
-    """Section 3.2.2 as it stands: head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), Concat(head_1 … head_h) W^O."""
+    """Section 3.2.2 literally: head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V), Concat(head_1 … head_h) W^O."""
     heads = []
     for i in range(H):
         W_i_q, W_i_k, W_i_v = W_q[i * d_k : (i + 1) * d_k].T, W_k[i * d_k : (i + 1) * d_k].T, W_v[i * d_v : (i + 1) * d_v].T
@@ -93,7 +93,7 @@ def test_splitting_passes_the_gradient_on(normal):
 
 
 def test_two_heads_by_hand():
-    """Two heads of size 1 over keys 0 and 1: the first asks with 0, so ½ : ½; the second with ln 3, so 1 : 3."""
+    """Two heads of size 1 over keys 0 and 1: the first has query 0, so ½ : ½; the second ln 3, so 1 : 3."""
     query, memory = torch.tensor([[1.0]]), torch.tensor([[0.0], [1.0]])
     W_q, W_k = torch.tensor([[0.0], [math.log(3)]]), torch.tensor([[1.0], [1.0]])
     W_v, W_o = torch.tensor([[8.0], [8.0]]), torch.tensor([[1.0, 100.0]])
@@ -137,7 +137,7 @@ def test_the_order_of_the_heads_does_not_matter(normal):
 
 
 def test_the_scale_is_that_of_a_head_and_not_of_the_model(normal):
-    """Doubling the number of heads of the same size leaves the weights of the first ones as they are."""
+    """Doubling the number of heads of the same size does not change the weights of the first ones."""
     queries, keys, values, W_q, W_k, W_v, W_o = inputs(normal)
     _, weights = multi_head_attention(queries, keys, values, W_q, W_k, W_v, W_o, H)
     twice = torch.cat([W_q] * 2), torch.cat([W_k] * 2), torch.cat([W_v] * 2), torch.cat([W_o] * 2, dim=1)

@@ -23,7 +23,7 @@ B, H, T_q, T_k, d_q, d_k, d_v, d_a = 2, 3, 5, 7, 17, 11, 13, 19
 
 
 def pairs_of(q, k):
-    """Every query beside every key, (B, T_q, T_k, d) each."""
+    """Every query paired with every key, (B, T_q, T_k, d) each."""
     return q[:, :, None].expand(B, T_q, T_k, -1), k[:, None].expand(B, T_q, T_k, -1)
 
 
@@ -51,7 +51,7 @@ def test_general_scores_by_hand():
 
 
 def test_concat_scores_by_hand():
-    """tanh(½ ln 3) = ½ and tanh(ln 3) = ⅘; W reads the query with 1 and the key with 2, v = 10."""
+    """tanh(½ ln 3) = ½ and tanh(ln 3) = ⅘; W multiplies the query by 1 and the key by 2, v = 10."""
     half = 0.5 * math.log(3)
     q = torch.tensor([[half], [0.0]])
     k = torch.tensor([[0.0], [half / 2]])

@@ -1,4 +1,4 @@
-"""Non-local attention in four forms, over pictures and films; the block that starts as the identity."""
+"""Non-local attention in four forms, over images and videos; the block that starts as the identity."""
 
 import math
 from functools import partial
@@ -62,13 +62,13 @@ def test_the_embedded_form_by_hand(form):
 
 @pytest.mark.parametrize("form", [non_local_dot_product, associative_dot_product])
 def test_the_dot_product_by_hand(form):
-    """θ = 2 meets φ = 1 and -3: weights 2/2 and -6/2 of 5 and 4, so 5 - 12."""
+    """θ = 2, φ = 1 and -3: weights 2/2 and -6/2 of 5 and 4, so 5 - 12."""
     context = form(torch.tensor([[2.0]]), torch.tensor([[1.0], [-3.0]]), torch.tensor([[5.0], [4.0]])).context
     assert context.tolist() == [[-7.0]]
 
 
 def test_concatenation_by_hand():
-    """w_f = (1, 10): 2 + 10 and 2 - 10, of which the ReLU leaves 12 and 0; half of 12 · 5."""
+    """w_f = (1, 10): 2 + 10 and 2 - 10, after the ReLU 12 and 0; half of 12 · 5."""
     theta, phi, g = torch.tensor([[2.0]]), torch.tensor([[1.0], [-1.0]]), torch.tensor([[5.0], [4.0]])
     context, weights = non_local_concatenation(theta, phi, g, torch.tensor([1.0, 10.0]))
     assert (context.tolist(), weights.tolist()) == ([[30.0]], [[6.0, 0.0]])
@@ -113,7 +113,7 @@ def test_a_loop_over_places_takes_the_same_mean_of_products(normal, agree):
 
 
 def test_concatenation_is_luongs_concat_with_relu_over_n(normal, agree):
-    """Luong's score with the W that hands both through, and no tanh: checked where tanh is nearly its argument."""
+    """Luong's score with a W that passes both unchanged, without tanh: compared where tanh is nearly the identity."""
     theta, phi, g = projected(normal, B)
     w_f = normal(2 * d_k)
     tiny = 1e-5
@@ -147,7 +147,7 @@ def test_gradients_against_differences(normal):
 
 
 def by_convolutions(x, W_theta, W_phi, W_g, W_z):
-    """Figure 2 of the paper: 1 × 1 (× 1) convolutions, the product of all places with all places, softmax, residual."""
+    """Figure 2 of the paper: 1 × 1 (× 1) convolutions, the product of all positions with all positions, softmax, residual."""
     places = x.shape[2:]
     convolve = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[len(places)]
     one = (1,) * len(places)

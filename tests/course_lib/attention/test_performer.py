@@ -1,4 +1,4 @@
-"""The Performer estimates softmax attention: exactly in the limit of many features, finite always, causal by one bit."""
+"""The Performer estimates softmax attention: exact in the limit of many features, always finite, exactly causal."""
 
 import math
 
@@ -89,7 +89,7 @@ def test_at_large_logits_it_does_not(normal, form):
 
 @pytest.mark.parametrize("lengths", [[T_k, 3], [T_k, 0]])
 def test_hidden_keys_are_not_there(normal, agree, lengths):
-    """However loud they are: a hidden key does not take part in the common factor."""
+    """However large they are: a hidden key does not contribute to the common factor."""
     mask = padding_mask(torch.tensor(lengths), T_k)
     q, k, v = inputs(normal, B)
     ours = lambda q, k, v: performer_attention(q, k, v, mask, omega=omega()).context  # noqa: E731
@@ -186,7 +186,7 @@ def test_in_multi_head_attention(normal):
 
 
 def test_a_hidden_key_takes_nothing_from_long_ones():
-    """Their exponents are far below 0: beside a hidden key at 0, they would all be rounded away."""
+    """Their exponents are far below 0: next to a hidden key at 0, they would all be rounded to 0."""
     torch.manual_seed(0)
     q, k, v = torch.randn(1, 3, 5), 20 * torch.randn(1, 7, 5), torch.randn(1, 7, 2)
     mask, directions = torch.tensor([[[True] * 5 + [False] * 2]]), orthogonal_projection(11, 5)
@@ -196,7 +196,7 @@ def test_a_hidden_key_takes_nothing_from_long_ones():
 
 
 def test_the_causal_form_is_finite_for_keys_along_long_directions():
-    """With 400 features ‖ω‖²/2 is about 200, and e^200 is no number in float32."""
+    """With 400 features ‖ω‖²/2 is about 200, and e^200 overflows float32."""
     torch.manual_seed(0)
     directions = orthogonal_projection(11, 400)
     k = 400**0.25 * directions[None, :3]

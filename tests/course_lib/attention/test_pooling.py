@@ -1,4 +1,4 @@
-"""Pooling by a learned query: what answers the query weighs most, padding weighs nothing, and order does not matter."""
+"""Pooling by a learned query: tokens that match it weigh most, padding has weight 0, and order does not matter."""
 
 import math
 

@@ -84,7 +84,7 @@ MASKED = {
     "multi-head, fused": (lambda: MultiHead(H * d_k, H, fused_scaled_dot_product_attention), MODEL),
     "multi-head function": (lambda: partial(multi_head_attention, n_heads=H), [*QKV, *PROJECTIONS]),
 }
-"""What makes each mechanism that takes a mask, and the sizes of its tensors."""
+"""The constructor of each mechanism that takes a mask, and the sizes of its tensors."""
 
 UNMASKED = {
     "additive scores": (lambda: additive_scores, [*QKV[:2], (d_a, d_k), (d_a, d_k), (d_a,)]),
@@ -139,7 +139,7 @@ def values_and_gradients(mechanism, drawn, masked, dtype, device):
 
 
 def assert_only_rounding(make, sizes, masked, dtype, device, normal):
-    """Both see the same rounded numbers; they may differ by a few units of rounding of the largest one."""
+    """Both receive the same rounded numbers; they may differ by a few rounding units of the largest one."""
     torch.manual_seed(0)
     mechanism = make()
     if isinstance(mechanism, nn.Module):

@@ -1,4 +1,4 @@
-"""Relative attention: scores follow distances alone, and the shift puts each product where the equation looks it up."""
+"""Relative attention: scores depend only on distances, and the shift moves each product to its place in the equation."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_it_is_the_papers_four_terms_pair_by_pair(inputs, agree, form):
 @each_form
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_in_half_precision_scores_are_formed_in_float32(form, dtype):
-    """Without distances and biases it is `causal_attention`, whose scores of up to 10⁶ are beyond float16."""
+    """Without distances and biases it is `causal_attention`, whose scores of up to 10⁶ exceed float16."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (300 * torch.randn(3, 7, 64, generator=generator).to(dtype) for _ in range(3))
     found = form(q, k, v, q.new_zeros(7, 64), q.new_zeros(64), q.new_zeros(64))
@@ -63,7 +63,7 @@ def test_in_half_precision_scores_are_formed_in_float32(form, dtype):
 
 @each_form
 def test_by_hand(form):
-    """Nothing but the distances 0 and 1 with scores 0 and ln 3: from the second position, ¾ to the first and ¼ to itself."""
+    """Only the distances 0 and 1 with scores 0 and ln 3: the second position has weight ¾ on the first and ¼ on itself."""
     zero, one = torch.zeros(2, 1), torch.ones(1)
     r = torch.tensor([[0.0], [math.log(3)]])
     context, weights = form(zero, zero, torch.tensor([[4.0], [8.0]]), r, 0 * one, one)
@@ -72,7 +72,7 @@ def test_by_hand(form):
 
 
 def test_the_shift_by_hand():
-    """Three keys; columns come in for the distances 2, 1, 0. Two queries, the last two positions: the first is moved by 1."""
+    """Three keys; input columns for the distances 2, 1, 0. Two queries, the last two positions: the first is shifted by 1."""
     shifted = relative_shift(torch.tensor([[2.0, 1.0, 0.0], [2.0, 1.0, 0.0]]))
     assert shifted[0, :2].tolist() == [1.0, 0.0]
     assert shifted[1].tolist() == [2.0, 1.0, 0.0]

@@ -1,4 +1,4 @@
-"""torch.func (vmap, grad, jvp) over every mechanism, in every form: the right numbers, or a clear refusal."""
+"""torch.func (vmap, grad, jvp) over every mechanism, in every form: the right numbers, or a clear error."""
 
 from functools import partial
 
@@ -77,7 +77,7 @@ FORMS = {
     "lean NT-Xent": (partial(lean_nt_xent, temperature=0.5), [(T, d), (T, d)]),
 }
 WRITTEN_OUT = {"chunked", "causal performer", "lean linear", "lean performer", "csr edges", "lean NT-Xent"}
-"""Forms whose backward pass is written out; torch.func cannot see into them, and torch refuses."""
+"""Forms with an explicit backward pass, which torch.func does not support; torch raises an error."""
 
 
 def context_of(result):

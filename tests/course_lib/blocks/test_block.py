@@ -1,4 +1,4 @@
-"""The one block: torch's encoder and decoder layers weight for weight, any mixer, and the masks at their places."""
+"""The one block: torch's encoder and decoder layers weight for weight, any mixer, and masks applied in the right attention."""
 
 from functools import partial
 

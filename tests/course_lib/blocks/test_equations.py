@@ -1,4 +1,4 @@
-"""The blocks by their equations: equal to the modules with the same weights, which are held against torch's own."""
+"""The blocks by their equations: equal to the modules with the same weights, which are compared with torch's own."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def drawn(*shape, seed=0):
 
 
 def perturbed(module):
-    """Make every weight, also of the norms, different from its start value."""
+    """Make every weight, including those of the norms, different from its initial value."""
     with torch.no_grad():
         for parameter in module.double().parameters():
             parameter += 0.1 * drawn(*parameter.shape, seed=parameter.numel())
@@ -38,7 +38,7 @@ def perturbed(module):
 
 
 def parts_of(block, *attentions):
-    """The weights of a block without biases in its attention, as the functions take them."""
+    """The weights of a block without biases in its attention, in the form of the functions' arguments."""
     four = [tuple(layer.weight for layer in (a.W_q, a.W_k, a.W_v, a.W_o)) for a in attentions]
     W_1, W_2 = block.feed_forward.W_1, block.feed_forward.W_2
     norms = tuple((part.weight, part.bias) for part in block.children() if isinstance(part, nn.LayerNorm))

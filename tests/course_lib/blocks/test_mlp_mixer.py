@@ -1,4 +1,4 @@
-"""Token mixing hears all places and one channel, channel mixing all channels and one place; the block is the house's own."""
+"""Token mixing combines all positions of one channel, channel mixing all channels of one position; the block is `Block`."""
 
 import jaxtyping
 import pytest
@@ -75,14 +75,14 @@ def test_channel_mixing_is_token_mixing_of_the_transposed(normal, agree):
 
 
 def test_two_places_by_hand():
-    """One hidden unit that sums both places, far right on the GELU, and hands its sum to the second place."""
+    """One hidden unit sums both positions, where the GELU is the identity, and passes the sum to the second position."""
     x = torch.tensor([[[30.0, 40.0], [10.0, 5.0]]])
     mixed = token_mixing(x, torch.ones(1, 2), torch.zeros(1), torch.tensor([[0.0], [1.0]]), torch.tensor([7.0, 0.0]))
     assert mixed.tolist() == [[[7.0, 7.0], [40.0, 45.0]]]
 
 
 def test_the_block_is_the_one_of_all_transformers(normal):
-    """`Block` with token mixing in attention's place, pre-norm, and GELU in its network."""
+    """`Block` with token mixing instead of attention, pre-norm, and GELU in its network."""
     block = Block(TokenMixing(N, d_s), FeedForward(d, d_c, F.gelu), d, pre_norm).double()
     with torch.no_grad():
         for parameter in block.parameters():

@@ -1,4 +1,4 @@
-"""Add & norm: where the normalisation stands, and what that does to the path of the gradient."""
+"""Add & norm: the position of the normalisation, and its effect on the path of the gradient."""
 
 import pytest
 import torch

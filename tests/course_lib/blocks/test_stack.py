@@ -1,4 +1,4 @@
-"""Stacks: torch's own encoder and decoder weight for weight, a norm at the end where there was none, weights for each block."""
+"""Stacks: torch's own encoder and decoder weight for weight, a final norm if there was none, weights for each block."""
 
 from copy import deepcopy
 
@@ -123,7 +123,7 @@ def test_sizes_that_do_not_fit_are_refused(stack):
 
 @pytest.mark.parametrize("stack", [encoder_stack, decoder_stack])
 def test_each_layer_owns_the_parameters_of_its_mechanism(stack):
-    """A module given once is copied for each attention: no two layers train the same weights."""
+    """A module passed once is copied for each attention: no two layers train the same weights."""
     shared = GeneralAttention(5, 5)
     sizes = Sizes(15, 3, 7, 4)
     owned = [module.W for module in stack(sizes, shared).modules() if isinstance(module, GeneralAttention)]

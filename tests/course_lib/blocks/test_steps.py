@@ -63,7 +63,7 @@ def drawn(*shape, seed=0):
 
 
 def made(kind, name, residual=post_norm, dropout=0.0):
-    """A stack of causal blocks, its inputs beside x, and the context of each of its steps."""
+    """A stack of causal blocks, its inputs other than x, and the context of each of its steps."""
     torch.manual_seed(0)
     if kind == "encoder":
         stack, memory, of_a_step = encoder_stack(SIZES, CAUSAL[name], residual=residual, dropout=dropout), (), ()

@@ -18,7 +18,7 @@ N = H * W
 
 
 def as_image(mix):
-    """A mixer of (B, N, d) as one of images (B, d, H, W)."""
+    """Convert a mixer of (B, N, d) to one of images (B, d, H, W)."""
 
     def mixed(x, *weights):
         H, W = x.shape[-2:]

@@ -1,4 +1,4 @@
-"""Augmentation of a batch: nothing moves at rest, places and colours move as their formulas say, each image on its own."""
+"""Augmentation of a batch: the identity changes nothing; positions and colours change by their formulas, image by image."""
 
 import math
 
@@ -20,7 +20,7 @@ def rest(B):
 
 
 def pixel_by_pixel(images, A, t):
-    """Each pixel of the new image asks its own place A⁻¹ (r - t), and mixes the four pixels around it."""
+    """Each pixel of the new image reads the position A⁻¹ (r - t), and interpolates the four pixels around it."""
     out = torch.zeros_like(images)
     for b, (image, matrix, shift) in enumerate(zip(images, A, t, strict=True)):
         H, W = image.shape[1:]

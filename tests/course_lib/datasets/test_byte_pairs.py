@@ -1,4 +1,4 @@
-"""Pieces of words: nothing is lost, what is frequent is whole, and the merges are those of the paper's algorithm."""
+"""Pieces of words: lossless, frequent words stay whole, and the merges are those of the paper's algorithm."""
 
 import random
 from collections import Counter
@@ -19,7 +19,7 @@ def test_merges_by_hand():
 
 
 def learned_slowly(texts, n_merges):
-    """Algorithm 1 of the paper to the letter: count all pairs anew for each merge."""
+    """Algorithm 1 of the paper literally: recount all pairs for each merge."""
     words, merges = Counter(("▁", *word) for text in texts for word in text.split()), []
     for _ in range(n_merges):
         pairs = Counter()
@@ -44,7 +44,7 @@ def learned_slowly(texts, n_merges):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_counts_kept_up_to_date_give_the_merges_of_counting_anew(seed):
-    """Few letters, so that words hold runs such as aaa, whose pairs overlap."""
+    """Few letters, so that words contain runs such as aaa, whose pairs overlap."""
     draw = random.Random(seed)
     texts = [" ".join("".join(draw.choices("aab", k=draw.randint(1, 9))) for _ in range(13)) for _ in range(3)]
     assert BytePairs.learn(texts, 37).merges == learned_slowly(texts, 37)
@@ -67,7 +67,7 @@ def test_with_enough_merges_every_word_that_was_learned_is_one_piece():
 
 
 def test_a_text_is_cut_by_the_merges_in_the_order_they_were_learned():
-    """Where two merges are possible the earlier goes first, wherever it stands in the word."""
+    """If two merges are possible, the earlier one is applied first, regardless of its position in the word."""
     assert BytePairs((("b", "c"), ("a", "b"))).cut("abc") == "▁ a bc"
     assert BytePairs((("a", "b"), ("b", "c"))).cut("abc") == "▁ ab c"
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 from an archive made here: labels, channels and parts in their places, and what does not fit refused."""
+"""CIFAR-10 from an archive made here: labels, channels and parts are right, and an archive that does not fit is refused."""
 
 import hashlib
 import io
@@ -13,12 +13,12 @@ URL = "https://example.org/cifar-10-binary.tar.gz"
 
 
 def pictures(first, n):
-    """Rows of n pictures: the label is first + i, red is all 10 · label, green 1 and blue 255."""
+    """Rows of n images: the label is first + i, red is all 10 · label, green 1 and blue 255."""
     return b"".join(bytes([k]) + bytes([10 * k]) * 1024 + b"\1" * 1024 + b"\xff" * 1024 for k in range(first, first + n))
 
 
 def archive(folder, **files):
-    """Put an archive where an earlier call would have kept it: then nothing is fetched."""
+    """Put an archive where an earlier call would have kept it, so that nothing is downloaded."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Cora from an archive of its form, behind an address of this machine; another archive, or none, is refused."""
+"""Cora from an archive of its form, served by this machine; another archive, or none, is an error."""
 
 import hashlib
 import http.server
@@ -28,7 +28,7 @@ def archive(tmp_path):
 
 @pytest.fixture
 def address(archive):
-    """The archive behind an address of this machine."""
+    """The archive, served by this machine."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):

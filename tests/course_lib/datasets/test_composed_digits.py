@@ -1,4 +1,4 @@
-"""Composed pictures and videos: what their labels say is in them, what must not tell the answer does not, seeds decide."""
+"""Composed images and videos: labels match the content, nothing else reveals the answer, and seeds determine all."""
 
 from functools import cache
 
@@ -12,14 +12,14 @@ each_set = pytest.mark.parametrize("make", [clutter, same_or_different, twins, m
 
 @cache
 def kinds():
-    """Which digit each drawing of 14 × 14 pixels shows: an independent look at what is in a picture."""
+    """The digit of each drawing of 14 × 14 pixels, an independent way to read an image."""
     images, labels = mnist()
     halved = torch.nn.functional.avg_pool2d(images, 2)[:, 0]
     return {drawing.numpy().tobytes(): label for drawing, label in zip(halved, labels.tolist(), strict=True)}
 
 
 def digits_in(picture):
-    """Every digit that stands whole in a picture (H, W): its kind, and (row, column) of its upper left corner."""
+    """Every complete digit in an image (H, W): its kind, and (row, column) of its upper left corner."""
     windows = picture.unfold(0, 14, 1).unfold(1, 14, 1)
     places = ((i, j) for i in range(windows.shape[0]) for j in range(windows.shape[1]))
     found = ((kinds().get(windows[place].contiguous().numpy().tobytes()), place) for place in places)

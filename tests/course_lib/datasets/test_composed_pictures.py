@@ -1,4 +1,4 @@
-"""Composed pictures: what the caption says stands where the places say, and no drawing stands in two parts."""
+"""Composed images: captions and positions match the content, and no drawing is in two parts."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def parts():
 
 
 def stamped(part):
-    """The two windows of each picture, (n, 2, 14, 14)."""
+    """The two windows of each image, (n, 2, 14, 14)."""
     return torch.stack(
         [
             torch.stack([image[0, top : top + 14, left : left + 14] for top, left in corners])

@@ -1,4 +1,4 @@
-"""References between functions: read from docstrings, resolved by name, both directions; the section itself is no feature."""
+"""References between functions: read from docstrings, resolved by name, in both directions; the section is not a feature."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from course_lib.datasets import see_also
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package of two topics on the path: references of one line and of several, with roles, to itself and to nobody."""
+    """A package of two topics on the path: references of one line and of several, with roles, to itself and to no one."""
     root = tmp_path / "mypack"
     root.mkdir()
     files = {

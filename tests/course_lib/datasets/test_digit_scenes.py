@@ -1,4 +1,4 @@
-"""Scenes of digits: every box holds exactly the ink of its digit, and no two touch."""
+"""Scenes of digits: every box contains exactly the ink of its digit, and no two overlap."""
 
 import pytest
 import torch

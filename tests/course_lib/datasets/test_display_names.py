@@ -1,4 +1,4 @@
-"""Each name has one language and stands in one part, and its document holds its neighbours."""
+"""Each name has one language and is in one part, and its document contains its neighbours."""
 
 import pytest
 from babel.core import Locale

@@ -1,4 +1,4 @@
-"""Docstrings as documents: cut into sentences, no document in two parts; and documents of which one sentence decides."""
+"""Docstrings as documents: split into sentences, no document in two parts; and documents labelled by one sentence."""
 
 import pytest
 

@@ -18,7 +18,7 @@ CHECKSUM = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a line in the log, counts the requests, and breaks off where the path asks for it."""
+    """Serves files without logging, counts the requests, and breaks the connection if the path requests it."""
 
     def do_GET(self):
         self.server.requests.append(self.path)

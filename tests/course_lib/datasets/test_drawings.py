@@ -1,4 +1,4 @@
-"""Drawings are dealt once, stamped where they are told to, and pairs are of one kind half of the time."""
+"""Drawings are split without overlap, stamped at the given position, and half of the pairs show equal digits."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_every_drawing_falls_to_one_part():
 
 
 def test_a_stamp_by_hand():
-    """A drawing of 1 × 2 on 2 × 3, at (1, 1): darker ink stays, and nothing outside is touched."""
+    """A drawing of 1 × 2 on 2 × 3, at (1, 1): darker ink is kept, and nothing outside changes."""
     canvas = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
     stamped = stamp(canvas, torch.tensor([[0.9, 0.1]]), torch.tensor([1, 1]))
     torch.testing.assert_close(stamped, torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.9, 0.6]]))

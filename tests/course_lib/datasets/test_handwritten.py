@@ -1,4 +1,4 @@
-"""The digits come as small pictures in 0…1 with their labels."""
+"""The digits are small images in 0…1 with their labels."""
 
 import torch
 

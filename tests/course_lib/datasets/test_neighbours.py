@@ -1,4 +1,4 @@
-"""Tasks on graphs: one neighbour knows the answer, marked for all readers or another for each."""
+"""Tasks on graphs: one neighbour has the answer, a marked one or a different one for each reader."""
 
 from functools import partial
 

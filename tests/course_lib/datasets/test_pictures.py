@@ -1,4 +1,4 @@
-"""A few of each kind: as many as asked for of every class, no example twice, the same for the same seed."""
+"""A few examples of each class: the requested number, no example twice, the same for the same seed."""
 
 import pytest
 import torch

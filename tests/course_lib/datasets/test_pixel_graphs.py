@@ -1,4 +1,4 @@
-"""Pictures as graphs: what is a node, what is an edge, and that graphs of one batch stay apart."""
+"""Images as graphs: nodes, edges, and no edges between the graphs of a batch."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The photographs come as tensors in 0…1, and resizing averages."""
+"""The photographs are tensors in 0…1, and resizing averages."""
 
 import pytest
 import torch

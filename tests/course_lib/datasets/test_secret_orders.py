@@ -1,4 +1,4 @@
-"""Texts with an order of their own: what was told was shown before, and no order stands in two parts."""
+"""Texts with their own orders: `told` marks what was shown before, and no order is in two parts."""
 
 import pytest
 import torch

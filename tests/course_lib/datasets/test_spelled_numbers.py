@@ -1,4 +1,4 @@
-"""Numbers are spelled right, in words that one space parts."""
+"""Numbers are spelled correctly, in words separated by one space."""
 
 import pytest
 from num2words import num2words

@@ -1,4 +1,4 @@
-"""No set leaks from one part into another, and a seed decides everything."""
+"""No data set leaks from one part into another, and a seed determines everything."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Binary addition: Python's own sums, and carries that walk as far as is said."""
+"""Binary addition: Python's own sums, and carries that propagate as far as `walks` states."""
 
 from itertools import product
 
@@ -19,7 +19,7 @@ def test_the_digits_are_those_of_pythons_sum():
 
 
 def test_a_sum_by_hand():
-    """11 + 01 = 100, the lowest digit first: 1 + 1 sends a carry off, 1 + 0 hands it on. Nearly all 16 sums are in one part."""
+    """11 + 01 = 100, the lowest digit first: 1 + 1 starts a carry, 1 + 0 passes it on. Nearly all 16 sums are in one part."""
     every = sums(14, 1, 1, n_digits=2, T=3).train
     row = every.columns.tolist().index([3, 2, 0])
     assert every.digits[row].tolist() == [0, 0, 1]
@@ -27,7 +27,7 @@ def test_a_sum_by_hand():
 
 
 def test_only_the_columns_of_the_walk_and_the_one_before_it_decide_a_digit():
-    """Whatever stands below where the walk began leaves the digit alone; the column where it began decides it."""
+    """Columns below the start of the carry do not affect the digit; the column where it starts does."""
     part = sums(300, 1, 1, n_digits=9, T=11).train
     seen = 0
     for columns, digits, walks in zip(part.columns.tolist(), part.digits.tolist(), part.walks.tolist(), strict=True):
@@ -64,7 +64,7 @@ def test_no_digit_and_no_room_for_the_carry_are_refused(n_digits, T):
 
 @pytest.mark.parametrize(("n_digits", "T"), [(1, 2), (1, 4), (2, 5), (3, 4), (3, 6)])
 def test_all_rows_can_be_had_and_no_more(n_digits, T):
-    """Counted by hand: every choice of columns at every place, the last kept free."""
+    """Counted by hand: every choice of columns at every offset, with the last column free."""
     rows = set()
     for place in range(T - n_digits):
         for columns in product(range(4), repeat=n_digits):

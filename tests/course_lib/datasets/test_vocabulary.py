@@ -1,4 +1,4 @@
-"""Texts come back from their indices; padding is nothing that was said."""
+"""Texts are recovered from their indices; padding is not part of a text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A text is cut as the published tokenizer cuts it."""
+"""A text is split as by the published tokenizer."""
 
 import pytest
 

@@ -13,7 +13,7 @@ WORDS = range(1, V)
 
 
 def markov(seed=0, order=2):
-    """A step whose logits depend on the sentence and on the last `order` words; padding is never said. The state holds them."""
+    """A step whose logits depend on the sentence and on the last `order` words, which are the state; it never generates 0."""
     table = torch.randn(B, *([V] * order), V, generator=torch.Generator().manual_seed(seed)) * 2
     table[..., PADDING] = -torch.inf
 
@@ -40,7 +40,7 @@ def log_p(step, state, row, sentence):
 
 
 def every_sentence(longest):
-    """All that end, and those of full length that do not."""
+    """All sequences that end, and those of full length that do not."""
     open_words = [w for w in WORDS if w != END]
     for n in range(longest):
         for begin in itertools.product(open_words, repeat=n):
@@ -89,7 +89,7 @@ def test_a_score_is_the_log_probability_of_its_sentence_best_first(width):
 
 
 def test_a_beam_finds_what_greed_misses():
-    """Greed takes 0.6 and then has 0.5 at best: 0.30; the other way is 0.4 · 0.9 = 0.36."""
+    """Greedy search takes 0.6 and then at best 0.5: 0.30; the other path has 0.4 · 0.9 = 0.36."""
     table = torch.zeros(4, 4)
     table[2] = torch.tensor([0.0, 0.0, 0.4, 0.6])
     table[3] = torch.tensor([0.0, 0.5, 0.25, 0.25])
@@ -155,7 +155,7 @@ def test_room_for_more_sentences_than_there_are_stays_empty():
 
 
 def test_a_beam_is_extended_by_hand():
-    """Of a (½) and b (¼): b has ended and stays at ¼; behind a, word 2 has ¾ and word 3 has ¼: ⅜, ¼, ⅛ before any penalty.
+    """Of a (½) and b (¼): b has ended and stays at ¼; after a, word 2 has ¾ and word 3 has ¼: ⅜, ¼, ⅛ before any penalty.
 
     With α = 1 a sentence of 7 words divides its log p by 2, one of a single word by 1.
     """

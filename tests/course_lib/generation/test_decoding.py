@@ -1,4 +1,4 @@
-"""One interface for everything that generates: states are values, and steps compute what the whole sequence computes."""
+"""One interface for all generating models: states are values, and steps agree with the whole sequence."""
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ each_model = pytest.mark.parametrize("name", MODELS)
 
 
 def copied(state):
-    """The numbers that a state holds now."""
+    """The current numbers of a state."""
     if isinstance(state, torch.Tensor):
         return state.clone()
     return tuple(map(copied, state)) if isinstance(state, tuple) else state
@@ -70,7 +70,7 @@ def copied(state):
 @each_model
 @torch.no_grad()
 def test_stepping_twice_from_one_state_gives_the_same_twice(name):
-    """Also after other tokens were read from it, and several steps later."""
+    """Even after other tokens were read from it, and several steps later."""
     model, given = MODELS[name]()
     _, state = model.step(FIRST, model.start(*given))
     expected, after = model.step(FIRST + 1, state)
@@ -86,7 +86,7 @@ def test_stepping_twice_from_one_state_gives_the_same_twice(name):
 @each_model
 @torch.no_grad()
 def test_a_state_that_goes_on_in_two_ways_goes_on_as_two_states(name):
-    """Both branches are stepped in turns; each gives what it gives alone."""
+    """Both branches are stepped alternately; each gives the same results as alone."""
     model, given = MODELS[name]()
 
     def alone(offset):
@@ -136,7 +136,7 @@ def test_a_cache_that_outgrows_its_capacity_computes_the_same(lengths):
 @pytest.mark.parametrize("n_read", [0, 1, T])
 @torch.no_grad()
 def test_a_cached_gpt_computes_the_steps_of_its_stack(mechanism, n_read):
-    """Two ways of one computation: `Stack.step` layer by layer, and the storage of `CachedGPT`, laid out for speed."""
+    """Two forms of one computation: `Stack.step` layer by layer, and the optimised storage of `CachedGPT`."""
     gpt = widened(GPT(N, 19, SIZES, mechanism))
     prompt, cached = TOKENS[:, :n_read], CachedGPT(gpt)
     cache = cached.start(prompt)

@@ -1,4 +1,4 @@
-"""Prompts: by hand as in the paper's figure, the shots that fit, and that none is ever cut."""
+"""Prompts: by hand as in the paper's figure, the shots that fit, and no shot is ever truncated."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_zero_shot_is_the_question_alone():
 
 
 def test_a_prompt_followed_by_its_answer_is_the_next_prompts_beginning():
-    """What the model is to write is what stands behind the other questions."""
+    """The model must generate what follows the other questions."""
     before, (question, answer) = SHOTS[:-1], SHOTS[-1]
     assert few_shot_prompt(SHOTS, "cheese", NAMES, TASK).startswith(
         few_shot_prompt(before, question, NAMES, TASK) + f" {answer}\n"

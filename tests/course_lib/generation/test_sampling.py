@@ -1,4 +1,4 @@
-"""Drawing the next word: what is left after top-k and top-p, by which odds, and that draws keep these odds."""
+"""Sampling the next word: the words left after top-k and top-p, their probabilities, and frequencies of draws."""
 
 import math
 
@@ -45,7 +45,7 @@ def test_the_nucleus_by_hand(p, left):
 
 
 def test_the_nucleus_is_the_smallest_set_that_reaches_p():
-    """By brute force: without its least likely word it would not reach p, and it holds the likeliest words."""
+    """By brute force: the nucleus has the likeliest words, and without its least likely one it would not reach p."""
     for logits in some_logits().flatten(0, 1):
         left = top_p(logits, 0.7) > -torch.inf
         probabilities = logits.softmax(-1)

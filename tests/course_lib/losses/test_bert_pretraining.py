@@ -1,4 +1,4 @@
-"""BERT's two tasks: proportions at 5 σ, corruption that follows its draws, pairs from where they should come."""
+"""BERT's two tasks: proportions within 5 σ, corruption determined by its draws, and pairs from the right documents."""
 
 import math
 
@@ -25,7 +25,7 @@ def uniform(seed, *shape):
 
 @pytest.fixture(scope="module")
 def big():
-    """A text of 100,000 words, of which the first tenth of each row must stay, and what masking made of it."""
+    """A text of 100,000 words, of which the first tenth of each row must not change, and the masked text."""
     text = torch.randint(VOCABULARY, BIG, generator=torch.Generator().manual_seed(1))
     eligible = everywhere(*BIG)
     eligible[:, : BIG[1] // 10] = False
@@ -44,7 +44,7 @@ def test_fifteen_percent_of_the_eligible_words_are_chosen_at_5_sigma(big):
 
 
 def test_of_the_chosen_eighty_are_masked_ten_replaced_ten_stay_at_5_sigma(big):
-    """A replacement is the true word once in a vocabulary, and then looks as one that stays."""
+    """A replacement is the true word with probability 1 / vocabulary, and then looks unchanged."""
     text, _, (corrupted, chosen) = big
     n, same = int(chosen.sum()), corrupted[chosen] == text[chosen]
     masked = corrupted[chosen] == VOCABULARY
@@ -54,7 +54,7 @@ def test_of_the_chosen_eighty_are_masked_ten_replaced_ten_stay_at_5_sigma(big):
 
 
 def test_replacements_come_from_the_whole_vocabulary_evenly(big):
-    """χ² of ten tenths of the vocabulary, far below what chance alone exceeds once in a million (44.8)."""
+    """χ² over ten tenths of the vocabulary, below the value that chance exceeds once in a million (44.8)."""
     text, _, (corrupted, chosen) = big
     replaced = corrupted[chosen & (corrupted != VOCABULARY) & (corrupted != text)]
     counts = torch.bincount(replaced // 100, minlength=10).double()

@@ -11,7 +11,7 @@ B, d = 5, 7
 
 
 def test_by_hand():
-    """Directions that are equal, at a right angle and opposite: 0, 2 and 4, whatever the lengths."""
+    """Directions that are equal, orthogonal and opposite: 0, 2 and 4, for any lengths."""
     prediction = torch.tensor([[3.0, 0.0], [1.0, 0.0], [0.5, 0.0]])
     target = torch.tensor([[0.1, 0.0], [0.0, 7.0], [-2.0, 0.0]])
     for i, expected in enumerate((0.0, 2.0, 4.0)):

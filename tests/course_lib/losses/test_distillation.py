@@ -1,4 +1,4 @@
-"""Learning from a teacher: the extremes of share and temperature are losses that are known."""
+"""Distillation: the limits of share and temperature are known losses."""
 
 import math
 
@@ -29,7 +29,7 @@ def test_it_is_torchs_divergence_beside_its_cross_entropy(temperature, share, no
 
 
 def test_two_classes_by_hand():
-    """A student that is undecided, a teacher at ¾ to ¼: KL = ln 2 - H, H = ln 4 - ¾ ln 3."""
+    """A uniform student, a teacher at ¾ to ¼: KL = ln 2 - H, H = ln 4 - ¾ ln 3."""
     student, teacher = torch.zeros(1, 2), torch.tensor([[math.log(3.0), 0.0]])
     expected = math.log(2) - (math.log(4) - 0.75 * math.log(3))
     assert distillation_loss(student, teacher, torch.tensor([0]), 1.0, 1.0).item() == pytest.approx(expected)
@@ -64,7 +64,7 @@ def test_the_teacher_does_not_learn(normal):
 
 
 def test_a_sure_teacher_in_the_cold_decides():
-    """As τ → 0 what the teacher finds likeliest is all that counts: τ² KL → τ · (largest logit - the one that it chose)."""
+    """As τ → 0 only the teacher's likeliest class counts:  τ² KL → τ · (largest logit - the one that it chose)."""
     student, teacher = torch.tensor([[2.0, 0.0, 1.0]]).double(), torch.tensor([[0.0, 1.0, 0.5]]).double()
     tau = 1e-3
     loss = distillation_loss(student, teacher, torch.tensor([0]), tau, 1.0)

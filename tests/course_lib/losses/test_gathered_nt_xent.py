@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def torchrun(*arguments: object) -> str:
-    """Start two processes as docs/several_devices.md says, and give what they print."""
+    """Start two processes as in docs/several_devices.md, and return their output."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *map(str, arguments)]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, timeout=300, check=False)
@@ -61,7 +61,7 @@ def test_every_process_has_the_joint_gradients_of_the_weights(one, two):
 
 @needs_gloo
 def test_gradients_cross_between_the_processes(one, two):
-    """Each process sums what all say of its views, so two processes give twice the gradient of the mean loss."""
+    """Each process sums the gradients of all for its views, so two processes give twice the gradient of the mean loss."""
     for rank, result in enumerate(two):
         joint = one[2].grad[:, rank * n : (rank + 1) * n]
         torch.testing.assert_close(result["views"] / 2, joint, atol=1e-13, rtol=1e-11)
@@ -69,7 +69,7 @@ def test_gradients_cross_between_the_processes(one, two):
 
 @needs_gloo
 def test_second_derivatives_cross_between_the_processes(two):
-    """The own rows of the gradient are twice the joint ones, so their squares sum to four times the joint penalty."""
+    """A process's rows of the gradient are twice the joint ones, so their squares sum to four times the joint penalty."""
     model, views = joint_batch()
     views.requires_grad_()
     loss = nt_xent(*model(views.flatten(0, 1)).chunk(2), TEMPERATURE)

@@ -1,4 +1,4 @@
-"""What hard attention descends: by hand, and its expected gradient is the gradient of what is expected."""
+"""The loss of hard attention: by hand, and its expected gradient is the gradient of the expectation."""
 
 from itertools import product
 from math import log
@@ -21,7 +21,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("baseline", [0.0, -3.0])
 def test_the_expected_gradient_is_that_of_the_expected_log_p_whatever_the_baseline(normal, baseline):
-    """Every sequence of looks, by its probability: the average of the estimates is exact."""
+    """Every sequence of looks, weighted by its probability: the average of the estimates is exact."""
     scores, fit = normal(1, T, L), normal(T, L)
 
     def log_p_of(looks):

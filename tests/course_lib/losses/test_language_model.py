@@ -28,7 +28,7 @@ def by_loop(logits, target, padding):
 
 
 def test_the_loss_by_hand():
-    """p = ½ for the first token and ¼ for the second: (ln 2 + ln 4) / 2 = 1½ ln 2; what stands at the end does not count."""
+    """p = ½ for the first token and ¼ for the second: (ln 2 + ln 4) / 2 = 1½ ln 2; the last position does not count."""
     probabilities = torch.tensor([[[0.25, 0.25, 0.5], [0.5, 0.25, 0.25], [0.98, 0.01, 0.01]]])
     loss = teacher_forced_loss(probabilities.log(), torch.tensor([[1, 2, 1]]), padding=0)
     torch.testing.assert_close(loss.item(), 1.5 * math.log(2))
@@ -69,7 +69,7 @@ def test_it_is_the_mean_of_minus_log_p_one_position_at_a_time(normal, agree, pad
 
 
 def test_only_the_logits_before_a_real_next_token_count(normal):
-    """No gradient reaches the last logits, nor those that would have to say padding; the first token is never a target."""
+    """No gradient reaches the last logits, nor those whose target would be padding; the first token is never a target."""
     logits = normal(B, T, n_tokens)
     teacher_forced_loss(logits, target(), PADDING).backward()
     for b, length in enumerate([5, 3, 1]):
@@ -139,7 +139,7 @@ def test_a_gpu_computes_the_same(normal, dtype):
 
 
 def test_a_language_model_is_asked_for_every_token_but_the_first(normal, agree):
-    """Nothing is padding: index 0 is a token like others."""
+    """There is no padding: index 0 is an ordinary token."""
     agree(
         lambda logits: next_token_loss(logits, target()),
         lambda logits: by_loop(logits, target(), padding=-1),
@@ -181,7 +181,7 @@ def test_backwards_it_is_asked_for_the_token_before(normal, agree):
 
 
 def test_the_losses_of_a_language_model_by_hand():
-    """p = ½ and ¼ for the next tokens, ¼ and ½ for those before: 1½ ln 2 both ways."""
+    """p = ½ and ¼ for the next tokens, ¼ and ½ for the previous ones: 1½ ln 2 in both directions."""
     half, quarter = [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]
     text, there = torch.tensor([[1, 2, 1]]), torch.tensor([[half, quarter, half]]).log()
     assert next_token_loss(there, text).item() == pytest.approx(1.5 * math.log(2))

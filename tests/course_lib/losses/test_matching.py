@@ -1,4 +1,4 @@
-"""Matching: the cheapest of all matchings, by trying every one; what greed costs; and what cannot be matched."""
+"""Matching: the cheapest of all matchings, by brute force; the cost of greedy matching; and errors."""
 
 from itertools import permutations
 
@@ -27,7 +27,7 @@ def test_no_matching_is_cheaper(seed):
 
 
 def test_by_hand_where_greed_is_dear():
-    """The first object takes query 0, a little cheaper for it; the second can only have query 1, at 10."""
+    """The first object takes query 0, a little cheaper for it; the second can only take query 1, at 10."""
     cost = torch.tensor([[[0.0, 0.1], [0.2, 10.0], [20.0, 20.0]]])
     both = torch.zeros(1, 2, dtype=torch.long)
     assert match(cost, both).tolist() == [[1, 0]]

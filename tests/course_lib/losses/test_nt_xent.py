@@ -47,7 +47,7 @@ def test_the_lean_form_is_the_equation(normal, agree):
 
 @each_form
 def test_two_pairs_by_hand(form):
-    """Views on two axes, each beside its partner: ln(e + 2) - 1 for every one of the four, at τ = 1."""
+    """Views on two axes, each equal to its partner: ln(e + 2) - 1 for every one of the four, at τ = 1."""
     views = torch.tensor([[2.0, 0.0], [0.0, 0.5]])
     assert form(views, views, 1.0).item() == pytest.approx(math.log(math.e + 2) - 1)
 
@@ -95,7 +95,7 @@ def test_second_derivatives_against_differences(form, pairs, normal):
 
 
 def test_a_gradient_penalty_is_that_of_the_equation(normal):
-    """The incoming gradient requires no gradient itself, so nothing but the formula can carry the second derivative."""
+    """The incoming gradient requires no gradient itself, so only the formula can provide the second derivative."""
     found, a, b = [], normal(N, d), normal(N, d)
     for form in (nt_xent, lean_nt_xent):
         first = torch.autograd.grad(form(a, b, 0.3), a, create_graph=True)[0]

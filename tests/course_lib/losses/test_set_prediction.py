@@ -1,4 +1,4 @@
-"""The loss of a set: by hand, by a loop, in any order of objects and queries, and against the published code."""
+"""The set prediction loss: by hand, by a loop, in any order of objects and queries, and against the published code."""
 
 import math
 
@@ -18,7 +18,7 @@ def boxes(*batch, seed=0, dtype=torch.float32):
 
 
 def scene(dtype=torch.float32):
-    """What was said, and what there is: five, two and no objects."""
+    """Predictions and targets: five, two and no objects."""
     generator = torch.Generator().manual_seed(2)
     logits = torch.randn(B, N, K + 1, generator=generator, dtype=dtype)
     classes = torch.tensor([[3, 0, 10, 3, 7], [1, -1, 5, -1, -1], [-1] * 5])
@@ -48,7 +48,7 @@ def test_the_cost_is_that_of_a_loop():
 
 
 def test_the_loss_by_hand():
-    """Two queries and one object. The logits give every class a half; the box lies beside the object."""
+    """Two queries and one object. The logits give every class a half; the box is next to the object."""
     logits = torch.zeros(1, 2, 2)
     said = torch.tensor([[[0.25, 0.5, 0.5, 1.0], [0.1, 0.1, 0.1, 0.1]]])
     targets = torch.tensor([[[0.75, 0.5, 0.5, 1.0]]])
@@ -160,7 +160,7 @@ def test_what_stands_at_padding_does_not_matter():
 
 @pytest.mark.parametrize("wrong", [-2, K, K + 1])
 def test_a_class_without_a_logit_is_refused(wrong):
-    """K is the logit of "no object", which is no class of an object; padding is -1 alone."""
+    """K is the logit of "no object", which is not a class of an object; only -1 is padding."""
     logits, said, classes, targets = scene()
     queries = match(matching_cost(logits, said, classes, targets), classes)
     classes[0, 1] = wrong
@@ -175,7 +175,7 @@ def test_a_class_without_a_logit_is_refused(wrong):
 
 @pytest.mark.parametrize("wrong", [-1, -2, N, N + 1])
 def test_a_query_that_there_is_not_is_refused(wrong):
-    """-1 would be read as the last query. Beside the class -1, which means no object, any number may stand."""
+    """-1 would be read as the last query. For class -1, which means no object, any number is allowed."""
     logits, said, classes, targets = scene()
     queries = match(matching_cost(logits, said, classes, targets), classes)
     usual = set_loss(logits, said, classes, targets, queries)

@@ -1,4 +1,4 @@
-"""What each of two processes does in test_gathered.py; started by torchrun with the folder for its results."""
+"""The program of each process in test_gathered_nt_xent.py, started by torchrun with the folder for its results."""
 
 import sys
 
@@ -19,7 +19,7 @@ def joint_batch() -> tuple[nn.Module, torch.Tensor]:
 
 
 def main() -> None:
-    """Take the own pairs of the joint batch, and save the loss and the gradients of weights and views."""
+    """Take this process's pairs of the joint batch, and save the loss and the gradients of weights and views."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model, views = joint_batch()

@@ -125,7 +125,7 @@ def test_it_is_that_of_coco(seed, threshold):
 
 @pytest.mark.parametrize("threshold", [0.0, -1.0, 1.5, float("nan")])
 def test_a_threshold_that_every_detection_reaches_or_none_is_refused(threshold):
-    """At 0, a detection beside every object would be a hit."""
+    """At 0, a detection that overlaps no object would be a hit."""
     apart = torch.tensor([[0.1, 0.1, 0.2, 0.2]]), torch.tensor([[0.7, 0.7, 0.9, 0.9]])
     one, zero = torch.tensor([0.9]), torch.zeros(1).long()
     with pytest.raises(ValueError, match=f"above 0 and at most 1, got {threshold}"):

@@ -1,4 +1,4 @@
-"""BLEU: the examples of its paper by hand, by lists that are crossed off, its laws, and against sacreBLEU."""
+"""BLEU: the examples of its paper by hand, by crossing off matches, its laws, and against sacreBLEU."""
 
 import math
 import random
@@ -21,7 +21,7 @@ def words(text):
 
 
 def corpus(seed, n=11, n_references=(1, 3), longest=13):
-    """Random sentences of few words, so that runs of four match now and then, with references of other lengths."""
+    """Random sentences of few words, so that runs of four sometimes match, with references of other lengths."""
     draw = random.Random(seed)
 
     def changed(sentence):
@@ -56,7 +56,7 @@ def test_the_papers_translations_by_hand():
 
 
 def test_a_word_counts_as_often_as_in_one_reference():
-    """Section 2.1: of seven times "the", the references hold it twice and once."""
+    """Section 2.1: of seven times "the", the references contain it twice and once."""
     references = [words("The cat is on the mat"), words("There is a cat on the mat")]
     assert bleu([["the"] * 7], [references]).precisions[0] == 2 / 7
 

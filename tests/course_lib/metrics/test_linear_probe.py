@@ -1,4 +1,4 @@
-"""The probe is at its minimum, whatever shifts the features; the spectrum tells a collapse from a sphere."""
+"""The probe is at its minimum under any shift of the features; the spectrum distinguishes a collapse from a sphere."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What layers cost: counted from their sizes, from torch's own counter, and against the paper's table."""
+"""Costs of layers: counted from their sizes, by torch's own counter, and against the paper's table."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ each_layer = pytest.mark.parametrize(("size", "stride"), [(1, 1), (3, 1), (5, 2)
 
 
 def test_by_hand():
-    """2 features in and 4 out, windows of 3 × 3, one image of 2 × 5 places."""
+    """2 features in and 4 out, windows of 3 × 3, one image of 2 × 5 positions."""
     assert convolution_cost(2, 4, 3, 2, 5) == (72, 720)
     assert local_attention_cost(2, 4, 3, 2, 5) == (24 + 12, 10 * (24 + 72 + 12))
 
@@ -44,7 +44,7 @@ def test_two_images_cost_twice_the_work():
 
 
 def test_resnet_50_with_attention_has_the_published_parameters():
-    """Ramachandran et al. 2019, table 1: 25.6 million, and 18.0 million where attention of 7 × 7 stands for the 3 × 3."""
+    """Ramachandran et al. 2019, table 1: 25.6 million, and 18.0 million if attention of 7 × 7 replaces the 3 × 3."""
     widths = [width for width, n in ((64, 3), (128, 4), (256, 6), (512, 3)) for _ in range(n)]
     convolutions = sum(convolution_cost(width, width, 3, 1, 1).parameters for width in widths)
     attention = sum(local_attention_cost(width, width, 7, 1, 1).parameters for width in widths)

@@ -51,7 +51,7 @@ def test_a_block_by_hand():
 
 
 def test_the_blocks_of_gpt_are_blocks():
-    """The exercise counts a block by itself; it is the block that all models share."""
+    """The exercise counts a single block, the one that all models share."""
     d_model, n_layers = 7, 3
     without_blocks = gpt_parameters(11, 5, d_model, 0)
     assert without_blocks == (11 + 5) * d_model + 2 * d_model

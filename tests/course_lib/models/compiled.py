@@ -1,4 +1,4 @@
-"""Compile and export every model; started by test_compiled.py in a process whose functions no type check wraps."""
+"""Compile and export every model; started by test_compiled.py in a process without type checks around functions."""
 
 import json
 import sys
@@ -67,7 +67,7 @@ def block() -> nn.Module:
 
 
 def pictures(H: int, W: int) -> Tensor:
-    """A batch of pictures of two channels."""
+    """A batch of images of two channels."""
     return torch.randn(B, 2, H, W, generator=torch.Generator().manual_seed(0))
 
 
@@ -77,7 +77,7 @@ def conv(strides: tuple[int, int] = (2, 2)) -> ConvNet:
 
 
 def encoder() -> nn.Module:
-    """Maps a batch of pictures to (B, 7)."""
+    """Maps a batch of images to (B, 7)."""
     return nn.Sequential(conv(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
@@ -132,7 +132,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "SimCLR": (lambda: SimCLR(encoder(), 7), (pictures(20, 12), pictures(20, 12) + 1)),
     "BYOL": (lambda: BYOL(encoder(), 7), (pictures(20, 12), pictures(20, 12) + 1)),
 }
-"""What makes a model, and the inputs of its forward pass. `NGram` has none: it counts."""
+"""The constructor of each model, and the inputs of its forward pass. `NGram` has none: it counts."""
 
 VARIANTS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "fused GPT": (lambda: GPT(N, T, SIZES, fused_causal_attention), (WORDS,)),
@@ -154,7 +154,7 @@ def tensors(result: object) -> list[Tensor]:
 
 
 def outcome(run: Callable[[], object], exact: list[Tensor]) -> str:
-    """Return "" where a run gives the same tensors, else what went wrong."""
+    """Return "" if a run gives the same tensors, else a description of the difference."""
     try:
         found = tensors(run())
         if len(found) != len(exact) or not found:
@@ -178,7 +178,7 @@ def both(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Print, as JSON, what came of each model."""
+    """Print the result of each model as JSON."""
     warnings.simplefilter("ignore")
     results = {}
     for name, (make, inputs) in MODELS.items():

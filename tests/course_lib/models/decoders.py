@@ -1,4 +1,4 @@
-"""What the tests of the decoders share: a small model of each kind, and sentences of several lengths, one of them empty."""
+"""Shared by the tests of the decoders: a small model of each kind, and sentences of several lengths, one of them empty."""
 
 import torch
 from torch import nn

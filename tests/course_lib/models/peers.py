@@ -1,4 +1,4 @@
-"""Published models, tiny and with random weights, beside ours with the same weights; they skip without `transformers`."""
+"""Published models, tiny and with random weights, and ours with the same weights; skipped without `transformers`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +20,7 @@ N_TOKENS, T_MAX = 37, 13
 
 @torch.no_grad()
 def shaken(module: nn.Module) -> nn.Module:
-    """Draw every weight anew and wide, biases and gains too, so that a wrong place for one of them shows."""
+    """Redraw every weight with a large variance, including biases and gains, so that a swap of two is detected."""
     generator = torch.Generator().manual_seed(5)
     for parameter in module.parameters():
         parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.4)
@@ -79,7 +79,7 @@ def our_bert(theirs: nn.Module) -> PretrainingBERT:
 
 
 def saved(model: nn.Module, folder: Path, **settings: object) -> Path:
-    """A folder as save_pretrained writes it, without its progress bar."""
+    """A folder written by save_pretrained, without its progress bar."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -114,7 +114,7 @@ def _copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
 
 
 def outputs_of(layers: nn.ModuleList, run: Callable[[], object]) -> list[torch.Tensor]:
-    """What each layer gives while `run` runs."""
+    """The results of each layer while `run` runs."""
     seen = []
     hooks = [layer.register_forward_hook(lambda _m, _i, out: seen.append(out)) for layer in layers]
     run()

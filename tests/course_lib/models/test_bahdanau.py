@@ -1,4 +1,4 @@
-"""Bahdanau's decoder against a loop written from the paper's equations, and its attention as the paper wants it."""
+"""Bahdanau's decoder against a loop written from the paper's equations, and its attention as in the paper."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_the_decoder_by_the_papers_equations_word_by_word():
 
 
 def test_the_query_is_the_state_before_the_word():
-    """The first row of weights follows from the encoder alone: no word of the target can change it."""
+    """The first row of weights depends only on the encoder: no word of the target can change it."""
     seq2seq = model("bahdanau")
     other = TARGET.clone()
     other[:, 0] = 9
@@ -68,7 +68,7 @@ def test_weights_from_sigmoids_hold_where_tanh_saturates():
 
 
 def test_keys_and_values_may_differ():
-    """Keys decide where to look, values what is seen: with other values the first row of weights stays, its context changes."""
+    """Keys determine the weights, values the context: other values change the first context, but not its weights."""
     seq2seq = model("bahdanau")
     encoded = seq2seq.encoder(SOURCE, LENGTHS)
     for run in (bahdanau_steps, hoisted_bahdanau_steps):

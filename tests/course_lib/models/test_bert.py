@@ -1,4 +1,4 @@
-"""BERT's laws: it looks both ways and never at padding, knows order and sentence by its embeddings alone, shares one matrix."""
+"""BERT's laws: bidirectional, no attention to padding, order and sentence only from embeddings, one shared matrix."""
 
 import pytest
 import torch

@@ -10,7 +10,7 @@ B, T, D, C = 3, 7, 5, 11
 
 
 def test_a_class_by_hand():
-    """tanh(½ ln 3) = ½; the weights 4 and -2 make of it 2 and -1."""
+    """tanh(½ ln 3) = ½; the weights 4 and -2 give 2 and -1."""
     states = torch.tensor([[[0.5493061], [9.0]]])
     logits = classification_head(
         states, torch.ones(1, 1), torch.zeros(1), torch.tensor([[4.0], [-2.0]]), torch.tensor([0.0, 3.0])
@@ -69,7 +69,7 @@ def test_a_place_is_scored_by_a_dot_product(normal):
 
 
 def test_the_best_span_starts_before_it_ends_by_hand():
-    """Start wants place 2 and end wants place 0; in order 2…3 has 5 + 1, 2…2 has 5 and 0…0 has 1 + 3."""
+    """Start is largest at position 2 and end at 0; in order, 2…3 has 5 + 1, 2…2 has 5 and 0…0 has 1 + 3."""
     span = Span(torch.tensor([[1.0, 0.0, 5.0, 0.0]]), torch.tensor([[3.0, 0.0, 0.0, 1.0]]))
     assert [x.item() for x in best_span(span, longest=4)] == [2, 3]
     assert [x.item() for x in best_span(span, longest=1)] == [2, 2]

@@ -1,4 +1,4 @@
-"""Reading both ways: padding changes nothing, and the three forms agree with each other and with torch's own."""
+"""Bidirectional reading: padding has no effect, and the three forms agree with each other and with torch's own."""
 
 import itertools
 

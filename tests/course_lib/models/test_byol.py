@@ -1,4 +1,4 @@
-"""BYOL: the target follows by a moving average, to the last bit, and by nothing else."""
+"""BYOL: the target is updated exactly by a moving average, and by nothing else."""
 
 import pytest
 import torch

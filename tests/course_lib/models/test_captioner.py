@@ -1,4 +1,4 @@
-"""Captioners: soft attention over regions, the penalty that asks for every region, and captions written step by step."""
+"""Captioners: soft attention over regions, the doubly stochastic penalty, and captions generated step by step."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def plain():
 
 
 def by_loop(a, h, W_a, W_h, v):
-    """Eqs. 4-6, 13: one picture, one region at a time."""
+    """Eqs. 4-6, 13: one image, one region at a time."""
     contexts, rows = [], []
     for picture, state in zip(a, h, strict=True):
         e = torch.stack([torch.exp(v @ torch.tanh(W_h @ state + W_a @ region)) for region in picture])
@@ -123,7 +123,7 @@ def test_a_caption_read_in_two_parts_is_the_caption_read_at_once(model, picture)
 
 @MODELS
 def test_captions_are_written_by_greedy_and_beam_search(model, picture):
-    """What is said is what the model says when it reads its own words; a beam of one is greedy."""
+    """The caption is what the model predicts when it reads its own words; a beam of one is greedy."""
     captioner, first = model(), torch.ones(B, dtype=torch.long)
     state = captioner.start(picture())
     said = greedy(captioner.step, state, first, end=2, padding=0, max_length=6)
@@ -160,7 +160,7 @@ def test_a_closed_gate_says_the_same_of_every_picture(normal):
 
 
 def test_a_word_by_hand():
-    """No attention to choose: the mean 3 of the regions, the gate half open, z = 1.5; a cell that stays 0; 2 (1 + 1.5) = 5."""
+    """Equal weights: the mean 3 of the regions, the gate ½, z = 1.5; a cell that stays 0; 2 (1 + 1.5) = 5."""
     nothing = torch.zeros(1, 1)
     attention, cell = (nothing, nothing, torch.zeros(1)), (torch.zeros(4, 2), torch.zeros(4, 1), torch.zeros(4))
     readout = torch.ones(1, 1), torch.ones(1, 1), torch.tensor([[2.0], [-2.0]])

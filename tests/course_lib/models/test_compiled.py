@@ -16,7 +16,7 @@ INPUTS = ("tests/course_lib/models/compiled.py",)
 
 @pytest.fixture(scope="module")
 def outcomes():
-    """In one process of its own: under pytest, a check of shapes wraps every function of the library."""
+    """In a separate process: under pytest, a shape check wraps every function of the library."""
     script = Path(__file__).with_name("compiled.py")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -32,7 +32,7 @@ def test_a_model_is_one_graph_with_the_same_outputs(outcomes, name, way):
 
 
 def test_every_model_is_among_them():
-    """A model is a class that the package exports and that is no part of another: what `forward` reads stands above."""
+    """A model is a class that the package exports and that is not a part of another; the inputs of `forward` are above."""
     parts = {"MaskedWordHead", "SentenceHead", "SpanHead", "TagHead", "Encoder", "GATLayer", "GlobalAverage", "LearnedQueries"}
     parts |= {"ObjectBlock", "PatchEncoder", "PointQueries", "PositionalSelfAttention", "ScalarMix", "PooledDocument"}
     parts |= {"AdaptiveSteps", "SeparateSteps", "SharedSteps", "BahdanauDecoder", "LuongDecoder", "PlainDecoder"}

@@ -33,7 +33,7 @@ def test_each_answer_is_read_from_its_own_token(normal):
 
 
 def test_two_tokens_that_start_alike_stay_alike(normal):
-    """Only what the tokens are, and their positions and heads, tells them apart."""
+    """They differ only by the learned tokens, their positions and heads."""
     model = deit()
     with torch.no_grad():
         for tensor in (model.encoder.learned, model.encoder.positions):

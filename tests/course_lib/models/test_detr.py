@@ -1,4 +1,4 @@
-"""DETR: weight for weight the published one; queries are a set; and pictures of every shape."""
+"""DETR: equal to the published model weight for weight; queries are a set; and images of every shape."""
 
 import re
 from functools import partial
@@ -38,7 +38,7 @@ def test_pictures_of_every_shape(queries, H, W):
 
 
 def test_queries_are_a_set():
-    """In another order they say the same, each for itself."""
+    """In another order, each query predicts the same."""
     net, order = model(), torch.tensor([3, 0, 4, 1, 2])
     before = net(picture(2, 1, 16, 20))
     with torch.no_grad():
@@ -49,7 +49,7 @@ def test_queries_are_a_set():
 
 
 def test_without_places_the_cells_are_a_set_too():
-    """The negative control: with places the same exchange of two cells does change what is said."""
+    """The negative control: with positions, the same exchange of two cells changes the predictions."""
     features = picture(2, SIZES.d_model, 3, 4)
     turned = features.flatten(2)[..., torch.tensor([11, *range(1, 11), 0])].view_as(features)
     blind = model(positions=lambda h, w, d, device: torch.zeros(h * w, d, device=device))
@@ -58,7 +58,7 @@ def test_without_places_the_cells_are_a_set_too():
 
 
 def test_queries_that_are_alike_say_the_same():
-    """x starts at 0: nothing but the learned vector tells them apart."""
+    """x starts at 0: queries differ only in the learned vector."""
     net = model()
     with torch.no_grad():
         net.queries.vectors[1] = net.queries.vectors[3]
@@ -86,14 +86,14 @@ def test_every_weight_learns():
     said = net(picture(2, 1, 16, 16))
     (said.logits.square().mean() + said.boxes.square().mean()).backward()
     silent = {name for name, weight in net.named_parameters() if weight.grad is None or weight.grad.eq(0).all()}
-    # a bias of the keys adds the same to all scores of a query; x = 0 makes the values of the first layer's queries alike
+    # a bias of the keys adds the same to all scores of a query; x = 0 makes the values of the first layer's queries equal
     assert {name for name in silent if not re.search(r"W_k\.bias|decoder\.0\.mixer\.attention\.W_[qk]", name)} <= {
         "decoder.0.mixer.attention.W_v.weight"
     }
 
 
 def test_each_attention_owns_its_mechanism():
-    """One in each layer of the encoder, two in each of the decoder, and none of them the one that was passed."""
+    """One in each layer of the encoder, two in each of the decoder, and none of them is the one that was passed."""
     given = GeneralAttention(8, 8)
     net = model(mechanism=given)
     owned = [part for part in net.modules() if isinstance(part, GeneralAttention)]
@@ -139,7 +139,7 @@ def published():
 
 
 class TheirBackbone(nn.Module):
-    """Pictures → the last map of features, as their model sees it."""
+    """Images → the last feature map, as in their model."""
 
     def __init__(self, backbone):
         super().__init__()
@@ -171,7 +171,7 @@ RENAMED = (
 
 
 def their_places(h, w, d_model, device):
-    """Cells counted from 1, and the last one a whole turn."""
+    """Cells are counted from 1, and the last one is at a full turn."""
     y, x = ((torch.arange(n, device=device) + 1) / (n + 1e-6) for n in (h, w))
     return sinusoidal_points(torch.cartesian_prod(y, x).flip(-1), d_model)
 

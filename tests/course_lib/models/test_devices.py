@@ -1,4 +1,4 @@
-"""Every model makes what it needs where its inputs are: on the device "meta", where mixing devices fails, and on a GPU."""
+"""Every model creates tensors on the device of its inputs: on "meta", where mixing devices fails, and on a GPU."""
 
 import pytest
 import torch
@@ -71,7 +71,7 @@ MODELS = {
     "DeiT": (lambda: DeiT(N, (2, 10, 15), 5, SIZES), lambda model: model(picture(B, 2, 10, 15)).by_teacher, (B, N)),
     "Mixer": (lambda: Mixer(N, (2, 10, 15), 5, MixerSizes(6, 7, 11, 2)), lambda model: model(picture(B, 2, 10, 15)), (B, N)),
 }
-"""What makes a model, what is asked of it, and the shape of the answer; lengths are numbers, which "meta" does not have."""
+"""The constructor of each model, a call, and the shape of the result; "meta" has no values, so there are no lengths."""
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,4 +1,4 @@
-"""Dropout in models: as many places as the papers have on embeddings and the residual path, none in evaluation."""
+"""Dropout in models: on embeddings and the residual path as in the papers, none in evaluation."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_evaluation_is_the_model_without_dropout(name):
 
 
 def test_decoding_a_transformer_drops_nothing_in_training_neither():
-    """Neither the reading of the source nor a step; each part keeps the mode that it had."""
+    """Neither reading the source nor a step applies dropout; each part keeps its mode."""
     model = Transformer(10, 10, SIZES, dropout=0.5).train()
     model.encoder.blocks[0].eval()
     modes = [part.training for part in model.modules()]

@@ -1,4 +1,4 @@
-"""ELMo's two directions never meet before the mixture; each is a language model that sees one side alone."""
+"""ELMo's two directions are combined only in the mixture; each is a language model that reads one side only."""
 
 import pytest
 import torch
@@ -106,7 +106,7 @@ def test_one_matrix_serves_as_embedding_and_twice_at_the_end():
 
 
 def test_a_mixture_by_hand():
-    """w = (0, ln 3): shares ¼ and ¾; γ = 2."""
+    """w = (0, ln 3): weights ¼ and ¾; γ = 2."""
     layers = torch.tensor([[4.0, 0.0], [8.0, 4.0]])
     mixed = scalar_mix(layers, torch.tensor([0.0, 1.0986123]), torch.tensor(2.0))
     torch.testing.assert_close(mixed, torch.tensor([14.0, 6.0]))

@@ -1,4 +1,4 @@
-"""The graph attention network, and the convolutional network beside it."""
+"""The graph attention network and the graph convolutional network."""
 
 from functools import partial
 
@@ -68,7 +68,7 @@ def test_relabelling_the_nodes_relabels_the_outputs(make, normal):
 
 @pytest.mark.parametrize("make", [partial(GAT, d_in, d, C, H), partial(GCN, d_in, d, C)])
 def test_a_node_sees_as_many_steps_away_as_there_are_layers(make, normal):
-    """0 looks at 1, 1 at 2, … 4 at 5: after n layers, node 0 feels nodes 0 to n and no other."""
+    """0 attends to 1, 1 to 2, … 4 to 5: after n layers, node 0 depends on nodes 0 to n and no other."""
     path, x = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]]), normal(6, d_in)
     for n_layers in (1, 2, 4):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""GPT's laws: it looks back only, embedding and last matrix are one tensor, and what it writes follows from what it reads."""
+"""GPT's laws: causal attention, one tensor for embedding and last matrix, and generation from what it has read."""
 
 import math
 from functools import partial
@@ -93,7 +93,7 @@ def test_it_has_the_parameters_that_are_counted_from_its_sizes():
 
 
 def test_without_positions_the_last_state_does_not_know_the_order_of_what_came_before():
-    """One layer: the last token looks at a bag of the others. With positions it does not."""
+    """One layer: the last token attends to the others as a bag. With positions it does not."""
     gpt, order = model(sizes=Sizes(6, 3, 19, 1)), torch.tensor([3, 0, 5, 1, 4, 2, 6])
     assert (gpt.states(TOKENS[:, order])[:, -1] - gpt.states(TOKENS)[:, -1]).abs().max() > 1e-3
     gpt.positions.vectors.data.zero_()
@@ -101,7 +101,7 @@ def test_without_positions_the_last_state_does_not_know_the_order_of_what_came_b
 
 
 def test_it_starts_knowing_nothing():
-    """The first loss is that of a blind guess, and the residual path grows no further with depth than its √(2L) allows."""
+    """The first loss is that of a uniform guess, and the residual path grows with depth only as √(2L) allows."""
     torch.manual_seed(0)
     for n_layers in (2, 8):
         gpt = GPT(97, 32, Sizes(64, 4, 256, n_layers))
@@ -199,7 +199,7 @@ def test_cached_logits_are_the_uncached_ones(lengths, activation):
 
 
 def test_beam_search_goes_over_cached_steps():
-    """Rows of the cache are taken when a beginning is kept twice; each score is the model's own log p."""
+    """Rows of the cache are selected when a prefix is kept twice; each score is the model's own log p."""
     gpt = model(seed=4)
     cached = CachedGPT(gpt)
     cache = cached.start(TOKENS[:, :-1])
@@ -261,7 +261,7 @@ def test_a_length_longer_than_its_prompt_is_refused():
 
 
 def test_steps_of_another_mechanism_are_refused():
-    """They would compute causal softmax attention all the same, and say something else than the model."""
+    """They would compute causal softmax attention nevertheless, and predict something different from the model."""
     with pytest.raises(ValueError, match=r"causal_attention.*LinearAttention"):
         CachedGPT(model(LinearAttention()))
 

@@ -1,4 +1,4 @@
-"""Hierarchical attention: words weigh in their sentence, sentences in the document, and padding on neither level."""
+"""Hierarchical attention: weights of words in a sentence and of sentences in a document; padding has no weight."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_the_vector_is_the_words_by_their_shares(normal):
 
 
 def test_a_document_by_hand():
-    """Queries of 0 weigh evenly: the mean of sentence means, not the mean of the words."""
+    """Queries of 0 give equal weights: the mean of sentence means, not the mean of the words."""
     states = torch.tensor([[[[1.0], [3.0]], [[8.0], [99.0]]]])
     mask = torch.tensor([[[True, True], [True, False]]])
     nothing = (torch.zeros(1, 1), torch.zeros(1), torch.zeros(1))
@@ -99,7 +99,7 @@ def test_the_fast_forms_have_the_outputs_and_gradients_of_the_equations(run):
 
 
 def test_what_pools_is_an_argument():
-    """With a plain mean, every word of a sentence weighs the same."""
+    """With a plain mean, every word of a sentence has the same weight."""
     _, document = model(pooling=lambda d_v, d_a: mean_pool)(WORDS, LENGTHS)
     torch.testing.assert_close(document.words, torch.where(MASK, 1 / LENGTHS.clamp(min=1)[..., None], 0.0).double())
     assert isinstance(model().pool_words, Pool)

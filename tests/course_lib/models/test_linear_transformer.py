@@ -1,4 +1,4 @@
-"""The linear transformer: one token at a time it says what it says in parallel, in the same memory however long the text."""
+"""The linear transformer: steps agree with the parallel form, in constant memory for any length of text."""
 
 import pytest
 import torch
@@ -178,7 +178,7 @@ def test_each_layer_learns_its_own_feature_map_and_steps_with_it():
 
 
 def test_it_learns_to_repeat_itself():
-    """A text that counts upwards: the loss falls far below a blind guess."""
+    """A text that counts upwards: the loss falls far below a uniform guess."""
     net = model().float()
     tokens = (torch.arange(24) + torch.arange(8)[:, None]) % n_tokens
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)

@@ -49,7 +49,7 @@ def test_the_query_is_the_state_after_the_word():
 
 
 def test_there_is_no_input_feeding():
-    """What was attended to changes no later state: the states follow from the target and the first state alone."""
+    """Attention does not change later states: they depend only on the target and the first state."""
     seq2seq = model("general")
     encoded = seq2seq.encoder(SOURCE, LENGTHS)
     other = encoded._replace(values=encoded.values.flip(2), keys=encoded.keys * 3)

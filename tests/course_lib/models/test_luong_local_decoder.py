@@ -1,4 +1,4 @@
-"""Decoders with Luong's local attention: one word at a time they say what they say of the whole target."""
+"""Decoders with Luong's local attention: word by word they predict the same as for the whole target."""
 
 import pytest
 import torch

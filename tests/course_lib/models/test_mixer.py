@@ -1,4 +1,4 @@
-"""MLP-Mixer: the one block with token mixing in attention's place; a CNN in disguise; blind to a fixed order of patches."""
+"""MLP-Mixer: `Block` with token mixing instead of attention; equal to a CNN; independent of a fixed order of patches."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def weights_of(part):
 
 
 def by_convolutions(model, images):
-    """The whole model with nothing but convolutions, norms over channels, and a mean."""
+    """The whole model with only convolutions, norms over channels, and a mean."""
     stem = model.project.weight.view(SIZES.d_model, C, P, P)
     x = F.conv2d(images, stem, model.project.bias, stride=P)
 
@@ -48,7 +48,7 @@ def by_convolutions(model, images):
 
 
 def as_the_deck_writes_it(model):
-    """CSE 891's code: convolutions of size 1 over the places, linear layers over the channels, without dropout."""
+    """CSE 891's code: convolutions of size 1 over the positions, linear layers over the channels, without dropout."""
 
     class PreNormResidual(nn.Module):
         def __init__(self, norm, fn):
@@ -96,7 +96,7 @@ def test_the_lean_form_has_the_outputs_and_gradients_of_the_equations(normal):
 
 
 def test_patches_shuffled_in_one_way_need_only_reordered_weights(normal):
-    """Order carries no information that the model could use: a shuffle of all images alike is undone by the weights."""
+    """The model cannot use the order: permuting all images in the same way is undone by the weights."""
     model, images = mixer(), normal(B, *IMAGE)
     order = torch.tensor([3, 5, 0, 1, 4, 2])
     shuffled = unpatchify(patchify(images, P)[:, order], P, *IMAGE[1:])
@@ -111,7 +111,7 @@ def test_patches_shuffled_in_one_way_need_only_reordered_weights(normal):
 
 
 def test_without_token_mixing_the_image_is_a_bag_of_patches(normal):
-    """The control: a mixer that adds nothing leaves no place that could hear of another."""
+    """The control: with a mixer that adds nothing, no position depends on another."""
     model, images = mixer(lambda x, *weights: torch.zeros_like(x)), normal(B, *IMAGE)
     shuffled = unpatchify(patchify(images, P)[:, torch.tensor([3, 5, 0, 1, 4, 2])], P, *IMAGE[1:])
     torch.testing.assert_close(model(shuffled), model(images))
@@ -136,7 +136,7 @@ def test_one_pixel_and_one_patch_are_an_image(image, P):
 
 @pytest.mark.parametrize("image", [(C, 15, 15), (C, 15, 10), (C, 5, 30), (1, 10, 15), (C + 1, 10, 15)])
 def test_images_of_another_size_or_of_other_channels_are_refused(normal, image):
-    """Those of 15 × 10 and of 5 × 30 have as many patches, but none where it was."""
+    """Images of 15 × 10 and of 5 × 30 have as many patches, but at other positions."""
     with pytest.raises(ValueError, match=rf"reads images of 3 × 10 × 15 .*, got {' × '.join(map(str, image))}: .*Resize"):
         mixer()(normal(B, *image))
 

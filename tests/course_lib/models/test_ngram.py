@@ -1,4 +1,4 @@
-"""N-grams: by hand, by dictionaries, sums to 1, and what an unseen context falls back to."""
+"""N-grams: by hand, by dictionaries, sums to 1, and the fallback for an unseen context."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def test_it_is_the_papers_formula(order):
 
 
 def test_a_bigram_by_hand():
-    """Behind 0 came 1, 1 and 0; p(1) of the tokens at the ends of the runs is 2 of 4, interpolated with 1/3."""
+    """After 0 came 1, 1 and 0; p(1) of the tokens at the ends of the runs is 2 of 4, interpolated with 1/3."""
     model = ngram(2, torch.tensor([0, 1, 0, 1, 1]), 3)
     p_1 = (3 + 2 / 3) / (4 + 2)
     assert model.probability(torch.tensor([[1]])).item() == pytest.approx(p_1)

@@ -1,4 +1,4 @@
-"""Every model in other numbers than float32: what it makes beside its weights, such as positions, is of their kind."""
+"""Every model in other dtypes than float32: tensors that it creates, such as positions, have the dtype of its weights."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Held against the published models, weight for weight: Hugging Face's GPT-2 and BERT, and torch.nn.Transformer."""
+"""Compared with the published models, weight for weight: Hugging Face's GPT-2 and BERT, and torch.nn.Transformer."""
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def test_bert_is_bert_states_maps_and_both_heads_also_with_padding():
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 @pytest.mark.parametrize("residual", [post_norm, pre_norm])
 def test_the_transformer_is_torchs_own(residual):
-    """torch closes both stacks by a norm, always; ours only behind pre-norm, so that it is taken off theirs."""
+    """torch always ends both stacks with a norm; ours do so only after pre-norm, so theirs is removed."""
     torch.manual_seed(0)
     d, h, d_ff, n = SIZES
     first = residual is pre_norm

@@ -1,4 +1,4 @@
-"""The segmenter names a class for every pixel; what the whole picture adds reaches all of them."""
+"""The segmenter predicts a class for every pixel; global context reaches all of them."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Laws that every encoder-decoder keeps, with attention or without, by the equations or by the faster forms."""
+"""Laws of every encoder-decoder,  with attention or without, by the equations or by the faster forms."""
 
 import pytest
 import torch
@@ -119,7 +119,7 @@ def test_a_target_read_in_two_parts_is_the_target_read_at_once(kind, fast):
 
 
 class Speller(torch.nn.Module):
-    """A decoder that says what it is given, whatever it reads; its state counts the words."""
+    """A decoder that predicts given words regardless of its input; its state counts the words."""
 
     def __init__(self, words):
         super().__init__()

@@ -1,4 +1,4 @@
-"""SimCLR: both views go through one encoder and one head, in one batch; a step makes partners meet."""
+"""SimCLR: both views go through one encoder and one head, in one batch; a training step brings partners closer."""
 
 import pytest
 import torch

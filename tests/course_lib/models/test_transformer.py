@@ -1,4 +1,4 @@
-"""The Transformer's laws: no look ahead or at padding, blind to order without positions, one matrix where two are tied."""
+"""The Transformer's laws: no attention to later tokens or padding, no order without positions, one matrix for tied ones."""
 
 import copy
 import itertools
@@ -45,7 +45,7 @@ def nowhere(T, d_model, device=None):
 
 
 def seen_by(logits, embedding, tokens):
-    """Which tokens have a gradient in the sum of these logits: by differentiating what the embedding gave."""
+    """Which tokens have a gradient in the sum of these logits: by differentiating with respect to the embeddings."""
     (gradient,) = torch.autograd.grad(logits.square().sum(), embedding, retain_graph=True)
     assert gradient.shape[:2] == tokens.shape
     return (gradient != 0).any(-1)
@@ -107,7 +107,7 @@ def test_the_fused_form_has_the_outputs_and_gradients_of_the_equations():
 
 
 def test_the_embedding_of_the_target_is_the_last_matrix():
-    """Both uses reach one gradient: by the embedding for words that were read, by the last matrix for all."""
+    """Both uses contribute to one gradient: the embedding for words that were read, the last matrix for all words."""
     transformer = model()
     transformer(SOURCE, LENGTHS, TARGET)[:, :, 1].sum().backward()
     assert transformer.target_words.weight.grad[1].any()
@@ -126,7 +126,7 @@ def test_it_has_the_parameters_that_are_counted_from_its_sizes():
 
 
 def shared(seed=0):
-    """One embedding for source, target and output, and two models of the same weights: without sharing, and the other way."""
+    """One embedding for source, target and output, and two models of the same weights, with and without sharing."""
     torch.manual_seed(seed)
     words = nn.Embedding(N_TARGET, SIZES.d_model)
     one = Transformer(words, words, SIZES).double()
@@ -147,7 +147,7 @@ def test_with_one_embedding_it_has_the_parameters_of_the_paper():
 
 
 def test_one_embedding_computes_what_two_equal_ones_do_and_has_the_sum_of_their_gradients():
-    """Of three uses: for words of the source, for words of the target, and for all words in the last matrix."""
+    """From three uses: words of the source, words of the target, and all words in the last matrix."""
     one, two = shared()
     logits = [transformer(SOURCE, LENGTHS, TARGET) for transformer in (one, two)]
     torch.testing.assert_close(*logits)
@@ -247,7 +247,7 @@ def test_steps_are_refused_where_the_decoder_is_not_causal():
 
 
 def test_greedy_and_beam_search_go_over_its_steps():
-    """Of two words to say and end, every sentence of up to three words, by brute force."""
+    """With two words and the end token, every sentence of up to three words, by brute force."""
     torch.manual_seed(3)
     transformer = Transformer(N_SOURCE, 5, SIZES).double()
     state, first = transformer.start(SOURCE, LENGTHS), torch.full((B,), 1)

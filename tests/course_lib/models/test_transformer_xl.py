@@ -1,4 +1,4 @@
-"""Transformer-XL: segment by segment with a memory that covers all it says what it says of the whole text."""
+"""Transformer-XL: with a memory that covers everything, segments give the same predictions as the whole text."""
 
 import math
 
@@ -33,7 +33,7 @@ def likeliest(logits):
 
 
 def read_in(xl, lengths, tokens=TOKENS):
-    """Read a text in segments of these lengths: all logits, and the last memory."""
+    """Read a text in segments of the given lengths: all logits, and the last memory."""
     memory, said = None, []
     for segment in tokens.split(lengths, dim=1):
         logits, memory = xl.read(segment, memory)
@@ -121,7 +121,7 @@ def test_a_shorter_memory_covers_the_first_segments_it_reaches_and_no_more():
 
 
 def test_the_inputs_of_the_first_layer_are_those_of_the_whole_text_whatever_the_memory():
-    """They depend on no memory, so those that are kept are the last of the text."""
+    """They do not depend on the memory, so the stored ones are the last of the text."""
     short, whole = read_in(model(n_memory=3), 2)[1], model().read(TOKENS)[1]
     torch.testing.assert_close(short.layers[0], whole.layers[0][:, -3:])
     assert (short.layers[1] - whole.layers[1][:, -3:]).abs().max() > 1e-3
@@ -228,7 +228,7 @@ def test_dropout_acts_in_training_alone():
 
 
 def test_it_learns_across_segments():
-    """Texts that repeat every five tokens, read in segments of three: without a memory the next token is not in sight."""
+    """Texts that repeat every five tokens, read in segments of three: without a memory the next token cannot be predicted."""
     losses = {}
     for n_memory in (0, 5):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The Universal Transformer: one shared block, as often as asked for, or as often as each position wants."""
+"""The Universal Transformer: one shared block, applied a fixed number of times, or a number that each position chooses."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def block(seed=0):
 
 
 def adaptive(seed=0, bias=-0.5):
-    """Whose halting depends on the state."""
+    """A model whose halting depends on the state."""
     steps = AdaptiveSteps(block(seed), D, STEPS).double()
     nn.init.normal_(steps.halt.weight)
     nn.init.constant_(steps.halt.bias, bias)
@@ -45,13 +45,13 @@ def drawn(*shape):
 
 
 def test_the_encoding_is_that_of_the_place_plus_that_of_the_step():
-    """Place 3 and step 2, feature by feature."""
+    """Position 3 and step 2, feature by feature."""
     torch.testing.assert_close(step_encoding(T, D, 2)[3], sinusoidal_positions(4, D)[3] + sinusoidal_positions(3, D)[2])
     assert step_encoding(1, 2, 1).tolist() == [[pytest.approx(0.8414710), pytest.approx(1.5403023)]]
 
 
 def test_it_tells_places_apart_at_one_step_and_steps_at_one_place_but_cannot_tell_a_place_from_a_step():
-    """The sum is symmetric: place 3 at step 2 looks as place 2 at step 3."""
+    """The sum is symmetric: position 3 at step 2 equals position 2 at step 3."""
     encodings = torch.stack([step_encoding(T, D, step) for step in range(T)])
     for one in (encodings[2], encodings[:, 2]):
         assert torch.cdist(one, one).fill_diagonal_(1.0).min() > 1e-3
@@ -87,7 +87,7 @@ def test_the_shared_encoder_is_the_module_with_the_same_weights():
 
 
 def test_a_shared_encoder_of_zeros_by_hand():
-    """Weights of zero leave the norms alone: of (x + P¹) at first, then of that + P²; at place 0, with two features.
+    """Weights of zero leave the norms alone: of (x + P¹) at first, then of that + P²; at position 0, with two features.
 
     P¹ = (sin 1, 1 + cos 1) and P² = (sin 2, 1 + cos 2). Two features normalise to (-1, 1) or (1, -1).
     """
@@ -130,7 +130,7 @@ def test_its_gradient_is_the_sum_over_the_steps():
 
 
 def test_a_position_that_has_halted_stands_still_and_gets_the_mixture_of_its_states():
-    """By a loop that follows each position by itself."""
+    """By a loop over single positions."""
     steps, x = adaptive(), drawn(B, T, D)
     mixed, shares, cost = steps(x)
     state, total, result = x, torch.zeros(B, T, dtype=torch.float64), torch.zeros(B, T, D, dtype=torch.float64)
@@ -176,7 +176,7 @@ def test_a_sequence_alone_is_read_as_in_a_padded_batch(steps):
 
 
 def test_a_model_looks_where_the_mask_and_the_lengths_let_it():
-    """Each at itself and its left neighbour: two steps see two places back, and never the padding."""
+    """Each attends to itself and its left neighbour: two steps reach two positions back, and never the padding."""
     neighbours = torch.ones(T, T, dtype=torch.bool).tril().triu(-1)
     model = Universal(N, C, D, SharedSteps(block(), 2)).double()
     x = model.tokens(TOKENS).detach().requires_grad_()
@@ -200,7 +200,7 @@ def test_shares_of_a_model_sum_to_1_and_fixed_steps_cost_their_number():
 
 
 def test_the_ponder_cost_teaches_to_halt_earlier():
-    """A few steps down its gradient make the mean number of steps fall."""
+    """A few steps of gradient descent reduce the mean number of steps."""
     model = Universal(N, C, D, adaptive(bias=-2.0)).double()
     optimiser = torch.optim.SGD(model.steps.halt.parameters(), lr=1.0)
     costs = []

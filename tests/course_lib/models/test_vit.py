@@ -1,4 +1,4 @@
-"""ViT is the encoder on patches; places are known by positions alone, which are resized for other sizes."""
+"""ViT is the encoder on patches; order comes only from position embeddings, which are resized for other sizes."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SIZES = Sizes(d_model=6, n_heads=3, d_ff=11, n_layers=2)
 
 
 def shaken(model):
-    """Weights that are wide, in the head and the norms too."""
+    """Weights with a large variance, including the head and the norms."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.double().parameters():
@@ -55,7 +55,7 @@ def test_the_class_token_hears_of_every_patch(normal):
 
 
 def test_patches_in_another_order_are_another_image_only_by_their_positions(normal):
-    """Without positions the answer is that of a bag of patches."""
+    """Without positions the prediction is that of a bag of patches."""
     model, images = vit(), normal(B, *IMAGE)
     swapped = torch.cat([images[..., P:], images[..., :P]], dim=-1)
     assert (model(swapped) - model(images)).abs().max() > 1e-3
@@ -69,7 +69,7 @@ def test_a_new_model_finds_every_class_as_likely():
 
 
 def test_images_of_another_size_are_read_at_resized_positions(normal):
-    """As by a model that was made for that size, with resized positions as its own."""
+    """As in a model made for that size, with the resized positions."""
     model, larger = vit(), vit(image=(C, 20, 10))
     images = normal(B, C, 20, 10)
     weights = model.state_dict()

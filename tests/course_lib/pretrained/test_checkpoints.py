@@ -1,4 +1,4 @@
-"""Checkpoints of GPT-2 and BERT, as save_pretrained writes them: loaded weight for weight, or refused with folder and key."""
+"""Checkpoints of GPT-2 and BERT from save_pretrained: loaded weight for weight, or refused with folder and key."""
 
 import json
 import sys
@@ -99,7 +99,7 @@ def test_equations_that_are_not_ours_are_refused(tmp_path, setting):
 
 
 def test_an_output_matrix_that_differs_from_the_embedding_is_refused(tmp_path):
-    """Ours is the embedding; another one would be dropped silently."""
+    """Ours is the embedding; a different one would be dropped silently."""
     peers.saved(peers.gpt2(tie_word_embeddings=False), tmp_path / "gpt")
     with pytest.raises(ValueError, match="weight differs from"):
         load_gpt2(tmp_path / "gpt")
@@ -117,7 +117,7 @@ def test_positions_of_another_kind_are_refused(tmp_path):
 
 
 def test_pickled_weights_are_never_opened(tmp_path):
-    """The file would write a witness if it were unpickled."""
+    """The file would write another file if it were unpickled."""
     witness = tmp_path / "opened"
 
     class Trap:

@@ -1,4 +1,4 @@
-"""ViT and DeiT held against Hugging Face's, weight for weight: states, maps, logits, gradients; also at another size."""
+"""ViT and DeiT compared with Hugging Face's, weight for weight: states, maps, logits, gradients; also at another size."""
 
 import json
 
@@ -88,7 +88,7 @@ def test_images_of_another_size_are_read_as_they_read_them(kind, size):
 
 
 def test_deit_is_deit():
-    """Theirs averages the logits of the two heads, ours their probabilities, as the paper says."""
+    """Theirs averages the logits of the two heads, ours their probabilities, as in the paper."""
     theirs = published("deit")
     answers, expected = ours(theirs, "deit")(IMAGES), theirs(IMAGES)
     torch.testing.assert_close(tuple(answers), (expected.cls_logits, expected.distillation_logits), **CLOSE)
@@ -157,7 +157,7 @@ def test_equations_that_are_not_ours_are_refused(tmp_path, setting, message):
 
 
 def test_images_that_are_not_square_are_read(tmp_path):
-    """Hugging Face takes height and width as a list, and resizes from square grids only: the size learned from is asked."""
+    """Hugging Face takes height and width as a list, and resizes only from square grids: the training size is used."""
     transformers = pytest.importorskip("transformers", reason=peers.REASON)
     sizes = {"hidden_size": 21, "num_attention_heads": 3, "intermediate_size": 29, "num_hidden_layers": 2}
     config = transformers.ViTConfig(image_size=[10, 15], patch_size=P, num_channels=C, num_labels=K, **sizes)

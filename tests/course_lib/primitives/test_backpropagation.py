@@ -166,7 +166,7 @@ def test_no_gradients_and_zero_gradients_stay_as_they_are():
 
 
 def test_a_factor_too_small_for_half_precision_still_shortens_to_the_threshold():
-    """1 / 3e7 is no number of float16: rounded to one before the product, it would leave a norm of 1.8."""
+    """1 / 3e7 is not representable in float16: rounded before the product, it would leave a norm of 1.8."""
     (clipped,) = clip_gradients([torch.full((10**6,), 3e4, dtype=torch.float16)], 1.0)
     assert clipped.dtype == torch.float16
     assert clipped.float().norm().item() == pytest.approx(1.0, rel=2e-3)

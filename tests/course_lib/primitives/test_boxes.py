@@ -1,4 +1,4 @@
-"""Boxes: worked by hand, counted in pixels, and without a NaN where nothing is left to compare."""
+"""Boxes: worked by hand, counted in pixels, and without NaN for empty boxes."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ N, M = 5, 7
 
 
 def corners(*batch, dtype=torch.float32, seed=0):
-    """Boxes anywhere in the picture, of any shape."""
+    """Boxes anywhere in the image, of any shape."""
     points = torch.rand(*batch, 2, 2, generator=torch.Generator().manual_seed(seed), dtype=dtype)
     return points.sort(dim=-2).values.flatten(-2)
 

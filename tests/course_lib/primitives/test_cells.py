@@ -76,7 +76,7 @@ def cell_weights(W, U, b_W, b_U):
 
 
 def test_lstm_gates_stand_in_torchs_order_input_forget_candidate_output(normal):
-    """Each block of rows is opened or shut alone, and does what the gate of that name does."""
+    """Each block of rows is opened or closed separately, and acts as the gate of that name."""
     x, h, c = normal(B, d), normal(B, n), normal(B, n)
     W, U = torch.zeros(4 * n, d, dtype=torch.float64), torch.zeros(4 * n, n, dtype=torch.float64)
     shut, open_ = -1e3, 1e3
@@ -96,7 +96,7 @@ def test_lstm_gates_stand_in_torchs_order_input_forget_candidate_output(normal):
 
 
 def test_gru_gates_stand_in_torchs_order_reset_update_candidate(normal):
-    """An open update gate keeps the state; a shut one writes the candidate, which sees the state through the reset gate."""
+    """An open update gate keeps the state; a closed one writes the candidate, which reads the state through the reset gate."""
     x, h = normal(B, d), normal(B, n)
     W = torch.zeros(3 * n, d, dtype=torch.float64)
     U = torch.cat([torch.zeros(2 * n, n, dtype=torch.float64), torch.eye(n, dtype=torch.float64)])

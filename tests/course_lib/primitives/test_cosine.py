@@ -1,4 +1,4 @@
-"""Vectors of length 1: whatever their length was, also where squares overflow or vanish, and at zero."""
+"""Vectors of length 1, from any length, even if squares overflow or underflow, and at zero."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A function runs in float32 at least, or only where autocast is on; a device without autocast is no obstacle."""
+"""A function runs in float32 or wider, or only if autocast is on; a device without autocast is supported."""
 
 import pytest
 import torch

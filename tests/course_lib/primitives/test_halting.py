@@ -1,4 +1,4 @@
-"""Halting: shares that sum to 1, a ponder cost counted by hand, and one truth about who still thinks."""
+"""Halting: weights that sum to 1, a ponder cost counted by hand, and one rule for which positions are active."""
 
 import pytest
 import torch
@@ -87,7 +87,7 @@ def test_gradients_against_differences():
 
 
 def test_a_step_by_hand():
-    """Three positions have 0.5, 0.98 and 0.995 behind them: the first two move. Each halts with σ(2 · state - 1)."""
+    """Three positions have sums of 0.5, 0.98 and 0.995 so far: the first two are updated. Each halts with σ(2 · state - 1)."""
     x, y = torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([[[0.5], [0.0], [0.0]]])
     h = torch.tensor([[[0.2, 0.3], [0.9, 0.08], [0.005, 0.99]]])
     states, after = adaptive_step(x, y, (torch.tensor([2.0]), torch.tensor(-1.0)), h)
@@ -105,7 +105,7 @@ def test_at_the_first_step_everyone_thinks():
 
 @pytest.mark.parametrize(("epsilon", "thinks"), [(0.5, False), (0.4375, True), (0.0, True)])
 def test_a_position_halts_where_its_sum_reaches_1_less_epsilon_and_not_only_where_it_passes_it(epsilon, thinks):
-    """Exact in binary: 0.25 + 0.25 = 0.5. And the shares agree with the step."""
+    """Exact in binary: 0.25 + 0.25 = 0.5. And the weights agree with the step."""
     h = torch.tensor([[[0.25, 0.25]]])
     states, _ = adaptive_step(torch.zeros(1, 1, 1), torch.ones(1, 1, 1), (torch.zeros(1), torch.tensor(0.0)), h, epsilon)
     assert bool(states) is thinks
@@ -113,7 +113,7 @@ def test_a_position_halts_where_its_sum_reaches_1_less_epsilon_and_not_only_wher
 
 
 def steps_taken(h, epsilon):
-    """How often each position takes a step, asked of `adaptive_step`, one step after the other."""
+    """How often each position takes a step, by `adaptive_step`, one step after the other."""
     x = h.new_zeros(*h.shape[:2], 1)
     for n in range(h.shape[-1]):
         x, _ = adaptive_step(x, x + 1, (h.new_zeros(1), h.new_zeros(())), h[..., :n], epsilon)
@@ -121,7 +121,7 @@ def steps_taken(h, epsilon):
 
 
 def tenths(dtype, device="cpu"):
-    """Probabilities whose sums come to the threshold but for their rounding: 0.1, 0.2, …, in every order."""
+    """Probabilities whose sums equal the threshold except for rounding: 0.1, 0.2, …, in every order."""
     order = torch.rand(1, 2_000, 9, generator=torch.Generator().manual_seed(5)).argsort(-1)
     return (torch.tensor([1, 1, 2, 2, 3, 1, 1, 4, 1])[order].to(torch.float64) / 10).to(dtype).to(device)
 
@@ -130,7 +130,7 @@ def agree(h):
     for epsilon in (0.0, 0.1, 0.3):
         taken = steps_taken(h, epsilon)
         assert torch.equal(taken, (halting_distribution(h, epsilon) > 0).sum(-1).to(taken))
-        if epsilon > 0:  # without ε the remainder may be too small to stand beside N
+        if epsilon > 0:  # without ε the remainder may be too small to change N
             assert torch.equal(taken, ponder_cost(h, epsilon).ceil() - 1)
 
 

@@ -31,7 +31,7 @@ def pair(normal, size, scale=1.0):
 
 
 def estimates(features, draw, q, k, n_draws, n_features):
-    """Independent estimates of exp(qᵀk), one for each draw of the directions: all drawn at once, and cut apart."""
+    """Independent estimates of exp(qᵀk), one for each draw of the directions: all drawn at once, then split."""
     phi = features(torch.stack([q, k]), draw(n_draws * n_features, len(q), generator(1)).double())
     return n_draws * (phi[0] * phi[1]).view(-1, n_draws, n_features).sum((0, 2))
 
@@ -183,14 +183,14 @@ def test_it_is_gram_and_schmidts_way():
 
 
 def test_orthogonalised_by_hand():
-    """(0, 2) keeps its way; (3, 3) loses its share of it and keeps its length 3√2."""
+    """(0, 2) is unchanged; (3, 3) loses its projection onto it and keeps its length 3√2."""
     turned = orthogonalised(torch.tensor([[0.0, 2.0], [3.0, 3.0], [-1.0, 0.0]]))
     torch.testing.assert_close(turned, torch.tensor([[0.0, 2.0], [3 * math.sqrt(2), 0.0], [-1.0, 0.0]]))
 
 
 @pytest.mark.parametrize("draw", PROJECTIONS)
 def test_each_direction_alone_is_standard_normal(draw):
-    """Also the last of a block, which had to give way to all others: mean 0, covariance I, fourth moment 3."""
+    """Even the last row of a block, orthogonalised against all others: mean 0, covariance I, fourth moment 3."""
     source = generator(3)
     rows = torch.stack([draw(d, d, source)[-1] for _ in range(4_000)]).double()
     torch.testing.assert_close(rows.mean(0), torch.zeros(d).double(), atol=5 / math.sqrt(4_000), rtol=0)

@@ -90,7 +90,7 @@ def test_forget_bias_sets_the_sum_of_the_two_biases_of_the_forget_gate():
 
 
 def test_an_open_forget_gate_remembers_for_longer(normal):
-    """The share of the first cell state that is left after T steps grows with the bias."""
+    """The fraction of the first cell state that is left after T steps grows with the bias."""
 
     def left(bias):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Masks: True may look; the future is hidden, padding is hidden, and both together hide what either hides."""
+"""Masks: True = may attend; the future is hidden, padding is hidden, and a combination hides what either hides."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_a_padding_mask_by_hand():
 
 
 def test_causal_mask_hides_the_future(normal):
-    """No query has a gradient from a later key: not a small one, none."""
+    """No query has a gradient from a later key: it is exactly 0."""
     scores, values = normal(T_k, T_k), normal(T_k, d_v)
     context = attend(scores, values, causal_mask(T_k)).context
     for t in range(T_k):

@@ -12,7 +12,7 @@ N, d, B = 7, 3, 2
 
 
 def directed(n=N, chance=0.4, seed=0):
-    """A random directed graph with loops, its edges in no order; node 2 looks nowhere, nobody looks at node 3."""
+    """A random directed graph with loops and unsorted edges; node 2 attends to no node, and no node attends to node 3."""
     generator = torch.Generator().manual_seed(seed)
     allowed = torch.rand(n, n, generator=generator) < chance
     allowed[2], allowed[:, 3] = False, False
@@ -93,7 +93,7 @@ def test_dirichlet_energy_by_hand():
 
 
 def test_the_energy_of_a_large_graph_is_beyond_float16():
-    """5,000 edges between 0 and 8 sum to 160,000, where float16 ends at 65,504."""
+    """5,000 edges between 0 and 8 sum to 160,000, but float16 ends at 65,504."""
     edges = torch.tensor([[0], [1]]).expand(2, 5000)
     energy = dirichlet_energy(torch.tensor([[0.0], [8.0]], dtype=torch.float16), edges)
     assert energy.item() == 160_000.0

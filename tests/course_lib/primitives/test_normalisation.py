@@ -76,7 +76,7 @@ def test_a_batch_of_one_vector_is_refused(n):
 @pytest.mark.parametrize("scale", [3, 300, 1_000, 10_000])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_in_half_precision_large_numbers_have_the_norm_of_torchs_own(dtype, scale):
-    """The square of 300 is beyond float16: a variance of infinity would give zeros, without a warning."""
+    """The square of 300 overflows float16: a variance of infinity would give zeros, without a warning."""
     x = (scale * torch.randn(5, 7, 64, generator=torch.Generator().manual_seed(0))).clamp(-6e4, 6e4).to(dtype).requires_grad_()
     gain, bias = torch.linspace(0.5, 2, 64).to(dtype), torch.linspace(-1, 1, 64).to(dtype)
     for ours, theirs in (

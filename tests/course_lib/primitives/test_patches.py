@@ -13,7 +13,7 @@ SIZES = [(1, 1, 1, 1, 1), (2, 3, 5, 5, 5), (3, 1, 2, 2, 34), (2, 3, 7, 21, 14), 
 
 
 def cut_by_loops(images, P):
-    """Each pixel to its place, one at a time."""
+    """Each pixel to its position, one at a time."""
     B, C, H, W = images.shape
     patches = torch.empty(B, (H // P) * (W // P), C * P * P, dtype=images.dtype)
     for c in range(C):
@@ -85,7 +85,7 @@ def cubic(t):
 
 
 def resampling(old, new):
-    """The matrix (new, old) of cubic interpolation along one side; beyond the border the border's value stands."""
+    """The matrix (new, old) of cubic interpolation along one side; beyond the border, the border's value is repeated."""
     matrix = torch.zeros(new, old, dtype=torch.float64)
     for i in range(new):
         where = (i + 0.5) * old / new - 0.5
@@ -117,7 +117,7 @@ def test_one_position_is_spread_over_any_grid(normal):
 
 
 def test_a_grid_turned_over_is_resized_and_turned_over(normal):
-    """Rows and columns are treated alike, and neither end of them is preferred."""
+    """Rows and columns are treated equally, and so are both ends of each."""
     grid = normal(ROWS, COLUMNS, d)
     resized = interpolate_positions(grid.flatten(0, 1), ROWS, COLUMNS, 8, 3).view(8, 3, d)
     turned = grid.transpose(0, 1).flip(0, 1)
@@ -157,7 +157,7 @@ def test_patches_that_make_no_image_are_refused(shape, P, H, W):
 
 
 def test_one_position_for_all_tokens_is_refused():
-    """It would be added to every token without a word."""
+    """It would be added to every token without an error."""
     with pytest.raises(
         ValueError, match=r"1 learned tokens and 4 patches need as many positions, got 1.*interpolate_positions"
     ):

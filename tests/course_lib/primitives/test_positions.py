@@ -38,7 +38,7 @@ def test_each_entry_is_that_of_the_paper(d_model):
 
 
 def test_a_shift_is_the_same_rotation_at_every_position():
-    """PE[t + k] is linear in PE[t], with a matrix that depends on k alone: what the paper chose sinusoids for."""
+    """PE[t + k] is linear in PE[t], with a matrix that depends only on k: the paper's reason for sinusoids."""
     encoding = sinusoidal_positions(T, d_model).double()
     for k in (1, 7, 31):
         here, there = encoding[:-k], encoding[k:]
@@ -95,7 +95,7 @@ def test_positions_live_where_they_are_asked_to():
 
 
 def test_points_by_hand():
-    """Four features: the sine and the cosine of y, then of x, once around for the whole picture."""
+    """Four features: the sine and the cosine of y, then of x, one period over the whole image."""
     points = torch.tensor([[0.0, 0.0], [0.25, 0.5]])
     torch.testing.assert_close(
         sinusoidal_points(points, 4), torch.tensor([[0.0, 1.0, 0.0, 1.0], [0.0, -1.0, 1.0, 0.0]]), atol=1e-6, rtol=0

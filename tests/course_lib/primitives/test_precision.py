@@ -83,7 +83,7 @@ def values_and_gradients(primitive, drawn, dtype, device):
 
 
 def assert_only_rounding(primitive, sizes, dtype, device, normal):
-    """Both see the same rounded numbers; on a GPU, cuDNN may multiply float32 in TF32, which keeps ten bits."""
+    """Both receive the same rounded numbers; on a GPU, cuDNN may multiply float32 in TF32, which keeps ten bits."""
     drawn = [normal(*size, scale=0.3).detach().to(dtype) for size in sizes]
     there = values_and_gradients(primitive, drawn, dtype, device)
     exact = values_and_gradients(primitive, drawn, torch.float64, "cpu")

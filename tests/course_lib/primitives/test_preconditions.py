@@ -14,7 +14,7 @@ def _positive(x: float, scale: float = 1.0) -> None:
 
 @requires(_positive)
 def root(x: float, scale: float = 1.0) -> float:
-    """Return the root of what is positive."""
+    """Return the root of a positive number."""
     return (x * scale) ** 0.5
 
 

@@ -13,7 +13,7 @@ B, T, d, n = 5, 7, 3, 11
 LENGTHS = [7, 3, 0, 1, 7]
 
 EQUATIONS = {rnn: (1, 1), lstm: (4, 2), gru: (3, 1)}
-"""For each equation form: how many gates it has, how many states."""
+"""For each equation form, its numbers of gates and states."""
 FAST = {hoisted_rnn: rnn, fused_lstm: lstm, fused_gru: gru}
 TORCHS = {rnn: nn.RNN, lstm: nn.LSTM, gru: nn.GRU}
 
@@ -112,7 +112,7 @@ def test_gradients_against_differences(normal, run):
 
 @every_form
 def test_padding_is_never_read(normal, run):
-    """Other numbers behind the end change nothing, and no gradient reaches them."""
+    """Numbers after the end have no effect, and no gradient reaches them."""
     x, *rest = inputs(normal, run)
     results = flat(run, LENGTHS)(x, *rest)
     noisy = x.detach().clone()
@@ -127,7 +127,7 @@ def test_padding_is_never_read(normal, run):
 
 @every_form
 def test_each_sequence_of_a_padded_batch_is_read_as_if_alone(normal, run):
-    """Its outputs are 0 behind its end, and its last state is that of its last real token, or the first one of all."""
+    """Its outputs are 0 after its end, and its last state is that of its last real token, or the first one of all."""
     x, *rest = inputs(normal, run)
     *states, W, U, b_W, b_U = rest
     outputs, *last = flat(run, LENGTHS)(x, *rest)
@@ -215,7 +215,7 @@ def test_encoding_takes_each_sequence_step_by_step(normal, agree):
 
 
 def test_encoding_by_hand():
-    """tanh(½ ln 3) = ½, tanh(ln 3) = ⅘; the second sentence is one token long, and behind it stands a 9."""
+    """tanh(½ ln 3) = ½, tanh(ln 3) = ⅘; the second sentence is one token long, followed by a 9."""
     x = torch.tensor([[[0.5 * math.log(3)], [math.log(3) - 1]], [[math.log(3)], [9.0]]])
     one = torch.ones(1, 1)
     states, last = encode(x, torch.tensor([2, 1]), torch.zeros(2, 1), one, 2 * one, torch.zeros(1))

@@ -1,4 +1,4 @@
-"""A window holds the places around its middle, and says which of them lie inside the picture."""
+"""A window contains the positions around its centre, with a mask of those inside the image."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def by_loop(x, size, stride):
 
 
 def test_by_hand():
-    """Of 1 2 3 / 4 5 6, the window around 1 holds four zeros above and left; the one around 5 holds all but the last row."""
+    """In 1 2 3 / 4 5 6, the window around 1 has zeros above and on the left; only the last row of the one around 5 is zero."""
     x = torch.arange(1.0, 7.0).view(2, 3, 1)
     windows = local_windows(x, 3).squeeze(-1)
     assert windows[0, 0].tolist() == [0, 0, 0, 0, 1, 2, 0, 4, 5]

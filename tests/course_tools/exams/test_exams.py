@@ -1,4 +1,4 @@
-"""Exams: seeded, forms of equal difficulty, balanced letters, no option that is also true, no answer given away."""
+"""Exams: seeded, forms of equal difficulty, balanced letters, no second true option, no answer revealed."""
 
 import ast
 import random
@@ -29,7 +29,7 @@ LECTURES, N_FORMS = ("02", "14"), 2
 
 @pytest.fixture(scope="module")
 def forms():
-    """Return the forms of one exam. The check of types, which is slow, is switched off before `unchecked` does it."""
+    """Return the forms of one exam. The slow type checks are switched off here, before `unchecked` does so."""
     jaxtyping.config.update("jaxtyping_disable", True)
     return compose(LECTURES, N_FORMS, minutes=40, seed=1)
 

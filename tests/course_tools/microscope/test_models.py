@@ -1,4 +1,4 @@
-"""The models of the microscope: their stored weights, their training script, and what they can do."""
+"""The models of the microscope: their stored weights, their training script, and their accuracy."""
 
 import json
 from itertools import pairwise

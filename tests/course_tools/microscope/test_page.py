@@ -48,14 +48,14 @@ def opened(browser, tmp_path_factory):
 
 @pytest.fixture
 def fresh(opened):
-    """Return the page as it is after it was opened, at its first view."""
+    """Return the page in its first view, just after it was opened."""
     opened.set_viewport_size({"width": 1280, "height": 900})
     opened.reload()
     return opened
 
 
 class Switches:
-    """What is switched, as the page writes it and as torch computes it."""
+    """The switches, by their names in the page and their effect in torch."""
 
     def __init__(self, name: str, view: str, js: str, **how: object) -> None:
         self.name, self.view, self.js, self.how = name, view, js, how
@@ -76,7 +76,7 @@ CASES = [
 
 
 def inputs(view: str) -> Tensor:
-    """A word of seven letters, a text of twenty, or a picture."""
+    """A word of seven letters, a text of twenty, or an image."""
     generator = torch.Generator().manual_seed(3)
     if view == "digit":
         return torch.randint(17, (64,), generator=generator) / 16
@@ -85,7 +85,7 @@ def inputs(view: str) -> Tensor:
 
 
 def switched(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool, layer: int, how: dict) -> Attended:
-    """Attention with parts switched off, written down once more from the equation."""
+    """Attention with parts switched off, an independent form of the equation."""
     scores = q @ k.mT / (q.shape[-1] ** 0.5 if how.get("scale", True) else 1.0) / how.get("temperature", 1.0)
     if causal:
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
@@ -97,7 +97,7 @@ def switched(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, cau
 
 
 def with_torch(view: str, x: Tensor, how: dict) -> tuple[Tensor, list[Tensor]]:
-    """Logits (T, n) and the weights (h, T, T) of each layer, as the model of course_lib gives them."""
+    """Logits (T, n) and the weights (h, T, T) of each layer, from the model of course_lib."""
     model = trained_models()[view]
     for layer, part in enumerate(part for part in model.modules() if isinstance(part, MultiHead)):
         expected = causal_attention if view == "continue" else scaled_dot_product_attention

@@ -1,4 +1,4 @@
-"""Building a small course: written whole, stable to the byte, executed only where code changed, and never half wrong."""
+"""Building a small course: complete, byte-stable, executed only if code has changed, and never partly written."""
 
 import json
 

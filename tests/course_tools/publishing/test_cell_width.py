@@ -1,4 +1,4 @@
-"""Code wrapped to the width of a notebook cell: short lines, the same function, and a docstring that is still good to read."""
+"""Code wrapped to the width of a notebook cell: short lines, the same function, and a readable docstring."""
 
 import ast
 

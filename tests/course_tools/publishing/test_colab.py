@@ -1,4 +1,4 @@
-"""`course colab`: notebooks that clone the course and install what Colab lacks, before anything of it is imported."""
+"""`course colab`: notebooks that clone the course and install what Colab lacks, before the course is imported."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ ADDRESS = "https://example.org/name/course.git"
 
 @pytest.fixture
 def one_lecture(tmp_path):
-    """A course of lecture 04 alone."""
+    """A course with only lecture 04."""
     for name in ("authoring/04_self_attention.py", "lectures/04_self_attention.ipynb"):
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / name, tmp_path / name)

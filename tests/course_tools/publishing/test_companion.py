@@ -113,7 +113,7 @@ def test_every_section_of_the_decks_is_placed_or_still_to_come():
 
 
 def anchors(notebook: Path) -> set[str]:
-    """The anchors of a notebook by an independent form: the headings that nbconvert writes for its text alone."""
+    """The anchors of a notebook by an independent form: the headings that nbconvert writes for its text."""
     prose = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "markdown"]
     for cell in prose:
         cell.pop("attachments", None)

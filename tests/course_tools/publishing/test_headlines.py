@@ -1,4 +1,4 @@
-"""docs/headlines.md: each row names a paper, a claim and a study that there are; the page is the one committed."""
+"""docs/headlines.md: each row names an existing paper, claim and study; the committed page is up to date."""
 
 import re
 import tomllib
@@ -25,7 +25,7 @@ why = "Because."
 
 @pytest.fixture
 def page(monkeypatch, tmp_path):
-    """Return `page(rows)`: the page of this course made from other rows."""
+    """Return `page(rows)`: the page of this course made from the given rows."""
 
     def made(rows: str) -> str:
         (tmp_path / "rows.toml").write_text(rows, encoding="utf-8")

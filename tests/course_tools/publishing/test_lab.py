@@ -1,4 +1,4 @@
-"""`course lab`: the port, and a JupyterLab that answers at the first lecture."""
+"""`course lab`: the port, and a JupyterLab that opens the first lecture."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def taken():
 
 @pytest.fixture
 def free():
-    """Return the number of a port on which nobody listens."""
+    """Return the number of a port on which no program listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -46,7 +46,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture
 def started(monkeypatch):
-    """Collect the command lines of the JupyterLabs that would start."""
+    """Collect the command lines with which JupyterLab would start."""
     from jupyterlab.labapp import LabApp
 
     lines = []

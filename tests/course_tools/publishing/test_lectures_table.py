@@ -1,4 +1,4 @@
-"""The table counts what students write, what they are given, words without formulas, diagrams, exercises and build tasks."""
+"""The table counts code written by students, code handed out, words without formulas, diagrams, exercises and build tasks."""
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 

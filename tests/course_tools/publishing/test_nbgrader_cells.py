@@ -1,4 +1,4 @@
-"""The student's notebook is the one that nbgrader makes of the solved one; compared with nbgrader where it is installed."""
+"""The student's notebook is the one that nbgrader makes from the solved one; compared with nbgrader if it is installed."""
 
 import copy
 

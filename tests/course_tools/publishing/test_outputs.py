@@ -1,4 +1,4 @@
-"""What is read from outputs, and what is taken out of them before they are committed."""
+"""What is read from outputs, and what is removed from them before a commit."""
 
 import sys
 from pathlib import Path

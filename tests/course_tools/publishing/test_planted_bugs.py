@@ -1,4 +1,4 @@
-"""A bug planted in a copy of the library makes the solution of its lecture fail under nbval, at the check that is about it."""
+"""A bug planted in a copy of the library makes the solution of its lecture fail under nbval, at the corresponding check."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The picture of the README shows what the checks say today."""
+"""The figure of the README shows the current verdicts of the checks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""docs/rivals.md: each comparison is a claim, a study or a figure that there is; who leads follows from its numbers."""
+"""docs/rivals.md: each comparison rests on an existing claim, study or figure; who leads follows from its numbers."""
 
 import re
 import tomllib
@@ -37,7 +37,7 @@ objections = [{ says = "E.", claims = ["09.stride"], studies = [["09_reach", "on
 
 @pytest.fixture
 def row(monkeypatch, tmp_path):
-    """Return `row(keys)`: the cells of a comparison on the page of this course, made from that comparison alone."""
+    """Return `row(keys)`: the cells of a comparison on a page made from that comparison only."""
 
     def made(keys: str, number: str = "09") -> list[str]:
         (tmp_path / "rows.toml").write_text(ROW.replace("KEYS", keys).replace('"09"', f'"{number}"'), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The source of a library function, taken apart and put together again."""
+"""The source of a library function, parsed and joined again."""
 
 import functools
 import importlib

@@ -9,7 +9,7 @@ from course_tools.publishing.student_copies import copy_lectures, restore
 
 @pytest.fixture
 def built(course):
-    """A course whose lecture 04 is built, for the purpose of copying it."""
+    """A course whose lecture 04 counts as built, so that it can be copied."""
     (course / "lectures").mkdir()
     (course / "lectures" / "04_tiny.ipynb").write_text("handed out", encoding="utf-8")
     return course

@@ -1,4 +1,4 @@
-"""docs/studies.md holds what each study asks, recorded and says; what is missing or stale is said, not shown."""
+"""docs/studies.md has the question, record and finding of each study; a missing or stale record is stated, not shown."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""docs/teaching.md: plans that add up, and sheets that hold what the lectures and the bank hold."""
+"""docs/teaching.md: plans that add up, and sheets that agree with the lectures and the bank."""
 
 import json
 import re
@@ -40,7 +40,7 @@ _LECTURE = """\
 
 @pytest.fixture(scope="module")
 def page():
-    """Return the page as the sources give it."""
+    """Return the page made from the sources."""
     return teaching(ROOT)
 
 

@@ -1,4 +1,4 @@
-"""A toy study of milliseconds in a folder of its own, and an executor in this process."""
+"""A toy study that takes milliseconds, in its own folder, and an executor in this process."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor

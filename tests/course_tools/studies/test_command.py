@@ -1,4 +1,4 @@
-"""`course study`: runs, lists and checks, with an exit status; and every record of the course is that of its study."""
+"""`course study`: runs, lists and checks, with an exit status; and every record of the course is up to date."""
 
 from contextlib import nullcontext
 

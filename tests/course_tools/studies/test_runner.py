@@ -1,4 +1,4 @@
-"""A study goes on where it was stopped; a stale record is refused; a check finds a difference; a failed run stops no other."""
+"""A study resumes after an interruption; a stale record is refused; a check finds differences; a failed run stops no other."""
 
 import os
 import subprocess

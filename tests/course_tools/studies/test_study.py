@@ -1,4 +1,4 @@
-"""A study is read from its file; what changes its numbers changes its digest, and what describes them does not."""
+"""A study is read from its file; code that affects its numbers changes its digest, code that describes them does not."""
 
 import pytest
 

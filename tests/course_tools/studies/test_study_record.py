@@ -1,4 +1,4 @@
-"""A record gives scores by seed and curves as their mean, and is written as it will be read."""
+"""A record has scores by seed and mean curves, and is read as it was written."""
 
 import pytest
 

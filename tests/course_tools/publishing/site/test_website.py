@@ -1,4 +1,4 @@
-"""The site as a reader meets it: from the file system, in a browser without network, on a phone and on a desk."""
+"""The site for readers: from the file system, in a browser without network, at the sizes of a phone and a desktop."""
 
 import re
 from html.parser import HTMLParser
@@ -45,7 +45,7 @@ def browser():
 
 
 class Addresses(HTMLParser):
-    """What a page links to and loads, and the names that can be linked to."""
+    """Collects the links and files of a page, and its anchors."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

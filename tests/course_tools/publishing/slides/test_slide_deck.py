@@ -1,4 +1,4 @@
-"""Slides of a lecture: what becomes a slide, and that in a browser nothing leaves its 1280 × 720 or is too small to read."""
+"""Slides of a lecture: what becomes a slide, and that in a browser everything fits into 1280 × 720 and is legible."""
 
 import re
 
