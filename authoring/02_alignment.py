@@ -36,8 +36,8 @@ d = at_scale(cpu=64, gpu=128)
 # ## 1 A fixed-size context vector
 #
 # A date can be written in many ways: *5 mars 1987*, *Mar 5, 1987*, *5. März 1987*. The model must convert it to ISO 8601,
-# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known exactly. A sentence of two dates is
-# twice as long, but otherwise the same task.
+# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known. A sentence of two dates is twice
+# as long; otherwise the task is the same.
 #
 # In the first neural translation models (Cho et al.; Sutskever et al., 2014), a recurrent network, the *encoder*, reads the
 # source and passes only its **last state** to a second one, the *decoder*, which writes the target. Everything that the decoder
@@ -585,8 +585,8 @@ explore(draw_alignment, sentence=(0, 20))
 # ### Reordering
 #
 # German puts the ones before the tens: *forty two* is *zwei und vierzig*, "two and forty". A monotonic alignment, which only
-# moves forward in the source, cannot produce this order. The next cell trains the model on numbers below ten thousand, spelled
-# in both languages by `num2words`.
+# moves forward in the source, cannot produce this order. The next cell trains one model with Bahdanau's decoder on numbers
+# below ten thousand, spelled in both languages by `num2words`.
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import Vocabulary, number_words

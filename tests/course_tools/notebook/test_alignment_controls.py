@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.attention import DotAttention
+from course_lib.attention import GeneralAttention
 from course_lib.models import Encoder, LuongDecoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
 from course_tools.notebook.alignment_controls import ReversedKeys, Unmasked, change_in_a_batch, gradient_reach
 
@@ -14,7 +14,7 @@ def model(decoder):
 
 
 def luong():
-    return model(LuongDecoder(7, D // 2, D, D, DotAttention()))
+    return model(LuongDecoder(7, D // 2, D, D, GeneralAttention(D, D)))
 
 
 def test_only_the_keys_of_real_tokens_are_reversed():
