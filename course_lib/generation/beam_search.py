@@ -8,6 +8,7 @@ Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.org/abs/1409.3215); the 
 `decoding` describes steps and states.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
@@ -34,57 +35,6 @@ class Extension(NamedTuple):
     log_p: Float[Tensor, "B width"]
     parent: Int[Tensor, "B width"]
     word: Int[Tensor, "B width"]
-
-
-@torch.no_grad()
-def beam_search(
-    step: StepFunction[DecodingState],
-    state: DecodingState,
-    first: NextTokens,
-    end: int,
-    padding: int,
-    max_length: int,
-    width: int,
-    penalty: float = 0.0,
-) -> Beam:
-    """Beam search: keep the `width` best prefixes of each sequence at each step; ended ones remain in the ranking unchanged.
-
-    Args:
-        step: reads one token of each sequence.
-        state: the initial state, N = B rows; steps receive B · width rows, those of one sequence together.
-        first: (B,), the tokens to read first; they are not returned.
-        end: the token that ends a sequence.
-        padding: the token after an end.
-        max_length: largest number of tokens, including the end, ≥ 1.
-        width: number of prefixes to keep; 1 is greedy decoding.
-        penalty: α ≥ 0; 0 compares unpenalised log p, which favours short sequences.
-
-    Returns:
-        tokens (B, width, T ≤ max_length) and scores (B, width), best first.
-
-    Raises:
-        ValueError: max_length or width < 1.
-
-    Source: Sutskever et al. 2014, section 3.2; Wu et al. 2016, eq. 14.
-    """
-    if max_length < 1 or width < 1:
-        raise ValueError(f"need max_length ≥ 1 and width ≥ 1, got {max_length} and {width}.")
-    start = torch.arange(len(first), device=first.device)[:, None] * width
-    state = rows_of(state, torch.arange(len(first), device=first.device).repeat_interleave(width))
-    tokens = first[:, None, None].repeat(1, width, 1)
-    log_p = torch.full((len(first), width), -torch.inf, device=first.device)
-    log_p[:, 0] = 0.0
-    going, length = torch.ones_like(log_p, dtype=torch.bool), torch.zeros_like(log_p)
-    for _ in range(max_length):
-        logits, state = step(tokens[..., -1].flatten(), state)
-        length = length + going
-        scores, log_p, parent, word = extend_beam(log_p, logits.unflatten(0, log_p.shape), going, length, padding, penalty)
-        tokens = torch.cat([tokens.take_along_dim(parent[..., None], 1), word[..., None]], dim=-1)
-        length, going = length.gather(1, parent), going.gather(1, parent) & (word != end)
-        state = rows_of(state, (start + parent).flatten())
-        if not going.any():
-            break
-    return Beam(tokens[..., 1:], scores)
 
 
 def extend_beam(
@@ -116,6 +66,60 @@ def extend_beam(
     total = log_p[..., None] + torch.where(going[..., None], logits.log_softmax(-1), stays)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
     return Extension(scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens)
+
+
+@torch.no_grad()
+def beam_search(
+    step: StepFunction[DecodingState],
+    state: DecodingState,
+    first: NextTokens,
+    end: int,
+    padding: int,
+    max_length: int,
+    width: int,
+    penalty: float = 0.0,
+    extend: Callable[..., Extension] = extend_beam,
+) -> Beam:
+    """Beam search: keep the `width` best prefixes of each sequence at each step; ended ones remain in the ranking unchanged.
+
+    Args:
+        step: reads one token of each sequence.
+        state: the initial state, N = B rows; steps receive B · width rows, those of one sequence together.
+        first: (B,), the tokens to read first; they are not returned.
+        end: the token that ends a sequence.
+        padding: the token after an end.
+        max_length: largest number of tokens, including the end, ≥ 1.
+        width: number of prefixes to keep; 1 is greedy decoding.
+        penalty: α ≥ 0; 0 compares unpenalised log p, which favours short sequences.
+        extend: extends the beam by one token, with the arguments and the result of `extend_beam`.
+
+    Returns:
+        tokens (B, width, T ≤ max_length) and scores (B, width), best first.
+
+    Raises:
+        ValueError: max_length or width < 1.
+
+    Source: Sutskever et al. 2014, section 3.2; Wu et al. 2016, eq. 14.
+    """
+    if max_length < 1 or width < 1:
+        raise ValueError(f"need max_length ≥ 1 and width ≥ 1, got {max_length} and {width}.")
+    start = torch.arange(len(first), device=first.device)[:, None] * width
+    state = rows_of(state, torch.arange(len(first), device=first.device).repeat_interleave(width))
+    tokens = first[:, None, None].repeat(1, width, 1)
+    log_p = torch.full((len(first), width), -torch.inf, device=first.device)
+    log_p[:, 0] = 0.0
+    going, length = torch.ones_like(log_p, dtype=torch.bool), torch.zeros_like(log_p)
+    for _ in range(max_length):
+        logits, state = step(tokens[..., -1].flatten(), state)
+        length = length + going
+        each = logits.unflatten(0, log_p.shape)
+        scores, log_p, parent, word = extend(log_p, each, going, length, padding, penalty)
+        tokens = torch.cat([tokens.take_along_dim(parent[..., None], 1), word[..., None]], dim=-1)
+        length, going = length.gather(1, parent), going.gather(1, parent) & (word != end)
+        state = rows_of(state, (start + parent).flatten())
+        if not going.any():
+            break
+    return Beam(tokens[..., 1:], scores)
 
 
 def rows_of(state: DecodingState, rows: NextTokens) -> DecodingState:

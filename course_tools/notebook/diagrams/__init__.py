@@ -16,6 +16,7 @@ from course_tools.notebook.diagrams.transformers import (
     elmo,
     gpt,
     key_value_cache,
+    residual_connections,
     transformer,
     universal_transformer,
 )
@@ -23,7 +24,7 @@ from course_tools.notebook.diagrams.vision import deit, detr, detr_matching, loc
 
 ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
-    *(scaled_dot_product, multi_head, masks, transformer, universal_transformer, gpt, key_value_cache),
+    *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, key_value_cache),
     *(elmo, bert_input, bert_heads, non_local, local_window, vit, deit, detr, detr_matching, mixer),
     *(linear_recurrence, performer, message_passing, gat, simclr, byol),
 )
@@ -57,6 +58,7 @@ __all__ = [
     "multi_head",
     "non_local",
     "performer",
+    "residual_connections",
     "rnn",
     "scaled_dot_product",
     "show_attend_and_tell",

@@ -37,6 +37,43 @@ def transformer() -> Diagram:
     return d
 
 
+def residual_connections() -> Diagram:
+    """Post-norm and pre-norm residual connections."""
+    d = Diagram(
+        "Post-norm and pre-norm",
+        "Two encoder blocks, each with two residual connections. Post-norm (left): each sublayer reads the residual stream, its"
+        " output is added to the stream, and the sum is normalised, so every path from x to y passes both norms. Pre-norm"
+        " (right): each sublayer reads a normalised copy, and its output is added to the stream, so one path from x to y is the"
+        " identity.",
+    )
+    x = d.tensor("x", "B T d_model", 118, 40, "encoder_block: given.x")
+    d.frame("post-norm", (14, 230), (80, 520))
+    attend = d.op("self-attention", 118, 148, "softmax", w=140)
+    add = d.circle("+", 118, 220)
+    norm = d.op("layer norm", 118, 282, "learned", w=140)
+    network = d.op("feed-forward", 118, 362, "learned", w=140)
+    add_2 = d.circle("+", 118, 424)
+    norm_2 = d.op("layer norm", 118, 482, "learned", w=140)
+    y = d.tensor("y", "B T d_model", 118, 562, "encoder_block: result")
+    d.chain(x, attend, add, norm, network, add_2, norm_2, y)
+    d.arrow(x, add, out="right", into="right", at=212)
+    d.arrow(norm, add_2, out="right", into="right", at=212)
+    x = d.tensor("x", "B T d_model", 358, 40, "pre_norm_encoder_block: given.x")
+    d.frame("pre-norm", (254, 470), (80, 520))
+    norm = d.op("layer norm", 358, 132, "learned", w=140)
+    n = d.tensor("n", "B T d_model", 358, 192, "pre_norm_encoder_block: normalised")
+    attend = d.op("self-attention", 358, 252, "softmax", w=140)
+    add = d.circle("+", 358, 312)
+    norm_2 = d.op("layer norm", 358, 370, "learned", w=140)
+    network = d.op("feed-forward", 358, 432, "learned", w=140)
+    add_2 = d.circle("+", 358, 494)
+    y = d.tensor("y", "B T d_model", 358, 562, "pre_norm_encoder_block: result")
+    d.chain(x, norm, n, attend, add, norm_2, network, add_2, y)
+    d.arrow(x, add, out="right", into="right", at=452)
+    d.arrow(add, add_2, out="left", into="left", at=268)
+    return d
+
+
 def universal_transformer() -> Diagram:
     """Universal Transformer with halting."""
     d = Diagram(

@@ -88,6 +88,20 @@ def test_a_score_is_the_log_probability_of_its_sentence_best_first(width):
             assert score.item() == pytest.approx(log_p(step, state, row, without_padding(line)), abs=1e-4)
 
 
+def test_a_search_extends_its_beam_by_the_function_that_it_is_given():
+    step, state = markov(9)
+    widths = []
+
+    def extend(log_p, *rest):
+        widths.append(log_p.shape[1])
+        found = extend_beam(log_p, *rest)
+        return found._replace(word=torch.full_like(found.word, END))
+
+    beam = beam_search(step, state, first(), END, PADDING, max_length=6, width=3, extend=extend)
+    assert widths == [3]
+    assert beam.tokens.unique().tolist() == [END]
+
+
 def test_a_beam_finds_what_greed_misses():
     """Greedy search takes 0.6 and then at best 0.5: 0.30; the other path has 0.4 · 0.9 = 0.36."""
     table = torch.zeros(4, 4)

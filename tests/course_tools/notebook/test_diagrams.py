@@ -27,7 +27,15 @@ from course_lib.attention import (
     scaled_dot_product_attention,
 )
 from course_lib.attention.multihead import cached_step
-from course_lib.blocks import Block, FeedForward, SelfAttention, Sizes, mixer_block
+from course_lib.blocks import (
+    Block,
+    FeedForward,
+    SelfAttention,
+    Sizes,
+    encoder_block,
+    mixer_block,
+    pre_norm_encoder_block,
+)
 from course_lib.losses import nt_xent
 from course_lib.losses.matching import match
 from course_lib.losses.set_prediction import matching_cost
@@ -154,6 +162,19 @@ def sizes_of(s):
 def transformer(s):
     model = models.Transformer(11, s["n_target"], sizes_of(s))
     return lambda: model(tokens(s["B"], s["T_k"]), torch.full((s["B"],), s["T_k"]), tokens(s["B"], s["T"]))
+
+
+def post_and_pre_norm(s):
+    d = s["d_model"]
+    attention = tuple(torch.randn(d, d) for _ in range(4))
+    network = torch.randn(23, d), torch.randn(23), torch.randn(d, 23), torch.randn(d)
+    norms = ((torch.ones(d), torch.zeros(d)),) * 2
+
+    def run():
+        for block in (encoder_block, pre_norm_encoder_block):
+            block(torch.randn(s["B"], s["T"], d), attention, network, norms, s["h"])
+
+    return run
 
 
 def universal(s):
@@ -287,6 +308,7 @@ RUNS = {
     "multi_head": (multi_head, SIZES | {"d_model": 19, "h": 2}),
     "masks": (masks, SIZES),
     "transformer": (transformer, WIDE | {"n_target": 31}),
+    "residual_connections": (post_and_pre_norm, WIDE),
     "universal_transformer": (universal, WIDE | {"n_steps": 7}),
     "gpt": (gpt, WIDE),
     "key_value_cache": (cache, WIDE | {"h": 5, "d_model": 19}),
