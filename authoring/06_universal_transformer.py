@@ -110,6 +110,7 @@ print(f"the same on twenty digits: {max(far_of_one):.2f}")
 # Use `sinusoidal_positions(T, d_model)` of lecture 05.
 
 # %%
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -843,6 +844,10 @@ claim(
 # | 1 | halting is learned: it has a gradient, and the columns of a sum take different numbers of steps |
 # | 1 | sums of six digits: exact match of 0.8 or more |
 # | 1 | sums of twelve digits: exact match of 0.5 or more |
+
+# %%
+from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.blocks import Block, FeedForward, SelfAttention
 
 # %% exercise="06.7" difficulty="●●●" minutes=30
 from course_tools.bank.lecture_06.train_adder import train_adder
