@@ -24,13 +24,8 @@
 
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
 from course_lib.datasets import sums
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, recorded, show
+from course_tools.notebook import at_scale, check, claim, ledger, plots, predict
 
 SEEDS = (0, 1, 2)
 
@@ -43,8 +38,8 @@ SEEDS = (0, 1, 2)
 #
 # The input is the sequence of columns, lowest first: each of the four possible pairs of digits is a token, and the output is
 # one digit for each token. The model trains on ten-digit numbers at a random offset among 21 columns and is tested on
-# twenty-digit numbers. For each column, `walks` gives how many columns back the incoming carry is decided: 1 if by the
-# preceding column, 3 if the two preceding columns only propagate it.
+# twenty-digit numbers. For each column, `walks` gives the distance to the column that determines its incoming carry: 1 if
+# that is the preceding column, 3 if the two preceding columns only propagate the carry.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** One layer of self-attention, in which each column may attend to all others, is trained on sums of ten digits for
@@ -62,70 +57,33 @@ SEEDS = (0, 1, 2)
 # One layer is enough for a carry that travels a single column.</details>
 
 # %%
-T, TRAINING = 21, at_scale(cpu=400, gpu=2_000)
-MASKS = {"all": torch.ones(T, T, dtype=torch.bool, device=device())}
-MASKS["neighbour"] = MASKS["all"].tril().triu(-1)
+T = 21
 short = sums(at_scale(cpu=12_000, gpu=100_000), 1, 500, n_digits=10, T=T)
 long = sums(1, 1, 500, n_digits=20, T=T, seed=1)
 columns, digits, walks = (part[0].tolist() for part in short.test)
 print(f"columns {columns}\ndigits  {digits}\nwalks   {walks}")
 
-
 # %%
-from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
-from course_lib.blocks import Block, FeedForward, SelfAttention
-from course_lib.models import SharedSteps, Universal
-from course_lib.training import batches
-from course_tools.notebook.fitting import fitted, show_losses
-from course_tools.notebook.whose import whose
+from functools import partial
 
+import torch
 
-def block(d_model=32):
-    """An untrained encoder block of lecture 05, four heads."""
-    attention = MultiHead(d_model, 4, fused_scaled_dot_product_attention, bias=False)
-    return Block(SelfAttention(attention), FeedForward(d_model, 2 * d_model), d_model)
+from course_lib.models import SharedSteps
+from course_tools.notebook import device
+from course_tools.notebook.binary_addition import adder, block, exact, fit
+from course_tools.notebook.fitting import show_losses
 
-
-def fit(model, mask, seed, steps, lr=5e-3, price=0.0):
-    """Train on short sums: cross-entropy, and the mean ponder cost at this price; the
-    seed decides the order of the batches."""
-
-    def loss(model, batch):
-        logits, thought = model(batch[0], mask=MASKS[mask])
-        return F.cross_entropy(logits.mT, batch[1]) + price * thought.cost.mean()
-
-    columns, digits = (part.to(device()) for part in short.train[:2])
-    return fitted(
-        model,
-        batches(columns, digits, batch_size=16, seed=seed),
-        loss,
-        steps=steps,
-        lr=lr,
-        label=f"{mask} mask, seed {seed}",
-        warmup=steps // 4,
-    )
-
-
-def fresh(steps, seed):
-    """A new model of this seed around the steps that it takes."""
-    torch.manual_seed(seed)
-    return Universal(4, 2, 32, steps()).to(device())
-
-
-@torch.no_grad()
-def exact(model, part, mask):
-    """The fraction of sums that are right in every digit."""
-    logits, _ = model(part.columns.to(device()), mask=MASKS[mask])
-    return (logits.argmax(-1).cpu() == part.digits).all(-1).float().mean().item()
-
+TRAINING = at_scale(cpu=400, gpu=2_000)
+ALL = torch.ones(T, T, dtype=torch.bool, device=device())
+learn = partial(fit, known=short.train)
 
 # %% tags=["nbval-check-output"]
 one_layer = [
-    fit(fresh(lambda: SharedSteps(block(), 1), seed), "all", seed, TRAINING)
-    for seed in SEEDS
+    learn(adder(lambda: SharedSteps(block(), 1), s), mask=ALL, seed=s, steps=TRAINING)
+    for s in SEEDS
 ]
 show_losses({"one layer, mean of the seeds": one_layer}, "nats per digit")
-of_one = [exact(model, short.test, "all") for model in one_layer]
+of_one = [exact(model, short.test, ALL) for model in one_layer]
 claim(
     "06.a",
     f"one layer, no mask, {TRAINING} updates: exact on new sums of ten digits, best of "
@@ -133,7 +91,7 @@ claim(
     max(of_one),
     at_most=0.6,
 )
-far_of_one = [exact(model, long.test, "all") for model in one_layer]
+far_of_one = [exact(model, long.test, ALL) for model in one_layer]
 print(f"the same on twenty digits: {max(far_of_one):.2f}")
 
 # %% [markdown]
@@ -152,7 +110,9 @@ print(f"the same on twenty digits: {max(far_of_one):.2f}")
 # Use `sinusoidal_positions(T, d_model)` of lecture 05.
 
 # %%
+import torch.nn.functional as F
 from jaxtyping import Float
+from torch import Tensor
 
 from course_lib.primitives import sinusoidal_positions
 
@@ -259,12 +219,14 @@ claim(
 # | `n_steps` | number of applications; 0 returns `x` |
 
 # %%
-import copy
 from statistics import mean
 
-from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights
-from course_lib.blocks import encoder_block
-from course_lib.models import SeparateSteps
+from course_lib.blocks import (
+    AttentionWeights,
+    FeedForwardWeights,
+    NormWeights,
+    encoder_block,
+)
 from course_lib.shapes import Mask, TokenFeatures
 
 # %% exercise="06.4" difficulty="●●○" minutes=10
@@ -290,30 +252,37 @@ shared_encoder = check("06.4", shared_encoder)
 
 
 # %% tags=["nbval-check-output"]
+from course_lib.models import SeparateSteps
+from course_tools.notebook.binary_addition import EncoderSteps
+
+
 def size(model):
     """How many weights a model has."""
     return sum(weights.numel() for weights in model.parameters())
 
 
 four_steps = [
-    fit(fresh(lambda: SharedSteps(block(), 4), seed), "all", seed, TRAINING)
+    learn(
+        adder(lambda: EncoderSteps(block(), 4, shared_encoder), seed),
+        mask=ALL,
+        seed=seed,
+        steps=TRAINING,
+    )
     for seed in SEEDS
 ]
 show_losses({"one layer": one_layer, "four steps": four_steps}, "nats per digit")
-of_four = [exact(model, short.test, "all") for model in four_steps]
+of_four = [exact(model, short.test, ALL) for model in four_steps]
 claim(
     "06.f",
     "number of weights, four steps of one block less one step",
     size(four_steps[0]) - size(one_layer[0]),
     equals=0,
 )
-apart = size(fresh(lambda: SeparateSteps([block() for _ in range(4)]), 0)) / size(
-    four_steps[0]
-)
+separate = adder(lambda: SeparateSteps([block() for _ in range(4)]), 0)
 claim(
     "06.g",
     "number of weights, four separate blocks over one block four times",
-    apart,
+    size(separate) / size(four_steps[0]),
     between=(3.5, 4.0),
 )
 claim(
@@ -323,7 +292,7 @@ claim(
     at_least=0.15,
 )
 
-far_of_four = [exact(model, long.test, "all") for model in four_steps]
+far_of_four = [exact(model, long.test, ALL) for model in four_steps]
 claim(
     "06.i",
     "four steps, no mask: exact on ten digits less exact on twenty, mean of the seeds",
@@ -333,32 +302,32 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
+import copy
+
+from course_tools.notebook import show
+
+
 def after_steps(model, n_steps):
-    """Exact match on ten digits when the checked function of 06.4 takes the trained
-    block through another number of steps."""
-    block, x = model.steps.block, model.tokens(short.test.columns.to(device()))
-    heads, network = block.mixer.attention, block.feed_forward
-    with torch.no_grad():
-        states = shared_encoder(
-            x,
-            tuple(getattr(heads, f"W_{name}").weight for name in "qkvo"),
-            (*network.W_1.parameters(), *network.W_2.parameters()),
-            tuple((norm.weight, norm.bias) for norm in (block.norm_1, block.norm_2)),
-            heads.n_heads,
-            n_steps,
-        )
-        answers = model.readout(states).argmax(-1).cpu()
-    return (answers == short.test.digits).all(-1).float().mean().item()
+    """Exact match on ten digits when a trained model takes another number of steps."""
+    other = copy.deepcopy(model)
+    other.steps.n_steps = n_steps
+    return exact(other, short.test, ALL)
 
 
 more = {
     n: [after_steps(model, n) for model in four_steps] for n in (1, 2, 3, 4, 5, 6, 8)
 }
+by_library = copy.deepcopy(four_steps)
+for model in by_library:
+    model.steps = SharedSteps(model.steps.block, 4)
 claim(
     "06.j-library",
-    "models trained for four steps, ten digits: exact with four steps by the function "
-    "of 06.4, less exact by the library's model, largest difference of the seeds",
-    max(abs(a - b) for a, b in zip(more[4], of_four, strict=True)),
+    "models trained by the function of 06.4, ten digits: exact by the library's steps "
+    "with the same weights, less exact by the function, largest difference of the seeds",
+    max(
+        abs(exact(model, short.test, ALL) - share)
+        for model, share in zip(by_library, of_four, strict=True)
+    ),
     at_most=0.01,
 )
 claim(
@@ -450,6 +419,9 @@ mix_states = check("06.6", mix_states)
 
 
 # %% tags=["nbval-check-output"]
+from torch import nn
+
+
 def by_checked_functions(model, x, mask):
     """What `AdaptiveSteps` does, put together from the functions of this lecture."""
     halt = model.halt.weight[0], model.halt.bias[0]
@@ -477,8 +449,7 @@ class CheckedSteps(nn.Module):
 torch.manual_seed(SEEDS[0])
 steps, x = AdaptiveSteps(block(), 32, 6), torch.randn(3, T, 32)
 nn.init.normal_(steps.halt.weight, std=0.3)
-mask = MASKS["neighbour"].cpu()
-checked, pondered = CheckedSteps(steps)(x, mask), steps(x, mask)
+checked, pondered = CheckedSteps(steps)(x), steps(x)
 gap = max((a - b).abs().max() for a, b in zip(checked, pondered, strict=True))
 claim(
     "06.k",
@@ -493,7 +464,7 @@ claim(
 #
 # We make two changes. The first is a **local mask**: each column attends only to **itself and its right neighbour**, so a carry
 # moves one column per step. The second is **halting**: each column decides how many of the eight steps it takes. The adaptive
-# models below are trained through `CheckedSteps`, and so through your functions. Training is as before, but for 320 updates, because adaptive steps take more time, and with a price on steps in the last third.
+# models below are trained with `CheckedSteps`, which calls your functions. Training is as before, but for 320 updates, because adaptive steps take more time, and with a price on steps in the last third.
 #
 # Which of the two changes matters? The baseline here has only the mask: a stack of eight *separate* layers, without shared weights and without halting (nearly
 # eight times the weights), trained at the better of two learning rates, 2e-3. A recorded study then adds a second baseline, eight *fixed shared* steps, compares
@@ -504,7 +475,7 @@ claim(
 # <details><summary>A. All columns take the same number: they share their weights.</summary>
 #
 # The halting unit is shared as well, but it reads the state, which differs from column to column.</details>
-# <details><summary>B. The further the carry that it waits for travels, the more steps it takes.</summary>
+# <details><summary>B. The greater the distance its incoming carry has to travel, the more steps it takes.</summary>
 #
 # Yes. As long as the carry is unknown, the state is provisional, and the mixture must give little weight to such states.</details>
 # <details><summary>C. The higher the column, the more steps it takes: it waits for all lower columns.</summary>
@@ -513,54 +484,40 @@ claim(
 
 # %%
 N_STEPS, PRICE = 8, 0.03
+LOCAL = ALL.tril().triu(-1)
 
 
-def without_price(mask, seed):
-    """An adaptive model trained without a price on steps."""
-    return fit(
-        fresh(lambda: CheckedSteps(AdaptiveSteps(block(), 32, N_STEPS)), seed),
-        mask,
-        seed,
-        at_scale(cpu=210, gpu=1_400),
-    )
-
-
-def with_price(model, mask, seed, price=PRICE):
+def with_price(model, seed, price=PRICE):
     """A copy of the model, trained on with a price."""
-    return fit(
+    return learn(
         copy.deepcopy(model),
-        mask,
-        seed + 10,
-        at_scale(cpu=110, gpu=600),
+        mask=LOCAL,
+        seed=seed + 10,
+        steps=at_scale(cpu=110, gpu=600),
         lr=4e-3,
         price=price,
     )
 
 
-@torch.no_grad()
-def steps_by_walk(model, part, mask):
-    """The mean number of steps that columns take, by the distance of the carry that
-    they wait for: 1, 2, … N_STEPS - 1."""
-    _, thought = model(part.columns.to(device()), mask=MASKS[mask])
-    N = (thought.halting > 0).sum(-1).cpu().float()
-    return [N[part.walks == walk].mean().item() for walk in range(1, N_STEPS)]
-
-
-# %%
-free = [without_price("neighbour", seed) for seed in SEEDS]
-priced = [
-    with_price(model, "neighbour", seed)
-    for model, seed in zip(free, SEEDS, strict=True)
-]
-layers = [
-    fit(
-        fresh(lambda: SeparateSteps([block() for _ in range(N_STEPS)]), s),
-        "neighbour",
-        s,
-        400,
-        2e-3,
+free = [
+    learn(
+        adder(lambda: CheckedSteps(AdaptiveSteps(block(), 32, N_STEPS)), seed),
+        mask=LOCAL,
+        seed=seed,
+        steps=at_scale(cpu=210, gpu=1_400),
     )
-    for s in SEEDS[:2]
+    for seed in SEEDS
+]
+priced = [with_price(model, seed) for model, seed in zip(free, SEEDS, strict=True)]
+layers = [
+    learn(
+        adder(lambda: SeparateSteps([block() for _ in range(N_STEPS)]), seed),
+        mask=LOCAL,
+        seed=seed,
+        steps=400,
+        lr=2e-3,
+    )
+    for seed in SEEDS[:2]
 ]
 show_losses(
     {
@@ -574,12 +531,8 @@ show_losses(
 # %% tags=["nbval-check-output"]
 on_long = {
     "no mask: four shared steps, 5e-3": far_of_four,
-    "local mask: eight layers, 2e-3": [
-        exact(model, long.test, "neighbour") for model in layers
-    ],
-    "local mask: adaptive, 5e-3": [
-        exact(model, long.test, "neighbour") for model in priced
-    ],
+    "local mask: eight layers, 2e-3": [exact(m, long.test, LOCAL) for m in layers],
+    "local mask: adaptive, 5e-3": [exact(m, long.test, LOCAL) for m in priced],
 }
 adaptive = on_long["local mask: adaptive, 5e-3"]
 claim(
@@ -596,6 +549,8 @@ claim(
 )
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook.binary_addition import steps_taken
+
 show(
     plots.seeds(
         on_long, "exact match", "sums of twenty digits, one point per trained model"
@@ -605,12 +560,15 @@ show(
     + ".",
 )
 
-thinking = [steps_by_walk(model, long.test, "neighbour") for model in priced]
+steps_by_walk = [
+    [taken[long.test.walks == walk].float().mean().item() for walk in range(1, N_STEPS)]
+    for taken in (steps_taken(model, long.test, LOCAL) for model in priced)
+]
 claim(
     "06.o",
     "steps that a column takes where the carry travels seven columns, less where it "
     "travels one: mean of the seeds",
-    mean(steps[-1] - steps[0] for steps in thinking),
+    mean(steps[-1] - steps[0] for steps in steps_by_walk),
     at_least=1.0,
 )
 
@@ -634,6 +592,8 @@ claim(
 # the loss.</details>
 
 # %%
+from course_tools.notebook import recorded
+
 study = recorded("06_fixed_steps")
 for mask, no_mask in (("local mask", False), ("no mask", True)):
     runs = {
@@ -731,7 +691,7 @@ claim(
 with_twelve = copy.deepcopy(priced)
 for model in with_twelve:
     model.steps.adaptive.n_steps = 12
-lifted = [exact(model, long.test, "neighbour") for model in with_twelve]
+lifted = [exact(model, long.test, LOCAL) for model in with_twelve]
 claim(
     "06.p",
     "exact on twenty digits, twelve steps at test time less the eight of the "
@@ -749,7 +709,8 @@ claim(
 # %%
 ways = range(1, N_STEPS)
 lines = {
-    f"seed {seed}": (ways, steps) for seed, steps in zip(SEEDS, thinking, strict=True)
+    f"seed {seed}": (ways, steps)
+    for seed, steps in zip(SEEDS, steps_by_walk, strict=True)
 }
 show(
     plots.curves(lines, "distance of the carry, in columns", "steps taken, mean"),
@@ -761,59 +722,36 @@ show(
     + ".",
 )
 
-
 # %%
-@torch.no_grad()
-def shares_of(model, a, b, n_columns=12):
-    """The weights (n_columns, N_STEPS) of the steps in each column of a + b, the names
-    of the columns, and the model's sum."""
-    pairs = torch.tensor(
-        [[2 * (a >> t & 1) + (b >> t & 1) for t in range(T)]], device=device()
-    )
-    logits, thought = model(pairs, mask=MASKS["neighbour"])
-    total = sum(bit << t for t, bit in enumerate(logits[0].argmax(-1).tolist()))
-    names = [f"{pair // 2}+{pair % 2}" for pair in pairs[0, :n_columns].tolist()]
-    return thought.halting[0, :n_columns].cpu(), names, total
+from course_tools.notebook.binary_addition import add, step_map
 
-
-def drawn(shares, names):
-    """A map of the weights: a row for each column of the sum, a column for each
-    step."""
-    figure = plots.attention_map(
-        shares,
-        names,
-        [str(n) for n in range(1, N_STEPS + 1)],
-        x="step",
-        y="column, lowest first",
-    )
-    figure.axes[-1].set_ylabel("weight of the step")
-    return figure
-
-
-shares, names, total = shares_of(priced[0], 31, 1)
+total, weights, columns = add(priced[0], 31, 1, LOCAL)
 show(
-    drawn(shares, names),
+    step_map(weights, columns),
     alt=f"Weights of the steps in 31 + 1, answered by {total}. Last step taken, column "
-    "by column: " + ", ".join(str(n) for n in (shares > 0).sum(-1).tolist()) + ".",
+    "by column: " + ", ".join(str(n) for n in (weights > 0).sum(-1).tolist()) + ".",
 )
 
 # %% tags=["try-it"]
-# Try it: a carry through many columns; none at all, as each column decides it; none
-# again, but every column passes on what it receives, so that all wait, even the lowest;
-# and a carry that travels further than eight steps reach.
+# Try it: a carry through many columns; no carry at all, because every column determines
+# its own; no carry again, but every column propagates what it receives, so all of them
+# wait, even the lowest; and a carry that travels further than eight steps reach.
 for a, b in ((15, 1), (48, 48), (21, 42), (1023, 1)):
-    shares, names, total = shares_of(priced[0], a, b)
-    print(f"{a} + {b} = {total:<8} steps {(shares > 0).sum(-1).tolist()}")
+    total, weights, _ = add(priced[0], a, b, LOCAL)
+    print(f"{a} + {b} = {total:<8} steps {(weights > 0).sum(-1).tolist()}")
 
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
+
 def draw_steps(ones=8):
     """Draw the steps of each column when 1 is added to a number of so many ones."""
-    shares, names, total = shares_of(priced[0], 2**ones - 1, 1)
+    total, weights, columns = add(priced[0], 2**ones - 1, 1, LOCAL)
     show(
-        drawn(shares, names),
+        step_map(weights, columns),
         alt=f"{2**ones - 1} + 1 = {total}; columns take "
-        f"{', '.join(map(str, (shares > 0).sum(-1).tolist()))} steps.",
+        f"{', '.join(map(str, (weights > 0).sum(-1).tolist()))} steps.",
     )
 
 
@@ -829,25 +767,23 @@ explore(draw_steps, ones=(1, 10, 1))
 # The second half is right. But at price 0 the model does not take all steps either.</details>
 # <details><summary>B. At price 0 the model takes one or two more steps; at price 1 it halts almost at once and adds badly.</summary>
 #
-# Yes.</details>
+# Yes: without a price, the loss on the digits alone decides when to halt, and a step or two more costs nothing. At price 1,
+# halting at once lowers the loss more than correct digits do.</details>
 # <details><summary>C. The price changes only how fast the model learns.</summary>
 #
 # The price is part of the loss, so it also changes what the model learns.</details>
 
 
 # %% tags=["nbval-check-output"]
-@torch.no_grad()
 def mean_steps(model):
     """The mean number of steps over all columns of long sums."""
-    _, thought = model(long.test.columns.to(device()), mask=MASKS["neighbour"])
-    return (thought.halting > 0).sum(-1).float().mean().item()
+    return steps_taken(model, long.test, LOCAL).float().mean().item()
 
 
 no_price = [
-    with_price(model, "neighbour", seed, price=0.0)
-    for model, seed in zip(free, SEEDS, strict=True)
+    with_price(model, seed, 0.0) for model, seed in zip(free, SEEDS, strict=True)
 ]
-dear = with_price(free[0], "neighbour", SEEDS[0], price=1.0)
+dear = with_price(free[0], SEEDS[0], price=1.0)
 show_losses(
     {"price 0": no_price, f"price {PRICE}": priced, "price 1": dear},
     "nats per digit + price × steps",
@@ -868,8 +804,8 @@ claim(
 claim("06.s", "steps taken at the price of 1, one seed", mean_steps(dear), at_most=1.8)
 claim(
     "06.t",
-    "exact on twenty digits at the price of 1",
-    exact(dear, long.test, "neighbour"),
+    "exact on twenty digits at the price of 1, one seed",
+    exact(dear, long.test, LOCAL),
     at_most=0.2,
 )
 
@@ -909,6 +845,10 @@ claim(
 # | 1 | sums of six digits: exact match of 0.8 or more |
 # | 1 | sums of twelve digits: exact match of 0.5 or more |
 
+# %%
+from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.blocks import Block, FeedForward, SelfAttention
+
 # %% exercise="06.7" difficulty="●●●" minutes=30
 from course_tools.bank.lecture_06.train_adder import train_adder
 
@@ -916,10 +856,12 @@ from course_tools.bank.lecture_06.train_adder import train_adder
 train_adder = check("06.7", train_adder)
 
 # %% [markdown]
-# The next cell trains this model once more and adds 1 to binary numbers with more and more ones: 11, 111, 1111 … Do the columns
+# The next cell trains this model once more and adds 1 to binary numbers that consist of more and more ones: 11, 111, 1111 … Do the columns
 # that wait for the carry take more steps?
 
 # %%
+from course_tools.notebook.whose import whose
+
 pairs = sums(4_000, 1, 1, n_digits=6, T=13).train
 torch.manual_seed(SEEDS[0])
 built = train_adder(pairs.columns, pairs.digits, 6, 300)

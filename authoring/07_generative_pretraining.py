@@ -13,7 +13,7 @@
 # %% [markdown] tags=["header"]
 # # 07 · Generative pre-training
 #
-# A GPT is trained to predict the next token, and it can thereby learn to find a rule in its prompt and to apply it.
+# A GPT is trained to predict the next token; in doing so it can learn to infer a rule from its prompt and to apply it.
 #
 # ![](diagram:gpt)
 #
@@ -24,18 +24,9 @@
 
 
 # %%
-from statistics import mean
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
 from course_lib.datasets import secret_orders, walks
-from course_lib.models import NGram
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, progress, recorded, show, show_study
-from course_tools.notebook.fitting import fitted, show_losses
-from course_tools.notebook.whose import whose
+from course_tools.notebook import at_scale, check, claim, ledger, plots, predict
+from course_tools.notebook.in_context_orders import LETTERS, accuracy_of_counts
 
 SEEDS = (0, 1, 2)
 
@@ -72,7 +63,6 @@ SEEDS = (0, 1, 2)
 # That needs the order of *this* text, and the table has only the sums over all texts.</details>
 
 # %%
-LETTERS = "ABCDEFGH"
 secret = {s: secret_orders(3_000, 100, 1_000, len(LETTERS), seed=s) for s in SEEDS}
 train_texts = {s: walks(secret[s].train, 8_000, seed=s) for s in SEEDS}
 test_texts = {s: walks(secret[s].test, 500, seed=100 + s) for s in SEEDS}
@@ -82,21 +72,10 @@ for row, flags in zip(
     print(*(LETTERS[i] + "*" * flag for i, flag in zip(row, flags, strict=True)))
 print("* = the text has shown this step before; only these are scored")
 
-
 # %%
-def by_counting(seed, order=5):
-    """The accuracy on the same steps of a table that has counted all training texts."""
-    counts = NGram(
-        train_texts[seed].tokens.unfold(1, order, 1).flatten(0, 1), len(LETTERS)
-    )
-    runs = test_texts[seed].tokens.unfold(1, order, 1)[
-        test_texts[seed].told[:, order - 1 :]
-    ]
-    guesses = counts.probabilities(runs[:, :-1]).argmax(1)
-    return (guesses == runs[:, -1]).float().mean().item()
+from statistics import mean
 
-
-counted = [by_counting(seed) for seed in SEEDS]
+counted = [accuracy_of_counts(train_texts[s], test_texts[s]) for s in SEEDS]
 print(
     f"a table that has counted all training texts predicts {mean(counted):.2f} of "
     "these steps; a guess among 8 would predict 0.12"
@@ -121,7 +100,10 @@ print(
 # | `counts` | (B, T) bool: True where *this token* is a target |
 
 # %%
+import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
 from course_lib.shapes import Tokens
 
@@ -140,6 +122,8 @@ next_token_loss = check("07.1", next_token_loss)
 # called an *induction head*. We now train a GPT with two layers, one with a single layer, and an LSTM. The loss counts only the
 # scored steps: those that the text has shown before.
 #
+# ![](diagram:induction_heads)
+#
 # **Predict.** We remove one layer and give its parameters to the other. Can a single layer with as many parameters solve the
 # task?
 #
@@ -157,77 +141,32 @@ next_token_loss = check("07.1", next_token_loss)
 
 
 # %%
-from course_lib.analysis import record
-from course_lib.attention import causal_attention, fused_causal_attention
 from course_lib.blocks import Sizes
-from course_lib.models import GPT
-from course_lib.primitives import LSTM, causal_mask, fused_lstm
-from course_lib.training import batches, train
-
-
-class Recurrent(nn.Module):
-    """An LSTM as a language model: it reads tokens and gives logits for the next."""
-
-    def __init__(self, n_tokens, d_in, n):
-        super().__init__()
-        self.tokens, self.lstm, self.read_out = (
-            nn.Embedding(n_tokens, d_in),
-            LSTM(d_in, n, fused_lstm),
-            nn.Linear(n, n_tokens),
-        )
-
-    def forward(self, tokens):
-        return self.read_out(self.lstm(self.tokens(tokens))[0])
-
-
-def fit_walks(model, seed):
-    """Train on texts with secret orders; the targets are the steps that a text has
-    shown before, as `counts`."""
-    tokens, flags = (part.to(device()) for part in train_texts[seed])
-    return fitted(
-        model.to(device()),
-        batches(tokens, flags, batch_size=32, seed=seed),
-        lambda model, batch: next_token_loss(model(batch[0]), *batch),
-        steps=450,
-        lr=5e-3,
-        label=f"{type(model).__name__}, seed {seed}",
-        warmup=30,
-    )
-
-
-@torch.no_grad()
-def answers(model, seed):
-    """The accuracy of a model on steps shown before, in new texts with new orders."""
-    tokens, flags = (part.to(device()) for part in test_texts[seed])
-    return (
-        (model(tokens)[:, :-1].argmax(-1) == tokens[:, 1:])[flags[:, 1:]]
-        .float()
-        .mean()
-        .item()
-    )
-
+from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.in_context_orders import Recurrent, accuracy, fit, order_gpt
 
 two, one = (
     Sizes(d_model=32, n_heads=4, d_ff=128, n_layers=2),
     Sizes(d_model=32, n_heads=4, d_ff=324, n_layers=1),
 )
 kinds = {
-    "GPT, two layers": lambda: GPT(len(LETTERS), 32, two, fused_causal_attention),
-    "GPT, one layer": lambda: GPT(len(LETTERS), 32, one, fused_causal_attention),
+    "GPT, two layers": lambda: order_gpt(two),
+    "GPT, one layer": lambda: order_gpt(one),
     "LSTM": lambda: Recurrent(len(LETTERS), 32, 64),
 }
 readers, right = {}, {kind: [] for kind in kinds}
 for kind, make in kinds.items():
     for seed in SEEDS:
-        torch.manual_seed(seed)
-        readers[kind, seed] = fit_walks(make(), seed)
-        right[kind].append(answers(readers[kind, seed], seed))
+        readers[kind, seed] = fit(make, train_texts[seed], next_token_loss, seed)
+        right[kind].append(accuracy(readers[kind, seed], test_texts[seed]))
 show_losses(
     {kind: [readers[kind, seed] for seed in SEEDS] for kind in kinds},
     "nats per scored step, mean of the seeds",
 )
 
 # %%
+from course_tools.notebook import show
+
 right["table"] = counted
 show(
     plots.seeds(right, "accuracy", across={"a guess among 8": 1 / 8}),
@@ -277,8 +216,9 @@ claim(
 # %% [markdown] tags=["predict"]
 # ### Attention maps of the two heads
 #
-# Does the trained model contain the two heads? `record` collects its attention weights. In the second layer, the right
-# positions for a letter are those just after its earlier copies.
+# Does the trained model contain the two heads? The next cell measures their attention weights with every seed, and draws one
+# head of each layer. In the second layer, the right positions for a letter are those just after its earlier copies; they are
+# outlined in the figure.
 #
 # **Predict.** Where does that head attend when a letter occurs for the first time?
 #
@@ -291,89 +231,59 @@ claim(
 # first token of the text has no choice.)</details>
 # <details><summary>C. To some other positions; the result is not useful.</summary>
 #
-# Yes: see the rows of letters that are new. Training does not ask for an answer at these positions.</details>
-
+# Yes: see the rows of letters that are new. These positions are no targets of the loss.</details>
 
 # %%
-def look(seed, tokens):
-    """Weights (B, h, T, T) of both layers; the fast mechanism shows none, so the
-    weights move into a model that does."""
-    shown = GPT(len(LETTERS), 32, two, causal_attention).to(device())
-    shown.load_state_dict(readers["GPT, two layers", seed].state_dict())
-    with record(shown) as seen, torch.no_grad():
-        shown(tokens.to(device()))
-    return [attended[0].weights.cpu() for attended in seen.values()]
+from matplotlib.patches import Rectangle
 
+from course_tools.notebook.in_context_orders import after_copies, head_weights
+from course_tools.notebook.in_context_orders import weights_of_layers
 
-def after_copies(tokens):
-    """Where induction should attend, (B, T, T): key j follows a copy of the letter at
-    query i."""
-    before = F.pad(tokens[:, :-1], (1, 0), value=-1)
-    return (tokens[:, :, None] == before[:, None, :]) & causal_mask(tokens.shape[1])
-
-
-previous, induction = [], []
-for seed in SEEDS:
-    tokens = test_texts[seed].tokens
-    first, second = look(seed, tokens)
-    previous.append(
-        first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)).max().item()
-    )
-    places = after_copies(tokens)
-    asked = places.any(-1) & F.pad(test_texts[seed].told[:, 1:], (0, 1))
-    induction.append(
-        max(
-            (weights * places).sum(-1)[asked].mean().item()
-            for weights in second.unbind(1)
-        )
-    )
-
+gpts = {seed: readers["GPT, two layers", seed] for seed in SEEDS}
+measured = {seed: head_weights(gpts[seed], two, test_texts[seed]) for seed in SEEDS}
 tokens = test_texts[SEEDS[0]].tokens[:1, :16]
-first, second = look(SEEDS[0], tokens)
+copied = after_copies(tokens)[0]
+first, second = (w[0] for w in weights_of_layers(gpts[SEEDS[0]], two, tokens))
 heads = [
-    weights[0, weights[0].mul(where).sum((-1, -2)).argmax()]
-    for weights, where in (
-        (first, torch.ones(16, 16).tril(-1).triu(-1)),
-        (second, after_copies(tokens)[0]),
-    )
+    weights[weights.mul(where).sum((-1, -2)).argmax()]
+    for weights, where in ((first, torch.eye(16).roll(-1, 1).tril()), (second, copied))
 ]
 letters = [LETTERS[letter] for letter in tokens[0].tolist()]
-copied = after_copies(tokens)[0]
 on_copies = (heads[1] * copied).sum(-1)[copied.any(-1)].mean()
+figure = plots.attention_maps(
+    {"layer 1: the token before": heads[0], "layer 2: after earlier copies": heads[1]},
+    letters,
+    letters,
+)
+for query, key in copied.nonzero().tolist():
+    figure.axes[1].add_patch(
+        Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor="tab:red")
+    )
 show(
-    plots.attention_maps(
-        {
-            "layer 1: the token before": heads[0],
-            "layer 2: after earlier copies": heads[1],
-        },
-        letters,
-        letters,
-        x="key",
-        y="query",
-    ),
+    figure,
     alt="One head of each layer over a new text of 16 letters. The first puts "
     f"{heads[0].diagonal(-1).mean():.2f} of its weight on the token just before; "
-    f"the second {on_copies:.2f} on tokens after an earlier copy of the same letter.",
+    f"the second {on_copies:.2f} on tokens after an earlier copy of the same letter, which are outlined.",
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "07.x",
     "weight that the best head of layer 1 puts on the token before: least of the seeds",
-    min(previous),
+    min(heads.previous.max().item() for heads in measured.values()),
     at_least=0.2,
 )
 claim(
     "07.y",
     "weight that the best head of layer 2 puts after earlier copies: least of the "
     "seeds",
-    min(induction),
+    min(heads.induction.max().item() for heads in measured.values()),
     at_least=0.4,
 )
 
 # %% [markdown]
-# The head of layer 2 is clear in every seed (07.y). The head of layer 1 is less so: in the worst seed, the best head puts only
-# about a third of its weight on the preceding token (07.x).
+# The induction head of layer 2 is clearly visible with every seed (07.y). The previous-token head of layer 1 is less clear: with
+# the worst seed, the best head puts only about a third of its weight on the preceding token (07.x).
 #
 # ## 4 A table of counts
 #
@@ -390,7 +300,7 @@ claim(
 #
 # <details><summary>A. As long as memory allows: more context cannot hurt.</summary>
 #
-# On the counted text it never hurts. In new text, many long runs of characters have never been counted, and the counts of the
+# On the training text it never hurts. In new text, many long runs of characters have never been counted, and the counts of the
 # others are small and noisy.</details>
 # <details><summary>B. One or two characters: longer runs are too rare.</summary>
 #
@@ -400,9 +310,7 @@ claim(
 # Yes: see the curve; its runs include the predicted character. With more text, the minimum moves to longer runs.</details>
 
 # %%
-import math
-
-from course_lib.datasets import BytePairs, Vocabulary, language_reference
+from course_lib.datasets import Vocabulary, language_reference
 
 text = language_reference(seed=SEEDS[0])
 characters = Vocabulary.of([text.train])
@@ -416,28 +324,24 @@ print(
 )
 
 # %%
+from course_lib.models import NGram
+from course_tools.notebook.character_model import bits_by_counts
+
 orders = range(1, 9)
 table = NGram(known.unfold(0, orders[-1], 1), len(characters))
-
-
-def table_bits(tokens, order):
-    """Bits per character of a text by the table, from runs of `order` characters, the
-    last one included."""
-    return -table.probability(tokens.unfold(0, order, 1)).log2().mean().item()
-
-
 on_new, on_known = (
-    [table_bits(part, order) for order in orders] for part in (new, known[:40_000])
+    [bits_by_counts(table, part, order) for order in orders]
+    for part in (new, known[:40_000])
 )
-best = min(orders, key=lambda order: table_bits(valid, order))
+best = min(orders, key=lambda order: bits_by_counts(table, valid, order))
 show(
     plots.curves(
-        {"text that was counted": (orders, on_known), "new text": (orders, on_new)},
+        {"training text": (orders, on_known), "new text": (orders, on_new)},
         "length of the runs that are counted",
         "bits per character",
     ),
-    alt="Bits per character against the length of the runs: on the counted text they "
-    f"fall to {on_known[-1]:.2f}, on new text they fall to {min(on_new):.2f} at "
+    alt="Bits per character against the length of the runs: on the training text "
+    f"they fall to {on_known[-1]:.2f}, on new text they fall to {min(on_new):.2f} at "
     f"length {1 + on_new.index(min(on_new))} and rise again to {on_new[-1]:.2f} at "
     f"{orders[-1]}.",
 )
@@ -447,7 +351,7 @@ runs = {text.train[i : i + 8] for i in range(len(text.train) - 7)}
 never_seen = mean(text.test[i : i + 8] not in runs for i in range(len(text.test) - 7))
 claim(
     "07.a",
-    "runs of 8 characters of new text that the counted text does not contain",
+    "runs of 8 characters of new text that the training text does not contain",
     never_seen,
     at_least=0.25,
 )
@@ -460,7 +364,13 @@ claim(
 )
 
 # %% tags=["nbval-check-output"]
-T = at_scale(cpu=64, gpu=64)
+import math
+
+from course_lib.attention import fused_causal_attention
+from course_lib.models import GPT
+from course_tools.notebook import device
+
+T = 64
 sizes = at_scale(
     cpu=Sizes(d_model=64, n_heads=4, d_ff=256, n_layers=2), gpu=Sizes(128, 4, 512, 3)
 )
@@ -478,8 +388,8 @@ claim(
 )
 
 x = (untrained.tokens(window) + untrained.positions(T)).detach().requires_grad_()
-said = untrained.stack(x)
-(gradient,) = torch.autograd.grad(said[:, T // 2].square().sum(), x)
+states = untrained.stack(x)
+(gradient,) = torch.autograd.grad(states[:, T // 2].square().sum(), x)
 claim(
     "07.d",
     "gradient of the state at position t with respect to later inputs, and whether "
@@ -512,6 +422,8 @@ claim(
 # Then two different texts could get the same tokens, and the original could not be restored.</details>
 
 # %%
+from course_lib.datasets import BytePairs
+
 pieces = BytePairs.learn([text.train], n_merges=1_000)
 known_words = set(text.train.split())
 for word in [
@@ -565,53 +477,34 @@ claim(
 # Yes, at this budget. Look at the slopes: the curves of the networks are still falling, while the table has already counted the
 # whole text.</details>
 
-
 # %%
-@torch.no_grad()
-def bits(model, tokens):
-    """Bits per character of a text by a model, each character with at least half a
-    window of context."""
-    windows = tokens.to(device()).unfold(0, T, T // 2)
-    asked = (torch.arange(T, device=device()) >= T // 2).expand_as(windows)
-    return next_token_loss(model(windows), windows, asked).item() / math.log(2)
+from functools import partial
 
+from course_tools.notebook.character_model import bits, fit_text
 
-def fit_text(model, steps, lr, seed=SEEDS[0]):
-    """Train on windows of the text; give the bits on held-out text along the way."""
-    stream, curve = (
-        batches(known.to(device()).unfold(0, T, 1), batch_size=16, seed=seed),
-        {},
-    )
-    training = train(
-        model,
-        stream,
-        lambda model, batch: next_token_loss(model(batch[0]), batch[0]),
-        steps=steps,
-        lr=lr,
-        warmup=50,
-    )
-    for step in progress(training, type(model).__name__, steps):
-        if step.index + 1 in {steps // 16, steps // 8, steps // 4, steps // 2, steps}:
-            curve[step.index + 1] = bits(model.eval(), valid[:8_000])
-            model.train()
-    return model.eval(), curve
-
-
-# %%
-torch.manual_seed(SEEDS[0])
 steps = at_scale(cpu=700, gpu=4_000)
-gpt, gpt_curve = fit_text(
-    GPT(len(characters), T, sizes, fused_causal_attention).to(device()),
-    steps,
-    at_scale(cpu=8e-3, gpu=3e-3),
+learn = partial(
+    fit_text,
+    known=known,
+    valid=valid[:8_000],
+    loss=next_token_loss,
+    T=T,
+    steps=steps,
+    seed=SEEDS[0],
 )
 torch.manual_seed(SEEDS[0])
-lstm, lstm_curve = fit_text(
-    Recurrent(len(characters), 32, at_scale(cpu=128, gpu=256)).to(device()),
-    steps,
-    at_scale(cpu=1e-2, gpu=4e-3),
+gpt, gpt_curve = learn(
+    GPT(len(characters), T, sizes, fused_causal_attention).to(device()),
+    lr=at_scale(cpu=8e-3, gpu=3e-3),
 )
-rungs = {f"table of runs of {n}": table_bits(valid[:8_000], n) for n in (3, best)}
+torch.manual_seed(SEEDS[0])
+lstm, lstm_curve = learn(
+    Recurrent(len(characters), 32, at_scale(cpu=128, gpu=256)).to(device()),
+    lr=at_scale(cpu=1e-2, gpu=4e-3),
+)
+rungs = {
+    f"table of runs of {n}": bits_by_counts(table, valid[:8_000], n) for n in (3, best)
+}
 show(
     plots.curves(
         {
@@ -633,14 +526,20 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-needs = {"GPT": bits(gpt, new), "LSTM": bits(lstm, new), "table": on_new[best - 1]}
+from course_tools.notebook import show_study
+
+needs = {
+    "GPT": bits(gpt, new, T),
+    "LSTM": bits(lstm, new, T),
+    "table": on_new[best - 1],
+}
 print(
     f"bits per character on new text after {steps} updates: "
     + ", ".join(f"{name} {n:.2f}" for name, n in needs.items())
 )
 claim(
     "07.h",
-    "bits per character, a table of runs of three less GPT",
+    "bits per character, a table of runs of three less GPT, one seed",
     on_new[2] - needs["GPT"],
     at_least=0.2,
 )
@@ -651,20 +550,22 @@ fall = (
 claim(
     "07.g",
     "bits that the second half of the updates gains: the lesser of GPT and LSTM, both "
-    "still falling",
+    "still falling, one seed of each",
     min(fall),
     at_least=0.05,
 )
 
 longer = show_study("07_updates")
+n_seeds = len(longer.of("GPT"))
 print(
-    "bits per character on new text, as recorded: "
+    "bits per character on new text, as recorded, "
+    + ("one seed: " if n_seeds == 1 else f"mean of {n_seeds} seeds: ")
     + ", ".join(f"{name} {longer.mean(name, 'bits'):.2f}" for name in longer.names)
 )
 claim(
     "07.i",
-    "bits per character of new text, as recorded after 2,500 updates, one seed: the "
-    "table less GPT",
+    "bits per character of new text, as recorded after 2,500 updates, mean of the "
+    "seeds: the table less GPT",
     longer.mean("table", "bits") - longer.mean("GPT", "bits"),
     at_least=0.1,
 )
@@ -672,7 +573,8 @@ claim(
 half = updates.index(updates[-1] // 2)
 claim(
     "07.jj",
-    "bits on held-out text that the second half of these updates gains: GPT less LSTM",
+    "bits on held-out text that the second half of these updates gains, mean of the "
+    "seeds: GPT less LSTM",
     (by_gpt[half] - by_gpt[-1]) - (by_lstm[half] - by_lstm[-1]),
     at_least=0.05,
 )
@@ -680,10 +582,10 @@ claim(
 # %% [markdown]
 # In our training the table needs fewer bits, and the curves of both networks are still falling. The study `07_updates`
 # (docs/studies.md) repeats the comparison on the same text with a GPT of twice the width, an LSTM of as many parameters and
-# 2,500 updates, and adds the counts of Kneser and Ney, which section 11 explains. Both networks overtake the table of section 4
-# (2.09 bits: 1.83 and 1.82), but neither overtakes Kneser and Ney's counts (1.78). Each has one seed and one learning rate.
-# Within these 2,500 updates, GPT learns more slowly at first and its curve falls faster later (07.jj); in the longer training of
-# section 11 the LSTM gains more in the second half.
+# 2,500 updates, and adds the counts of Kneser and Ney, which section 11 explains. The numbers of bits are printed above: both
+# networks overtake the table of section 4, but neither overtakes Kneser and Ney's counts. Each network has one learning rate;
+# the cell prints the number of seeds. Within these 2,500 updates, GPT learns more slowly at first and its curve falls faster
+# later (07.jj); in the longer training of section 11 the LSTM gains more in the second half.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Have GPT and the table learned *the same*? To find out, we average their probabilities. How many bits does the
@@ -704,8 +606,8 @@ claim(
 # %% tags=["nbval-check-output"]
 windows = new.unfold(0, T, T // 2)
 with torch.no_grad():
-    said = gpt(windows.to(device()))[:, :-1].softmax(-1).cpu()
-by_gpt = said.gather(-1, windows[:, 1:, None])[:, T // 2 - 1 :, 0]
+    predicted = gpt(windows.to(device()))[:, :-1].softmax(-1).cpu()
+by_gpt = predicted.gather(-1, windows[:, 1:, None])[:, T // 2 - 1 :, 0]
 by_table = table.probability(
     windows.unfold(1, best, 1)[:, T // 2 - best + 1 :].flatten(0, 1)
 ).view_as(by_gpt)
@@ -713,7 +615,7 @@ mixed = -((by_gpt + by_table) / 2).log2().mean().item()
 gain = min(-by_gpt.log2().mean().item(), -by_table.log2().mean().item()) - mixed
 claim(
     "07.j",
-    "bits per character, the better of the two less their mixture",
+    "bits per character, the better of the two less their mixture, one model",
     gain,
     at_least=0.01,
 )
@@ -735,7 +637,6 @@ claim(
 # | `logits`, result | (…, n_tokens): each row keeps `k` of its own |
 
 # %%
-from course_lib.generation import CachedGPT, generate
 from course_lib.shapes import Logits
 
 # %% exercise="07.2" difficulty="●○○" minutes=8
@@ -780,7 +681,7 @@ top_p = check("07.3", top_p)
 
 # %%
 n_kept = (
-    (top_p(said[:200, T // 2 :].log(), 0.9) > -torch.inf)
+    (top_p(predicted[:200, T // 2 :].log(), 0.9) > -torch.inf)
     .sum(-1)
     .flatten()
     .sort()
@@ -800,22 +701,10 @@ show(
     f"{n_kept[len(n_kept) * 9 // 10]} or more in another tenth.",
 )
 
-
 # %% tags=["nbval-check-output"]
-def write(n, adjust):
-    """Continue 100 prompts from new text by n characters; `adjust` changes the logits
-    from which the next one is sampled."""
-    prompts = new[: 100 * 200].view(100, 200)[:, : T // 4].to(device())
-    generator = torch.Generator(device()).manual_seed(SEEDS[0])
+from course_tools.notebook.character_model import continuations
 
-    def choose(logits):
-        odds = adjust(logits).softmax(-1)
-        return torch.multinomial(odds, 1, generator=generator)[:, 0]
-
-    written = generate(CachedGPT(gpt), prompts, n, choose)
-    return [characters.decode(row) for row in written.tolist()]
-
-
+prompts = new[: 100 * 200].view(100, 200)[:, : T // 4]
 manners = {
     "greedy": lambda logits: top_k(logits, 1),
     "nucleus of 0.8": lambda logits: top_p(logits, 0.8),
@@ -827,7 +716,9 @@ real, different = {}, {}
 for manner, adjust in manners.items():
     whole = [
         word
-        for line in write(3 * T // 4, adjust)
+        for line in continuations(
+            gpt, prompts, 3 * T // 4, adjust, characters, SEEDS[0]
+        )
         for word in line.split()[1:-1]
         if word.isalpha()
     ]
@@ -841,13 +732,13 @@ for manner, adjust in manners.items():
 by_nucleus, as_it_is, greedily = "nucleus of 0.8", "temperature 1", "greedy"
 claim(
     "07.k",
-    "fraction of real words, nucleus less temperature 1",
+    "fraction of real words, nucleus less temperature 1, one model",
     real[by_nucleus] - real[as_it_is],
     at_least=0.03,
 )
 claim(
     "07.l",
-    "fraction of different words, temperature 1 less greedy",
+    "fraction of different words, temperature 1 less greedy, one model",
     different[as_it_is] - different[greedily],
     at_least=0.1,
 )
@@ -857,17 +748,22 @@ claim(
 # is more varied and has more errors. (`course_lib.pretrained` can read GPT-2's published weights.)
 #
 # Our model has read very little. The study of section 11 trains a larger GPT on Shakespeare; the next cell shows how that model
-# continues one scene in these four ways, as recorded. It imitates the look of a play, with verse
-# lines and speakers' names, but its sentences make no sense, and greedily it repeats one phrase. The figure after it shows our
-# model: which character comes next?
+# continues one scene in these four ways, as recorded. It imitates the layout of a play, with verse
+# lines and speakers' names, but its sentences make no sense, and greedy decoding repeats one phrase. The figure after it shows
+# which next characters our model considers likely.
 
 # %%
-written = recorded("07_text").of("GPT, 4.2 million")[0].texts
+from course_tools.notebook import recorded
+
+texts = recorded("07_text").of("GPT, 4.2 million")[0].texts
 for manner in manners:
-    print(f"--- {manner}\n\n{written[manner].strip()} …\n")
+    print(f"--- {manner}\n\n{texts[manner].strip()} …\n")
 
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
+
 def draw_next(temperature=1.5, k=5, p=1.0):
     """Draw the probabilities of the next character after some words, with temperature,
     top-k and top-p."""
@@ -912,12 +808,9 @@ explore(draw_next, temperature=(0.2, 2.0, 0.1), k=(1, 40), p=(0.1, 1.0, 0.05))
 # ![](diagram:key_value_cache)
 
 # %%
-import time
-
 from einops import rearrange
 
-from course_lib.attention import CachedStep, attend, multi_head_attention
-from course_tools.notebook.layer_costs import multiply_adds
+from course_lib.attention import CachedStep, attend
 
 # %% exercise="07.4" difficulty="●●●" minutes=15
 from course_lib.attention import cached_step
@@ -925,36 +818,17 @@ from course_lib.attention import cached_step
 # %% tags=["nbval-check-output"]
 cached_step = check("07.4", cached_step)
 
-
 # %%
-def one_by_one(x, W, h):
-    """Run the cached step over a text (B, T, d), from an empty cache."""
-    keys = values = x.new_zeros(len(x), h, 0, W[0].shape[0] // h)
-    outputs = []
-    for x_t in x.unbind(1):
-        output, keys, values = cached_step(x_t, keys, values, *W)
-        outputs.append(output)
-    return torch.stack(outputs, 1)
+from course_tools.notebook.cached_generation import StepwiseGPT, one_by_one, recomputed
+from course_tools.notebook.layer_costs import multiply_adds
 
-
-def recomputed(x, W, h):
-    """For each new token, attend over the whole text so far."""
-    T = x.shape[1]
-    return torch.stack(
-        [
-            multi_head_attention(*[x[:, :t]] * 3, *W, h, causal_mask(t)).context[:, -1]
-            for t in range(1, T + 1)
-        ],
-        1,
-    )
-
-
+step_by_step = partial(one_by_one, step=cached_step)
 generator = torch.Generator().manual_seed(SEEDS[0])
 W = [torch.randn(32, 32, generator=generator) / 32**0.5 for _ in range(4)]
 lengths = [8, 16, 32, 64]
 texts = [torch.randn(1, n, 32, generator=generator) for n in lengths]
 saved = [
-    multiply_adds(recomputed, x, W, 4) / multiply_adds(one_by_one, x, W, 4)
+    multiply_adds(recomputed, x, W, 4) / multiply_adds(step_by_step, x, W, 4)
     for x in texts
 ]
 show(
@@ -963,7 +837,7 @@ show(
             "measured": (lengths, saved),
             "(T + 1) / 2": (lengths, [(n + 1) / 2 for n in lengths]),
         },
-        "tokens written",
+        "tokens generated",
         "multiply-adds, recomputed over cached",
         log="xy",
     ),
@@ -972,7 +846,7 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-gap = (one_by_one(texts[-1], W, 4) - recomputed(texts[-1], W, 4)).abs().max().item()
+gap = (step_by_step(texts[-1], W, 4) - recomputed(texts[-1], W, 4)).abs().max().item()
 claim(
     "07.m",
     "the cached step of 07.4, token by token, less attention over the whole text: "
@@ -987,22 +861,40 @@ claim(
     between=(32.5, 60.0),
 )
 
-prompts = new[None, : T // 4].to(device())
-started = time.process_time()
-uncached = generate(gpt, prompts, 3 * T // 4, lambda logits: logits.argmax(-1))
-between = time.process_time()
-cached = generate(CachedGPT(gpt), prompts, 3 * T // 4, lambda logits: logits.argmax(-1))
+# %% tags=["nbval-check-output"]
+import time
+
+from course_lib.generation import CachedGPT, generate
+
+prompt = new[None, : T // 4].to(device())
+models = {
+    "without a cache": gpt,
+    "by the cached step of 07.4": StepwiseGPT(gpt, cached_step),
+    "CachedGPT": CachedGPT(gpt),
+}
+generated, seconds = {}, {}
+for name, model in models.items():
+    started = time.process_time()
+    generated[name] = generate(model, prompt, 3 * T // 4, lambda x: x.argmax(-1))
+    seconds[name] = time.process_time() - started
 claim(
     "07.o",
     "the whole model generates the same text with a cache as without",
-    torch.equal(uncached, cached),
+    torch.equal(generated["without a cache"], generated["CachedGPT"]),
+    equals=True,
+)
+claim(
+    "07.o-step",
+    "the whole model generates the same text by the cached step of 07.4, biases "
+    "included, as CachedGPT does",
+    torch.equal(generated["by the cached step of 07.4"], generated["CachedGPT"]),
     equals=True,
 )
 
 # %%
 print(
-    f"recomputing takes {(between - started) / (time.process_time() - between):.1f} "
-    "times as long as with a cache, here and now"
+    "seconds of processor time, here and now: "
+    + ", ".join(f"{name} {spent:.3f}" for name, spent in seconds.items())
 )
 
 # %% [markdown]
@@ -1124,8 +1016,6 @@ claim(
 # %%
 from collections.abc import Sequence
 
-from course_lib.datasets.secret_orders import successors
-
 # %% exercise="07.6" difficulty="●●○" minutes=12
 from course_lib.generation import few_shot_prompt
 
@@ -1138,63 +1028,14 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 # shows one step of the order. One of the examples, at a random position, shows the letter that the question asks about, so the
 # prompt always contains the answer.
 
-
 # %%
-def prompts_of(orders, n_shots, seed, false=False):
-    """For each order: a question, a prompt of n_shots examples (one of which answers
-    it, if there is one), the truth, the examples."""
-    generator, made = torch.Generator().manual_seed(seed), []
-    for follows in successors(orders).tolist():
-        chosen = torch.randperm(len(LETTERS), generator=generator).tolist()
-        asked = chosen[int(torch.randint(max(n_shots, 1), (), generator=generator))]
-        question, truth = LETTERS[asked], LETTERS[follows[asked]]
-        shown = {
-            LETTERS[given]: LETTERS[
-                follows[follows[given]] if false else follows[given]
-            ]
-            for given in chosen[:n_shots]
-        }
-        made.append(
-            (
-                question,
-                few_shot_prompt(list(shown.items()), question, ("letter", "next")),
-                truth,
-                shown,
-            )
-        )
-    return made
-
-
-@torch.no_grad()
-def continue_prompts(model, prompts):
-    """The letter that a model predicts after each prompt; it reads the letters of its
-    vocabulary only."""
-    tokens = torch.tensor(
-        [
-            [LETTERS.index(letter) for letter in prompt if letter in LETTERS]
-            for prompt in prompts
-        ]
-    )
-    return [
-        LETTERS[letter]
-        for letter in model(tokens.to(device()))[:, -1].argmax(-1).tolist()
-    ]
+from course_tools.notebook.in_context_orders import answers, next_letter, questions
 
 
 def answers_to(seed, n_shots, false=False):
-    """Of 300 prompts (3, 300): is the answer the true one, is it that of the example,
-    is the letter asked for itself an answer?"""
-    questions, prompts, truths, examples = zip(
-        *prompts_of(secret[seed].test[:300], n_shots, seed, false), strict=True
-    )
-    answers = continue_prompts(readers["GPT, two layers", seed], prompts)
-    rows = zip(questions, answers, truths, examples, strict=True)
-    return torch.tensor(
-        [
-            (a == truth, a == shown.get(q), q in shown.values())
-            for q, a, truth, shown in rows
-        ]
-    ).mT
+    """The answers of the GPT of this seed to 300 questions with so many examples."""
+    orders = secret[seed].test[:300]
+    return answers(gpts[seed], questions(orders, n_shots, seed, few_shot_prompt, false))
 
 
 def share(flags):
@@ -1202,7 +1043,7 @@ def share(flags):
     return flags.float().mean().item()
 
 
-print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][1])
+print(questions(secret[SEEDS[0]].test[:1], 3, SEEDS[0], few_shot_prompt)[0].prompt)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** How does it answer with no example, with one, with four, and with four *false* ones, each of which shows the
@@ -1220,10 +1061,7 @@ print(prompts_of(secret[SEEDS[0]].test[:1], 3, SEEDS[0])[0][1])
 # It has learned that *there is* an order and how to find it in the prompt. It outputs what the prompt shows.</details>
 
 # %%
-before = {
-    seed: [p.clone() for p in readers["GPT, two layers", seed].parameters()]
-    for seed in SEEDS
-}
+before = {seed: [p.clone() for p in gpts[seed].parameters()] for seed in SEEDS}
 numbers = range(len(LETTERS) + 1)
 true_shots, false_shots = (
     [[answers_to(seed, n, false) for seed in SEEDS] for n in numbers]
@@ -1305,9 +1143,7 @@ claim(
 same = all(
     torch.equal(p, q)
     for seed in SEEDS
-    for p, q in zip(
-        before[seed], readers["GPT, two layers", seed].parameters(), strict=True
-    )
+    for p, q in zip(before[seed], gpts[seed].parameters(), strict=True)
 )
 claim(
     "07.dd",
@@ -1339,12 +1175,7 @@ def ask(shots, question):
         "Say the next letter.",
         room=220,
     )
-    tokens = torch.tensor(
-        [[LETTERS.index(letter) for letter in prompt if letter in LETTERS]],
-        device=device(),
-    )
-    with torch.no_grad():
-        odds = readers["GPT, two layers", SEEDS[0]](tokens)[0, -1].softmax(-1)
+    odds = next_letter(gpts[SEEDS[0]], [prompt])[0]
     print(
         prompt,
         " ".join(
@@ -1391,20 +1222,17 @@ train_gpt = check("07.7", train_gpt)
 # characters are the prompt, taken from the training text. Expect many invented words after it.
 
 # %%
+from course_tools.notebook.character_model import sampled_text
+from course_tools.notebook.whose import whose
+
 alphabet = " abcdefghijklmnopqrstuvwxyz"
-letters = "".join(
-    sign if sign in alphabet else " " for sign in text.train.lower()
-).split()
-small = torch.tensor([alphabet.index(sign) for sign in " ".join(letters)[:100_000]])
+plain = "".join(c if c in alphabet else " " for c in text.train.lower()).split()
+small = torch.tensor([alphabet.index(c) for c in " ".join(plain)[:100_000]])
 torch.manual_seed(SEEDS[0])
 built = train_gpt(small, len(alphabet), 400)
-written = small[:16]
-for _ in range(120):
-    with torch.no_grad():
-        odds = top_p(built(written[None, -32:])[0, -1], 0.5).softmax(-1)
-    written = torch.cat([written, torch.multinomial(odds, 1)])
+tokens = sampled_text(built, small[:16], 120, 32, lambda logits: top_p(logits, 0.5))
 print(f"{whose(train_gpt)} model, nucleus of 0.5:")
-print("".join(alphabet[token] for token in written.tolist()))
+print("".join(alphabet[token] for token in tokens))
 
 # %% [markdown]
 # ## 11 More text, more time
@@ -1416,7 +1244,7 @@ print("".join(alphabet[token] for token in written.tolist()))
 from course_lib.models import KneserNey
 
 better = KneserNey(known.unfold(0, 8, 1), len(characters))
-needs["Kneser-Ney"] = -better.probability(new.unfold(0, 8, 1)).log2().mean().item()
+needs["Kneser-Ney"] = bits_by_counts(better, new, 8)
 claim(
     "07.hh",
     "bits per character of new text, the table of section 4 less Kneser-Ney's counts",
@@ -1466,7 +1294,7 @@ claim(
 )
 claim(
     "07.kk",
-    "the same, after 24,000 updates: LSTM, still improving, less GPT",
+    "the same, one seed, after 24,000 updates: LSTM, still improving, less GPT",
     bits_of[networks[1]] - bits_of[networks[0]],
     at_least=0.02,
 )
@@ -1487,12 +1315,12 @@ print(
 # chosen among three by trainings of 800 updates, GPT's is the lowest of its three, and others may be better over 24,000. Each
 # network has one seed. A larger network was not trained: the study has a setting for a GPU.
 #
-# How good is a text at these numbers of bits? The next cell prints what each model wrote: GPT, the LSTM, then the counts.
+# How good is a text at these numbers of bits? The next cell prints a text generated by each model: GPT, the LSTM, then the counts.
 
 # %%
 for name in (*networks, counts):
-    written = study.of(name)[0].texts["sample"][:600].strip()
-    print(f"--- {name} characters, {bits_of[name]:.2f} bits\n\n{written} …\n")
+    sample = study.of(name)[0].texts["sample"][:600].strip()
+    print(f"--- {name} characters, {bits_of[name]:.2f} bits\n\n{sample} …\n")
 
 # %% [markdown] tags=["quiz"]
 # ## 12 Exit quiz
@@ -1568,7 +1396,7 @@ for name in (*networks, counts):
 # is a decoder without cross-attention, which would make each block larger by a third.
 #
 # **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, correcting English and parodying Hemingway. Our
-# models cannot do this: depending on the sampling, many words of the generated text are invented, and no text has a meaning. Our
+# models cannot do this: depending on the sampling, many words of the generated text are invented, and none of the texts makes sense. Our
 # model solves a single task in context, the task that *all* its training texts had; GPT-3's texts were not made for any task.
 # Whether the in-context learning of *large* models uses this mechanism and no other is discussed in the literature, not here.
 # The LSTM of section 3 fails at *this* budget, not in principle. GPT's fine-tuning on labelled tasks is not trained; lecture 08

@@ -25,16 +25,9 @@
 
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
 from course_lib.datasets import display_names
 from course_lib.datasets.display_names import LANGUAGES
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, progress, show
-from course_tools.notebook.fitting import classify, fitted, show_losses
-from course_tools.notebook.whose import whose
+from course_tools.notebook import check, claim, ledger, plots, predict
 
 SEEDS = (0, 1, 2)
 
@@ -73,6 +66,8 @@ for name in names.train[::250]:
     print(f"{LANGUAGES[name.language]}  {name.text}")
 
 # %%
+import torch
+
 from course_lib.datasets import Vocabulary
 from course_lib.models import NGram
 
@@ -125,6 +120,7 @@ claim(
 
 # %%
 from jaxtyping import Float
+from torch import Tensor
 
 from course_lib.models import ELMo
 
@@ -140,7 +136,7 @@ elmo, sentence = ELMo(50, 16, 2), torch.randint(4, 50, (1, 9))
 changed, n = sentence.clone(), torch.tensor([9])
 changed[:, 6:] = torch.randint(4, 50, (1, 3))
 with torch.no_grad():
-    said, said_of_changed = (
+    logits, logits_of_changed = (
         elmo.language_models(text, n).next[:, :6] for text in (sentence, changed)
     )
     word, word_in_changed = (
@@ -150,7 +146,7 @@ with torch.no_grad():
 claim(
     "08.b",
     "change of ELMo's forward logits when the following words change",
-    (said - said_of_changed).abs().max().item(),
+    (logits - logits_of_changed).abs().max().item(),
     equals=0.0,
 )
 moved = (word - word_in_changed).abs()
@@ -257,6 +253,9 @@ claim(
 # | `tokens` | (B, T): the true tokens |
 # | `chosen` | (B, T) bool |
 
+# %%
+import torch.nn.functional as F
+
 # %% exercise="08.3" difficulty="●○○" minutes=6
 from course_lib.losses import mlm_loss
 
@@ -277,11 +276,8 @@ mlm_loss = check("08.3", mlm_loss)
 # ![](diagram:bert_input)
 
 # %%
-from itertools import groupby
-
 from jaxtyping import Int
 
-from course_lib.datasets import pad
 from course_lib.losses import Segmented, SentencePairs
 
 # %% exercise="08.4" difficulty="●●○" minutes=10
@@ -329,59 +325,14 @@ from course_lib.losses import nsp_pairs
 # %% tags=["nbval-check-output"]
 nsp_pairs = check("08.5", nsp_pairs)
 
-
 # %%
-def passages(part, offset, n_names=4):
-    """Cut each document into passages of n_names names, starting at `offset`:
-    (document, pieces) for each."""
-    found = []
-    for document, group in groupby(part, key=lambda name: name.document):
-        coded = [torch.tensor(words.encode(pieces.cut(name.text))) for name in group][
-            offset:
-        ]
-        found += [
-            (document, torch.cat(coded[i : i + n_names])[:24])
-            for i in range(0, len(coded), n_names)
-        ]
-    return found
+from course_tools.notebook.name_texts import NameTexts
 
-
-def laid_out(rows):
-    """Lay rows (first, second or None) out as BERT reads them: tokens, segments (B, T)
-    and lengths (B,)."""
-    both = [segment_input(*row, BEGIN, END) for row in rows]
-    tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
-    return tokens, pad([segments.tolist() for _, segments in both])[0], lengths
-
-
-def pairs_of(part, seed, strangers=True):
-    """Pairs of passages from all four offsets: tokens, segments, lengths, and the
-    class: 0 = it follows, 1 = random."""
-    generator, rows, classes = torch.Generator().manual_seed(seed), [], []
-    for offset in range(4):
-        document, coded = zip(*passages(part, offset), strict=True)
-        document = torch.tensor(document)
-        coins, picks = torch.rand(
-            2, int((document[1:] == document[:-1]).sum()), generator=generator
-        )
-        first, second, follows = nsp_pairs(
-            document, coins if strangers else coins * 0, picks
-        )
-        rows += [
-            (coded[i], coded[j])
-            for i, j in zip(first.tolist(), second.tolist(), strict=True)
-        ]
-        classes += (~follows).long().tolist()
-    return *laid_out(rows), torch.tensor(classes)
-
-
-example = pairs_of(names.train, SEEDS[0])
+made = NameTexts(pieces, words, segment_input, nsp_pairs)
+example = made.pairs(names.train, SEEDS[0])
 for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True):
-    said = [
-        pieces.join(words.decode([t for t in part if t not in (BEGIN, END)]))
-        for part in torch.tensor_split(tokens, (tokens == END).nonzero()[:1, 0])
-    ]
-    print("follows " if follows == 0 else "random  ", said[0][:48], "|", said[1][:48])
+    first, second = made.sentences(tokens)
+    print("follows " if follows == 0 else "random  ", first[:48], "|", second[:48])
 
 # %% [markdown]
 # ## 5 Pre-training
@@ -407,14 +358,12 @@ for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True
 # There is: *▁heure* nearby makes *▁de* likely and *-zeit* unlikely.</details>
 
 # %%
-import math
 from functools import partial
-from statistics import mean
 
 from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.models import BERT, PretrainingBERT
-from course_lib.training import batches, train
+from course_lib.models import BERT
+from course_tools.notebook import at_scale, bert_tasks
 
 sizes = at_scale(cpu=Sizes(64, 4, 128, 2), gpu=Sizes(128, 4, 512, 4))
 steps, lr = at_scale(cpu=500, gpu=4_000), at_scale(cpu=4.5e-3, gpu=1e-3)
@@ -433,8 +382,8 @@ def of_words_and_pairs(model, batch, next_sentence, always):
     )
     text, chosen = corrupted(tokens, 0.4, always)
     states = model.bert(text, segments, lengths)
-    said = model.words(states[chosen], model.bert.tokens.weight)
-    of_words = mlm_loss(said[None], tokens[chosen][None], chosen[chosen][None])
+    logits = model.words(states[chosen], model.bert.tokens.weight)
+    of_words = mlm_loss(logits[None], tokens[chosen][None], chosen[chosen][None])
     return of_words + next_sentence * F.cross_entropy(model.follows(states), follows), {
         "words": of_words.item()
     }
@@ -444,27 +393,25 @@ def pretrain(seed, next_sentence=False, always=False, data=None, batch_size=16):
     """Pre-train a new model, on pairs of passages unless there is other data; give it
     with the loss of its masked words at each step."""
     torch.manual_seed(seed)
-    model = PretrainingBERT(new_bert()).to(device())
-    data = data or pairs_of(names.train, seed, strangers=next_sentence)
-    stream = batches(*(p.to(device()) for p in data), batch_size=batch_size, seed=seed)
-    training = train(
-        model,
-        stream,
+    return bert_tasks.pretrain(
+        new_bert(),
+        data or made.pairs(names.train, seed, strangers=next_sentence),
         partial(of_words_and_pairs, next_sentence=next_sentence, always=always),
         steps=steps,
         lr=lr,
-        warmup=steps // 10,
+        seed=seed,
+        batch_size=batch_size,
     )
-    return model.eval(), [
-        step.metrics["words"]
-        for step in progress(training, f"pre-training, seed {seed}", steps)
-    ]
 
 
 masked_only = {seed: pretrain(seed) for seed in SEEDS}
 
 
 # %% tags=["nbval-check-output"]
+import math
+from statistics import mean
+
+
 def by_25(losses):
     """The mean loss of every 25 steps, and the steps at which they end."""
     ends = range(25, len(losses) + 1, 25)
@@ -487,6 +434,8 @@ claim(
 )
 
 # %%
+from course_tools.notebook import show
+
 show(
     plots.curves(
         curves,
@@ -500,10 +449,11 @@ show(
 
 # %% tags=["try-it"]
 # Try it: a piece of your choice is masked; the five likeliest predictions.
+from course_tools.notebook import device
+
 text, place = "mitteleuropäische normalzeit", 4
 row, segments, lengths = (
-    part.to(device())
-    for part in laid_out([(torch.tensor(words.encode(pieces.cut(text))), None)])
+    part.to(device()) for part in made.lay_out([(made.encode(text), None)])
 )
 row[0, place] = MASK
 with torch.no_grad():
@@ -532,9 +482,6 @@ print(
 # | `W`, `b` | (n_classes, d_p), (n_classes,) |
 
 # %%
-import copy
-from collections import Counter
-
 from course_lib.models import SentenceHead
 from course_lib.models.bert_heads import BertStates
 
@@ -546,6 +493,14 @@ classification_head = check("08.6", classification_head)
 
 
 # %%
+import copy
+
+from torch import nn
+
+from course_lib.training import batches
+from course_tools.notebook.fitting import fitted
+
+
 class Reader(nn.Module):
     """BERT with your head for sentences."""
 
@@ -557,36 +512,8 @@ class Reader(nn.Module):
         pool, classify = self.head.pool, self.head.classify
         return classification_head(
             self.bert(tokens, segments, lengths),
-            pool.weight,
-            pool.bias,
-            classify.weight,
-            classify.bias,
+            *(pool.weight, pool.bias, classify.weight, classify.bias),
         )
-
-
-def coded(part):
-    """Names, one to a row, and their languages."""
-    rows = laid_out(
-        [(torch.tensor(words.encode(pieces.cut(name.text))), None) for name in part]
-    )
-    return [
-        part.to(device())
-        for part in (*rows, torch.tensor([name.language for name in part]))
-    ]
-
-
-def labelled(seed, n_each=5):
-    """The few labelled names."""
-    drawn = torch.randperm(
-        len(names.train), generator=torch.Generator().manual_seed(seed)
-    ).tolist()
-    return [
-        name
-        for i in range(len(LANGUAGES))
-        for name in [names.train[j] for j in drawn if names.train[j].language == i][
-            :n_each
-        ]
-    ]
 
 
 def tuned(bert, data, seed, steps=60, lr=2e-3):
@@ -624,77 +551,6 @@ def right(model, data):
 #
 # They are, but forty names contain only a few of the letter groups that distinguish them.</details>
 
-
-# %%
-def groups(text):
-    """The groups of one to three letters of a text."""
-    return [f" {text} "[i : i + n] for n in (1, 2, 3) for i in range(len(text) + 3 - n)]
-
-
-index = {
-    group: i
-    for i, group in enumerate(
-        dict.fromkeys(g for name in names.train for g in groups(name.text))
-    )
-}
-
-
-def counts(part):
-    """How often each known group occurs in each name, (n, n_groups)."""
-    rows = torch.zeros(len(part), len(index))
-    for row, name in zip(rows, part, strict=True):
-        for group, n in Counter(groups(name.text)).items():
-            if group in index:
-                row[index[group]] = n
-    return rows
-
-
-def ridge(x, y, new):
-    """Classes of new rows by ridge regression on rows x of classes y, one-hot."""
-    return (
-        new @ x.mT @ torch.linalg.solve(x @ x.mT + 0.1 * torch.eye(len(x)), y)
-    ).argmax(1)
-
-
-def log_rates(rows, classes):
-    """Naive Bayes: the log frequency of each group in each class, (n_classes,
-    n_groups)."""
-    rates = classes.mT @ rows + 0.1
-    return (rates / rates.sum(1, keepdim=True)).log()
-
-
-unlabelled, new_names = counts(names.train), counts(names.test)
-rarity = ((1 + len(unlabelled)) / (1 + (unlabelled > 0).sum(0))).log() + 1
-by_document = (
-    F.one_hot(torch.tensor([name.document for name in names.train])).float().mT
-    @ unlabelled
-)
-by_passage = F.normalize(
-    unlabelled[: len(unlabelled) // 4 * 4].unflatten(0, (-1, 4)).sum(1) * rarity, dim=-1
-)
-variances, directions = torch.linalg.eigh(by_passage @ by_passage.mT)
-to_svd = by_passage.mT @ (directions[:, -32:] / variances[-32:].sqrt())
-
-
-def by_counts(few, y):
-    """Languages of the new names by TF-IDF, by TF-IDF after an SVD of all passages, by
-    naive Bayes on whole documents."""
-    x, new = (F.normalize(rows * rarity, dim=-1) for rows in (counts(few), new_names))
-    of_documents = F.one_hot(
-        (by_document @ log_rates(counts(few), y).mT).argmax(1), len(LANGUAGES)
-    ).float()
-    rates = log_rates(
-        torch.cat([counts(few), by_document]), torch.cat([y, of_documents])
-    )
-    in_svd = (F.normalize(rows @ to_svd, dim=-1) for rows in (x, new))
-    x_svd, new_svd = in_svd
-    return {
-        "TF-IDF": ridge(x, y, new),
-        "TF-IDF + SVD": ridge(x_svd, y, new_svd),
-        "naive Bayes + documents": (new_names @ rates.mT).argmax(1),
-    }
-
-
 # %%
 order = torch.randperm(
     len(names.train), generator=torch.Generator().manual_seed(SEEDS[0])
@@ -703,11 +559,11 @@ mixed_names = [
     name._replace(document=place.document)
     for place, name in zip(names.train, (names.train[i] for i in order), strict=True)
 ]
-alone = [(row, None) for _, row in passages(names.train, 0, n_names=1)]
-one_name_each = (*laid_out(alone), torch.zeros(len(alone), dtype=torch.long))
+alone = [(row, None) for _, row in made.passages(names.train, n_names=1)]
+one_name_each = (*made.lay_out(alone), torch.zeros(len(alone), dtype=torch.long))
 controls = {
     "mixed passages": {
-        seed: pretrain(seed, data=pairs_of(mixed_names, seed, strangers=False))
+        seed: pretrain(seed, data=made.pairs(mixed_names, seed, strangers=False))
         for seed in SEEDS[:2]
     },
     "one name each": {
@@ -731,16 +587,20 @@ show(
 )
 
 # %%
-test, answers = coded(names.test), torch.tensor([name.language for name in names.test])
+from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.letter_groups import LetterGroups
+from course_tools.notebook.name_texts import labelled
+
+test, answers = made.alone(names.test), torch.tensor([n.language for n in names.test])
+by_letters = LetterGroups(names.train)
 results = {"TF-IDF": [], "TF-IDF + SVD": [], "naive Bayes + documents": []}
 encoders = {"pre-trained": masked_only} | controls
 models = {name: [] for name in ("from scratch", *encoders, "labels shuffled")}
 for seed in SEEDS:
-    few = coded(labelled(seed))
-    for name, guesses in by_counts(
-        labelled(seed), F.one_hot(few[3].cpu(), len(LANGUAGES)).float()
-    ).items():
+    forty = labelled(names.train, seed)
+    for name, guesses in by_letters.languages(forty, names.test).items():
         results[name].append((guesses == answers).float().mean().item())
+    few = made.alone(forty)
     for name, trained in encoders.items():
         if seed in trained:
             models[name].append(tuned(trained[seed][0].bert, few, seed))
@@ -841,6 +701,10 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook.bert_tasks import mean_states
+from course_tools.notebook.fitting import classify
+
+
 class Mixture(nn.Module):
     """Your mixture over the layers of a model that stays as it is, and a linear map."""
 
@@ -856,34 +720,16 @@ class Mixture(nn.Module):
         return self.classify(scalar_mix(layers, self.w, self.gamma))
 
 
-@torch.no_grad()
-def layers_of(bert, tokens, segments, lengths):
-    """The states of each layer, the embedding included, averaged over the real tokens
-    of a text: (B, n_layers + 1, d_model)."""
-    x = bert.norm(
-        bert.tokens(tokens) + bert.segments(segments) + bert.positions(tokens.shape[1])
-    )
-    real, layers = (
-        (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[
-            ..., None
-        ],
-        [x],
-    )
-    for block in bert.stack.blocks:
-        layers.append(block(layers[-1], real.mT))
-    return torch.stack([(layer * real).sum(1) / real.sum(1) for layer in layers], 1)
-
-
 frozen, shares, mixtures = [], [], {}
 for seed, (model, _) in masked_only.items():
     torch.manual_seed(seed)
     few, mixture = (
-        coded(labelled(seed)),
+        made.alone(labelled(names.train, seed)),
         Mixture(sizes.n_layers + 1, sizes.d_model, len(LANGUAGES)).to(device()),
     )
     mixtures[seed] = fitted(
         mixture,
-        batches(layers_of(model.bert, *few[:3]), few[3], batch_size=20, seed=seed),
+        batches(mean_states(model.bert, *few[:3]), few[3], batch_size=20, seed=seed),
         classify,
         steps=150,
         lr=2e-2,
@@ -891,7 +737,7 @@ for seed, (model, _) in masked_only.items():
         warmup=0,
     )
     frozen.append(
-        (mixture(layers_of(model.bert, *test[:3])).argmax(-1) == test[3])
+        (mixture(mean_states(model.bert, *test[:3])).argmax(-1) == test[3])
         .float()
         .mean()
         .item()
@@ -952,10 +798,10 @@ show(
 )
 
 # %%
-pairs_right, languages = [], {"masked words": [], "and next sentence": []}
+pairs_right, by_kind = [], {"masked words": [], "and next sentence": []}
 for seed in with_next:
     with torch.no_grad():
-        *pair, follows = (part.to(device()) for part in pairs_of(names.test, 99))
+        *pair, follows = (part.to(device()) for part in made.pairs(names.test, 99))
         pairs_right.append(
             (with_next[seed][0](*pair).follows.argmax(-1) == follows)
             .float()
@@ -966,10 +812,10 @@ for seed in with_next:
         ("masked words", masked_only[seed][0]),
         ("and next sentence", with_next[seed][0]),
     ):
-        languages[name] += [
-            right(tuned(model.bert, coded(labelled(10 * seed + draw)), draw), test)
-            for draw in range(3)
-        ]
+        draws = [made.alone(labelled(names.train, 10 * seed + i)) for i in range(3)]
+        by_kind[name] += [tuned(model.bert, few, i) for i, few in enumerate(draws)]
+languages = {name: [right(m, test) for m in found] for name, found in by_kind.items()}
+show_losses(by_kind, "nats per name, fine-tuning")
 show(
     plots.seeds(
         {
@@ -997,8 +843,8 @@ claim(
 )
 claim(
     "08.o",
-    "accuracy of the language, with next sentence less without: mean over seeds and "
-    "labels",
+    "accuracy of the language, with next sentence less without: mean over two seeds "
+    "and three draws of labels for each",
     gained,
     at_most=0.04,
 )
@@ -1033,102 +879,25 @@ claim(
 
 
 # %%
-from course_lib.models import SpanHead, TagHead, best_span
+from course_lib.models import SpanHead, TagHead
+from course_tools.notebook.bert_tasks import (
+    Headed,
+    span_accuracy,
+    span_loss,
+    tag_accuracy,
+    tag_loss,
+)
 
-
-def mixed(part, n, seed):
-    """Rows of a language's code and two names, one of them in that language: tokens,
-    segments, lengths, tags (B, T), ends (B, 2)."""
-    generator, rows, tags, ends = torch.Generator().manual_seed(seed), [], [], []
-    by_language = [
-        [name.text for name in part if name.language == i]
-        for i in range(len(LANGUAGES))
-    ]
-    for _ in range(n):
-        chosen = torch.randperm(len(LANGUAGES), generator=generator)[:2].tolist()
-        drawn = [
-            by_language[i][
-                int(torch.randint(len(by_language[i]), (), generator=generator))
-            ]
-            for i in chosen
-        ]
-        asked = int(torch.randint(2, (), generator=generator))
-        question, *both = (
-            torch.tensor(words.encode(pieces.cut(text)))[:12]
-            for text in (LANGUAGES[chosen[asked]], *drawn)
-        )
-        start = len(question) + 2 + asked * len(both[0])
-        rows.append((question, torch.cat(both)))
-        ends.append((start, start + len(both[asked]) - 1))
-        tags.append(
-            [-100] * (len(question) + 2)
-            + [i for i, name in zip(chosen, both, strict=True) for _ in name]
-            + [-100]
-        )
-    return [
-        part.to(device())
-        for part in (*laid_out(rows), pad(tags, -100)[0], torch.tensor(ends))
-    ]
-
-
-class Headed(nn.Module):
-    """BERT with a head that reads all states."""
-
-    def __init__(self, bert, head):
-        super().__init__()
-        self.bert, self.head = bert, head
-
-    def forward(self, tokens, segments, lengths):
-        states = self.bert(tokens, segments, lengths)
-        return (
-            self.head(states, lengths)
-            if isinstance(self.head, SpanHead)
-            else self.head(states)
-        )
-
-
-def of_tags(model, batch):
-    return F.cross_entropy(
-        model(*batch[:3]).flatten(0, 1), batch[3].flatten(), ignore_index=-100
-    )
-
-
-def of_spans(model, batch):
-    span = model(*batch[:3])
-    return F.cross_entropy(span.start, batch[4][:, 0]) + F.cross_entropy(
-        span.end, batch[4][:, 1]
-    )
-
-
-@torch.no_grad()
-def tags_right(model, data):
-    """The accuracy of the tags."""
-    asked = data[3] != -100
-    return (model(*data[:3]).argmax(-1) == data[3])[asked].float().mean().item()
-
-
-@torch.no_grad()
-def spans_right(model, data):
-    """The fraction of answers found exactly."""
-    start, end = best_span(model(*data[:3]), 12)
-    return ((start == data[4][:, 0]) & (end == data[4][:, 1])).float().mean().item()
-
-
-new_texts = mixed(names.test, 300, 2)
+new_texts = made.two_names(names.test, 300, 2)
+forty = labelled(names.train, SEEDS[0])
 tasks = {
     "tags": (
-        lambda: TagHead(sizes.d_model, len(LANGUAGES)),
-        of_tags,
-        tags_right,
-        mixed(labelled(SEEDS[0]), 1_000, 1),
-        100,
+        partial(TagHead, sizes.d_model, len(LANGUAGES)),
+        *(tag_loss, tag_accuracy, made.two_names(forty, 1_000, 1), 100),
     ),
     "spans": (
-        lambda: SpanHead(sizes.d_model),
-        of_spans,
-        spans_right,
-        mixed(names.train, 4_000, 1),
-        200,
+        partial(SpanHead, sizes.d_model),
+        *(span_loss, span_accuracy, made.two_names(names.train, 4_000, 1), 200),
     ),
 }
 found, headed = {}, {}
@@ -1160,13 +929,13 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "08.p",
-    "accuracy of the tags, pre-trained less from scratch, equal steps",
+    "accuracy of the tags, pre-trained less from scratch, equal steps, one seed",
     found["tags, pre-trained"] - found["tags, from scratch"],
     at_least=0.02,
 )
 claim(
     "08.q",
-    "answers found exactly, pre-trained less from scratch, equal steps",
+    "answers found exactly, pre-trained less from scratch, equal steps, one seed",
     found["spans, pre-trained"] - found["spans, from scratch"],
     at_least=0.03,
 )
@@ -1189,12 +958,7 @@ claim(
 # | result | `HeadStatistics` of five tensors (h,); previous and following are averaged over the tokens that have such a neighbour |
 
 # %%
-from pathlib import Path
-
-from course_lib.analysis import HeadStatistics, record
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.datasets import word_pieces
-from course_lib.pretrained import load_bert
+from course_lib.analysis import HeadStatistics
 from course_lib.shapes import Lengths
 
 # %% exercise="08.7" difficulty="●●●" minutes=20
@@ -1209,72 +973,27 @@ head_statistics = check("08.7", head_statistics)
 
 
 # %%
+from course_lib.analysis import record
+from course_lib.attention import scaled_dot_product_attention
+from course_tools.notebook.bert_tasks import Inspected, published_bert
+
 CHECKPOINT = ""
 
 
 def small_model():
-    """Our pre-trained BERT with a mechanism that shows its weights, some new texts, and
-    the pieces by their numbers."""
+    """Our pre-trained BERT with a mechanism that returns its weights, some new texts,
+    and the pieces by their numbers."""
     shown = new_bert(scaled_dot_product_attention).to(device())
     shown.load_state_dict(masked_only[SEEDS[0]][0].bert.state_dict())
-    coded = [name for _, name in passages(names.test, 0, n_names=1)]
-    batch = [
-        part.to(device())
-        for part in laid_out(list(zip(coded[0::20], coded[1::20], strict=True)))
-    ]
-    return (
-        shown,
-        *batch,
-        batch[0] == END,
-        ("[PAD]", "[CLS]", "[SEP]", "[UNK]", *words.symbols[4:], "[MASK]"),
-    )
+    found = [name for _, name in made.passages(names.test, n_names=1)]
+    rows = made.lay_out(list(zip(found[0::20], found[1::20], strict=True)))
+    batch = [part.to(device()) for part in rows]
+    symbols = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", *words.symbols[4:], "[MASK]")
+    return Inspected(shown, *batch, batch[0] == END, symbols)
 
 
-def published_model(folder):
-    """A published BERT, the pairs of sentences below as its own vocabulary cuts them,
-    and its pieces by their numbers."""
-    shown = load_bert(folder)
-    index = {
-        piece: i
-        for i, piece in enumerate(
-            (Path(folder) / "vocab.txt").read_text(encoding="utf-8").splitlines()
-        )
-    }
-    said = [
-        [
-            torch.tensor([index[piece] for piece in word_pieces(text, index)])
-            for text in pair
-        ]
-        for pair in SENTENCES
-    ]
-    both = [segment_input(*pair, index["[CLS]"], index["[SEP]"]) for pair in said]
-    tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
-    return (
-        shown,
-        tokens,
-        pad([segments.tolist() for _, segments in both])[0],
-        lengths,
-        tokens == index["[SEP]"],
-        tuple(index),
-    )
-
-
-SENTENCES = (
-    (
-        "The keys of a dictionary are hashed.",
-        "They must not change while they are in it.",
-    ),
-    (
-        "A list can be changed in place; a tuple cannot.",
-        "This is why a tuple may be a key.",
-    ),
-    (
-        "An exception leaves the function at once.",
-        "Whoever calls it may catch the exception, or let it pass.",
-    ),
-)
 bert, tokens, segments, lengths, delimiters, symbols = (
-    published_model(CHECKPOINT) if CHECKPOINT else small_model()
+    published_bert(CHECKPOINT, segment_input) if CHECKPOINT else small_model()
 )
 which = (
     f"the published BERT in {CHECKPOINT}"
@@ -1315,25 +1034,20 @@ show(
 # %%
 n = int(lengths[0])
 labels = [symbols[i] for i in tokens[0, :n].tolist()]
-chosen = {
-    f"{name}: {numbers[name].max():.2f}": divmod(
-        int(numbers[name].argmax()), every[0].shape[1]
-    )
-    for name in ("previous", "delimiters")
-}
-maps = {
-    title: every[layer][0, head, :n, :n].cpu()
-    for title, (layer, head) in chosen.items()
-}
+layer, head = divmod(int(numbers["previous"].argmax()), every[0].shape[1])
+weights = every[layer][0, head, :n, :n].cpu()
+title = f"layer {layer + 1}, head {head + 1}"
 show(
-    plots.attention_maps(maps, labels, labels, x="key", y="query"),
-    alt=f"The heads of {which} with the most weight on the previous token and on "
-    "delimiters, on one text. "
-    + plots.describe(next(iter(maps.values())), labels, labels, 4),
+    plots.attention_map(weights, labels, labels, title),
+    alt=f"The head of {which} with the most weight on the previous token, {title}, on "
+    "one text. " + plots.describe(weights, labels, labels, 4),
 )
 
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
+
 def draw_head(layer=1, head=1, text=1):
     """Draw the attention weights of one head in one text."""
     n = int(lengths[text - 1])
@@ -1388,15 +1102,15 @@ def own_word(model, hide):
     """The mean probability of the true piece at one position in seven of new texts,
     masked there if `hide`."""
     tokens, segments, lengths = (
-        part.to(device()) for part in pairs_of(names.test, 99, strangers=False)[:3]
+        part.to(device()) for part in made.pairs(names.test, 99, strangers=False)[:3]
     )
     asked = (tokens > END) & (
         torch.arange(tokens.shape[1], device=tokens.device) % 7 == 3
     )
-    said = model(
+    p = model(
         tokens.masked_fill(asked, MASK) if hide else tokens, segments, lengths
     ).words.softmax(-1)
-    return said.gather(-1, tokens[..., None])[..., 0][asked].mean().item()
+    return p.gather(-1, tokens[..., None])[..., 0][asked].mean().item()
 
 
 always, losses = pretrain(SEEDS[0], always=True)
@@ -1475,8 +1189,8 @@ claim(
 # | 1 | the loss falls during the pre-training (or the score is reached without it) |
 # | 1 | the returned model gives the same logits for the same names |
 # | 1 | [CLS], [SEP] and padding are never replaced, in the first 40 calls of the model |
-# | 1 | in these calls 12 % of the pieces are [MASK] and 1.5 % another piece (that 1.5 % are kept is not graded) |
-# | 1 | the loss counts only the chosen tokens: counted over visible ones, it would fall far lower |
+# | 1 | in these calls 12 % of the pieces are [MASK] and 1.5 % another piece (whether another 1.5 % stay unchanged is not graded) |
+# | 1 | the loss is averaged over the chosen tokens only: if it included visible tokens, it would fall far lower |
 # | 1 | the logits of a name depend on neither padding nor the other names of the batch |
 # | 1 | accuracy on new names: at least 0.25, twice that of a guess |
 # | 2 | accuracy on new names: at least that of naive Bayes on the pieces of the 40 labelled names, 0.4 to 0.5 |
@@ -1493,8 +1207,12 @@ train_bert = check("08.8", train_bert)
 
 # %%
 torch.manual_seed(SEEDS[0])
-rows = laid_out([(row, None) for i in range(4) for _, row in passages(names.train, i)])
-forty = [part.cpu() for part in coded(labelled(SEEDS[0]))]
+from course_tools.notebook.whose import whose
+
+rows = made.lay_out(
+    [(row, None) for i in range(4) for _, row in made.passages(names.train, i)]
+)
+forty = [part.cpu() for part in made.alone(labelled(names.train, SEEDS[0]))]
 built = train_bert(
     rows[0],
     forty[0],
@@ -1636,11 +1354,13 @@ print(
 # %% tags=["nbval-check-output"]
 generator = torch.Generator().manual_seed(SEEDS[0])
 duplicate = torch.rand(10_000, generator=generator) < 0.37
-said = torch.where(torch.rand(10_000, generator=generator) < 0.8, duplicate, ~duplicate)
+guessed = torch.where(
+    torch.rand(10_000, generator=generator) < 0.8, duplicate, ~duplicate
+)
 f1 = [
     2
-    * (said == c)[duplicate == c].sum().item()
-    / ((said == c).sum() + (duplicate == c).sum()).item()
+    * (guessed == c)[duplicate == c].sum().item()
+    / ((guessed == c).sum() + (duplicate == c).sum()).item()
     for c in (True, False)
 ]
 claim(
@@ -1674,7 +1394,7 @@ claim(
     (lowest - top).abs().max().item(),
     at_least=0.1,
 )
-documents = torch.tensor([document for document, _ in passages(names.train, 0)])
+documents = torch.tensor([document for document, _ in made.passages(names.train)])
 first = (documents[1:] == documents[:-1]).nonzero()[:, 0]
 own = (documents[first][:, None] == documents[None, :]).float().mean().item()
 claim(

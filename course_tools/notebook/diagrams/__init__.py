@@ -15,6 +15,7 @@ from course_tools.notebook.diagrams.transformers import (
     bert_input,
     elmo,
     gpt,
+    induction_heads,
     key_value_cache,
     residual_connections,
     transformer,
@@ -24,8 +25,8 @@ from course_tools.notebook.diagrams.vision import deit, detr, detr_matching, loc
 
 ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
-    *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, key_value_cache),
-    *(elmo, bert_input, bert_heads, non_local, local_window, vit, deit, detr, detr_matching, mixer),
+    *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
+    *(key_value_cache, elmo, bert_input, bert_heads, non_local, local_window, vit, deit, detr, detr_matching, mixer),
     *(linear_recurrence, performer, message_passing, gat, simclr, byol),
 )
 """Every diagram, in the order of the lectures."""
@@ -47,6 +48,7 @@ __all__ = [
     "gpt",
     "gru_cell",
     "hierarchical",
+    "induction_heads",
     "key_value_cache",
     "linear_recurrence",
     "local_window",

@@ -1,4 +1,4 @@
-"""Diagrams of Transformers: encoder-decoder, Universal Transformer, GPT and its cache, ELMo, BERT."""
+"""Diagrams of Transformers: encoder-decoder, Universal Transformer, GPT, induction heads and the cache, ELMo, BERT."""
 
 from course_tools.notebook.diagrams.drawing import Diagram
 
@@ -139,6 +139,41 @@ def gpt() -> Diagram:
     d.chain(states, out, logits)
     d.grid([(i + 1) * "#" + (5 - i) * "." for i in range(6)], 376, 560, 18, {"#": "softmax"})
     d.note("causal mask: position t\nattends to 1 … t", 376, 636)
+    return d
+
+
+def induction_heads() -> Diagram:
+    """Induction heads: a previous-token head in layer 1, a match-and-copy head in layer 2."""
+    d = Diagram(
+        "Induction heads",
+        "The text A D B A. In layer 1, a head attends to the preceding token, so that each state also contains the token "
+        "before it: D, after A. In layer 2, the query of the last A matches the key of that state, and its value D is copied "
+        "to the last position: D gets the largest logit.",
+    )
+    columns = (60, 180, 300, 420)
+    text = [d.op(token, x, 40, "learned", w=64) for token, x in zip("ADBA", columns, strict=True)]
+    d.frame("layer 1: each position attends to the preceding token", (14, 466), (78, 216))
+    states = [
+        d.op(f"{token}\n{before}", x, 178, "softmax", w=84)
+        for token, before, x in zip("ADBA", ("first", "after A", "after D", "after B"), columns, strict=True)
+    ]
+    for token, following in zip(text, states[1:], strict=False):
+        d.path([(token.x + 14, 57), (following.x - 24, 152)])
+    for token, state in zip(text, states, strict=True):
+        d.arrow(token, state)
+    d.frame("layer 2: the query matches a key, and the value is copied", (14, 466), (234, 374))
+    key = d.op("key: after A", 180, 290, "score", w=116)
+    query = d.op("query: after A?", 398, 290, "score", w=128)
+    value = d.op("value: D", 180, 344, "mix", w=116)
+    d.path([(180, 204), (180, 273)])
+    d.path([(420, 204), (420, 273)])
+    d.arrow(query, key)
+    d.arrow(key, value)
+    weights = d.tensor("weights of a layer", "B h T T", 98, 432, "MultiHead.attend_projected: result.weights", w=164)
+    logits = d.tensor("logits, D is the largest", "B T n_tokens", 360, 432, "GPT.forward: result", w=200)
+    d.arrow(value, logits, out="right", into="top")
+    d.note("a row for each query", weights.x, 476)
+    d.note("last position: the next token", logits.x, 476)
     return d
 
 

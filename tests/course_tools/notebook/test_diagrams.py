@@ -311,6 +311,7 @@ RUNS = {
     "residual_connections": (post_and_pre_norm, WIDE),
     "universal_transformer": (universal, WIDE | {"n_steps": 7}),
     "gpt": (gpt, WIDE),
+    "induction_heads": (gpt, WIDE),
     "key_value_cache": (cache, WIDE | {"h": 5, "d_model": 19}),
     "elmo": (elmo, WIDE | {"d_model": 19, "L": 5}),
     "bert_input": (bert, WIDE | {"n_tags": 5, "n_classes": 2}),

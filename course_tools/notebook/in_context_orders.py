@@ -1,0 +1,178 @@
+"""Language models that find a secret order of letters: training, accuracy, heads, few-shot prompts; for lecture 07."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.analysis import record
+from course_lib.attention import causal_attention, fused_causal_attention
+from course_lib.blocks import Sizes
+from course_lib.datasets.secret_orders import Walks, successors
+from course_lib.models import GPT, NGram
+from course_lib.primitives import LSTM, causal_mask, fused_lstm
+from course_lib.training import batches
+from course_tools.notebook.device import device
+from course_tools.notebook.fitting import fitted
+
+LETTERS = "ABCDEFGH"
+_T = 32
+
+Loss = Callable[..., Tensor]
+"""The arguments and result of `course_lib.losses.next_token_loss`."""
+
+
+class Recurrent(nn.Module):
+    """An LSTM language model, from tokens (B, T) to next-token logits (B, T, n_tokens)."""
+
+    def __init__(self, n_tokens: int, d_in: int, n: int) -> None:
+        """Set up an embedding of size d_in and n units."""
+        super().__init__()
+        self.tokens, self.lstm, self.read_out = nn.Embedding(n_tokens, d_in), LSTM(d_in, n, fused_lstm), nn.Linear(n, n_tokens)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Give logits (B, T, n_tokens) of tokens (B, T)."""
+        return self.read_out(self.lstm(self.tokens(tokens))[0])
+
+
+def order_gpt(sizes: Sizes) -> GPT:
+    """Make an untrained GPT for texts of up to 32 of the eight letters."""
+    return GPT(len(LETTERS), _T, sizes, fused_causal_attention)
+
+
+def fit(make: Callable[[], nn.Module], known: Walks, loss: Loss, seed: int) -> nn.Module:
+    """Train a new language model on texts; the targets are the steps that a text has shown before.
+
+    Args:
+        make: makes the model; the seed decides its first weights.
+        known: the texts.
+        loss: such as `next_token_loss(logits, tokens, counts)`.
+        seed: decides weights and batches.
+    """
+    torch.manual_seed(seed)
+    model = make().to(device())
+    return fitted(
+        model,
+        batches(*(part.to(device()) for part in known), batch_size=32, seed=seed),
+        lambda model, batch: loss(model(batch[0]), *batch),
+        steps=450,
+        lr=5e-3,
+        label=f"{type(model).__name__}, seed {seed}",
+        warmup=30,
+    )
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, new: Walks) -> float:
+    """Measure the accuracy on the steps of new texts that the text has shown before."""
+    tokens, told = (part.to(device()) for part in new)
+    return (model(tokens)[:, :-1].argmax(-1) == tokens[:, 1:])[told[:, 1:]].float().mean().item()
+
+
+def accuracy_of_counts(known: Walks, new: Walks, order: int = 5) -> float:
+    """Measure the accuracy on the same steps of a table that has counted runs of `order` letters in the known texts."""
+    counts = NGram(known.tokens.unfold(1, order, 1).flatten(0, 1), len(LETTERS))
+    runs = new.tokens.unfold(1, order, 1)[new.told[:, order - 1 :]]
+    return (counts.probabilities(runs[:, :-1]).argmax(1) == runs[:, -1]).float().mean().item()
+
+
+def weights_of_layers(model: GPT, sizes: Sizes, tokens: Tensor) -> list[Tensor]:
+    """Give the attention weights (B, h, T, T) of each layer of an `order_gpt` of these sizes on tokens (B, T).
+
+    The fused mechanism returns no weights, so the parameters are copied into a model whose mechanism returns them.
+    """
+    shown = GPT(len(LETTERS), _T, sizes, causal_attention).to(device())
+    shown.load_state_dict(model.state_dict())
+    with record(shown) as seen, torch.no_grad():
+        shown(tokens.to(device()))
+    return [attended[0].weights.cpu() for attended in seen.values()]
+
+
+def after_copies(tokens: Tensor) -> Tensor:
+    """Find where an induction head should attend, (B, T, T), bool: key j follows an earlier copy of the token at query i."""
+    before = F.pad(tokens[:, :-1], (1, 0), value=-1)
+    return (tokens[:, :, None] == before[:, None, :]) & causal_mask(tokens.shape[1])
+
+
+class HeadWeights(NamedTuple):
+    """For each head (h,): the mean weight on the preceding token in layer 1, and after earlier copies in layer 2."""
+
+    previous: Tensor
+    induction: Tensor
+
+
+def head_weights(model: GPT, sizes: Sizes, new: Walks) -> HeadWeights:
+    """Measure how much weight the heads of a GPT of two layers put where an induction head needs it.
+
+    Args:
+        model: an `order_gpt`.
+        sizes: its sizes.
+        new: texts; layer 2 is measured at the letters whose next step the text has shown before.
+    """
+    first, second = weights_of_layers(model, sizes, new.tokens)
+    places = after_copies(new.tokens)
+    asked = places.any(-1) & F.pad(new.told[:, 1:], (0, 1))
+    on_places = (second * places[:, None]).sum(-1).transpose(0, 1)[:, asked].mean(-1)
+    return HeadWeights(first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)), on_places)
+
+
+class Question(NamedTuple):
+    """A letter, the prompt that asks what follows it, the true answer, and the examples of the prompt, letter → answer."""
+
+    letter: str
+    prompt: str
+    truth: str
+    examples: dict[str, str]
+
+
+def questions(
+    orders: Tensor, n_shots: int, seed: int, few_shot_prompt: Callable[..., str], false: bool = False
+) -> list[Question]:
+    """Make a question for each order, with a prompt of n_shots examples.
+
+    Args:
+        orders: (n, 8).
+        n_shots: examples in a prompt, 0 to 8; one of them answers the question, if there is one.
+        seed: decides letters and examples.
+        few_shot_prompt: such as that of `course_lib.generation`.
+        false: each example shows the letter after the next.
+    """
+    generator, made = torch.Generator().manual_seed(seed), []
+    for follows in successors(orders).tolist():
+        chosen = torch.randperm(len(LETTERS), generator=generator).tolist()
+        asked = chosen[int(torch.randint(max(n_shots, 1), (), generator=generator))]
+        shown = {LETTERS[given]: LETTERS[follows[follows[given]] if false else follows[given]] for given in chosen[:n_shots]}
+        letter = LETTERS[asked]
+        prompt = few_shot_prompt(list(shown.items()), letter, ("letter", "next"))
+        made.append(Question(letter, prompt, LETTERS[follows[asked]], shown))
+    return made
+
+
+@torch.no_grad()
+def next_letter(model: nn.Module, prompts: Iterable[str]) -> Tensor:
+    """Give the probabilities (n, 8) of the letter after each prompt; all prompts must have as many of the letters A to H.
+
+    The model reads these letters only; all other characters of a prompt are dropped.
+    """
+    tokens = [[LETTERS.index(letter) for letter in prompt if letter in LETTERS] for prompt in prompts]
+    return model(torch.tensor(tokens, device=device()))[:, -1].softmax(-1).cpu()
+
+
+class Answers(NamedTuple):
+    """For each question (n,), bool: is the answer the true one, is it that of the example, is the letter itself an answer?"""
+
+    true: Tensor
+    as_shown: Tensor
+    letter_is_an_answer: Tensor
+
+
+def answers(model: nn.Module, asked: Sequence[Question]) -> Answers:
+    """Let a model answer questions by its most likely letter."""
+    given = [LETTERS[i] for i in next_letter(model, [question.prompt for question in asked]).argmax(-1).tolist()]
+    rows = [
+        (answer == q.truth, answer == q.examples.get(q.letter), q.letter in q.examples.values())
+        for q, answer in zip(asked, given, strict=True)
+    ]
+    return Answers(*torch.tensor(rows).unbind(1))

@@ -1,0 +1,66 @@
+"""Classify short texts by groups of letters: TF-IDF with and without an SVD, naive Bayes on documents; rivals in lecture 08."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.datasets import DisplayName
+from course_lib.datasets.display_names import LANGUAGES
+
+
+class LetterGroups:
+    """Classifiers of languages that count groups of one to three letters, and know unlabelled names and their documents."""
+
+    def __init__(self, unlabelled: Sequence[DisplayName], n_directions: int = 32) -> None:
+        """Count the groups in names, whose documents are in order; an SVD of passages of four names keeps n_directions."""
+        found = (group for name in unlabelled for group in _groups(name.text))
+        self.index = {group: i for i, group in enumerate(dict.fromkeys(found))}
+        counts = self.counts(unlabelled)
+        self.rarity = ((1 + len(counts)) / (1 + (counts > 0).sum(0))).log() + 1
+        self.by_document = F.one_hot(torch.tensor([name.document for name in unlabelled])).float().mT @ counts
+        passages = counts[: len(counts) // 4 * 4].unflatten(0, (-1, 4)).sum(1)
+        weighted = F.normalize(passages * self.rarity, dim=-1)
+        variances, directions = torch.linalg.eigh(weighted @ weighted.mT)
+        self.to_svd = weighted.mT @ (directions[:, -n_directions:] / variances[-n_directions:].sqrt())
+
+    def counts(self, part: Sequence[DisplayName]) -> Tensor:
+        """Count each known group in each name, (n, n_groups)."""
+        rows = torch.zeros(len(part), len(self.index))
+        for row, name in zip(rows, part, strict=True):
+            for group, n in Counter(_groups(name.text)).items():
+                if group in self.index:
+                    row[self.index[group]] = n
+        return rows
+
+    def languages(self, few: Sequence[DisplayName], new: Sequence[DisplayName]) -> dict[str, Tensor]:
+        """Predict the languages (n,) of new names from a few labelled ones, by each of three methods."""
+        y = F.one_hot(torch.tensor([name.language for name in few]), len(LANGUAGES)).float()
+        counts, new_counts = self.counts(few), self.counts(new)
+        x, of_new = (F.normalize(rows * self.rarity, dim=-1) for rows in (counts, new_counts))
+        in_svd, new_in_svd = (F.normalize(rows @ self.to_svd, dim=-1) for rows in (x, of_new))
+        of_documents = F.one_hot((self.by_document @ _log_rates(counts, y).mT).argmax(1), len(LANGUAGES)).float()
+        rates = _log_rates(torch.cat([counts, self.by_document]), torch.cat([y, of_documents]))
+        return {
+            "TF-IDF": _ridge(x, y, of_new),
+            "TF-IDF + SVD": _ridge(in_svd, y, new_in_svd),
+            "naive Bayes + documents": (new_counts @ rates.mT).argmax(1),
+        }
+
+
+def _groups(text: str) -> list[str]:
+    """Give the groups of one to three letters of a text, blanks around it included."""
+    return [f" {text} "[i : i + n] for n in (1, 2, 3) for i in range(len(text) + 3 - n)]
+
+
+def _ridge(x: Tensor, y: Tensor, new: Tensor) -> Tensor:
+    """Predict the classes of new rows by ridge regression on rows x of classes y, one-hot."""
+    return (new @ x.mT @ torch.linalg.solve(x @ x.mT + 0.1 * torch.eye(len(x)), y)).argmax(1)
+
+
+def _log_rates(rows: Tensor, classes: Tensor) -> Tensor:
+    """Give the log frequency of each group in each class, (n_classes, n_groups): naive Bayes."""
+    rates = classes.mT @ rows + 0.1
+    return (rates / rates.sum(1, keepdim=True)).log()

@@ -1,0 +1,118 @@
+"""Display names as BERT reads them: pieces, passages, pairs of passages, labelled names, texts of two names; for lecture 08."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_lib.datasets import BEGIN, END, BytePairs, DisplayName, Vocabulary, pad
+from course_lib.datasets.display_names import LANGUAGES
+from course_lib.losses import SentencePairs
+from course_tools.notebook.device import device
+
+_LONGEST = 24
+"""Pieces of a passage, at most; a name in a text of two has half as many."""
+
+
+class Laid(NamedTuple):
+    """Texts as BERT reads them: tokens and segments (n, T), and lengths (n,)."""
+
+    tokens: Tensor
+    segments: Tensor
+    lengths: Tensor
+
+
+@dataclass(frozen=True)
+class NameTexts:
+    """How names become tokens: byte pairs, a vocabulary, and functions with the arguments of `segment_input`, `nsp_pairs`."""
+
+    pieces: BytePairs
+    words: Vocabulary
+    segment_input: Callable[..., tuple[Tensor, Tensor]]
+    nsp_pairs: Callable[..., SentencePairs]
+
+    def encode(self, text: str) -> Tensor:
+        """Give the pieces (T,) of a text."""
+        return torch.tensor(self.words.encode(self.pieces.cut(text)))
+
+    def passages(self, part: Sequence[DisplayName], offset: int = 0, n_names: int = 4) -> list[tuple[int, Tensor]]:
+        """Cut each document into passages of n_names names, from name `offset` on: (document, at most 24 pieces) for each."""
+        found = []
+        for document, group in groupby(part, key=lambda name: name.document):
+            names = [self.encode(name.text) for name in group][offset:]
+            found += [(document, torch.cat(names[i : i + n_names])[:_LONGEST]) for i in range(0, len(names), n_names)]
+        return found
+
+    def lay_out(self, rows: Sequence[tuple[Tensor, Tensor | None]]) -> Laid:
+        """Lay rows (first, second or None) out as BERT reads them."""
+        both = [self.segment_input(*row, BEGIN, END) for row in rows]
+        tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
+        return Laid(tokens, pad([segments.tolist() for _, segments in both])[0], lengths)
+
+    def alone(self, part: Sequence[DisplayName]) -> tuple[Tensor, ...]:
+        """Lay names out, one to a row: tokens, segments, lengths, and the language (n,) of each, on `device()`."""
+        rows = self.lay_out([(self.encode(name.text), None) for name in part])
+        return tuple(x.to(device()) for x in (*rows, torch.tensor([name.language for name in part])))
+
+    def pairs(self, part: Sequence[DisplayName], seed: int, strangers: bool = True) -> tuple[Tensor, ...]:
+        """Pair the passages from all four offsets.
+
+        Args:
+            part: names, the documents in order.
+            seed: decides the pairs.
+            strangers: half of the second passages come from another document; else each is the next passage.
+
+        Returns:
+            tokens, segments, lengths, and the class (n,): 0 where the second passage follows the first, 1 where it is random.
+        """
+        generator, rows, classes = torch.Generator().manual_seed(seed), [], []
+        for offset in range(4):
+            documents, coded = zip(*self.passages(part, offset), strict=True)
+            document = torch.tensor(documents)
+            n = int((document[1:] == document[:-1]).sum())
+            coins, picks = torch.rand(2, n, generator=generator)
+            first, second, follows = self.nsp_pairs(document, coins if strangers else coins * 0, picks)
+            rows += [(coded[i], coded[j]) for i, j in zip(first.tolist(), second.tolist(), strict=True)]
+            classes += (~follows).long().tolist()
+        return *self.lay_out(rows), torch.tensor(classes)
+
+    def sentences(self, tokens: Tensor) -> list[str]:
+        """Give the texts of the two segments of a row (T,)."""
+        parts = torch.tensor_split(tokens, (tokens == END).nonzero()[:1, 0])
+        return [self.pieces.join(self.words.decode([t for t in part.tolist() if t not in (BEGIN, END)])) for part in parts]
+
+    def two_names(self, part: Sequence[DisplayName], n: int, seed: int) -> list[Tensor]:
+        """Make rows of a question, the code of a language, and two names in two languages, one of them in that language.
+
+        Args:
+            part: names to draw from, some in each language.
+            n: how many rows.
+            seed: decides the draw.
+
+        Returns:
+            tokens, segments (n, T), lengths (n,), the tags (n, T), which are the language of each piece of a name and -100
+            elsewhere, and the first and last position (n, 2) of the name in the language asked for; on `device()`.
+        """
+        generator, rows, tags, ends = torch.Generator().manual_seed(seed), [], [], []
+        of_language = [[name.text for name in part if name.language == i] for i in range(len(LANGUAGES))]
+        for _ in range(n):
+            chosen = torch.randperm(len(LANGUAGES), generator=generator)[:2].tolist()
+            drawn = [of_language[i][int(torch.randint(len(of_language[i]), (), generator=generator))] for i in chosen]
+            asked = int(torch.randint(2, (), generator=generator))
+            question, *both = (self.encode(text)[: _LONGEST // 2] for text in (LANGUAGES[chosen[asked]], *drawn))
+            start = len(question) + 2 + asked * len(both[0])
+            rows.append((question, torch.cat(both)))
+            ends.append((start, start + len(both[asked]) - 1))
+            of_pieces = [i for i, name in zip(chosen, both, strict=True) for _ in name]
+            tags.append([-100] * (len(question) + 2) + of_pieces + [-100])
+        return [x.to(device()) for x in (*self.lay_out(rows), pad(tags, -100)[0], torch.tensor(ends))]
+
+
+def labelled(names: Sequence[DisplayName], seed: int, n_each: int = 5) -> list[DisplayName]:
+    """Draw n_each names of every language; the seed decides which."""
+    drawn = torch.randperm(len(names), generator=torch.Generator().manual_seed(seed)).tolist()
+    of_language = ([names[j] for j in drawn if names[j].language == i] for i in range(len(LANGUAGES)))
+    return [name for found in of_language for name in found[:n_each]]

@@ -1,0 +1,66 @@
+"""Losses and scores of tags and spans, the states of the layers and pre-training, on a BERT whose answer is known."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.blocks import Sizes
+from course_lib.models import BERT, SpanHead, TagHead
+from course_tools.notebook.bert_tasks import (
+    Headed,
+    mean_states,
+    pretrain,
+    span_accuracy,
+    span_loss,
+    tag_accuracy,
+    tag_loss,
+)
+
+SIZES = Sizes(d_model=6, n_heads=3, d_ff=7, n_layers=2)
+TOKENS, SEGMENTS, LENGTHS = torch.tensor([[1, 5, 2, 6, 2], [1, 7, 2, 0, 0]]), torch.zeros(2, 5).long(), torch.tensor([5, 3])
+DATA = (
+    TOKENS,
+    SEGMENTS,
+    LENGTHS,
+    torch.tensor([[-100, 1, 1, 0, -100], [-100, 0, -100, -100, -100]]),
+    torch.tensor([[1, 1]] * 2),
+)
+
+
+def zero(headed):
+    """Set the head to 0: every class and every real position is as likely."""
+    for parameter in headed.head.parameters():
+        nn.init.zeros_(parameter)
+    return headed.eval()
+
+
+def test_tags_without_information_cost_the_log_of_their_number():
+    model = zero(Headed(BERT(11, 5, SIZES), TagHead(6, 3)))
+    assert tag_loss(model, DATA).item() == pytest.approx(torch.tensor(3.0).log().item())
+    assert tag_accuracy(model, DATA) == pytest.approx(0.5)
+
+
+def test_ends_without_information_cost_the_log_of_the_length_and_padding_is_never_one():
+    model = zero(Headed(BERT(11, 5, SIZES), SpanHead(6)))
+    assert span_loss(model, DATA).item() == pytest.approx(LENGTHS.log().mean().item() * 2)
+    assert span_accuracy(model, DATA) == 0
+    data = (*DATA[:4], torch.zeros(2, 2).long())
+    assert span_accuracy(model, data) == 1
+
+
+def test_the_last_of_the_mean_states_is_that_of_the_model():
+    bert = BERT(11, 5, SIZES).eval()
+    states = mean_states(bert, TOKENS, SEGMENTS, LENGTHS)
+    assert states.shape == (2, 3, 6)
+    torch.testing.assert_close(states[1, -1], bert(TOKENS, SEGMENTS, LENGTHS)[1, :3].mean(0))
+
+
+def test_pre_training_reports_the_loss_of_the_words():
+    def loss(model, batch):
+        value = nn.functional.cross_entropy(model(batch[0]).words.flatten(0, 1), batch[0].flatten())
+        return value, {"words": value.item()}
+
+    model, losses = pretrain(BERT(11, 5, SIZES), [TOKENS], loss, steps=30, lr=1e-2, seed=0)
+    assert len(losses) == 30
+    assert losses[-1] < losses[0]
+    assert not model.training

@@ -1,0 +1,75 @@
+"""Heads, counts, questions and answers are measured as stated, on texts whose order is known."""
+
+import torch
+from torch import nn
+
+from course_lib.blocks import Sizes
+from course_lib.datasets import walks
+from course_lib.datasets.secret_orders import Walks
+from course_lib.generation import few_shot_prompt
+from course_lib.losses import next_token_loss
+from course_tools.notebook.in_context_orders import (
+    LETTERS,
+    Recurrent,
+    accuracy,
+    accuracy_of_counts,
+    after_copies,
+    answers,
+    fit,
+    head_weights,
+    next_letter,
+    order_gpt,
+    questions,
+    weights_of_layers,
+)
+
+ALPHABET = torch.arange(8)[None]
+SIZES = Sizes(d_model=12, n_heads=3, d_ff=13, n_layers=2)
+
+
+class Successor(nn.Module):
+    """Predicts that the letter after the last one follows the last letter in the alphabet."""
+
+    def forward(self, tokens):
+        return nn.functional.one_hot((tokens + 1) % 8, 8).float()
+
+
+def test_a_fixed_order_is_learned_by_a_network_and_counted_by_a_table():
+    known, new = (walks(ALPHABET, n, seed=n) for n in (300, 50))
+    model = fit(lambda: Recurrent(8, 7, 11), known, next_token_loss, 0)
+    assert accuracy(model, new) > 0.95
+    assert accuracy(Successor(), new) == 1
+    assert accuracy_of_counts(known, new) > 0.95
+
+
+def test_the_tokens_after_earlier_copies():
+    found = after_copies(torch.tensor([[0, 3, 1, 0, 0]]))[0].nonzero().tolist()
+    assert found == [[3, 1], [4, 1], [4, 4]]
+
+
+def test_uniform_heads_put_as_much_weight_as_there_are_places():
+    model, new = order_gpt(SIZES), Walks(torch.tensor([[0, 3, 1, 0, 3]]), torch.tensor([[False] * 4 + [True]]))
+    for block in model.stack.blocks:
+        nn.init.zeros_(block.mixer.attention.W_q.weight)
+        nn.init.zeros_(block.mixer.attention.W_q.bias)
+    previous, induction = head_weights(model, SIZES, new)
+    torch.testing.assert_close(previous, torch.full((3,), (1 / 2 + 1 / 3 + 1 / 4 + 1 / 5) / 4))
+    torch.testing.assert_close(induction, torch.full((3,), 1 / 4))
+    assert [weights.shape for weights in weights_of_layers(model, SIZES, new.tokens)] == [(1, 3, 5, 5)] * 2
+
+
+def test_one_example_answers_the_question():
+    for n_shots, false in ((1, False), (5, False), (5, True)):
+        (asked,) = questions(ALPHABET, n_shots, 3, few_shot_prompt, false)
+        assert len(asked.examples) == n_shots
+        assert asked.truth == LETTERS[(LETTERS.index(asked.letter) + 1) % 8]
+        assert (asked.examples[asked.letter] == asked.truth) is not false
+        assert asked.prompt.count("letter: ") == n_shots + 1
+    assert questions(ALPHABET, 0, 3, few_shot_prompt)[0].examples == {}
+
+
+def test_answers_are_compared_with_the_truth_and_the_examples():
+    asked = questions(ALPHABET, 8, 0, few_shot_prompt) + questions(ALPHABET, 8, 0, few_shot_prompt, false=True)
+    true, as_shown, is_an_answer = answers(Successor(), asked)
+    assert (true.tolist(), as_shown.tolist(), is_an_answer.tolist()) == ([True, True], [True, False], [True, True])
+    assert next_letter(Successor(), ["A, b", "H"]).argmax(-1).tolist() == [1, 0]
