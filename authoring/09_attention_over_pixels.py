@@ -24,16 +24,12 @@
 # **Time:** about 100 minutes. {measured}
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
 from course_lib.datasets import same_or_different
-from course_tools.notebook import at_scale, check, claim, device, explore, grey, ledger
-from course_tools.notebook import peak_memory, plots, predict, recorded, show
-from course_tools.notebook import show_study
+from course_tools.notebook import at_scale, predict
+from course_tools.notebook.two_digits import show_canvases
 
-SEED = 0
+SEED, N_CANVASES = 0, at_scale(cpu=4_000, gpu=20_000)
+canvases = same_or_different(N_CANVASES, 1, 500, side=44, n_kinds=3, seed=SEED)
 
 # %% [markdown]
 # ## 1 Two digits, far apart
@@ -60,26 +56,16 @@ SEED = 0
 # One digit alone carries no information about the answer.</details>
 
 # %%
-side, STEPS = 44, at_scale(cpu=1_200, gpu=3_000)
-scenes = same_or_different(
-    at_scale(cpu=4_000, gpu=20_000), 1, 500, side=side, n_kinds=3, seed=SEED
-)
-titles = [
-    f"{number}: {'same' if same else 'different'}"
-    for number, same in enumerate(scenes.test.labels[:3].tolist(), start=1)
-]
-canvases = dict(zip(titles, map(grey, scenes.test.images[:3]), strict=True))
-show(
-    plots.pictures(canvases),
-    alt=f"Three canvases of {side} × {side} pixels, each with two digits at opposite "
-    f"borders: {', '.join(titles)}.",
-)
-
+show_canvases(canvases.test)
 
 # %%
+from torch import nn
+
 from course_lib.blocks import ConvNet
-from course_lib.training import batches
-from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
+from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.two_digits import accuracy, fit
+
+STEPS = at_scale(cpu=1_200, gpu=3_000)
 
 
 def network(
@@ -95,26 +81,11 @@ def network(
     )
 
 
-def fit(name, make):
-    """Make a model, and train it on batches of 16 pictures, the same for all."""
-    torch.manual_seed(SEED)
-    model = make().to(device())
-    known = (part.to(device()) for part in scenes.train)
-    stream = batches(*known, batch_size=16, seed=SEED)
-    return fitted(model, stream, classify, steps=STEPS, lr=3e-3, label=name, warmup=30)
-
-
-def accuracy(model):
-    """The accuracy on unseen pictures."""
-    return accuracy_of(model, *(part.to(device()) for part in scenes.test))
-
-
-# %%
-plain = fit("three convolutions", network)
+plain = fit(network, canvases, STEPS, SEED, "three convolutions")
 show_losses({"three convolutions": plain})
 print(
     f"three convolutions, mean of the map, {STEPS} steps, one seed: accuracy "
-    f"{accuracy(plain):.3f}; chance is 0.5"
+    f"{accuracy(plain, canvases):.3f}; chance is 0.5"
 )
 
 # %% [markdown]
@@ -138,10 +109,13 @@ print(
 # %%
 import math
 
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from course_lib.attention import Attended, attend
 from course_lib.attention.non_local import PixelFeatures
+from course_tools.notebook import check, claim
 
 # %% exercise="09.1" difficulty="●○○" minutes=8
 from course_lib.attention import non_local_embedded_gaussian
@@ -150,6 +124,8 @@ from course_lib.attention import non_local_embedded_gaussian
 non_local_embedded_gaussian = check("09.1", non_local_embedded_gaussian)
 
 # %% tags=["nbval-check-output"]
+import torch.nn.functional as F
+
 generator = torch.Generator().manual_seed(SEED)
 x = torch.randn(2, 35, 13, generator=generator)
 W_theta, W_phi, W_g = (
@@ -157,17 +133,12 @@ W_theta, W_phi, W_g = (
 )
 q, k, v = (x @ W.mT for W in (W_theta, W_phi, W_g))
 as_in_lecture_04 = F.scaled_dot_product_attention(q * math.sqrt(7), k, v)
-gap = (
-    (non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0] - as_in_lecture_04)
-    .abs()
-    .max()
-    .item()
-)
+gap = non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0] - as_in_lecture_04
 claim(
     "09.b",
     "embedded Gaussian and scaled dot-product attention with queries times √d_k: "
     "difference",
-    gap,
+    gap.abs().max(),
     at_most=1e-4,
 )
 
@@ -190,7 +161,6 @@ claim(
 
 # %%
 from course_lib.attention import ContextOnly, non_local_dot_product
-from course_lib.datasets import photographs
 from course_lib.shapes import Keys, Queries, Values
 
 # %% exercise="09.2" difficulty="●●○" minutes=8
@@ -214,20 +184,17 @@ associative_dot_product = check("09.2", associative_dot_product)
 # Yes, and the factor grows with the number of positions.</details>
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook import peak_memory
+
 theta, phi, g = torch.randn(3, 1, 44 * 44, 16, generator=generator)
 apart = (
-    (
-        associative_dot_product(theta, phi, g)[0]
-        - non_local_dot_product(theta, phi, g).context
-    )
-    .abs()
-    .max()
-    .item()
+    associative_dot_product(theta, phi, g)[0]
+    - non_local_dot_product(theta, phi, g).context
 )
 saved = peak_memory(lambda: non_local_dot_product(theta, phi, g)) / peak_memory(
     lambda: associative_dot_product(theta, phi, g)
 )
-claim("09.c", "(θφᵀ)g and θ(φᵀg): difference", apart, at_most=1e-4)
+claim("09.c", "(θφᵀ)g and θ(φᵀg): difference", apart.abs().max(), at_most=1e-4)
 claim(
     "09.d",
     "1,936 positions: peak memory of (θφᵀ)g over that of θ(φᵀg)",
@@ -259,55 +226,23 @@ non_local_concatenation = check("09.3", non_local_concatenation)
 # compares the colours directly.
 
 # %%
-H, W = 30, 45
-dahlia = photographs((H, W))[1].clamp(0, 1)
-photograph = {"photograph": dahlia.permute(1, 2, 0)}
-colours = dahlia.flatten(1).mT
-centred = (colours - colours.mean(0)) / colours.std(0)
-asking = (15, 22)
+from course_tools.notebook.photograph_weights import weights_on_a_photograph
 
 
-def four_forms(sharpness=1.5, place=asking):
-    """The weights of one pixel by each form, as maps (H, W)."""
-    drawn = torch.Generator().manual_seed(SEED + 2)
-    M_theta, M_phi = (
-        sharpness * torch.randn(3, 3, generator=drawn) / 3**0.5 for _ in range(2)
-    )
-    w_f, x = torch.randn(6, generator=drawn), centred
-    theta, phi = x @ M_theta.mT, x @ M_phi.mT
-    weights = {
-        "Gaussian": attend(sharpness * x @ x.mT, x).weights,
-        "embedded Gaussian": non_local_embedded_gaussian(
-            x, M_theta, M_phi, torch.eye(3)
-        )[1],
-        "dot product, above 0": non_local_dot_product(theta, phi, x).weights.clamp_min(
-            0
-        ),
+def four_forms(x, W_theta, W_phi, w_f):
+    """The weights of all positions x by each form, (N, N)."""
+    theta, phi = x @ W_theta.mT, x @ W_phi.mT
+    embedded = non_local_embedded_gaussian(x, W_theta, W_phi, torch.eye(3))
+    return {
+        "Gaussian": attend(x @ x.mT, x).weights,
+        "embedded Gaussian": embedded[1],
+        "dot product, above 0": non_local_dot_product(theta, phi, x).weights.relu(),
         "concatenation": non_local_concatenation(theta, phi, x, w_f)[1],
     }
-    return {
-        name: values[place[0] * W + place[1]].float().unflatten(0, (H, W))
-        for name, values in weights.items()
-    }
 
 
-maps = four_forms()
-half = {
-    name: int(
-        (
-            values.flatten().sort(descending=True).values.cumsum(0) < values.sum() / 2
-        ).sum()
-    )
-    for name, values in maps.items()
-}
-show(
-    plots.pictures(photograph | maps, dict.fromkeys(photograph | maps, asking)),
-    alt="A photograph of a dahlia, and four maps of the attention weights of "
-    "one of its "
-    "pixels, in the middle of the flower; half of the total weight lies on "
-    + ", ".join(f"{n} of {H * W} pixels ({name})" for name, n in half.items())
-    + ".",
-)
+draw_forms = weights_on_a_photograph(four_forms)
+draw_forms(row=15, column=22, sharpness=2.0)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Here the query pixel starts on a leaf. Move it to the flower, and change the sharpness (the scale of the scores).
@@ -319,23 +254,7 @@ show(
 # homogeneous, so the maps of the other two forms change only in magnitude.</details>
 
 # %% tags=["interactive"]
-
-
-def draw_forms(row=4, column=4, sharpness=3.0):
-    """Show the photograph and the four maps for a pixel."""
-    drawn = four_forms(sharpness, (row, column))
-    panels = photograph | drawn
-    show(
-        plots.pictures(panels, marks=dict.fromkeys(panels, (row, column))),
-        alt="A photograph and four maps of the attention weights of the pixel "
-        f"in row {row}, column "
-        f"{column}; the largest weights are "
-        + ", ".join(
-            f"{values.max().item():.3f} ({name})" for name, values in drawn.items()
-        )
-        + ".",
-    )
-
+from course_tools.notebook import explore
 
 explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5))
 
@@ -343,7 +262,7 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # ## 4 The non-local block in space and time
 #
 # The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a
-# trained network without changing its output; the library achieves this with a normalisation whose gain is initialised to 0.
+# trained network without changing its output (09.zero); the library achieves this with a normalisation whose gain is initialised to 0.
 # Inside the block, $d$ is smaller than C, usually C/2: a **bottleneck**.
 #
 # Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
@@ -354,12 +273,11 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # | W_θ, W_φ, W_g, W_z | (d_k, C), (d_k, C), (d, C), (C, d) |
 # | result | the shape of x |
 #
-# **Bug hunt.** This block was written for pictures and then extended to videos. It runs, and every shape is right. Which positions can a pixel of the first
+# **Bug hunt.** This block was written for images and then extended to videos. It runs, and every shape is right. Which positions can a pixel of the first
 # frame never attend to? Decide before you run the check.
 
 # %%
 from course_lib.attention.non_local import Map
-from course_lib.datasets import moving_digits
 
 # %% exercise="09.4" bug="keeps_the_times_apart"
 from course_tools.bank.lecture_09.non_local_block import (
@@ -375,11 +293,27 @@ from course_lib.attention import non_local_block
 # %% tags=["nbval-check-output"]
 non_local_block = check("09.4", non_local_block)
 
+# %% tags=["nbval-check-output"]
+from course_tools.notebook import device
+
+with torch.no_grad():
+    features = plain[0](canvases.test.images[:20].to(device())).cpu()
+inserted = [torch.randn(16, 32, generator=generator) for _ in range(3)]
+claim(
+    "09.zero",
+    "a block with W_z = 0 after the convolutions of section 1: largest change of a "
+    "feature",
+    (non_local_block(features, *inserted, torch.zeros(32, 16)) - features).abs().max(),
+    equals=0.0,
+)
+
 # %% [markdown]
 # We test the block on a video: a digit moves behind a wall, and either the same digit or a different one comes out on the other side. No single frame shows
 # which of the two happened. Does the output for the first frame depend on the last frame? We compute the gradient.
 
 # %% tags=["nbval-check-output"]
+from course_lib.datasets import moving_digits
+
 video = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEED).train[0][:1]
 video = F.avg_pool3d(video, (1, 2, 2))
 matrices = [
@@ -448,25 +382,25 @@ claim(
 # %%
 from course_lib.attention import NonLocal, NonLocalBlock
 
-with_block = fit(
-    "one block",
-    lambda: network(NonLocalBlock(32, NonLocal(32, mechanism=associative_dot_product))),
-)
+
+def with_non_local(mechanism):
+    """The network of section 1 with one block."""
+    return network(NonLocalBlock(32, NonLocal(32, mechanism=mechanism)))
+
+
 FIVE = (16, 32, 32, 32, 32)
-models = {
-    "three convolutions": plain,
-    "one block": with_block,
-    "five convolutions": fit(
-        "five convolutions", lambda: network(widths=FIVE, strides=(2, 2, 1, 1, 1))
-    ),
-    "one more stride": fit(
-        "one more stride", lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1))
-    ),
+makers = {
+    "one block": lambda: with_non_local(associative_dot_product),
+    "five convolutions": lambda: network(widths=FIVE, strides=(2, 2, 1, 1, 1)),
+    "one more stride": lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1)),
+}
+models = {"three convolutions": plain} | {
+    name: fit(make, canvases, STEPS, SEED, name) for name, make in makers.items()
 }
 show_losses(models)
 print(f"accuracy after {STEPS} steps, one seed:")
 for name, model in models.items():
-    print(f"{name:<20} {accuracy(model):.3f}")
+    print(f"{name:<20} {accuracy(model, canvases):.3f}")
 
 # %% tags=["nbval-check-output"]
 sizes = {
@@ -493,33 +427,11 @@ claim(
 # live with `side=32`, where the digits are closer together: do the networks with more convolutions learn the task then?
 
 # %%
-study = recorded("09_reach")
-recorded_names = tuple(dict.fromkeys(run.name for run in study.runs))
-show(
-    plots.curves(
-        {name: study.curve(name) for name in recorded_names},
-        "step",
-        "accuracy",
-        "recorded, mean of three seeds",
-        across={"chance": 0.5},
-    ),
-    alt="Recorded accuracy through training, mean of the seeds: "
-    + "; ".join(
-        name
-        + " "
-        + ", ".join(
-            f"{y:.2f} at step {x}" for x, y in zip(*study.curve(name), strict=True)
-        )
-        for name in recorded_names
-    )
-    + ".",
-)
-print(study.cost)
-for name in recorded_names:
-    print(
-        f"{name:<38} by seed: "
-        f"{', '.join(f'{value:.3f}' for value in study.scores(name, 'accuracy'))}"
-    )
+from course_tools.notebook import show_study
+from course_tools.notebook.study_scores import print_scores
+
+study = show_study("09_reach")
+print_scores(study, "accuracy", costs=["parameters"], decimals=3)
 
 # %% tags=["nbval-check-output"]
 block, small_field, one_more_stride = (
@@ -566,8 +478,6 @@ claim(
 # | their weights | (…, N_q, n), in descending order |
 
 # %%
-from statistics import mean
-
 from course_lib.analysis import Arrows
 from course_lib.shapes import Weights
 
@@ -578,47 +488,19 @@ from course_lib.analysis import strongest_arrows
 strongest_arrows = check("09.5", strongest_arrows)
 
 # %%
-non_local = with_block[1].attention
-non_local.mechanism = non_local_dot_product
-with torch.no_grad():
-    weights = non_local(
-        with_block[0](scenes.test.images[:100].to(device()))
-    ).weights.cpu()
-n_side = math.isqrt(weights.shape[-1])
-ink = F.avg_pool2d(scenes.test.images[:100, 0], side // n_side).flatten(1)
-asked = ink.argmax(-1)
-ends, strength = strongest_arrows(weights, 8, n_side, n_side)
-pixel = side // n_side
+from course_tools.notebook.two_digits import other_digit_over_chance, show_arrows
 
 
-def arrows_of(i):
-    """The strongest arrows of the position with most ink in picture i, as a map over
-    the pixels, and that position."""
-    over = torch.zeros(side, side)
-    rows, columns = (pixel * ends[i, asked[i], :, axis] + pixel // 2 for axis in (1, 2))
-    over[rows, columns] = strength[i, asked[i]].float().clamp_min(0)
-    return over, tuple(pixel * n + pixel // 2 for n in divmod(asked[i].item(), n_side))
+def arrows_in(model):
+    """The eight strongest arrows of each position, for a hundred unseen canvases."""
+    model[1].attention.mechanism = non_local_dot_product
+    with torch.no_grad():
+        features = model[0](canvases.test.images[:100].to(device()))
+        weights = model[1].attention(features).weights.cpu()
+    return strongest_arrows(weights, 8, *features.shape[2:])
 
 
-drawn = dict(zip(titles, map(arrows_of, range(3)), strict=True))
-far = (
-    (
-        ends[torch.arange(100), asked, :, 1:]
-        - torch.stack([asked // n_side, asked % n_side], -1)[:, None]
-    )
-    .float()
-    .norm(dim=-1)
-)
-show(
-    plots.pictures(
-        canvases,
-        marks={title: place for title, (_, place) in drawn.items()},
-        arrows={title: over for title, (over, _) in drawn.items()},
-    ),
-    alt="The three canvases of section 1; from the position with most ink, arrows to "
-    "the eight positions with the largest weights. Over a hundred pictures such "
-    f"an arrow is {pixel * far.mean().item():.0f} pixels long on average.",
-)
+show_arrows(canvases.test, *arrows_in(models["one block"]))
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Arrows from one digit to the other look as if the block compared the two. Do the strongest arrows end on ink of
@@ -636,45 +518,18 @@ show(
 # Some arrows do end on empty positions, mostly next to a digit, where the receptive field still contains ink. But they end on
 # ink more often than arrows to random positions would.</details>
 
-
-# %%
-def on_the_other_digit(model):
-    """How often the strongest arrows of the position with most ink end on ink far away,
-    over the fraction of such positions."""
-    with torch.no_grad():
-        features = model[0](scenes.test.images[:100].to(device()))
-        ends, _ = strongest_arrows(
-            model[1].attention(features).weights.cpu(), 8, n_side, n_side
-        )
-    place = torch.cartesian_prod(torch.arange(n_side), torch.arange(n_side))
-    other = (place[asked][:, None] - place).float().norm(dim=-1).mul(pixel).gt(15) & (
-        ink > 0.1
-    )
-    hits = other.gather(
-        1, (ends[..., 1] * n_side + ends[..., 2])[torch.arange(100), asked]
-    )
-    return hits.float().mean().item() / other.float().mean().item()
-
-
-def blank():
-    """The network with a block, before training."""
-    return (
-        network(NonLocalBlock(32, NonLocal(32, mechanism=non_local_dot_product)))
-        .to(device())
-        .eval()
-    )
-
+# %% tags=["nbval-check-output"]
+from statistics import mean
 
 untrained = []
-for number in range(8):
-    torch.manual_seed(number)
-    untrained.append(on_the_other_digit(blank()))
-before, after = mean(untrained), on_the_other_digit(with_block)
-
-# %% tags=["nbval-check-output"]
+for seed in range(8):
+    torch.manual_seed(seed)
+    model = with_non_local(non_local_dot_product).to(device()).eval()
+    untrained.append(other_digit_over_chance(canvases.test, arrows_in(model)[0]))
+after = other_digit_over_chance(canvases.test, arrows_in(models["one block"])[0])
 claim(
     "09.k",
-    "trained block: strongest arrows that end on the other digit, over chance",
+    "one trained block: strongest arrows that end on the other digit, over chance",
     after,
     at_least=1.2,
 )
@@ -682,7 +537,7 @@ claim(
     "09.l",
     "untrained blocks: strongest arrows that end on the other digit, over chance, "
     "mean of eight",
-    before,
+    mean(untrained),
     at_least=1.2,
 )
 
@@ -742,7 +597,7 @@ claim(
 # other two.</details>
 # <details><summary>B. Only max pooling and the temporal convolution.</summary>
 #
-# Yes. Max pooling can count classes, as in the pictures. The temporal convolution computes a nonlinear function of the means of
+# Yes. Max pooling can count classes, as on the canvases. The temporal convolution computes a nonlinear function of the means of
 # the frames, which is all that this task requires.</details>
 # <details><summary>C. All that combine frames.</summary>
 #
@@ -750,14 +605,7 @@ claim(
 
 # %%
 videos = show_study("09_video")
-print(videos.cost)
-for name in videos.names:
-    run = videos.of(name)[0].scores
-    each = ", ".join(f"{value:.2f}" for value in videos.scores(name, "accuracy"))
-    print(
-        f"{name:<29} {run['parameters']:>6,} parameters, "
-        f"{run['multiply-adds']:>9,} multiply-adds; accuracy by seed: {each}"
-    )
+print_scores(videos, "accuracy", costs=["parameters", "multiply-adds"])
 
 # %% tags=["nbval-check-output"]
 by_softmax = videos.scores("space-time block, softmax", "accuracy")
@@ -783,8 +631,8 @@ claim(
 )
 
 # %% [markdown]
-# Where frames stay separate, accuracy stays near chance, with a block in each frame too: the pooled output is then a sum of one
-# term for each frame, as in section 1. With each seed, the space-time block with a softmax is well above chance: 0.95, 0.93 and
+# If the frames are processed separately, accuracy stays near chance, even with a block within each frame: the pooled output is
+# then a sum of one term per frame, as in section 1. With each seed, the space-time block with a softmax is well above chance: 0.95, 0.93 and
 # 0.75 (09.video). It is not needed, though: with every seed, max pooling, which adds no parameters, and the temporal convolution,
 # which has more parameters than the block but takes fewer multiply-adds, are more accurate (09.video-max, 09.video-rival). This
 # holds for 1,200 updates with a learning rate that decreases to 0. The mean curves of both space-time blocks, of the space-time
@@ -796,7 +644,7 @@ claim(
 # Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features** model,
 # for each position $i$, the probability that position $j$ co-occurs with it. The matrix of logits of a single softmax has rank
 # at most $d_k$. To overcome this limit, several softmaxes are **mixed**: each is computed from a part of the features, with
-# mixture weights $\pi$ that depend on the picture. Here $z$ is an embedding, not the output of a block:
+# mixture weights $\pi$ that depend on the image. Here $z$ is an embedding, not the output of a block:
 #
 # $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
 # \pi = \mathrm{softmax}_m(W_\pi \bar z) \qquad z = W_k x$$
@@ -806,6 +654,8 @@ claim(
 # | x, W_k, W_v | (…, N, C), (d_k, C), (d_v, C) |
 # | W_π | (n_mix, d_k); part m has d_k / n_mix consecutive features |
 # | context, weights | (…, N, d_v), (…, N, N) |
+#
+# ![](diagram:co_occurrent)
 
 # %%
 from course_lib.attention import split_heads
@@ -852,19 +702,12 @@ claim(
 # mean over the classes. The study `09_segmentation` trains `course_lib.models.Segmenter` for 1,600 updates with 16 canvases each,
 # with three seeds. Of the three digits on a canvas, exactly two belong to the same class. There are two classes of pixels, and
 # only ink counts: *is this pixel part of one of the two?* One digit alone does not show this. Co-occurrent features are
-# concatenated to the features of each pixel, and a layer with a ReLU follows. Their rivals: no context; the mean of the picture;
+# concatenated to the features of each pixel, and a layer with a ReLU follows. Their rivals: no context; the mean of the image;
 # the non-local operation; and strided convolutions, interpolated back to the size of the map, with twice the parameters.
 
 # %%
 pixels = show_study("09_segmentation")
-print(pixels.cost)
-for name in pixels.names:
-    run = pixels.of(name)[0].scores
-    each = ", ".join(f"{value:.2f}" for value in pixels.scores(name, "mIoU"))
-    print(
-        f"{name:<21} {run['parameters']:>6,} parameters, "
-        f"{run['multiply-adds']:>9,} multiply-adds; mIoU by seed: {each}"
-    )
+print_scores(pixels, "mIoU", costs=["parameters", "multiply-adds"])
 
 
 # %% tags=["nbval-check-output"]
@@ -883,7 +726,7 @@ claim(
 )
 claim(
     "09.mIoU-mean",
-    "the same, less the mean of the picture alone: mIoU, mean of three seeds",
+    "the same, less the mean of the image alone: mIoU, mean of three seeds",
     mean(gain("co-occurrent and mean", "mean")),
     at_most=0.02,
 )
@@ -897,11 +740,11 @@ claim(
 
 # %% [markdown] tags=["try-it"]
 # Without context, the network stays near 0.33, the mIoU of a single class for all ink. Co-occurrent features help with each
-# seed: together with the mean of the picture they reach 0.63 to 0.65 (09.mIoU), alone 0.60 to 0.65. But the mean alone reaches
+# seed: together with the mean of the image they reach 0.63 to 0.65 (09.mIoU), alone 0.60 to 0.65. But the mean alone reaches
 # 0.63 to 0.65 too: added to it, they gain almost nothing (09.mIoU-mean). At the end, where the learning rate falls to 0, these
 # curves are nearly flat. The mean is probably enough here because a class that occurs twice raises the mean of its features. The
 # strided convolutions, which have twice the parameters, vary most between seeds: 0.62, 0.49 and 0.77. The last is the highest
-# mIoU of the study (09.mIoU-strided); their average, 0.63, is not. Their curve and that of the non-local operation were still
+# mIoU of the study (09.mIoU-strided), but their mean, 0.63, is not the highest. Their curve and that of the non-local operation were still
 # rising after 1,600 updates. The paper evaluates on photographs, with many classes and a deep pre-trained backbone: this study
 # does not test its result. **Try it** with a fourth seed: `course study
 # 09_segmentation --seeds 3` takes about two minutes. Do the strided convolutions lead?
@@ -911,7 +754,7 @@ claim(
 #
 # **Build task (25 minutes, 12 points).** Section 5 compared the block with deeper networks that had twice as many parameters.
 # To refute the claim *comparing two distant digits needs attention*, one trains the **fairest rival**: a baseline without
-# attention, but with the same number of parameters, the same pictures and the same number of updates. Larger strides, dilation,
+# attention, but with the same number of parameters, the same images and the same number of updates. Larger strides, dilation,
 # another pooling: which of them makes the strongest rival?
 #
 # The canvases are made as in section 1 and averaged to 22 × 22 pixels. Each has two labels: *same or different*, and *does a 0
@@ -925,12 +768,12 @@ claim(
 #
 # | points | what is judged |
 # | --- | --- |
-# | 1 | the rival maps pictures (B, 1, 22, 22) to logits (B, 4) |
+# | 1 | the rival maps images (B, 1, 22, 22) to logits (B, 4) |
 # | 1 | it has `n_parameters` parameters, within five percent |
-# | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 32 drawn from all pictures |
+# | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 32 drawn from all images |
 # | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
-# | 1 | the returned rival gives the same logits for the same pictures |
-# | 1 | the logits of a picture do not depend on the other pictures of its batch |
+# | 1 | the returned rival gives the same logits for the same images |
+# | 1 | the logits of an image do not depend on the other images of its batch |
 # | 1 | the same information: the logits depend on each half of the canvas |
 # | 3 | the ingredient is missing: for large inputs, the logits change in proportion to the input, without jumps |
 # | 2 | it could have succeeded: on *does a 0 occur* it reaches 0.9 of the model's accuracy |
@@ -938,7 +781,7 @@ claim(
 # The check tests whether the ingredient is missing without reading your code. Convolution, pooling and ReLU are *Lipschitz*:
 # their outputs change by at most a constant times the change of their inputs. Attention is not: products of features grow with
 # a power of the input, and a softmax over large scores jumps from one position to another. The check interpolates between two
-# pictures, with their pixel values multiplied by 10 and by 1,000, and measures how fast the logits change. Gates and
+# images, with their pixel values multiplied by 10 and by 1,000, and measures how fast the logits change. Gates and
 # covariances count as products of features. Use ReLU or GELU: tanh and sigmoid saturate at such inputs, and the check cannot
 # distinguish them from a softmax.
 
@@ -950,11 +793,9 @@ from course_tools.bank.lecture_09.train_reach_rival import (
     with_block as model_with_block,
 )
 
-(pictures, answers), _ = examples(SEED)
+(images, answers), _ = examples(SEED)
 n_parameters = sum(p.numel() for p in model_with_block().parameters())
-print(
-    f"pictures {tuple(pictures.shape)}; same, and a 0, of three: {answers[:3].tolist()}"
-)
+print(f"images {tuple(images.shape)}; same, and a 0, of three: {answers[:3].tolist()}")
 print(
     f"{n_parameters:,} parameters, 600 updates with batches of 32, Adam from 0.01 to 0"
 )
@@ -969,13 +810,15 @@ train_reach_rival = check("09.7", train_reach_rival)
 # One run of each model is little evidence. The next cell repeats the comparison with two other seeds.
 
 # %%
+from course_tools.notebook.seed_scores import show_seeds
+
 compared = {
     f"{question}: {name}": []
     for question in ("same or different", "does a 0 occur")
     for name in ("block", "rival")
 }
 for seed in (SEED + 1, SEED + 2):
-    known, (canvases, wanted) = examples(seed)
+    known, (unseen, wanted) = examples(seed)
     torch.manual_seed(seed)
     candidates = {
         "block": trained_on(model_with_block(), *known, 600),
@@ -983,15 +826,10 @@ for seed in (SEED + 1, SEED + 2):
     }
     for name, model in candidates.items():
         with torch.no_grad():
-            found = scores_of(model(canvases), wanted)
+            found = scores_of(model(unseen), wanted)
         compared[f"same or different: {name}"].append(found.claim)
         compared[f"does a 0 occur: {name}"].append(found.control)
-show(
-    plots.seeds(compared, "accuracy", across={"chance": 0.5}),
-    alt="Accuracy on unseen canvases, a point for each of two seeds: "
-    + ", ".join(f"{name} {mean(values):.2f}" for name, values in compared.items())
-    + ".",
-)
+show_seeds(compared, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 
 # %% [markdown]
 # After so few updates, the better of the two may change with the seed: a difference smaller than the spread of the points shows
@@ -1087,26 +925,22 @@ values = W_g @ columns
 as_meant = (values @ softmax.mT).mT
 
 # %% tags=["nbval-check-output"]
-gap = (as_convolution - as_layer).abs().max().item()
 claim(
     "09.EE",
     "a convolution of 1 × 1 × 1 and a linear layer at each position: difference",
-    gap,
+    (as_convolution - as_layer).abs().max(),
     at_most=1e-5,
 )
-gap = (
-    (as_meant - non_local_embedded_gaussian(columns.mT, W_theta, W_phi, W_g)[0])
-    .abs()
-    .max()
-    .item()
-)
+gap = as_meant - non_local_embedded_gaussian(columns.mT, W_theta, W_phi, W_g)[0]
 claim(
     "09.EE-meant",
     "W_g x softmax(…)ᵀ with columns, and the embedded Gaussian of section 2: "
     "difference",
-    gap,
+    gap.abs().max(),
     at_most=1e-4,
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

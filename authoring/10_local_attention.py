@@ -23,21 +23,13 @@
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** about 110 minutes. {measured}
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from course_tools.notebook import at_scale, check, claim, device, digit_split, explore
-from course_tools.notebook import grey, ledger, plots, predict, show, show_study
-from course_tools.notebook.whose import whose
-
-SEEDS = (0, 1, 2)
+from course_tools.notebook import claim, predict
 
 # %% [markdown]
 # ## 1 Global attention has too many weights
 #
 # In lecture 09 each pixel attended to every other. After the question, a cell counts the attention weights for a feature map of
-# 56 × 56 pixels, as early in a ResNet: first for global attention, then for windows of 7 × 7 pixels.
+# 56 × 56 pixels, the size of an early map of a ResNet: first for global attention, then for windows of 7 × 7 pixels.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A convolution has a window too. We replace a convolution by local attention with the same window, 3 × 3, and the
@@ -52,7 +44,7 @@ SEEDS = (0, 1, 2)
 # parameters.</details>
 # <details><summary>C. It stays the same: the window is the same.</summary>
 #
-# The window is the same, but attention *computes* its weights from the picture, whereas a convolution stores them.</details>
+# The window is the same, but attention *computes* its weights from the image, whereas a convolution stores them.</details>
 
 # %% tags=["nbval-check-output"]
 n_pixels = 56 * 56
@@ -71,7 +63,7 @@ claim(
 # ## 2 Windows
 #
 # A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that the window has a centre. The positions are numbered row by
-# row: index = a · size + b, where a and b count rows and columns within the window. At the border a window extends beyond the picture; for now, it contains zeros there.
+# row: index = a · size + b, where a and b count rows and columns within the window. At the border a window extends beyond the image; for now, it contains zeros there.
 #
 # With a *stride*, only every stride-th pixel has a window, starting at (0, 0), so $H_q = \lceil H / \mathrm{stride} \rceil$.
 #
@@ -81,11 +73,14 @@ claim(
 # | windows | (…, H_q, W_q, size², d); the centre has index size² // 2 |
 
 # %%
+import torch
+import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
+from torch import Tensor
 
-from course_lib.datasets import photographs
 from course_lib.primitives.windows import require_window
+from course_tools.notebook import check
 
 # %% exercise="10.1" difficulty="●●○" minutes=12
 from course_lib.primitives import local_windows
@@ -98,6 +93,9 @@ local_windows = check("10.1", local_windows)
 # the mathematical convolution with a flipped kernel. `F.conv2d` computes the cross-correlation, without the flip.
 
 # %% tags=["nbval-check-output"]
+from course_lib.datasets import photographs
+
+SEEDS = (0, 1, 2)
 photo = photographs((27, 40))[0].permute(1, 2, 0)
 kernel = torch.randn(5, 3, 3, 3, generator=torch.Generator().manual_seed(SEEDS[0]))
 by_torch = F.conv2d(photo.permute(2, 0, 1), kernel, padding=1).permute(1, 2, 0)
@@ -118,12 +116,12 @@ print(
 # %% [markdown]
 # ## 3 Masking beyond the border
 #
-# For a convolution, zeros outside the picture are harmless: they add nothing. For attention they are *keys* like all others,
+# For a convolution, zeros outside the image are harmless: they add nothing. For attention they are *keys* like all others,
 # and the softmax gives them some of the weight. A mask must therefore exclude them.
 #
 # | name | shape |
 # | --- | --- |
-# | mask | bool, (H_q, W_q, size²): True = inside the picture, may be attended to |
+# | mask | bool, (H_q, W_q, size²): True = inside the image, may be attended to |
 
 # %%
 from jaxtyping import Bool
@@ -138,7 +136,7 @@ window_mask = check("10.2", window_mask)
 inside = window_mask(5, 7, 3)
 claim(
     "10.c",
-    "positions of a window inside the picture: at a corner, at an edge, in the middle",
+    "positions of a window inside the image: at a corner, at an edge, in the middle",
     [int(inside[at].sum()) for at in ((0, 0), (0, 3), (2, 3))],
     equals=[4, 6, 9],
 )
@@ -172,7 +170,7 @@ relative_logits = check("10.3", relative_logits)
 # %% [markdown]
 # ## 5 Local attention
 #
-# Local attention combines these parts: it scores by content and relative position, masks positions outside the picture, and applies a softmax and a weighted sum:
+# Local attention combines these parts: it scores by content and relative position, masks positions outside the image, and applies a softmax and a weighted sum:
 #
 # $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{a-i,\,b-j}\big)\, v_{ab}$$
 #
@@ -180,8 +178,7 @@ relative_logits = check("10.3", relative_logits)
 # borders of the feature maps are slightly darker than expected. Decide what is wrong *before* you run the check.
 
 # %%
-from course_lib.attention import Attended, attend, sliced_local_attention
-from course_lib.attention import tiled_local_attention
+from course_lib.attention import Attended, attend
 from course_lib.attention.local import LocalKeys, LocalValues, require_local_inputs
 
 # %% exercise="10.4" bug="looks_outside"
@@ -212,7 +209,7 @@ local_attention = check("10.4", local_attention)
 # With the mask, the output is 1. Without it, five of the nine values in the mean are zeros.</details>
 # <details><summary>B. 4/9.</summary>
 #
-# Yes. This darkens the border in every layer and reveals to the network where the picture ends.</details>
+# Yes. This darkens the border in every layer and reveals to the network where the image ends.</details>
 # <details><summary>C. 0: the corner sees only padding.</summary>
 #
 # Its window contains the corner itself and three neighbours.</details>
@@ -225,21 +222,21 @@ without, masked = (
 )
 claim(
     "10.d",
-    "a corner of a picture of ones, without the mask",
+    "a corner of an image of ones, without the mask",
     without,
     between=(4 / 9 - 1e-4, 4 / 9 + 1e-4),
 )
 claim(
     "10.e",
-    "a corner of a picture of ones, with the mask",
+    "a corner of an image of ones, with the mask",
     masked,
     between=(1 - 1e-4, 1 + 1e-4),
 )
 
 # %% [markdown]
-# Two identities hold. With a window that covers the whole picture, local attention is global attention. With all offset vectors
+# Two identities hold. With a window that covers the whole image, local attention is global attention. With all offset vectors
 # equal to 0, the output is invariant to permutations of the neighbours: below, we *shuffle* the keys and values of a 5 × 7
-# picture, with windows that cover all of its pixels.
+# image, with windows that cover all of its pixels.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We shuffle the keys and values in the same way, but use random offset vectors. Does the context change?
@@ -280,7 +277,7 @@ def moved(rows, columns):
 content_only = local_attention(q, k, v, nothing, nothing)[0]
 claim(
     "10.f",
-    "a window over the whole picture, and global attention: largest difference",
+    "a window over the whole image, and global attention: largest difference",
     (content_only - everywhere).abs().max(),
     at_most=1e-4,
 )
@@ -300,19 +297,27 @@ claim(
 
 # %% [markdown]
 # The tensor of windows stores each key size² times. The library has two faster forms with the same signature: one works offset
-# by offset on shifted views, the other tile by tile. The next cell compares both with the function of exercise 10.4.
+# by offset on shifted views, the other tile by tile. The next cell compares both with the function of exercise 10.4, and with the
+# equation assembled from the functions of exercises 10.1 to 10.3.
 
 # %% tags=["nbval-check-output"]
+from course_lib.attention import sliced_local_attention, tiled_local_attention
+
 rows, columns = rows[:5], columns[:5]
-by_equation = local_attention(q, k, v, rows, columns)[0]
-gaps = [
-    (form(q, k, v, rows, columns).context - by_equation).abs().max().item()
+by_content = (local_windows(k, 5) * q[..., None, :]).sum(-1)
+scores = (by_content + relative_logits(q, rows, columns))[..., None, :]
+mask = window_mask(5, 7, 5)[..., None, :]
+assembled = attend(scores, local_windows(v, 5), mask).context.squeeze(-2)
+fast = [
+    form(q, k, v, rows, columns).context
     for form in (sliced_local_attention, tiled_local_attention)
 ]
+by_equation = local_attention(q, k, v, rows, columns)[0]
 claim(
     "10.i",
-    "`local_attention` and the two fast forms: largest difference",
-    max(gaps),
+    "`local_attention`, the equation assembled from windows, mask and relative logits, "
+    "and the two fast forms: largest difference",
+    max((other - by_equation).abs().max().item() for other in (assembled, *fast)),
     at_most=1e-4,
 )
 
@@ -321,7 +326,7 @@ claim(
 #
 # Count **parameters** and **multiply-adds** of one layer with $n = \lceil H/s \rceil \lceil W/s \rceil$ queries, all heads together:
 #
-# | Part | parameters | multiply-adds of one picture |
+# | Part | parameters | multiply-adds of one image |
 # | --- | --- | --- |
 # | convolution | $\mathrm{size}^2 d_{in} d_{out}$ | $n\,\mathrm{size}^2 d_{in} d_{out}$ |
 # | W_q, W_k, W_v | $3\, d_{in} d_{out}$ | queries at $n$ pixels, keys and values at all |
@@ -393,38 +398,14 @@ claim(
 # **Explore.** Change the width and the stride. For which window sizes is the convolution cheaper?
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+from course_tools.notebook.window_figures import show_costs
 
 
 def draw_costs(width=32, stride=1):
     """Draw the multiply-adds of both layers over the side of the window."""
-    sides = (1, 3, 5, 7, 9, 11)
-    lines = {
-        "convolution": (
-            sides,
-            [convolution_cost(width, width, size, 28, 28, stride)[1] for size in sides],
-        ),
-        "local attention": (
-            sides,
-            [
-                local_attention_cost(width, width, size, 28, 28, stride)[1]
-                for size in sides
-            ],
-        ),
-    }
-    show(
-        plots.curves(
-            lines,
-            "side of the window",
-            "multiply-adds",
-            f"{width} features, stride {stride}, 28 × 28 pixels",
-            log="y",
-        ),
-        alt=f"Multiply-adds of a layer of {width} features over windows of side 1 to "
-        f"11: convolution {lines['convolution'][1][0]:,} to "
-        f"{lines['convolution'][1][-1]:,}, local attention "
-        f"{lines['local attention'][1][0]:,} to "
-        f"{lines['local attention'][1][-1]:,}.",
-    )
+    costs = {"convolution": convolution_cost, "local attention": local_attention_cost}
+    show_costs(costs, width, stride)
 
 
 explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
@@ -454,13 +435,17 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 # %%
 from statistics import mean
 
+from torch import nn
+
 from course_lib.training import batches
+from course_tools.notebook import at_scale, device, digit_split
 from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
+from course_tools.notebook.seed_scores import show_seeds
 
 WIDTH, STEPS = at_scale(cpu=16, gpu=64), at_scale(cpu=240, gpu=2_000)
 KINDS = ("convolution", "local attention", "without positions")
-pictures, labels, learn, unseen = digit_split(SEEDS)
-images = F.avg_pool2d(pictures, at_scale(cpu=4, gpu=2))
+images, labels, learn, unseen = digit_split(SEEDS)
+images = F.avg_pool2d(images, at_scale(cpu=4, gpu=2))
 SIDE = images.shape[-1]
 
 
@@ -526,19 +511,11 @@ accuracies = {
     ]
     for kind in KINDS
 }
-show(
-    plots.seeds(
-        accuracies,
-        "accuracy on unseen digits",
-        f"width {WIDTH}, {STEPS} steps, one point per seed",
-        across={"chance": 0.1},
-    ),
-    alt=f"Accuracy on unseen digits after {STEPS} steps, three seeds: "
-    + "; ".join(
-        f"{kind} {', '.join(f'{value:.2f}' for value in values)}"
-        for kind, values in accuracies.items()
-    )
-    + ".",
+show_seeds(
+    accuracies,
+    "accuracy on unseen digits",
+    f"width {WIDTH}, {STEPS} steps",
+    {"chance": 0.1},
 )
 
 # %% tags=["nbval-check-output"]
@@ -605,17 +582,11 @@ claim(
 # The convolution is close to its final accuracy much earlier.</details>
 
 # %%
+from course_tools.notebook import show_study
+from course_tools.notebook.study_scores import print_scores
+
 study = show_study("10_accuracy_and_cost")
-print(study.cost)
-for name in study.names:
-    each = ", ".join(f"{value:.3f}" for value in study.scores(name, "accuracy"))
-    parameters, work = (
-        study.scores(name, cost)[0] for cost in ("parameters", "multiply-adds")
-    )
-    print(
-        f"{name:<39} {parameters:>5,} parameters, {work:>7,} multiply-adds; "
-        f"accuracy by seed: {each}"
-    )
+print_scores(study, "accuracy", costs=["parameters", "multiply-adds"], decimals=3)
 
 # %% tags=["nbval-check-output"]
 long_convolution, long_attention = (
@@ -675,7 +646,7 @@ claim(
 # attention has fewer parameters and takes fewer multiply-adds. But here the same savings are available without attention: a
 # convolution of *half the width* has fewer of both, and is at least as accurate (10.narrow).
 #
-# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small pictures
+# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small images
 # can neither confirm nor contradict that: with one grey value per pixel, the queries carry little information in the first layer.
 # The paper, too, finds attention weaker than a convolution in the stem (section 3.2).
 
@@ -687,7 +658,7 @@ claim(
 #
 # <details><summary>A. A lot: it was never trained on rotated digits.</summary>
 #
-# For this network, both pictures contain the same sets of neighbours.</details>
+# For this network, both images contain the same sets of neighbours.</details>
 # <details><summary>B. By rounding errors only.</summary>
 #
 # Yes. A rotated window contains the same set of neighbours, and global max pooling discards the position.</details>
@@ -721,39 +692,19 @@ claim(
 # %% [markdown]
 # ## 8 The attention weights of each head
 #
-# The figure shows the mean weights of each head in the first layer, averaged over all ink pixels of a hundred digits. The centre of each map is the query pixel.
+# The figure shows the mean weights of each head in the first layer, averaged over all ink pixels of a hundred digits whose window lies
+# inside the image (your `window_mask`). The centre of each map is the query pixel.
 # The weights depend on relative position *and* content; each head prefers certain neighbours.
 
 # %%
+from course_tools.notebook.window_figures import show_head_means, show_window
+
 with torch.no_grad():
     model = models[KINDS[1]][0]
     some = images[::50]
     weights = model[3].layer(model[:3](some)).weights.cpu()
-inked = (some[:, 0] > 0.3).cpu()
-means = torch.stack([weights[:, head][inked].mean(0) for head in range(4)]).unflatten(
-    -1, (3, 3)
-)
-maps = {f"head {head + 1}": means[head] for head in range(4)}
-names = (
-    "above left",
-    "above",
-    "above right",
-    "left",
-    "itself",
-    "right",
-    "below left",
-    "below",
-    "below right",
-)
-show(
-    plots.pictures(maps, most=means.max().item()),
-    alt="Mean weights in windows of 3 × 3, first layer. Largest weight: "
-    + "; ".join(
-        f"{name} {names[int(m.argmax())]} ({m.max().item():.2f}, uniform would be 0.11)"
-        for name, m in maps.items()
-    )
-    + ".",
-)
+inside = (some[:, 0].cpu() > 0.3) & window_mask(SIDE, SIDE, 3).all(-1)
+show_head_means(weights, inside)
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Choose a head and a pixel of a digit, and see what the pixel attends to.
@@ -762,22 +713,8 @@ show(
 
 
 def draw_window(row=3, column=3, head=1):
-    """Show a digit with the query pixel, and that pixel's weights on the grid of the
-    picture."""
-    over = torch.zeros(SIDE + 2, SIDE + 2)
-    over[row : row + 3, column : column + 3] = weights[40, head - 1, row, column].view(
-        3, 3
-    )
-    over = over[1:-1, 1:-1]
-    show(
-        plots.pictures(
-            {"digit": grey(some[40]), "weights": over},
-            dict.fromkeys(("digit", "weights"), (row, column)),
-        ),
-        alt=f"A digit, and the weights of pixel ({row}, {column}) in head {head}: the "
-        f"largest is {over.max().item():.2f}, its own "
-        f"{over[row, column].item():.2f}.",
-    )
+    """Show a digit, and the weights of one of its pixels in one head."""
+    show_window(some[40], weights[40, head - 1], row, column)
 
 
 explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
@@ -801,7 +738,7 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 #
 # The check calls `train_local_attention(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten
 # digits (8 × 8 pixels, sorted by their labels) and `n_steps=400`. It evaluates the model on the other 500 digits. It also
-# replaces pixels, exchanges neighbours, moves pictures and asks for the context, so it can tell your layer from a convolution
+# replaces pixels, exchanges neighbours, moves images and asks for the context, so it can tell your layer from a convolution
 # or from global attention without reading your code. The function has at most 60 seconds of processor time; a good solution
 # needs about ten seconds.
 #
@@ -814,9 +751,9 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # | 1 | the returned model gives the same results for the same image |
 # | 1 | the logits of one image do not depend on the other images of the batch |
 # | 1 | *local*: the context depends on the pixels of the window around it, and on no others |
-# | 1 | *weights*: in a picture of a single grey value the context is the same at every pixel: the weights inside the picture sum to 1, and relative positions are added to the scores, not to the values |
+# | 1 | *weights*: in an image of a single grey value the context is the same at every pixel: the weights inside the image sum to 1, and relative positions are added to the scores, not to the values |
 # | 1 | *content*: what a neighbour adds to the context depends on the content of the other neighbours |
-# | 1 | *positions*: reordering the neighbours changes the context; shifting the whole picture only shifts it |
+# | 1 | *positions*: reordering the neighbours changes the context; shifting the whole image only shifts it |
 # | 1 | loss on held-out digits: at least 1 nat below the 2.3 nats of predicting from class frequencies alone |
 # | 1 | accuracy on held-out digits: at least 0.8 |
 
@@ -833,50 +770,31 @@ train_local_attention = check("10.6", train_local_attention)
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
-from course_tools.checks.training_record import Recorder
+from course_tools.notebook.recorded_losses import trained_with_losses
+from course_tools.notebook.whose import whose
+from course_tools.notebook.window_figures import show_changes
 
 small, kinds = handwritten_digits()
-sorted_by_label = kinds.argsort(stable=True)
+order = kinds.argsort(stable=True)
 torch.manual_seed(SEEDS[0])
-with Recorder() as training:
-    built = train_local_attention(
-        small[sorted_by_label, None], kinds[sorted_by_label], 10, 400
-    )
 owner = whose(train_local_attention)
-ends = range(10, len(training.losses) + 1, 10)
-losses = [mean(training.losses[end - 10 : end]) for end in ends]
-show(
-    plots.curves({f"{owner} model": (ends, losses)}, "update", "loss", "training loss"),
-    alt=f"Training loss of {owner} model, means of the first and of the last ten "
-    f"updates: {losses[0]:.2f} and {losses[-1]:.2f}.",
+built = trained_with_losses(
+    lambda: train_local_attention(small[order, None], kinds[order], 10, 400),
+    f"{owner} model",
 )
-digit = small[:1, None]
+digit, convolved = small[:1, None], nn.Conv2d(1, 16, 3, padding=1)
 changed = digit.clone()
 changed[..., 3, 4] = 1 - changed[..., 3, 4]
 with torch.no_grad():
-    of_attention = (built(changed, True) - built(digit, True))[0].norm(dim=0)
-    convolved = nn.Conv2d(1, 16, 3, padding=1)
-    of_convolution = (convolved(changed) - convolved(digit))[0].norm(dim=0)
-n_changed = int((of_attention > 1e-5 * of_attention.max()).sum())
-show(
-    plots.pictures(
-        {
-            "digit": grey(digit[0]),
-            f"{owner} first layer": of_attention / of_attention.max(),
-            "a convolution": of_convolution / of_convolution.max(),
-        },
-        {"digit": (3, 4)},
-        label="fraction of the largest",
-        most=1.0,
-    ),
-    alt="A digit of which pixel (3, 4) is replaced, and the change of the context of "
-    "each pixel as a fraction of the largest change in that layer: in "
-    f"{owner} first layer {n_changed} pixels change, the pixel itself by "
-    f"{(of_attention[3, 4] / of_attention.max()).item():.2f}.",
-)
+    changes = {
+        f"{owner} first layer": built(changed, True) - built(digit, True),
+        "a convolution": convolved(changed) - convolved(digit),
+    }
+norms = {name: change[0].norm(dim=0) for name, change in changes.items()}
+show_changes(digit[0], (3, 4), norms)
 
 # %% [markdown]
-# In both layers, the outputs of nine pixels change. The convolution multiplies the change by the same weights in every picture.
+# In both layers, the outputs of nine pixels change. The convolution multiplies the change by the same weights in every image.
 # In attention, the replaced pixel provides a key and a value for its neighbours, and its own query changes too. How much a
 # neighbour's context changes therefore depends on the other pixels in that neighbour's window.
 
@@ -888,18 +806,18 @@ show(
 # <details><summary>A. Those of convolution and attention both grow by a factor of 49 / 9.</summary>
 #
 # The parameters of the convolution do. Attention needs only four more row vectors and four more column vectors.</details>
-# <details><summary>B. Those of the convolution grow by a factor of 49 / 9, those of attention by about two per cent.</summary>
+# <details><summary>B. Those of the convolution grow by a factor of 49 / 9, those of attention by about two percent.</summary>
 #
 # Right: attention gets 4 · 64 more parameters, in addition to 3 · 64² + 3 · 64.</details>
 # <details><summary>C. Neither grows.</summary>
 #
 # A convolution has a matrix for each position of the window.</details>
 #
-# **Question 2.** Why are keys outside the picture masked, while zero padding is fine for a convolution?
+# **Question 2.** Why are keys outside the image masked, while zero padding is fine for a convolution?
 #
 # <details><summary>A. A zero key still receives a positive weight from the softmax.</summary>
 #
-# Right. That weight is missing from the positions inside the picture.</details>
+# Right. That weight is missing from the positions inside the image.</details>
 # <details><summary>B. Zeros would make the softmax divide by 0.</summary>
 #
 # They would not: they only make the denominator larger.</details>
@@ -907,7 +825,7 @@ show(
 #
 # The mask changes the result (10.d).</details>
 #
-# **Question 3.** In the network of section 7 without relative positions, all offset vectors are 0. Which pictures can it distinguish?
+# **Question 3.** In the network of section 7 without relative positions, all offset vectors are 0. Which images can it distinguish?
 #
 # <details><summary>A. A 6 and the same 6 upside down.</summary>
 #
@@ -955,4 +873,6 @@ show(
 # | EE | Attention in computer vision: local attention | 5 Local attention | `course_lib.attention.local_attention`, `course_lib.attention.LocalAttention`, `course_lib.primitives.local_windows`, `course_lib.metrics.local_attention_cost` |
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

@@ -13,41 +13,24 @@
 # %% [markdown] tags=["header"]
 # # 11 · Vision Transformer
 #
-# A Vision Transformer classifies pictures by treating square patches as tokens.
+# A Vision Transformer classifies images by treating square patches as tokens.
 #
 # ![](diagram:vit)
 #
 # You will write the patches and their embedding, attention roll-out, the interpolation of positions, distillation and the
-# training of a new head. You will compare a ViT with a convolutional network on few pictures, distil the convolutional network
+# training of a new head. You will compare a ViT with a convolutional network on few images, distil the convolutional network
 # into a ViT, build a ViT and its training loop from an empty cell, and repair a run that does not learn.
 #
 # **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), and the basics of convolutional networks. **Time:**
 # about 90 minutes, and 55 for the two build tasks. {measured}
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from course_tools.notebook import at_scale, boxed, check, claim, device, digit_split
-from course_tools.notebook import (
-    explore,
-    grey,
-    ledger,
-    plots,
-    predict,
-    show,
-    show_study,
-    weight_maps,
-)
-from course_tools.notebook.whose import whose
-
-SEEDS = (0, 1, 2)
+from course_tools.notebook import claim, predict
 
 # %% [markdown]
 # ## 1 Too many tokens
 #
-# In lecture 04 every pixel attended to every other pixel. For a small photograph that is feasible. But pictures are usually
+# In lecture 04 every pixel attended to every other pixel. For a small photograph that is feasible. But images are usually
 # classified at 224 × 224 pixels. With a token for each pixel, every head of every layer has a weight for each *pair* of pixels.
 # The next cell computes how much memory these weights would take.
 
@@ -84,7 +67,7 @@ claim(
 # %% [markdown]
 # ## 2 Patches as tokens
 #
-# In this section you cut the picture into non-overlapping squares of $P \times P$ pixels, the **patches**, and arrange the
+# In this section you cut the image into non-overlapping squares of $P \times P$ pixels, the **patches**, and arrange the
 # pixels of each patch as one vector:
 #
 # $$x \in \mathbb R^{C \times H \times W} \;\to\; x_p \in \mathbb R^{N \times C P^2} \qquad N = HW / P^2$$
@@ -102,9 +85,10 @@ claim(
 # figure before you run the check.
 
 # %%
+import torch
 from einops import rearrange
+from torch import Tensor
 
-from course_lib.datasets import photographs
 from course_lib.primitives import patch_grid
 from course_lib.primitives.patches import Patches
 from course_lib.shapes import Image
@@ -113,36 +97,12 @@ from course_lib.shapes import Image
 from course_tools.bank.lecture_11.patchify import takes_pixels_far_apart as suspect
 
 # %%
+from course_lib.datasets import photographs
+from course_tools.notebook import check
+from course_tools.notebook.patch_figures import show_patches
+
 photograph = photographs((96, 144))[:1].float().clamp(0, 1)
-
-
-def laid_out(cut, images, P):
-    """The patches that `cut` makes, each drawn as a square in its place, with a gap
-    between them, as (H', W', 3)."""
-    rows = patch_grid(*images.shape[-2:], P)[0]
-    squares = rearrange(
-        cut(images, P)[0],
-        "(rows columns) (C h w) -> rows columns h w C",
-        rows=rows,
-        C=3,
-        h=P,
-    )
-    framed = F.pad(squares, (0, 0, 0, 2, 0, 2), value=1.0)
-    return rearrange(framed, "rows columns h w C -> (rows h) (columns w) C")[:-2, :-2]
-
-
-sheets = {
-    "photograph": photograph[0].permute(1, 2, 0),
-    "the suspect's patches": laid_out(suspect, photograph, 24),
-}
-squares = rearrange(suspect(photograph, 24)[0], "n (C pixels) -> n C pixels", C=3)
-alike = torch.corrcoef(squares.flatten(1))[0, 1:].mean()
-show(
-    plots.pictures(sheets),
-    alt="A photograph of 96 × 144 pixels, and the suspect's 24 patches of it, each in "
-    "its place with a gap. The first of them correlates with the others by "
-    f"{alike:.2f} on average: each is a small picture of the whole.",
-)
+show_patches(suspect, photograph, 24, "the suspect's patches")
 
 # %% tags=["nbval-check-output"]
 suspect = check("11.1", suspect)
@@ -150,9 +110,9 @@ suspect = check("11.1", suspect)
 # %% [markdown] tags=["predict"]
 # **What does each of its patches contain?**
 #
-# <details><summary>A. A square, but of the picture rotated by a quarter turn.</summary>
+# <details><summary>A. A square, but of the image rotated by a quarter turn.</summary>
 #
-# Then neighbouring pixels would still be neighbours. Here each patch shows the whole picture.</details>
+# Then neighbouring pixels would still be neighbours. Here each patch shows the whole image.</details>
 # <details><summary>B. Pixels that are far apart: every n-th of each row and column.</summary>
 #
 # Yes: the pattern has `(P rows)` where it should have `(rows P)`. einops and `reshape` both read the axis that varies *slowest*
@@ -173,6 +133,9 @@ patchify = check("11.1", patchify)
 # two.
 
 # %% tags=["nbval-check-output"]
+import torch.nn.functional as F
+
+SEEDS = (0, 1, 2)
 torch.manual_seed(SEEDS[0])
 E, b = torch.randn(11, 3, 24, 24), torch.randn(11)
 by_product = patchify(photograph, 24).float() @ E.flatten(1).mT + b
@@ -191,7 +154,7 @@ claim(
 # %% [markdown]
 # ## 3 Class token and positions
 #
-# Which token represents the whole picture? ViT adds a **class token**: one more learned vector, the same for every picture. It
+# Which token represents the whole image? ViT adds a **class token**: one more learned vector, the same for every image. It
 # precedes the patches and attends to them in every layer, and a linear head classifies its output. Attention is
 # permutation-equivariant, so a learned position vector is added to every token. In this section you write this embedding
 # (Dosovitskiy et al., eq. 1):
@@ -209,12 +172,6 @@ claim(
 # %%
 from jaxtyping import Float
 
-from course_lib.attention import fused_scaled_dot_product_attention
-from course_lib.blocks import ConvNet, Sizes
-from course_lib.models import ViT
-from course_lib.training import batches
-from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
-
 # %% exercise="11.2" difficulty="●●○" minutes=10
 from course_lib.primitives import embed_patches
 
@@ -223,51 +180,30 @@ embed_patches = check("11.2", embed_patches)
 
 # %% [markdown]
 # The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. The library's `ViT` consists of
-# `encoder` and `head`. Our digits have 28 × 28 pixels and $P = 7$, so each picture is a sequence of sixteen patches. We
+# `encoder` and `head`. Our digits have 28 × 28 pixels and $P = 7$, so each image is a sequence of sixteen patches. We
 # initialise the position vectors four times as large as the library does, so that they are not small compared with the embedded
 # patches (lecture 05, section 10).
 
 # %%
-images, labels, learn, unseen = digit_split(SEEDS)
-P, GRID, SIZES = 7, 4, Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
+from course_tools.notebook import at_scale, device, digit_split
+from course_tools.notebook.digit_vit import GRID, P, accuracy, cnn, fit, vit
+
+split = digit_split(SEEDS)
+images, labels, learn, unseen = split
 STEPS = at_scale(cpu=220, gpu=1_500)
 
 
-def vit(
-    seed,
-    kind=ViT,
-    n_classes=10,
-    mechanism=fused_scaled_dot_product_attention,
-    scale=4.0,
-):
-    """A new Vision Transformer for digits."""
-    torch.manual_seed(seed)
-    model = kind(n_classes, (1, 28, 28), P, SIZES, mechanism).to(device())
-    model.encoder.positions.data.mul_(scale)
-    return model
-
-
-def cnn(seed):
-    """Three convolutions of 3 × 3, the largest value of each of their 64 maps, and a
-    linear layer."""
-    torch.manual_seed(seed)
-    body = ConvNet(1, widths=(32, 32, 64), strides=(2, 2, 1))
-    return nn.Sequential(
-        body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10)
-    ).to(device())
-
-
-def by_your_tokens(model, pictures, scale=1.0):
+def by_your_tokens(model, images, scale=1.0):
     """Logits of a ViT from the tokens of your `patchify` and `embed_patches`."""
     encoder = model.encoder
     tokens = embed_patches(
-        patchify(pictures, P).to(pictures),
+        patchify(images, P).to(images),
         encoder.project.weight,
         encoder.project.bias,
         encoder.learned,
         scale * encoder.positions,
     )
-    return model.head(encoder.stack(tokens.to(pictures))[:, 0])
+    return model.head(encoder.stack(tokens.to(images))[:, 0])
 
 
 def classify_tokens(model, batch):
@@ -275,20 +211,8 @@ def classify_tokens(model, batch):
     return F.cross_entropy(by_your_tokens(model, batch[0]), batch[1])
 
 
-def fit(model, seed, *tensors, loss=classify, steps=STEPS, lr=3e-3, name="ViT"):
-    """Train a model on batches of 32 of the tensors."""
-    stream = batches(*tensors, batch_size=32, seed=seed)
-    rate = {"steps": steps, "lr": lr, "warmup": steps // 4}
-    return fitted(model, stream, loss, label=f"{name}, seed {seed}", **rate)
-
-
-def accuracy(model, seed, change=lambda pictures: pictures):
-    """The accuracy on unseen digits, after `change`."""
-    return accuracy_of(model, change(images[unseen[seed]]), labels[unseen[seed]])
-
-
 # %% [markdown] tags=["predict"]
-# ## 4 ViT and CNN on 2,500 pictures
+# ## 4 ViT and CNN on 2,500 images
 #
 # A deck states: "with a dataset of ~ 2-3 thousand pictures, doesn't work very well - classic ResNet more stable and better". We
 # test this on 2,500 digits. Both models get the same budget of *arithmetic*: the CNN is trained for fewer steps, so that its
@@ -297,7 +221,7 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 #
 # **Predict.** Does the ViT or the CNN have the higher accuracy on a thousand unseen digits?
 #
-# <details><summary>A. The Vision Transformer: attention sees the whole picture at once.</summary>
+# <details><summary>A. The Vision Transformer: attention sees the whole image at once.</summary>
 #
 # It does, from the first layer on. But it must *learn* that a stroke is the same stroke one pixel further to the
 # left.</details>
@@ -310,55 +234,35 @@ def accuracy(model, seed, change=lambda pictures: pictures):
 # Most digits are easy. On the rest the two models differ.</details>
 
 # %%
-from course_lib.attention import scaled_dot_product_attention
-from course_tools.notebook.layer_costs import multiply_adds
+from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.seed_scores import show_seeds
 
 few_thousand = {
     seed: (images[learn[seed][:2_500]], labels[learn[seed][:2_500]]) for seed in SEEDS
 }
-vits = {
-    seed: fit(vit(seed), seed, *few_thousand[seed], loss=classify_tokens)
-    for seed in SEEDS
-}
-cnns = {
-    seed: fit(
-        cnn(seed),
-        seed,
-        *few_thousand[seed],
-        steps=4 * STEPS // 5,
-        lr=4e-3,
-        name="convolutions",
-    )
-    for seed in SEEDS
-}
+vits, cnns, cnn_rate = {}, {}, {"steps": 4 * STEPS // 5, "lr": 4e-3}
+for seed, known in few_thousand.items():
+    vits[seed] = fit(vit(seed), seed, *known, steps=STEPS, loss=classify_tokens)
+    cnns[seed] = fit(cnn(seed), seed, *known, **cnn_rate, name="convolutions")
 show_losses({"convolutions": [*cnns.values()], "ViT": [*vits.values()]})
 right = {
-    "convolutions": [accuracy(cnns[seed], seed) for seed in SEEDS],
-    "ViT": [accuracy(vits[seed], seed) for seed in SEEDS],
+    name: [accuracy(model, split, seed) for seed, model in models.items()]
+    for name, models in (("convolutions", cnns), ("ViT", vits))
 }
-show(
-    plots.seeds(
-        right,
-        "accuracy on unseen digits",
-        "2,500 digits to learn from, one point per seed",
-    ),
-    alt="Accuracy on unseen digits after 2,500 to learn from: "
-    + "; ".join(
-        f"{name} {', '.join(f'{share:.3f}' for share in shares)}"
-        for name, shares in right.items()
-    )
-    + ".",
-)
+show_seeds(right, "accuracy on unseen digits", "2,500 digits to learn from", decimals=3)
 
 
 # %% tags=["nbval-check-output"]
+from course_lib.attention import scaled_dot_product_attention
+from course_tools.notebook.layer_costs import multiply_adds
+
 plain = vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
 with torch.no_grad():
     by_cnn, by_vit = (
         multiply_adds(model, images[:1]) for model in (cnns[SEEDS[0]], plain)
     )
 effort = 4 / 5 * by_cnn / by_vit
-behind = [
+lead = [
     ours - theirs
     for ours, theirs in zip(right["convolutions"], right["ViT"], strict=True)
 ]
@@ -372,7 +276,7 @@ claim(
 claim(
     "11.e",
     "2,500 digits: the convolutions lead the ViT on unseen digits, worst of the seeds",
-    min(behind),
+    min(lead),
     at_least=0.01,
 )
 claim(
@@ -392,14 +296,14 @@ claim(
 # then traces its attention back to the patches.
 #
 # **Position similarity.** The model is not told that patch 5 lies below patch 1; its position vectors are initialised at
-# random. In the next figure, each small map shows the cosine between one position vector and all sixteen, arranged like the
-# patches.
+# random. The next figure shows one trained model: each small map shows the cosine between one position vector and all sixteen,
+# arranged like the patches. The printed numbers compare them with the vectors before training.
 #
 # **Predict.** What do these maps of the similarity of positions look like after training?
 #
 # <details><summary>A. Each position is most similar to its neighbours.</summary>
 #
-# This is what the paper's figure 7 shows, after training on millions of pictures. It takes longer than our training.</details>
+# This is what the paper's figure 7 shows, after training on millions of images. It takes longer than our training.</details>
 # <details><summary>B. No pattern is visible.</summary>
 #
 # Yes. Sixteen random vectors already distinguish the positions, and a short training changes them little.</details>
@@ -409,40 +313,23 @@ claim(
 
 
 # %%
-from statistics import mean
+from course_tools.notebook import show, weight_maps
+from course_tools.notebook.digit_vit import neighbours_over_distant, position_similarity
 
-from course_lib.analysis import record
-
-
-def likeness(model):
-    """Cosines (16, 4, 4) between the position of each patch and those of all, each less
-    the mean over the patches."""
-    places = model.encoder.positions.detach()[-GRID * GRID :].cpu()
-    directions = F.normalize(places - places.mean(0), dim=-1)
-    return (directions @ directions.mT).unflatten(-1, (GRID, GRID))
-
-
-def nearer(maps):
-    """How much more alike neighbours are than patches three or more steps apart."""
-    row, column = torch.arange(GRID * GRID) // GRID, torch.arange(GRID * GRID) % GRID
-    steps = (row[:, None] - row).abs() + (column[:, None] - column).abs()
-    return (
-        maps.flatten(1)[steps == 1].mean() - maps.flatten(1)[steps >= 3].mean()
-    ).item()
-
-
-before, after = likeness(vit(SEEDS[0])), likeness(vits[SEEDS[0]])
+untrained, trained = vit(SEEDS[0]), vits[SEEDS[0]]
+before, after = position_similarity(untrained), position_similarity(trained)
+nearer, further = neighbours_over_distant(after), neighbours_over_distant(before)
 show(
-    weight_maps(
-        {"before training": before, "after": after},
-        columns=4,
-        label="cosine of two positions",
-    ),
-    alt="Two panels of sixteen small maps: cosines between the learned position of "
-    "each patch and those of all. Neighbours are more alike than patches three "
-    f"steps apart by {nearer(before):.2f} before training and {nearer(after):.2f} "
-    "after it.",
+    weight_maps({"after training": after}, columns=4, label="cosine of two positions"),
+    alt="Sixteen small maps: cosines between the learned position of each patch and "
+    "those of all. Neighbours are more alike than patches three steps apart by "
+    f"{nearer:.2f}.",
 )
+print(
+    f"cosine of neighbouring minus that of distant positions: {further:+.2f} before "
+    f"training, {nearer:+.2f} after it"
+)
+print(f"change of a cosine in training: mean {(after - before).abs().mean():.2f}")
 
 # %% [markdown]
 # **Attention roll-out.** In the last layer, the class token attends to tokens that are themselves mixtures of tokens. Abnar and
@@ -466,30 +353,26 @@ rollout = check("11.3", rollout)
 
 
 # %%
-def followed(model, pictures):
+from course_lib.analysis import record
+from course_tools.notebook.patch_figures import show_shares
+
+
+def followed(model, images):
     """What the class token takes from each patch (B, 4, 4), by your roll-out, as shares
     that sum to 1."""
     with record(plain) as seen, torch.no_grad():
         plain.load_state_dict(model.state_dict())
-        plain(pictures)
+        plain(images)
     layers = [
         calls[0].weights for calls in seen.values() if calls[0].weights is not None
     ]
-    drawn = rollout(torch.stack(layers))[:, 0, 1:].to(pictures)
+    drawn = rollout(torch.stack(layers))[:, 0, 1:].to(images)
     return (drawn / drawn.sum(-1, keepdim=True)).unflatten(-1, (GRID, GRID))
 
 
 shown = images[unseen[SEEDS[0]][[3, 5, 8]]]
 maps = followed(vits[SEEDS[0]], shown).cpu()
-panels = {f"roll-out, digit {n + 1}": drawn for n, drawn in enumerate(maps)}
-show(
-    boxed(panels, label="share", ink=dict(zip(panels, shown[:, 0], strict=True))),
-    alt="Three unseen digits over maps of what the class token takes from each "
-    "of their "
-    "sixteen patches, by roll-out; the largest share is "
-    + ", ".join(f"{drawn.max():.2f}" for drawn in maps)
-    + f", where even shares would be {1 / 16:.2f}.",
-)
+show_shares(shown.cpu(), maps, [f"roll-out, digit {n}" for n in (1, 2, 3)])
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Does this map mean anything? We blacken four patches of every digit: those with the *largest* roll-out for the
@@ -507,110 +390,44 @@ show(
 # They are mostly background, and blackening what is already black changes nothing. Therefore the next cell has two controls:
 # four patches at random, and the four patches with the largest roll-out *on average*, the same for all digits.</details>
 
-
 # %% tags=["nbval-check-output"]
-def wiped(order):
-    """A change of pictures that blackens the first four patches of each in the order
-    (B, 16)."""
-    keep = (
-        torch.ones(len(order), GRID * GRID, device=device())
-        .scatter(1, order[:, :4], 0.0)
-        .unflatten(1, (1, GRID, GRID))
-    )
-    return lambda pictures: (
-        pictures * keep.repeat_interleave(P, -2).repeat_interleave(P, -1)
-    )
+from statistics import mean
 
+from course_tools.notebook.digit_vit import blackened
 
 lost = {"most": [], "same for all": [], "at random": [], "least": []}
 for seed in SEEDS:
-    drawn = followed(vits[seed], images[unseen[seed]]).flatten(1)
-    most, same = (
-        drawn.argsort(descending=True),
-        drawn.mean(0).argsort(descending=True).expand(len(drawn), -1),
-    )
-    any_order = (
-        torch.rand(most.shape, generator=torch.Generator().manual_seed(seed))
-        .argsort()
-        .to(device())
-    )
-    for name, order in zip(lost, (most, same, any_order, most.flip(1)), strict=True):
-        lost[name].append(
-            accuracy(vits[seed], seed) - accuracy(vits[seed], seed, wiped(order))
-        )
-print(
-    ", ".join(
-        f"{name}: " + " ".join(f"{share:.2f}" for share in shares)
-        for name, shares in lost.items()
-    )
-)
-
-# %% [markdown] tags=["try-it"]
-# **Try it.** Choose another digit by its number from 0 to 999. Look for one that the model misclassifies: on which patches is
-# the roll-out large?
-
-
-# %% tags=["try-it"]
-def draw_digit(number):
-    """Show an unseen digit over its roll-out, and the prediction."""
-    index = unseen[SEEDS[0]][number]
-    picture, kind = images[index : index + 1], labels[index].item()
-    share = followed(vits[SEEDS[0]], picture)[0].cpu()
-    with torch.no_grad():
-        predicted = vits[SEEDS[0]](picture).argmax(-1).item()
-    row, column = divmod(share.argmax().item(), GRID)
-    title = f"label {kind}, predicted {predicted}"
-    show(
-        boxed({title: share}, label="share", ink={title: picture[0, 0]}),
-        alt=f"Unseen digit {number}, {title}, over its roll-out; the class token takes "
-        f"most from the patch in row {row + 1}, column {column + 1}, a share of "
-        f"{share.max():.2f}.",
-    )
-
-
-draw_digit(17)
-
-# %% [markdown] tags=["interactive"]
-# **Explore.** Look at the digits one by one. Which part of the map moves with the stroke, and which part is the same for every
-# digit?
-
-# %% tags=["interactive"]
-explore(lambda number=40: draw_digit(number), number=(0, 999, 1))
-
-# %% tags=["nbval-check-output"]
-start, end = (
-    model.encoder.positions.detach() for model in (vit(SEEDS[0]), vits[SEEDS[0]])
-)
-print(
-    f"cosine of neighbouring minus that of distant positions: {nearer(before):+.2f} "
-    f"before training, {nearer(after):+.2f} after it"
-)
-print(
-    "change of the positions in training, relative to their norm: "
-    f"{((end - start).norm() / start.norm()).item():.2f}"
-)
+    taken = followed(vits[seed], images[unseen[seed]]).flatten(1)
+    drawn = torch.rand(taken.shape, generator=torch.Generator().manual_seed(seed))
+    most, same = taken.argsort(descending=True), taken.mean(0).argsort(descending=True)
+    orders = most, same.expand_as(most), drawn.argsort().to(most), most.flip(1)
+    for name, order in zip(lost, orders, strict=True):
+        masked = accuracy(vits[seed], split, seed, blackened(order))
+        lost[name].append(accuracy(vits[seed], split, seed) - masked)
+for name, losses in lost.items():
+    print(f"accuracy lost, {name}: " + ", ".join(f"{value:.2f}" for value in losses))
+by_image = mean(lost["most"]) - mean(lost["same for all"])
+over_chance = [
+    most - other for most, other in zip(lost["most"], lost["at random"], strict=True)
+]
 claim(
     "11.h",
     "blackening the 4 of 16 patches with the largest roll-out: accuracy lost, mean",
     mean(lost["most"]),
     at_least=0.4,
 )
-over_chance = min(
-    most - other for most, other in zip(lost["most"], lost["at random"], strict=True)
-)
 claim(
     "11.i",
     "blackening the 4 patches with the largest roll-out costs more than 4 at random: "
     "least difference of the seeds",
-    over_chance,
+    min(over_chance),
     at_least=0.1,
 )
-by_picture = mean(lost["most"]) - mean(lost["same for all"])
 claim(
     "11.i-same",
     "but no more than blackening the same 4 of all digits, those with the largest mean "
     "roll-out: mean difference",
-    by_picture,
+    by_image,
     at_most=0.05,
 )
 claim(
@@ -620,19 +437,46 @@ claim(
     at_most=0.25,
 )
 
+# %% [markdown] tags=["try-it"]
+# **Try it.** Choose another digit by its number from 0 to 999. Look for one that the model misclassifies: on which patches is
+# the roll-out large?
+
+
+# %% tags=["try-it"]
+def draw_digit(number=40):
+    """Show an unseen digit over its roll-out, and the prediction."""
+    index = unseen[SEEDS[0]][number : number + 1]
+    with torch.no_grad():
+        predicted = vits[SEEDS[0]](images[index]).argmax(-1).item()
+    title = f"label {labels[index].item()}, predicted {predicted}"
+    shares = followed(vits[SEEDS[0]], images[index]).cpu()
+    show_shares(images[index].cpu(), shares, [title])
+
+
+draw_digit(17)
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Look at the digits one by one. Which part of the map moves with the stroke, and which part is the same for every
+# digit?
+
+# %% tags=["interactive"]
+from course_tools.notebook import explore
+
+explore(draw_digit, number=(0, 999, 1))
+
 # %% [markdown]
 # In the paper's figure 7, each learned position is most similar to its neighbours and to its row and column. That is the result
-# of training on millions of pictures. In our few hundred steps the sixteen random vectors change little, as the printed numbers
-# show. They distinguish the patches, but their similarities do not reflect the arrangement of the patches. Our training is too
+# of training on millions of images. In our few hundred steps the sixteen random vectors of this model change little, as the
+# numbers printed below the figure show. They distinguish the patches, but their similarities do not reflect the arrangement of the patches. Our training is too
 # short to conclude more.
 #
 # For the roll-out, consider both controls. Masking the patches with the largest roll-out costs clearly more accuracy than
 # masking random patches (11.i). But masking the same four patches in all digits costs at least as much (11.i-same). So the
-# roll-out shows where digits are in general, and little about the individual picture.
+# roll-out shows where digits are in general, and little about the individual image.
 #
 # ## 6 Changing the resolution
 #
-# Nothing in a block depends on the number of tokens. A larger picture is a longer sequence, and only the position vectors do
+# Nothing in a block depends on the number of tokens. A larger image is a longer sequence, and only the position vectors do
 # not fit. In this section you compute new ones: treat the position vectors of the patches as an *image* with d_model channels
 # and resize it by bicubic interpolation, like a photograph. The position vector of the class token stays the same:
 #
@@ -665,52 +509,32 @@ interpolate_positions = check("11.4", interpolate_positions)
 #
 # This model has positions and uses them; section 9 removes them.</details>
 
-
 # %%
-def enlarged(side):
-    """A change of pictures that resizes them to side × side pixels."""
-    return lambda pictures: F.interpolate(
-        pictures, (side, side), mode="bicubic", align_corners=False
-    ).clamp(0, 1)
+from course_tools.notebook import plots
+from course_tools.notebook.digit_vit import enlarged, repeated_positions, with_positions
 
 
 def resized(model, side, by):
-    """The same model for pictures of side × side pixels, its positions made by
-    `by(positions, H, W, H_new, W_new)`."""
-    larger = ViT(10, (1, side, side), P, SIZES, fused_scaled_dot_product_attention).to(
-        device()
-    )
-    positions = by(model.encoder.positions.detach(), GRID, GRID, side // P, side // P)
-    larger.load_state_dict(
-        model.state_dict()
-        | {"encoder.positions": positions.to(model.encoder.positions)}
-    )
-    return larger.eval()
+    """The model for images of side × side pixels, its positions changed by `by`."""
+    positions = model.encoder.positions.detach()
+    larger = by(positions, GRID, GRID, side // P, side // P)
+    return with_positions(model, side, larger)
 
 
-def repeated(positions, H, W, H_new, W_new):
-    """The positions of the patches repeated until there are enough."""
-    return torch.cat(
-        [positions[:1], positions[1:].repeat(H_new * W_new, 1)[: H_new * W_new]]
-    )
-
-
-ways = {"interpolated": interpolate_positions, "repeated": repeated}
-sides = [28, 42, 56]
-at_size = {
-    name: [
+ways = {"interpolated": interpolate_positions, "repeated": repeated_positions}
+sides, at_size = [28, 42, 56], {}
+for name, by in ways.items():
+    at_size[name] = [
         mean(
-            accuracy(resized(vits[seed], side, by), seed, enlarged(side))
-            for seed in SEEDS
+            accuracy(resized(model, side, by), split, seed, enlarged(side))
+            for seed, model in vits.items()
         )
         for side in sides
     ]
-    for name, by in ways.items()
-}
 show(
     plots.curves(
         {name: (sides, shares) for name, shares in at_size.items()},
-        "side of the picture, in pixels",
+        "side of the image, in pixels",
         "accuracy on unseen digits",
         across={"chance": 0.1},
     ),
@@ -724,16 +548,11 @@ show(
 
 # %% tags=["nbval-check-output"]
 seed = SEEDS[0]
-at_35 = (enlarged(35)(few_thousand[seed][0]), few_thousand[seed][1])
-tuned = fit(
-    resized(vits[seed], 35, interpolate_positions),
-    seed,
-    *at_35,
-    steps=STEPS // 5,
-    name="fine-tuned at 35 pixels",
-)
+start = resized(vits[seed], 35, interpolate_positions)
+untuned = accuracy(start, split, seed, enlarged(35))
+known, kinds = few_thousand[seed]
+tuned = fit(start, seed, enlarged(35)(known), kinds, steps=STEPS // 5, name="35 pixels")
 show_losses({"fine-tuned at 35 pixels, one seed": tuned})
-untuned = accuracy(resized(vits[seed], 35, interpolate_positions), seed, enlarged(35))
 claim(
     "11.k",
     "digits enlarged to twice their side: accuracy with interpolated positions less "
@@ -752,7 +571,7 @@ claim(
     "11.m",
     "digits enlarged to 35 pixels: what a fifth of the training's steps at that size "
     "adds to interpolation, one seed",
-    accuracy(tuned, seed, enlarged(35)) - untuned,
+    accuracy(tuned, split, seed, enlarged(35)) - untuned,
     at_least=0.15,
 )
 
@@ -797,23 +616,23 @@ distillation_loss = check("11.5", distillation_loss)
 #
 # <details><summary>A. Yes: the CNN is better, and the student learns this from it.</summary>
 #
-# What could it learn? Count the pictures on which the teacher's prediction differs from the label.</details>
-# <details><summary>B. Hardly: on those pictures, the teacher's prediction is almost always the label.</summary>
+# What could it learn? Count the images on which the teacher's prediction differs from the label.</details>
+# <details><summary>B. Hardly: on those images, the teacher's prediction is almost always the label.</summary>
 #
-# Yes: see 11.n for their agreement, and the printed accuracies (one seed). Targets equal to the labels add no information. In
-# the paper, the teacher sees *cropped and recoloured* pictures, whose label may no longer be correct; there its predictions
+# Yes: see 11.n for their agreement (one teacher), and the printed accuracies (one seed). Targets equal to the labels add no information. In
+# the paper, the teacher sees *cropped and recoloured* images, whose label may no longer be correct; there its predictions
 # differ from the labels.</details>
 # <details><summary>C. No, it is worse: the two targets conflict.</summary>
 #
 # Its accuracy may be a little lower, by chance or because a second token must be learned as well. But the targets do not
-# conflict: they are the same class on nearly every picture.</details>
+# conflict: they are the same class on nearly every image.</details>
 
 
 # %%
 @torch.no_grad()
-def predictions(model, pictures):
+def predictions(model, images):
     """The logits (n, 10) of a trained model."""
-    return model.eval()(pictures)
+    return model.eval()(images)
 
 
 def by_both(model, batch):
@@ -825,7 +644,13 @@ def by_both(model, batch):
 seed = SEEDS[0]
 lesson = predictions(cnns[seed], few_thousand[seed][0])
 deit = fit(
-    vit(seed, DeiT), seed, *few_thousand[seed], lesson, loss=by_both, name="DeiT"
+    vit(seed, DeiT),
+    seed,
+    *few_thousand[seed],
+    lesson,
+    steps=STEPS,
+    loss=by_both,
+    name="DeiT",
 )
 show_losses({"DeiT": deit, "ViT of section 4": vits[seed]}, "loss, nats")
 agreed = (lesson.argmax(-1) == few_thousand[seed][1]).float().mean().item()
@@ -836,7 +661,8 @@ by_deit = (predicted == labels[unseen[seed]]).float().mean().item()
 # %% tags=["nbval-check-output"]
 claim(
     "11.n",
-    "training digits on which the teacher's prediction equals the label: fraction",
+    "training digits on which the prediction of the teacher, one CNN, equals the label: "
+    "fraction",
     agreed,
     at_least=0.95,
 )
@@ -846,7 +672,7 @@ print(
 )
 
 # %% [markdown] tags=["predict"]
-# So we use the teacher on pictures without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is
+# So we use the teacher on images without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is
 # trained on the five hundred, for three fifths of the ViT's steps. Then it predicts all four thousand, and a ViT is trained on
 # these predictions alone ($\lambda = 1$, $\tau = 2$), without any label. We compare it with a ViT trained on the five hundred
 # labels, and with two controls (two seeds; one seed for the shuffled predictions). All Vision Transformers take the same number
@@ -855,37 +681,35 @@ print(
 # | teacher | question |
 # | --- | --- |
 # | the CNN | does the gap close? |
-# | the ViT trained on the labels | are more pictures alone enough? |
-# | the CNN, predictions shuffled over the pictures | do the predictions matter? |
+# | the ViT trained on the labels | are more images alone enough? |
+# | the CNN, predictions shuffled over the images | do the predictions matter? |
 #
 # **Predict.** Trained on the CNN's predictions, how much of the gap in accuracy between ViT and CNN does a ViT close?
 #
 # <details><summary>A. None: a teacher trained on five hundred labels contains no more than five hundred labels.</summary>
 #
-# It adds predictions for 3,500 other pictures, to which it generalises better than the ViT does, and the ViT learns from these
+# It adds predictions for 3,500 other images, to which it generalises better than the ViT does, and the ViT learns from these
 # predictions.</details>
 # <details><summary>B. None, the gap grows: the student copies the teacher's errors.</summary>
 #
 # It copies some. But 3,500 mostly correct targets outweigh them.</details>
 # <details><summary>C. More than a third of it.</summary>
 #
-# Yes (11.q). The targets are soft and mostly correct; which property of the CNN makes them so is open. The figure also compares
-# a CNN with a ViT as the teacher, but for two seeds only, which is too few for a claim.</details>
+# Yes, on average over two seeds (11.q). The targets are soft and mostly correct; which property of the CNN makes them so is
+# open. The figure also compares a CNN with a ViT as the teacher, but these two differ too little for a claim on two seeds.</details>
 
 
 # %%
 def by_teacher(model, batch):
     """The distillation loss, without labels."""
-    pictures, logits = batch
-    return distillation_loss(
-        model(pictures), logits, logits.argmax(-1), 2.0, 1.0
-    ).float()
+    images, logits = batch
+    return distillation_loss(model(images), logits, logits.argmax(-1), 2.0, 1.0).float()
 
 
 def taught(seed, lesson, name):
     """A ViT that learned from the predictions (4000, 10) of a teacher."""
     known = images[learn[seed]], lesson
-    return fit(vit(seed), seed, *known, loss=by_teacher, steps=2 * STEPS, name=name)
+    return fit(vit(seed), seed, *known, steps=2 * STEPS, loss=by_teacher, name=name)
 
 
 columns = (
@@ -908,21 +732,15 @@ order = torch.randperm(len(lesson), generator=torch.Generator().manual_seed(seed
 misled = taught(seed, lesson[order], "shuffled")
 show_losses(learners | {"shuffled predictions": misled}, "loss, nats")
 five_hundred = {
-    name: [accuracy(model, seed) for seed, model in zip(SEEDS[:2], models, strict=True)]
+    name: [
+        accuracy(model, split, seed)
+        for seed, model in zip(SEEDS[:2], models, strict=True)
+    ]
     for name, models in learners.items()
 }
-shuffled = accuracy(misled, seed)
-show(
-    plots.seeds(
-        five_hundred, "accuracy on unseen digits", "500 labels, one point per seed"
-    ),
-    alt="Accuracy on unseen digits with 500 labels: "
-    + "; ".join(
-        f"{name} {', '.join(f'{share:.3f}' for share in shares)}"
-        for name, shares in five_hundred.items()
-    )
-    + f"; with shuffled predictions of the teacher {shuffled:.2f}.",
-)
+shuffled = accuracy(misled, split, seed)
+show_seeds(five_hundred, "accuracy on unseen digits", "500 labels", decimals=3)
+print(f"with shuffled predictions of the teacher, one seed: {shuffled:.2f}")
 
 # %% tags=["nbval-check-output"]
 level = {name: mean(shares) for name, shares in five_hundred.items()}
@@ -936,8 +754,8 @@ claim(
 )
 claim(
     "11.q",
-    "a ViT taught by those convolutions on 3,500 more pictures without a label: "
-    "fraction of the gap to them that is closed",
+    "a ViT taught by those convolutions on 3,500 more images without a label: "
+    "fraction of the gap to them that is closed, means of two seeds",
     closed,
     at_least=0.35,
 )
@@ -946,11 +764,11 @@ print(
     "taught by convolutions minus taught by a ViT, mean of two seeds: "
     f"{difference:+.3f}"
 )
-useful = level["taught by convolutions"] - shuffled
+useful = five_hundred["taught by convolutions"][-1] - shuffled
 claim(
     "11.s",
     "the teacher's predictions over the same predictions shuffled: accuracy of the "
-    "student, difference",
+    "student, difference, one seed",
     useful,
     at_least=0.5,
 )
@@ -958,7 +776,7 @@ claim(
 # %% [markdown]
 # ## 8 Fine-tuning a new head
 #
-# The other remedy for few pictures is to train on many pictures *of another kind* first, then to replace the head by a new one
+# The other remedy for few images is to train on many images *of another kind* first, then to replace the head by a new one
 # whose weights start at **zero**, and to train the new head. In this section you write this training, gradient descent with
 # momentum:
 #
@@ -986,7 +804,7 @@ from course_lib.metrics import fine_tuned_head
 fine_tuned_head = check("11.6", fine_tuned_head)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A ViT learns to distinguish the digits 0 to 4, from more than a thousand pictures. The new task is the digits 5
+# **Predict.** A ViT learns to distinguish the digits 0 to 4, from more than a thousand images. The new task is the digits 5
 # to 9, with ten labels each. Which does best: a new head on the frozen trained body, on a body with random weights, or on the
 # pixels themselves (100 steps each); or training the whole model, head and body (40 steps)?
 #
@@ -1001,19 +819,12 @@ fine_tuned_head = check("11.6", fine_tuned_head)
 #
 # This is what the paper does. With fifty labels and two seeds, the figure does not separate it from the head alone.</details>
 
-
 # %%
-def whole(model, pictures, kinds, steps=40):
-    """Put a new head of zeros on a model, and train all of it by SGD with momentum
-    0.9."""
-    model.head = zero_head(SIZES.d_model, 5).to(device())
-    optimiser = torch.optim.SGD(model.train().parameters(), lr=0.03, momentum=0.9)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        F.cross_entropy(model(pictures), kinds).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-    return model.eval()
+from copy import deepcopy
+
+from torch import nn
+
+from course_tools.notebook.digit_vit import fine_tuned
 
 
 def accuracy_on_new(model, seed):
@@ -1023,66 +834,35 @@ def accuracy_on_new(model, seed):
         return (model(images[new]).argmax(-1) == labels[new] - 5).float().mean().item()
 
 
-def with_new_head(body, pictures, kinds):
+def with_new_head(body, images, kinds):
     """A body, frozen, with a head that you fine-tuned."""
     with torch.no_grad():
-        W, b = fine_tuned_head(body(pictures).float(), kinds, 5, 0.1, 0.9, 100)
+        W, b = fine_tuned_head(body(images).float(), kinds, 5, 0.1, 0.9, 100)
     return lambda seen: body(seen) @ W.mT.to(seen) + b.to(seen)
 
 
-pretrained, moved = (
-    [],
-    {
-        name: []
-        for name in (
-            "head, trained body",
-            "head, random body",
-            "head, pixels",
-            "whole, trained",
-            "whole, random",
-        )
-    },
-)
+pretrained, moved = [], {}
 for seed in SEEDS[:2]:
     ours = few_thousand[seed][1] < 5
-    trained = fit(
-        vit(seed, n_classes=5),
-        seed,
-        *(part[ours] for part in few_thousand[seed]),
-        steps=3 * STEPS // 5,
-        name="digits 0 to 4",
+    known = [part[ours] for part in few_thousand[seed]]
+    body, random = vit(seed, n_classes=5), vit(seed, n_classes=5)
+    pretrained.append(
+        fit(body, seed, *known, steps=3 * STEPS // 5, name="digits 0 to 4")
     )
-    pretrained.append(trained)
-    chosen = torch.cat(
-        [learn[seed][labels[learn[seed]] == kind][:10] for kind in range(5, 10)]
-    )
+    kinds = labels[learn[seed]]
+    chosen = torch.cat([learn[seed][kinds == kind][:10] for kind in range(5, 10)])
     task = images[chosen], labels[chosen] - 5
-    bodies = {"trained body": trained, "random body": vit(seed, n_classes=5)}
-    for name, model in bodies.items():
-        tuned = with_new_head(lambda x, model=model: model.encoder(x)[:, 0], *task)
-        moved[f"head, {name}"].append(accuracy_on_new(tuned, seed))
-    moved["head, pixels"].append(
-        accuracy_on_new(with_new_head(nn.Flatten(), *task), seed)
-    )
-    moved["whole, trained"].append(accuracy_on_new(whole(trained, *task), seed))
-    moved["whole, random"].append(
-        accuracy_on_new(whole(vit(seed, n_classes=5), *task), seed)
-    )
+    tuned = {
+        "head, trained body": with_new_head(lambda x: body.encoder(x)[:, 0], *task),
+        "head, random body": with_new_head(lambda x: random.encoder(x)[:, 0], *task),
+        "head, pixels": with_new_head(nn.Flatten(), *task),
+        "whole, trained": fine_tuned(deepcopy(body), *task, n_classes=5),
+        "whole, random": fine_tuned(deepcopy(random), *task, n_classes=5),
+    }
+    for name, model in tuned.items():
+        moved.setdefault(name, []).append(accuracy_on_new(model, seed))
 show_losses({"digits 0 to 4": pretrained})
-show(
-    plots.seeds(
-        moved,
-        "accuracy on new digits",
-        "ten labels of each new digit, one point per seed",
-        across={"chance": 0.2},
-    ),
-    alt="Accuracy on the digits 5 to 9 with ten labels each: "
-    + "; ".join(
-        f"{name} {', '.join(f'{share:.2f}' for share in shares)}"
-        for name, shares in moved.items()
-    )
-    + ".",
-)
+show_seeds(moved, "accuracy on new digits", "ten labels of each digit", {"chance": 0.2})
 
 # %% tags=["nbval-check-output"]
 gained = {name: mean(shares) for name, shares in moved.items()}
@@ -1110,7 +890,7 @@ print(
 )
 
 # %% [markdown] tags=["predict"]
-# **A longer study: the number of pictures, and pre-training with all weights.** The study `11_pictures` (docs/studies.md) trains
+# **A longer study: the number of images, and pre-training with all weights.** The study `11_pictures` (docs/studies.md) trains
 # the ViT and two CNNs with nearly as many parameters on 250 to 4,000 digits, for 2,000 updates each. One CNN ends in global max
 # pooling, as in section 4; in the other, the linear layer gets all positions. The study also trains *all* weights on a few of
 # the digits 5 to 9, as the paper does: from a random start, and from a model of the digits 0 to 4.
@@ -1128,19 +908,21 @@ print(
 # Yes, on every seed (11.e-250).</details>
 
 # %%
+from course_tools.notebook import show_study
+
 study = show_study("11_pictures")
 print(study.cost)
 
 
 # %% tags=["nbval-check-output"]
 def recorded_accuracy(kind, n):
-    """By seed, the accuracy after training on n pictures."""
+    """By seed, the accuracy after training on n images."""
     return study.scores(f"{kind}, {n} pictures", "accuracy")
 
 
 def least_lead(kind, rival, numbers):
     """By how much a model leads a rival, least over the seeds and the numbers of
-    pictures."""
+    images."""
     pairs = (
         zip(recorded_accuracy(kind, n), recorded_accuracy(rival, n), strict=True)
         for n in numbers
@@ -1195,12 +977,12 @@ for kind in ("CNN", "CNN, all positions", "ViT"):
 
 # %% [markdown]
 # With 250 digits the ViT leads the CNN with global pooling (11.e-pooled). It would be wrong to conclude that a ViT needs fewer
-# pictures than convolutions: a CNN of as many parameters that keeps all positions leads the ViT on every seed (11.e-250). With
+# images than convolutions: a CNN of as many parameters that keeps all positions leads the ViT on every seed (11.e-250). With
 # 1,000 digits and more the CNN with pooling leads, too (11.e-more). With distorted digits the ViT still gains in the second half
 # of the updates, so the size of that difference holds for this budget only.
 #
-# Pre-training on other digits raises the accuracy of the CNN with pooling on every seed, most with ten pictures of each new digit
-# (11.t-cnn). For the ViT the seeds disagree. Why the models differ, this study does not show.
+# Pre-training on other digits raises the accuracy of the CNN with pooling on every seed, most with ten images of each new digit
+# (11.t-cnn). For the ViT the seeds disagree. This study does not show why the models differ.
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: no positions
@@ -1212,29 +994,15 @@ for kind in ("CNN", "CNN, all positions", "ViT"):
 # It still receives sixteen pieces of strokes, and which pieces occur depends strongly on the digit.</details>
 # <details><summary>B. Far more than chance, and clearly less than with positions.</summary>
 #
-# Yes: this is what a *bag of patches* contains. If the patches of a picture are shuffled like a jigsaw puzzle, the output of
+# Yes: this is what a *bag of patches* contains. If the patches of an image are shuffled like a jigsaw puzzle, the output of
 # this model does not change.</details>
 # <details><summary>C. Nearly all: the blocks infer the positions from the content.</summary>
 #
 # They cannot do that for empty patches: a digit has many of them, and they are all equal.</details>
 
 # %%
-seed, jigsaw = (
-    SEEDS[0],
-    torch.randperm(GRID * GRID, generator=torch.Generator().manual_seed(SEEDS[0])).to(
-        device()
-    ),
-)
-
-
-def shuffle_patches(pictures):
-    """Shuffle the patches of every picture, all pictures in the same way."""
-    pieces = rearrange(
-        pictures, "B C (rows h) (columns w) -> B (rows columns) C h w", h=P, w=P
-    )[:, jigsaw]
-    return rearrange(
-        pieces, "B (rows columns) C h w -> B C (rows h) (columns w)", rows=GRID
-    )
+from course_tools.notebook import grey
+from course_tools.notebook.digit_vit import shuffled_patches
 
 
 def without_positions(model, batch):
@@ -1242,41 +1010,44 @@ def without_positions(model, batch):
     return F.cross_entropy(by_your_tokens(model, batch[0], scale=0.0), batch[1])
 
 
-bag = vit(seed, scale=0.0)
-fit(bag, seed, *few_thousand[seed], loss=without_positions, name="no positions")
+seed, shuffle = SEEDS[0], shuffled_patches(SEEDS[0])
+known, digits = few_thousand[seed], images[unseen[seed]]
+bag = fit(
+    vit(seed, scale=0.0),
+    seed,
+    *known,
+    steps=STEPS,
+    loss=without_positions,
+    name="no positions",
+)
 show_losses({"with positions": vits[seed], "without positions": bag})
-in_a_bag = accuracy(bag, seed)
 with torch.no_grad():
-    digits = images[unseen[seed]]
-    unmoved = (bag(shuffle_patches(digits)) - bag(digits)).abs().max().item() / bag(
-        digits
-    ).abs().max().item()
-in_disorder = [accuracy(vits[seed], seed, shuffle_patches) for seed in SEEDS]
-panels = {
-    "a digit": grey(shown[0]),
-    "its patches shuffled": grey(shuffle_patches(shown)[0]),
-}
+    in_order, in_disorder = bag(digits), bag(shuffle(digits))
+in_a_bag = accuracy(bag, split, seed)
 show(
-    plots.pictures(panels),
+    plots.pictures(
+        {"a digit": grey(shown[0]), "its patches shuffled": grey(shuffle(shown)[0])}
+    ),
     alt="A digit, and its sixteen patches shuffled. Without positions the accuracy of "
-    f"the model is {in_a_bag:.2f}, with shuffled patches, too; with positions it is "
-    f"{mean(right['ViT']):.2f}, with shuffled patches {mean(in_disorder):.2f}.",
+    f"one model is {in_a_bag:.2f}, also with shuffled patches; with positions it is "
+    f"{right['ViT'][0]:.2f}, with shuffled patches "
+    f"{accuracy(vits[seed], split, seed, shuffle):.2f}.",
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "11.x",
     "without positions, patches shuffled: largest relative change of a logit",
-    unmoved,
+    (in_disorder - in_order).abs().max() / in_order.abs().max(),
     at_most=1e-3,
 )
 claim(
     "11.y",
-    "accuracy with positions minus accuracy without",
+    "accuracy with positions minus accuracy without, one seed",
     right["ViT"][0] - in_a_bag,
     at_least=0.08,
 )
-claim("11.z", "accuracy without positions", in_a_bag, at_least=0.4)
+claim("11.z", "accuracy without positions, one seed", in_a_bag, at_least=0.4)
 
 # %% [markdown] tags=["predict"]
 # ## 10 Parameters of the published models
@@ -1298,46 +1069,36 @@ claim("11.z", "accuracy without positions", in_a_bag, at_least=0.4)
 # Yes, two thirds of all. The head and the matrix $E$ have less than a million each.</details>
 
 # %%
-from functools import partial
-
 from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, vit_parameters
 
-published = {"Base, P = 16": 86, "Large, P = 16": 307, "Huge, P = 14": 632}
-sizes = {
-    "Base, P = 16": (VIT_BASE, 16),
-    "Large, P = 16": (VIT_LARGE, 16),
-    "Huge, P = 14": (VIT_HUGE, 14),
+published = {
+    "Base, P = 16": (86, VIT_BASE, 16),
+    "Large, P = 16": (307, VIT_LARGE, 16),
+    "Huge, P = 14": (632, VIT_HUGE, 14),
 }
 counted = {}
-for name, (shape, side) in sizes.items():
-    count = partial(
-        vit_parameters,
-        shape.d_model,
-        shape.d_ff,
-        shape.n_layers,
-        (224 // side) ** 2,
-        3 * side * side,
-    )
-    counted[name] = count(0) / 1e6, count(1_000) / 1e6
+for name, (millions, shape, side) in published.items():
+    widths = shape.d_model, shape.d_ff, shape.n_layers
+    inputs = (224 // side) ** 2, 3 * side * side
+    both = [vit_parameters(*widths, *inputs, n) / 1e6 for n in (0, 1_000)]
+    counted[name] = min(abs(ours / millions - 1) for ours in both)
     print(
-        f"{name:<14} published {published[name]:>4}M   without head "
-        f"{counted[name][0]:7.2f}M   with {counted[name][1]:7.2f}M"
+        f"{name:<14} published {millions:>4}M   without head {both[0]:7.2f}M   "
+        f"with {both[1]:7.2f}M"
     )
 
 # %% tags=["nbval-check-output"]
-off = max(
-    min(abs(ours / published[name] - 1) for ours in both)
-    for name, both in counted.items()
-)
+from course_tools.notebook.digit_vit import SIZES
+
 ours = vit_parameters(SIZES.d_model, SIZES.d_ff, SIZES.n_layers, GRID**2, P * P, 10)
+same = ours == sum(theta.numel() for theta in vits[SEEDS[0]].parameters())
 claim(
     "11.A",
     "ViT-Base, -Large and -Huge: counted parameters against table 1, largest relative "
     "difference",
-    off,
+    max(counted.values()),
     at_most=0.01,
 )
-same = ours == sum(theta.numel() for theta in vits[SEEDS[0]].parameters())
 claim(
     "11.B",
     "the formula counts the parameters of our own model exactly",
@@ -1382,6 +1143,8 @@ train_vit = check("11.7", train_vit)
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
+from course_tools.notebook.patch_figures import show_hardest
+from course_tools.notebook.whose import whose
 
 small, kinds = handwritten_digits()
 order = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(SEEDS[0]))
@@ -1391,20 +1154,8 @@ torch.manual_seed(SEEDS[0])
 built = train_vit(small[known, None], kinds[known], 10, 500)
 with torch.no_grad():
     odds = built(small[new, None]).softmax(-1)
-predicted, of_label = odds.argmax(-1), odds[torch.arange(len(new)), kinds[new]]
-hardest = {
-    f"{n + 1}: label {kinds[new[i]]}, predicted {predicted[i]}": grey(
-        small[new[i], None]
-    )
-    for n, i in enumerate(of_label.argsort()[:6].tolist())
-}
-show(
-    plots.pictures(hardest),
-    alt=f"The held-out digits to whose label {whose(train_vit)} model gives the "
-    "smallest "
-    f"probability: {'; '.join(hardest)}. Its accuracy is "
-    f"{(predicted == kinds[new]).float().mean():.3f}.",
-)
+name = f"{whose(train_vit)} model"
+show_hardest(small[new], kinds[new], odds, name)
 
 # %% [markdown]
 # ## 12 Build it: repair a run
@@ -1455,7 +1206,7 @@ repair_vit = check("11.8", repair_vit)
 # information, at any temperature.</details>
 # <details><summary>B. How often the teacher's prediction differs from the label there.</summary>
 #
-# Right: see 11.n. Then use pictures on which the teacher's predictions add information: augmented ones, or ones without a
+# Right: see 11.n. Then use images on which the teacher's predictions add information: augmented ones, or ones without a
 # label.</details>
 # <details><summary>C. The student's size.</summary>
 #
@@ -1480,7 +1231,7 @@ repair_vit = check("11.8", repair_vit)
 # | points | criterion |
 # | --- | --- |
 # | 1 | names a convolutional baseline with the same budget, and explains why it may win |
-# | 1 | uses the pictures without a label: a teacher, or a body trained on many pictures elsewhere |
+# | 1 | uses the images without a label: a teacher, or a body trained on many images elsewhere |
 # | 1 | names a control: a teacher of the student's kind, shuffled predictions, a random body, the pixels themselves |
 # | 1 | says what the digits of this lecture cannot tell about photographs |
 # | 1 | is clear and short |
@@ -1488,22 +1239,24 @@ repair_vit = check("11.8", repair_vit)
 # %% [markdown] tags=["companion"]
 # ## 14 Summary and sources
 #
-# **Where decks, papers and code differ**, each with a number in the next cell or a source:
+# **Errors in decks and papers**, each with a source or a number in the next cell:
 #
 # - *IT*, on ViT: "It was published in early December 2020 (implementation)." The paper appeared on arXiv on 22 October 2020
 #   (2010.11929).
-# - *IT*: "Deit improvement of ViT from Facebook greatly simplified training and inference." For training this is true: DeiT
-#   needs no external pictures. Inference is unchanged, apart from one more token and, in the distilled form, a second head
-#   (11.IT-DeiT).
-# - *CS*, in its code of the Mixer, orders a patch as (p1 p2 c), channels last; the weights of a convolution are ordered as (c
-#   p1 p2). For grey pictures both orders are the same. For colour pictures, a matrix $E$ for one order does not fit the other.
 # - *CS*: fine-tuning replaces the head and tunes "its parameters". In the paper *all* weights are tuned.
 # - *DeiT*, eq. 2, writes KL(student, teacher); its code computes KL(teacher ‖ student), as in Hinton's paper. The two are not
-#   the same.
+#   the same (11.DeiT).
 #
-# **Limits of this lecture.** It does not show the paper's own claim, that with enough pictures the Vision Transformer wins;
-# this needs hundreds of millions of pictures. Pre-training on five digits helps a CNN (11.t-cnn), but not reliably the ViT, and
-# a new head on the frozen ViT does worse than one on the pixels (11.u). And results on digits need not hold for photographs.
+# **Remarks on the decks.** *CS*, in its code of the Mixer, orders a patch as (p1 p2 c), channels last; the weights of a
+# convolution are ordered as (c p1 p2). For grey images both orders are the same. For colour images, a matrix $E$ for one order
+# does not fit the other (11.CS). *IT*: "Deit improvement of ViT from Facebook greatly simplified training and inference."
+# Training is simpler in that DeiT needs no external images. Inference is unchanged, apart from one more token and, in the
+# distilled form, a second head (11.IT-DeiT).
+#
+# **Limits of this lecture.** It does not show the paper's own claim, that with enough images the Vision Transformer wins;
+# this needs hundreds of millions of images. Pre-training on five digits helps a CNN (11.t-cnn), but not reliably the ViT, and
+# a new head on the frozen ViT does worse than one on the pixels (11.u). 11.p, 11.q, 11.t and 11.u are means of two seeds;
+# 11.m, 11.n, 11.s, 11.y and 11.z rest on one. And results on digits need not hold for photographs.
 #
 # **Papers.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4, section 3.2, table 1
 # (https://arxiv.org/abs/2010.11929) · Touvron et al. 2021, *DeiT*, eqs. 2-3 (https://arxiv.org/abs/2012.12877) · Hinton,
@@ -1516,7 +1269,7 @@ repair_vit = check("11.8", repair_vit)
 # | --- | --- | --- | --- |
 # | CS | Vision Transformer | 2 Patches as tokens | `course_lib.models.ViT`, `course_lib.primitives.patchify` |
 # | CS | Vision Transformer Training and Finetuning | 8 Fine-tuning a new head | `course_lib.blocks.zero_head`, `course_lib.metrics.fine_tuned_head` |
-# | IT | ViT model | 4 ViT and CNN on 2,500 pictures | `course_lib.models.ViT`, `course_lib.models.DeiT`, `course_lib.losses.distillation_loss` |
+# | IT | ViT model | 4 ViT and CNN on 2,500 images | `course_lib.models.ViT`, `course_lib.models.DeiT`, `course_lib.losses.distillation_loss` |
 
 # %% tags=["nbval-check-output"]
 base = (VIT_BASE.d_model, VIT_BASE.d_ff, VIT_BASE.n_layers, 196, 768)
@@ -1530,15 +1283,15 @@ claim(
 )
 
 
-def channels_last(pictures, P):
+def channels_last(images, P):
     """Patches in the order of the deck's code."""
-    return rearrange(pictures, "b c (h p1) (w p2) -> b (h w) (p1 p2 c)", p1=P, p2=P)
+    return rearrange(images, "b c (h p1) (w p2) -> b (h w) (p1 p2 c)", p1=P, p2=P)
 
 
 pair = photograph, photograph[:, :1]
 equal = [
-    torch.equal(channels_last(pictures, 24), patchify(pictures, 24).to(pictures))
-    for pictures in pair
+    torch.equal(channels_last(images, 24), patchify(images, 24).to(images))
+    for images in pair
 ]
 claim(
     "11.CS",
@@ -1559,4 +1312,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

@@ -21,13 +21,22 @@ from course_tools.notebook.diagrams.transformers import (
     transformer,
     universal_transformer,
 )
-from course_tools.notebook.diagrams.vision import deit, detr, detr_matching, local_window, mixer, non_local, vit
+from course_tools.notebook.diagrams.vision import (
+    co_occurrent,
+    deit,
+    detr,
+    detr_matching,
+    local_window,
+    mixer,
+    non_local,
+    vit,
+)
 
 ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
     *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
-    *(key_value_cache, elmo, bert_input, bert_heads, non_local, local_window, vit, deit, detr, detr_matching, mixer),
-    *(linear_recurrence, performer, message_passing, gat, simclr, byol),
+    *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
+    *(mixer, linear_recurrence, performer, message_passing, gat, simclr, byol),
 )
 """Every diagram, in the order of the lectures."""
 
@@ -39,6 +48,7 @@ __all__ = [
     "bert_heads",
     "bert_input",
     "byol",
+    "co_occurrent",
     "deit",
     "detr",
     "detr_matching",

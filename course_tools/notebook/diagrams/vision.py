@@ -1,4 +1,4 @@
-"""Diagrams of attention and mixing over pictures: non-local block, local window, ViT, DeiT, DETR, MLP-Mixer."""
+"""Diagrams of mechanisms and models for images: non-local, co-occurrent, local window, ViT, DeiT, DETR, MLP-Mixer."""
 
 from course_tools.notebook.diagrams.drawing import Diagram
 
@@ -39,6 +39,45 @@ def non_local() -> Diagram:
     return d
 
 
+def co_occurrent() -> Diagram:
+    """Co-occurrent features, attention by a mixture of softmaxes."""
+    d = Diagram(
+        "Co-occurrent features",
+        "One linear map embeds all N positions; the embedding is cut into n_mix parts, and each part gives a softmax over the"
+        " positions. Mixture weights, computed from the mean embedding of the image, add these softmaxes to one matrix of"
+        " weights, which mixes the values.",
+    )
+    f = "co_occurrent_features"
+    x = d.tensor("features x", "B N C", 240, 40, f"{f}: x")
+    embed, to_values = d.op("W_k", 160, 112, "learned", w=80), d.op("W_v", 414, 112, "learned", w=80)
+    z = d.tensor("embedding z", "B N d_k", 160, 180, f"{f}: z")
+    parts = d.tensor("n_mix parts of z", "B n_mix N d_k/n_mix", 122, 256, f"{f}: parts")
+    mean = d.op("mean over N\nW_π, softmax", 292, 256, "learned", w=130)
+    softmax = d.op("softmax in each part\nz_i · z_j / √d_k, over j", 122, 332, "softmax", w=206)
+    softmaxes = d.tensor("n_mix softmaxes", "B n_mix N N", 122, 406, f"{f}: softmaxes")
+    shares = d.tensor("mixture weights π", "B n_mix", 310, 406, f"{f}: shares")
+    mixture = d.op("mixture: Σ_m π_m · softmax_m", 200, 480, "mix", w=262)
+    weights = d.tensor("weights", "B N N", 200, 546, f"{f}: weights")
+    values = d.tensor("values", "B N d_v", 414, 546, f"{f}: x @ W_v.mT")
+    mix = d.op("mix: Σ_j weight_ij · value_j", 260, 620, "mix", w=262)
+    context = d.tensor("context", "B N d_v", 260, 688, f"{f}: result.context")
+    d.arrow(x, embed, out="bottom", into="top", at=78)
+    d.arrow(x, to_values, out="bottom", into="top", at=78)
+    d.chain(embed, z)
+    d.arrow(z, parts, out="bottom", into="top", at=216)
+    d.arrow(z, mean, out="bottom", into="top", at=216)
+    d.chain(parts, softmax, softmaxes)
+    d.arrow(mean, shares)
+    d.arrow(softmaxes, mixture)
+    d.arrow(shares, mixture)
+    d.chain(mixture, weights)
+    d.arrow(to_values, values)
+    d.arrow(weights, mix)
+    d.arrow(values, mix, out="bottom", into="top", at=586)
+    d.chain(mix, context)
+    return d
+
+
 def local_window() -> Diagram:
     """Local attention in a window, with relative positions."""
     d = Diagram(
@@ -57,7 +96,7 @@ def local_window() -> Diagram:
     offset = d.op("position: q · r_ab\nlearned for each offset", 110, 336, "learned", w=190)
     add = d.circle("+", 300, 336, "score")
     scores = d.tensor("scores", "B h H W s²", 300, 404, "local_attention: scores")
-    softmax = d.op("softmax over the s² neighbours\nnone outside the picture", 300, 482, "softmax", w=270)
+    softmax = d.op("softmax over the s² neighbours\nnone outside the image", 300, 482, "softmax", w=270)
     mix = d.op("mix: Σ_ab weight_ab · value_ab", 300, 562, "mix", w=280)
     context = d.tensor("context", "B h H W d", 300, 632, "local_attention: result.context")
     d.chain(k, windows, near)
@@ -75,7 +114,7 @@ def vit() -> Diagram:
     """Vision Transformer."""
     d = Diagram(
         "The Vision Transformer",
-        "A picture is cut into N patches of P × P pixels; a linear layer makes a token of each. A learned class token "
+        "An image is cut into N patches of P × P pixels; a linear layer makes a token of each. A learned class token "
         "comes first, learned positions are added, and a Transformer encoder mixes all tokens. The state of the class "
         "token gives the logits.",
     )
@@ -137,8 +176,8 @@ def detr() -> Diagram:
     """DETR."""
     d = Diagram(
         "DETR",
-        "A convolutional network turns the picture into a feature map; its positions are the tokens of a Transformer "
-        "encoder. The decoder starts from N learned object queries; each attends to the other queries and to the picture,"
+        "A convolutional network turns the image into a feature map; its positions are the tokens of a Transformer "
+        "encoder. The decoder starts from N learned object queries; each attends to the other queries and to the image,"
         " and predicts one class, or no object, and one box.",
     )
     images = d.tensor("images", "B C H W", 118, 40, "DETR.forward: images")
@@ -152,7 +191,7 @@ def detr() -> Diagram:
     d.frame("decoder", (250, 466), (218, 394))
     d.note("L blocks", 368, 231, "start")
     own = d.op("self-attention\namong the N queries", 358, 276, "softmax", w=196)
-    cross = d.op("cross-attention, FFN\nto the picture", 358, 352, "softmax", w=196)
+    cross = d.op("cross-attention, FFN\nto the image", 358, 352, "softmax", w=196)
     states = d.tensor("states of every layer", "n_layers B N d_model", 358, 440, "DETR.decode: states")
     classes, boxes = d.op("linear", 150, 514, "learned", w=110), d.op("MLP, sigmoid", 396, 514, "learned", w=130)
     a = d.tensor("classes, or none", "n_layers B N n_classes+1", 150, 584, "DETR.decode: result.logits")

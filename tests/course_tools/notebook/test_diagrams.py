@@ -20,6 +20,7 @@ from course_lib.attention import (
     MultiHead,
     PerformerAttention,
     attend,
+    co_occurrent_features,
     dot_attention,
     linear_attention_step,
     local_attention,
@@ -78,7 +79,7 @@ class Frames:
 
 def size(written: str, sizes: Sized) -> int:
     """Evaluate the size of an axis as a diagram writes it."""
-    return eval(written.replace("·", "*").replace("²", "**2"), {}, sizes)
+    return eval(written.replace("·", "*").replace("²", "**2").replace("/", "//"), {}, sizes)
 
 
 def mismatches(diagram: Diagram, run: Callable[[], object], sizes: Sized) -> list[str]:
@@ -217,6 +218,11 @@ def non_local(s):
     return lambda: non_local_block(torch.randn(s["B"], C, s["H"], s["W"]), *W)
 
 
+def co_occurrent(s):
+    W = torch.randn(s["d_k"], s["C"]), torch.randn(s["d_v"], s["C"]), torch.randn(s["n_mix"], s["d_k"])
+    return lambda: co_occurrent_features(torch.randn(s["B"], s["N"], s["C"]), *W)
+
+
 def local(s):
     q, k, v = torch.randn(3, s["B"], s["h"], s["H"], s["W"], s["d"])
     return lambda: local_attention(q, k, v, torch.randn(s["s"], 5), torch.randn(s["s"], s["d"] - 5))
@@ -317,6 +323,7 @@ RUNS = {
     "bert_input": (bert, WIDE | {"n_tags": 5, "n_classes": 2}),
     "bert_heads": (bert, WIDE | {"n_tags": 5, "n_classes": 2}),
     "non_local": (non_local, PICTURE),
+    "co_occurrent": (co_occurrent, PICTURE | {"d_k": 22, "d_v": 13, "n_mix": 2}),
     "local_window": (local, PICTURE),
     "vit": (vision(models.ViT), PATCHED),
     "deit": (vision(models.DeiT), PATCHED),

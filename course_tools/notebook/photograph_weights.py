@@ -1,0 +1,53 @@
+"""Attention weights of one pixel of a photograph, by several mechanisms beside each other: an interactive figure."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from course_lib.datasets import photographs
+from course_tools.notebook.plots import pictures
+from course_tools.notebook.show import show
+
+_H, _W = 30, 45
+Weights = Callable[[Tensor, Tensor, Tensor, Tensor], Mapping[str, Tensor]]
+
+
+def weights_on_a_photograph(mechanisms: Weights, seed: int = 2) -> Callable[..., None]:
+    """Make a function `draw(row, column, sharpness)` that shows a photograph and the weights of one of its pixels.
+
+    The features of a pixel are its three standardised colour values times √sharpness, so that products of two pixels grow in
+    proportion to sharpness. The matrices are random, the same for every drawing.
+
+    Args:
+        mechanisms: gives weights (N, N) by name, none below 0, from the features x (N, 3), two matrices W_theta and W_phi
+            (3, 3), and a vector w_f (6,).
+        seed: decides the matrices and the vector.
+    """
+    photograph = photographs((_H, _W))[1].clamp(0, 1)
+    colours = photograph.flatten(1).mT
+    x = (colours - colours.mean(0)) / colours.std(0)
+    generator = torch.Generator().manual_seed(seed)
+    W_theta, W_phi = (torch.randn(3, 3, generator=generator) / 3**0.5 for _ in range(2))
+    w_f = torch.randn(6, generator=generator)
+
+    def draw(row: int = 4, column: int = 4, sharpness: float = 3.0) -> None:
+        """Show the photograph and a map of weights for each mechanism; a ring marks the pixel."""
+        found = mechanisms(x * sharpness**0.5, W_theta, W_phi, w_f)
+        maps = {name: weights[row * _W + column].float() for name, weights in found.items()}
+        half = {name: _fewest_with_half(weights) for name, weights in maps.items()}
+        panels = {"photograph": photograph.permute(1, 2, 0)}
+        panels |= {name: weights.unflatten(0, (_H, _W)) for name, weights in maps.items()}
+        show(
+            pictures(panels, marks=dict.fromkeys(panels, (row, column))),
+            alt=f"A photograph of a dahlia, and maps of the attention weights of its pixel in row {row}, column {column}; half "
+            "of the total weight lies on " + ", ".join(f"{n} of {_H * _W} pixels ({name})" for name, n in half.items()) + ".",
+        )
+
+    return draw
+
+
+def _fewest_with_half(weights: Tensor) -> int:
+    """Count the fewest positions that hold half of the total weight (N,)."""
+    total = weights.sort(descending=True).values.cumsum(0)
+    return int((total < total[-1] / 2).sum()) + 1

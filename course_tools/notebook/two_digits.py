@@ -1,0 +1,106 @@
+"""Two digits on a canvas, of one class or of two: training, accuracy and attention arrows of the networks of lecture 09."""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import LabelledImages
+from course_lib.datasets.splits import Splits
+from course_lib.training import batches
+from course_tools.notebook.device import device
+from course_tools.notebook.fitting import accuracy_of, classify, fitted
+from course_tools.notebook.grey import grey
+from course_tools.notebook.plots import pictures
+from course_tools.notebook.show import show
+
+_FAR = 15
+"""In pixels: positions further from the marked one than this lie on the other digit, if they have ink."""
+
+
+def fit(make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: int, seed: int, label: str) -> nn.Module:
+    """Make a network after setting the seed and train it on batches of 16 canvases, whose order the seed decides too.
+
+    Args:
+        make: gives a network from images (B, 1, H, W) to two logits.
+        canvases: its `train` part is used.
+        steps: number of updates.
+        seed: decides weights and batches.
+        label: stands beside the progress bar.
+    """
+    torch.manual_seed(seed)
+    model = make().to(device())
+    stream = batches(*(part.to(device()) for part in canvases.train), batch_size=16, seed=seed)
+    return fitted(model, stream, classify, steps=steps, lr=3e-3, label=label, warmup=30)
+
+
+def accuracy(model: nn.Module, canvases: Splits[LabelledImages]) -> float:
+    """Measure the accuracy on the `test` part: the fraction of canvases whose larger logit is that of the label."""
+    return accuracy_of(model, *(part.to(device()) for part in canvases.test))
+
+
+def titles(canvases: LabelledImages, n: int = 3) -> list[str]:
+    """Name the first n canvases: "1: same", "2: different"."""
+    return [f"{i}: {'same' if same else 'different'}" for i, same in enumerate(canvases.labels[:n].tolist(), start=1)]
+
+
+def show_canvases(canvases: LabelledImages, n: int = 3) -> None:
+    """Show the first n canvases with their labels."""
+    drawn = dict(zip(titles(canvases, n), map(grey, canvases.images[:n]), strict=True))
+    side = canvases.images.shape[-1]
+    words = f"{len(drawn)} canvases of {side} × {side} pixels, each with two digits at opposite borders: {', '.join(drawn)}."
+    show(pictures(drawn), alt=words)
+
+
+def ink_by_position(canvases: LabelledImages, n_side: int) -> Tensor:
+    """Average the ink of canvases (n, 1, H, W) over the positions of a feature map of n_side × n_side: (n, n_side²)."""
+    return F.avg_pool2d(canvases.images[:, 0], canvases.images.shape[-1] // n_side).flatten(1)
+
+
+def show_arrows(canvases: LabelledImages, ends: Tensor, strength: Tensor, n: int = 3) -> None:
+    """Show the first n canvases with the strongest arrows of the position with most ink.
+
+    Args:
+        canvases: at least as many as there are ends.
+        ends: (B, N, k, 3), integers: time, row, column of the k strongest arrows of each of the N positions.
+        strength: (B, N, k), their weights.
+        n: how many canvases to show; the mean length of an arrow is over all B.
+    """
+    side, n_side = canvases.images.shape[-1], math.isqrt(ends.shape[1])
+    pixel, every = side // n_side, torch.arange(len(ends))
+    marked = ink_by_position(canvases, n_side)[: len(ends)].argmax(-1)
+    ends, strength = ends[every, marked, :, 1:], strength[every, marked].float().clamp_min(0)
+    start = torch.stack([marked // n_side, marked % n_side], dim=-1)
+    drawn, marks, arrows = {}, {}, {}
+    for i, title in enumerate(titles(canvases, n)):
+        drawn[title], marks[title] = grey(canvases.images[i]), tuple((pixel * start[i] + pixel // 2).tolist())
+        arrows[title] = torch.zeros(side, side)
+        arrows[title][tuple((pixel * ends[i] + pixel // 2).mT)] = strength[i]
+    length = pixel * (ends - start[:, None]).float().norm(dim=-1).mean().item()
+    show(
+        pictures(drawn, marks=marks, arrows=arrows),
+        alt=f"{len(drawn)} canvases; from the position with most ink, arrows to the {ends.shape[1]} positions with the largest "
+        f"weights. Over {len(ends)} images such an arrow is {length:.0f} pixels long on average.",
+    )
+
+
+def other_digit_over_chance(canvases: LabelledImages, ends: Tensor) -> float:
+    """Measure how often the arrows of the position with most ink end on ink of the other digit, over chance.
+
+    Args:
+        canvases: at least as many as there are ends.
+        ends: (B, N, k, 3), as in `show_arrows`.
+
+    Returns:
+        The fraction of arrows that end on ink further away than 15 pixels, over the fraction of such positions.
+    """
+    n_side = math.isqrt(ends.shape[1])
+    ink = ink_by_position(canvases, n_side)[: len(ends)]
+    marked, every = ink.argmax(-1), torch.arange(len(ends))
+    positions = torch.cartesian_prod(torch.arange(n_side), torch.arange(n_side))
+    far = (positions[marked][:, None] - positions).float().norm(dim=-1) * (canvases.images.shape[-1] // n_side) > _FAR
+    other = far & (ink > 0.1)
+    hits = other.gather(1, (ends[..., 1] * n_side + ends[..., 2])[every, marked])
+    return hits.float().mean().item() / other.float().mean().item()

@@ -1,0 +1,32 @@
+"""The weights drawn are those of the marked pixel, and sharpness scales products of features."""
+
+import pytest
+import torch
+
+from course_tools.notebook.photograph_weights import _fewest_with_half, weights_on_a_photograph
+
+
+def test_the_row_of_the_marked_pixel_is_drawn_and_sharpness_scales_products(capsys):
+    seen = []
+
+    def mechanisms(x, W_theta, W_phi, w_f):
+        seen.append((x, W_theta, w_f))
+        return {"itself alone": torch.eye(len(x)), "even": torch.ones(len(x), len(x))}
+
+    draw = weights_on_a_photograph(mechanisms)
+    draw(row=3, column=7, sharpness=1.0)
+    draw(row=3, column=7, sharpness=4.0)
+    text = capsys.readouterr().out
+    assert (
+        "row 3, column 7; half of the total weight lies on 1 of 1350 pixels (itself alone), 675 of 1350 pixels (even)." in text
+    )
+    (once, W, w_f), (again, W_again, w_f_again) = seen
+    torch.testing.assert_close(again @ again.mT, 4 * once @ once.mT)
+    assert torch.equal(W, W_again)
+    assert torch.equal(w_f, w_f_again)
+    torch.testing.assert_close(once.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("weights", "fewest"), [([0.6, 0.1, 0.3], 1), ([0.4, 0.3, 0.3], 2), ([1.0, 1.0, 1.0, 1.0], 2)])
+def test_the_fewest_positions_with_half_of_the_weight(weights, fewest):
+    assert _fewest_with_half(torch.tensor(weights)) == fewest

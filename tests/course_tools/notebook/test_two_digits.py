@@ -1,0 +1,67 @@
+"""Arrows start where most ink is, and arrows to ink of the other digit are counted against chance."""
+
+import pytest
+import torch
+
+from course_lib.datasets import LabelledImages
+from course_tools.notebook import two_digits
+from course_tools.notebook.two_digits import fit, ink_by_position, other_digit_over_chance, show_arrows, show_canvases, titles
+
+
+def canvases() -> LabelledImages:
+    """Two canvases of 44 × 44 with one bright cell at the upper left, and a fainter one at the lower right."""
+    images = torch.zeros(2, 1, 44, 44)
+    images[:, :, :4, :4] = 1.0
+    images[:, :, 40:, 40:] = 0.5
+    return LabelledImages(images, torch.tensor([1, 0]))
+
+
+def arrows_to(row: int, column: int) -> torch.Tensor:
+    """Arrows of every position of a map of 11 × 11 to one position, and to the one above it or itself."""
+    return torch.tensor([[0, row, column], [0, max(row - 1, 0), column]]).expand(2, 121, 2, 3)
+
+
+def test_ink_is_averaged_over_the_pixels_of_a_position():
+    ink = ink_by_position(canvases(), 11)
+    assert ink.shape == (2, 121)
+    assert ink.argmax(-1).tolist() == [0, 0]
+    assert (ink[0, 0].item(), ink[0, 120].item()) == (1.0, 0.5)
+
+
+def test_one_of_two_arrows_on_the_other_digit_is_far_above_chance():
+    """One of 121 positions is ink of the other digit; one of two arrows ends there."""
+    assert other_digit_over_chance(canvases(), arrows_to(10, 10)) == pytest.approx(0.5 * 121)
+    assert other_digit_over_chance(canvases(), arrows_to(0, 0)) == 0.0
+
+
+def test_the_text_gives_the_mean_length_of_an_arrow_in_pixels(capsys):
+    show_arrows(canvases(), arrows_to(0, 10), torch.ones(2, 121, 2), n=2)
+    assert "2 canvases" in (text := capsys.readouterr().out)
+    assert "an arrow is 40 pixels long" in text
+
+
+def test_canvases_are_named_by_their_labels(capsys):
+    assert titles(canvases(), 2) == ["1: same", "2: different"]
+    show_canvases(canvases(), 2)
+    assert (
+        "2 canvases of 44 × 44 pixels, each with two digits at opposite borders: 1: same, 2: different."
+        in capsys.readouterr().out
+    )
+
+
+def test_the_seed_decides_weights_and_batches(monkeypatch):
+    seen = []
+
+    def fitted(model, stream, loss, **settings):
+        seen.append((model.weight.detach().clone(), next(iter(stream))[1], settings["steps"]))
+        return model
+
+    monkeypatch.setattr(two_digits, "fitted", fitted)
+    parts = type("Parts", (), {"train": LabelledImages(torch.zeros(64, 1, 2, 2), torch.arange(64))})
+    for seed in (0, 0, 1):
+        fit(lambda: torch.nn.Linear(3, 2), parts, 5, seed, "any")
+    assert torch.equal(seen[0][0], seen[1][0])
+    assert torch.equal(seen[0][1], seen[1][1])
+    assert not torch.equal(seen[0][0], seen[2][0])
+    assert not torch.equal(seen[0][1], seen[2][1])
+    assert len(seen[0][1]) == 16
