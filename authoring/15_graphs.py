@@ -1458,7 +1458,7 @@ show(
 #   that are missing.
 #
 # **What this lecture does not show.** The club is small: each of the 32 members counts for three percentage points. Sections 5
-# and 6 use graphs that were constructed for the purpose, and those of section 9 are pictures of digits, not molecules. And
+# and 6 use graphs that were constructed for the purpose, and those of section 9 are images of digits, not molecules. And
 # nothing here shows how GAT performs on the large public graphs: `cora()` downloads one of them if you have a network
 # connection.
 #
