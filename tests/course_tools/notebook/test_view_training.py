@@ -37,7 +37,8 @@ def test_looks_are_kept_by_step_and_updates_are_called_after_each(digits):
     )
     assert run.seen == {2: False, 5: False}
     assert calls == [True] * 6
-    assert len(run.losses) == 6 and run.losses[-1] < run.losses[0]
+    assert len(run.losses) == 6
+    assert run.losses[-1] < run.losses[0]
     assert not run.model.training
 
 
