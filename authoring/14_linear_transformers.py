@@ -25,18 +25,8 @@
 # {measured}
 
 # %%
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from course_lib.attention import scaled_dot_product_attention, split_heads
-from course_lib.primitives import causal_mask
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger
-from course_tools.notebook import peak_memory, plots, predict, show
-from course_tools.notebook.fitting import fitted, show_losses
-from course_tools.notebook.layer_costs import exponent, milliseconds, multiply_adds
-from course_tools.notebook.layer_costs import one_head, tokens_per_second
-from course_tools.notebook.whose import whose
+from course_lib.attention import scaled_dot_product_attention
+from course_tools.notebook import attention_costs, claim, layer_costs, predict
 
 SEEDS = (0, 1, 2)
 
@@ -62,16 +52,9 @@ SEEDS = (0, 1, 2)
 # Yes. A text twice as long needs four times as much. This lecture is about avoiding that quadratic cost.</details>
 
 
-# %%
-def mib_held(form, L, d=64):
-    """Peak memory of a mechanism over a text of L tokens, in MiB."""
-    inputs = one_head(L, d)
-    return peak_memory(lambda: form(*inputs)) / 2**20
-
-
 # %% tags=["nbval-check-output"]
 lengths = [1024, 2048, 4096]
-held = [mib_held(scaled_dot_product_attention, L) for L in lengths]
+held = [attention_costs.mib_held(scaled_dot_product_attention, L) for L in lengths]
 claim(
     "14.a",
     "softmax attention over 4,096 tokens needs over 100 MiB: peak memory of one head",
@@ -82,7 +65,7 @@ claim(
     "14.b",
     "the peak memory of softmax attention grows with the square of the length: fitted "
     "exponent",
-    exponent(lengths, held),
+    layer_costs.exponent(lengths, held),
     between=(1.9, 2.1),
 )
 
@@ -105,8 +88,13 @@ claim(
 # | x, $\phi(x)$ | any, the same |
 
 # %%
+import torch
+from torch import Tensor, nn
+import torch.nn.functional as F
+
 from course_lib.attention import kernel_attention
 from course_lib.primitives.kernels import Vectors
+from course_tools.notebook import check, plots, show
 
 # %% exercise="14.1" difficulty="●○○" minutes=5
 from course_lib.primitives import elu_feature_map
@@ -205,8 +193,6 @@ claim(
 # Given: `mask_features(phi_k, mask)` sets the features of masked keys to 0; `divide(a, b)` returns 0 where b is 0.
 
 # %%
-from statistics import median
-
 from course_lib import attention
 from course_lib.attention import Attended
 from course_lib.attention.linear import (
@@ -249,6 +235,11 @@ def with_elu(mix):
 # In *running time* that may well be so, compared with a fused kernel on fast hardware, but not in multiply-adds.</details>
 
 # %%
+from course_tools.notebook import at_scale
+from course_tools.notebook.attention_costs import mib_held
+from course_tools.notebook.layer_costs import exponent, milliseconds, one_head
+from course_tools.notebook.whose import whose
+
 ours, softmax = with_elu(linear_attention), scaled_dot_product_attention
 linear = f"{whose(elu_feature_map, linear_attention)} linear attention"
 mechanisms = {
@@ -289,6 +280,8 @@ for measured, unit in ((memory, "peak memory in MiB"), (taken, "milliseconds")):
 # linear attention, too, grow faster than linearly on the machine of the solution; its number of operations does not (14.e).
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook.layer_costs import multiply_adds
+
 library = attention.LinearAttention()
 counted = [256, 512, 1024]
 powers = [
@@ -398,6 +391,8 @@ causal_linear_attention = check("14.3", causal_linear_attention)
 # does this, with its own backward pass.
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook import peak_memory
+
 inputs = [elu_feature_map(x) for x in one_head(1024)[:2]] + one_head(1024)[2:]
 gap = (
     (
@@ -455,8 +450,6 @@ claim(
 # %%
 from jaxtyping import Float
 
-from course_lib.attention.multihead import cached_step
-
 # %% exercise="14.4" difficulty="●●○" minutes=8
 from course_lib.attention import linear_attention_step
 
@@ -496,41 +489,29 @@ claim(
 
 
 # %%
-def written(n, d=64):
-    """Work (multiply-adds) and memory (numbers kept) of the token after n others: with
-    a cache, and with a state."""
-    x, matrices = torch.randn(1, d), [torch.randn(d, d) for _ in range(4)]
-    cache = [torch.randn(1, 1, n, d) for _ in range(2)]
-    state = [torch.rand(d, d), torch.rand(d)]
-    projected = lambda: [x @ W.mT for W in matrices[:3]]  # noqa: E731
-
-    def with_state():
-        q, k, v = (y[0] for y in projected())
-        return linear_attention_step(*state, q, k, v)[0] @ matrices[3]
-
-    work = multiply_adds(cached_step, x, *cache, *matrices), multiply_adds(with_state)
-    return work, (sum(y.numel() for y in cache), sum(y.numel() for y in state))
-
+from course_tools.notebook.attention_costs import work_with_cache, work_with_state
 
 texts = [16, 64, 256, 1024, 4096, 16384]
-costs = {n: written(n) for n in texts}
+d = 64
+cached, kept = {n: 2 * n * d for n in texts}, d * d + d
 lines = {
-    "softmax, with a cache": (texts, [costs[n][1][0] for n in texts]),
-    "linear, with S and z": (texts, [costs[n][1][1] for n in texts]),
+    "softmax, with a cache": (texts, list(cached.values())),
+    "linear, with S and z": (texts, [kept] * len(texts)),
 }
 show(
     plots.curves(
-        lines, "tokens written so far", "numbers kept", "one head, d = 64", log="xy"
+        lines, "tokens generated so far", "numbers kept", "one head, d = 64", log="xy"
     ),
-    alt="Numbers kept against the tokens written so far: a cache grows from "
-    f"{costs[16][1][0]:,} at 16 tokens to {costs[16384][1][0]:,} at 16,384; the "
-    f"state has {costs[16][1][1]:,} throughout.",
+    alt="Numbers kept against the tokens generated so far: a cache grows from "
+    f"{cached[16]:,} at 16 tokens to {cached[16384]:,} at 16,384; the state has "
+    f"{kept:,} throughout.",
 )
 
 # %% tags=["nbval-check-output"]
-work_state = {costs[n][0][1] for n in texts}
-growth = exponent(texts[-3:], [costs[n][0][0] for n in texts[-3:]])
-outgrown = next(n for n in range(1, 99) if written(n)[1][0] > written(n)[1][1])
+work_cached = [work_with_cache(n) for n in texts]
+work_state = {work_with_state(linear_attention_step) for n in texts}
+growth = exponent(texts[-3:], work_cached[-3:])
+outgrown = next(n for n in range(1, 99) if 2 * n * d > kept)
 claim(
     "14.n",
     "with a state, a token takes as much work after 16 tokens as after 16,384: number "
@@ -571,11 +552,12 @@ claim(
 # They dominate for texts much shorter than $6 d$ tokens (14.p-short).</details>
 
 # %%
-from torch.nn.attention import SDPBackend, sdpa_kernel
-
 from course_lib.blocks import Sizes
 from course_lib.generation import CachedGPT
 from course_lib.models import GPT, LinearTransformer
+from course_tools.notebook import device
+from course_tools.notebook.attention_costs import StepBy
+from course_tools.notebook.layer_costs import tokens_per_second
 
 deep, read = Sizes(256, 4, 1024, 4), [64, 256, 1024, 4096]
 torch.manual_seed(SEEDS[0])
@@ -583,7 +565,9 @@ gpt = GPT(50, 5_000, deep, attention.fused_causal_attention).to(device())
 generators = {
     "softmax, no cache": gpt,
     "softmax, cache": CachedGPT(gpt),
-    "linear, state": LinearTransformer(50, deep).to(device()),
+    "linear, state": StepBy(
+        LinearTransformer(50, deep, elu_feature_map).to(device()), linear_attention_step
+    ),
 }
 speed = {name: [] for name in generators}
 for n in read:
@@ -621,14 +605,7 @@ print(
 
 
 # %% tags=["nbval-check-output"]
-@torch.no_grad()
-def work(model, n):
-    """Multiply-adds of one step after n tokens, attention as plain products."""
-    token = torch.zeros(1, dtype=torch.long, device=device())
-    state = model.start(token.expand(1, n))
-    with sdpa_kernel(SDPBackend.MATH):
-        return multiply_adds(model.step, token, state)
-
+from course_tools.notebook.attention_costs import numbers_in, work_of_step
 
 with_cache, with_state = list(generators.values())[1:]
 claim(
@@ -636,20 +613,32 @@ claim(
     "after 4,096 tokens, four layers of width 256: multiply-adds of the next "
     "token with "
     "a cache over those with a state",
-    work(with_cache, 4096) / work(with_state, 4096),
+    work_of_step(with_cache, 4096) / work_of_step(with_state, 4096),
     between=(3, 5),
 )
 claim(
     "14.p-short",
     "after 64 tokens, in the same models: multiply-adds with a cache over those with a "
     "state",
-    work(with_cache, 64) / work(with_state, 64),
+    work_of_step(with_cache, 64) / work_of_step(with_state, 64),
     between=(0.9, 1.1),
+)
+prompt = torch.zeros(1, 4096, dtype=torch.long, device=device())
+with torch.no_grad():
+    in_cache, in_state = (
+        numbers_in(model.start(prompt)) for model in (gpt, with_state)
+    )
+claim(
+    "14.p-kept",
+    "after 4,096 tokens, in the same models: numbers in the cache over those in the "
+    "state",
+    in_cache / in_state,
+    between=(120, 130),
 )
 
 # %% [markdown]
 # The measured speeds cross later than the counts. After 64 tokens the two models need about as many multiply-adds (14.p-short),
-# but with a state generation is slower for the first few hundred tokens, and faster from about a thousand on (see the printed
+# but generation with a state is slower for the first few hundred tokens, and faster from about a thousand on (see the printed
 # ratios).
 #
 # ## 6 Random features for the exponential
@@ -722,43 +711,20 @@ orthogonalised = check("14.6", orthogonalised)
 
 
 # %%
-def estimated(features, spread, m, seed, orthogonal=True, T=64, d=16):
-    """True attention weights of T random tokens whose logits spread by `spread`, and
-    the weights that m features give."""
-    generator = torch.Generator().manual_seed(seed)
-    q, k = (
-        math.sqrt(spread) * d**-0.25 * torch.randn(T, d, generator=generator)
-        for _ in range(2)
-    )
-    omega = gaussian_projection(m, d, generator)
-    omega = orthogonalised(omega).double() if orthogonal else omega.double()
-    similar = features(q.double(), omega) @ features(k.double(), omega).mT
-    return (q @ k.mT).double().softmax(-1), similar / similar.sum(-1, keepdim=True)
+from course_tools.notebook.feature_error import estimated, relative_error
 
 
-def error(*setting, **rest):
-    """The relative error of the weights, the median of nine draws."""
-    draws = [
-        estimated(*setting, seed, **rest)
-        for seed in range(9 * SEEDS[0], 9 * SEEDS[0] + 9)
-    ]
-    return median(
-        ((guess - truth).norm() / truth.norm()).item() for truth, guess in draws
-    )
+def errors_of(features, spread):
+    """The relative error of the weights for each number of features."""
+    return [relative_error(features, orthogonalised, spread, m) for m in features_tried]
 
 
 features_tried = [16, 64, 256, 1024, 4096]
 errors = {
-    "positive, logits spread 0.25": [
-        error(favor_features, 0.25, m) for m in features_tried
-    ],
-    "positive, logits spread 4": [
-        error(favor_features, 4.0, m) for m in features_tried
-    ],
-    "trigonometric, 0.25": [
-        error(trigonometric_features, 0.25, m) for m in features_tried
-    ],
-    "trigonometric, 4": [error(trigonometric_features, 4.0, m) for m in features_tried],
+    "positive, logits spread 0.25": errors_of(favor_features, 0.25),
+    "positive, logits spread 4": errors_of(favor_features, 4.0),
+    "trigonometric, 0.25": errors_of(trigonometric_features, 0.25),
+    "trigonometric, 4": errors_of(trigonometric_features, 4.0),
 }
 show(
     plots.curves(
@@ -813,7 +779,7 @@ claim(
     at_most=0.8,
 )
 lowest = [
-    min(estimated(f, 4.0, 256, s)[1].min().item() for s in SEEDS)
+    min(estimated(f, orthogonalised, 4.0, 256, s)[1].min().item() for s in SEEDS)
     for f in (favor_features, trigonometric_features)
 ]
 claim(
@@ -866,12 +832,17 @@ claim(
 
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
+
 def draw_weights(spread=0.5, log_m=6, trial=0):
     """Compare the weights of one query with their estimate from 2^log_m positive
     features."""
     truth, guess = (
         weights[0]
-        for weights in estimated(favor_features, spread, 2**log_m, trial, T=16)
+        for weights in estimated(
+            favor_features, orthogonalised, spread, 2**log_m, trial, T=16
+        )
     )
     keys = list(range(16))
     lines = {"softmax": (keys, truth), f"{2**log_m} positive features": (keys, guess)}
@@ -913,55 +884,9 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # %%
 from statistics import mean
 
-from course_lib.attention import MultiHead
-from course_lib.datasets import lookup
-from course_lib.training import batches
+from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.pair_recall import fit_recaller, pairs_task
 
-
-class Recaller(nn.Module):
-    """Queries attend to pairs: a vector for each key, one for each value, one layer of
-    attention, and a read-out."""
-
-    def __init__(self, mechanism, n_keys, n_values, d_model=64):
-        super().__init__()
-        self.key, self.value = (
-            nn.Embedding(n_keys, d_model),
-            nn.Embedding(n_values, d_model),
-        )
-        for table in (self.key, self.value):
-            nn.init.normal_(table.weight, std=d_model**-0.5)
-        self.attention, self.read_out = (
-            MultiHead(d_model, 1, mechanism),
-            nn.Linear(d_model, n_values),
-        )
-
-    def forward(self, queries, keys, values):
-        pairs = self.key(keys) + self.value(values)
-        return self.read_out(self.attention(self.key(queries), pairs, pairs).context)
-
-
-def recall(name, n_pairs, seed, steps):
-    """Train on texts of n_pairs pairs; the accuracy on unseen texts, and the model."""
-    data = lookup(
-        4_000, 10, 500, T_q=4, T_k=n_pairs, n_keys=2 * n_pairs, n_values=8, seed=0
-    )
-    learn, unseen = (
-        [part.queries, part.keys, part.values, part.targets]
-        for part in (data.train, data.test)
-    )
-    torch.manual_seed(seed)
-    model = Recaller(contenders[name](), 2 * n_pairs, 8).to(device())
-    stream = batches(*(part.to(device()) for part in learn), batch_size=64, seed=seed)
-
-    def loss(net, batch):
-        return F.cross_entropy(net(*batch[:3]).flatten(0, 1), batch[3].flatten())
-
-    fitted(model, stream, loss, steps=steps, lr=5e-3, label=f"{name}, {n_pairs} pairs")
-    *given, targets = (part.to(device()) for part in unseen)
-    return (model(*given).argmax(-1) == targets).float().mean().item(), model
-
-
-# %%
 contenders = {
     "softmax": lambda: scaled_dot_product_attention,
     "Performer, m = 64": lambda: attention.PerformerAttention(64, 64),
@@ -983,7 +908,8 @@ tasks = [
     if "control" not in task[0] or task[1:] in ((4, SEEDS[0]), (32, SEEDS[0]))
 ]
 for name, n, seed in tasks:
-    accuracy, model = recall(name, n, seed, steps=at_scale(cpu=200, gpu=1_000))
+    steps = at_scale(cpu=200, gpu=1_000)
+    accuracy, model = fit_recaller(contenders[name], n, seed, steps, name)
     readers.setdefault((name, n), []).append(model)
     accuracies[name][n].append(accuracy)
 lines = {
@@ -1049,8 +975,8 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The next figure shows the weights of four queries over the 32 pairs of one sequence, for three trained models,
-# beside the ideal weights. For the models that never compute their weights, `kernel_attention` does. What do you expect for
+# **Predict.** The next figure shows the weights of four queries over the 32 pairs of one sequence, for three trained models (one
+# seed each), beside the ideal weights. For the models that never compute their weights, `kernel_attention` does. What do you expect for
 # elu + 1?
 #
 # <details><summary>A. One large weight in each row, at a wrong pair.</summary>
@@ -1070,21 +996,19 @@ claim(
 def weights_of(name, part, n=32):
     """The weights (T_q, T_k) of a trained model in the first text, in the order of its
     pairs."""
-    layer = readers[name, n][-1].cpu()
-    queries, keys, values = (x[:1] for x in (part.queries, part.keys, part.values))
-    pairs = layer.key(keys) + layer.value(values)
-    q, k = layer.attention.W_q(layer.key(queries)), layer.attention.W_k(pairs)
+    model = readers[name, n][-1].cpu()
+    q, k = model.projected(*(x[:1] for x in (part.queries, part.keys, part.values)))
     if name == "softmax":
         return scaled_dot_product_attention(q, k, k).weights[0]
     phi = (
         elu_feature_map
         if "elu" in name
-        else lambda x: favor_features(x / 64**0.25, layer.attention.mechanism.omega)
+        else lambda x: favor_features(x / 64**0.25, model.attention.mechanism.omega)
     )
     return kernel_attention(phi(q), phi(k), k).weights[0]
 
 
-part = lookup(4_000, 10, 500, T_q=4, T_k=32, n_keys=64, n_values=8, seed=0).test
+part = pairs_task(32).test
 maps = {name: weights_of(name, part) for name in list(contenders)[:3]}
 share = {
     name: (weights * part.pattern[0]).sum(-1).mean().item()
@@ -1104,7 +1028,8 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "14.D",
-    "softmax puts more weight on the right one of 32 pairs than elu + 1: ratio",
+    "softmax puts more weight on the right one of 32 pairs than elu + 1, one model "
+    "each: ratio",
     share["softmax"] / share["elu + 1"],
     at_least=3,
 )
@@ -1133,74 +1058,52 @@ claim(
 # names and numbers must be copied, may differ: that is a recall task again, and not measured here.</details>
 
 # %%
-from pydoc_data.topics import topics
+from course_tools.notebook.character_text import character_text
 
-from course_lib.blocks import encoder_stack, pre_norm
-from course_lib.generation import generate
-
-paragraphs = dict.fromkeys(
-    paragraph for topic in topics.values() for paragraph in topic.split("\n\n")
-)
-text = "\n\n".join(paragraphs)
-letters = sorted(set(text))
-number = {letter: i for i, letter in enumerate(letters)}
 T = 32
-codes = torch.tensor([number[letter] for letter in text])
-lines_of_text = codes[: len(codes) // (T + 1) * (T + 1)].view(-1, T + 1)
-lines_of_text = lines_of_text[
-    torch.randperm(len(lines_of_text), generator=torch.Generator().manual_seed(0))
-].to(device())
-held_out, learn = lines_of_text[:200], lines_of_text[200:]
+reference = character_text(T)
 print(
-    f"{len(text):,} characters, {len(letters)} different ones; {len(learn):,} pieces "
-    f"of {T} to learn from"
+    f"{len(reference.text):,} characters, {len(reference.letters)} different ones; "
+    f"{len(reference.learn):,} pieces of {T} to learn from"
 )
 
+
+# %% [markdown]
+# The model with elu + 1 is made of your functions: in training, `causal_linear_attention` of `elu_feature_map` mixes all positions
+# at once; below, `linear_attention_step` generates the text.
 
 # %%
-def bits(model, batch):
-    """Cross-entropy of the next character, in bits."""
-    pieces = batch[0]
-    return F.cross_entropy(
-        model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten()
-    ) / math.log(2)
-
+from course_lib.blocks import encoder_stack, pre_norm
+from course_tools.notebook.character_text import fit_characters
 
 sizes = at_scale(cpu=Sizes(64, 4, 256, 1), gpu=Sizes(256, 16, 1024, 4))
+steps, lr = at_scale(cpu=500, gpu=2_000), at_scale(cpu=1e-2, gpu=1e-3)
+average_of_the_past = (torch.ones_like, attention.chunked_linear_attention)
 
 
-def language_model(name, seed, steps):
-    """Train a linear transformer, or its twin with another mechanism; its bits on
-    held-out text, and the model."""
-    torch.manual_seed(seed)
-    mechanism = forms[name]()
-    model = LinearTransformer(len(letters), sizes)
-    if mechanism is not None:
-        model.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm)
-    model, lr = model.to(device()), at_scale(cpu=1e-2, gpu=1e-3)
-    stream = batches(learn, batch_size=16, seed=seed)
-    fitted(model, stream, bits, steps=steps, lr=lr, label=name, warmup=50)
-    with torch.no_grad():
-        return bits(model, (held_out,)).item(), model
+def language_model(name):
+    """A linear transformer, or its twin with softmax attention."""
+    linear = {
+        "linear, elu + 1": (elu_feature_map, causal_linear_attention),
+        "control: φ = 1": average_of_the_past,
+    }
+    model = LinearTransformer(len(reference.letters), sizes, *linear.get(name, ()))
+    if name == "softmax":
+        causal = attention.fused_causal_attention
+        model.stack = encoder_stack(sizes, causal, F.gelu, pre_norm)
+    return model
 
 
-forms = {
-    "softmax": lambda: attention.fused_causal_attention,
-    "linear, elu + 1": lambda: None,
-    "control: φ = 1": lambda: attention.LinearAttention(
-        torch.ones_like, attention.chunked_linear_attention
-    ),
-}
-scores, writers = ({name: [] for name in forms} for _ in range(2))
-tasks = [
-    (name, seed)
-    for name in forms
-    for seed in (SEEDS[:1] if "control" in name else SEEDS)
-]
-for name, seed in tasks:
-    measured, model = language_model(name, seed, at_scale(cpu=500, gpu=2_000))
-    scores[name].append(measured)
-    writers[name].append(model)
+scores, writers = {}, {}
+seeds = {"softmax": SEEDS, "linear, elu + 1": SEEDS, "control: φ = 1": SEEDS[:1]}
+for name in seeds:
+    scores[name], writers[name] = [], []
+    for seed in seeds[name]:
+        torch.manual_seed(seed)
+        model = language_model(name)
+        measured = fit_characters(model, reference, seed, steps, lr, name)
+        scores[name].append(measured)
+        writers[name].append(model)
 show_losses(writers, "bits per character")
 show(
     plots.seeds(scores, "bits per character, held-out text"),
@@ -1235,8 +1138,11 @@ claim(
 # gets worse.
 
 # %% tags=["try-it"]
-writer, prompt = writers["linear, elu + 1"][-1], "The value of the "
-codes_of_prompt = torch.tensor([[number[letter] for letter in prompt]], device=device())
+from course_lib.generation import generate
+
+trained = writers["linear, elu + 1"][-1]
+writer, prompt = StepBy(trained, linear_attention_step), "The value of the "
+codes_of_prompt = reference.encode(prompt)
 generator = torch.Generator(device=device()).manual_seed(0)
 
 
@@ -1245,12 +1151,7 @@ def draw_letter(logits):
     return torch.multinomial((logits / 0.6).softmax(-1), 1, generator=generator)[:, 0]
 
 
-print(
-    prompt
-    + "".join(
-        letters[i] for i in generate(writer, codes_of_prompt, 150, draw_letter)[0]
-    )
-)
+print(prompt + reference.decode(generate(writer, codes_of_prompt, 150, draw_letter)[0]))
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Change the prompt, the temperature 0.6 and the number of characters. After how many characters does the text stop
@@ -1264,15 +1165,16 @@ memory_of = {
 }
 claim(
     "14.G",
-    "writing 200 characters needs as much memory as writing 20: ratio",
+    "generating 200 characters needs as much memory as generating 20: ratio",
     memory_of[200] / memory_of[20],
     between=(0.8, 1.2),
 )
+held_out = reference.held_out[:8, :T]
 with torch.no_grad():
-    _, kept = writer.read(held_out[:8, :20])
+    state = writer.start(held_out[:, :20])
     for t in range(20, T):
-        logits, kept = writer.step(held_out[:8, t], kept)
-    gap = (logits - writer(held_out[:8, :T])[:, -1]).abs().max()
+        logits, state = writer.step(held_out[:, t], state)
+    gap = (logits - trained(held_out)[:, -1]).abs().max()
 claim(
     "14.H",
     "reading in parallel and token by token gives the same logits after 32 characters: "
@@ -1371,7 +1273,7 @@ train_linear_transformer = check("14.7", train_linear_transformer)
 from course_tools.bank.language_models import encoded
 
 torch.manual_seed(SEEDS[0])
-small = encoded(text)[:100_000]
+small = encoded(reference.text)[:100_000]
 built = train_linear_transformer(small, 27, 400)
 drawn = generate(
     built,
@@ -1461,7 +1363,9 @@ print(
 #   all causal prefix sums are stored (14.k); and the memory of fused softmax attention does not grow quadratically either
 #   (14.h).
 # - *GA*: memory $O(L^2 d)$: the part that grows quadratically is the matrix of weights, whose size does not depend on $d$.
-# - *CS* mentions "lots of focus on reducing the computational complexity", but not what is lost; 14.A measures one such loss.
+#
+# **Remark.** *CS* mentions "lots of focus on reducing the computational complexity", but not what is lost; 14.A measures one such
+# loss.
 #
 # **What this lecture does not show.** The models compared in sections 7 and 8 have one layer and are trained for seconds; a
 # deeper model can look things up in two steps. The text experiment uses contexts of 32 characters, which hardly require recall;
@@ -1540,4 +1444,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

@@ -25,19 +25,12 @@
 # {measured}
 
 # %%
-from functools import partial
 from statistics import mean
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from course_lib.datasets import karate_club
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger
-from course_tools.notebook import network, peak_memory, plots, predict, show
-from course_tools.notebook.fitting import fitted, show_losses
-from course_tools.notebook.node_classifier import Alone, accuracy, fit, here
-from course_tools.notebook.whose import whose
+from course_tools.notebook import claim, fitting, node_classifier, predict
 
 SEEDS = (0, 1, 2)
 
@@ -68,22 +61,34 @@ SEEDS = (0, 1, 2)
 
 
 # %% tags=["nbval-check-output"]
-club = here(karate_club())
+club = node_classifier.here(karate_club())
 leaders, others = torch.tensor([0, 33]), torch.arange(1, 33)
-make = partial(Alone, 34, 16, 2)
-models = {"each member alone": [fit(make, club, leaders, seed) for seed in SEEDS]}
-alone = [accuracy(model, club, others) for model in models["each member alone"]]
+alone = [node_classifier.fit_alone(club, leaders, seed) for seed in SEEDS]
+placed = {
+    "each member alone": [node_classifier.accuracy(one, club, others) for one in alone]
+}
 claim(
     "15.a",
     "a network that does not use the edges stays near chance: accuracy on members, "
     "mean of the seeds",
-    mean(alone),
+    mean(placed["each member alone"]),
     at_most=0.7,
 )
-show_losses(models, "cross-entropy on the two leaders, nats")
+models = {"each member alone": alone}
+fitting.show_losses(models, "cross-entropy on the two leaders, nats")
 
 # %% [markdown]
 # ## 2 Edges as a mask
+#
+# Nearly all graph networks have one frame, **message passing** (Gilmer et al. 2017): each neighbour $j$ of node $i$ sends a
+# message, the messages are aggregated, and the result updates the node,
+#
+# $$m_{ij} = M(h_i, h_j, e_{ij}) \qquad m_i = \sum_{j \in \mathcal{N}_i} m_{ij} \qquad h'_i = U(h_i, m_i)$$
+#
+# where $e_{ij}$ are features of the edge, if it has any. Networks differ in their choice of message, aggregation and update. In
+# graph attention, sections 2 and 3, the message is $\alpha_{ij} W h_j$ with a learned weight $\alpha_{ij}$ that depends on both
+# nodes; in graph convolution, section 4, it is $W h_j / \sqrt{d_i d_j}$, with a weight that depends on the edges alone. Both
+# aggregate by a sum, and both update by a nonlinearity $\sigma(m_i)$; $h_i$ itself takes part through an edge from $i$ to $i$.
 #
 # In lecture 04 every token attended to every other, except where masked. A graph *is* such a mask: node $i$ may attend to its
 # neighbours $\mathcal{N}_i$. Veličković et al. score a pair of nodes by a single layer,
@@ -105,11 +110,14 @@ show_losses(models, "cross-entropy on the two leaders, nats")
 # ![](diagram:message_passing)
 
 # %%
+import torch.nn.functional as F
 from jaxtyping import Float
+from torch import Tensor, nn
 
 from course_lib.attention import Attended, attend, gat_edge_scores
 from course_lib.primitives import require_edges
 from course_lib.shapes import Edges, Nodes, Scores
+from course_tools.notebook import check
 
 # %% exercise="15.1" difficulty="●○○" minutes=8
 from course_lib.attention import gat_scores
@@ -179,24 +187,20 @@ attend_edges = check("15.3", attend_edges)
 # And nodes have no order: if the nodes are renumbered, each node must still get the same context.
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook import device
+
 generator = torch.Generator().manual_seed(SEEDS[0])
 z, a = (
     torch.randn(*shape, generator=generator).to(device())
     for shape in ((2, 34, 8), (2, 16))
 )
-allowed = torch.zeros(34, 34, dtype=torch.bool, device=device()).index_put(
-    tuple(club.edges), torch.tensor(True, device=device())
-)
+allowed = torch.zeros(34, 34, dtype=torch.bool, device=device())
+allowed[tuple(club.edges)] = True
 by_mask = attend(gat_scores(z, a), z, allowed)
 by_list = attend_edges(gat_edge_scores(z, a, club.edges), z, club.edges)
-apart = (by_mask.context - by_list.context).abs().max().item()
-apart = max(
-    apart,
-    (by_mask.weights[:, club.edges[0], club.edges[1]] - by_list.weights)
-    .abs()
-    .max()
-    .item(),
-)
+weights_apart = by_mask.weights[:, club.edges[0], club.edges[1]] - by_list.weights
+contexts_apart = by_mask.context - by_list.context
+apart = max(x.abs().max().item() for x in (weights_apart, contexts_apart))
 claim(
     "15.b",
     "`attend_edges` over a list agrees with masked attention: largest difference of "
@@ -248,37 +252,6 @@ from course_lib.attention import multi_head_graph_attention
 multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 
 
-# %%
-class ClubGAT(nn.Module):
-    """Two layers of `multi_head_graph_attention` with an ELU between; every member
-    attends to itself too."""
-
-    def __init__(self, d_in, d, n_out, n_heads=4):
-        super().__init__()
-        shapes = (
-            (n_heads * d, d_in),
-            (n_heads, 2 * d),
-            (n_heads * n_out, n_heads * d),
-            (n_heads, 2 * n_out),
-        )
-        drawn = (
-            nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
-            for shape in shapes
-        )
-        self.W_1, self.a_1, self.W_2, self.a_2 = drawn
-
-    def forward(self, x, edges):
-        edges = with_self_loops(edges, len(x))
-        hidden = F.elu(
-            multi_head_graph_attention(
-                x, self.W_1, self.a_1, edges, merge_heads
-            ).context.to(x.dtype)
-        )
-        return multi_head_graph_attention(
-            hidden, self.W_2, self.a_2, edges, average_heads
-        ).context.to(x.dtype)
-
-
 # %% [markdown] tags=["predict"]
 # **Predict.** Now a graph attention network, which uses the edges, is trained on the same two labels for the same 60 steps. As
 # a control, another is trained on a club whose edges were rewired at random: every member keeps its *number* of neighbours. How
@@ -296,24 +269,25 @@ class ClubGAT(nn.Module):
 # There are two labels, but also 78 friendships. Most of the data is in the graph.</details>
 
 # %%
-make = partial(ClubGAT, 34, 8, 2)
-placed = {"attention along friendships": [], "attention along random edges": []}
-models |= {name: [] for name in placed}
+from functools import partial
+
+from course_tools.notebook.accuracy_points import show_by_seed
+from course_tools.notebook.graph_networks import TwoLayers
+from course_tools.notebook.node_classifier import accuracy, fit, here
+
+club_network = partial(TwoLayers, 34, 8, 2, multi_head_graph_attention)
+kinds = ("attention along friendships", "attention along random edges")
+placed = {name: [] for name in kinds} | placed
+models |= {name: [] for name in kinds}
 for seed in SEEDS:
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(club.edges.shape[1], generator=generator).to(device())
     random = club._replace(edges=torch.stack([club.edges[0], club.edges[1, order]]))
-    for name, graph in zip(placed, (club, random), strict=True):
-        models[name].append(fit(make, graph, leaders, seed))
+    for name, graph in zip(kinds, (club, random), strict=True):
+        models[name].append(fit(club_network, graph, leaders, seed))
         placed[name].append(accuracy(models[name][-1], graph, others))
-placed["each member alone"] = alone
-show_losses(models, "cross-entropy on the two leaders, nats")
-show(
-    plots.seeds(placed, "accuracy on members", across={"chance": 0.5}),
-    alt="Accuracy on members, one point per seed: "
-    + ", ".join(f"{name} {mean(values):.2f}" for name, values in placed.items())
-    + "; chance is 0.50.",
-)
+fitting.show_losses(models, "cross-entropy on the two leaders, nats")
+show_by_seed(placed, "accuracy on members", across={"chance": 0.5})
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -345,13 +319,6 @@ claim(
 # | `edges` | (2, E): with self-loops, if these are wanted |
 # | weights | (E,), float32; 0 where $d_j = 0$ |
 
-# %%
-from course_lib.attention import GraphAttention, csr_attend_edges
-from course_lib.attention import uniform_graph_attention
-from course_lib.datasets import see_also
-from course_lib.models import GAT
-from course_lib.primitives import propagate
-
 # %% exercise="15.5" difficulty="●○○" minutes=8
 from course_lib.primitives import gcn_weights
 
@@ -366,39 +333,12 @@ gcn_weights = check("15.5", gcn_weights)
 
 
 # %%
-class Convolutions(nn.Module):
-    """Two layers of mixing by `gcn_weights`, a ReLU between."""
-
-    def __init__(self, d_in, d, n_out):
-        super().__init__()
-        self.W_1, self.W_2 = (
-            nn.Linear(d_in, d, bias=False),
-            nn.Linear(d, n_out, bias=False),
-        )
-        self.known = {}
-
-    def forward(self, x, edges):
-        edges = with_self_loops(edges, len(x))
-        if len(self.known) == 0:
-            self.known["weights"] = gcn_weights(edges, len(x)).to(x)
-        hidden = F.relu(propagate(self.W_1(x), edges, self.known["weights"]))
-        return propagate(self.W_2(hidden), edges, self.known["weights"])
-
-
-def uniform(n_heads, d):
-    """Make the control: attention whose weights are frozen, the same for every
-    neighbour."""
-    return uniform_graph_attention
-
+from course_lib.datasets import see_also
 
 library = here(see_also())
 n_words, n_topics = library.features.shape[1], int(library.labels.max()) + 1
-agreeing = (
-    (library.labels[library.edges[0]] == library.labels[library.edges[1]])
-    .float()
-    .mean()
-    .item()
-)
+ends = library.labels[library.edges]
+agreeing = (ends[0] == ends[1]).float().mean().item()
 print(
     f"{len(library.names)} functions, {library.edges.shape[1] // 2} references, "
     f"{n_topics} topics"
@@ -423,17 +363,16 @@ print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 
 # They are informative, but five labelled texts on a topic do not contain all its words.</details>
 
 # %%
+from course_lib.attention import GraphAttention
+from course_lib.models import GAT
+from course_tools.notebook.graph_networks import Convolutions, uniform
+from course_tools.notebook.node_classifier import Alone
+
+STATIC = partial(GraphAttention, form=attend_edges)
 networks = {
     "texts alone": partial(Alone, n_words, 32, n_topics),
-    "convolutions": partial(Convolutions, n_words, 32, n_topics),
-    "attention": partial(
-        GAT,
-        n_words,
-        8,
-        n_topics,
-        4,
-        mechanism=partial(GraphAttention, form=csr_attend_edges),
-    ),
+    "convolutions": partial(Convolutions, n_words, 32, n_topics, gcn_weights),
+    "attention": partial(GAT, n_words, 8, n_topics, 4, mechanism=STATIC),
     "uniform attention": partial(GAT, n_words, 8, n_topics, 4, mechanism=uniform),
 }
 topics_found, models = ({name: [] for name in networks} for _ in range(2))
@@ -448,14 +387,9 @@ for seed in SEEDS:
     for name, make in networks.items():
         models[name].append(fit(make, library, given, seed))
         topics_found[name].append(accuracy(models[name][-1], library, held_out))
-show_losses(models, "cross-entropy, labelled functions, nats")
+fitting.show_losses(models, "cross-entropy, labelled functions, nats")
 averages = {name: mean(values) for name, values in topics_found.items()}
-show(
-    plots.seeds(topics_found, "accuracy on functions"),
-    alt="Accuracy on functions without a label, one point per seed: "
-    + ", ".join(f"{name} {value:.2f}" for name, value in averages.items())
-    + ".",
-)
+show_by_seed(topics_found, "accuracy on functions")
 
 # %% tags=["nbval-check-output"]
 gain = averages["convolutions"] - averages["texts alone"]
@@ -492,12 +426,15 @@ claim("15.i", "most references stay within a topic: fraction", agreeing, at_leas
 # %% [markdown]
 # ## 5 One informative neighbour of eight
 #
+# In section 4, the functions without a label were nodes of the graph that the network was trained on: the task was
+# *transductive*. From here on the networks are tested on graphs that did not occur in training: the tasks are **inductive**.
+#
 # We now construct a graph in which neighbours are *not* equally informative. Each reader, a node with a label, attends to eight
 # neighbours. Each neighbour has a value, one of the eight is marked, and the label is the value of the marked neighbour. The
 # other seven are noise.
 #
-# The model is one attention layer with one head, followed by a linear read-out. The control is the same layer with its weights
-# uniform.
+# The model is one attention layer with one head, followed by a linear read-out. `STATIC`, above, makes it of your `attend_edges`,
+# which normalises by your `edge_softmax`. The control is the same layer with its weights uniform.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Each reader has eight neighbours, one of which has its label. What accuracy does the control with uniform
@@ -516,47 +453,12 @@ claim("15.i", "most references stay within a topic: fraction", agreeing, at_leas
 
 
 # %%
-from course_lib.analysis import record
-from course_lib.attention import DynamicGraphAttention
-from course_lib.datasets import marked_neighbour
-from course_lib.models import GCN, GATLayer
-
-
-class Reader(nn.Module):
-    """One layer over the edges, then a linear read-out at every node."""
-
-    def __init__(self, layer, d, n_out):
-        super().__init__()
-        self.layer, self.read_out = layer, nn.Linear(d, n_out)
-
-    def forward(self, x, edges):
-        return self.read_out(F.elu(self.layer(x, edges).context))
-
-
-def reader(mechanism, d_in, n_heads=1, d=32, n_values=8):
-    """Make a reader around a mechanism with heads of size d."""
-    return Reader(GATLayer(d_in, d, n_heads, mechanism), n_heads * d, n_values)
-
-
-STATIC, DYNAMIC = (
-    partial(kind, form=csr_attend_edges)
-    for kind in (GraphAttention, DynamicGraphAttention)
-)
+from course_tools.notebook.graph_networks import Reader, finds_it
 
 
 def labelled(graph):
     """The nodes that have a label."""
     return graph.labels.ge(0).nonzero().flatten()
-
-
-@torch.no_grad()
-def finds_it(model, graph, is_answer):
-    """The fraction of readers whose largest weight is on the neighbour that has the
-    answer."""
-    with record(model) as seen:
-        model(graph.features, graph.edges)
-    largest = seen["layer"][0].weights[0].view(-1, 8).argmax(-1)
-    return (largest == is_answer.view(-1, 8).argmax(-1)).float().mean().item()
 
 
 def compare(makers, learn, unseen):
@@ -566,32 +468,36 @@ def compare(makers, learn, unseen):
         name: [fit(make, learn, labelled(learn), seed, 150, 2e-2) for seed in SEEDS]
         for name, make in makers.items()
     }
-    for names in (list(makers)[:3], list(makers)[3:]):
-        if names:
-            drawn = {name: models[name] for name in names}
-            show_losses(drawn, "cross-entropy on the readers, nats")
-    accuracies = {
+    for names in filter(None, (list(makers)[:3], list(makers)[3:])):
+        drawn = {name: models[name] for name in names}
+        fitting.show_losses(drawn, "cross-entropy on the readers, nats")
+    return models, {
         name: [accuracy(model, unseen, labelled(unseen)) for model in trained]
         for name, trained in models.items()
     }
-    return models, accuracies
 
 
 # %% tags=["nbval-check-output"]
+from course_lib.datasets import marked_neighbour
+from course_lib.models import GCN
+from course_tools.notebook import at_scale
+
 parts = marked_neighbour(at_scale(cpu=1_000, gpu=8_000), 10, 500, seed=0)
 learn, unseen = here(parts.train), here(parts.test)
 d_in = learn.features.shape[1]
 kinds = {
-    "attention": partial(reader, STATIC, d_in),
-    "uniform attention": partial(reader, uniform, d_in),
+    "attention": partial(Reader, STATIC, d_in),
+    "uniform attention": partial(Reader, uniform, d_in),
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
 models, marked = compare(kinds, learn, unseen)
 is_marked = unseen.features[unseen.edges[1], 1]
-found = [finds_it(model, unseen, is_marked) for model in models["attention"]]
+graph = unseen.features, unseen.edges
+found = [finds_it(model, *graph, is_marked) for model in models["attention"]]
 claim(
     "15.j",
-    "attention finds the marked neighbour: accuracy, worst of the seeds",
+    "attention finds the marked neighbour in an unseen graph (inductive): accuracy, "
+    "worst of the seeds",
     min(marked["attention"]),
     at_least=0.9,
 )
@@ -624,12 +530,7 @@ claim(
 # it is relevant, attention is not necessary: a nonlinearity *before* the sum suffices.</details>
 
 # %% tags=["nbval-check-output"]
-show(
-    plots.seeds(marked, "accuracy", across={"chance, 1/8": 1 / 8}),
-    alt="Accuracy where one neighbour is marked, one point per seed: "
-    + ", ".join(f"{name} {mean(values):.2f}" for name, values in marked.items())
-    + "; chance is 0.12.",
-)
+show_by_seed(marked, "accuracy", across={"chance, 1/8": 1 / 8})
 claim(
     "15.m",
     "fixed weights suffice where the neighbour decides: accuracy of two convolutions, "
@@ -653,7 +554,7 @@ claim(
 # softmax. The ranking can still depend on the query node.
 
 # %% tags=["nbval-check-output"]
-from course_lib.datasets import matching_neighbour
+from course_lib.attention import DynamicGraphAttention
 
 everyone = torch.ones(34, 34, dtype=torch.bool).nonzero().mT
 favourites = {"static": [], "dynamic": []}
@@ -699,37 +600,26 @@ claim(
 
 
 # %%
-class LargerReader(nn.Module):
-    """Equal weights with a layer before, two after, and the reader's own features
-    concatenated: everything but attention."""
+from course_lib.datasets import matching_neighbour
+from course_tools.notebook.graph_networks import LargerReader
 
-    def __init__(self, d_in, d=32, n_values=8):
-        super().__init__()
-        self.before, self.layer = nn.Linear(d_in, d), GATLayer(d, d, 1, uniform)
-        self.after = nn.Sequential(
-            nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, n_values)
-        )
-
-    def forward(self, x, edges):
-        own = F.relu(self.before(x))
-        return self.after(torch.cat([own, self.layer(own, edges).context], dim=-1))
-
-
+DYNAMIC = partial(DynamicGraphAttention, form=attend_edges)
 parts = matching_neighbour(at_scale(cpu=150, gpu=1_000), 10, 75, seed=0)
 learn, unseen = here(parts.train), here(parts.test)
 d_in = learn.features.shape[1]
 kinds = {
-    "dynamic": partial(reader, DYNAMIC, d_in),
-    "static": partial(reader, STATIC, d_in),
-    "eight static heads": partial(reader, STATIC, d_in, n_heads=8),
-    "uniform attention": partial(reader, uniform, d_in),
+    "dynamic": partial(Reader, DYNAMIC, d_in),
+    "static": partial(Reader, STATIC, d_in),
+    "eight static heads": partial(Reader, STATIC, d_in, n_heads=8),
+    "uniform attention": partial(Reader, uniform, d_in),
     "larger, uniform attention": partial(LargerReader, d_in),
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
 keys = unseen.features[:, 1:9]
 models, lookups = compare(kinds, learn, unseen)
 matches = (keys[unseen.edges[0]] * keys[unseen.edges[1]]).sum(-1)
-found = [finds_it(model, unseen, matches) for model in models["dynamic"]]
+graph = unseen.features, unseen.edges
+found = [finds_it(model, *graph, matches) for model in models["dynamic"]]
 in_training = {
     name: [accuracy(model, learn, labelled(learn)) for model in trained]
     for name, trained in models.items()
@@ -738,15 +628,9 @@ counts = {
     name: sum(p.numel() for p in make().parameters()) for name, make in kinds.items()
 }
 print("parameters: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
-figure = plots.seeds(lookups, "accuracy", across={"chance, 1/8": 1 / 8})
-figure.axes[0].get_legend().set_loc("center right")
-show(
-    figure,
-    alt="Accuracy on the look-up graph, one point per seed: "
-    + ", ".join(f"{name} {mean(values):.2f}" for name, values in lookups.items())
-    + "; chance is 0.12. On the training graph, eight static heads have "
-    f"{mean(in_training['eight static heads']):.2f}.",
-)
+memorised = mean(in_training["eight static heads"])
+print(f"eight static heads on the graph of the training: accuracy {memorised:.2f}")
+show_by_seed(lookups, "accuracy", across={"chance, 1/8": 1 / 8})
 
 # %% tags=["nbval-check-output"]
 without = {
@@ -755,8 +639,8 @@ without = {
 }
 claim(
     "15.p",
-    "dynamic attention finds the neighbour with the reader's key: accuracy, worst of "
-    "the seeds",
+    "dynamic attention finds the neighbour with the reader's key in an unseen graph "
+    "(inductive): accuracy, worst of the seeds",
     min(lookups["dynamic"]),
     at_least=0.9,
 )
@@ -830,11 +714,11 @@ heads_on_new = []
 for seed in SEEDS:
     torch.manual_seed(seed)
     model, stream = kinds["eight static heads"]().to(device()), new_groups(seed)
-    fitted(model, stream, on_readers, steps=400, lr=2e-2, warmup=66)
+    fitting.fitted(model, stream, on_readers, steps=400, lr=2e-2, warmup=66)
     heads_on_new.append(model)
 learned = [accuracy(model, unseen, labelled(unseen)) for model in heads_on_new]
 print("accuracy on unseen groups, by seed:", ", ".join(f"{one:.2f}" for one in learned))
-show_losses(
+fitting.show_losses(
     {
         "eight static heads, new groups": heads_on_new,
         "eight static heads, same groups": models["eight static heads"],
@@ -865,18 +749,21 @@ claim(
 #
 # ## 7 The attention weights
 #
-# The next figure shows the attention weights of a network that was trained on the club, along the edges of the club. Each half
+# The next figure shows the attention weights of *one* network that was trained on the club, with one seed, along the edges of the
+# club; another seed gives other weights. Each half
 # of an edge shows how much the member at its end attends to the member at the other end; the weights of self-loops are not
 # drawn. There is *no* ground truth to compare these weights with, so interpret them with caution: in section 4, three seeds
 # could not show that learned weights are better than fixed ones.
 
 # %%
-model = fit(partial(ClubGAT, 34, 8, 2), club, leaders, SEEDS[0])
+from course_tools.notebook import network, show
+
+model = fit(club_network, club, leaders, SEEDS[0])
+query, key = looped = with_self_loops(club.edges, 34)
 with torch.no_grad():
-    looped = with_self_loops(club.edges, 34)
-    heads = multi_head_graph_attention(
-        club.features, model.W_1, model.a_1, looped
-    ).weights.cpu()
+    z_1 = split_heads(club.features @ model.W_1.mT, 4)
+    scores = gat_scores(z_1, model.a_1)[:, query, key]
+    heads = attend_edges(scores, z_1, looped).weights.cpu()
 mean_weights = heads.mean(0)[: club.edges.shape[1]]
 names = [str(i) for i in range(34)]
 sides = ["with the instructor (0)", "with the officer (33)"]
@@ -923,6 +810,8 @@ draw_member(8, 1)
 # **Explore.** Step through the members and the four heads. Do the heads differ?
 
 # %% tags=["interactive"]
+from course_tools.notebook import explore
+
 explore(draw_member, member=(0, 33), head=(1, 4))
 
 # %% [markdown]
@@ -967,6 +856,10 @@ dirichlet_energy = check("15.6", dirichlet_energy)
 
 
 # %%
+from course_lib.primitives import propagate
+from course_tools.notebook import plots
+
+
 def convolved(graph, depth):
     """The features after 0, 1, …, depth steps of Â; and Â itself, (N, N), and the roots
     of the degrees, (N, 1)."""
@@ -1043,29 +936,20 @@ claim(
 # $W$ acts on features; the mixing acts on nodes. No $W$ can separate nodes whose features are equal.</details>
 
 # %%
+from course_tools.notebook.node_classifier import OneMatrix
+
 powers = [1, 2, 4, 8, 16, 32, 64]
 steps, _, root = convolved(club, powers[-1])
-
-
-class OneMatrix(nn.Module):
-    """Logits by one matrix; the mixing steps were computed before."""
-
-    def __init__(self):
-        super().__init__()
-        self.W = nn.Linear(34, 2, bias=False)
-
-    def forward(self, x, edges):
-        return self.W(x)
 
 
 by_depth, models = {}, {}
 for K in powers:
     mixed = club._replace(features=steps[K].float().to(device()))
-    trained = [fit(OneMatrix, mixed, leaders, seed) for seed in SEEDS]
+    trained = [fit(partial(OneMatrix, 34, 2), mixed, leaders, seed) for seed in SEEDS]
     by_depth[K] = [accuracy(model, mixed, others) for model in trained]
     models[f"K = {K}"] = trained
 drawn = {f"K = {K}": models[f"K = {K}"] for K in powers[::2]}
-show_losses(drawn, "cross-entropy on the two leaders, nats")
+fitting.show_losses(drawn, "cross-entropy on the two leaders, nats")
 lines = {"one matrix": (powers, [mean(by_depth[K]) for K in powers])}
 show(
     plots.curves(
@@ -1103,13 +987,13 @@ claim(
 # %% [markdown]
 # ## 9 Whole graphs
 #
-# So far, each label belonged to a node. Now it belongs to a whole **graph**, as in chemistry, where a graph is a molecule. We
+# So far, each label belonged to a node. Now it belongs to a whole **graph**, as in chemistry, where a graph is a molecule: the
+# task is **graph-level** classification, and again inductive, since the test graphs do not occur in training. We
 # turn handwritten digits of 8 × 8 pixels into graphs: each pixel with ink is a node, and pixels that touch are joined. The
 # features of a node are its ink and its number of neighbours, but *not its position*.
 #
 # A batch of graphs is one graph whose parts have no edges between them, so the layers need no change. A **readout** then turns
-# the nodes of each graph into one vector. Ours uses `attend_edges` from each graph to its nodes, beside their plain sum. The
-# test graphs do not occur in training.
+# the nodes of each graph into one vector. Ours uses `attend_edges` from each graph to its nodes, beside their plain sum.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We train the same network three times, for 60 updates with 64 graphs each: on these graphs, on the nodes without
@@ -1128,96 +1012,9 @@ claim(
 # They are better than guessing, but many shapes have the same numbers.</details>
 
 # %%
-from course_lib.datasets import digits, pixel_graphs
-from course_lib.training import batches
-from course_tools.notebook.fitting import accuracy_of, classify
-
-pictures, digit = (part.to(device()) for part in digits())
-
-
-class GraphLayer(nn.Module):
-    """A linear map of a node's own features, plus the context of its neighbours."""
-
-    def __init__(self, d_in, d, mechanism):
-        super().__init__()
-        self.own, self.layer = nn.Linear(d_in, d), GATLayer(d_in, d // 4, 4, mechanism)
-        self.norm = nn.BatchNorm1d(d)
-
-    def forward(self, x, edges):
-        return F.elu(self.norm(self.own(x) + self.layer(x, edges).context))
-
-
-class Readout(nn.Module):
-    """Attention with four heads from each graph to its nodes, beside their sum."""
-
-    def __init__(self, d):
-        super().__init__()
-        self.score = nn.Linear(d, 4)
-
-    def forward(self, x, members, n_graphs):
-        attended = attend_edges(self.score(x).mT, split_heads(x, 4), members).context
-        total = propagate(x, members, x.new_ones(len(x)))
-        return torch.cat([merge_heads(attended), total], dim=1)[:n_graphs]
-
-
-class GraphClassifier(nn.Module):
-    """Two layers over the edges, then the readout and a linear layer."""
-
-    def __init__(self, mechanism, d_in=26, d=32):
-        super().__init__()
-        first, second = (GraphLayer(size, d, mechanism) for size in (d_in, d))
-        self.layers, self.readout = nn.ModuleList([first, second]), Readout(d)
-        self.classes = nn.Sequential(nn.BatchNorm1d(2 * d), nn.Linear(2 * d, 10))
-
-    def forward(self, graphs):
-        edges, x, *members = graphs
-        edges = with_self_loops(edges, len(x))
-        for layer in self.layers:
-            x = layer(x, edges)
-        return self.classes(self.readout(x, *members))
-
-
-# %%
-def kept(graphs):
-    """The edges as they are."""
-    return graphs.edges
-
-
-def removed(graphs):
-    """No edges."""
-    return graphs.edges[:, :0]
-
-
-def rewired(graphs):
-    """Edges to random nodes of the same graph; each node keeps its number of
-    neighbours."""
-    query, key = graphs.edges
-    order = graphs.graph_of[key] + torch.rand(len(key), device=device()).double()
-    return torch.stack([query, key[order.argsort()]])
-
-
-def described(images, change, with_positions):
-    """Edges, features, the nodes of each graph as edges, and the number of graphs."""
-    graphs = pixel_graphs(images)
-    nodes = torch.arange(len(graphs.ink), device=device())
-    degrees = F.one_hot(graphs.edges[0].bincount(minlength=len(nodes)), 9)
-    places = F.one_hot(graphs.positions, 8).flatten(1) * with_positions
-    features = torch.cat([graphs.ink, degrees, places], dim=1)
-    members = torch.stack([graphs.graph_of, nodes])
-    return change(graphs), features, members, graphs.n_graphs
-
-
-def classify_graphs(seed, mechanism, *how):
-    """Train on 1,000 graphs of digits; the model, and its accuracy on the other 797."""
-    torch.manual_seed(seed)
-    learned, tested = torch.randperm(len(digit)).to(device()).split([1_000, 797])
-    stream = batches(pictures[learned], digit[learned], batch_size=64, seed=seed)
-    graphs = ((described(images, *how), answers) for images, answers in stream)
-    model = GraphClassifier(mechanism).to(device())
-    fitted(model, graphs, classify, steps=60, lr=3e-2, label=f"seed {seed}")
-    tests = described(pictures[tested], *how)
-    return model, accuracy_of(model, tests, digit[tested])
-
+from course_tools.notebook.digit_graphs import fit_graph_classifier
+from course_tools.notebook.digit_graphs import kept, removed, rewired
+from course_tools.notebook.graph_networks import GraphClassifier
 
 settings = {
     "no edges": (STATIC, removed, False),
@@ -1228,24 +1025,24 @@ settings = {
     "positions, edges, attention": (STATIC, kept, True),
 }
 trained = {
-    name: [classify_graphs(seed, *how) for seed in SEEDS]
-    for name, how in settings.items()
+    name: [
+        fit_graph_classifier(
+            partial(GraphClassifier, mechanism, attend_edges), seed, *how
+        )
+        for seed in SEEDS
+    ]
+    for name, (mechanism, *how) in settings.items()
 }
 whole = {name: [share for _, share in runs] for name, runs in trained.items()}
 models = {name: [model for model, _ in runs] for name, runs in trained.items()}
 for names in (list(models)[:4], list(models)[4:]):
-    show_losses({name: models[name] for name in names})
+    fitting.show_losses({name: models[name] for name in names})
 n_uniform, n_attention = (
-    sum(p.numel() for p in GraphClassifier(mechanism).parameters())
+    sum(p.numel() for p in GraphClassifier(mechanism, attend_edges).parameters())
     for mechanism in (uniform, STATIC)
 )
 print(f"parameters: {n_uniform} with uniform weights, {n_attention} otherwise")
-show(
-    plots.seeds(whole, "accuracy on unseen graphs", across={"chance": 0.1}),
-    alt="Accuracy on unseen graphs of digits, one point per seed: "
-    + ", ".join(f"{name} {mean(values):.2f}" for name, values in whole.items())
-    + "; chance is 0.10.",
-)
+show_by_seed(whole, "accuracy on unseen graphs", across={"chance": 0.1})
 
 
 # %% tags=["nbval-check-output"]
@@ -1256,7 +1053,7 @@ def ahead(ours, theirs):
 
 claim(
     "15.z",
-    "without positions, edges help to classify unseen graphs: accuracy of attention "
+    "without positions, edges help to classify unseen graphs (graph-level, inductive): accuracy of attention "
     "over them minus that without edges, least of the seeds",
     min(ahead("edges, attention", "no edges")),
     at_least=0.04,
@@ -1293,8 +1090,8 @@ claim(
 # %% [markdown]
 # After 60 updates, learned weights lead uniform ones by four points on average (15.B), but the three seeds differ much: see the
 # figure. We do not measure how the accuracies develop in longer training. Positions without edges are worth far more than edges
-# without positions (15.D). Before you use a graph network, train the same readout without edges, with all that you know about
-# the nodes.
+# without positions (15.D). Before you use a graph network, train the same readout without edges, on everything that you
+# know about the nodes.
 
 # %% [markdown] tags=["predict"]
 # ## 10 Ablation: the nonlinearity
@@ -1372,9 +1169,12 @@ from course_tools.bank.lecture_15.train_gat import train_gat
 train_gat = check("15.7", train_gat)
 
 # %% [markdown]
-# The next cell trains the network once more, on the groups of section 6, and evaluates it on a new graph.
+# The next cell trains the network once more, on the groups of section 6, and evaluates it on the unseen graph of that section,
+# beside the networks that you saw there.
 
 # %%
+from course_tools.notebook.whose import whose
+
 torch.manual_seed(SEEDS[0])
 known = learn.labels.cpu()
 built = train_gat(learn.features.cpu(), learn.edges.cpu(), known, known >= 0, 8, 150)
@@ -1382,14 +1182,9 @@ with torch.no_grad():
     predicted = built(unseen.features.cpu(), unseen.edges.cpu()).argmax(-1)
 readers = labelled(unseen).cpu()
 own = (predicted == unseen.labels.cpu())[readers].float().mean().item()
-name = f"{whose(train_gat)} network"
-show(
-    plots.seeds(lookups | {name: [own]}, "accuracy", across={"chance, 1/8": 1 / 8}),
-    alt=f"Accuracy on an unseen look-up graph: {name} "
-    f"{own:.2f}, beside the networks of section 6, one point per seed: "
-    + ", ".join(f"{name} {mean(values):.2f}" for name, values in lookups.items())
-    + ".",
-)
+print(f"{whose(train_gat)} network, accuracy on unseen groups: {own:.2f}")
+for name, values in lookups.items():
+    print(f"{name}, mean of the seeds: {mean(values):.2f}")
 
 # %% [markdown] tags=["quiz"]
 # ## 12 Exit quiz
@@ -1458,11 +1253,13 @@ show(
 #   that are missing.
 #
 # **What this lecture does not show.** The club is small: each of the 32 members counts for three percentage points. Sections 5
-# and 6 use graphs that were constructed for the purpose, and those of section 9 are pictures of digits, not molecules. And
+# and 6 use graphs that were constructed for the purpose, and those of section 9 are images of digits, not molecules. And
 # nothing here shows how GAT performs on the large public graphs: `cora()` downloads one of them if you have a network
 # connection.
 #
-# **Papers.** Veličković et al. 2018, *Graph Attention Networks*, eqs. 1 to 6 (https://arxiv.org/abs/1710.10903) · Kipf &
+# **Papers.** Gilmer et al. 2017, *Neural Message Passing for Quantum Chemistry*, eqs. 1 and 2
+# (https://arxiv.org/abs/1704.01212) · Veličković et al. 2018, *Graph Attention Networks*, eqs. 1 to 6
+# (https://arxiv.org/abs/1710.10903) · Kipf &
 # Welling 2017, eqs. 2 and 9 (https://arxiv.org/abs/1609.02907) · Brody, Alon, Yahav 2022, *How Attentive are Graph Attention
 # Networks?*, eq. 7 and section 4.1 (https://arxiv.org/abs/2105.14491) · Cai & Wang 2020, on over-smoothing
 # (https://arxiv.org/abs/2006.13318).
@@ -1476,6 +1273,7 @@ show(
 
 
 # %%
+from course_tools.notebook import peak_memory
 from course_tools.notebook.layer_costs import exponent
 
 
@@ -1519,4 +1317,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

@@ -13,7 +13,7 @@
 # %% [markdown] tags=["header"]
 # # 16 · Self-supervision: SimCLR and BYOL
 #
-# SimCLR and BYOL learn representations without labels: two augmented views of the same picture should have similar embeddings.
+# SimCLR and BYOL learn representations without labels: two augmented views of the same image should have similar embeddings.
 #
 # ![](diagram:simclr)
 #
@@ -27,19 +27,12 @@
 import math
 from statistics import mean
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from course_tools.notebook import check, claim, device, explore, ledger, plots, predict
-from course_tools.notebook import show
-from course_tools.notebook.few_labels import on_unseen, small_digits, supervised
-from course_tools.notebook.fitting import show_losses
+from course_tools.notebook import claim, few_labels, fitting, predict
 
 # %% [markdown]
 # ## 1 Ten labels
 #
-# Unlabelled pictures are easy to collect; labels are expensive. We have five thousand handwritten digits: four thousand for
+# Unlabelled images are easy to collect; labels are expensive. We have five thousand handwritten digits: four thousand for
 # training and a thousand for testing. Of the four thousand, *ten* are labelled, one of each class.
 #
 # We train a small convolutional network on those ten: three convolutions, global max pooling of their 64 maps, a linear layer.
@@ -60,15 +53,10 @@ from course_tools.notebook.fitting import show_losses
 
 # %% tags=["nbval-check-output"]
 SEEDS = (0, 1, 2)
-digits = small_digits(SEEDS)
-images, labels, learn, unseen = digits
-models = {
-    seed: [supervised(digits, seed, 1, draw) for draw in range(4)] for seed in SEEDS
-}
+digits = few_labels.small_digits(SEEDS)
+models = {seed: few_labels.supervised_draws(digits, seed, 1) for seed in SEEDS}
 by_labels = {
-    1: [
-        mean(on_unseen(model, digits, seed) for model in models[seed]) for seed in SEEDS
-    ]
+    1: [few_labels.mean_on_unseen(models[seed], digits, seed) for seed in SEEDS]
 }
 claim(
     "16.a",
@@ -77,17 +65,18 @@ claim(
     mean(by_labels[1]),
     at_most=0.7,
 )
-with_labels = {"10 labels": [model for trained in models.values() for model in trained]}
-show_losses(with_labels, across={"log 10, a uniform guess": math.log(10)})
+with_labels = {"10 labels": [one for drawn in models.values() for one in drawn]}
+uniform_guess = {"log 10, a uniform guess": math.log(10)}
+fitting.show_losses(with_labels, across=uniform_guess)
 
 # %% [markdown]
-# ## 2 Two views of one picture
+# ## 2 Two views of one image
 #
-# The other 3,990 pictures have no label, but we know something about each: *rotated a little, it still shows the same digit.* To
-# use this, we draw two random **views** of every picture by augmentation.
+# The other 3,990 images have no label, but we know something about each: *rotated a little, it still shows the same digit.* To
+# use this, we draw two random **views** of every image by augmentation.
 #
 # The transformation is affine: a pixel at $r$ moves to $r' = A r + t$, where $r$ is measured in pixels from the centre, $x$ to
-# the right and $y$ down. Each picture has its own matrix and shift, and the whole batch is transformed at once.
+# the right and $y$ down. Each image has its own matrix and shift, and the whole batch is transformed at once.
 #
 # An image is resampled with the **inverse** map: the new pixel at $r$ takes the value at $A^{-1}(r - t)$. `F.affine_grid` computes
 # these positions for a batch and `F.grid_sample` interpolates the values; both use coordinates from -1 to 1 along each side.
@@ -99,9 +88,13 @@ show_losses(with_labels, across={"log 10, a uniform guess": math.log(10)})
 # | argument of `affine_grid` | (B, 2, 3), for coordinates from -1 to 1 |
 
 # %%
+import torch
+import torch.nn.functional as F
 from jaxtyping import Float
+from torch import Tensor, nn
 
 from course_lib.shapes import Image
+from course_tools.notebook import check
 
 # %% exercise="16.1" difficulty="●●●" minutes=15
 from course_lib.datasets import warp
@@ -113,25 +106,24 @@ warp = check("16.1", warp)
 # %%
 from einops import rearrange
 
+from course_tools.notebook import plots, show
 from course_tools.notebook.few_labels import RANGES, few
+
+images, labels, learn, unseen = digits
 
 
 def view(batch, generator, ranges=RANGES):
-    """Draw one view of each picture of a batch, by `warp`."""
+    """Draw one view of each image of a batch, by `warp`."""
     A, t = ranges.draw_affine(len(batch), batch.shape[-2:], generator)
     return warp(batch, A.to(batch), t.to(batch)).to(batch.dtype)
 
 
 def sheet(batch, rows):
-    """Arrange grey pictures (B, 1, H, W) in rows, as one picture with three equal
+    """Arrange grey images (B, 1, H, W) in rows, as one image with three equal
     channels."""
-    return (
-        rearrange(
-            batch.cpu(), "(rows columns) 1 H W -> (rows H) (columns W) 1", rows=rows
-        )
-        .expand(-1, -1, 3)
-        .clamp(0, 1)
-    )
+    pattern = "(rows columns) 1 H W -> (rows H) (columns W) 1"
+    joined = rearrange(batch.cpu(), pattern, rows=rows)
+    return joined.expand(-1, -1, 3).clamp(0, 1)
 
 
 generator = torch.Generator().manual_seed(SEEDS[0])
@@ -152,17 +144,49 @@ show(
 # %% [markdown]
 # **Colour** can be augmented too. Changes of brightness, saturation and hue are linear in red, green and blue, so one 3 × 3
 # matrix performs all three: $c' = M c$ with $M = b\, R(\mathrm{hue})\,(s I + (1 - s)\,\mathbf 1 \ell^\top)$, where $\ell$ holds
-# the weight of each colour in the luminance. `colour_matrix` builds it, `recolour` applies it to a batch. Our digits are grey.
-# For photographs, colour distortion matters most together with cropping: two crops of one picture have similar colour
-# histograms, and without colour distortion a network could match the crops by their histograms alone (Chen et al., section
-# 3.1).
+# the weight of each colour in the luminance. `colour_matrix` builds it, `recolour` applies it to a batch.
+#
+# Our digits are grey. For photographs, colour distortion matters most together with cropping: crops of one image have similar
+# colour histograms, and a network could match them by their histograms alone (Chen et al., section 3.1 and figure 6). We
+# measure this on eight images, the quarters of two photographs, with 25 crops of each: how often is the crop with the nearest
+# histogram from the same image?
+
+# %% tags=["nbval-check-output"]
+from course_lib.datasets import colour_matrix, photographs, recolour
+from course_tools.notebook.colour_crops import colour_histograms, nearest_agrees
+from course_tools.notebook.colour_crops import random_crops
+
+generator = torch.Generator().manual_seed(SEEDS[0])
+quarters = rearrange(
+    photographs((120, 180)), "n C (r H) (c W) -> (n r c) C H W", r=2, c=2
+).float()
+crops, origin = random_crops(quarters, 25, 40, generator)
+amount = torch.rand(3, len(crops), generator=generator)
+M = colour_matrix(*(0.2 + 1.6 * amount[:2]), 2 * math.pi * amount[2])
+matched = [
+    nearest_agrees(colour_histograms(batch), colour_histograms(batch), origin)
+    for batch in (crops, recolour(crops, M).clamp(0, 1))
+]
+claim(
+    "16.colour",
+    "crops of eight colour images: the nearest colour histogram is that of a crop of "
+    "the same image, fraction (chance 0.12)",
+    matched[0],
+    at_least=0.8,
+)
+claim(
+    "16.colour-distorted",
+    "the same crops, each with its own random brightness, saturation and hue: fraction",
+    matched[1],
+    at_most=0.65,
+)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Rotate, zoom and recolour a photograph. How far can you go before *you* would no longer call it the same object?
 # The network is trained to be invariant to the whole range that you choose.
 
 # %% tags=["interactive"]
-from course_lib.datasets import colour_matrix, photographs, recolour
+from course_tools.notebook import explore
 
 dahlia = photographs((60, 90))[1:]
 
@@ -200,9 +224,9 @@ explore(
 # %% [markdown]
 # ## 3 The contrastive loss NT-Xent
 #
-# $N$ pictures give $2N$ views. An **encoder** $f$ maps each view to a representation $h$, and a small **projection head**
+# $N$ images give $2N$ views. An **encoder** $f$ maps each view to a representation $h$, and a small **projection head**
 # maps that to $z = W^{(2)}\,\mathrm{ReLU}(W^{(1)} h)$. For every view $i$ the task is a classification: which of the other
-# $2N - 1$ views is the second view $j$ of the same picture? The logits are cosines divided by a temperature $\tau$:
+# $2N - 1$ views is the second view $j$ of the same image? The logits are cosines divided by a temperature $\tau$:
 #
 # $$\ell(i, j) = -\log \frac{\exp(\mathrm{sim}(z_i, z_j)/\tau)}{\sum_{k \ne i} \exp(\mathrm{sim}(z_i, z_k)/\tau)} \qquad
 # L = \frac{1}{2N} \sum_{\text{pairs}} \ell(i, j) + \ell(j, i)$$
@@ -212,7 +236,7 @@ explore(
 #
 # | name | shape |
 # | --- | --- |
-# | a, b | (N, d) each: row $i$ of both belongs to picture $i$ |
+# | a, b | (N, d) each: row $i$ of both belongs to image $i$ |
 # | similarities | (2N, 2N), the diagonal is masked |
 # | loss | a number; 0 for a single pair, since there are no negatives |
 #
@@ -230,12 +254,12 @@ from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as 
 # %% [markdown] tags=["predict"]
 # **Which views does it pull together?**
 #
-# <details><summary>A. The two views of each picture: the numbering does not matter.</summary>
+# <details><summary>A. The two views of each image: the numbering does not matter.</summary>
 #
-# Print the targets for three pairs: 1, 0, 3, 2, 5, 4. Which picture does row 1 belong to?</details>
-# <details><summary>B. Each picture with another picture.</summary>
+# Print the targets for three pairs: 1, 0, 3, 2, 5, 4. Which image does row 1 belong to?</details>
+# <details><summary>B. Each image with another image.</summary>
 #
-# Yes. `torch.cat` puts all first views before all second ones, so rows 0 and 1 are different pictures. Numbering and order of
+# Yes. `torch.cat` puts all first views before all second ones, so rows 0 and 1 are different images. Numbering and order of
 # the rows must agree: interleave the views, or shift the targets by N.</details>
 # <details><summary>C. Each view with itself.</summary>
 #
@@ -310,38 +334,18 @@ linear_probe = check("16.3", linear_probe)
 
 
 # %%
-from course_tools.notebook.few_labels import backbone
+from functools import partial
 
+from course_tools.notebook.view_training import probe_accuracy, untrained
 
-@torch.no_grad()
-def probe(encoder, seed, n_each, draws=4):
-    """Accuracy of a linear probe of frozen features on unseen digits, mean over draws
-    of the labelled digits."""
-    accuracies, new = [], unit(encoder(images[unseen[seed]]))
-    for draw in range(draws):
-        chosen = few(digits, seed, n_each, draw)
-        features = unit(encoder(images[chosen]))
-        weight, bias = linear_probe(features, labels[chosen], 10, 0.1)
-        predicted = (new @ weight.to(new).mT + bias.to(new)).argmax(-1)
-        accuracies.append((predicted == labels[unseen[seed]]).float().mean().item())
-    return mean(accuracies)
-
-
-def untrained(seed):
-    """The backbone with its random initial weights."""
-    torch.manual_seed(seed)
-    return backbone().to(device()).eval()
-
-
-pixels = nn.Flatten()
-for n_each in (1, 4):
-    accuracies = {
-        "pixels": [probe(pixels, seed, n_each) for seed in SEEDS],
-        "untrained": [probe(untrained(seed), seed, n_each) for seed in SEEDS],
-    }
+probe = partial(probe_accuracy, digits=digits, fit_probe=linear_probe)
+pixels, blank = nn.Flatten(), {seed: untrained(seed) for seed in SEEDS}
+raw, random = {}, {}
+for n in (1, 4, 10):
+    raw[n] = [probe(pixels, seed=seed, n_each=n) for seed in SEEDS]
+    random[n] = [probe(blank[seed], seed=seed, n_each=n) for seed in SEEDS]
     print(
-        f"{10 * n_each} labels:",
-        ", ".join(f"{name} {mean(values):.2f}" for name, values in accuracies.items()),
+        f"{10 * n} labels: pixels {mean(raw[n]):.2f}, untrained {mean(random[n]):.2f}"
     )
 
 # %% [markdown]
@@ -356,34 +360,21 @@ for n_each in (1, 4):
 
 # %%
 from course_lib.models import SimCLR
-from course_lib.training import batches, train
-from course_tools.notebook import progress
+from course_tools.notebook import device
+from course_tools.notebook.few_labels import backbone
+from course_tools.notebook.view_training import train_on_views, two_views
 
 
-def two_views(seed, n_pairs=32, ranges=RANGES):
-    """Endless batches of two views of the training digits, without labels."""
-    generator = torch.Generator().manual_seed(seed)
-    for (batch,) in batches(images[learn[seed]], batch_size=n_pairs, seed=seed):
-        yield view(batch, generator, ranges), view(batch, generator, ranges)
-
-
-def fit_simclr(name, seed, temperature=0.2, steps=240, look=None, **how):
-    """Train SimCLR on views; `look(step, encoder)` is called after every step."""
+def fit_simclr(label, seed, temperature=0.2, ranges=RANGES, **looks):
+    """Train SimCLR by `nt_xent` on views that `view` draws."""
     torch.manual_seed(seed)
     model = SimCLR(backbone(), 64).to(device())
+    pairs = two_views(digits, seed, partial(view, ranges=ranges))
 
     def loss(model, pair):
         return nt_xent(*model(*pair), temperature).float()
 
-    training = train(
-        model, two_views(seed, **how), loss, steps=steps, lr=3e-3, warmup=steps // 10
-    )
-    losses = nt_xent_losses[name] = []
-    for step in progress(training, name, total=steps):
-        losses.append(step.loss)
-        if look is not None:
-            look(step.index + 1, model.encoder)
-    return model.eval()
+    return train_on_views(model, pairs, loss, lr=3e-3, label=label, **looks)
 
 
 # %% [markdown] tags=["predict"]
@@ -404,72 +395,52 @@ def fit_simclr(name, seed, temperature=0.2, steps=240, look=None, **how):
 # augmentation alone already helps a supervised network a great deal.</details>
 
 # %%
-snapshots, curve, nt_xent_losses = {}, {}, {}
+from course_tools.notebook.recorded_losses import show_recorded_losses
+
+LOOKS = (1, 15, 30, 60, 120, 240)
 
 
-@torch.no_grad()
-def look_at(step, encoder):
-    """Keep the embeddings of unseen digits at some steps of the first seed, and the
-    accuracy of the probe at others."""
-    encoder.eval()
-    if step in (1, 30, 240):
-        snapshots[f"step {step}"] = unit(encoder(images[unseen[SEEDS[0]]])).cpu()
-    if step in (1, 15, 30, 60, 120, 240):
-        curve[step] = probe(encoder, SEEDS[0], 4)
-    encoder.train()
+def look_at(model, seed=SEEDS[0]):
+    """Embeddings of the unseen digits, and the accuracy of a probe with 40 labels."""
+    points = unit(model.encoder(images[unseen[seed]])).cpu()
+    return points, probe(model.encoder, seed=seed, n_each=4)
 
 
-def draw_nt_xent(names):
-    """Draw the losses of some trainings of SimCLR, averaged over blocks of 10 steps."""
-    ends = range(10, 241, 10)
-    lines = {
-        name: (ends, [mean(nt_xent_losses[name][end - 10 : end]) for end in ends])
-        for name in names
-    }
-    uniform_guess = {"log 63, a uniform guess": math.log(63)}
-    show(
-        plots.curves(lines, "step", "NT-Xent, 32 pairs", across=uniform_guess),
-        alt="NT-Xent through training, means of the first and of the last 10 steps: "
-        + "; ".join(f"{n} {ys[0]:.2f} and {ys[-1]:.2f}" for n, (_, ys) in lines.items())
-        + ".",
+contrasted = [
+    fit_simclr(
+        f"seed {seed}", seed, looks=LOOKS if seed == SEEDS[0] else (), look=look_at
     )
-
-
-contrasted = {
-    seed: fit_simclr(f"seed {seed}", seed, look=look_at if seed == SEEDS[0] else None)
     for seed in SEEDS
-}
+]
+encoders = dict(zip(SEEDS, (run.model.encoder for run in contrasted), strict=True))
 probed = {
-    n_each: [probe(contrasted[seed].encoder, seed, n_each) for seed in SEEDS]
-    for n_each in (1, 4, 10)
+    n: [probe(encoders[seed], seed=seed, n_each=n) for seed in SEEDS]
+    for n in (1, 4, 10)
 }
-raw = {n_each: [probe(pixels, seed, n_each) for seed in SEEDS] for n_each in (1, 4, 10)}
-blank = {
-    n_each: [probe(untrained(seed), seed, n_each) for seed in SEEDS]
-    for n_each in (1, 4, 10)
-}
-for n_each in (4, 10):
-    models = [supervised(digits, seed, n_each, 0) for seed in SEEDS]
-    by_labels[n_each] = [
-        on_unseen(model, digits, seed)
+for n in (4, 10):
+    with_labels[f"{10 * n} labels"] = models = [
+        few_labels.supervised(digits, seed, n, 0) for seed in SEEDS
+    ]
+    by_labels[n] = [
+        few_labels.on_unseen(model, digits, seed)
         for seed, model in zip(SEEDS, models, strict=True)
     ]
-    with_labels[f"{10 * n_each} labels"] = models
 rivals = {
     "SimCLR, probed": probed,
     "supervised, augmented": by_labels,
     "pixels, probed": raw,
-    "untrained, probed": blank,
+    "untrained, probed": random,
 }
 lines = {
-    name: (
-        [10 * n for n in sorted(accuracies)],
-        [mean(accuracies[n]) for n in sorted(accuracies)],
-    )
+    name: ([10 * n for n in (1, 4, 10)], [mean(accuracies[n]) for n in (1, 4, 10)])
     for name, accuracies in rivals.items()
 }
-draw_nt_xent([f"seed {seed}" for seed in SEEDS])
-show_losses(with_labels)
+uniform_guess = {"log 63, a uniform guess": math.log(63)}
+by_seed = {
+    f"seed {seed}": [run.losses] for seed, run in zip(SEEDS, contrasted, strict=True)
+}
+show_recorded_losses(by_seed, "NT-Xent, 32 pairs", uniform_guess)
+fitting.show_losses(with_labels)
 show(
     plots.curves(lines, "labels", "accuracy on unseen digits", log="x"),
     alt=f"Accuracy against the number of labels, {lines['pixels, probed'][0]}, mean of "
@@ -482,13 +453,9 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-lead = {
-    n_each: [
-        ours - theirs
-        for ours, theirs in zip(probed[n_each], by_labels[n_each], strict=True)
-    ]
-    for n_each in probed
-}
+from course_tools.notebook.view_training import differences
+
+lead = {n: differences(probed[n], by_labels[n]) for n in probed}
 claim(
     "16.e",
     "with ten labels, SimCLR's probe leads the network trained on them: difference in "
@@ -502,30 +469,26 @@ claim(
     mean(lead[1]) - mean(lead[10]),
     at_least=0.02,
 )
-over_pixels = min(ours - theirs for ours, theirs in zip(probed[4], raw[4], strict=True))
-over_untrained = min(
-    ours - theirs for ours, theirs in zip(probed[4], blank[4], strict=True)
-)
 claim(
     "16.g",
     "with forty labels, SimCLR's probe leads that of the pixels: difference in "
     "accuracy, least of three seeds",
-    over_pixels,
+    min(differences(probed[4], raw[4])),
     at_least=0.06,
 )
 claim(
     "16.h",
     "with forty labels, it leads that of an untrained encoder: difference in accuracy, "
     "least of three seeds",
-    over_untrained,
+    min(differences(probed[4], random[4])),
     at_least=0.15,
 )
 
 # %% [markdown] tags=["predict"]
 # ## 6 The embeddings during training
 #
-# Each point below is an unseen digit, shown as the numeral of its class, at three moments of training. The encoder has never
-# seen a label. **t-SNE** arranges the embeddings in the plane so that digits with similar embeddings stay close together. The
+# Each point below is an unseen digit, shown as the numeral of its class, at three moments of training (one seed). The encoder
+# has never seen a label. **t-SNE** arranges the embeddings in the plane so that digits with similar embeddings stay close together. The
 # distances between groups, and the sizes of groups, have no meaning.
 #
 # **Predict.** For how many digits does the *nearest* other embedding, in all 64 dimensions, belong to the same class: before
@@ -533,7 +496,7 @@ claim(
 #
 # <details><summary>A. 10 % before, nearly all after.</summary>
 #
-# The first part is wrong: an untrained network already maps similar pictures to similar vectors.</details>
+# The first part is wrong: an untrained network already maps similar images to similar vectors.</details>
 # <details><summary>B. More than half before, nearly all after.</summary>
 #
 # Yes. Training separates the classes further, but the untrained network already separates them partly.</details>
@@ -543,42 +506,19 @@ claim(
 
 
 # %%
-from sklearn.manifold import TSNE
-
-from course_tools.notebook import clouds
-
-
-def neighbours_agree(points, kinds):
-    """How often the nearest other point has the same class."""
-    nearest = (points @ points.mT).fill_diagonal_(-torch.inf).argmax(-1)
-    return (kinds[nearest] == kinds).float().mean().item()
-
-
-def in_the_plane(points):
-    """Embeddings (n, 64) arranged in the plane by t-SNE, (n, 2)."""
-    return TSNE(random_state=SEEDS[0]).fit_transform(points.numpy())
-
+from course_tools.notebook.view_training import neighbours_agree, show_embeddings
 
 kinds = labels[unseen[SEEDS[0]]].cpu()
-agree = {name: neighbours_agree(points, kinds) for name, points in snapshots.items()}
-show(
-    clouds(
-        {name: in_the_plane(points[:300]) for name, points in snapshots.items()},
-        kinds[:300],
-    ),
-    alt="Embeddings of 300 unseen digits, arranged by t-SNE, in three panels through "
-    "training; the nearest other of a thousand embeddings has the same class in "
-    + ", ".join(f"{100 * accuracy:.0f} % at {name}" for name, accuracy in agree.items())
-    + ".",
-)
+snapshots = {f"step {step}": contrasted[0].seen[step][0] for step in (1, 30, 240)}
+show_embeddings(snapshots, kinds)
 
 # %% tags=["nbval-check-output"]
-gain = agree["step 240"] - agree["step 1"]
+agree = {name: neighbours_agree(points, kinds) for name, points in snapshots.items()}
 claim(
     "16.i",
     "nearest neighbours agree in class more often after training: gain from the first "
-    "step to the last",
-    gain,
+    "step to the last, one seed",
+    agree["step 240"] - agree["step 1"],
     at_least=0.05,
 )
 
@@ -613,7 +553,7 @@ draw_neighbours(7)
 #
 # <details><summary>A. Without augmentation nothing changes: the loss still has negatives.</summary>
 #
-# Both views are then the same picture, and any feature that distinguishes pictures solves the task. No invariance is
+# Both views are then the same image, and any feature that distinguishes images solves the task. No invariance is
 # learned.</details>
 # <details><summary>B. τ = 5 makes the task easier and the probe better.</summary>
 #
@@ -627,34 +567,33 @@ draw_neighbours(7)
 
 # %%
 from course_lib.datasets import Augmentation
+from course_tools.notebook.accuracy_points import show_by_seed
 
 with_heads = {
-    seed: nn.Sequential(model.encoder, model.project)
-    for seed, model in contrasted.items()
+    seed: nn.Sequential(run.model.encoder, run.model.project)
+    for seed, run in zip(SEEDS, contrasted, strict=True)
 }
 after_head = {
-    n_each: [probe(with_heads[seed], seed, n_each) for seed in SEEDS]
-    for n_each in (1, 4)
+    n: [probe(with_heads[seed], seed=seed, n_each=n) for seed in SEEDS] for n in (1, 4)
 }
 without = {
     "no augmentation": fit_simclr("no augmentation", SEEDS[0], ranges=Augmentation()),
     "τ = 5": fit_simclr("τ = 5", SEEDS[0], temperature=5.0),
 }
-nt_xent_losses["SimCLR, τ = 0.2"] = nt_xent_losses[f"seed {SEEDS[0]}"]
-draw_nt_xent(["SimCLR, τ = 0.2", *without])
-ablated = {name: probe(model.encoder, SEEDS[0], 4) for name, model in without.items()}
+runs = {"SimCLR, τ = 0.2": contrasted[0]} | without
+show_recorded_losses(
+    {name: [run.losses] for name, run in runs.items()},
+    "NT-Xent, 32 pairs",
+    uniform_guess,
+)
+ablated = {
+    name: probe(run.model.encoder, seed=SEEDS[0], n_each=4)
+    for name, run in without.items()
+}
 groups = {"SimCLR, h": probed[4], "SimCLR, z": after_head[4]} | {
     name: [accuracy] for name, accuracy in ablated.items()
 }
-show(
-    plots.seeds(groups, "probe accuracy, 40 labels", across={"chance": 0.1}),
-    alt="Accuracy of a probe with forty labels, one point per seed: "
-    + "; ".join(
-        f"{name} {', '.join(f'{accuracy:.2f}' for accuracy in accuracies)}"
-        for name, accuracies in groups.items()
-    )
-    + ".",
-)
+show_by_seed(groups, "probe accuracy, 40 labels", across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]
 lost = {name: probed[4][0] - accuracy for name, accuracy in ablated.items()}
@@ -672,18 +611,16 @@ claim(
     at_least=0.07,
 )
 for n_each in (1, 4):
-    by_seed = ", ".join(
-        f"{h - z:+.3f}" for h, z in zip(probed[n_each], after_head[n_each], strict=True)
-    )
+    leads = differences(probed[n_each], after_head[n_each])
     print(
-        f"{10 * n_each} labels: accuracy of the probe of h minus that of z, by seed: "
-        f"{by_seed}"
+        f"{10 * n_each} labels: accuracy of the probe of h minus that of z, by seed:",
+        ", ".join(f"{lead:+.3f}" for lead in leads),
     )
 
 # %% [markdown]
 # ## 8 BYOL: no negatives
 #
-# In SimCLR, negatives keep the encoder from mapping all pictures to the same vector. **BYOL** has no negatives. An *online*
+# In SimCLR, negatives keep the encoder from mapping all images to the same vector. **BYOL** has no negatives. An *online*
 # network (encoder, projector) and a *target* network of the same architecture see one view each; a **predictor** $q$ on the
 # online side predicts the target's output for the *other* view:
 #
@@ -693,7 +630,7 @@ for n_each in (1, 4):
 #
 # | name | shape |
 # | --- | --- |
-# | prediction, target | (B, d), each row of both from the same picture |
+# | prediction, target | (B, d), each row of both from the same image |
 # | loss | a number from 0 to 4, the mean over rows |
 #
 # ![](diagram:byol)
@@ -714,8 +651,8 @@ byol_loss = check("16.4", byol_loss)
 #
 # $$\xi \leftarrow \tau\, \xi + (1 - \tau)\, \theta$$
 #
-# with $\tau$ near 1 (not the temperature of section 3; both papers use the letter). The target is an exponential moving average of
-# the online network: it varies more slowly than the online network, so the prediction target is more stable.
+# with $\tau$ near 1 (not the temperature of section 3; both papers use the letter). The target is an exponential moving average
+# of the online network: it varies more slowly than the online network, so the prediction target is more stable.
 #
 # | name | shape |
 # | --- | --- |
@@ -749,7 +686,7 @@ apart = max(
     (xi - own).abs().max().item()
     for xi, own in zip(model.target.parameters(), expected, strict=True)
 )
-byol_loss(*model(*next(two_views(SEEDS[0])))).backward()
+byol_loss(*model(*next(two_views(digits, SEEDS[0], view)))).backward()
 reached = sum(xi.grad is not None for xi in model.target.parameters())
 claim(
     "16.m",
@@ -765,9 +702,9 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The loss has a trivial minimum: the same vector for every picture gives loss 0.
-# We train three variants: BYOL; BYOL without its predictor; BYOL without the stop-gradient, with one network on both sides. Which has
-# the *lowest loss*?
+# **Predict.** The loss has a trivial minimum: the same vector for every image gives loss 0. We train three variants, with one
+# seed each: BYOL; BYOL without its predictor; BYOL without the stop-gradient, with one network on both sides. Which has the
+# *lowest loss*?
 #
 # <details><summary>A. BYOL: it learns the best representation.</summary>
 #
@@ -780,10 +717,8 @@ claim(
 #
 # The formula is the same, but the targets differ.</details>
 
+
 # %%
-collapse = {}
-
-
 @torch.no_grad()
 def follow(model):
     """Move the target network towards the online one by `ema_update`."""
@@ -793,52 +728,43 @@ def follow(model):
         xi.copy_(new)
 
 
+def bootstrap(model, pair):
+    """BYOL's loss."""
+    return byol_loss(*model(*pair))
+
+
 def without_stop_gradient(model, pair):
     """The loss without a stop-gradient, with one network on both sides."""
     z = model.online(torch.cat(pair))
-    return (
-        2 - 2 * (unit(model.predictor(z)) * unit(z.roll(len(pair[0]), 0))).sum(-1)
-    ).mean()
+    cosine = (unit(model.predictor(z)) * unit(z.roll(len(pair[0]), 0))).sum(-1)
+    return (2 - 2 * cosine).mean()
 
 
-def fit_byol(
-    name,
-    seed,
-    loss=lambda model, pair: byol_loss(*model(*pair)),
-    predictor=None,
-    steps=240,
-    looks=(240,),
-):
-    """Train BYOL or an ablated variant; keep loss, embeddings of unseen digits and the
-    probe at the steps in `looks`."""
+def look_at_byol(model, seed=SEEDS[0]):
+    """Projections of the unseen digits, and the accuracy of a probe with 40 labels."""
+    points = model.online(images[unseen[seed]]).cpu()
+    return points, probe(model.online[0], seed=seed, n_each=4)
+
+
+def fit_byol(label, loss, predictor=None, seed=SEEDS[0]):
+    """Train BYOL, or a variant without one of its parts."""
     torch.manual_seed(seed)
     model = BYOL(backbone(), 64, decay=0.95).to(device())
     model.predictor = model.predictor if predictor is None else predictor
-    training = train(
-        model, two_views(seed), loss, steps=steps, lr=5e-3, warmup=steps // 10
+    pairs, how = two_views(digits, seed, view), {"looks": LOOKS, "look": look_at_byol}
+    return train_on_views(
+        model, pairs, loss, lr=5e-3, update=follow, label=label, **how
     )
-    for step in progress(training, name, total=steps):
-        follow(model)
-        if step.index + 1 in looks:
-            with torch.no_grad():
-                points = model.eval().online(images[unseen[seed]]).cpu()
-            collapse[name, step.index + 1] = (
-                step.loss,
-                points,
-                probe(model.online[0], seed, 4),
-            )
-            model.train()
-    return model.eval()
 
 
-KINDS = ("BYOL", "no predictor", "no stop-gradient")
-LOOKS = (1, 15, 30, 60, 120, 240)
-fit_byol("BYOL", SEEDS[0], looks=LOOKS)
-fit_byol("no predictor", SEEDS[0], predictor=nn.Identity(), looks=LOOKS)
-fit_byol("no stop-gradient", SEEDS[0], loss=without_stop_gradient, looks=LOOKS)
+byol = {
+    "BYOL": fit_byol("BYOL", bootstrap),
+    "no predictor": fit_byol("no predictor", bootstrap, nn.Identity()),
+    "no stop-gradient": fit_byol("no stop-gradient", without_stop_gradient),
+}
 lines = {
-    name: (LOOKS, [max(collapse[name, step][0], 1e-6) for step in LOOKS])
-    for name in KINDS
+    name: (LOOKS, [max(run.losses[step - 1], 1e-6) for step in LOOKS])
+    for name, run in byol.items()
 }
 show(
     plots.curves(lines, "step", "loss", log="xy"),
@@ -869,12 +795,10 @@ from course_lib.metrics import spectrum
 spectrum = check("16.6", spectrum)
 
 # %%
-spectra = {name: spectrum(collapse[name, 240][1]).double() for name in KINDS}
+spectra = {name: spectrum(run.seen[240][0]).double() for name, run in byol.items()}
 with torch.no_grad():
-    model = contrasted[SEEDS[0]]
-    spectra["SimCLR"] = spectrum(
-        model.project(model.encoder(images[unseen[SEEDS[0]]])).cpu()
-    ).double()
+    embedded = with_heads[SEEDS[0]](images[unseen[SEEDS[0]]]).cpu()
+spectra["SimCLR"] = spectrum(embedded).double()
 spread = {name: values.square().sum().item() for name, values in spectra.items()}
 lines = {
     name: (range(1, 31), values[:30].clamp_min(1e-5))
@@ -895,47 +819,47 @@ show(
 )
 print(
     "encoder, probe with 40 labels:",
-    ", ".join(f"{name} {collapse[name, 240][2]:.2f}" for name in KINDS),
+    ", ".join(f"{name} {run.seen[240][1]:.2f}" for name, run in byol.items()),
     f"pixels {raw[4][0]:.2f}",
 )
 
 # %% tags=["nbval-check-output"]
-finals = {name: collapse[name, 240][0] for name in KINDS}
+finals = {name: run.losses[-1] for name, run in byol.items()}
 claim(
     "16.o",
-    "BYOL's projections do not collapse: sum of the squared spectrum",
+    "BYOL's projections do not collapse: sum of the squared spectrum, one seed",
     spread["BYOL"],
     at_least=0.2,
 )
 claim(
     "16.p",
     "without the predictor the projections spread less: BYOL's sum of the squared "
-    "spectrum over theirs",
+    "spectrum over theirs, one seed",
     spread["BYOL"] / spread["no predictor"],
     at_least=4,
 )
 claim(
     "16.q",
     "without the stop-gradient the projections collapse: BYOL's sum of the squared "
-    "spectrum over theirs",
+    "spectrum over theirs, one seed",
     spread["BYOL"] / spread["no stop-gradient"],
     at_least=50,
 )
 claim(
     "16.r",
-    "without the stop-gradient the loss is lower: BYOL's loss over it",
+    "without the stop-gradient the loss is lower: BYOL's loss over it, one seed",
     finals["BYOL"] / finals["no stop-gradient"],
     at_least=10,
 )
 
 # %% [markdown]
 # Note *which layer* collapses: the **projections**, on which the loss is computed. The features of the **encoder**, before the
-# projector, suffer less. After 240 steps the probes of all three encoders are still more accurate than that of an untrained
+# projector, suffer less. After 240 steps, with this one seed, the probes of all three encoders are still more accurate than that of an untrained
 # encoder (printed in section 4); the lead is smallest without the stop-gradient. The recorded study below shows what happens to
 # the features in a longer training.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** BYOL and SimCLR are trained with the same encoder on the same batches of digits, and the probe has forty labels.
+# **Predict.** BYOL and SimCLR are trained with the same encoder on the same batches of digits; the probe has forty labels.
 # How does BYOL compare with SimCLR and with the pixels?
 #
 # <details><summary>A. It equals SimCLR from the start.</summary>
@@ -954,25 +878,22 @@ claim(
 from course_tools.notebook import recorded
 
 study = recorded("16_byol_and_batches")
+at_240 = [name for name in study.names if "240 steps" in name]
+longer = {name: study.curve(name) for name in study.names if name not in at_240}
 live = {
-    "SimCLR": (list(curve), list(curve.values())),
-    "BYOL": (LOOKS, [collapse["BYOL", step][2] for step in LOOKS]),
+    "SimCLR": (LOOKS, [contrasted[0].seen[step][1] for step in LOOKS]),
+    "BYOL": (LOOKS, [byol["BYOL"].seen[step][1] for step in LOOKS]),
 }
-longer = {name: study.curve(name) for name in ("SimCLR", *KINDS)}
 of_pixels = mean(value for name in longer for value in study.scores(name, "pixels"))
+ends = sorted({steps[-1] for steps, _ in longer.values()})
 panels = {
     "this run": (live, raw[4][0], LOOKS),
-    "recorded, mean of three seeds": (longer, of_pixels, (1, 30, 120, 480, 1_000)),
+    "recorded, mean of three seeds": (longer, of_pixels, (1, 30, 120, 480, *ends)),
 }
 for title, (lines, baseline, ticks) in panels.items():
-    drawn = plots.curves(
-        lines,
-        "step",
-        "probe accuracy, 40 labels",
-        title,
-        log="x",
-        across={"pixels": baseline},
-    )
+    across = {"pixels": baseline}
+    y = "probe accuracy, 40 labels"
+    drawn = plots.curves(lines, "step", y, title, log="x", across=across)
     drawn.axes[0].set_xticks(ticks, [f"{step:,}" for step in ticks])
     show(
         drawn,
@@ -985,21 +906,16 @@ for title, (lines, baseline, ticks) in panels.items():
         + f"; the pixels {baseline:.2f}.",
     )
 print(study.cost)
-for name in ("SimCLR", *KINDS):
+for name, (steps, _) in longer.items():
+    print(f"{name}, {steps[-1]:,} steps, by seed:")
     for score in ("probe", "spread of projections", "spread of features"):
-        print(
-            f"{name:<17} {score:<22} by seed: "
-            f"{', '.join(f'{value:.3f}' for value in study.scores(name, score))}"
-        )
+        values = ", ".join(f"{value:.3f}" for value in study.scores(name, score))
+        print(f"    {score:<22} {values}")
 
 # %% tags=["nbval-check-output"]
-over_pixels = [
-    ours - theirs
-    for ours, theirs in zip(
-        study.scores("BYOL", "probe"), study.scores("BYOL", "pixels"), strict=True
-    )
-]
-gains = [run.curve[1_000] - run.curve[240] for run in study.runs if run.name == "BYOL"]
+byol_probe = study.scores("BYOL", "probe")
+over_pixels = differences(byol_probe, study.scores("BYOL", "pixels"))
+gains = [run.curve[1_000] - run.curve[240] for run in study.of("BYOL")]
 claim(
     "16.s",
     "recorded, 1,000 steps: BYOL's probe leads that of the pixels, least of the seeds",
@@ -1013,14 +929,7 @@ claim(
     min(gains),
     at_least=0.03,
 )
-lost = [
-    kept - without
-    for kept, without in zip(
-        study.scores("BYOL", "probe"),
-        study.scores("no stop-gradient", "probe"),
-        strict=True,
-    )
-]
+lost = differences(byol_probe, study.scores("no stop-gradient", "probe"))
 claim(
     "16.v",
     "recorded: without the stop-gradient the encoder's probe loses accuracy, least of "
@@ -1028,18 +937,17 @@ claim(
     min(lost),
     at_least=0.15,
 )
-over_untrained = collapse["BYOL", 240][2] - blank[4][0]
 claim(
     "16.u",
     "after 240 steps, BYOL's probe leads that of an untrained encoder: difference in "
     "accuracy, one seed",
-    over_untrained,
+    byol["BYOL"].seen[240][1] - random[4][0],
     at_least=0.1,
 )
 
 # %% [markdown] tags=["predict"]
 # **Predict.** SimCLR's negatives come from the batch. We compare 32 with 96 pairs in a batch at an equal number of *updates*
-# (at an equal number of pictures, the larger batch would have a third of the updates). How good is the probe with 32 pairs?
+# (at an equal number of images, the larger batch would have a third of the updates). How good is the probe with 32 pairs?
 #
 # <details><summary>A. SimCLR fails: it needs thousands of negatives.</summary>
 #
@@ -1060,9 +968,7 @@ for n, values in by_size.items():
         f"{', '.join(f'{value:.3f}' for value in values)}, by seed"
     )
 pixels_there = study.scores("SimCLR, 32 pairs, 240 steps", "pixels")
-least = min(
-    ours - theirs for ours, theirs in zip(by_size[32], pixels_there, strict=True)
-)
+least = min(differences(by_size[32], pixels_there))
 claim(
     "16.GA",
     "recorded, 32 pairs in a batch: SimCLR's probe leads that of the pixels, least of "
@@ -1087,10 +993,10 @@ claim(
 # %% [markdown]
 # ## 11 Build it
 #
-# **Build task (30 minutes, 12 points).** Starting from an empty cell, write all of SimCLR: the views, the encoder, the projection
-# head, NT-Xent, and the training loop, which no cell above shows in full. You may use your `warp`, your `nt_xent`, and `view(batch, generator)` of
-# section 2. The library's `SimCLR` and `nt_xent` are not allowed: if your 16.2 did not pass, the name `nt_xent` refers to the
-# library's function; then write the loss here.
+# **Build task (30 minutes, 12 points).** Starting from an empty cell, write all of SimCLR: the views, the encoder, the
+# projection head, NT-Xent, and the training loop, which no cell above shows in full. You may use your `warp`, your `nt_xent`,
+# and `view(batch, generator)` of section 2. The library's `SimCLR` and `nt_xent` are not allowed: if your 16.2 did not pass, the
+# name `nt_xent` refers to the library's function; then write the loss here.
 #
 # The check calls `train_simclr(images, n_steps)` once, with 2,000 unlabelled digits and `n_steps=240`. Then it trains linear
 # probes of the returned encoder on other digits, with four labels of each class, and averages their accuracies over eight draws
@@ -1128,13 +1034,7 @@ torch.manual_seed(SEEDS[0])
 with Recorder() as training:
     built = train_simclr(images[learn[SEEDS[0]]].cpu(), 240)
 name = f"{whose(train_simclr)} encoder"
-ends = range(10, len(training.losses) + 1, 10)
-losses = [mean(training.losses[end - 10 : end]) for end in ends]
-show(
-    plots.curves({name: (ends, losses)}, "update", "loss", "training loss"),
-    alt=f"Training loss of {name}, means of the first and of the last ten updates: "
-    f"{losses[0]:.2f} and {losses[-1]:.2f}.",
-)
+show_recorded_losses({name: [training.losses]})
 
 
 def features_of(batch):
@@ -1144,23 +1044,18 @@ def features_of(batch):
 
 with torch.no_grad():
     points = unit(features_of(images[unseen[SEEDS[0]]])).cpu()
-own, agreed = probe(features_of, SEEDS[0], 4), neighbours_agree(points, kinds)
-show(
-    clouds({name: in_the_plane(points[:300])}, kinds[:300]),
-    alt=f"Embeddings of 300 unseen digits by {name}, arranged by t-SNE; the nearest "
-    "other of a thousand embeddings has the same class in "
-    f"{100 * agreed:.0f} %.",
-)
+show_embeddings({name: points}, kinds)
 print(
-    f"probe with 40 labels: {name} {own:.2f}, section 5 {probed[4][0]:.2f}, pixels "
-    f"{raw[4][0]:.2f}, an untrained encoder {blank[4][0]:.2f}"
+    f"probe with 40 labels: {name} {probe(features_of, seed=SEEDS[0], n_each=4):.2f}, "
+    f"section 5 {probed[4][0]:.2f}, pixels {raw[4][0]:.2f}, an untrained encoder "
+    f"{random[4][0]:.2f}"
 )
 
 # %% [markdown]
 # ## 12 Build it: repair a run
 #
-# **Build task (25 minutes, 12 points).** The code below trains an encoder by SimCLR on the same digits. It runs to the end. We planted three
-# faults; none of them raises an error. Measure before you read the code: the cell below the code runs it for a few updates and has
+# **Build task (25 minutes, 12 points).** The code below trains an encoder by SimCLR on the same digits. It runs to the end. We
+# planted three faults; none of them raises an error. Measure before you read the code: the cell below the code runs it for a few updates and has
 # room for your own measurements. The check names the faults that it can prove; one fault may hide another.
 
 # %% exercise="16.8" bug="three_faults"
@@ -1178,8 +1073,8 @@ print(f"{tuple(features.shape)}, standard deviation {features.std(0).mean():.2f}
 suspect = check("16.8", suspect)
 
 # %% [markdown]
-# Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_simclr(images, n_steps)` as it
-# called `train_simclr`, and judges the returned encoder by the table of section 11. The function has at most 60 seconds of
+# Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_simclr(images, n_steps)` as
+# it called `train_simclr`, and judges the returned encoder by the table of section 11. The function has at most 60 seconds of
 # processor time.
 
 # %% exercise="16.8" difficulty="●●○" minutes=25
@@ -1191,7 +1086,7 @@ repair_simclr = check("16.8", repair_simclr)
 # %% [markdown] tags=["quiz"]
 # ## 13 Exit quiz
 #
-# **Question 1.** You train SimCLR on satellite pictures, with rotations among the augmentations, and then probe for the wind
+# **Question 1.** You train SimCLR on satellite images, with rotations among the augmentations, and then probe for the wind
 # direction from the smoke of chimneys. What do you expect?
 #
 # <details><summary>A. Good results: more augmentation is better.</summary>
@@ -1208,7 +1103,8 @@ repair_simclr = check("16.8", repair_simclr)
 #
 # <details><summary>A. All embeddings are equal, or nearly so.</summary>
 #
-# Right: this is a uniform guess among $2N - 1$ views (wrong pairs give the same value, so check the pairs first). Here the loss itself reveals the collapse, unlike BYOL's.</details>
+# Right: this is a uniform guess among $2N - 1$ views (wrong pairs give the same value, so check the pairs first). Here the loss
+# itself reveals the collapse, unlike BYOL's.</details>
 # <details><summary>B. It has converged.</summary>
 #
 # A trained model has a much lower loss.</details>
@@ -1255,11 +1151,11 @@ repair_simclr = check("16.8", repair_simclr)
 # **Remarks.** *GA*: SimCLR "requires the use of large mini-batches, so that enough negatives are used". Chen et al. measure
 # this on ImageNet. On our digits, 32 pairs already give a better probe than the pixels do (16.GA); section 9 shows what 96
 # pairs add at an equal number of updates. *GA* calls BYOL "a convincing alternative". Here its probe is better than that of the
-# pixels after 1,000 steps (16.s), but it varies a lot between seeds and is still worse than SimCLR's.
+# pixels after 1,000 steps (16.s), but it varies a lot between seeds and, on average, is still worse than SimCLR's.
 #
 # **What this lecture does not show.** Digits are easy and grey: with augmentation, a supervised network is about as accurate
-# as SimCLR's probe from forty labels on (0.82 and 0.83). On photographs the gap is wider and colour distortion matters; no
-# network is trained on colour pictures here. How BYOL avoids collapse is not fully understood; in our runs the projections
+# as SimCLR's probe from forty labels on (0.82 and 0.83). On photographs the gap is wider and colour distortion matters: section
+# 2 shows why, on two photographs, but no network is trained on colour images here. How BYOL avoids collapse is not fully understood; in our runs the projections
 # collapsed without the stop-gradient, and nearly collapsed without the predictor (16.q, 16.p).
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et
@@ -1318,4 +1214,6 @@ claim(
 )
 
 # %% tags=["ledger"]
+from course_tools.notebook import ledger
+
 ledger()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from course_lib.training import batches
-from course_tools.notebook.device import device
+from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.digit_split import DigitSplit
 from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
@@ -22,9 +22,25 @@ class Trained(NamedTuple):
 
 
 def fit(
-    make: Callable[[], nn.Module], digits: DigitSplit, seed: int, *, steps: int, lr: float = 4e-3, label: str = "training"
+    make: Callable[[], nn.Module],
+    digits: DigitSplit,
+    seed: int,
+    *,
+    steps: int | None = None,
+    lr: float = 4e-3,
+    label: str = "training",
 ) -> Trained:
-    """Train a new classifier of images on the digits of one seed, in batches of 32; the seed decides its weights, too."""
+    """Train a new classifier of images on the digits of one seed, in batches of 32; the seed decides its weights, too.
+
+    Args:
+        make: gives the classifier.
+        digits: the images, and those to learn from for each seed.
+        seed: decides digits, weights and order.
+        steps: number of updates; None = 260, or 400 with CUDA.
+        lr: the learning rate at its highest.
+        label: stands beside the progress bar.
+    """
+    steps = at_scale(cpu=260, gpu=400) if steps is None else steps
     images, labels, learn, unseen = digits
     torch.manual_seed(seed)
     model, start = make().to(device()), time.process_time()

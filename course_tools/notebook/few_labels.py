@@ -1,6 +1,7 @@
 """Learn handwritten digits from a few labels, with augmentation: data, encoder and baseline of lecture 16."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import mean
 
 import torch
 import torch.nn.functional as F
@@ -50,3 +51,13 @@ def supervised(digits: DigitSplit, seed: int, n_each: int, draw: int, steps: int
 def on_unseen(model: nn.Module, digits: DigitSplit, seed: int) -> float:
     """Measure the accuracy of a classifier on the unseen digits of a seed."""
     return accuracy_of(model, digits.images[digits.unseen[seed]], digits.labels[digits.unseen[seed]])
+
+
+def supervised_draws(digits: DigitSplit, seed: int, n_each: int, draws: int = 4) -> list[nn.Module]:
+    """Train `supervised` once for each of several draws of the labelled digits."""
+    return [supervised(digits, seed, n_each, draw) for draw in range(draws)]
+
+
+def mean_on_unseen(models: Sequence[nn.Module], digits: DigitSplit, seed: int) -> float:
+    """Average the accuracies of several classifiers on the unseen digits of a seed."""
+    return mean(on_unseen(model, digits, seed) for model in models)

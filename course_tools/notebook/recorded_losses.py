@@ -1,6 +1,6 @@
-"""Train with a recorder of torch's updates and draw the losses of that training: a student's own training loop."""
+"""Draw the losses of trainings that `Recorder` observed, such as those of a build task, averaged over the seeds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 from typing import TypeVar
 
@@ -10,12 +10,9 @@ from course_tools.notebook.show import show
 
 Result = TypeVar("Result")
 
-_BLOCK = 10
-"""How many updates a point of the curve averages."""
-
 
 def trained_with_losses(train: Callable[[], Result], name: str, y: str = "loss") -> Result:
-    """Call `train()`, draw the loss of each of its updates, averaged over ten, and give back what it returned.
+    """Call `train()`, draw the loss of its updates, and return its result.
 
     Args:
         train: trains a model by `loss.backward()` and an optimizer of torch, for ten updates at least.
@@ -24,10 +21,28 @@ def trained_with_losses(train: Callable[[], Result], name: str, y: str = "loss")
     """
     with Recorder() as training:
         result = train()
-    ends = range(_BLOCK, len(training.losses) + 1, _BLOCK)
-    losses = [mean(training.losses[end - _BLOCK : end]) for end in ends]
-    show(
-        curves({name: (ends, losses)}, "update", y, "training loss"),
-        alt=f"Training loss of {name}, means of the first and of the last ten updates: {losses[0]:.2f} and {losses[-1]:.2f}.",
-    )
+    show_recorded_losses({name: [training.losses]}, y)
     return result
+
+
+def mean_losses(runs: Sequence[Sequence[float]], block: int = 10) -> tuple[range, list[float]]:
+    """Average the losses of trainings that differ in their seed over blocks of updates: (ends of the blocks, means)."""
+    ends = range(block, min(map(len, runs)) + 1, block)
+    return ends, [mean(loss for run in runs for loss in run[end - block : end]) for end in ends]
+
+
+def show_recorded_losses(
+    runs: Mapping[str, Sequence[Sequence[float]]], y: str = "loss", across: Mapping[str, float] | None = None
+) -> None:
+    """Draw the mean losses of several kinds of training.
+
+    Args:
+        runs: name -> the losses of each training, which differ in their seed.
+        y: label of the axis, with its unit.
+        across: name -> height of a dashed line, such as a uniform guess.
+    """
+    lines = {name: mean_losses(losses) for name, losses in runs.items()}
+    ends = "; ".join(f"{name} {values[0]:.2f} and {values[-1]:.2f}" for name, (_, values) in lines.items())
+    title = "training loss" + ", mean of the seeds" * (max(map(len, runs.values())) > 1)
+    drawn = curves(lines, "update", y, title, across=across)
+    show(drawn, alt=f"{title[0].upper()}{title[1:]}, in the first and in the last ten updates: {ends}.")

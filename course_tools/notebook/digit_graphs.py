@@ -1,0 +1,79 @@
+"""Digits as graphs of their pixels, with edges kept, removed or rewired, for graph-level classification in lecture 15."""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.datasets import digits, pixel_graphs
+from course_lib.datasets.pixel_graphs import PixelGraphs
+from course_lib.training import batches
+from course_tools.notebook.device import device
+from course_tools.notebook.fitting import accuracy_of, classify, fitted
+
+Change = Callable[[PixelGraphs], Tensor]
+"""Gives the edges (2, E) that a network is given for some graphs."""
+
+
+def kept(graphs: PixelGraphs) -> Tensor:
+    """Keep the edges as they are."""
+    return graphs.edges
+
+
+def removed(graphs: PixelGraphs) -> Tensor:
+    """Remove all edges."""
+    return graphs.edges[:, :0]
+
+
+def rewired(graphs: PixelGraphs) -> Tensor:
+    """Lead each edge to a random node of the same graph; each node keeps its number of neighbours."""
+    query, key = graphs.edges
+    order = graphs.graph_of[key] + torch.rand(len(key), device=key.device).double()
+    return torch.stack([query, key[order.argsort()]])
+
+
+def described(images: Tensor, change: Change, with_positions: bool) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Turn digits (B, 8, 8) into one graph without edges between its parts.
+
+    Args:
+        images: ink from 0 to 1.
+        change: `kept`, `removed` or `rewired`.
+        with_positions: whether row and column are among the features.
+
+    Returns:
+        edges (2, E); features (N, 26): ink, number of neighbours, and position, or zeros for it; the nodes of each graph as
+        edges (2, N) from graph to node; the number of graphs.
+    """
+    graphs = pixel_graphs(images)
+    nodes = torch.arange(len(graphs.ink), device=images.device)
+    degrees = F.one_hot(graphs.edges[0].bincount(minlength=len(nodes)), 9)
+    places = F.one_hot(graphs.positions, 8).flatten(1) * with_positions
+    features = torch.cat([graphs.ink, degrees, places], dim=1)
+    return change(graphs), features, torch.stack([graphs.graph_of, nodes]), graphs.n_graphs
+
+
+def fit_graph_classifier(
+    make: Callable[[], nn.Module], seed: int, change: Change, with_positions: bool
+) -> tuple[nn.Module, float]:
+    """Train a classifier on 1,000 graphs of digits for 60 updates; give it with its accuracy on the other 797.
+
+    Args:
+        make: gives the classifier, which takes what `described` gives.
+        seed: decides the split, the weights and the order.
+        change: `kept`, `removed` or `rewired`.
+        with_positions: whether row and column are among the features.
+    """
+    images, labels = (part.to(device()) for part in _data())
+    torch.manual_seed(seed)
+    learned, tested = torch.randperm(len(labels)).to(device()).split([1_000, 797])
+    stream = batches(images[learned], labels[learned], batch_size=64, seed=seed)
+    graphs = ((described(batch, change, with_positions), answers) for batch, answers in stream)
+    model = fitted(make().to(device()), graphs, classify, steps=60, lr=3e-2, label=f"seed {seed}")
+    return model, accuracy_of(model, described(images[tested], change, with_positions), labels[tested])
+
+
+@cache
+def _data() -> tuple[Tensor, Tensor]:
+    return digits()
