@@ -119,7 +119,7 @@ def test_disk_full(course, refusal, monkeypatch, trouble):
 def test_read_only_folder(refusal, monkeypatch, code):
     refuse_to_write(monkeypatch, code)
     said = refusal()
-    assert ".venv may not be written" in said
+    assert ".venv is not writable" in said
     assert "folder of your own" in said
 
 

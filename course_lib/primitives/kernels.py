@@ -10,7 +10,7 @@ called FAVOR+. For ω ~ N(0, I) the mean is the exponential itself:
     exp(qᵀk) = E[exp(ωᵀq - ‖q‖²/2) · exp(ωᵀk - ‖k‖²/2)]                     positive features
              = E[e^{‖q‖²/2} e^{‖k‖²/2} cos(ωᵀ(q - k))]                       trigonometric features (Rahimi & Recht 2007)
 
-The second has terms of both signs, which cancel where exp(qᵀk) is small: dividing by their sum causes a large variance.
+The second has positive and negative terms, which cancel where exp(qᵀk) is small: dividing by their sum causes a large variance.
 For the softmax of qᵀk/√d, multiply q and k by d^-¼ first.
 """
 
@@ -54,7 +54,7 @@ def favor_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch m"]:
 
 
 def trigonometric_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch 2*m"]:
-    """Map vectors to the 2m features e^{‖x‖²/2} [cos Ωx; sin Ωx] / √m: also unbiased, but of both signs.
+    """Map vectors to the 2m features e^{‖x‖²/2} [cos Ωx; sin Ωx] / √m: also unbiased, but not positive.
 
     Args:
         x: queries or keys (*batch, d).

@@ -125,7 +125,7 @@ def repair_questions(exercise: Exercise, draw: random.Random) -> Iterator[Questi
             "repair",
             exercise.id,
             answer.__name__,
-            f"{_what(exercise)} The code below is wrong. This property does not hold: “{broken}”  "
+            f"{_what(exercise)} The code below is wrong. This property does not hold: “{broken}” "
             "Mark the cause in the code, and write down the correction.",
             *shown,
             (),

@@ -62,7 +62,7 @@ def predictions_json(root: Path) -> str:
 
 
 def as_html(markdown: str) -> str:
-    """Convert Markdown to inline HTML; formulas keep their dollar signs, because Jupyter typesets them."""
+    """Convert Markdown to inline HTML; formulas keep their `$`, because Jupyter typesets them."""
     converter = MarkdownIt("commonmark").use(dollarmath_plugin)
     for kind, mark in (("math_inline", "$"), ("math_inline_double", "$$"), ("math_block", "$$")):
         converter.add_render_rule(kind, _formula(mark))

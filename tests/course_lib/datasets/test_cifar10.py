@@ -42,7 +42,7 @@ def test_labels_channels_and_parts_come_out_in_their_places(tmp_path):
 def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(ValueError, match="n_valid must be from 0 to 3"):
         cifar10(4, archive=archive(tmp_path, data_batch_1=pictures(0, 3), test_batch=pictures(0, 1)), folder=tmp_path)
-    with pytest.raises(ValueError, match=r"holds no pictures of 32 × 32 bytes in files test_batch\*"):
+    with pytest.raises(ValueError, match=r"has no images of 32 × 32 bytes in files test_batch\*"):
         cifar10(0, archive=archive(tmp_path, data_batch_1=pictures(0, 3)), folder=tmp_path)
     with pytest.raises(ValueError, match=r"in files data_batch_\*"):
         cifar10(0, archive=archive(tmp_path, data_batch_1=pictures(0, 3)[:-1]), folder=tmp_path)

@@ -78,7 +78,7 @@ def test_sizes_seeds_and_parts(make):
 
 @each_set
 def test_an_empty_part_is_refused(make):
-    with pytest.raises(ValueError, match="each part needs a picture"):
+    with pytest.raises(ValueError, match="each part needs an image"):
         make(5, 0, 5)
 
 

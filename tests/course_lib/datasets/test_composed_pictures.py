@@ -64,5 +64,5 @@ def test_every_digit_and_both_relations_occur(parts):
 
 
 def test_a_part_without_a_picture_is_refused():
-    with pytest.raises(ValueError, match="each part needs a picture, got 3, 0 and 1"):
+    with pytest.raises(ValueError, match="each part needs an image, got 3, 0 and 1"):
         captioned_digits(3, 0, 1)

@@ -58,7 +58,7 @@ def test_an_object_of_another_picture_is_not_found():
 def test_nothing_to_find_is_refused():
     with pytest.raises(ValueError, match="leave the class out"):
         average_precision(torch.zeros(1), torch.zeros(1, dtype=torch.bool), 0)
-    with pytest.raises(ValueError, match="no picture holds an object"):
+    with pytest.raises(ValueError, match="no image contains an object"):
         mean_average_precision(torch.rand(1, 2, 3), torch.rand(1, 2, 4), torch.full((1, 2), -1), torch.rand(1, 2, 4))
 
 
@@ -66,7 +66,7 @@ def test_an_object_of_a_class_without_a_probability_is_refused():
     classes = torch.tensor([[0, -1], [1, 3]])
     with pytest.raises(ValueError, match=r"an object is of class 3, .* classes 0 to 2 alone"):
         mean_average_precision(torch.rand(2, 4, 3), torch.rand(2, 4, 4), classes, torch.rand(2, 2, 4))
-    with pytest.raises(ValueError, match="no picture holds an object"):
+    with pytest.raises(ValueError, match="no image contains an object"):
         mean_average_precision(torch.rand(2, 4, 3), torch.rand(2, 4, 4), classes[:, :0], torch.rand(2, 0, 4))
 
 

@@ -158,7 +158,7 @@ def test_a_repair_names_the_property_and_its_key_a_right_answer():
     made = list(repair_questions(exercise("02.4"), random.Random(0)))
     assert made
     for question in made:
-        assert "What must hold and does not: “" in question.text
+        assert "This property does not hold: “" in question.text
         assert "def attend(" in question.answer
 
 

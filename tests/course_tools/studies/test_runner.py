@@ -53,7 +53,7 @@ def test_a_killed_worker_loses_nothing_that_was_done(toy, folder):
     toy.path.write_text(text)
     deadly = load("12_toy", folder)
     (folder / "kill").touch()
-    with pytest.raises(CannotStudy, match="the same command goes on"), workers(1) as executor:
+    with pytest.raises(CannotStudy, match="run the same command to resume"), workers(1) as executor:
         run_missing(deadly, executor, folder=folder)
     assert [(run.name, run.seed) for run in recorded(toy).runs] == [("a", 0), ("b", 0)]
 

@@ -19,7 +19,7 @@ def test_a_file_gives_question_settings_and_run(toy, folder):
     [
         ("12_tyo", "similar names are: 12_toy"),
         ("12", "similar names are: 12_other, 12_toy"),
-        ("zebra", "there are: 12_other, 12_toy"),
+        ("zebra", "the studies are: 12_other, 12_toy"),
     ],
 )
 def test_an_unknown_name_gives_near_names(folder, wanted, said):
