@@ -7,8 +7,9 @@ Bahdanau, Cho, Bengio 2015, eqs. 5-6 (https://arxiv.org/abs/1409.0473):
 
 A mask excludes keys from both sums. A query that may attend to no key has weights and context 0, and so are its gradients.
 A key that no query may attend to has no effect on any context, nor on the gradients of keys and values, even where it holds NaN
-or infinity. The gradients of the queries do become NaN, since 0 · NaN is NaN; the fused forms prevent that as well, at the cost
-of hiding the keys first.
+or infinity. The gradients of the queries, and of what a score learns, do become NaN, since 0 · NaN is NaN; so do those of the
+functions `pool` and `encode`. The fused forms, the module `Pool` and recurrent layers with lengths prevent that as well, at the
+cost of hiding the keys or the padding first.
 """
 
 from collections.abc import Callable

@@ -119,7 +119,8 @@ def generate(
     Args:
         model: `GPT`, which reads the whole sequence at each step; `CachedGPT`, which computes the same from a key-value
             cache; `TransformerXL`, whose layers attend to the last n_memory + 1 positions; or `LinearTransformer`, whose
-            steps all cost the same.
+            steps all cost the same. Call `model.eval()` first if it has dropout: in training mode `GPT` and `TransformerXL`
+            drop features at each step; `CachedGPT` never does.
         prompt: (B, T) tokens, T ≥ 1; a shorter one is followed by padding of any value.
         n: number of tokens to generate, ≥ 0.
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.
