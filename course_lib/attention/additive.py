@@ -9,6 +9,9 @@ A.1.2 (https://arxiv.org/abs/1409.0473), where the query is the decoder's state 
 Concat is the same score with the two matrices side by side in one.
 """
 
+from collections.abc import Callable
+from functools import wraps
+
 import torch
 from einops import repeat
 from jaxtyping import Float
@@ -60,6 +63,18 @@ class AdditiveAttention(nn.Module):
         return attend(additive_scores(q, k, self.W, self.U, self.v), v, mask)
 
 
+def _of_one_batch(score: Callable[..., Scores]) -> Callable[..., Scores]:
+    """Make a score of pairs expand queries and keys to the batch axes that they broadcast to."""
+
+    @wraps(score)
+    def run(q: Queries, k: Keys, *weights: Tensor, **named: Tensor) -> Scores:
+        batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+        return score(*(x.expand(*batch, *x.shape[-2:]) for x in (q, k)), *weights, **named)
+
+    return run
+
+
+@_of_one_batch
 def concat_scores(q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float[Tensor, "d_a"]) -> Scores:
     """Score by a small network over the pair, e_ij = vᵀ tanh(W [q_i; k_j]), the query first.
 

@@ -7,8 +7,9 @@ Bahdanau, Cho, Bengio 2015, eqs. 5-6 (https://arxiv.org/abs/1409.0473):
 
 A mask excludes keys from both sums. A query that may attend to no key has weights, context and gradients 0.
 A key that no query may attend to has no effect on any context, nor on the gradients of keys and values, even where it holds NaN
-or infinity. The gradients of the queries do become NaN, since 0 · NaN is NaN; the fused forms prevent this too, at the cost of
-setting such keys to 0 first.
+or infinity. The gradients of the queries, and of the parameters of a score, do become NaN, since 0 · NaN is NaN; so do those of
+the functions `pool` and `encode`. The fused forms, the module `Pool` and recurrent layers with lengths prevent this too, at the
+cost of setting such keys, or the padding, to 0 first.
 """
 
 from collections.abc import Callable

@@ -191,7 +191,10 @@ def linear_attention_step(
 def chunked_linear_attention(
     phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, chunk: int = 64
 ) -> Context:
-    """Compute the same as `causal_linear_attention` in chunks, with few of its states; `chunk` changes speed and rounding."""
+    """Compute the same as `causal_linear_attention` in chunks, with few of its states; `chunk` changes speed and rounding.
+
+    `torch.export` of any T needs `causal_linear_attention`: the number of chunks follows from T.
+    """
     require_one_length(phi_q, phi_k, v)
     T = v.shape[-2]
     chunk = max(1, min(chunk, T))

@@ -299,8 +299,10 @@ class MultiHead(nn.Module):
         """Attend as `forward`, over keys and values from `project`."""
         q = split_heads(self.W_q(queries), self.n_heads)
         if mask is not None:
-            _require_mask_of_heads(mask, (*q.shape[:-1], projected.keys.shape[-2]))
-        attended = self.mechanism(q, *projected, mask_per_head(mask, queries.shape))
+            batch = torch.broadcast_shapes(q.shape[:-3], projected.keys.shape[:-3])
+            _require_mask_of_heads(mask, (*batch, *q.shape[-3:-1], projected.keys.shape[-2]))
+            mask = mask_per_head(mask, (*batch, *queries.shape[-2:]))
+        attended = self.mechanism(q, *projected, mask)
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
 
     def read(self, x: Queries) -> tuple[Context, LayerState]:

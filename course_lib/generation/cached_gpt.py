@@ -6,7 +6,7 @@ the last two go into the cache by one assignment, and torch's fused kernel atten
 that `addmm` takes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast
 
 import torch
@@ -69,7 +69,8 @@ class CachedGPT:
         """Copy the matrices in the layout of the steps; small tensors are shared with the model.
 
         Raises:
-            ValueError: a layer's mechanism is not `causal_attention` or `fused_causal_attention`.
+            ValueError: a layer's mechanism is not `causal_attention` or `fused_causal_attention`, or a part differs from those
+                that `GPT` makes: LayerNorm with gain and bias, matrices with bias, heads of d_model / n_heads features.
         """
         blocks = [cast(Block, block) for block in model.stack.blocks]
         for mechanism in (_attention(block).mechanism for block in blocks):
@@ -77,6 +78,8 @@ class CachedGPT:
                 raise ValueError(
                     f"cached steps compute causal_attention, but this GPT attends by {mechanism}: use the GPT itself."
                 )
+        for name, part in _parts(model):
+            _require_as_made(name, part, model.tokens.embedding_dim)
         self.layers = [_layer(block) for block in blocks]
         self.n_heads = _attention(blocks[0]).n_heads
         self.tokens, self.positions = model.tokens.weight, model.positions.vectors
@@ -178,6 +181,25 @@ def _layer(block: Block) -> LayerWeights:
         ffn.activation,
         _linear(ffn.W_2),
     )
+
+
+def _parts(model: GPT) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the norms and linear layers that the steps copy, with their names."""
+    yield "stack.closing", model.stack.closing
+    for i, block in enumerate(model.stack.blocks):
+        for name in ("norm_1", "norm_2", "feed_forward.W_1", "feed_forward.W_2"):
+            yield f"stack.blocks.{i}.{name}", block.get_submodule(name)
+        for name in ("W_q", "W_k", "W_v", "W_o"):
+            yield f"stack.blocks.{i}.mixer.attention.{name}", block.get_submodule(f"mixer.attention.{name}")
+
+
+def _require_as_made(name: str, part: nn.Module, d_model: int) -> None:
+    """Raise a ValueError for a norm or linear layer that the steps cannot compute."""
+    of_heads, kind = "attention" in name, nn.Linear if "W_" in name else nn.LayerNorm
+    fits = isinstance(part, kind) and part.weight is not None and part.bias is not None
+    if not fits or (of_heads and part.weight.shape != (d_model, d_model)):
+        wanted = f"{kind.__name__} ({d_model}, {d_model})" if of_heads else kind.__name__
+        raise ValueError(f"cached steps need {wanted} with bias as {name}, but this GPT has {part} there: use the GPT itself.")
 
 
 def _copy(kept: Tensor, n: int, capacity: int) -> Tensor:

@@ -118,7 +118,8 @@ def generate(
 
     Args:
         model: `GPT`; `CachedGPT`, which computes the same in fewer operations; `TransformerXL`, whose layers attend to the last
-            n_memory + 1 positions; or `LinearTransformer`, whose steps all cost the same.
+            n_memory + 1 positions; or `LinearTransformer`, whose steps all cost the same. Call `model.eval()` before if it has
+            dropout: in training mode `TransformerXL` drops features at each step, the others do not.
         prompt: (B, T) tokens, T ≥ 1; a shorter one is followed by padding of any value.
         n: number of tokens to generate, ≥ 0.
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Logits
 
 
@@ -108,8 +108,11 @@ def sample(
         (*batch) indices of tokens.
 
     Raises:
-        ValueError: temperature ≤ 0, k < 1, or p is not in 0…1.
+        ValueError: temperature ≤ 0, k < 1, or p is not in 0…1; on a CPU, the logits leave no distribution. On a GPU, where a
+            check would wait for it, torch's own assertion fails.
     """
     probabilities = next_word_probabilities(logits, temperature, k, p)
+    if probabilities.device.type == "cpu" and values_are_known(probabilities) and not probabilities.isfinite().all():
+        raise ValueError("the logits leave no distribution to sample from: they hold NaN or +inf, or all of a row are -inf.")
     drawn = torch.multinomial(probabilities.reshape(-1, logits.shape[-1]), 1, generator=generator)
     return drawn.view(logits.shape[:-1])

@@ -4,7 +4,8 @@ Veličković et al. 2018, *Graph Attention Networks*, section 2.1 and section 3.
 
     h' = ELU(‖_k Σ_(j ∈ 𝒩_i) α_ij^k W^k h_j)        logits = mean_k Σ_(j ∈ 𝒩_i) α_ij^k W^k h_j        with i ∈ 𝒩_i
 
-Dropout and the skip connection of the paper's largest model are left out.
+Dropout, if asked for, acts on the input of each layer and on the attention weights, as in section 3.3 (p = 0.6 for citation
+networks). The skip connection of the paper's largest model is left out.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import Attended, GraphAttention, average_heads, merge_heads, split_heads
 from course_lib.attention.graph import GraphMechanism
-from course_lib.primitives import with_self_loops
+from course_lib.primitives import propagate, with_self_loops
 from course_lib.shapes import Edges, Nodes
 
 
@@ -30,6 +31,7 @@ class GATLayer(nn.Module):
         n_heads: int,
         mechanism: Callable[[int, int], GraphMechanism] = GraphAttention,
         combine: Callable[[Tensor], Tensor] = merge_heads,
+        dropout: float = 0.0,
     ) -> None:
         """Set up the projection and the mechanism.
 
@@ -40,6 +42,7 @@ class GATLayer(nn.Module):
             mechanism: makes the attention from (n_heads, d): `GraphAttention`, `DynamicGraphAttention`, or
                 `lambda n_heads, d: uniform_graph_attention`.
             combine: `merge_heads` for n_heads · d features, `average_heads` for d.
+            dropout: probability with which, in training, a feature of the input and an attention weight are set to 0.
 
         Raises:
             ValueError: there is no head.
@@ -52,10 +55,15 @@ class GATLayer(nn.Module):
         nn.init.xavier_uniform_(self.W.weight)
         self.mechanism = mechanism(n_heads, d)
         self.combine = combine
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Nodes, edges: Edges) -> Attended:
         """Mix x (*batch, N, d_in) over the edges (2, E) as they are; weights (*batch, n_heads, E)."""
-        context, weights = self.mechanism(split_heads(self.W(x), self.n_heads), edges)
+        z = split_heads(self.W(self.dropout(x)), self.n_heads)
+        context, weights = self.mechanism(z, edges)
+        if self.training and self.dropout.p > 0:
+            weights = self.dropout(weights)
+            context = propagate(z, edges, weights)
         return Attended(self.combine(context), weights)
 
 
@@ -70,6 +78,7 @@ class GAT(nn.Module):
         n_heads: int = 8,
         n_layers: int = 2,
         mechanism: Callable[[int, int], GraphMechanism] = GraphAttention,
+        dropout: float = 0.0,
     ) -> None:
         """Set up the layers.
 
@@ -81,6 +90,7 @@ class GAT(nn.Module):
             n_layers: number of layers, and so of the steps from which a node receives information.
             mechanism: makes the attention from (n_heads, d); see `GATLayer`. For a large graph:
                 `partial(GraphAttention, form=csr_attend_edges)`.
+            dropout: probability with which, in training, a feature of a layer's input and an attention weight are set to 0.
 
         Raises:
             ValueError: there is no layer, or no head.
@@ -88,7 +98,7 @@ class GAT(nn.Module):
         super().__init__()
         if n_layers < 1:
             raise ValueError(f"a network needs at least one layer, got n_layers = {n_layers}.")
-        layer = partial(GATLayer, n_heads=n_heads, mechanism=mechanism)
+        layer = partial(GATLayer, n_heads=n_heads, mechanism=mechanism, dropout=dropout)
         sizes = [d_in] + [n_heads * d_head] * (n_layers - 1)
         hidden = [layer(size, d_head) for size in sizes[:-1]]
         self.layers = nn.ModuleList([*hidden, layer(sizes[-1], n_out, combine=average_heads)])

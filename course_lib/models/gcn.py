@@ -1,7 +1,8 @@
 """A graph convolutional network: neighbours mixed by weights that depend only on the degrees. The baseline of lecture 15.
 
 Kipf & Welling 2017, *Semi-Supervised Classification with Graph Convolutional Networks*, eqs. 2 and 9
-(https://arxiv.org/abs/1609.02907), without dropout:
+(https://arxiv.org/abs/1609.02907); dropout, if asked for, acts on the input of each layer, as in the published code (rate 0.5
+for citation networks, section 5.2):
 
     Z = Â ReLU(Â X W⁰) W¹        Â = D̃^-½ (A + I) D̃^-½
 """
@@ -19,7 +20,7 @@ from course_lib.shapes import Edges, Nodes
 class GCN(nn.Module):
     """Layers X ↦ Â X W with a ReLU between them."""
 
-    def __init__(self, d_in: int, d_hidden: int, n_out: int, n_layers: int = 2) -> None:
+    def __init__(self, d_in: int, d_hidden: int, n_out: int, n_layers: int = 2, dropout: float = 0.0) -> None:
         """Set up the matrices.
 
         Args:
@@ -27,6 +28,7 @@ class GCN(nn.Module):
             d_hidden: features of a hidden layer.
             n_out: outputs for each node, such as the logits of its classes.
             n_layers: number of layers, and so of the steps from which a node receives information.
+            dropout: probability with which, in training, a feature of the input of each layer is set to 0.
 
         Raises:
             ValueError: there is no layer.
@@ -39,11 +41,12 @@ class GCN(nn.Module):
         for layer in layers:
             nn.init.xavier_uniform_(layer.weight)
         self.layers = nn.ModuleList(layers)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
         """Return outputs (*batch, N, n_out) from x (*batch, N, d_in); each node averages itself and its neighbours."""
         edges = with_self_loops(edges, x.shape[-2])
         weights = gcn_weights(edges, x.shape[-2]).to(x.dtype)
         for i, layer in enumerate(self.layers):
-            x = propagate(layer(x if i == 0 else F.relu(x)), edges, weights)
+            x = propagate(layer(self.dropout(x if i == 0 else F.relu(x))), edges, weights)
         return x

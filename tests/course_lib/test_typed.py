@@ -17,7 +17,7 @@ from course_lib.attention import (
     fused_dot_attention, linear_attention, scaled_dot_product_attention,
 )
 from course_lib.blocks import SelfAttention, Sizes, encoder_stack, pre_norm
-from course_lib.models import GPT
+from course_lib.models import GPT, Encoded
 from course_lib.models.bahdanau import bahdanau_steps
 from course_lib.primitives import GRU, causal_mask, iou
 
@@ -50,6 +50,9 @@ PLANTED = {
     "iou(q, k).n": '"Tensor" has no attribute "n"',
     "SelfAttention(causal_attention)": 'Argument 1 to "SelfAttention" has incompatible type',
     "encoder_stack(sizes).read(q)[1].keys": 'has no attribute "keys"',
+    "bahdanau_steps(q, q[0], Encoded(k, v, q[0], causal_mask(3)), fused_dot_attention, GRU(8, 5))": (
+        'Argument 4 to "bahdanau_steps" has incompatible type "Callable[[Tensor, Tensor, Tensor, Tensor | None], ContextOnly]"'
+    ),
     "lone: int = dot_attention(q, k, v).context": "assignment",
 }
 

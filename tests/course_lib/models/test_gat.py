@@ -17,6 +17,7 @@ from course_lib.attention import (
     uniform_graph_attention,
 )
 from course_lib.models import GAT, GCN, GATLayer
+from course_lib.primitives import with_self_loops
 
 N, d_in, d, H, C, B = 7, 11, 5, 3, 2, 2
 EDGES = torch.tensor([[0, 1, 1, 2, 4, 4, 5, 6], [1, 0, 2, 1, 4, 5, 6, 0]])
@@ -129,3 +130,46 @@ def test_a_network_without_layers_or_heads_is_refused():
         GCN(d_in, d, C, n_layers=0)
     with pytest.raises(ValueError, match="at least one head, got n_heads = 0"):
         GAT(d_in, d, C, 0)
+
+
+@pytest.mark.parametrize("mechanism", [GraphAttention, DynamicGraphAttention])
+def test_dropout_acts_on_the_input_of_each_layer_and_on_the_weights(mechanism, normal):
+    """Veličković et al. 2018, section 3.3, with the dense weights of a model without dropout."""
+    torch.manual_seed(0)
+    model, x = GAT(d_in, d, C, H, mechanism=mechanism, dropout=0.6).double().train(), normal(B, N, d_in).detach()
+    edges = with_self_loops(EDGES, N)
+    torch.manual_seed(1)
+    found = model(x, EDGES)
+    torch.manual_seed(1)
+    y = x
+    for i, layer in enumerate(model.layers):
+        z = (F.dropout(y, 0.6) @ layer.W.weight.mT).unflatten(-1, (H, -1)).transpose(-2, -3)
+        dropped = F.dropout(layer.mechanism(z, edges).weights, 0.6)
+        dense = z.new_zeros(B, H, N, N)
+        dense[..., edges[0], edges[1]] = dropped
+        heads = dense @ z
+        y = F.elu(heads.transpose(-2, -3).flatten(-2)) if i == 0 else heads.mean(-3)
+    torch.testing.assert_close(found, y)
+
+
+def test_dropout_of_a_gcn_acts_on_the_input_of_each_layer(normal):
+    torch.manual_seed(0)
+    model, x = GCN(d_in, d, C, dropout=0.5).double().train(), normal(B, N, d_in).detach()
+    degrees = ALLOWED.sum(-1).double()
+    A = ALLOWED / (degrees[:, None] * degrees).sqrt()
+    torch.manual_seed(1)
+    found = model(x, EDGES)
+    torch.manual_seed(1)
+    hidden = F.relu(A @ (F.dropout(x, 0.5) @ model.layers[0].weight.mT))
+    torch.testing.assert_close(found, A @ (F.dropout(hidden, 0.5) @ model.layers[1].weight.mT))
+
+
+@pytest.mark.parametrize("make", [lambda p: GAT(d_in, d, C, H, dropout=p), lambda p: GCN(d_in, d, C, dropout=p)])
+def test_no_dropout_and_evaluation_are_the_model_without(make, normal):
+    x = normal(B, N, d_in).detach().float()
+    torch.manual_seed(0)
+    dropping = make(0.5)
+    plain = make(0.0)
+    plain.load_state_dict(dropping.state_dict())
+    assert torch.equal(dropping.eval()(x, EDGES), plain.train()(x, EDGES))
+    assert not torch.equal(dropping.train()(x, EDGES), plain(x, EDGES))

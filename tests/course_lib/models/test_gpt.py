@@ -5,10 +5,12 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
 from course_lib.analysis import record
 from course_lib.attention import (
     LinearAttention,
+    MultiHead,
     causal_attention,
     chunked_linear_attention,
     fused_causal_attention,
@@ -264,6 +266,30 @@ def test_steps_of_another_mechanism_are_refused():
     """They would compute causal softmax attention nevertheless, and predict something different from the model."""
     with pytest.raises(ValueError, match=r"causal_attention.*LinearAttention"):
         CachedGPT(model(LinearAttention()))
+
+
+@pytest.mark.parametrize(
+    ("place", "part", "wanted"),
+    [
+        ("stack.closing", nn.Identity(), "LayerNorm with bias as stack.closing"),
+        ("stack.blocks.1.norm_2", nn.RMSNorm(6), "LayerNorm with bias as stack.blocks.1.norm_2, but this GPT has RMSNorm"),
+        ("stack.blocks.0.norm_1", nn.LayerNorm(6, bias=False), "LayerNorm with bias as stack.blocks.0.norm_1"),
+        ("stack.blocks.0.mixer.attention", MultiHead(6, 3, causal_attention, bias=False), "Linear (6, 6) with bias"),
+        (
+            "stack.blocks.0.mixer.attention",
+            MultiHead(6, 3, causal_attention, d_k=5),
+            "Linear (6, 6) with bias as stack.blocks.0.mixer.attention",
+        ),
+        ("stack.blocks.0.mixer.attention", MultiHead(6, 3, causal_attention, d_v=5), "attention.W_v"),
+        ("stack.blocks.1.feed_forward.W_1", nn.Linear(6, 7, bias=False), "Linear with bias as stack.blocks.1.feed_forward.W_1"),
+    ],
+)
+def test_a_part_that_cached_steps_would_compute_otherwise_is_refused(place, part, wanted):
+    gpt = GPT(11, 13, Sizes(6, 3, 7, 2))
+    gpt.set_submodule(place, part)
+    with pytest.raises(ValueError, match=r"cached steps need .* use the GPT itself") as refusal:
+        CachedGPT(gpt)
+    assert wanted in str(refusal.value)
 
 
 def test_gradients_are_those_of_finite_differences():
