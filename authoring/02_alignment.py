@@ -766,7 +766,7 @@ train_translator = check("02.7", train_translator)
 from statistics import mean
 
 from course_tools.notebook.translation import fraction_right, generated
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 torch.manual_seed(SEEDS[0])
 source, lengths = letters.batch([pair.source for pair in known])

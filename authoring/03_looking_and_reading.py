@@ -878,7 +878,7 @@ train_captioner = check("03.7", train_captioner)
 # yours did not pass.
 
 # %%
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 torch.manual_seed(SEEDS[0])
 built = train_captioner(regions, task.captions, len(words), 300)

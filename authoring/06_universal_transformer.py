@@ -860,7 +860,7 @@ train_adder = check("06.7", train_adder)
 # that wait for the carry take more steps?
 
 # %%
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 pairs = sums(4_000, 1, 1, n_digits=6, T=13).train
 torch.manual_seed(SEEDS[0])

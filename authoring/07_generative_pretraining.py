@@ -1223,7 +1223,7 @@ train_gpt = check("07.7", train_gpt)
 
 # %%
 from course_tools.notebook.character_model import sampled_text
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 alphabet = " abcdefghijklmnopqrstuvwxyz"
 plain = "".join(c if c in alphabet else " " for c in text.train.lower()).split()

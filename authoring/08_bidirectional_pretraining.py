@@ -1207,7 +1207,7 @@ train_bert = check("08.8", train_bert)
 
 # %%
 torch.manual_seed(SEEDS[0])
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 rows = made.lay_out(
     [(row, None) for i in range(4) for _, row in made.passages(names.train, i)]

@@ -771,7 +771,7 @@ train_local_attention = check("10.6", train_local_attention)
 # %%
 from course_lib.datasets import digits as handwritten_digits
 from course_tools.notebook.recorded_losses import trained_with_losses
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 from course_tools.notebook.window_figures import show_changes
 
 small, kinds = handwritten_digits()

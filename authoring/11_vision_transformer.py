@@ -1144,7 +1144,7 @@ train_vit = check("11.7", train_vit)
 # %%
 from course_lib.datasets import digits as handwritten_digits
 from course_tools.notebook.patch_figures import show_hardest
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 small, kinds = handwritten_digits()
 order = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(SEEDS[0]))

@@ -1039,7 +1039,7 @@ train_mixer = check("13.8", train_mixer)
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 small, kinds = handwritten_digits()
 small, places = small[:, None], random_orders(16, 4, SEEDS[0])[0]

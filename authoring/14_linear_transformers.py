@@ -238,7 +238,7 @@ def with_elu(mix):
 from course_tools.notebook import at_scale
 from course_tools.notebook.attention_costs import mib_held
 from course_tools.notebook.layer_costs import exponent, milliseconds, one_head
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 ours, softmax = with_elu(linear_attention), scaled_dot_product_attention
 linear = f"{whose(elu_feature_map, linear_attention)} linear attention"

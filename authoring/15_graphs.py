@@ -1173,7 +1173,7 @@ train_gat = check("15.7", train_gat)
 # beside the networks that you saw there.
 
 # %%
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 torch.manual_seed(SEEDS[0])
 known = learn.labels.cpu()

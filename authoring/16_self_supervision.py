@@ -1028,7 +1028,7 @@ train_simclr = check("16.7", train_simclr)
 
 # %%
 from course_tools.checks.training_record import Recorder
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 torch.manual_seed(SEEDS[0])
 with Recorder() as training:

@@ -1,4 +1,4 @@
-"""The bank of exercises: one file an exercise, and `verdict`, which judges an answer to one of them."""
+"""The bank of exercises: one file per exercise, and `verdict`, which judges an answer to one of them."""
 
 import difflib
 from functools import cache
@@ -13,21 +13,21 @@ __all__ = ["UnknownExercise", "exercise", "exercises", "verdict"]
 
 
 class UnknownExercise(KeyError):
-    """No exercise has this id; the text names those that come near."""
+    """No exercise has this id; the message names similar ones."""
 
     def __str__(self) -> str:
-        """Give the text without the quotes that KeyError puts around it."""
+        """Return the message without the quotes that KeyError adds."""
         return str(self.args[0])
 
 
 @cache
 def exercises() -> tuple[Exercise, ...]:
-    """Give every exercise of the course, in order."""
+    """Return all exercises of the course, in order."""
     return tuple(item for number in LECTURES for item in import_module(f"course_tools.bank.lecture_{number}").EXERCISES)
 
 
 def exercise(id: str) -> Exercise:
-    """Give one exercise by its id, such as "04.1"; UnknownExercise where there is none."""
+    """Return one exercise by its id, such as "04.1"; raises UnknownExercise if there is none."""
     by_id = {item.id: item for item in exercises()}
     if id not in by_id:
         in_lecture = [known for known in by_id if known.partition(".")[0] == str(id).partition(".")[0].zfill(2)]
@@ -41,11 +41,11 @@ def verdict(id: str, fn: object, seed: int = 0) -> Verdict:
 
     Args:
         id: the exercise, such as "04.1".
-        fn: the answer; it may raise, loop, print, return anything.
-        seed: draws the inputs; another seed draws other inputs and sizes.
+        fn: the answer; it may raise, loop, print or return anything.
+        seed: determines the inputs and their sizes.
 
     Returns:
-        whether it passed, the points it earned of how many, the misconception if it shows one, and a message.
+        whether it passed, its points and the maximum, its misconception if one is recognised, and a message.
 
     Raises:
         UnknownExercise: there is no such exercise.

@@ -1,11 +1,11 @@
-"""Build tasks that ask for a control: a rival of the lecture's model that lacks one ingredient, and what the comparison shows.
+"""Build tasks that require a control: a rival of the lecture's model without one ingredient, and what the comparison shows.
 
-The held-out examples hold two questions. One is what the lecture says the ingredient is for; the other is a positive control,
-for which it is not needed: a rival that cannot answer even that could not have succeeded, whatever the ingredient does. Whether
-the rival is fair is judged by measurements; no point depends on which of the two models answers better.
+The held-out examples contain two questions. One is the question for which, according to the lecture, the ingredient is needed;
+the other is a positive control, for which it is not needed: a rival that fails even on the control could not have succeeded,
+whatever the effect of the ingredient. Measurements decide whether the rival is fair; no points depend on which model is better.
 
-`truth` holds `n_parameters`, `n_updates` and `batch_size` of the lecture's model, its `scores`, the score of a `guess`, and the
-held-out examples, `inputs` and `labels`.
+`truth` contains `n_parameters`, `n_updates` and `batch_size` of the lecture's model, its `scores`, the score of a `guess`, and
+the held-out examples, `inputs` and `labels`.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from course_tools.checks.trained import TOO_NEAR, Judge, holds, is_near, loss_fa
 from course_tools.checks.training_record import Measured
 
 CLOSE = 0.05
-"""Accuracies that differ by less are not told apart by one run of each model."""
+"""Smaller differences in accuracy are not significant for one run of each model."""
 SIZE = 0.05
-"""By how much the number of parameters may differ from that of the model."""
+"""Largest relative difference in the number of parameters from that of the model."""
 LEAST_CONTROL = 0.9
-"""What a rival reaches of the model's accuracy on the positive control."""
+"""Required fraction of the model's accuracy on the positive control."""
 
 
 class ClaimScores(NamedTuple):
@@ -35,7 +35,7 @@ class ClaimScores(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What the lecture says, in the words of the report: which ingredient, in which model, for which question."""
+    """The lecture's claim, in words for the report: which ingredient, in which model, for which question."""
 
     ingredient: str
     model: str
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
 
 
 def loss_of_two(n: int, logits: Tensor, labels: Tensor) -> Tensor:
-    """The cross-entropy of the first n logits (B, n + m) and the first labels (B, 2) plus that of the others."""
+    """The cross-entropy of the first n logits (B, n + m) with the first labels (B, 2), plus that of the others."""
     return F.cross_entropy(logits[:, :n], labels[:, 0]) + F.cross_entropy(logits[:, n:], labels[:, 1])
 
 
@@ -58,7 +58,7 @@ def scores_of_two(n: int, logits: Tensor, labels: Tensor) -> ClaimScores:
 def of_the_model(
     train: Callable[[], nn.Module], seed: int, unseen: tuple[Tensor, Tensor], scores_of: Callable[[Tensor, Tensor], ClaimScores]
 ) -> tuple[int, ClaimScores]:
-    """Train the lecture's model with a seed of its own, and give its number of parameters and its scores on unseen examples."""
+    """Train the lecture's model with its own seed; return its number of parameters and its scores on held-out examples."""
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
         model = train()
@@ -75,10 +75,10 @@ def properties(
     without: tuple[str, Judge],
     alone: tuple[str, Judge],
 ) -> tuple[Property, ...]:
-    """Make what is judged of a rival: 12 points; an untrained rival earns at most four of them.
+    """Make the properties of a rival: 12 points, of which an untrained rival earns at most four.
 
-    Each of the last four is a law and its judge: the form of the results, the same information, the ingredient that is missing,
-    and that each example is answered by itself.
+    Each of the last four parameters is a law and its judge: the form of the results, the same information, the missing
+    ingredient, and that each example is answered independently.
     """
     trained = ("model", "trained", "evaluation")
 
@@ -96,7 +96,7 @@ def properties(
         trains_within(seconds),
         holds("model", model[0], model[1], 1, needs=("runs",)),
         holds("size", f"It has as many parameters as {claim.model}, within five percent.", _size, 1),
-        holds("trained", f"It is trained as {claim.model} is: as many updates, on as many examples.", _trained, 1),
+        holds("trained", f"It is trained like {claim.model}: with the same number of updates and examples.", _trained, 1),
         sound_gradients,
         same_twice,
         holds("batch", alone[0], alone[1], 1, trained),
@@ -124,22 +124,22 @@ def _trained(measured: Measured, truth: Truth) -> str | None:
     if measured.n_updates != truth["n_updates"]:
         return f"The rival is updated {measured.n_updates} times, the model {truth['n_updates']} times."
     if reads_few_examples(measured, truth):
-        return "Most examples of its first batches are repetitions: it is given only a part of the data."
+        return "Most examples of its first batches are repetitions: it receives only a part of the data."
     sizes = {len(batch) for batch in measured.read if batch.shape[1:] == truth["inputs"].shape[1:]}
     if sizes and sizes != {truth["batch_size"]}:
         return f"Its batches hold {min(sizes)} examples, those of the model {truth['batch_size']}."
     if measured.moved < TOO_NEAR and loss_falls()(measured, truth) is not None:
-        return "Its weights hardly change during the training, and its loss does not fall."
+        return "Its weights barely change during training, and its loss does not fall."
     return None
 
 
 def too_few_parameters(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the rival is smaller than the model by more than is allowed."""
+    """Evidence: the rival is smaller than the model, beyond the tolerance."""
     return 0 <= measured.n_parameters < (1 - SIZE) * truth["n_parameters"]
 
 
 def too_many_parameters(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the rival is larger than the model by more than is allowed."""
+    """Evidence: the rival is larger than the model, beyond the tolerance."""
     return measured.n_parameters > (1 + SIZE) * truth["n_parameters"]
 
 
@@ -154,28 +154,28 @@ def more_updates(measured: Measured, truth: Truth) -> bool:
 
 
 def reads_few_examples(measured: Measured, truth: Truth) -> bool:
-    """Evidence: of the examples that the model reads first while it trains, less than three in ten are different ones."""
+    """Evidence: fewer than three in ten of the first training examples are distinct."""
     shape = truth["inputs"].shape[1:]
     rows = [row.numpy().tobytes() for batch in measured.read if batch.shape[1:] == shape for row in batch]
     return len(rows) >= 256 and len(set(rows)) < 0.3 * len(rows)
 
 
 def is_no_sum(measured: Measured, truth: Truth) -> bool:
-    """Evidence: replacing both parts of an example changes the result by another amount than the sum of the two changes.
+    """Evidence: replacing both parts of an example does not change the result by the sum of the two single changes.
 
-    The queries two to five are examples · with one part replaced · with the other · with both.
+    The queries two to five are: examples · with one part replaced · with the other replaced · with both replaced.
     """
     base, one, other, both = (output.double() for output in measured.outputs[1:5])
     return not is_near(both - one, other - base)
 
 
 def cannot_succeed(claim: Claim) -> Evidence:
-    """Make evidence that the rival does not learn the positive control."""
+    """Make evidence: the rival does not learn the positive control."""
     return lambda measured, truth: claim.score(measured, truth).control < LEAST_CONTROL * truth["scores"].control
 
 
 def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
-    """Say what a fair comparison shows, with the numbers."""
+    """State the result of a fair comparison, with the numbers."""
     rival, model, guess = claim.score(measured, truth), truth["scores"], truth["guess"]
     numbers = (
         f"What your comparison shows: accuracy on {claim.question} {rival.claim:.2f} for your rival and {model.claim:.2f} for "
@@ -190,4 +190,4 @@ def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
         finding = f"This supports the claim: without {claim.ingredient}, {equal} stays within {CLOSE:g} of guessing."
     else:
         finding = f"This supports the claim in part: without {claim.ingredient}, {equal} does worse, but better than guessing."
-    return f"{numbers} {finding} This is one run of each: repeat it with other seeds before you rely on it."
+    return f"{numbers} {finding} This is one run of each model: repeat it with other seeds before you rely on it."

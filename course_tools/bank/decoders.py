@@ -1,8 +1,8 @@
-"""Build tasks that train a decoder with attention: how it is trained, what is asked of it, and what shows a mistake.
+"""Build tasks that train a decoder with attention: its training, the queries, and the evidence of mistakes.
 
-A model is called in two ways. `model(*inputs, target)` gives logits under teacher forcing: those at t predict the token after
-`target[:, t]`. `model(*inputs)` gives the tokens that it writes by greedy decoding. The sequences by which it is scored are
-never sent to it, and those that it reads under teacher forcing are others.
+A model is called in two ways. `model(*inputs, target)` returns logits under teacher forcing: those at t predict the token after
+`target[:, t]`. `model(*inputs)` returns the tokens that it generates by greedy decoding. The sequences by which it is scored
+are never sent to it; those that it reads under teacher forcing are different ones.
 """
 
 from functools import partial
@@ -29,30 +29,30 @@ from course_tools.checks.trained import (
 from course_tools.checks.training_record import Measured
 
 ANSWERS, FORCED, ALTERED, ELSEWHERE, OWN, N_COMMON = range(6)
-"""Positions of the queries that all these tasks share, and their number."""
+"""Indices of the queries that all these tasks share, and their number."""
 N_FORCED = 64
-"""Sequences that are read under teacher forcing."""
+"""Number of sequences that are read under teacher forcing."""
 FEW = 0.05
-"""Fraction of sequences on which a tie of two logits may decide."""
+"""Largest fraction of sequences that is attributed to ties between logits."""
 
 Inputs = tuple[Tensor, ...]
 
 decoder_loss = partial(teacher_forced_loss, padding=PADDING)
-"""The mean cross-entropy of logits (B, T, n_tokens) and the tokens that follow in a target (B, T), padding left out."""
+"""The mean cross-entropy of logits (B, T, n_tokens) with the next tokens of a target (B, T), ignoring padding."""
 
 
 def taught(model, inputs, target, n_steps, lr=1e-2, loss_of=decoder_loss, one_batch=False, optimized=None, clears=True):
     """Train a decoder under teacher forcing in the usual way, or with one mistake, and return it.
 
     Args:
-        model: called with inputs and target, it gives logits.
-        inputs: gives a tuple of the model's inputs for sequences that are given by their indices (32,).
+        model: returns logits when called with inputs and target.
+        inputs: returns a tuple of the model's inputs for the sequences with given indices (32,).
         target: tokens of all sequences, (N, T).
         n_steps: the number of updates.
         lr: the learning rate of Adam.
         loss_of: the loss of logits and target.
-        one_batch: whether all updates read the same sequences.
-        optimized: whose weights the optimizer holds; the model's where there is none.
+        one_batch: whether all updates use the same sequences.
+        optimized: the module whose weights the optimizer holds; None = the model.
         clears: whether gradients are cleared.
     """
     first = torch.randint(len(target), (32,))
@@ -68,8 +68,8 @@ def taught(model, inputs, target, n_steps, lr=1e-2, loss_of=decoder_loss, one_ba
 def common_queries(asked: Inputs, forced: Inputs, target: Tensor, cut: int, n_tokens: int, draw: Draw) -> list[Inputs]:
     """Make the queries that all tasks share.
 
-    They are: the inputs that are scored, without a target · others with their target (64, T) · the same with other tokens from
-    position `cut` on · the same targets with the inputs of other rows · these inputs without a target.
+    They are: the inputs that are scored, without a target · others with their target (64, T) · the same with different tokens
+    from position `cut` on · the same targets with the inputs of other rows · these inputs without a target.
     """
     read = target[:, :-1]
     altered = read.clone()
@@ -79,7 +79,7 @@ def common_queries(asked: Inputs, forced: Inputs, target: Tensor, cut: int, n_to
 
 
 def common_truth(labels: Tensor, target: Tensor, cut: int, n_tokens: int, n_steps: int) -> dict[str, object]:
-    """Give what the judges know: the sequences asked for (B, T), and the targets read (64, T); both begin with BEGIN."""
+    """Return what the judges know: the requested sequences (B, T), and the targets read (64, T); both begin with BEGIN."""
     return {
         "labels": labels[:, 1:],
         "read": target[:, :-1],
@@ -91,7 +91,7 @@ def common_truth(labels: Tensor, target: Tensor, cut: int, n_tokens: int, n_step
 
 
 def written(tokens: Tensor, n: int) -> Tensor:
-    """The first n tokens that a model wrote, (B, n): a BEGIN before all of them is left out, and padding follows an END."""
+    """The first n tokens that a model generated, (B, n): a leading BEGIN is removed, and padding follows an END."""
     tokens = tokens[:, 1:] if tokens.shape[1] and bool((tokens[:, 0] == BEGIN).all()) else tokens
     tokens = F.pad(tokens, (0, n), value=PADDING)[:, :n]
     ended = (tokens == END).long().cumsum(1) - (tokens == END).long() > 0
@@ -99,7 +99,7 @@ def written(tokens: Tensor, n: int) -> Tensor:
 
 
 def answers(measured: Measured, truth: Truth) -> Tensor:
-    """What the model wrote, as long as the labels (B, T)."""
+    """The tokens that the model generated, with the length of the labels (B, T)."""
     return written(measured.outputs[ANSWERS], truth["labels"].shape[1])
 
 
@@ -109,7 +109,7 @@ def exact(measured: Measured, truth: Truth) -> Tensor:
 
 
 def token_accuracy(answers: Tensor, labels: Tensor) -> float:
-    """The fraction of the tokens of the labels that stand at their position in the answers."""
+    """The fraction of the labels' tokens that occur at their position in the answers."""
     real = labels != PADDING
     return (answers == labels)[real].float().mean().item()
 
@@ -124,7 +124,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
         output = measured.outputs[query]
         if output.ndim != 2 or len(output) != n or output.is_floating_point() or not output.shape[1]:
             return (
-                f"Without a target, the model should return the {n} sequences that it writes: tokens ({n}, T), integers. It "
+                f"Without a target, the model should return the {n} sequences that it generates: tokens ({n}, T), integers. It "
                 f"returned {output.dtype} of shape {tuple(output.shape)}."
             )
     if not measured.outputs[FORCED].isfinite().all():
@@ -149,11 +149,11 @@ def _decoding(measured: Measured, truth: Truth) -> str | None:
     strays, stops = _strays(measured, truth), _stops(measured, truth)
     if strays > FEW:
         return (
-            f"In {strays:.0%} of the sequences it writes another token than the one with the largest logit, although it has "
-            "written the true tokens up to there."
+            f"In {strays:.0%} of the sequences it generates a token that does not have the largest logit, although all "
+            "previous tokens are right."
         )
     if stops > FEW:
-        return f"In {stops:.0%} of the sequences the answer stops before END. END belongs to the answer."
+        return f"In {stops:.0%} of the sequences the answer stops before END, which belongs to the answer."
     return None
 
 
@@ -163,9 +163,9 @@ def _padding_after_the_end(measured: Measured, truth: Truth) -> float:
 
 
 def _own_and_unlike(measured: Measured, truth: Truth) -> tuple[Tensor, Tensor]:
-    """What the model writes (64, T), and where that is not its likeliest token, although it was right up to there (64, T).
+    """The generated tokens (64, T), and where they are not the most likely ones although the previous tokens are right (64, T).
 
-    Up to its first wrong token, greedy decoding reads what teacher forcing reads; so both must choose the same tokens.
+    Up to its first wrong token, greedy decoding reads the same tokens as teacher forcing, so both must choose the same tokens.
     """
     following, likeliest = truth["following"], measured.outputs[FORCED].argmax(-1)
     own = written(measured.outputs[OWN], following.shape[1])
@@ -174,13 +174,13 @@ def _own_and_unlike(measured: Measured, truth: Truth) -> tuple[Tensor, Tensor]:
 
 
 def _strays(measured: Measured, truth: Truth) -> float:
-    """The fraction of sequences in which the model, right so far, writes another token than its likeliest."""
+    """The fraction of sequences in which the model, right so far, generates a token that is not its most likely one."""
     own, unlike = _own_and_unlike(measured, truth)
     return (unlike & (own != PADDING)).any(1).float().mean().item()
 
 
 def _stops(measured: Measured, truth: Truth) -> float:
-    """The fraction of sequences in which the model, right so far, writes no further token, and no END."""
+    """The fraction of sequences in which the model, right so far, stops without END."""
     own, unlike = _own_and_unlike(measured, truth)
     return (unlike & (own == PADDING)).any(1).float().mean().item()
 
@@ -188,15 +188,15 @@ def _stops(measured: Measured, truth: Truth) -> float:
 def properties(
     seconds: float, most_parameters: int, inputs: str, rows: Property, learns: tuple[str, Judge], score: tuple[str, Judge]
 ) -> tuple[Property, ...]:
-    """Make what is judged of a model that writes sequences: 12 points, of which one that is not trained earns four at most.
+    """Make the properties of a model that generates sequences: 12 points, of which an untrained model earns at most four.
 
     Args:
-        seconds: processor time of the training.
-        most_parameters: weights of the model.
-        inputs: what the model is called with, in words.
-        rows: the property that a sequence does not depend on others of its batch.
-        learns: law and judge of a score that a first success reaches.
-        score: law and judge of the score of the task.
+        seconds: limit of the processor time of the training.
+        most_parameters: maximum number of weights of the model.
+        inputs: the inputs of the model, in words.
+        rows: the property that a sequence does not depend on other sequences of its batch.
+        learns: law and judge of a first, lower score.
+        score: law and judge of the required score.
     """
     trained = ("training", "evaluation")
     return (
@@ -210,7 +210,11 @@ def properties(
         holds("causal", "The logits depend on the target up to their position, and not on later tokens.", _causal, 1, trained),
         holds("padding", "Padding is never a target of the loss.", _padding, 1, trained),
         holds(
-            "decoding", "Without a target, it writes its own likeliest token at each step, and reads it.", _decoding, 1, trained
+            "decoding",
+            "Without a target, it generates and reads its most likely token at each step.",
+            _decoding,
+            1,
+            trained,
         ),
         holds("learns", learns[0], learns[1], 1, trained),
         holds("score", score[0], score[1], 2, needs=("learns",)),
@@ -229,26 +233,26 @@ def ignores_the_target(measured: Measured, truth: Truth) -> bool:
 
 
 def ignores_the_inputs(measured: Measured, truth: Truth) -> bool:
-    """Evidence: no logit changes with the inputs, though the target decides something."""
+    """Evidence: no logit changes with the inputs, although the logits depend on the target."""
     return is_near(measured.outputs[FORCED], measured.outputs[ELSEWHERE], tolerance=1e-6) and not ignores_the_target(
         measured, truth
     )
 
 
 def repeats_the_token_read(measured: Measured, truth: Truth) -> bool:
-    """Evidence: what the model predicts is the token that it has just read."""
+    """Evidence: the model predicts the token that it has just read."""
     read = truth["read"]
     real = (read != PADDING) & (read != END)
     return (measured.outputs[FORCED].argmax(-1) == read)[real].float().mean().item() > 0.8
 
 
 def predicts_padding(measured: Measured, truth: Truth) -> bool:
-    """Evidence: a model that has learned something predicts padding after the end of a sequence: no target of a sound loss."""
+    """Evidence: a trained model predicts padding after the end of a sequence, which is never a target of a sound loss."""
     return _padding(measured, truth) is not None and not has_learned_nothing(measured, truth)
 
 
 def never_ends(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the model predicts the other tokens, and never END, under teacher forcing or alone."""
+    """Evidence: the model predicts the other tokens, but never END, with or without teacher forcing."""
     following, likeliest = truth["following"], measured.outputs[FORCED].argmax(-1)
     real = (following != PADDING) & (following != END)
     knows = (likeliest == following)[real].float().mean().item() > 0.5
@@ -256,24 +260,24 @@ def never_ends(measured: Measured, truth: Truth) -> bool:
 
 
 def writes_at_random(measured: Measured, truth: Truth) -> bool:
-    """Evidence: asked twice, the logits under teacher forcing are the same, and the tokens that are written are not."""
+    """Evidence: on a second call, the logits under teacher forcing are the same, but the generated tokens differ."""
     same = is_near(measured.outputs[FORCED], measured.again[FORCED])
     first, second = measured.outputs[ANSWERS], measured.again[ANSWERS]
     return same and (first.shape != second.shape or not torch.equal(first, second))
 
 
 def has_random_logits(measured: Measured, truth: Truth) -> bool:
-    """Evidence: asked twice, the logits under teacher forcing differ."""
+    """Evidence: on a second call, the logits under teacher forcing differ."""
     return not is_near(measured.outputs[FORCED], measured.again[FORCED])
 
 
 def strays_from_its_logits(measured: Measured, truth: Truth) -> bool:
-    """Evidence: what the model writes is not what its logits say, although both have read the same tokens."""
+    """Evidence: the generated tokens do not follow from the logits, although both have read the same tokens."""
     return _strays(measured, truth) > FEW
 
 
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
-    """Evidence: under teacher forcing the loss is that of a model which was not trained."""
+    """Evidence: under teacher forcing, the loss is that of an untrained model."""
     logits, following = measured.outputs[FORCED].float(), truth["following"]
     loss = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=PADDING).item()
     return loss > torch.tensor(float(truth["n_tokens"])).log().item() - 0.15

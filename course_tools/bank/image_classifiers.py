@@ -1,8 +1,8 @@
-"""Build tasks that train a classifier of images: the data, what is asked of the model, and what shows a mistake.
+"""Build tasks that train an image classifier: the data, the queries, and the evidence of mistakes.
 
-The images are the handwritten digits of scikit-learn, 8 × 8 pixels. The returned model is asked about held-out digits, whose
-labels are never sent to it; one that mixes patches, also about digits with patches replaced or in another place. Its loss is
-compared with that of the frequencies of the classes, its accuracy with that of the nearest class mean.
+The images are the handwritten digits of scikit-learn, 8 × 8 pixels. The returned model is called on held-out digits, whose
+labels are never sent to it; a model that mixes patches, also on digits with replaced or moved patches. Its loss is compared
+with that of the class frequencies, its accuracy with that of the nearest class mean.
 """
 
 import math
@@ -33,18 +33,18 @@ from course_tools.checks.training_record import Measured
 N_CLASSES, N_TRAIN, N_FEW = 10, 1_297, 16
 SIDE, QUADRANT = 8, 4
 UNMOVED = 1e-6
-"""Relative change of a logit that is rounding."""
+"""Largest relative change of a logit that is attributed to rounding."""
 GAIN = 1.0
-"""Nats by which the loss must be below that of the class frequencies. Probabilities taken for logits cannot reach it."""
+"""Nats by which the loss must be below that of the class frequencies; unreachable if probabilities are used as logits."""
 FALLS = 0.1
-"""By how much the loss falls in training; without any change of the weights, tenths of 40 updates differ by some percent."""
+"""Required relative decrease of the loss; even with constant weights, tenths of 40 updates differ by a few percent."""
 
 
 def drawn_digits(n_steps: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor, Truth]:
-    """Draw digits to learn from, sorted by their labels, and held-out digits.
+    """Draw training digits, sorted by their labels, and held-out digits.
 
     Returns:
-        images (1297, 1, 8, 8) and labels (1297,) to learn from · held-out images (500, 1, 8, 8) · the truth about them.
+        training images (1297, 1, 8, 8) and labels (1297,) · held-out images (500, 1, 8, 8) · the truth about them.
     """
     images, labels = digits()
     order = draw.uniform(len(labels)).argsort()
@@ -63,11 +63,11 @@ def drawn_digits(n_steps: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor, Trut
 
 
 def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
-    """Draw the digits to learn from, and what a model that mixes patches is asked.
+    """Draw the training digits, and the queries for a model that mixes patches.
 
     The queries are: held-out images (500, 1, 8, 8) · the last 16 of them · these with their quadrants in another order · these
-    as they are, then with one patch of 2 × 2 pixels replaced, one patch after the other (272, 1, 8, 8) · these with the first
-    quadrant replaced, with the last one, and with both (48, 1, 8, 8) · one image (1, 1, 8, 8).
+    unchanged, then with each patch of 2 × 2 pixels replaced in turn (272, 1, 8, 8) · these with the first quadrant replaced,
+    with the last one, and with both (48, 1, 8, 8) · one image (1, 1, 8, 8).
     """
     images, labels, asked, truth = drawn_digits(n_steps, draw)
     few = asked[-N_FEW:]
@@ -101,12 +101,12 @@ def _with_patch(images: Tensor, other: Tensor, row: int, column: int) -> Tensor:
 
 
 def _loss_of_frequencies(labels: Tensor, held_out: Tensor) -> float:
-    """The loss of predicting each class as often as it occurs, in nats."""
+    """The loss of predicting the class frequencies, in nats."""
     return -(torch.bincount(labels, minlength=N_CLASSES) / len(labels)).log()[held_out].mean().item()
 
 
 def _accuracy_of_class_means(images: Tensor, labels: Tensor, asked: Tensor, held_out: Tensor) -> float:
-    """The accuracy of predicting the class whose mean image is the nearest."""
+    """The accuracy of predicting the class with the nearest mean image."""
     means = torch.stack([images[labels == k].mean(0) for k in range(N_CLASSES)])
     return (torch.cdist(asked.flatten(1), means.flatten(1)).argmin(1) == held_out).float().mean().item()
 
@@ -122,7 +122,7 @@ def held_out_accuracy(measured: Measured, truth: Truth) -> float:
 
 
 def fault_of_classes(outputs: Sequence[Tensor], sizes: Sequence[int]) -> str | None:
-    """Say what is wrong with the logits of so many images each; None where nothing is."""
+    """Say what is wrong with the logits for batches of these sizes; None if nothing is."""
     for n, output in zip(sizes, outputs, strict=True):
         if fault := fault_of_logits(output, (n, N_CLASSES), f"images {(n, 1, SIDE, SIDE)}"):
             return fault
@@ -137,18 +137,18 @@ def _model(measured: Measured, truth: Truth) -> str | None:
 
 def _patches(measured: Measured, truth: Truth) -> str | None:
     n = int((_influences(measured) < UNMOVED).sum())
-    return f"{n} of the 16 patches of 2 × 2 pixels can be replaced and the logits stay the same." if n else None
+    return f"{n} of the 16 patches of 2 × 2 pixels can be replaced without changing the logits." if n else None
 
 
 def _order(measured: Measured, truth: Truth) -> str | None:
     if ignores_the_order(measured, truth):
-        return "When the four quadrants of an image change places, the logits stay the same."
+        return "The logits do not change if the four quadrants of an image are permuted."
     return None
 
 
 def _mixes(measured: Measured, truth: Truth) -> str | None:
     if adds_up_patches(measured, truth):
-        return "Replacing a quadrant changes the logits by the same amount whatever the opposite quadrant shows."
+        return "Replacing a quadrant changes the logits by an amount that is independent of the opposite quadrant."
     return None
 
 
@@ -156,7 +156,7 @@ def _learns(measured: Measured, truth: Truth) -> str | None:
     loss, wanted = held_out_loss(measured, truth), truth["frequencies"] - GAIN
     if loss <= wanted:
         return None
-    return f"On held-out images its loss is {loss:.2f} nats; the class frequencies have {truth['frequencies']:.2f}."
+    return f"On held-out images its loss is {loss:.2f} nats; that of the class frequencies is {truth['frequencies']:.2f}."
 
 
 def _score(measured: Measured, truth: Truth) -> str | None:
@@ -168,9 +168,9 @@ def _score(measured: Measured, truth: Truth) -> str | None:
 
 TRAINED = ("training", "evaluation")
 MIXES_PATCHES = (
-    holds("patches", "Every patch has an influence on the logits.", _patches, 1, TRAINED),
-    holds("order", "The logits depend on where a patch is.", _order, 1, TRAINED),
-    holds("attention", "The influence of a patch depends on what the other patches show.", _mixes, 2, TRAINED),
+    holds("patches", "Every patch influences the logits.", _patches, 1, TRAINED),
+    holds("order", "The logits depend on the position of a patch.", _order, 1, TRAINED),
+    holds("attention", "The influence of a patch depends on the content of the other patches.", _mixes, 2, TRAINED),
 )
 BEATS_CLASS_MEANS = ("On held-out images the accuracy is above that of the nearest class mean.", _score)
 
@@ -182,9 +182,9 @@ def properties(
     mixing: tuple[Property, ...] = MIXES_PATCHES,
     score: tuple[str, Judge] = BEATS_CLASS_MEANS,
 ) -> tuple[Property, ...]:
-    """Make what is judged of an image classifier: 12 points; an untrained model earns at most four of them.
+    """Make the properties of an image classifier: 12 points, of which an untrained model earns at most four.
 
-    `model` is the law and the judge of the form of the results, `score` of the accuracy; `mixing` has four points.
+    `model` is the law and the judge of the form of the results, `score` that of the accuracy; `mixing` has four points.
     """
     return (
         trains_within(seconds),
@@ -205,7 +205,7 @@ def properties(
 
 
 def _influences(measured: Measured) -> Tensor:
-    """How far some logit moves when a patch is replaced, relative to the largest logit, (16,)."""
+    """The largest change of a logit if a patch is replaced, relative to the largest logit, (16,)."""
     plain, *replaced = measured.outputs[3].double().chunk(17)
     return (torch.stack(replaced) - plain).abs().amax((1, 2)) / plain.abs().max().clamp(min=1e-12)
 
@@ -217,12 +217,12 @@ def misses_patches(measured: Measured, truth: Truth) -> bool:
 
 
 def misses_all_patches(measured: Measured, truth: Truth) -> bool:
-    """Evidence: no patch has an influence on logits that are not all zero, as those of a new head may be."""
+    """Evidence: no patch influences the logits, which are not all zero as those of a new head may be."""
     return bool(measured.outputs[3].any()) and bool((_influences(measured) < UNMOVED).all())
 
 
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits are the same when the quadrants of an image change places."""
+    """Evidence: the logits do not change if the quadrants of an image are permuted."""
     return is_near(measured.outputs[1], measured.outputs[2], tolerance=1e-5)
 
 
@@ -234,7 +234,7 @@ def adds_up_patches(measured: Measured, truth: Truth) -> bool:
 
 
 def reads_in_order(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the model read the training images in the order in which they were given, up to their scale."""
+    """Evidence: the model read the training images in the given order, up to their scale."""
     if not all(batch.ndim > 1 for batch in measured.read):
         return False
     read = [batch.flatten(1).double().sum(1) for batch in measured.read]
@@ -244,7 +244,7 @@ def reads_in_order(measured: Measured, truth: Truth) -> bool:
 
 
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the loss is that of a model which was not trained."""
+    """Evidence: the loss is that of an untrained model."""
     return held_out_loss(measured, truth) > math.log(N_CLASSES) - 0.15
 
 
@@ -256,5 +256,5 @@ def predicts_the_frequencies(measured: Measured, truth: Truth) -> bool:
 
 
 def fails_to_learn(measured: Measured, truth: Truth) -> bool:
-    """Evidence: loss or accuracy is worse than what is asked for."""
+    """Evidence: loss or accuracy is worse than required."""
     return _learns(measured, truth) is not None or _score(measured, truth) is not None

@@ -1,7 +1,7 @@
-"""Build tasks that train a language model on characters: the data, what is asked of the model, and what shows a mistake.
+"""Build tasks that train a language model on characters: the data, the queries, and the evidence of mistakes.
 
-The text is Python's language reference in small letters and spaces. The model reads windows of held-out text and is asked for
-the character after each; that character is never sent to it, so that none can leak. Its loss is compared with that of tables
+The text is Python's language reference in lower-case letters and spaces. The model reads windows of held-out text and predicts
+the character after each. That character is never sent to it, so that it cannot leak. Its loss is compared with that of tables
 of counts over the same characters.
 """
 
@@ -31,11 +31,11 @@ from course_tools.checks.training_record import Measured
 N_TOKENS, T = 27, 32
 N_TRAIN, N_WINDOWS, N_PAIRS = 100_000, 1024, 16
 CUT = 20
-"""Position from which on the windows of a pair differ."""
+"""First position at which the windows of a pair differ."""
 
 
 def encoded(text: str) -> Tensor:
-    """Give a text as tokens (N,): 0 for what is no letter, runs of it as one, 1 to 26 for a to z."""
+    """Encode a text as tokens (N,): 0 for each run of characters that are not letters, 1 to 26 for a to z."""
     letters = re.sub("[^a-z]+", " ", text.lower())
     return torch.tensor([0 if letter == " " else ord(letter) - 96 for letter in letters])
 
@@ -47,10 +47,10 @@ def _texts() -> tuple[Tensor, Tensor]:
 
 
 def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
-    """Draw the training text, windows of held-out text, and what follows each window.
+    """Draw the training text, windows of held-out text, and the tokens after each window.
 
-    The queries are: windows (1024, 32) · windows (16, 32) · the same with other tokens from position 20 on · the same with the
-    tokens before the last in another order · windows (3, 7).
+    The queries are: windows (1024, 32) · windows (16, 32) · the same with different tokens from position 20 on · the same with
+    the tokens before the last one permuted · windows (3, 7).
     """
     train, held_out = _texts()
     start = int(draw.integers(0, len(train) - N_TRAIN, 1))
@@ -74,7 +74,7 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
 
 
 def _table(text: Tensor, windows: Tensor, following: Tensor, n: int) -> float:
-    """The loss of a table that counts which character follows n characters (n is 0 or 1), in nats."""
+    """The loss of a table that counts the characters after each n characters (n is 0 or 1), in nats."""
     before = text[:-1] if n else torch.zeros_like(text[:-1])
     counts = torch.bincount(before * N_TOKENS + text[1:], minlength=N_TOKENS**2).reshape(N_TOKENS, N_TOKENS) + 0.1
     last = windows[:, -1] if n else torch.zeros_like(following)
@@ -82,60 +82,62 @@ def _table(text: Tensor, windows: Tensor, following: Tensor, n: int) -> float:
 
 
 def loss_after(measured: Measured, following: Tensor) -> float:
-    """The mean loss of predictions of the character after each window, in nats."""
+    """The mean loss in predicting the character after each window, in nats."""
     return F.cross_entropy(measured.outputs[0][:, -1].float(), following).item()
 
 
 def maps_tokens_to_logits(measured: Measured, truth: Truth) -> str | None:
-    """Ask for logits of the right shape for each query, which depend on the tokens."""
+    """Require logits of the right shape for each query, which depend on the tokens."""
     for query, output in zip(truth["queries"], measured.outputs, strict=True):
         if fault := fault_of_logits(output, (*query.shape, N_TOKENS), f"tokens {tuple(query.shape)}"):
             return fault
     if not measured.outputs[0].isfinite().all():
         return "Some logits are infinite or NaN: the training has diverged. Try a smaller learning rate."
     if is_near(measured.outputs[0][:-1, -1], measured.outputs[0][1:, -1], tolerance=1e-6):
-        return "The logits are the same whatever the tokens are."
+        return "The logits do not depend on the tokens."
     return None
 
 
 keeps_windows_apart = each_alone("windows")
-"""Ask that a window's logits are the same in any batch."""
+"""Require that a window's logits are the same in any batch."""
 
 
 def is_causal(measured: Measured, truth: Truth) -> str | None:
-    """Ask that logits do not depend on later tokens."""
+    """Require that logits do not depend on later tokens."""
     if reads_the_future(measured, truth):
         return f"When the tokens from position {CUT} on are replaced, the logits before it change."
     return None
 
 
 def knows_the_order(measured: Measured, truth: Truth) -> str | None:
-    """Ask that the prediction depends on the order of the tokens."""
+    """Require that the prediction depends on the order of the tokens."""
     if ignores_the_order(measured, truth):
-        return "When the tokens before the last one change places, the prediction after it stays the same."
+        return "The prediction does not change if the tokens before the last one are permuted."
     return None
 
 
 def beats_the_frequencies(measured: Measured, truth: Truth) -> str | None:
-    """Ask for a loss 0.2 nats lower than that of the characters' frequencies."""
-    return _worse_than(measured, truth, "unigram", 0.2, "the frequencies of the characters")
+    """Require a loss 0.2 nats below that of the character frequencies."""
+    return _worse_than(measured, truth, "unigram", 0.2, "the character frequencies")
 
 
 def beats_a_table_of_pairs(measured: Measured, truth: Truth) -> str | None:
-    """Ask for a lower loss than that of a table of pairs."""
-    return _worse_than(measured, truth, "bigram", 0.0, "a table of which character follows which")
+    """Require a loss below that of a table of pairs."""
+    return _worse_than(measured, truth, "bigram", 0.0, "a table of pairs of characters")
 
 
 def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, words: str) -> str | None:
     loss = loss_after(measured, truth["next"])
     if loss <= truth[table] - margin:
         return None
-    less = f"{margin:g} less than " if margin else ""
-    return f"On held-out text its loss is {loss:.2f} nats a character; asked for is {less}that of {words}, {truth[table]:.2f}."
+    below = f"{margin:g} below" if margin else "below"
+    return (
+        f"On held-out text its loss is {loss:.2f} nats per character; it must be {below} that of {words}, {truth[table]:.2f}."
+    )
 
 
 def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
-    """Make what is judged of a language model: 12 points, of which one that has not been trained earns four at most."""
+    """Make the properties of a language model: 12 points, of which an untrained model earns at most four."""
     trained = ("training", "evaluation")
     return (
         trains_within(seconds),
@@ -157,7 +159,7 @@ def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
         holds("order", "The prediction depends on the order of the tokens.", knows_the_order, 1, trained),
         holds(
             "learns",
-            "On held-out text the loss is 0.2 nats below that of the characters' frequencies.",
+            "On held-out text the loss is 0.2 nats below that of the character frequencies.",
             beats_the_frequencies,
             1,
             trained,
@@ -178,39 +180,39 @@ def reads_the_future(measured: Measured, truth: Truth) -> bool:
 
 
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the prediction after the last token is the same for another order of the tokens before it."""
+    """Evidence: the prediction after the last token does not change if the previous tokens are permuted."""
     return is_near(measured.outputs[1][:, -1], measured.outputs[3][:, -1], tolerance=1e-5)
 
 
 def repeats_the_last_token(measured: Measured, truth: Truth) -> bool:
-    """Evidence: what the model predicts is the token it has just read."""
+    """Evidence: the model predicts the token that it has just read."""
     return _agrees(measured, truth["windows"][:, -1])
 
 
 def repeats_the_token_before(measured: Measured, truth: Truth) -> bool:
-    """Evidence: what the model predicts is the token before the one it has just read."""
+    """Evidence: the model predicts the token before the one that it has just read."""
     return _agrees(measured, truth["windows"][:, -2])
 
 
 def predicts_two_ahead(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the model predicts the next token but one better than the next."""
+    """Evidence: the model predicts the token after the next better than the next token."""
     return loss_after(measured, truth["next but one"]) < min(loss_after(measured, truth["next"]) - 0.2, truth["unigram"])
 
 
 def gives_probabilities(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the results are not negative and sum to one over the classes, or over another axis."""
+    """Evidence: the results are nonnegative and sum to one over the classes, or over another axis."""
     output = measured.outputs[1].double()
     sums = [output.sum(axis) for axis in range(output.ndim)]
     return bool((output >= 0).all()) and any(bool((total - 1).abs().max() < 1e-3) for total in sums)
 
 
 def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the loss is that of a model which was not trained."""
+    """Evidence: the loss is that of an untrained model."""
     return loss_after(measured, truth["next"]) > math.log(N_TOKENS) - 0.15
 
 
 def fails_to_learn(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the loss is above what is asked for."""
+    """Evidence: the loss is above the required one."""
     return beats_a_table_of_pairs(measured, truth) is not None
 
 

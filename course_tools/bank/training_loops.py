@@ -1,4 +1,4 @@
-"""How submissions of build tasks train a model: the sound loop, and the mistakes that any loop can hold."""
+"""Training loops of submissions to build tasks: the sound loop, and the mistakes that any loop can contain."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 
 def drawn(text, ahead=1, batch_size=8, context=32):
-    """Draw a batch: tokens (B, context), and the tokens so many positions after them."""
+    """Draw a batch: tokens (B, context), and the tokens `ahead` positions after them."""
     windows = text[torch.randint(len(text) - context - ahead, (batch_size, 1)) + torch.arange(context + ahead)]
     return windows[:, :context], windows[:, ahead:]
 
@@ -36,13 +36,13 @@ def drawn_examples(data, batch_size=32):
 
 
 def in_given_order(data, batch_size=32):
-    """Yield batches of examples and their labels in the order in which they are given, over and over."""
+    """Yield batches of examples and their labels in the given order, repeatedly."""
     while True:
         yield from zip(*(part.split(batch_size) for part in data), strict=True)
 
 
 def updates(weights, n_updates, loss, lr=1e-2, clears=True, schedule=None):
-    """Update weights by Adam so many times, each time by the gradient of the scalar that `loss()` returns for a new batch.
+    """Update weights by Adam, each time with the gradient of the scalar that `loss()` returns for a new batch.
 
     Args:
         weights: an iterable of parameters.
@@ -50,7 +50,7 @@ def updates(weights, n_updates, loss, lr=1e-2, clears=True, schedule=None):
         loss: a function without arguments that draws a batch and returns its loss, ().
         lr: the learning rate.
         clears: False is the mistake of never clearing the gradients.
-        schedule: makes a scheduler of the learning rate from the optimizer; it makes a step after each update.
+        schedule: makes a learning-rate scheduler for the optimizer; it steps after each update.
     """
     optimizer = torch.optim.Adam(weights, lr=lr)
     scheduler = schedule and schedule(optimizer)
@@ -65,7 +65,7 @@ def updates(weights, n_updates, loss, lr=1e-2, clears=True, schedule=None):
 
 
 def cross_entropy(logits, targets):
-    """The mean cross-entropy of logits (..., n) and targets (...), over all their positions."""
+    """The mean cross-entropy of logits (..., n) with targets (...), over all positions."""
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
@@ -73,13 +73,13 @@ def looped(model, data, n_steps, lr=1e-2, batch=drawn, loss_of=cross_entropy, op
     """Train a model in the usual way, or with one mistake, and return it.
 
     Args:
-        model: what is trained: a module that is called with the inputs of a batch.
-        data: what batches are drawn from.
+        model: the module to train, which is called with the inputs of a batch.
+        data: the data from which batches are drawn.
         n_steps: the number of updates.
         lr: the learning rate of Adam.
         batch: draws inputs and targets from the data.
         loss_of: the loss of the model's results and the targets.
-        optimized: whose weights the optimizer holds; the model's where there is none.
+        optimized: the module whose weights the optimizer holds; None = the model.
         how: `clears` and `schedule` of `updates`.
     """
 
@@ -92,7 +92,7 @@ def looped(model, data, n_steps, lr=1e-2, batch=drawn, loss_of=cross_entropy, op
 
 
 def without_clearing(model, data, n_steps, lr=3e-3, batch=drawn):
-    """Train a model whose gradients are never cleared, and return it."""
+    """Train a model without ever clearing its gradients, and return it."""
     return looped(model, data, n_steps, lr, batch, clears=False)
 
 
@@ -103,5 +103,5 @@ def on_one_batch(model, data, n_steps, batch=drawn):
 
 
 def with_the_optimizer_of(other, model, data, n_steps, batch=drawn):
-    """Run the loop for a model while the optimizer holds the weights of another one, and return the model."""
+    """Run the loop for a model while the optimizer holds the weights of another model, and return the former."""
     return looped(model, data, n_steps, batch=batch, optimized=other)

@@ -1,8 +1,8 @@
 """Variants of exercises: the same mathematics in another convention, so that a copied answer fails.
 
-A variant changes arguments and results of an exercise: their axes, what True means in a mask, a scale, a size. Reference,
-properties, wrong and right answers are those of the bank, carried over. Which variant a student has follows from a secret and
-the student's id in the LMS; nothing that a student writes into a notebook has a say in it.
+A variant changes arguments and results of an exercise: their axes, the meaning of True in a mask, a scale, a size. Reference,
+properties, wrong and right answers are those of the bank, converted. A student's variant is determined by a secret and the
+student's id in the LMS; the content of a notebook does not affect it.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ from course_tools.checks.outcome import Call
 
 ConventionKind = Literal["axis order", "mask polarity", "scale", "sizes"]
 Chosen = Mapping[str, str]
-"""For each exercise that has variants, the name of one."""
+"""For each exercise with variants, the name of one."""
 
 
 class UnknownVariant(ValueError):
-    """An exercise has no variant of this name; the text names those that it has."""
+    """An exercise has no variant of this name; the message names its variants."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A value in the usual convention becomes one in that of a variant, and back."""
+    """Converts a value from the usual convention to that of a variant, and back."""
 
     there: Callable[[object], object]
     back: Callable[[object], object]
@@ -40,7 +40,7 @@ class Conversion:
 class Variant:
     """Another convention for an exercise.
 
-    `words` tells it to the student; `arguments` are the changes by the name of a parameter, `results` by the place of a result.
+    `words` describes it to the student; `arguments` are the changes by parameter name, `results` by the index of a result.
     """
 
     exercise: str
@@ -52,11 +52,11 @@ class Variant:
 
     @property
     def note(self) -> str:
-        """What a student must know to read the report on an answer in this convention."""
-        return f"Judged in your variant: {self.words} The sentences of this report are written for the usual convention."
+        """An explanation of the report on an answer in this convention, for the student."""
+        return f"Judged in your variant: {self.words} The sentences of this report refer to the usual convention."
 
     def carried_over(self, answer: Answer) -> Answer:
-        """Make of an answer in the usual convention one in that of the variant."""
+        """Convert an answer in the usual convention to that of the variant."""
 
         @wraps(answer)
         def carried(*arguments: object, **named: object) -> object:
@@ -66,7 +66,7 @@ class Variant:
         return carried
 
     def carried_back(self, answer: Answer) -> Answer:
-        """Make of an answer in the convention of the variant one in the usual convention, as the lecture goes on with it."""
+        """Convert an answer in the convention of the variant to the usual convention, which the lecture uses."""
 
         @wraps(answer)
         def carried(*arguments: object, **named: object) -> object:
@@ -76,7 +76,7 @@ class Variant:
         return carried
 
     def call(self, arguments: Call) -> Call:
-        """Write the arguments of a call in the convention of the variant."""
+        """Convert the arguments of a call to the convention of the variant."""
         return self._changed(arguments, {}, lambda change: change.there)[0]
 
     def _changed(
@@ -99,7 +99,7 @@ class Variant:
 
 
 def varied(asked: Exercise, variant: Variant) -> Exercise:
-    """Give an exercise in the convention of a variant."""
+    """Convert an exercise to the convention of a variant."""
 
     def changed(prop: Property) -> Property:
         return replace(prop, calls=lambda draw: [variant.call(call) for call in prop.calls(draw)])
@@ -115,28 +115,28 @@ def varied(asked: Exercise, variant: Variant) -> Exercise:
 
 
 def variants(id: str) -> list[Variant]:
-    """Give the variants of an exercise; most exercises have none."""
+    """Return the variants of an exercise; most exercises have none."""
     return [variant for variant in VARIANTS if variant.exercise == id]
 
 
 def variant(id: str, name: str) -> Variant:
-    """Give one variant of an exercise by its name.
+    """Return one variant of an exercise by its name.
 
     Raises:
-        UnknownVariant: it has no such variant.
+        UnknownVariant: the exercise has no such variant.
     """
     known = {one.name: one for one in variants(id)}
     if name not in known:
-        raise UnknownVariant(f"exercise {id} has no variant {name!r}, but {', '.join(known) or 'none at all'}.")
+        raise UnknownVariant(f"exercise {id} has no variant {name!r}; its variants are: {', '.join(known) or 'none'}.")
     return known[name]
 
 
 def chosen_for(student: str, secret: bytes) -> dict[str, str]:
-    """Say which variant a student has of each exercise that has some.
+    """Choose a student's variant of each exercise that has variants.
 
     Args:
         student: the id in the LMS.
-        secret: known to the instructor alone; without it no one can compute the variants of a student.
+        secret: known only to the instructor; without it, a student's variants cannot be computed.
     """
     ids = dict.fromkeys(one.exercise for one in VARIANTS)
     found = {}
@@ -148,7 +148,7 @@ def chosen_for(student: str, secret: bytes) -> dict[str, str]:
 
 
 def lectures_with_variants() -> list[str]:
-    """Name the lectures that have an exercise with variants."""
+    """Return the numbers of the lectures that have an exercise with variants."""
     known = {one.exercise for one in VARIANTS}
     return sorted({item.lecture for item in exercises() if item.id in known})
 
@@ -166,7 +166,7 @@ def _times(factor: float) -> Conversion:
 
 
 def _blocks(*order: int) -> Conversion:
-    """Rows in equal blocks, in another order."""
+    """Permute equal blocks of rows."""
 
     def permuted(places: list[int]) -> Callable:
         return lambda t: t.reshape(len(places), -1, *t.shape[1:])[places].reshape(t.shape)
@@ -175,7 +175,7 @@ def _blocks(*order: int) -> Conversion:
 
 
 def _each(change: Conversion) -> Conversion:
-    """Every tensor of a tuple."""
+    """Convert every tensor of a tuple."""
 
     def mapped(way: Callable) -> Callable:
         return lambda values: type(values)(*map(way, values)) if hasattr(values, "_fields") else type(values)(map(way, values))
@@ -309,7 +309,7 @@ VARIANTS = (
         "12.1",
         "thousandths",
         "scale",
-        "The corners are returned in thousandths of the picture: 0.25 as 250. The input boxes are as above.",
+        "The corners are returned in thousandths of the image's size: 0.25 as 250. The input boxes are as above.",
         results={0: _times(1000.0)},
     ),
     Variant("12.3", "percent", "scale", "The result is in percent, above -100 and up to 100.", results={0: _times(100.0)}),
@@ -335,4 +335,4 @@ VARIANTS = (
         results={0: TRANSPOSED},
     ),
 )
-"""Of each exercise two at least; the usual convention, of which solutions are published, is none of them."""
+"""At least two for each exercise; the usual convention, whose solutions are published, is not one of them."""

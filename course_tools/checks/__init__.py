@@ -1,4 +1,4 @@
-"""Checks of exercises: what an exercise is, how an answer is observed, compared and judged. Independent of attention."""
+"""Checks of exercises: their definition, and how an answer is observed, compared and judged. Independent of attention."""
 
 from course_tools.checks.exercise import Exercise, Property
 from course_tools.checks.verdict import Finding, Verdict

@@ -1,6 +1,6 @@
 """Compare the outcome of an answer with that of the reference: one function for each kind of property.
 
-A comparison returns None where the property holds, else a Failure: what was expected and what came.
+A comparison returns None if the property holds, else a Failure: what was expected and what the answer returned.
 """
 
 import math
@@ -16,7 +16,7 @@ from course_tools.checks.time_limit import TimedOut
 
 
 class Failure(NamedTuple):
-    """What is wrong, in a sentence; apart from it the numbers that show it, which a graded report must not contain."""
+    """What is wrong, in a sentence, and the numbers that show it: separate, because a graded report must not contain them."""
 
     what: str
     numbers: str = ""
@@ -24,52 +24,52 @@ class Failure(NamedTuple):
 
 HALF = (torch.float16, torch.bfloat16)
 HALF_TOLERANCE = 3e-2
-"""Relative error up to which a result in half precision counts as rounded."""
+"""Largest relative error of a half-precision result that is attributed to rounding."""
 ROUNDING = 1e-2
-"""Relative error below which a difference is called rounding."""
+"""Relative error below which a difference is attributed to rounding."""
 
 Comparison = Callable[[Outcome, Outcome], Failure | None]
 
 
 def runs(expected: Outcome, got: Outcome) -> Failure | None:
-    """Hold where the answer returns something."""
+    """Check that the answer returns a value, without an error and in time."""
     if isinstance(got.error, TimedOut):
-        advice = "a loop that does not end, a wait, or far too many steps?"
-        return Failure(f"It was still running after {time_limit.TIME_LIMIT:g} seconds: {advice}")
+        advice = "Does it contain an endless loop, a wait, or far too many steps?"
+        return Failure(f"It was still running after {time_limit.TIME_LIMIT:g} seconds. {advice}")
     if isinstance(got.error, NotAFunction):
         return Failure(str(got.error))
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
         return Failure(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}")
     if got.results is None:
-        return Failure("It returned None. Is there a `return` at its end?")
+        return Failure("It returned None. Is its `return` statement missing?")
     return None
 
 
 def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
-    """Hold where as many results come as expected, each a tensor of the expected shape and kind, on the expected device."""
+    """Check the number of results, and the type, shape, kind of dtype and device of each."""
     if (failure := runs(expected, got)) is not None:
         return failure
     if len(expected.results) != len(got.results):
-        return Failure(f"It should return {_count(expected)}, and it returned {_returned(got)}.")
+        return Failure(f"It should return {_count(expected)}, but it returned {_returned(got)}.")
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
         if not isinstance(want, Tensor):
             if type(want) is not type(have):
-                return Failure(f"{name} should be of type {type(want).__name__}, and it is of type {type(have).__name__}.")
+                return Failure(f"{name} should be of type {type(want).__name__}, but it is of type {type(have).__name__}.")
             continue
         if not isinstance(have, Tensor):
-            return Failure(f"{name} should be a tensor, and it is of type {type(have).__name__}.")
+            return Failure(f"{name} should be a tensor, but it is of type {type(have).__name__}.")
         if want.shape != have.shape:
-            return Failure(f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}.")
+            return Failure(f"{name} should have shape {tuple(want.shape)}, but it has {tuple(have.shape)}.")
         if _kind(want) != _kind(have):
-            return Failure(f"{name} should be {_kind(want)}, and it is {have.dtype}.")
+            return Failure(f"{name} should be {_kind(want)}, but it is {have.dtype}.")
         if want.device != have.device:
-            return Failure(f"{name} should be on the device {str(want.device)!r}, and it is on {str(have.device)!r}.")
+            return Failure(f"{name} should be on the device {str(want.device)!r}, but it is on {str(have.device)!r}.")
     return None
 
 
 def same_values(expected: Outcome, got: Outcome) -> Failure | None:
-    """Hold where every result is the expected number, up to rounding."""
+    """Check that every result has the expected values, up to rounding."""
     if (failure := same_shapes(expected, got)) is not None:
         return failure
     for name, want, have in zip(expected.names, expected.results, got.results, strict=True):
@@ -79,7 +79,7 @@ def same_values(expected: Outcome, got: Outcome) -> Failure | None:
 
 
 def right_result(*indices: int) -> Comparison:
-    """Make a comparison of some of the results only: partial credit for an answer that has one of several right."""
+    """Make a comparison of some of the results only: partial credit if one of several results is correct."""
 
     def judge(expected: Outcome, got: Outcome) -> Failure | None:
         if (failure := same_shapes(expected, got)) is not None:
@@ -95,12 +95,12 @@ def right_result(*indices: int) -> Comparison:
 
 
 def same_gradients(expected: Outcome, got: Outcome) -> Failure | None:
-    """Hold where the values are right and so are the gradients of every input."""
+    """Check the values, and the gradient with respect to every input."""
     if (failure := same_values(expected, got)) is not None:
         return failure
     if got.gradients is None:
         return Failure(
-            "No gradient comes back: the result is cut off from its inputs (`detach`, `.data`, `no_grad`, `torch.tensor`)."
+            "No gradient reaches the inputs: the result is detached from them (`detach`, `.data`, `no_grad`, `torch.tensor`)."
         )
     names = [name for argument in expected.arguments for name in argument.differentiated]
     for name, want, have in zip(names, expected.gradients or (), got.gradients, strict=True):
@@ -110,12 +110,12 @@ def same_gradients(expected: Outcome, got: Outcome) -> Failure | None:
 
 
 def unchanged(expected: Outcome, got: Outcome) -> Failure | None:
-    """Hold where the answer leaves its arguments as they were; what it returns is for the other properties."""
+    """Check that the answer does not change its arguments; what it returns is judged by the other properties."""
     if isinstance(got.error, TimedOut):
         return runs(expected, got)
     if got.changed:
         changed = ", ".join(f"`{expected.arguments[i].name}`" for i in got.changed)
-        return Failure(f"The call changes {changed}: something works in place (`+=`, `masked_fill_`, `x[...] = …`).")
+        return Failure(f"The call changes {changed}: an operation works in place (`+=`, `masked_fill_`, `x[...] = …`).")
     return None
 
 
@@ -130,29 +130,33 @@ def _count(outcome: Outcome) -> str:
 
 
 def _returned(outcome: Outcome) -> str:
-    """Describe what came instead of several results."""
+    """Describe what was returned instead of several results."""
     if len(outcome.results) != 1 or isinstance(outcome.results[0], Tensor):
         return _count(outcome)
     (result,) = outcome.results
     if isinstance(result, Generator):
-        return "a generator: replace `yield` by one `return`"
+        return "a generator: replace `yield` with a single `return`"
     return f"one value of type {type(result).__name__}"
 
 
 def _difference(name: str, want: object, have: object) -> Failure:
-    """Describe a wrong result; a difference that is small, or of half precision, is called rounding."""
+    """Describe a wrong result; a difference that is small, or due to half precision, is attributed to rounding."""
     shown = _first_difference(want, have)
     error = relative_error(want, have)
     if isinstance(have, Tensor) and have.dtype in HALF and error < HALF_TOLERANCE:
-        return Failure(f"{name} is right but for rounding: it is {have.dtype}, which keeps about three digits.", shown)
+        return Failure(f"{name} is correct up to rounding: it is {have.dtype}, which keeps about three digits.", shown)
     if error < ROUNDING:
-        advice = "Is a part computed in half precision, or as a difference of two nearly equal numbers?"
-        return Failure(f"{name} is close to what is expected, but not equal up to rounding in float32. {advice}", shown)
+        advice = "Is part of it computed in half precision, or as a difference of two nearly equal numbers?"
+        what = f"{name} is close to the expected values, but the difference is larger than rounding in float32. {advice}"
+        return Failure(what, shown)
     return Failure(f"{name} is wrong.", shown)
 
 
 def relative_error(want: object, have: object) -> float:
-    """Give the largest difference between two floating-point tensors relative to the largest entry; inf where there is none."""
+    """Return the largest difference between two floating-point tensors, relative to the largest entry.
+
+    It is inf if they cannot be compared, or if their infinite or NaN entries differ.
+    """
     if not (isinstance(want, Tensor) and isinstance(have, Tensor)) or want.shape != have.shape or want.is_meta or have.is_meta:
         return math.inf
     if not (want.is_floating_point() and have.is_floating_point()) or not want.numel():

@@ -1,7 +1,7 @@
-"""Definition of an exercise: a reference, inputs that reveal, the properties an answer must have, and a bank of answers.
+"""Definition of an exercise: a reference, inputs that expose mistakes, the properties of a right answer, and a bank of answers.
 
-The reference is a function of the library and lives there, once. Each property draws its own inputs and says what must hold;
-the wrong answers of the bank carry the misconception that leads to them in their docstring, the right variants their design.
+The reference is a function of the library and exists only there. Each property draws its own inputs and says what must hold.
+The docstring of a wrong answer in the bank is the misconception that leads to it; that of a right variant describes its design.
 """
 
 import zlib
@@ -21,7 +21,7 @@ Answer = Callable[..., object]
 
 
 class Severity(IntEnum):
-    """How much of an exercise a mistake misses. Each severity leaves a quarter of the points, the gravest the lowest one."""
+    """How much of an exercise a mistake misses. Each severity is one quarter of the points; the gravest is the lowest."""
 
     IDEA = 0
     PART = 1
@@ -34,32 +34,33 @@ class Severity(IntEnum):
         return _SEVERITY_LAWS[self]
 
     def limits(self, points: int) -> tuple[int, int]:
-        """The fewest and the most points that a mistake leaves, of so many; it never leaves all."""
+        """The minimum and maximum that an answer with such a mistake earns, out of `points`; never the full number."""
         return (points * self // 4 + 1 if self else 0), min(points * (self + 1) // 4, points - 1)
 
 
 _SEVERITY_LAWS = {
-    Severity.IDEA: "A mistake in the idea leaves at most a quarter of the points.",
-    Severity.PART: "A mistake in a part of the computation leaves up to half of the points.",
-    Severity.DETAIL: "A mistake in a detail leaves more than half of the points, and at most three quarters.",
-    Severity.CASE: "A mistake in a special case, or in the form of the result, leaves more than three quarters of the points.",
+    Severity.IDEA: "An answer with a mistake in the idea earns at most a quarter of the points.",
+    Severity.PART: "An answer with a mistake in one part of the computation earns at most half of the points.",
+    Severity.DETAIL: "An answer with a mistake in a detail earns more than half of the points, and at most three quarters.",
+    Severity.CASE: "An answer with a mistake in a special case or in the form of its result earns more than three quarters of "
+    "the points.",
 }
 
 
 class Answers(list[Answer]):
-    """Answers of a bank in the order of their definition. An instance is the decorator that adds one: `@wrong`, `@right`.
+    """Answers of a bank, in the order of their definition. An instance is a decorator that adds an answer: `@wrong`, `@right`.
 
-    `@wrong.idea`, `@wrong.part`, `@wrong.detail` and `@wrong.case` also say how grave the mistake is; one marked `@wrong` alone
-    earns the points of the properties that hold.
+    `@wrong.idea`, `@wrong.part`, `@wrong.detail` and `@wrong.case` also state the severity of the mistake. An answer marked
+    only `@wrong` earns the points of the properties that hold.
     """
 
     def __call__(self, answer: Answer) -> Answer:
-        """Add an answer, and give it back as it is."""
+        """Add an answer, and return it unchanged."""
         self.append(answer)
         return answer
 
     def idea(self, answer: Answer) -> Answer:
-        """Add an answer that misses what the exercise is about, turns it round, or leaves out an input that it needs."""
+        """Add an answer that misses the idea of the exercise, reverses it, or ignores a required input."""
         return self._of(Severity.IDEA, answer)
 
     def part(self, answer: Answer) -> Answer:
@@ -67,11 +68,11 @@ class Answers(list[Answer]):
         return self._of(Severity.PART, answer)
 
     def detail(self, answer: Answer) -> Answer:
-        """Add an answer that is right but for a factor, an index, an order of axes, or one function for a similar one."""
+        """Add an answer that is right except for a factor, an index, an order of axes, or a similar function in its place."""
         return self._of(Severity.DETAIL, answer)
 
     def case(self, answer: Answer) -> Answer:
-        """Add an answer that is right but for a special case, its gradients, its inputs, or the form of its result."""
+        """Add an answer that is right except for a special case, its gradients, changed inputs, or the form of its result."""
         return self._of(Severity.CASE, answer)
 
     def _of(self, severity: Severity, answer: Answer) -> Answer:
@@ -80,7 +81,7 @@ class Answers(list[Answer]):
 
 
 def severity_of(answer: Answer) -> Severity | None:
-    """The severity with which an answer of the bank is marked, if it is."""
+    """The severity with which an answer of the bank is marked; None if it has none."""
     return getattr(answer, "severity", None)
 
 
@@ -91,11 +92,11 @@ class Draw:
     """Inputs from a seed: the same seed draws the same inputs on every machine, whatever torch's defaults are."""
 
     def __init__(self, seed: int) -> None:
-        """Start a generator of its own; the global one is never touched."""
+        """Create a separate generator; the global one is not used."""
         self.generator = torch.Generator().manual_seed(seed)
 
     def sizes(self, n: int) -> list[int]:
-        """Draw n different primes (n ≤ 6), so that no two axes can be taken for each other."""
+        """Draw n different primes (n ≤ 6), so that swapped axes are always detected."""
         primes = (2, 3, 5, 7, 11, 13)
         return [primes[i] for i in torch.randperm(len(primes), generator=self.generator, device="cpu")[:n].tolist()]
 
@@ -104,7 +105,7 @@ class Draw:
         return torch.randn(*shape, generator=self.generator, **_PLAIN) * scale
 
     def uniform(self, *shape: int) -> Tensor:
-        """Draw from 0…1."""
+        """Draw from the uniform distribution on [0, 1)."""
         return torch.rand(*shape, generator=self.generator, **_PLAIN)
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
@@ -112,11 +113,11 @@ class Draw:
         return torch.randint(low, high, shape, generator=self.generator, device="cpu")
 
     def boxes(self, *shape: int) -> Tensor:
-        """Draw boxes of 0.1 to 0.5 of a picture by their centres and sizes, (*shape, 4)."""
+        """Draw boxes as centres and sizes, (*shape, 4); each side is 0.1 to 0.5 of the image's."""
         return torch.cat([0.3 + 0.4 * self.uniform(*shape, 2), 0.1 + 0.4 * self.uniform(*shape, 2)], dim=-1)
 
     def mask(self, *shape: int) -> Tensor:
-        """Draw a mask in which every row allows a key and, where it has two or more, forbids one, as in no causal pattern."""
+        """Draw a mask. Every row allows at least one key, chosen at random, and forbids at least one if it has two or more."""
         order = self.uniform(*shape).argsort(-1)
         n_allowed = self.integers(1, max(2, shape[-1]), *shape[:-1], 1)
         return order < n_allowed
@@ -126,8 +127,8 @@ class Draw:
 class Property:
     """One thing that must hold of an answer.
 
-    `law` is the sentence a student reads, `calls` draws the inputs, `judge` compares the answer's outcome with the reference's,
-    and `needs` names the properties without which this one is not looked at.
+    `law` is the sentence that a student reads, `calls` draws the inputs, and `judge` compares the answer's outcome with that of
+    the reference. If a property named in `needs` fails, this one is skipped.
     """
 
     name: str
@@ -144,18 +145,18 @@ class Property:
 
 
 def runs_on(calls: Callable[[Draw], Iterable[Call]]) -> Property:
-    """Make the root of every graph: the answer returns something, without an error and in time. It earns nothing by itself."""
+    """Make the root of every graph: the answer returns a value, without an error and in time. This alone earns no points."""
     return Property("runs", "It runs without an error and returns a result.", calls, runs, points=0, needs=())
 
 
 has_shape = partial(Property, "shape", judge=same_shapes, needs=("runs",))
 """`has_shape(law, calls)`: each result has the expected shape and kind."""
 
-has_gradient = partial(Property, "gradient", "Gradients flow back to every input, and are right.", judge=same_gradients)
-"""`has_gradient(calls)`: the result can be differentiated, with the gradients of the reference."""
+has_gradient = partial(Property, "gradient", "The gradient with respect to every input is right.", judge=same_gradients)
+"""`has_gradient(calls)`: the result is differentiable, and its gradients equal those of the reference."""
 
-leaves_inputs = partial(Property, "inputs", "The inputs are the same after the call.", judge=unchanged)
-"""`leaves_inputs(calls)`: no argument is changed in place; it earns nothing where not even the shape is right."""
+leaves_inputs = partial(Property, "inputs", "The call does not change its inputs.", judge=unchanged)
+"""`leaves_inputs(calls)`: no argument is changed in place; this earns nothing if the shape is wrong."""
 
 
 Truth = Mapping[str, object]
@@ -169,10 +170,10 @@ Evidence = Callable[[Measured, Truth], bool]
 class Training:
     """What makes an exercise a build task: the answer trains a model, once, and every property is judged by that model.
 
-    `questions` draws one call `(data, queries)`, as `training_record.measure` takes it, and the truth that stays outside.
-    `seconds` is the limit of processor time. `proofs` and `suspicions` map a wrong answer to the measurements that prove its
-    mistake, or make it likely, whatever the design of the submission; the first that fits is named. `conclusion` says what the
-    measurements of a right answer show; no point depends on it.
+    `questions` draws one call `(data, queries)`, as `training_record.measure` takes it, and the truth, which the submission
+    does not receive. `seconds` is the limit of processor time. `proofs` and `suspicions` map a wrong answer to the measurements
+    that prove its mistake, or make it likely, whatever the design of the submission; the first that applies is named.
+    `conclusion` says what the measurements of a right answer show; no points depend on it.
     """
 
     questions: Callable[[Draw], tuple[Call, Truth]]
@@ -184,9 +185,9 @@ class Training:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One checked exercise. `forbids` maps functions that may not be called to what to write instead.
+    """One checked exercise. `forbids` maps functions that must not be called to what to write instead.
 
-    Where it has a `training` it is a build task; then no property draws calls of its own, and no answer is compared with the
+    An exercise with a `training` is a build task: its properties draw no calls of their own, and no answer is compared with the
     reference.
     """
 
@@ -201,11 +202,11 @@ class Exercise:
     training: Training | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a graph in which a property needs one that does not stand before it."""
+        """Raise a ValueError if a property needs one that is not listed before it, or if two have the same name."""
         seen: set[str] = set()
         for prop in self.properties:
             if missing := set(prop.needs) - seen:
-                raise ValueError(f"exercise {self.id}: {prop.name!r} needs {sorted(missing)}, which must stand before it.")
+                raise ValueError(f"exercise {self.id}: {prop.name!r} needs {sorted(missing)}, which must be listed before it.")
             if prop.name in seen:
                 raise ValueError(f"exercise {self.id}: two properties are called {prop.name!r}.")
             seen.add(prop.name)
@@ -221,11 +222,11 @@ class Exercise:
         return sum(prop.points for prop in self.properties)
 
     def calls(self, prop: Property, seed: int) -> list[Call]:
-        """Draw the inputs of one property: the same for the same seed, others for another."""
+        """Draw the inputs of one property; the same seed draws the same inputs."""
         return list(prop.calls(self._draw(prop.name, seed)))
 
     def questions(self, seed: int) -> tuple[Call, Truth]:
-        """Draw the one call of a build task, and the truth by which it is judged."""
+        """Draw the call of a build task, and the truth by which the answer is judged."""
         return self.training.questions(self._draw("training", seed))
 
     def _draw(self, name: str, seed: int) -> Draw:

@@ -1,7 +1,7 @@
-"""On which inputs does an answer depend? It is called twice, and between the calls one argument is changed.
+"""On which inputs does an answer depend? It is called twice, with one argument changed between the calls.
 
-This is done on calls of several sizes, since one alone can hide an effect: a product of many numbers underflows to 0 whatever
-they are, and where no token is likelier than p, none passes a threshold on single tokens, whatever the logits are.
+This is done on calls of several sizes, since a single size can hide an effect. For example, a product of many numbers
+underflows to 0 whatever they are, and if no token is more likely than p, none exceeds a threshold p on single tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from torch import Tensor
 from course_tools.checks.outcome import Call, Outcome, is_close, observe, tensors_in
 
 
-class Probe(NamedTuple):
-    """A call, and the argument by which it differs from the last one before it that changes none, whose argument is ""."""
+class PerturbedCall(NamedTuple):
+    """A call, and the name of the argument that was changed in it: "" for an unchanged call, which precedes its copies."""
 
     argument: str
     call: Call
@@ -25,39 +25,44 @@ class Probe(NamedTuple):
 _N_SIZES = 4
 
 
-def probes(reference: Callable[..., object], calls: Sequence[Call]) -> list[Probe]:
-    """Give some calls, largest first, each followed by one more for each required argument that matters to the reference there.
+def perturbed_calls(reference: Callable[..., object], calls: Sequence[Call]) -> list[PerturbedCall]:
+    """Select calls, largest first, each followed by copies in which one required argument is changed.
 
     Args:
-        reference: what decides which arguments matter: those on which its result for the largest call depends.
-        calls: to choose from; a few of different sizes are taken.
+        reference: decides which arguments are changed: those on which its result for the call depends.
+        calls: the calls to select from; a few of different sizes are used.
 
     Returns:
-        the probes, each unchanged call before those made of it; none where the reference depends on no argument that can be
-        changed.
+        the calls, each unchanged one before its changed copies; an empty list if the reference depends on no argument that can
+        be changed.
     """
     usable = sorted((call for call in calls if not any(t.is_meta for t in tensors_in(call))), key=_n_numbers)
-    places = {round(i * (len(usable) - 1) / (_N_SIZES - 1)) for i in range(_N_SIZES)} if usable else set()
-    return [probe for place in sorted(places, reverse=True) for probe in _probes_of(reference, usable[place])]
+    selected = {round(i * (len(usable) - 1) / (_N_SIZES - 1)) for i in range(_N_SIZES)} if usable else set()
+    return [call for i in sorted(selected, reverse=True) for call in _with_perturbations(reference, usable[i])]
 
 
-def ignored_inputs(probed: Sequence[Probe], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """Name the arguments without effect on the results of an answer, where these are more than half of those that matter."""
-    if not probed or len(outcomes) < len(probed):
+def ignored_inputs(calls: Sequence[PerturbedCall], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Name the arguments that an answer ignores, if they are more than half of those on which the reference depends.
+
+    Args:
+        calls: as `perturbed_calls` returns them.
+        outcomes: what the answer did on each call.
+    """
+    if not calls or len(outcomes) < len(calls):
         return ()
-    matter = [probe.argument for probe in takewhile(lambda probe: probe.argument, probed[1:])]
+    relevant = [call.argument for call in takewhile(lambda call: call.argument, calls[1:])]
     has_effect = set()
-    for probe, got in zip(probed, outcomes, strict=False):
-        if not probe.argument:
+    for call, got in zip(calls, outcomes, strict=False):
+        if not call.argument:
             base = got
         elif not _same_results(base, got, _identical):
-            has_effect.add(probe.argument)
-    ignored = tuple(argument for argument in matter if argument not in has_effect)
-    return ignored if 2 * len(ignored) > len(matter) else ()
+            has_effect.add(call.argument)
+    ignored = tuple(argument for argument in relevant if argument not in has_effect)
+    return ignored if 2 * len(ignored) > len(relevant) else ()
 
 
-def _probes_of(reference: Callable[..., object], base: Call) -> list[Probe]:
-    """A call, and one more for each required argument on which the result of the reference depends; none if there is none."""
+def _with_perturbations(reference: Callable[..., object], base: Call) -> list[PerturbedCall]:
+    """A call, and a changed copy for each required argument that affects the result of the reference; empty if none does."""
     parameters = signature(reference).parameters.values()
     required = [p.name for p in parameters if p.default is Parameter.empty and p.kind is not Parameter.VAR_POSITIONAL]
     expected = observe(reference, base)
@@ -66,8 +71,8 @@ def _probes_of(reference: Callable[..., object], base: Call) -> list[Probe]:
         call = (*base[:i], _changed(base[i]), *base[i + 1 :])
         other = observe(reference, call)
         if other.results is not None and not _same_results(expected, other):
-            found.append(Probe(name, call))
-    return [Probe("", base), *found] if found else []
+            found.append(PerturbedCall(name, call))
+    return [PerturbedCall("", base), *found] if found else []
 
 
 def _n_numbers(call: Call) -> int:
@@ -83,7 +88,7 @@ def _same_results(one: Outcome, other: Outcome, same: Callable[[object, object],
 
 
 def _identical(one: object, other: object) -> bool:
-    """Whether two results are equal to the last bit: the smallest effect of an argument is an effect."""
+    """Whether two results are equal exactly: even the smallest effect of an argument counts."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         same_kind = (one.shape, one.dtype) == (other.shape, other.dtype)
         if one.is_meta or other.is_meta:  # no numbers to compare
@@ -93,10 +98,10 @@ def _identical(one: object, other: object) -> bool:
 
 
 def _changed(value: object) -> object:
-    """Shift the entries of every tensor by one, and repeat every second one: other values, of the same range."""
+    """Shift the entries of every tensor by one, then repeat every second one: the values change, but not their range."""
     if isinstance(value, Tensor):
         entries = torch.roll(value.flatten(), 1)
-        entries[1::2] = entries[: len(entries) // 2 * 2 : 2]  # a sum or a product of all entries changes, too
+        entries[1::2] = entries[: len(entries) // 2 * 2 : 2]  # also changes a sum or a product of all entries
         return entries.reshape(value.shape)
     if isinstance(value, tuple | list):
         return type(value)(map(_changed, value))

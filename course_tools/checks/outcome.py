@@ -1,4 +1,4 @@
-"""Outcome of a call of an answer: its results, its gradients, its error, what it changed and what it called."""
+"""Outcome of calling an answer: its results, gradients, error, changed arguments and forbidden calls."""
 
 import math
 import traceback
@@ -18,11 +18,11 @@ _OURS = Path(__file__).parents[2]
 
 
 class NotAFunction(TypeError):
-    """What was handed in as an answer cannot be called."""
+    """The submitted answer, or the model that it returns, cannot be called."""
 
 
 class Argument(NamedTuple):
-    """What a function calls an argument, and each tensor in it that `gradients` belong to."""
+    """The name of an argument in the function's signature, and a name for each of its tensors that is differentiated."""
 
     name: str
     differentiated: tuple[str, ...]
@@ -30,7 +30,7 @@ class Argument(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. `results` is None where it raised or returned None; `missing` numbers those that were filled in."""
+    """What one call did. `results` is None if it raised or returned None; `missing` holds the indices of filled-in results."""
 
     results: tuple[object, ...] | None
     names: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def not_started(self) -> bool:
-        """Whether it raised the `NotImplementedError()` of an empty exercise; those of torch have a message."""
+        """Whether it raised the `NotImplementedError()` of an unwritten exercise; those raised by torch have a message."""
         return isinstance(self.error, NotImplementedError) and not self.error.args
 
 
@@ -60,19 +60,19 @@ def watch(
     ask: Callable[..., object] | None = None,
     seconds: float | None = None,
 ) -> list[Outcome]:
-    """Observe an answer that may do anything, on one call after the other, each with or without gradients.
+    """Observe an untrusted answer on a sequence of calls, each with or without gradients.
 
     Args:
-        answer: what is observed.
-        calls: the arguments of each call, and whether it is differentiated.
-        n_preliminary: how many calls come first.
-        forbids: functions whose calls are noted.
-        ask: calls the answer, `ask(answer, *call)`, as `training_record.measure` does; it is called itself where there is none.
-        seconds: the limit in processor time, `time_limit.TIME_LIMIT` where it is not given.
+        answer: the submitted answer.
+        calls: the arguments of each call, and whether its results are differentiated.
+        n_preliminary: number of preliminary calls at the beginning.
+        forbids: functions whose calls are recorded.
+        ask: calls the answer, `ask(answer, *call)`, as `training_record.measure` does; None = the answer is called directly.
+        seconds: the limit of processor time; None = `time_limit.TIME_LIMIT`.
 
     Returns:
-        one outcome a call; fewer where one of the `n_preliminary` first calls gave no result or where time ran out, as the last
-        outcome then says.
+        one outcome per call; fewer if one of the first `n_preliminary` calls returned no result or if the time limit was
+        reached, which the last outcome then shows.
     """
     outcomes: list[Outcome] = []
     given_up = False
@@ -99,9 +99,9 @@ def observe(
     forbids: Mapping[Callable[..., object], str] | None = None,
     ask: Callable[..., object] | None = None,
 ) -> Outcome:
-    """Call an answer on copies of the arguments, by `ask` where it is given, and report what it did.
+    """Call an answer on copies of the arguments, through `ask` if it is given, and report what it did.
 
-    It never raises, but for a KeyboardInterrupt and for TimedOut. The random state is the same before every call.
+    It raises only KeyboardInterrupt and TimedOut. The random state is the same before every call.
     """
     called: set[str] = set()
     torch.default_generator.manual_seed(0)
@@ -109,11 +109,10 @@ def observe(
     try:
         given = _copy(call, gradients)
         if isinstance(answer, type):
-            raise NotAFunction(
-                f"A function is asked for, and this is the class `{answer.__name__}`: hand in an instance of it."
-            )
+            raise NotAFunction(f"Expected a function, got the class `{answer.__name__}`. Pass an instance.")
         if not callable(answer):
-            raise NotAFunction(f"A function is asked for, its name without brackets; this is of type {type(answer).__name__}.")
+            kind = type(answer).__name__
+            raise NotAFunction(f"Expected a function (its name, without parentheses), got a value of type {kind}.")
         with torch.enable_grad(), watching(forbids or {}, called):
             returned = answer(*given) if ask is None else ask(answer, *given)
         with torch.enable_grad():
@@ -129,7 +128,7 @@ def observe(
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
-    """Give the tensors in an argument or result, also those in lists and tuples."""
+    """Yield the tensors in an argument or result, including those in lists and tuples."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple | list):
@@ -138,7 +137,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 
 def copied(call: Call) -> Call:
-    """Copy the arguments of a call, so that the function called can change them."""
+    """Copy the arguments of a call, so that the called function may change them."""
     return _copy(call, gradients=False)
 
 
@@ -158,7 +157,7 @@ def _names(returned: object) -> tuple[str, ...]:
 
 
 def _parameters(answer: Callable[..., object], n: int) -> tuple[str, ...]:
-    """The names of the first n parameters; numbers where there are none, as in `*inputs` or a function written in C."""
+    """The names of the first n parameters; numbers if they have no names, as in `*inputs` or a function written in C."""
     try:
         known = [p.name for p in signature(answer).parameters.values() if p.kind is not p.VAR_POSITIONAL][:n]
     except (TypeError, ValueError):
@@ -172,7 +171,7 @@ def _argument(name: str, value: object) -> Argument:
 
 
 def _results(returned: object) -> tuple[object, ...]:
-    """Copy the results to the CPU, so that no later call can change them; what is on "meta" has no numbers and stays there."""
+    """Copy the results to the CPU, so that no later call can change them; tensors on "meta" have no values and stay there."""
     results = returned if isinstance(returned, tuple | list) else (returned,)
     return tuple(_plain(result) if isinstance(result, Tensor) else result for result in results)
 
@@ -185,7 +184,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 
 def _checked(sparse: Tensor) -> Tensor:
-    """Raise a RuntimeError for a sparse tensor whose indices lie outside of it: reading one would end the process."""
+    """Raise a RuntimeError for a sparse tensor whose indices are out of range: reading one would crash the process."""
     if sparse.layout == torch.sparse_coo:
         return torch.sparse_coo_tensor(sparse._indices(), sparse._values(), sparse.shape, check_invariants=True)
     by_row = sparse.layout in (torch.sparse_csr, torch.sparse_bsr)
@@ -204,9 +203,9 @@ def _same(before: object, after: object) -> bool:
 
 
 def _gradients(returned: object, given: object) -> tuple[Tensor, ...] | None:
-    """Differentiate a fixed random combination of all results; None where no result depends on an input.
+    """Differentiate a fixed random combination of all results; None if no result depends on an input.
 
-    The combination is drawn in float32, whatever default the answer has set.
+    The combination is drawn in float32, whatever default dtype the answer has set.
     """
     outputs = [t for t in tensors_in(returned) if t.requires_grad]
     if not outputs:
@@ -218,7 +217,7 @@ def _gradients(returned: object, given: object) -> tuple[Tensor, ...] | None:
 
 
 def _where(error: BaseException) -> str:
-    """The student's own line that raised: the last one that is not in a library."""
+    """The line of the student's code that raised: the last line of the traceback outside libraries."""
     own = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not _in_a_library(Path(f.filename))]
     return own[-1].line or "" if own else ""
 
@@ -232,9 +231,10 @@ def _in_a_library(file: Path) -> bool:
 
 
 def is_close(expected: object, got: object) -> bool:
-    """Tell whether two results are the same number up to rounding: relative to the largest entry, NaN equal to NaN.
+    """Return whether two results are equal up to rounding, relative to the largest entry; NaN equals NaN.
 
-    Integers are compared by value, whatever their width. Tensors on the device "meta" have no entries: there the kind counts.
+    Integers are compared by value, whatever their width. Tensors on the device "meta" have no values: their dtypes are
+    compared.
     """
     if not isinstance(expected, Tensor):
         return type(expected) is type(got) and bool(expected == got)

@@ -1,7 +1,7 @@
-"""Tell a right computation in the wrong packaging from a wrong computation.
+"""Distinguish a right computation in the wrong packaging from a wrong computation.
 
-Results in another order, of another dtype, as NumPy arrays, lists or Python numbers, with an extra axis of size 1, or with one
-result missing: such an outcome is repaired, the repaired outcome is judged, and the slip is named.
+Wrong packaging is results in another order, of another dtype, as NumPy arrays, lists or Python numbers, with an extra axis of
+size 1, or with one result missing. Such an outcome is repaired, the repaired outcome is judged, and the slip is named.
 """
 
 import itertools
@@ -17,14 +17,14 @@ from course_tools.checks.comparisons import HALF, HALF_TOLERANCE, relative_error
 from course_tools.checks.outcome import Outcome
 
 OutcomePair = tuple[Outcome, Outcome]
-"""What the reference does on one input, and what the answer does."""
+"""The outcomes of the reference and of the answer on one input."""
 
 MOST_RESULTS = 4
-"""Of more results than these no other order is tried."""
+"""Largest number of results of which other orders are tried."""
 
 
 class Repair(NamedTuple):
-    """Outcomes as they would be without the slip, the slip in words, and which pair shows it first."""
+    """The slip in words, the first pair that shows it, the outcomes without it, and whether gradients can be compared."""
 
     slip: str
     pair: int
@@ -33,14 +33,14 @@ class Repair(NamedTuple):
 
 
 class Arrangement(NamedTuple):
-    """Which of the returned results stands for each expected one (None: none does), and how to say so."""
+    """The index of the returned result for each expected one (None if it is missing), and the slip in words."""
 
     picks: tuple[int | None, ...]
     slip: str = ""
 
 
 def repairs(pairs: Sequence[OutcomePair]) -> list[Repair]:
-    """Give every way to read the outcomes of an answer as a slip of packaging; an empty list where there is none."""
+    """Return every way to explain the outcomes of an answer by a slip in packaging; an empty list if there is none."""
     found = []
     for arrangement in _arrangements(pairs):
         slips: list[dict[str, bool]] = [{arrangement.slip: False} if arrangement.slip else {} for _ in pairs]
@@ -53,7 +53,7 @@ def repairs(pairs: Sequence[OutcomePair]) -> list[Repair]:
 
 
 def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
-    """Give the ways to match the returned results with the expected ones, decided on the first outcome that has results."""
+    """Return the ways to match the returned results with the expected ones, according to the first outcome that has results."""
     pair = next(((e, g) for e, g in pairs if e.results is not None and g.results is not None), None)
     if pair is None:
         return []
@@ -64,7 +64,7 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
         orders = [picks for picks in itertools.permutations(range(n)) if picks != as_they_are]
         return [
             Arrangement(as_they_are),
-            *(Arrangement(picks, f"The results come in another order: {wanted}") for picks in orders),
+            *(Arrangement(picks, f"The results are in the wrong order: {wanted}") for picks in orders),
         ]
     if m == n:
         return [Arrangement(as_they_are)]
@@ -73,25 +73,23 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
             Arrangement((*range(i), None, *range(i, m)), f"One result is missing: return {names[i]} too.") for i in range(n)
         ]
     if n == 1 < m:
-        alone = [
-            Arrangement((i,), f"It returns {m} results: return result {i + 1} alone.") for i in range(min(m, MOST_RESULTS))
-        ]
+        alone = [Arrangement((i,), f"It returns {m} results: return only result {i + 1}.") for i in range(min(m, MOST_RESULTS))]
         return [Arrangement(as_they_are), *alone]
     return []
 
 
 def _unpacked(expected: Outcome, got: Outcome) -> tuple[tuple[object, ...], str]:
-    """Take results out of a dict or of one tuple too many."""
+    """Take the results out of a dict or a nested tuple."""
     results, n = got.results, len(expected.results)
     if len(results) == 1 and isinstance(results[0], dict) and len(results[0]) == n:
-        return tuple(results[0].values()), "It returns a dict: return the values alone, as a tuple."
+        return tuple(results[0].values()), "It returns a dict: return only its values, as a tuple."
     if len(results) == 1 and type(results[0]) in (list, tuple) and len(results[0]) == n > 1:
-        return tuple(results[0]), "It returns a tuple in a tuple: return the results themselves."
+        return tuple(results[0]), "It returns a nested tuple: return the results themselves."
     return results, ""
 
 
 def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: dict[str, bool]) -> Outcome:
-    """Repair one outcome, and note each slip in words, with whether gradients can still be compared."""
+    """Repair one outcome, and record in `slips` each slip in words, and whether gradients can still be compared."""
     picks = arrangement.picks if arrangement.slip else tuple(range(len(expected.results)))
     if len(picks) != len(expected.results):
         return got
@@ -121,7 +119,7 @@ def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: 
 
 
 def _converted(name: str, want: object, have: object) -> tuple[object, str]:
-    """Convert one result to the type, kind and shape that are expected, where no number changes by it; and say so."""
+    """Convert one result to the expected type, kind and shape if this changes no value; return it and the slip in words."""
     if not isinstance(want, Tensor):
         return _as_python(name, want, have)
     slip = ""
@@ -130,17 +128,17 @@ def _converted(name: str, want: object, have: object) -> tuple[object, str]:
         converted = _tensor(have)
         if converted is None:
             return have, ""
-        have, slip = converted, f"{name} should be a tensor, and it is {kind}."
+        have, slip = converted, f"{name} should be a tensor, but it is {kind}."
     if want.shape != have.shape and _without_ones(want) == _without_ones(have):
-        slip = slip or f"{name} should have shape {tuple(want.shape)}, and it has {tuple(have.shape)}."
+        slip = slip or f"{name} should have shape {tuple(want.shape)}, but it has {tuple(have.shape)}."
         have = have.reshape(want.shape)
     if want.is_meta or have.is_meta or want.shape != have.shape:
         return have, slip
     if _kind(want) != _kind(have) and torch.equal(have.to(want.dtype).to(have.dtype), have):
-        slip = slip or f"{name} should be {_kind(want)}, and it is {have.dtype}."
+        slip = slip or f"{name} should be {_kind(want)}, but it is {have.dtype}."
         have = have.to(want.dtype)
     if have.dtype in HALF and want.dtype not in HALF and relative_error(want, have) < HALF_TOLERANCE:
-        return want, f"{name} is right but for rounding: it is {have.dtype}, which keeps about three digits."
+        return want, f"{name} is correct up to rounding: it is {have.dtype}, which keeps about three digits."
     return have, slip
 
 
@@ -159,7 +157,7 @@ def _as_python(name: str, want: object, have: object) -> tuple[object, str]:
         plain = kind(plain)
     else:
         return have, ""
-    return plain, f"{name} should be of type {kind.__name__}, and it is of type {type(have).__name__}."
+    return plain, f"{name} should be of type {kind.__name__}, but it is of type {type(have).__name__}."
 
 
 def _tensor(value: object) -> Tensor | None:

@@ -1,7 +1,8 @@
 """Run an answer with a time limit, captured output and restored global state.
 
-The limit is processor time of the thread that runs the answer, so that a busy machine stops no answer. Imports that the answer
-triggers are neither counted nor interrupted: a module that is imported by half would break everything that uses it later.
+The limit is the processor time of the thread that runs the answer, so that a busy machine does not affect the verdict. Imports
+that the answer triggers are neither counted nor interrupted: a partly imported module would break everything that uses it
+later.
 """
 
 import contextlib
@@ -19,20 +20,20 @@ from threading import Event, Thread
 import torch
 
 TIME_LIMIT = 5.0
-"""Seconds of processor time that an answer may take, over all its calls together; imports are not counted."""
+"""Seconds of processor time that an answer may take for all its calls together; imports are not counted."""
 WALL_LIMIT = 30.0
-"""Seconds that may pass meanwhile: the limit for an answer that waits (sleeps, reads input, holds a lock)."""
+"""Seconds of elapsed time that an answer may take: the limit for one that sleeps, reads input or waits for a lock."""
 PATIENCE = 1.0
-"""Seconds in which an answer that is interrupted may end; then its thread is abandoned."""
+"""Seconds that an interrupted answer has to end; after that its thread is abandoned."""
 _TICK = 0.02
 
 
 class TimedOut(BaseException):
-    """An answer was still running at its time limit. Not an Exception: `except Exception` in an answer must not hold it."""
+    """An answer was still running at its time limit. Not an Exception, so that `except Exception` does not catch it."""
 
 
 class CapturedText(io.TextIOBase):
-    """Keep the first lines that are printed, and count the others."""
+    """Keep the first printed lines, and count the others."""
 
     MAX_LINES, MAX_WIDTH = 20, 200
 
@@ -45,7 +46,7 @@ class CapturedText(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Keep a text while there is room."""
+        """Keep the text up to the maximum size."""
         room = self.MAX_LINES * self.MAX_WIDTH - self._n_kept
         if room > 0 and self._n_lines < self.MAX_LINES:
             self._kept.append(text[:room])
@@ -55,7 +56,7 @@ class CapturedText(io.TextIOBase):
 
     @property
     def text(self) -> str:
-        """What was printed, or its beginning and how many lines follow."""
+        """The printed text, or its beginning and the number of lines that follow."""
         lines = "".join(self._kept).splitlines()[: self.MAX_LINES]
         lines = [line if len(line) <= self.MAX_WIDTH else line[: self.MAX_WIDTH] + " …" for line in lines]
         more = self._n_lines - len(lines)
@@ -64,7 +65,7 @@ class CapturedText(io.TextIOBase):
 
 @contextlib.contextmanager
 def guarded() -> Iterator[CapturedText]:
-    """Start from torch's own default dtype, capture output, hide warnings, and undo what is set for the whole process."""
+    """Set torch's default dtype to float32, capture output and hide warnings; on exit, restore the global settings of torch."""
     dtype, enabled = torch.get_default_dtype(), torch.is_grad_enabled()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     printed = CapturedText()
@@ -85,9 +86,9 @@ def guarded() -> Iterator[CapturedText]:
 
 @contextlib.contextmanager
 def watching(forbids: Mapping[Callable[..., object], str], called: set[str]) -> Iterator[None]:
-    """Note which forbidden functions or classes are called, however they were imported, also in threads that the answer starts.
+    """Record which forbidden functions or classes are called, however imported, also in threads that the answer starts.
 
-    Switching this off is noted too, as a call of `sys.setprofile`.
+    An attempt to switch this off is recorded too, as a call of `sys.setprofile`.
     """
     if not forbids:
         yield
@@ -118,20 +119,20 @@ def watching(forbids: Mapping[Callable[..., object], str], called: set[str]) -> 
 
 
 SWITCHED_OFF = "sys.setprofile"
-"""What `watching` notes of an answer that tries to switch it off."""
+"""What `watching` records for an answer that tries to switch it off."""
 
 
 def run_in_time(work: Callable[[], None], seconds: float, wall_seconds: float | None = None) -> bool:
-    """Run `work()` in a thread of its own, and tell whether it ended within so many seconds of processor time.
+    """Run `work()` in a separate thread, and return whether it ended within the limit.
 
-    At the limit TimedOut is raised inside it, again and again, in case it catches even that, but never inside an import. What
-    still goes on after PATIENCE seconds (in a kernel of torch, asleep, in an import) is abandoned. What `work` raises is
-    raised here.
+    At the limit, TimedOut is raised inside the thread, repeatedly in case `work` catches it, but never during an import. A
+    thread that still runs after PATIENCE seconds (in a kernel of torch, asleep, in an import) is abandoned. What `work` raises
+    is raised here.
 
     Args:
-        work: what to run.
-        seconds: the limit in processor time of its thread, without imports.
-        wall_seconds: the limit in elapsed time, WALL_LIMIT where it is not given.
+        work: the function to run.
+        seconds: the limit of processor time of its thread, without imports.
+        wall_seconds: the limit of elapsed time; None = WALL_LIMIT.
     """
     ended, raised, clock = Event(), [], []
 
@@ -161,7 +162,7 @@ def run_in_time(work: Callable[[], None], seconds: float, wall_seconds: float | 
 
 
 def _wait(thread: Thread, ended: Event, clock: list[Callable[[], float]], seconds: float, wall_seconds: float) -> bool:
-    """Wait in short turns, which also lets the student interrupt the cell; what is spent in an import is not counted."""
+    """Wait in short intervals, so that the student can interrupt the cell; time spent in imports is not counted."""
     used, before = 0.0, 0.0
     wall_limit = time.monotonic() + wall_seconds
     while not ended.wait(_TICK):
@@ -177,7 +178,7 @@ def _wait(thread: Thread, ended: Event, clock: list[Callable[[], float]], second
 
 
 def _clock_of_this_thread() -> Callable[[], float]:
-    """The processor time of the calling thread, for other threads to read; of the process where a system does not tell it."""
+    """The processor time of the calling thread, readable from others; of the process if the system has no such clock."""
     if not hasattr(time, "pthread_getcpuclockid"):
         start = time.process_time()
         return lambda: time.process_time() - start
@@ -194,7 +195,7 @@ def _clock_of_this_thread() -> Callable[[], float]:
 def _is_importing(thread: Thread) -> bool:
     """Whether the thread holds the lock of a module that it is importing.
 
-    The frames of a running thread would tell it too, but walking them from another thread can crash the interpreter.
+    The frames of a running thread also show this, but walking them from another thread can crash the interpreter.
     """
     locks = (reference() for reference in list(importlib._bootstrap._module_locks.values()))
     return any(lock is not None and lock.owner == thread.ident for lock in locks)
@@ -206,5 +207,5 @@ def _stop(thread: Thread, ended: Event) -> None:
     while not ended.wait(0.01) and time.monotonic() < limit:
         if not _is_importing(thread):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(TimedOut))
-            if _is_importing(thread):  # it entered one in between: take back what was not yet raised
+            if _is_importing(thread):  # an import began in between: cancel the exception
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, None)

@@ -1,7 +1,7 @@
 """Measure a training: what a submitted training function does to its model, and what the model then predicts.
 
-The function runs once while hooks of torch record its updates, its losses and what its model reads; the model that it returns
-is then asked. Nothing is judged here, and no answer is known here: this text also runs inside the sandbox.
+The function runs once while hooks of torch record its updates, its losses and the inputs of its model. Then the returned model
+is called on the queries. Nothing is judged here, and this module contains no expected results: it also runs inside the sandbox.
 """
 
 import contextlib
@@ -17,29 +17,29 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from course_tools.checks.outcome import NotAFunction
 
 MOST_READ = 40
-"""Calls of the model that are recorded while it trains."""
+"""Number of calls of the model that are recorded during training."""
 LARGEST_READ = 2**16
-"""Numbers of one recorded call."""
+"""Largest input that is recorded, in numbers."""
 MOST_LOSSES = 2000
 
 Query = Tensor | tuple[Tensor, ...]
 
 
 class Measured(NamedTuple):
-    """What came of one training.
+    """The measurements of one training.
 
-    `outputs` are the answers of the returned model to the queries, `again` those to the same queries asked a second time.
-    `n_parameters` counts its weights, -1 where it is no module; `untouched` is the fraction of them that no optimizer has
-    stepped, `without_gradient` the fraction that an optimizer stepped and that had no gradient. `n_updates` counts the steps of
-    optimizers (backward passes where there is none), `losses` is what was differentiated, (n,). `read` are the inputs of the
-    first calls of the model. `kept` is the fraction of updates before which the gradients of the last one were not cleared.
-    `moved_at_first` is how far the first ten updates moved the largest tensor of weights, relative to its size, and `moved` how
-    far all did. All three are 0 where no optimizer was used. Of the weights with a gradient in all modules that were called,
-    `left_out` is the fraction that no optimizer holds; 0 where there is no optimizer.
+    `outputs` are the results of the returned model for the queries, `again` those of a second call on the same queries.
+    `n_parameters` is its number of weights, -1 if it is not a module; `untouched` is the fraction of them that no optimizer
+    updated, `without_gradient` the fraction that an optimizer updated although they had no gradient. `n_updates` is the number
+    of optimizer steps (of backward passes if there are none), `losses` the values that were differentiated, (n,). `read` are
+    the inputs of the first calls of the model. `kept` is the fraction of updates before which the gradients of the previous one
+    were not cleared. `moved_at_first` is the distance by which the first ten updates moved the largest tensor of weights,
+    relative to its norm, and `moved` that of all updates. All three are 0 if no optimizer was used. `left_out` is the fraction
+    of the weights with a gradient, in all modules that were called, that no optimizer holds; 0 if there is no optimizer.
 
-    `steps` holds three tensors for each text that was read token by token: the logits (B, T, n_tokens), those of a reader that
-    makes a detour before each step, and how many numbers the state holds after each step (T,). It is empty where no text is
-    read so, or where the model has no `start` and `step`.
+    `steps` holds three tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
+    token is read first from each state and its result discarded, and the number of numbers in the state after each step (T,).
+    It is empty if there are no texts, or if the model has no `start` and `step`.
     """
 
     outputs: list[Tensor]
@@ -67,12 +67,12 @@ class RecordedLosses(NamedTuple):
 def measure(
     train: Callable[..., object], data: Sequence[object], queries: Sequence[Query], texts: Sequence[Tensor] = ()
 ) -> Measured | None:
-    """Run `train(*data)`, record it, and ask the model that it returns; None where it returns None.
+    """Run `train(*data)`, record it, and call the model that it returns on the queries; None if it returns None.
 
     Args:
-        train: what is measured.
+        train: the submitted training function.
         data: its arguments.
-        queries: what the model is called with, twice: its input, or a tuple of its inputs.
+        queries: inputs of the model, each an input or a tuple of inputs; it is called on each of them twice.
         texts: tokens (B, T) that it reads one by one, by `start` and `step` as in `course_lib.generation`.
 
     Raises:
@@ -83,7 +83,7 @@ def measure(
     if model is None:
         return None
     if isinstance(model, type) or not callable(model):
-        raise NotAFunction(f"It should return the trained model, and it returned a value of type {type(model).__name__}.")
+        raise NotAFunction(f"It should return the trained model, but it returned a value of type {type(model).__name__}.")
     with torch.no_grad():
         outputs, again = ([_asked(model, query) for query in queries] for _ in range(2))
         generates = callable(getattr(model, "start", None)) and callable(getattr(model, "step", None))
@@ -112,12 +112,12 @@ def measure(
 def _asked(model: Callable[..., object], query: Query) -> Tensor:
     output = model(*(part.clone() for part in (query if isinstance(query, tuple) else (query,))))
     if not isinstance(output, Tensor):
-        raise NotAFunction(f"The model should return one tensor, and it returned a value of type {type(output).__name__}.")
+        raise NotAFunction(f"The model should return one tensor, but it returned a value of type {type(output).__name__}.")
     return output.detach().cpu().clone()
 
 
 def _read(model: object, text: Tensor) -> list[Tensor]:
-    """Read a text (B, T) token by token: straight on, and with another token read from each state first and left out again."""
+    """Read a text (B, T) token by token: once directly, and once with another token read first and discarded at each step."""
     state = model.start(text[:, :0])
     logits, held = [], []
     for tokens in text.unbind(1):
@@ -140,7 +140,7 @@ def _stepped(model: object, tokens: Tensor, state: object) -> tuple[Tensor, obje
 
 
 def _numbers_in(value: object, seen: frozenset[int] = frozenset()) -> int:
-    """How many numbers a state holds, in tensors or not, in whatever it is made of."""
+    """How many numbers a state holds, in tensors and outside of them, in any nesting."""
     if isinstance(value, Tensor):
         return value.numel()
     if isinstance(value, int | float):
@@ -153,7 +153,7 @@ def _numbers_in(value: object, seen: frozenset[int] = frozenset()) -> int:
 
 
 class Recorder(contextlib.ExitStack):
-    """Record the trainings that happen inside a `with` block, by torch's global hooks."""
+    """Record the training inside a `with` block by torch's global hooks."""
 
     def __init__(self) -> None:
         """Start with nothing recorded."""
@@ -230,14 +230,14 @@ class Recorder(contextlib.ExitStack):
             self._start = self._followed.detach().clone()
 
     def moved(self) -> float:
-        """How far the weights of the tensor that is followed are from where they began, relative to their size then."""
+        """The distance of the followed tensor of weights from its initial value, relative to its initial norm."""
         if self._followed is None:
             return 0.0
         distance, size = (self._followed.detach() - self._start).norm().item(), self._start.norm().item()
         return distance / size if size and math.isfinite(distance) else math.inf
 
     def left_out(self) -> float:
-        """Compare the weights of the modules that were called with those that optimizers hold."""
+        """The fraction of the weights with a gradient, in modules that were called, that no optimizer holds."""
         given = [p for p in self.called.values() if p.grad is not None]
         left = sum(p.numel() for p in given if id(p) not in self.stepped) if self.stepped else 0
         return left / max(sum(p.numel() for p in given), 1)

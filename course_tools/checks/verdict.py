@@ -1,11 +1,11 @@
-"""From outcomes to a verdict: which properties hold, how many points that earns, and which misconception it shows.
+"""From outcomes to a verdict: which properties hold, how many points they earn, and which misconception the answer shows.
 
-An answer is observed on the inputs of every property. A property that fails skips those that need it. A misconception is named
-only where a wrong answer of the bank does the same as the student's on every input: results, errors, changed arguments and
-gradients alike. One that does the same on the first failing property, fails none that the student's has, and shares two
-of its failures or half of them is suspected, if it is the only one. Answers that only raise are the same if they raise with the
-same words. Points follow severity: a right computation in the wrong packaging loses the points of its shape, an answer that
-does not depend on most of its inputs earns none, and a mistake that is named earns what its severity leaves.
+An answer is observed on the inputs of every property. If a property fails, those that need it are skipped. A misconception is
+named only if a wrong answer of the bank has the same results, errors, changed arguments and gradients as the student's on every
+input. A wrong answer is suspected if it alone agrees with the student's on the first failing property, fails no property that
+the student's answer has, and shares two of its own failures or half of them. Answers that only raise are compared by the text
+of the error. Points follow severity: a right computation in the wrong packaging loses the points for its shape, an answer that
+ignores most of its inputs earns none, and an answer with a named mistake earns points within the limits of its severity.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,22 +14,22 @@ from inspect import signature
 from typing import Literal, NamedTuple
 
 from course_tools.checks.exercise import Answer, Exercise, Property, severity_of
-from course_tools.checks.input_dependence import Probe, ignored_inputs, probes
+from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, perturbed_calls
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
 from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut, guarded
 from course_tools.checks.training_record import Measured, RecordedLosses, measure
 
 Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
-"""For each property, by name: the inputs, what the reference does with them, and what the answer does."""
+"""For each property, by name: each call, and the outcomes of the reference and of the answer."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one property. `detail` says what was expected and what came, `example` on which smallest input.
+    """The result of one property. `detail` is what was expected and what was returned, `example` the smallest failing input.
 
-    `numbers` shows values of the reference; a graded report leaves them out. One that "adjusts" is no property: its points are
-    what the severity of a named mistake adds to those of the properties, or takes from them.
+    `numbers` shows values of the reference; a graded report omits them. A finding that "adjusts" is not a property: its points
+    are added to those of the properties, or subtracted, according to the severity of a named mistake.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def shown_points(self) -> str:
-        """What it earned of how much, as "0/2"; what it adds or takes, as "+2"; nothing where no points are at stake."""
+        """Points earned and available, such as "0/2"; an adjustment, such as "+2"; "" if it is worth no points."""
         if self.status == "adjusts":
             return f"{self.points:+d}"
         return f"{self.points if self.status == 'holds' else 0}/{self.points}" if self.points else ""
@@ -61,11 +61,11 @@ class FailingInput(NamedTuple):
 class Verdict:
     """The judgement of one answer.
 
-    `misconception` is None for a right answer and for a wrong one that the bank does not know; `suspected` is the misconception
-    of a wrong answer of the bank that is similar. `message` is what a student should read, in a few lines of plain text.
-    `conclusion` is what the measurements of a right answer show, where its task says so.
-    `printed` is what the answer printed, `failing` its first failing input, and `losses` those of the training of a build task:
-    all three are for the student's own notebook, and are empty where the outcomes were observed elsewhere.
+    `misconception` is None for a right answer and for a wrong one that is not in the bank; `suspected` is the misconception of
+    a similar wrong answer in the bank. `message` is the text for the student, a few plain lines. `conclusion` is what the
+    measurements of a right answer show, if its task states it. `printed` is what the answer printed, `failing` its first
+    failing input, and `losses` those of the training of a build task: all three are only for the student's own notebook, and
+    are empty if the answer was observed in another process.
     """
 
     passed: bool
@@ -88,9 +88,9 @@ def judge(exercise: Exercise, answer: object, seed: int = 0) -> Verdict:
 
 
 class Examination:
-    """The calls of an exercise for one seed, and what the reference and the wrong answers of the bank do with them.
+    """The calls of an exercise for one seed, and the outcomes of the reference and of the wrong answers of the bank.
 
-    An answer may be observed elsewhere, in another process; many may be judged by the same calls.
+    An answer may be observed in another process. Many answers may be judged on the same calls.
     """
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
@@ -99,35 +99,36 @@ class Examination:
         self._known: dict[Answer, dict[str, list[Outcome]]] = {}
         if exercise.training is not None:
             call, self._truth = exercise.questions(seed)
-            self.asked, self.probes = [(exercise.properties[0], call)], []
+            self.asked, self.perturbed = [(exercise.properties[0], call)], []
             return
         with guarded():
             calls = {prop.name: sorted(exercise.calls(prop, seed), key=_size) for prop in exercise.properties}
             self.asked = [(prop, call) for prop in exercise.properties for call in calls[prop.name]]
-            self.probes: list[Probe] = probes(exercise.reference, [call for prop, call in self.asked if prop.points])
+            scored = [call for prop, call in self.asked if prop.points]
+            self.perturbed: list[PerturbedCall] = perturbed_calls(exercise.reference, scored)
 
     @property
     def calls(self) -> list[tuple[Call, bool]]:
-        """The calls in order, each with whether the answer must be differentiated."""
-        return [(call, prop.with_gradients) for prop, call in self.asked] + [(probe.call, False) for probe in self.probes]
+        """The calls in order, and for each whether the answer must be differentiated."""
+        return [(call, prop.with_gradients) for prop, call in self.asked] + [(call, False) for _, call in self.perturbed]
 
     @property
     def n_preliminary(self) -> int:
-        """How many calls come first: an answer that gives no result on one of them is not called again."""
+        """The number of preliminary calls: an answer that returns no result on one of them is not called again."""
         return sum(not prop.needs for prop, _ in self.asked)
 
     @property
     def ask(self) -> Callable[..., object] | None:
-        """How an answer is called, where it is not called directly: the training of a build task is measured."""
+        """How an answer is called if not directly: the training of a build task is measured."""
         return None if self.exercise.training is None else measure
 
     @property
     def seconds(self) -> float | None:
-        """Processor time that all calls together may take; None for the limit of every exercise."""
+        """Limit of processor time for all calls together; None for the default limit."""
         return None if self.exercise.training is None else self.exercise.training.seconds
 
     def examine(self, answer: object) -> Verdict:
-        """Observe an answer on the calls, here and now, and judge it."""
+        """Observe an answer on the calls in this process, and judge it."""
         with guarded() as printed:
             outcomes = watch(answer, self.calls, self.n_preliminary, self.exercise.forbids, self.ask, self.seconds)
         verdict = self.judge(outcomes)
@@ -136,7 +137,7 @@ class Examination:
         return replace(verdict, printed=printed.text, failing=failing, losses=self._losses(outcomes[0]))
 
     def judge(self, outcomes: Sequence[Outcome], shown: Callable[[object], str] | None = None) -> Verdict:
-        """Judge what an answer did on the calls, or on the first of them; `shown` writes an argument of the smallest input."""
+        """Judge the outcomes of an answer on all or the first of the calls; `shown` formats the arguments of an input."""
         exercise, shown = self.exercise, shown or with_values
         with guarded():
             observed = self._observed(outcomes)
@@ -152,7 +153,7 @@ class Examination:
         if forbidden:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
             advice += [f"{SWITCHED_OFF}: it would hide which functions are called."] * (SWITCHED_OFF in forbidden)
-            law = "It is built by hand, as the exercise asks."
+            law = "It is written by hand, as the exercise requires."
             findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(advice)}"),)
         points = 0 if forbidden else _earned(findings)
         misconception, suspected = _misconception_of(known), _misconception_of(similar)
@@ -173,14 +174,14 @@ class Examination:
         outcomes: Sequence[Outcome],
         shown: Callable[[object], str],
     ) -> tuple[Finding, ...]:
-        """Give the points of a right computation to one in the wrong packaging, and none to one that ignores its inputs."""
+        """Award the points of a right computation in the wrong packaging, and none to an answer that ignores its inputs."""
         if self.exercise.training is not None:
             return findings
-        ignored = ignored_inputs(self.probes, outcomes[len(self.asked) :])
+        ignored = ignored_inputs(self.perturbed, outcomes[len(self.asked) :])
         if ignored:
             named = ", ".join(f"`{name}`" for name in ignored)
             unearned = tuple(replace(f, status="skipped") if f.status == "holds" else f for f in findings)
-            detail = f"It returns the same whatever {named} {'is' if len(ignored) == 1 else 'are'}. This earns no points."
+            detail = f"Its result does not depend on {named}. This earns no points."
             return (*unearned, Finding("inputs used", "The result depends on the inputs.", "fails", 0, detail))
         rows = [(name, call, expected, got) for name, seen in observed.items() for call, expected, got in seen]
         best, most = findings, _earned(findings)
@@ -230,14 +231,14 @@ class Examination:
         return observed
 
     def _of(self, answer: Answer, prop: Property) -> list[Outcome]:
-        """What the reference or an answer of the bank does on the calls of a property: observed once."""
+        """The outcomes of the reference, or of an answer of the bank, on the calls of a property; cached."""
         known = self._known.setdefault(answer, {})
         if prop.name not in known:
             known[prop.name] = [observe(answer, call, prop.with_gradients) for asked, call in self.asked if asked is prop]
         return known[prop.name]
 
     def _mistake(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[Answer | None, Answer | None]:
-        """The wrong answer of the bank whose mistake this is, and else the one whose mistake it may be."""
+        """The wrong answer of the bank that has this mistake, and the one that may have it; at least one is None."""
         first = next(f.name for f in findings if f.status == "fails")
         if isinstance(observed[first][-1][2].error, TimedOut):
             return None, None
@@ -260,7 +261,7 @@ class Examination:
         return None, best[0] if len(best) == 1 else None
 
     def _shown_by_measurements(self, got: Outcome) -> tuple[Answer | None, Answer | None]:
-        """The mistake that the measurements of a training prove, and else the one that they make likely."""
+        """The mistake that the measurements of a training prove, and the one that they make likely; at least one is None."""
         if got.results is None:
             return None, None
         measured, training = Measured(*got.results), self.exercise.training
@@ -270,9 +271,9 @@ class Examination:
         return None, next((wrong for wrong, shows in training.suspicions.items() if shows(measured, self._truth)), None)
 
     def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str]] | None:
-        """Name the properties on which a wrong answer does the same as the student's, and those that it fails.
+        """Name the properties on which a wrong answer agrees with the student's, and those that it fails.
 
-        None where the two differ on the first failing property, or share no more at all than a kind of error.
+        None if the two differ on the first failing property, or have nothing in common except the type of an error.
         """
         shared, failed = set(), set()
         for prop in sorted(self.exercise.properties, key=lambda prop: prop.name != first):
@@ -314,9 +315,9 @@ def _earned(findings: Sequence[Finding]) -> int:
 
 
 def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int) -> tuple[Finding, ...]:
-    """Bring the points of a named mistake between the limits of its severity.
+    """Adjust the points of an answer with a named mistake to the limits of its severity.
 
-    One that ignores its inputs, or returns nothing, is not raised.
+    An answer that ignores its inputs, or returns nothing, is not adjusted.
     """
     severity = None if known is None else severity_of(known)
     if severity is None or findings[0].status != "holds" or any(f.name == "inputs used" for f in findings):
@@ -328,7 +329,7 @@ def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int) ->
 
 
 def _as_returned(outcome: Outcome) -> object:
-    """The results of an outcome as a function returns them: one by itself, several as a tuple."""
+    """The results of an outcome as a function returns them: a single one directly, several as a tuple."""
     results = outcome.results
     return results[0] if results is not None and len(results) == 1 else results
 
@@ -338,7 +339,7 @@ def _same_words(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome
 
 
 def is_same(one: Outcome, other: Outcome) -> bool:
-    """Tell whether two outcomes are the same: results up to rounding, kind of error, changed arguments and gradients."""
+    """Return whether two outcomes are the same: results and gradients up to rounding, type of error, and changed arguments."""
     if type(one.error) is not type(other.error) or one.changed != other.changed:
         return False
     return _all_close(one.results, other.results) and _all_close(one.gradients, other.gradients)
@@ -359,13 +360,13 @@ def _size(call: Call) -> int:
 
 
 def _describe(reference: Answer, call: Call, shown: Callable[[object], str]) -> str:
-    """Name the arguments of a call, each as `shown` writes it."""
+    """Write the arguments of a call by name, each formatted by `shown`."""
     names = signature(reference).parameters
     return ", ".join(f"{name} {shown(value)}" for name, value in zip(names, call, strict=False))
 
 
 def with_values(value: object) -> str:
-    """Write an argument by its shape, and one of a few integers by its values."""
+    """Write an argument as its shape; a tensor of at most six integers as its values."""
     tensors = list(tensors_in(value))
     if len(tensors) == 1 and not tensors[0].is_floating_point() and tensors[0].numel() <= 6:
         return f"= {tensors[0].tolist()}"
@@ -373,7 +374,7 @@ def with_values(value: object) -> str:
 
 
 def by_shape(value: object) -> str:
-    """Write an argument by its shape alone, a plain number, which is a size, as it is, and a function by its name."""
+    """Write an argument as its shape, a plain number, which is a size, as it is, and a function as its name."""
     return " and ".join(str(tuple(t.shape)) for t in tensors_in(value)) or f"= {getattr(value, '__name__', value)}"
 
 
@@ -387,7 +388,7 @@ def _message(
 ) -> str:
     head = f"{exercise.id} {exercise.title}: {points} of {exercise.points} points"
     if not started:
-        return f"{head}. Not started yet: replace `raise NotImplementedError()` by your own code."
+        return f"{head}. Not started yet: replace `raise NotImplementedError()` with your own code."
     failed = [f for f in findings if f.status == "fails"]
     if not failed:
         return f"{head}. Right."
@@ -411,5 +412,5 @@ def _line(failed: Finding) -> str:
 
 
 def _sentence(text: str) -> str:
-    """End a text, such as the message of an error, with a full stop where it has no end."""
+    """End a text, such as the message of an error, with a full stop if it has no final punctuation."""
     return f"{text}." if text and text[-1] not in ".?!…" else text

@@ -1,7 +1,7 @@
 """Display of a verdict to the student: HTML in Jupyter, text elsewhere.
 
-In a kernel the report is published as the result of the cell, and its plain text is the number of points: nbgrader reads that
-as partial credit.
+In a kernel, the report is published as the result of the cell. Its plain text is the number of points, which nbgrader reads as
+partial credit.
 """
 
 import re
@@ -28,7 +28,7 @@ class Hint(NamedTuple):
 
 @dataclass(frozen=True)
 class VerdictDisplay:
-    """A verdict with the name of its exercise; `note` is a sentence below it, `hint` stands folded at its end."""
+    """A verdict with the name of its exercise; `note` is a sentence below it, `hint` is folded at its end."""
 
     id: str
     title: str
@@ -37,7 +37,7 @@ class VerdictDisplay:
     hint: Hint | None = None
 
     def __repr__(self) -> str:
-        """Give the points as a float."""
+        """Return the points as a float."""
         return repr(float(self.verdict.points))
 
     def _repr_html_(self) -> str:
@@ -58,16 +58,16 @@ class VerdictDisplay:
         printed = f'<div>Your function printed:</div><pre style="margin:.2em 0">{escape(v.printed)}</pre>' if v.printed else ""
         if v.passed:
             said = f'<p style="margin:.4em 0">{_marked(v.conclusion)}</p>' if v.conclusion else ""
-            return f"<div>Right. The lecture goes on with your function.</div>{said}{note}{printed}"
+            return f"<div>Right. The lecture continues with your function.</div>{said}{note}{printed}"
         if not v.started:
-            start = "Write your code where it says <code>YOUR CODE HERE</code>. Until then the lecture uses ours."
+            start = "Write your code at <code>YOUR CODE HERE</code>. Until then, the lecture uses the library's function."
             return f"<div>{start}</div>{note}{printed}"
         named = v.misconception or (f"{PERHAPS} {v.suspected}" if v.suspected else "")
         misconception = f'<p style="margin:.4em 0;font-size:1.05em">{_marked(named)}</p>' if named else ""
         judged, adjusted = ([f for f in v.findings if f.status in of] for of in (("holds", "fails"), ("adjusts",)))
         rows = "".join([*map(_row, judged), _skipped(v.findings), *map(_row, adjusted)])
         table = f'<table style="margin:.3em 0">{rows}</table>' if rows else ""
-        return f"{misconception}{table}<div>Until it is right, the lecture goes on with ours.</div>{note}{printed}"
+        return f"{misconception}{table}<div>Until it is right, the lecture uses the library's function.</div>{note}{printed}"
 
     def _offer(self) -> str:
         if self.hint is None:
@@ -85,7 +85,7 @@ def _skipped(findings: Sequence[Finding]) -> str:
     names = escape(", ".join(f.name for f in skipped))
     return (
         f'<tr>{cell}<span style="color:{_COLOURS["skipped"]}">{_SIGNS["skipped"]}</span> {len(skipped)} more</td>'
-        f"{cell}0/{sum(f.points for f in skipped)}</td>{cell}Not judged until the above is right: {names}.</td></tr>"
+        f"{cell}0/{sum(f.points for f in skipped)}</td>{cell}Not judged until the properties above hold: {names}.</td></tr>"
     )
 
 
@@ -101,7 +101,7 @@ def _row(finding: Finding) -> str:
 
 
 def _said(finding: Finding) -> str:
-    return f"Adjusts the points above to the kind of mistake. {finding.law}" if finding.status == "adjusts" else finding.law
+    return f"Adjusts the points to the severity of the mistake. {finding.law}" if finding.status == "adjusts" else finding.law
 
 
 def _marked(text: str) -> str:
@@ -111,7 +111,7 @@ def _marked(text: str) -> str:
 
 
 def show_verdict(report: VerdictDisplay) -> None:
-    """Show a report: as the result of the cell in a kernel, as text on standard output elsewhere."""
+    """Show a report: in a kernel as the result of the cell, elsewhere as text on standard output."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None and getattr(shell, "kernel", None) is not None:
         shell.displayhook(report)

@@ -1,4 +1,4 @@
-"""Grading: runs submissions in a sandbox, judges them from outside, reports."""
+"""Grading: run submissions in a sandbox, judge them outside of it, and report."""
 
 from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell, Unreadable, read_cells

@@ -1,9 +1,9 @@
-"""Many notebooks, several at a time: on this machine, or on those of a Dask cluster; what is done is in the journal.
+"""Grade many notebooks in parallel, on this machine or on a Dask cluster; the journal records those that are finished.
 
-Each notebook is graded in a process that has an engine of its own, reads nothing but the bytes it is sent, and is killed with
-the notebook that stalls it. A process that dies is replaced and its notebook tried once more. Threads hand the notebooks out:
-those of this machine or of Dask's workers. The journal and the results are written here alone, so that a worker that is lost
-loses nothing and counts nothing twice: Dask gives its notebooks to others.
+Each notebook is graded in a process that has its own engine, receives only the bytes of the notebook, and is killed if the
+notebook exceeds its time limit. A process that dies is replaced, and its notebook is tried once more. Threads on this machine
+or on Dask's workers distribute the notebooks. Only this process writes the journal and the results, so that the loss of a
+worker neither loses nor duplicates a result: Dask reassigns its notebooks to others.
 """
 
 import contextlib
@@ -37,8 +37,7 @@ from course_tools.publishing import lectures_root
 
 _TRIES = 2
 NOTEBOOK_LIMIT = 900.0
-"""Seconds that may pass for the whole of one notebook, reading and parsing included, on a machine however busy; then its
-process is killed."""
+"""Seconds of elapsed time for one notebook, including reading and parsing; after that its process is killed."""
 
 
 @runtime_checkable
@@ -48,16 +47,16 @@ class GradingEngine(Protocol):
     level: object
 
     def grade(self, cells: Sequence[Cell], lecture: str, chosen: Mapping[str, str] = {}) -> tuple[Mark, ...]:
-        """Give one mark for each exercise of the lecture, in order, each in the variant chosen."""
+        """Return one mark for each exercise of the lecture, in order, each judged in the chosen variant."""
 
 
 @dataclass(frozen=True)
 class GradingOptions:
-    """How a batch is graded: by which engine, against which course, as which lecture, in how many processes.
+    """How a batch is graded: the engine, the course, the lecture, and the number of processes.
 
-    The seed draws the inputs of the checks; None leaves it to the pipeline. `engine` must be a function or class that can be
-    pickled, as it is called in each process. `dask` is the address of a scheduler, or "local"; `jobs` then only says how many
-    notebooks a local one takes at a time. `variants` is the secret by which each student has variants of exercises.
+    The seed determines the inputs of the checks; None leaves it to the pipeline. `engine` must be a function or class that can
+    be pickled, since it is called in each process. `dask` is the address of a scheduler, or "local"; then `jobs` is the number
+    of notebooks that a local cluster grades in parallel. `variants` is the secret that determines each student's variants.
     """
 
     engine: Callable[..., AbstractContextManager[GradingEngine]]
@@ -81,16 +80,16 @@ class _Task(NamedTuple):
 def grade_all(
     submissions: Sequence[Submission], journal: Journal, options: GradingOptions, advance: Callable[[], None] = lambda: None
 ) -> list[Graded]:
-    """Grade what the journal does not hold yet.
+    """Grade the notebooks that are not yet in the journal.
 
     Args:
         submissions: the notebooks.
-        journal: where each result is noted at once; in the end its lines are in the order of the notebooks.
-        options: how.
-        advance: called for each notebook that is done.
+        journal: each result is written to it immediately; at the end its lines are in the order of the notebooks.
+        options: how to grade.
+        advance: called for each finished notebook.
 
     Returns:
-        the notebooks in the order given, each with its result or the reason why it has none.
+        the notebooks in the given order, each with its result or the reason why it has none.
 
     Raises:
         CannotGrade: no engine could be started, the Dask cluster ended, or the journal could not be written.
@@ -121,7 +120,7 @@ def grade_all(
 
 
 class _Queue:
-    """The notebooks that are still to be graded; each is read when its turn comes, so that few are in memory."""
+    """The notebooks that remain to be graded; each is read only when it is due, so that few are in memory."""
 
     def __init__(
         self,
@@ -160,12 +159,12 @@ class _Queue:
 
 
 Grade = Callable[[bytes, str, Chosen], Future]
-"""Hands out a notebook to be graded: its bytes, its name, and the variants of its student."""
+"""Grades a notebook: its bytes, its file name, and the student's variants."""
 
 
 @contextmanager
 def _workers(options: GradingOptions, version: str) -> Iterator[tuple[Grade, Callable[[], int]]]:
-    """Give what hands out a notebook, and how many may be handed out at a time."""
+    """Yield a function that grades a notebook, and one that returns how many may be graded in parallel."""
     if options.dask is None:
         processes = GradingProcesses(options)
         with ThreadPoolExecutor(options.jobs) as threads:
@@ -184,7 +183,7 @@ def _workers(options: GradingOptions, version: str) -> Iterator[tuple[Grade, Cal
             )
         finally:
             executor.shutdown(wait=False)
-            with contextlib.suppress(Exception):  # a cluster that is gone has nothing left to be closed
+            with contextlib.suppress(Exception):  # a cluster that has ended cannot be closed
                 client.run(_close_on_worker, there)
 
 
@@ -194,9 +193,9 @@ def _outcome(future: Future) -> tuple[NotebookResult | None, str]:
     except CannotGrade:
         raise
     except CancelledError:
-        raise CannotGrade("the Dask cluster has ended. What is graded is kept: give the same command again.") from None
+        raise CannotGrade("the Dask cluster has ended. Finished results are kept: run the same command again.") from None
     except Exception as error:
-        return None, f"the workers that graded it failed ({type(error).__name__}): it was left out. Grade it by hand."
+        return None, f"the workers that graded it failed ({type(error).__name__}); it was skipped. Grade it by hand."
 
 
 _on_worker: dict[GradingOptions, "GradingProcesses"] = {}
@@ -206,12 +205,12 @@ _on_worker_lock = threading.Lock()
 def _grade_on_worker(
     options: GradingOptions, version: str, data: bytes, file_name: str, chosen: Chosen
 ) -> tuple[NotebookResult | None, str]:
-    """Grade one notebook in a thread of a Dask worker, against the worker's own copy of the course.
+    """Grade one notebook in a thread of a Dask worker, against that worker's copy of the course.
 
     Raises:
-        CannotGrade: the worker has another version of the course, or cannot isolate a student's code as it should.
+        CannotGrade: the worker has another version of the course, or does not isolate a student's code as required.
     """
-    multiprocessing.current_process().daemon = False  # Dask's nanny makes it one, and those may have no children
+    multiprocessing.current_process().daemon = False  # Dask's nanny makes it a daemon, which may have no children
     with _on_worker_lock:
         if options not in _on_worker:
             here = replace(options, root=lectures_root())
@@ -221,7 +220,7 @@ def _grade_on_worker(
     try:
         return _on_worker[options].grade(data, file_name, chosen)
     except CannotGrade as error:
-        raise CannotGrade(f"the worker on {socket.gethostname()} refuses: {error}") from None
+        raise CannotGrade(f"the worker on {socket.gethostname()} cannot grade: {error}") from None
 
 
 def _close_on_worker(options: GradingOptions) -> None:
@@ -231,16 +230,16 @@ def _close_on_worker(options: GradingOptions) -> None:
 
 
 class GradingProcesses:
-    """Processes with an engine each, as many as threads call `grade` at a time; they stay for the next notebooks."""
+    """Processes with one engine each, as many as threads call `grade` in parallel; they are reused for further notebooks."""
 
     def __init__(self, options: GradingOptions) -> None:
-        """Take the options; a process is started when one is needed."""
+        """Store the options; processes are started on demand."""
         self._options, self._is_closed = options, False
         self._idle: deque[_GradingProcess] = deque()
         self._all: set[_GradingProcess] = set()
 
     def grade(self, data: bytes, file_name: str, chosen: Chosen) -> tuple[NotebookResult | None, str]:
-        """Grade one notebook: its result, or why there is none.
+        """Grade one notebook; return its result, or None and the reason.
 
         Raises:
             CannotGrade: no engine could be started.
@@ -251,14 +250,14 @@ class GradingProcesses:
             if result is not None:
                 self._idle.append(process)
                 break
-            self._all.discard(process)  # after a failure it is not used again: its engine may be at fault
+            self._all.discard(process)  # after a failure it is not reused: its engine may be at fault
             process.close()
             if is_late:
                 break
         return result, failure
 
     def close(self) -> None:
-        """End every process, also where it is at work."""
+        """End every process, even if it is grading."""
         self._is_closed = True
         processes = list(self._all)
         for process in processes:
@@ -272,7 +271,7 @@ class GradingProcesses:
         except IndexError:
             pass
         if self._is_closed:
-            raise CannotGrade("the grading was stopped.")
+            raise CannotGrade("grading was stopped.")
         process = _GradingProcess(self._options)
         self._all.add(process)
         process.wait_until_started()
@@ -280,7 +279,7 @@ class GradingProcesses:
 
 
 class _GradingProcess:
-    """A process with an engine, seen from here."""
+    """A process with an engine, as seen by the parent."""
 
     def __init__(self, options: GradingOptions) -> None:
         context = multiprocessing.get_context("spawn")
@@ -292,7 +291,7 @@ class _GradingProcess:
         self._is_busy = True
 
     def wait_until_started(self) -> None:
-        """Wait for its engine.
+        """Wait until its engine has started.
 
         Raises:
             CannotGrade: the engine could not be started.
@@ -300,34 +299,34 @@ class _GradingProcess:
         try:
             refusal = self._line.recv() if self._line.poll(2 * START_LIMIT) else "its engine did not start in time."
         except (EOFError, OSError):
-            refusal = "a process for grading could not be started: is there memory left for it?"
+            refusal = "a grading process could not be started: is there enough memory?"
         if refusal:
             self.close()
             raise CannotGrade(refusal)
         self._is_busy = False
 
     def grade(self, data: bytes, file_name: str, chosen: Chosen) -> tuple[NotebookResult | None, str, bool]:
-        """Grade a notebook; give its result, or a failure in words and whether it took too long."""
+        """Grade a notebook; return its result, or None with a failure in words, and whether it exceeded the time limit."""
         self._is_busy = True
         try:
             self._line.send((data, file_name, chosen))
             if not self._line.poll(NOTEBOOK_LIMIT):
-                return None, f"it took longer than {NOTEBOOK_LIMIT:g} seconds and was left out. Grade it by hand.", True
+                return None, f"it took longer than {NOTEBOOK_LIMIT:g} seconds and was skipped. Grade it by hand.", True
             result, failure = self._line.recv()
         except (EOFError, OSError):
-            return None, "the process that graded it died, twice: it was left out. Grade it by hand.", False
+            return None, "the process that graded it died twice; it was skipped. Grade it by hand.", False
         self._is_busy = False
         return result, failure, False
 
     def hang_up(self) -> None:
-        """Kill it where it is at work; else let it end by itself."""
+        """Kill the process if it is grading; else let it end by itself."""
         if self._is_busy:
             self._process.kill()
         else:
             self._line.close()
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self.hang_up()
         self._process.join(5)
         if self._process.is_alive():
@@ -340,7 +339,7 @@ _starting = threading.Lock()
 
 
 def _work(line: Connection, options: GradingOptions) -> None:
-    """Grade what comes, in a process of its own, until the line is closed or something fails."""
+    """Grade the notebooks that arrive, in a separate process, until the connection is closed or an error occurs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ExitStack() as started:
         try:
@@ -356,7 +355,7 @@ def _work(line: Connection, options: GradingOptions) -> None:
                 try:
                     line.send((grade_notebook(data, file_name, engine, course, options.lecture, chosen), ""))
                 except Exception as error:
-                    line.send((None, f"the grading of it failed ({type(error).__name__}: {shown(str(error))})."))
+                    line.send((None, f"grading failed ({type(error).__name__}: {shown(str(error))})."))
                     return
 
 
@@ -367,11 +366,11 @@ def grade_notebook(
 
     Args:
         data: its bytes.
-        file_name: what the student called it.
+        file_name: its name as submitted.
         engine: judges its cells.
-        course: tells its lecture by its cells, else by its name.
-        lecture: the lecture that is asked for; a notebook that nothing is known of is taken for it, one of another is refused.
-        chosen: the student's variant of each exercise that has some.
+        course: recognises its lecture from its cells, else from its name.
+        lecture: the lecture to grade; a notebook that cannot be identified is assumed to be of it, one of another is rejected.
+        chosen: the student's variant of each exercise that has variants.
     """
     try:
         cells = cells_in(data)
@@ -379,8 +378,10 @@ def grade_notebook(
         return NotebookResult(None, note=str(error))
     found, named = course.lecture_of(cells, file_name) or lecture, course.named(file_name)
     if found is None:
-        return NotebookResult(None, note="Neither its cells nor its name tell which lecture it is of: --lecture NN says so.")
+        return NotebookResult(
+            None, note="The lecture could not be identified from the cells or the file name. Specify it with --lecture NN."
+        )
     if lecture not in (None, found):
-        return NotebookResult(None, note=f"It is the notebook of lecture {found}, and lecture {lecture} is graded.")
-    note = "" if named in (None, found) else f"It is named for lecture {named}; its cells are those of lecture {found}."
+        return NotebookResult(None, note=f"It is the notebook of lecture {found}, not of lecture {lecture}.")
+    note = "" if named in (None, found) else f"Its name says lecture {named}, but its cells are those of lecture {found}."
     return NotebookResult(found, engine.grade(cells, found, chosen), note, shapes(cells, found), str(engine.level))

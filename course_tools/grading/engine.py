@@ -1,7 +1,7 @@
-"""Judges one notebook: every exercise in a process of its own, the verdict outside of it.
+"""Judge one notebook: each exercise runs in a separate process, and the verdict is reached outside of it.
 
-This process holds the references, the seed and the verdict. It parses a student's text and compares a student's numbers; it
-never imports, unpickles or runs anything of the student's.
+This process holds the references, the seed and the verdict. It parses the student's text and compares the student's numbers; it
+never imports, unpickles or runs the student's code.
 """
 
 import re
@@ -28,53 +28,54 @@ from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NeverLoaded, NoAnswer, NotFound, NotStarted, names_of
 
 NOTEBOOK_ALLOWANCE = 15.0
-"""Seconds for all answers of a notebook together that do not end; an answer that ends takes nothing of it."""
+"""Seconds for all answers of a notebook that do not end, together; answers that end do not count."""
 SHORTEST = 2.0
-"""Seconds that an answer has when these are used up: five times what the slowest right answer of the bank takes."""
-SHORTENED = "It had {:g} of the usual {:g} seconds, since answers before it in the notebook did not end."
+"""Time limit of an answer, in seconds, once these are used up: five times the time of the slowest right answer of the bank."""
+SHORTENED = "Its time limit was {:g} instead of {:g} seconds, because previous answers in the notebook did not end."
 WHY_NOT_RUN = {
-    "trains": "it trains a model, and the grader trains only for build tasks",
-    "handed out": "it was handed out, and of such cells only imports, definitions and assignments run that your code needs",
-    "no Python": "it is not valid Python, so nothing of this cell ran",
+    "trains": "it trains a model, which the grader does only for build tasks",
+    "handed out": "it belongs to the original notebook, of which only the imports, definitions and assignments that your code "
+    "needs are run",
+    "no Python": "this cell is not valid Python, so none of it was run",
     "stopped": "it did not end in time",
-    "raised ": "it raised an error of its own kind",
+    "raised ": "it raised an error of a non-built-in type",
 }
-"""Why a statement did not run, in words for a student; for other errors the type is named."""
+"""Why a statement did not run, in words for a student; for other errors, the type is named."""
 MOST_NOT_RUN = 10
 MOST_LOADS = 2
-"""The cells of a notebook are loaded anew for each exercise; where so many in a row did not end, no other is tried."""
-NOT_STARTED = "The exercise is as it was handed out."
+"""The cells of a notebook are loaded again for each exercise; after this many consecutive timeouts, no further one is tried."""
+NOT_STARTED = "The exercise is unchanged."
 OTHER_LIMIT = re.compile(r"^It was still running after [\d.]+ seconds")
-"""What a finding says of an answer that did not end: the limit of the check in a notebook."""
+"""How the finding on an answer that did not end begins: with the limit of the check in a notebook."""
 
 
 class Engine:
-    """A context manager that starts the sandbox once, tries its isolation layers, and judges notebooks one after the other.
+    """A context manager that starts the sandbox once, tests its isolation layers, and judges notebooks one after another.
 
-    `level` says which layers are active.
+    `level` states which layers are active.
     """
 
     def __init__(self, *, require_isolation: bool = False, seed: int = 0) -> None:
-        """Take the seed of all inputs, and whether to refuse to work without full isolation."""
+        """Set the seed of all inputs, and whether full isolation is required."""
         self.require_isolation, self.seed = require_isolation, seed
         self.level = Isolation({}, ())
         self._questions: dict[tuple[str, str | None], Examination] = {}
         self._sandbox: Sandbox | None = None
 
     def __enter__(self) -> "Engine":
-        """Start the sandbox and try its isolation layers.
+        """Start the sandbox and test its isolation layers.
 
         Raises:
-            NotIsolated: full isolation is required and not reached, or this system cannot fork (Windows).
-            SandboxFailed: Python or torch does not start in it.
+            NotIsolated: full isolation is required but not available, or this system cannot fork (Windows).
+            SandboxFailed: Python or torch does not start in the sandbox.
         """
         if sys.platform == "win32":
-            raise NotIsolated("Windows has no way to shut a student's code in. Install WSL (`wsl --install`) and grade there.")
+            raise NotIsolated("Windows cannot isolate a student's code. Install WSL (`wsl --install`) and grade there.")
         self._sandbox = Sandbox()
         try:
             self.level = measure_isolation(self._sandbox)
             if self.require_isolation and not self.level.full:
-                raise NotIsolated(f"Isolation is required, and this machine does not give it. {self.level}")
+                raise NotIsolated(f"Isolation is required, but not available on this machine. {self.level}")
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -87,12 +88,12 @@ class Engine:
             self._sandbox = None
 
     def grade(self, cells: Sequence[Cell], lecture: str, chosen: Mapping[str, str] = {}) -> tuple[Mark, ...]:
-        """Give one mark for each exercise of the lecture, in order.
+        """Return one mark for each exercise of the lecture, in order.
 
         Args:
-            cells: of the notebook.
-            lecture: its number.
-            chosen: the student's variant of each exercise, by its id; the usual convention where there is none.
+            cells: the cells of the notebook.
+            lecture: the number of the lecture.
+            chosen: the student's variant of each exercise, by its id; the usual convention if there is none.
 
         Raises:
             SandboxFailed: the sandbox ended, and could not be started again.
@@ -101,7 +102,7 @@ class Engine:
         return tuple(self.mark(notebook, exercise, chosen.get(exercise.id)) for exercise in notebook.exercises)
 
     def mark(self, notebook: Notebook, exercise: Exercise, name: str | None = None) -> Mark:
-        """Give the mark of one exercise, judged in the variant of that name."""
+        """Return the mark of one exercise, judged in the variant of that name."""
         start = time.monotonic()
         try:
             mark = self._judged(notebook, exercise, name)
@@ -118,7 +119,7 @@ class Engine:
         return replace(mark, seconds=time.monotonic() - start)
 
     def _answers_another(self, notebook: Notebook, exercise: Exercise, own: str) -> tuple[str, ...]:
-        """Say in which other variant an answer is right in all properties; nothing where it is right in none."""
+        """Name the other variant in which an answer satisfies all properties; empty if there is none."""
         for other in (None, *(one.name for one in variants(exercise.id) if one.name != own)):
             try:
                 passed = self._judged(notebook, exercise, other).passed
@@ -126,7 +127,7 @@ class Engine:
                 passed = False
             if passed:
                 which = "the usual convention, that of the published solution" if other is None else f"the variant {other!r}"
-                return (f"this answers another variant: it is right in {which}; the student's own variant is {own!r}",)
+                return (f"this answers another variant: it is right in {which}; the student's variant is {own!r}",)
         return ()
 
     def _judged(self, notebook: Notebook, exercise: Exercise, name: str | None) -> Mark:
@@ -141,14 +142,14 @@ class Engine:
                 raise NoAnswer("Its code ended the sandbox twice.") from None
         called = frozenset().union(*(outcome.called for outcome in outcomes))
         flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if f.__name__ in called)
-        flags += (f"calls {SWITCHED_OFF}, which hides what is called",) * (SWITCHED_OFF in called)
+        flags += (f"calls {SWITCHED_OFF}, which hides the functions that are called",) * (SWITCHED_OFF in called)
         late = bool(outcomes) and isinstance(outcomes[-1].error, TimedOut)
         whole = _whole(exercise)
         shortened = SHORTENED.format(seconds, whole) if late and seconds < whole else ""
         try:
             verdict = self._asks(exercise, name).judge(outcomes, by_shape)
         except Exception as error:
-            raise NoAnswer("What came back cannot be compared.") from error
+            raise NoAnswer("The returned value cannot be compared.") from error
         findings = tuple(_for_student(finding, outcomes, stopped) for finding in verdict.findings) if verdict.started else ()
         status = "not started" if not verdict.started else "no answer" if stopped and not verdict.points else "judged"
         note = "" if name is None or verdict.passed else variant(exercise.id, name).note
@@ -158,9 +159,9 @@ class Engine:
         return Mark(*given, shortened=shortened)
 
     def _observed(self, notebook: Notebook, exercise: Exercise, name: str | None) -> tuple[list[Outcome], str, float]:
-        """What an answer did, why it was stopped, or "", and how many seconds it had."""
+        """The outcomes of an answer, why it was stopped, or "", and its time limit in seconds."""
         if notebook.n_never_loaded >= MOST_LOADS:
-            raise NeverLoaded(f"What stands outside of functions did not end in the {MOST_LOADS} exercises before it.")
+            raise NeverLoaded(f"Code outside functions did not finish in the previous {MOST_LOADS} exercises.")
         program = notebook.program(exercise)
         self._sandbox.learn(cell.source for cell in handed_out(exercise.lecture))
         with self._sandbox.fork() as worker:
@@ -182,7 +183,7 @@ class Engine:
         return outcomes, stopped, seconds
 
     def _asks(self, exercise: Exercise, name: str | None) -> Examination:
-        """The questions of an exercise in a variant: drawn when the first answer has been loaded, and kept outside."""
+        """The calls of an exercise in a variant: drawn after the first answer has been loaded, and kept outside the sandbox."""
         if (exercise.id, name) not in self._questions:
             asked = exercise if name is None else varied(exercise, variant(exercise.id, name))
             self._questions[exercise.id, name] = Examination(asked, self.seed)
@@ -190,7 +191,7 @@ class Engine:
 
 
 def _not_run(found: Sequence[tuple[int, str, str]]) -> tuple[NotRun, ...]:
-    """Say for each statement that did not run why; errors are named by their type, since their words may hold anything."""
+    """State why each statement did not run; errors are named by type, since their messages may contain anything."""
     named = [
         NotRun(cell, shown(line.strip(), 100), WHY_NOT_RUN.get(why) or f"it raised {why.removeprefix('raised ')}")
         for cell, line, why in found
@@ -200,12 +201,12 @@ def _not_run(found: Sequence[tuple[int, str, str]]) -> tuple[NotRun, ...]:
 
 
 def _whole(exercise: Exercise) -> float:
-    """The seconds that an answer has: twice what the check in a notebook allows."""
+    """The time limit of an answer, in seconds: twice that of the check in a notebook."""
     return session.CALL_LIMIT if exercise.training is None else 2 * exercise.training.seconds
 
 
 def _seconds(exercise: Exercise, lost: float) -> float:
-    """The seconds that an answer has where those before it that did not end had `lost`; a build task at least its own."""
+    """The time limit of an answer, in seconds, after `lost` seconds of answers that did not end; a build task keeps its own."""
     if not lost:
         return _whole(exercise)
     least = SHORTEST if exercise.training is None else exercise.training.seconds
@@ -213,7 +214,7 @@ def _seconds(exercise: Exercise, lost: float) -> float:
 
 
 def _for_student(finding: Finding, outcomes: Sequence[Outcome], stopped: str) -> Finding:
-    """A finding as a student may read it: no value of the reference, none of an input, and the limit that held here."""
+    """A finding for the student: without values of the reference or of inputs, and with the time limit that applied here."""
     detail = finding.detail
     if outcomes and isinstance(outcomes[-1].error, TimedOut):
         detail = OTHER_LIMIT.sub(stopped.removesuffix("."), detail)

@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all, and texts from outside that are fit to be shown.
+"""Atomic writing of files, and sanitising of untrusted text for display.
 
-A file appears under its name only when all of it is on the disk: a reader never meets half a table, and a full disk leaves what
-was there before.
+A file appears under its name only when all of it is on the disk: a reader never sees half a table, and if the disk is full, the
+previous file remains.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ from course_tools.command_failed import CommandFailed
 
 
 class CannotGrade(CommandFailed):
-    """The grading as a whole cannot go on; the text says why and what to do. No mark that was earned is lost."""
+    """Grading cannot continue; the message says why and what to do. Earlier results are kept."""
 
 
 def write_whole(path: Path, text: str | bytes) -> None:
-    """Write a file beside its place, bring it to the disk, then move it there.
+    """Write a temporary file in the same folder, flush it to the disk, then move it to `path`.
 
     Args:
-        path: where it goes; its folder must exist.
-        text: what it holds; UTF-8 and no change of line ends where it is a `str`.
+        path: the file to write; its folder must exist.
+        text: its content; a `str` is encoded as UTF-8, with line ends unchanged.
 
     Raises:
-        CannotGrade: the disk is full or the folder may not be written.
+        CannotGrade: the disk is full or the folder is not writable.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -43,7 +43,7 @@ def write_whole(path: Path, text: str | bytes) -> None:
 
 
 def secret_seed(path: Path) -> int:
-    """Read the seed that a file holds, drawn once: a student who knew it could prepare answers to the very inputs.
+    """Read the secret seed in a file, which is drawn once: a student who knew it could prepare answers to the exact inputs.
 
     Raises:
         CannotGrade: a new seed could not be written.
@@ -56,33 +56,33 @@ def secret_seed(path: Path) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it where they are missing.
+    """Create a folder, with its parents, if it does not exist.
 
     Raises:
-        CannotGrade: a file stands in the way, or it may not be made.
+        CannotGrade: a file has this name, or the folder cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CannotGrade(f"the folder {path} cannot be made: {reason(error)}") from error
+        raise CannotGrade(f"the folder {path} cannot be created: {reason(error)}") from error
 
 
 def reason(error: OSError) -> str:
-    """Say in words what the operating system reported, with what a person can do about it."""
+    """Describe an error of the operating system, and what to do about it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full. What is graded so far is kept: make room and give the same command again."
+        return "the disk is full. Finished results are kept: free some space and run the same command again."
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "this user may not do that there. Change the permissions or choose another folder with --out."
+        return "permission denied. Change the permissions or choose another folder with --out."
     return (error.strerror or type(error).__name__).lower() + "."
 
 
 def shown(text: str, limit: int = 200) -> str:
-    """Make a name from outside fit to be shown and written: composed Unicode, nothing invisible, of bounded length."""
+    """Make an untrusted text safe to show and write: composed Unicode, no invisible characters, limited length."""
     visible = "".join(_visible(character) for character in unicodedata.normalize("NFC", text[: 4 * limit]))
     return visible if len(visible) <= limit else visible[: limit - 1] + "…"
 
 
 def _visible(character: str) -> str:
-    if character.isprintable() or character in "\u200c\u200d":  # the joiners that Persian and Indian names are spelt with
+    if character.isprintable() or character in "\u200c\u200d":  # zero-width joiners, used in Persian and Indian names
         return character
     return " " if character.isspace() else "�"

@@ -1,8 +1,9 @@
-"""The journal of a grading: one line for each notebook that is done, on the disk before the next is begun.
+"""The journal of a grading: one line for each finished notebook, flushed to the disk before the next one starts.
 
-A line holds the key of the notebook and its result. The key is a hash of the notebook's bytes, of the version of the checks and
-of the seed: the same notebook under the same checks is never graded twice, and another version of the checks begins afresh. A
-line that was broken off by a kill or a full disk is passed over, and its notebook graded again.
+A line holds the key of the notebook and its result. The key is a hash of the notebook's bytes, the version of the checks and
+the
+seed: a notebook is not graded twice by the same checks, but it is graded again by another version. A line that is incomplete
+because of a kill or a full disk is ignored, and its notebook is graded again.
 """
 
 import contextlib
@@ -22,13 +23,13 @@ from course_tools.grading.notebook_result import NotebookResult
 
 
 class Journal:
-    """The results of a folder of results, by key. Use it in a `with`; a second grading into the same folder is refused."""
+    """The recorded results by key. Use it in a `with`; it locks its folder against a second grading."""
 
     def __init__(self, path: Path) -> None:
-        """Open the journal, or begin it.
+        """Open the journal, or create it.
 
         Raises:
-            CannotGrade: it may not be read or written, or another grading is at work on it.
+            CannotGrade: it cannot be read or written, or another grading uses it.
         """
         self._path = path
         try:
@@ -46,22 +47,22 @@ class Journal:
             raise
 
     def __enter__(self) -> "Journal":
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close it, and so let the next grading in."""
+        """Close it, which releases the lock."""
         self._file.close()
 
     def get(self, key: str) -> NotebookResult | None:
-        """Give the result of a notebook that is done."""
+        """Return the result of a notebook, or None if it has not been graded."""
         return self._results.get(key)
 
     def add(self, key: str, result: NotebookResult) -> None:
-        """Note a result and bring it to the disk.
+        """Record a result and flush it to the disk.
 
         Raises:
-            CannotGrade: the disk is full, or the like. What was noted before stays.
+            CannotGrade: it cannot be written, for example because the disk is full. Earlier results are kept.
         """
         line = json.dumps({"key": key, "result": result.to_json()}, ensure_ascii=True)
         try:
@@ -75,24 +76,24 @@ class Journal:
         self._results[key] = result
 
     def put_in_order(self, keys: Sequence[str]) -> None:
-        """Put the lines of a grading that has ended in the order of its notebooks, after those of earlier gradings.
+        """Sort the lines of a finished grading into the order of its notebooks, after those of earlier gradings.
 
-        So the journal does not depend on how many notebooks were graded at a time, nor on which machines.
+        The journal is then independent of the number of parallel processes and of the machines.
 
         Raises:
-            CannotGrade: it could not be written; nothing is lost.
+            CannotGrade: it cannot be written; no result is lost.
         """
         self._file.seek(0)
         before = self._file.read()
         lines = {key: line for line in before.splitlines(keepends=True) if (key := _key_in(line)) in self._results}
         own = [lines.pop(key) for key in dict.fromkeys(keys) if key in lines]
         after = b"".join([*lines.values(), *own])
-        if after == before or sys.platform == "win32":  # Windows replaces no file that is open
+        if after == before or sys.platform == "win32":  # Windows cannot replace an open file
             return
         part = self._path.with_name(f".{self._path.name}.part")
         try:
             file = part.open("w+b")
-            _lock(file, part)  # the lock goes on without a gap
+            _lock(file, part)  # keep the folder locked without a gap
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
@@ -121,7 +122,7 @@ def _key_in(line: bytes) -> str | None:
 
 
 def grading_version(seed: int | None, root: Path) -> str:
-    """Name the version of the checks: a hash of the library, the built notebooks, Python, torch and the seed."""
+    """Return the version of the checks: a hash of the library, the built notebooks, Python, torch and the seed."""
     digest = hashlib.sha256(f"{seed} {sys.version_info[:2]} {metadata.version('torch')}".encode())
     packages = [Path(package.__file__).parent for package in (course_lib, course_tools)]
     sources = sorted(path for package in packages for path in package.rglob("*.py"))
@@ -131,19 +132,19 @@ def grading_version(seed: int | None, root: Path) -> str:
 
 
 def key(data: bytes, version: str, *asked: str | None) -> str:
-    """Name a notebook under a version of the checks, and under what else decides its result."""
+    """Return the key of a notebook: a hash of its bytes, the version of the checks, and whatever else determines its result."""
     digest = hashlib.sha256(json.dumps([version, *asked]).encode() + b"\0")
     digest.update(data)
     return digest.hexdigest()
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    with contextlib.suppress(ImportError):  # on Windows the file system itself keeps two writers apart
+    with contextlib.suppress(ImportError):  # on Windows the file system excludes a second writer
         import fcntl
 
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CannotGrade(f"another grading is at work in {path.parent}: wait for it, or choose another --out.") from None
+            raise CannotGrade(f"another grading is running in {path.parent}: wait for it, or choose another --out.") from None
         except OSError:
             return  # some file systems cannot lock

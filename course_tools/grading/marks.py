@@ -1,4 +1,4 @@
-"""Marks of one exercise of one submission, as the engine gives it to the reports."""
+"""The mark of one exercise of one submission, passed from the engine to the reports."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,7 +10,7 @@ Status = Literal["judged", "not started", "not found", "no answer"]
 
 @dataclass(frozen=True)
 class NotRun:
-    """A statement of a student's notebook that did not run in the grading: its cell, from 1, its first line, and why."""
+    """A statement of a student's notebook that did not run in grading: its cell, from 1, its first line, and the reason."""
 
     cell: int
     line: str
@@ -21,14 +21,14 @@ class NotRun:
 class Mark:
     """The mark of one exercise of one submission.
 
-    `status` is "judged" where the answer was called and compared; "not started" where the empty exercise was handed in;
-    "not found" where no cell holds it; "no answer" where the answer crashed, hung, was refused or spoke nonsense. `findings`
-    are fit for a student: they hold no reference value and no hidden input. `detail` is a sentence for the student where the
-    status is not "judged", or where it was judged in a variant and is not right; `flags` are for the instructor and never
-    change the points. `not_run` names the statements that did not run though the answer, which is not right, may depend on
-    them. `shortened` is a sentence where the answer was stopped at a limit shorter than the usual one. `override` is the
-    instructor's reason where the points are theirs, and `by_checks` what the checks had given then. `seconds` is how long it
-    took to grade, 0 where a journal gave it.
+    `status` is "judged" if the answer was called and compared; "not started" if the exercise was submitted unchanged; "not
+    found" if no cell defines it; "no answer" if the answer crashed, did not end, was refused or returned malformed data.
+    `findings` may be shown to a student: they contain no values of the reference and no hidden inputs. `detail` is a sentence
+    for the student if the status is not "judged", or if the answer was judged in a variant and is wrong. `flags` are for the
+    instructor and never change the points. `not_run` names the statements that did not run although the wrong answer may depend
+    on them. `shortened` is a sentence if the answer was stopped at a limit shorter than the usual one. `override` is the
+    instructor's reason if the points are set by hand, and `by_checks` are then the points of the checks. `seconds` is the time
+    that grading took, 0 if the result was read from a journal.
     """
 
     exercise: str

@@ -1,4 +1,4 @@
-"""The result of grading one notebook, as the journal keeps it and the reports show it."""
+"""The result of grading one notebook, as stored in the journal and shown in the reports."""
 
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from course_tools.grading.marks import Mark, NotRun
 class NotebookResult:
     """The marks of one notebook.
 
-    `lecture` is None, and there are no marks, where the notebook could not be read, is of another lecture, or of none; `note`
-    says so. `shapes` holds for each exercise the fingerprints of what the student wrote, by which look-alikes are found;
-    `isolation` names the isolation layers that were active around the student's code.
+    `lecture` is None, and there are no marks, if the notebook could not be read or belongs to another or an unknown lecture;
+    then `note` says so. `shapes` holds for each exercise the fingerprints of the student's code, used to find similar
+    solutions; `isolation` names the isolation layers that were active while the student's code ran.
     """
 
     lecture: str | None
@@ -25,11 +25,11 @@ class NotebookResult:
 
     @property
     def points(self) -> float:
-        """What its exercises earned together."""
+        """The sum of the points of its exercises."""
         return sum(mark.points for mark in self.marks)
 
     def to_json(self) -> dict:
-        """Give it as lists, numbers and texts; running times, which differ from run to run, are left out."""
+        """Convert it to lists, numbers and texts, without running times, which differ from run to run."""
         data = asdict(self)
         for mark in data["marks"]:
             del mark["seconds"]
@@ -37,7 +37,7 @@ class NotebookResult:
 
     @classmethod
     def from_json(cls, data: dict) -> "NotebookResult":
-        """Take it from there again; KeyError, TypeError or ValueError where it is not one."""
+        """Restore a result from the output of `to_json`; raises KeyError, TypeError or ValueError if `data` is malformed."""
         marks = tuple(
             Mark(
                 **mark
@@ -54,7 +54,7 @@ class NotebookResult:
 
 
 class Graded(NamedTuple):
-    """A notebook with what came of it; `failure` says why it has no result: the grading of it failed, not the student."""
+    """A submission and its result; `failure` says why there is none: an error of the grading, not of the student."""
 
     submission: Submission
     result: NotebookResult | None

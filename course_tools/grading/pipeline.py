@@ -1,4 +1,4 @@
-"""`course grade`: from what was handed in to marks, reports and the instructor's own table, in one command."""
+"""`course grade`: from submissions to marks, reports and the instructor's table, in one command."""
 
 import sys
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from course_tools.publishing import lectures
 
 _JOURNAL, _SEED = "journal.jsonl", "seed.txt"
 _MOST_CHANGES = 20
-_NOT_ACCEPTED = "Nothing else was written. Look at the changes, then give the command again with --accept."
+_NOT_ACCEPTED = "Nothing else was written. Review the changes, then run the command again with --accept."
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The instructor's own tables to be filled in, and the column where its title does not tell."""
+    """The instructor's tables to fill in, and the column if its title does not identify it."""
 
     canvas: Path | None = None
     moodle: Path | None = None
@@ -50,29 +50,32 @@ def grade(
     accept: Callable[[list[Change]], bool] = lambda changes: False,
     send: Callable[[Results, Path], Sent] = nowhere,
 ) -> int:
-    """Grade what was handed in, and write the results.
+    """Grade the submissions, and write the results.
 
-    Where results were written before, and a mark of theirs changes, `changes.csv` is written first, the rest only if it is
-    accepted.
+    If earlier results exist and a mark changes, `changes.csv` is written first, and the rest only if the changes are accepted.
 
     Args:
         path: a folder or zip.
-        options: how; without a seed, one is drawn and kept with the results. On a Dask cluster isolation is required.
-        out: the folder of the results; None = beside what was handed in, with "_graded" after its name.
-        tables: the instructor's own tables.
+        options: how to grade; without a seed, one is drawn and kept with the results. On a Dask cluster, isolation is required.
+        out: the folder of the results; None = next to `path`, with "_graded" appended to the name.
+        tables: the instructor's tables.
         policy: the instructor's rules for marks.
-        accept: whether marks that were written before may change; it is asked only where some do.
-        send: sends the results to an LMS, once they are written; it is given the folder too.
+        accept: returns whether marks that were written before may change; called only if some do.
+        send: sends the results, which are in the given folder, to an LMS, after they have been written.
 
     Returns:
-        the exit status: 0, or 1 where a notebook could not be graded through no fault of its own, or changes are not accepted.
+        the exit status: 0, or 1 if grading a notebook failed for a reason other than the notebook, or changes were not
+        accepted.
 
     Raises:
-        CannotGrade: nothing could be graded or written; the text says why and what to do.
+        CannotGrade: nothing could be graded or written; the message says why and what to do.
         UnknownLecture: there is no such lecture.
         NoCluster: Dask is not installed, or its scheduler does not answer.
     """
-    if options.dask not in (None, "local"):  # anyone who reaches a Dask scheduler can run code there: no student's code may
+    if options.dask not in (
+        None,
+        "local",
+    ):  # anyone who can reach a Dask scheduler can run code: a student's code must not
         options = replace(options, require_isolation=True)
     course = Course.at(options.root)
     if options.lecture is not None and options.lecture not in course.stems:
@@ -82,7 +85,7 @@ def grade(
     out = out or path.resolve().with_name(f"{path.resolve().stem if path.is_file() else path.resolve().name}_graded")
     with handed_in(path, tuple(course.stems.values()), skip=out) as intake:
         if not intake.submissions and not intake.notes:
-            raise CannotGrade(f"{path} holds no file that could be graded.")
+            raise CannotGrade(f"{path} contains no file to grade.")
         make_folder(out / "students")
         bar = tqdm(total=len(intake.submissions), desc="grading", unit="notebook", disable=None, file=sys.stderr)
         with bar, Journal(out / _JOURNAL) as journal:
@@ -118,7 +121,7 @@ def _write(
     said: tuple[str, ...],
     send: Callable[[Results, Path], Sent],
 ) -> int:
-    """Write everything; a roster that cannot be filled in keeps nothing else from being written."""
+    """Write everything; if a roster cannot be filled in, the rest is still written."""
     messages, trouble = [*said], [text for result in results.students for text in result.failures]
     for name, roster in in_roster:
         try:
@@ -146,7 +149,7 @@ def _write(
 
 
 def _first(found: list[Change]) -> list[str]:
-    """The first changes, a line each."""
+    """The first changes, one per line."""
     lines = [
         f"  {c.name}, {c.exercise}: {_points(c.before)} → {_points(c.after)} {c.why}".rstrip() for c in found[:_MOST_CHANGES]
     ]

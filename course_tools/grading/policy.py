@@ -1,7 +1,7 @@
 """The instructor's rules for marks: attempts, late penalty, extensions, dropped lectures, overrides, marks given by hand.
 
-They stand in a TOML file and in CSV tables beside it, and are applied to what the checks found each time `course grade` runs:
-so they outlive every regrade, and the journal holds nothing of them.
+They are in a TOML file and in CSV tables in the same folder, and are applied to the results of the checks each time `course
+grade` runs: they survive every regrade, and the journal does not contain them.
 """
 
 import csv
@@ -37,7 +37,7 @@ class Override:
 
 @dataclass(frozen=True)
 class LatePenalty:
-    """Percent of a lecture's points that are taken off for each hour or day begun, and at most."""
+    """Percentage of a lecture's points deducted for each started hour or day, and the maximum deduction."""
 
     percent: float = 0.0
     per: str = "day"
@@ -45,7 +45,7 @@ class LatePenalty:
     grace_minutes: float = 0.0
 
     def share_left(self, late: timedelta) -> float:
-        """Give the share of the points that is left, 0 to 1."""
+        """Return the fraction of the points that remains, 0 to 1."""
         late -= timedelta(minutes=self.grace_minutes)
         units = max(0, math.ceil(late / _UNITS[self.per]))
         return 1 - min(self.percent * units, self.at_most, 100.0) / 100
@@ -53,9 +53,9 @@ class LatePenalty:
 
 @dataclass(frozen=True)
 class Policy:
-    """All rules; without arguments none. Times are kept by (student, lecture), in UTC.
+    """All rules; by default none. Times are stored by (student, lecture), in UTC.
 
-    `counts` says which of several notebooks of one lecture does: "newest" where they are numbered, or "best".
+    `counts` decides which of several notebooks of one lecture counts: the "newest", if they are numbered, or the "best".
     """
 
     counts: str = "newest"
@@ -69,10 +69,10 @@ class Policy:
 
     @classmethod
     def read(cls, path: Path) -> "Policy":
-        """Read a policy file and the tables that it names, which lie beside it.
+        """Read a policy file and the tables that it names, which are in the same folder.
 
         Raises:
-            CannotGrade: a file cannot be read, or something in it is not understood; the text says what.
+            CannotGrade: a file cannot be read or is invalid; the message says what is wrong.
         """
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ class Policy:
         try:
             return cls._from(data, path.parent)
         except _Misunderstood as error:
-            raise CannotGrade(f"the policy {path} is not understood: {error}") from None
+            raise CannotGrade(f"the policy {path} is invalid: {error}") from None
 
     @classmethod
     def _from(cls, data: dict, folder: Path) -> "Policy":
@@ -91,9 +91,9 @@ class Policy:
         late = data.get("late", {})
         _known(late, _LATE_KEYS)
         if data.get("counts", "newest") not in _COUNTS:
-            raise _Misunderstood(f"counts is {data['counts']!r}, and can be {' or '.join(map(repr, _COUNTS))}.")
+            raise _Misunderstood(f"counts is {data['counts']!r}, but must be {' or '.join(map(repr, _COUNTS))}.")
         if late.get("per", "day") not in _UNITS:
-            raise _Misunderstood(f"late.per is {late['per']!r}, and can be {' or '.join(map(repr, _UNITS))}.")
+            raise _Misunderstood(f"late.per is {late['per']!r}, but must be {' or '.join(map(repr, _UNITS))}.")
         tables = {name: _rows(folder / data[name]) if name in data else [] for name in ("handed_in", "extensions")}
         overrides = _rows(folder / data["overrides"]) if "overrides" in data else []
         by_hand = _rows(folder / data["by_hand"]) if "by_hand" in data else []
@@ -112,23 +112,23 @@ NO_RULES = Policy()
 
 
 class _Misunderstood(ValueError):
-    """Something in the files of a policy has no meaning; the text says what."""
+    """A file of a policy is invalid; the message says what is wrong."""
 
 
 def apply(policy: Policy, results: Results) -> tuple[Results, tuple[str, ...]]:
-    """Apply the rules to what the checks found.
+    """Apply the rules to the results of the checks.
 
     Args:
         policy: the rules.
         results: of the class; `collect` has chosen the notebooks that count.
 
     Returns:
-        the results, and what the instructor should know, in sentences.
+        the results, and messages for the instructor.
     """
     known = {result.student.id for result in results.students}
     named = [*(o.student for o in policy.overrides), *(id for id, _ in policy.by_hand), *(id for id, _ in policy.extensions)]
     strangers = sorted({shown(id) for id in named if id not in known})
-    messages = [f"In the policy, but handed nothing in ({len(strangers)}): {', '.join(strangers)}."] if strangers else []
+    messages = [f"In the policy, but without a submission ({len(strangers)}): {', '.join(strangers)}."] if strangers else []
     students = [_late(policy, _overridden(policy, result)) for result in results.students]
     students = [replace(result, by_hand=_of(policy, result)) for result in students]
     applied = replace(results, students=tuple(students))
@@ -136,7 +136,7 @@ def apply(policy: Policy, results: Results) -> tuple[Results, tuple[str, ...]]:
         students = [replace(result, dropped=_lowest(policy.drop_lowest, result, applied)) for result in students]
     untimed = sum(result.late and not any(id == result.student.id for id, _ in policy.handed_in) for result in students)
     if untimed and policy.late.percent:
-        messages.append(f"Late by the LMS's mark, but without a time in the table handed_in, and not reduced: {untimed}.")
+        messages.append(f"Marked late by the LMS, but without a time in the table handed_in; not reduced: {untimed}.")
     return replace(applied, students=tuple(students)), tuple(messages)
 
 
@@ -168,7 +168,9 @@ def _late(policy: Policy, result: Result) -> Result:
         if share < 1:
             left[lecture] = share
             late = str(came - due).removesuffix(":00")
-            notes.append(f"Lecture {lecture} came {late} late: {round(100 * (1 - share), 2):g} % of its points are taken off.")
+            notes.append(
+                f"Lecture {lecture} was submitted {late} late: {round(100 * (1 - share), 2):g} % of its points are deducted."
+            )
     return replace(result, share_left=left, notes=(*result.notes, *notes), late=result.late or bool(left))
 
 
@@ -177,7 +179,7 @@ def _of(policy: Policy, result: Result) -> tuple[MarkByHand, ...]:
 
 
 def _lowest(n: int, result: Result, results: Results) -> tuple[str, ...]:
-    """The lectures in which a student did worst, by the share of the points; what was not handed in comes first."""
+    """The lectures in which a student earned the smallest fraction of the points; missing submissions come first."""
 
     def share(lecture: str) -> float:
         return (result.points_of(lecture) or 0) / (results.max_points_of(lecture) or 1)
@@ -197,14 +199,14 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 class _Row(dict):
-    """A row of a table: what is not there is said with file and line."""
+    """A row of a table; the error for a missing column names the file and the line."""
 
     def __init__(self, path: Path, number: int, cells: Mapping[str, str]) -> None:
         super().__init__({name: (text or "").strip() for name, text in cells.items() if name is not None})
         self.place = f"{path.name}, line {number}"
 
     def __missing__(self, name: str) -> str:
-        raise _Misunderstood(f"{self.place}: there is no column {name!r}, but {', '.join(self)}.")
+        raise _Misunderstood(f"{self.place}: there is no column {name!r}; the columns are {', '.join(self)}.")
 
 
 def _override(row: _Row) -> Override:
@@ -223,7 +225,7 @@ def _by_hand(row: _Row) -> MarkByHand:
 
 def _known(data: Mapping[str, object], keys: Iterable[str]) -> None:
     if unknown := sorted(set(data) - set(keys)):
-        raise _Misunderstood(f"there is no {unknown[0]!r}; what there is: {', '.join(sorted(keys))}.")
+        raise _Misunderstood(f"unknown key {unknown[0]!r}; the keys are {', '.join(sorted(keys))}.")
 
 
 def _number(value: object, place: str) -> float:
@@ -232,7 +234,7 @@ def _number(value: object, place: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise _Misunderstood(f"{place}: {shown(str(value))!r} is not a number of 0 or more.")
+        raise _Misunderstood(f"{place}: {shown(str(value))!r} is not a number that is at least 0.")
     return number
 
 
@@ -241,7 +243,7 @@ def _plain(number: float) -> int | float:
 
 
 def _time(value: object, place: str) -> datetime:
-    """Read a time of TOML or ISO 8601; one without a zone is in that of this machine."""
+    """Read a time in TOML or ISO 8601 format; without a time zone, that of this machine is used."""
     try:
         time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:

@@ -1,7 +1,7 @@
-"""`course test-me`: a student's own notebook, graded as on hand-in.
+"""`course test-me`: a student's notebook, graded as if it were submitted.
 
-The points are those that `course grade` gives: the same extraction, the same sandbox, inputs that are not known beforehand.
-Beside them stands what the checks in the notebook last showed, and where the two differ, why.
+The points are those of `course grade`: the same extraction, the same sandbox, and inputs that are not known in advance. They
+are compared with the latest results of the checks in the notebook, and differences are explained.
 """
 
 import ast
@@ -27,20 +27,20 @@ _POINTS = re.compile(r"\d+\.\d+")
 
 
 def assess(root: Path, number: str, notebook: Path | None = None, seed: int | None = None) -> str:
-    """Grade a student's notebook as on hand-in, and compare it with what its own checks show.
+    """Grade a student's notebook as if it were submitted, and compare the marks with the results of its checks.
 
     Args:
         root: the folder of the course.
-        number: of the lecture, such as "04".
+        number: the number of the lecture, such as "04".
         notebook: the file; by default the copy in `work/`.
-        seed: draws the inputs of the checks; by default a secret one, as in grading.
+        seed: determines the inputs of the checks; by default a secret one, as in grading.
 
     Returns:
-        a table of one line for each exercise, and a sentence.
+        a table with one line for each exercise, and a sentence.
 
     Raises:
         UnknownLecture: there is no such lecture.
-        CannotGrade: there is no such notebook, it is none of this lecture, or this machine cannot run the sandbox.
+        CannotGrade: the notebook does not exist or is not of this lecture, or this machine cannot run the sandbox.
     """
     (lecture,) = lectures(root, [number])
     course = Course.at(root)
@@ -68,19 +68,19 @@ def assess(root: Path, number: str, notebook: Path | None = None, seed: int | No
 
 
 def named_variants(data: bytes) -> dict[str, str]:
-    """Read from the checks of a notebook the variants that it says are its own; the instructor's grading does not read them."""
+    """Read the variants that the checks of a notebook name; the instructor's grading does not use them."""
     found = [pair for cell in cells_in(data) if cell.type == "code" for pair in _VARIANT.findall(cell.source)]
     return {id: name for id, name in found if name in {one.name for one in variants(id)}}
 
 
 def shown_points(data: bytes) -> dict[str, float]:
-    """Read from the stored outputs of a notebook what the check of each exercise showed last; bug hunts are left out.
+    """Read the latest points of each exercise's check from the stored outputs of a notebook; bug hunts are ignored.
 
     Args:
         data: the bytes of the notebook.
 
     Returns:
-        points by the id of the exercise; none for an exercise whose check has not been run.
+        points by exercise id, without exercises whose check has not been run.
 
     Raises:
         Unreadable: the file is not a notebook.
@@ -98,8 +98,8 @@ def shown_points(data: bytes) -> dict[str, float]:
 
 
 def table(marks: tuple[Mark, ...], shown: dict[str, float]) -> str:
-    """Write marks as a table, one line for each exercise, with the reason where the notebook's own check shows other points."""
-    rows = [("exercise", "", "handed in", "your check", "")]
+    """Write marks as a table, one line for each exercise, with the reason if the notebook's check shows other points."""
+    rows = [("exercise", "", "submitted", "your check", "")]
     for mark in marks:
         own = shown.get(mark.exercise)
         title = exercise(mark.exercise).title
@@ -108,16 +108,16 @@ def table(marks: tuple[Mark, ...], shown: dict[str, float]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join([*(cell.ljust(n) for cell, n in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
     earned, possible = sum(mark.points for mark in marks), sum(mark.max_points for mark in marks)
-    total = f"Handed in as it was last saved, this notebook earns {earned} of {possible} points."
-    return "\n".join([*lines, "", f"{total} Changes that are not saved (Ctrl+S) do not count."])
+    total = f"Submitted as last saved, this notebook earns {earned} of {possible} points."
+    return "\n".join([*lines, "", f"{total} Unsaved changes do not count; save with Ctrl+S."])
 
 
 def _reason(mark: Mark, own: float | None) -> str:
-    """Say why the grader and the notebook's check differ; "" where they do not."""
+    """State why the grader and the notebook's check differ; "" if they agree."""
     if own == mark.points or (own is None and mark.status == "not started"):
         return ""
     if own is None and mark.passed:
-        return "Right; its check has not been run here."
+        return "Right; its check has not been run in your notebook."
     failed = next((f"{f.law} {f.detail}".strip() for f in mark.findings if f.status == "fails"), "")
     why = mark.detail or mark.misconception or failed
     if mark.not_run:
@@ -125,9 +125,10 @@ def _reason(mark: Mark, own: float | None) -> str:
     if own is None:
         return why
     if mark.points > own:
-        return "The check shows an earlier answer, or the cell had not been run: run both again."
+        return "The check shows the result of an earlier answer, or the cell had not been run: run both again."
     return (
-        f"{why.rstrip('.')}. Run the cell and its check again. If they still show {own:g}, it needs what only your kernel has."
+        f"{why.rstrip('.')}. Run the cell and its check again. If they still show {own:g}, your answer depends on something "
+        "that exists only in your kernel."
     )
 
 
@@ -146,10 +147,10 @@ def _checks(cell: Cell) -> list[tuple[str, str]]:
 
 
 def _outputs(data: bytes) -> list[list[dict]]:
-    """The outputs of each cell that `cells_in` gives."""
+    """The outputs of each cell that `cells_in` returns."""
     try:
         cells = json.loads(data.decode("utf-8-sig", "replace")).get("cells", [])
-    except ValueError:  # another encoding: its cells can be graded, its outputs are not worth the trouble
+    except ValueError:  # another encoding: its cells can be graded, its outputs are ignored
         return []
     listed = [cell.get("outputs") for cell in cells if isinstance(cell, dict)]
     return [

@@ -1,8 +1,8 @@
-"""Find the answer that a check cell names, also where its name is not defined or its cell ended with an error.
+"""Find the answer that a check cell names, even if the name is undefined or its cell ended with an error.
 
-When `course_tools.notebook` is imported in a kernel, `check("04.1", name)` in a later cell is read as
-`check("04.1", NamedAnswer("name", lambda: name))`: a name that is not defined becomes a value, not a NameError. The kernel also
-notes which cells end with an error, since a name then still holds the function of an earlier run.
+After `course_tools.notebook` has been imported in a kernel, `check("04.1", name)` in a later cell is rewritten to
+`check("04.1", NamedAnswer("name", lambda: name))`: an undefined name becomes a value instead of a NameError. The kernel also
+records which cells end with an error, because a name then still holds the function of an earlier run.
 """
 
 import ast
@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 
 class Undefined:
-    """Stands for the value of a name that is not defined."""
+    """The value of an undefined name."""
 
 
 UNDEFINED = Undefined()
 
 
 class NamedAnswer:
-    """An answer with the name that the check cell gives it; `value` is UNDEFINED where the name is not defined."""
+    """An answer with its name in the check cell; `value` is UNDEFINED if the name is not defined."""
 
     def __init__(self, name: str, look_up: Callable[[], object]) -> None:
         """Look the name up."""
@@ -31,20 +31,20 @@ class NamedAnswer:
 
 
 _left_by_broken_cells: dict[str, object] = {}
-"""For each name in a cell that ended with an error before it was defined: the value that it kept."""
+"""For each name whose cell ended with an error before defining it: its old value."""
 
 
 def broken_cell(name: str, value: object) -> str:
-    """Say in a sentence that an answer is not defined, or not by the latest run of its cell; "" where nothing is wrong."""
+    """Report in a sentence that an answer is undefined, or not defined by the latest run of its cell; else ""."""
     if value is UNDEFINED:
-        return f"`{name}` is not defined: run the cell above. If it ends with an error, mend that first."
+        return f"`{name}` is not defined: run the cell above. If it ends with an error, fix that first."
     if name in _left_by_broken_cells and _left_by_broken_cells[name] is value:
-        return f"The cell of `{name}` ended with an error, so its new code is not in use: mend it and run it again."
+        return f"The cell of `{name}` ended with an error, so its new code is not in use: fix it and run it again."
     return ""
 
 
 def watch_cells(shell: object) -> None:
-    """Read check cells as above, and note cells that end with an error, in one IPython shell; a second call changes nothing."""
+    """Rewrite check cells as above, and record cells that end with an error, in an IPython shell; later calls do nothing."""
     if any(type(transformer).__name__ == NameLookup.__name__ for transformer in shell.ast_transformers):
         return
     before: dict[str, object] = {}
@@ -72,17 +72,17 @@ def watch_cells(shell: object) -> None:
 
 
 def in_this_shell() -> None:
-    """Do so in the shell that runs this code, if there is one."""
+    """Call `watch_cells` for the shell that runs this code, if there is one."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         watch_cells(shell)
 
 
 class NameLookup(ast.NodeTransformer):
-    """Replace the name in `check("04.1", name)` by a look-up that cannot raise a NameError."""
+    """Replaces the name in `check("04.1", name)` by a look-up that cannot raise a NameError."""
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        """Change one call."""
+        """Rewrite one call."""
         self.generic_visit(node)
         match node:
             case ast.Call(func=ast.Name(id="check"), args=[ast.Constant(value=str()), ast.Name(id=name)], keywords=[]):
@@ -95,7 +95,7 @@ class NameLookup(ast.NodeTransformer):
 
 
 def _defined(source: str) -> set[str]:
-    """The names that the functions and assignments of a cell define, but for those assigned from a check."""
+    """The names that the functions and assignments of a cell define, except those assigned from a check."""
     try:
         tree = ast.parse(source)
     except SyntaxError:  # a line of IPython's own, such as %time

@@ -1,4 +1,4 @@
-"""Draw labelled boxes and points over pictures and maps: arrays in, figure out."""
+"""Draw labelled boxes and points over images and maps: arrays in, figure out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,19 +21,19 @@ def boxed(
     expected: Mapping[str, Numbers] | None = None,
     ink: Mapping[str, Numbers] | None = None,
 ) -> Figure:
-    """Draw pictures beside each other, boxes and dots over them.
+    """Draw images side by side, with boxes and dots over them.
 
     Args:
-        images: title -> picture, as `plots.pictures` takes them: (H, W, 3) in colours, (H, W) as a map.
-        corners: title -> boxes over that picture, (n, 4) as (x_1, y_1, x_2, y_2) in parts of the picture.
-        names: title -> a word at each of its boxes.
-        dots: title -> points over that picture, (n, 2) as (x, y) in parts of the picture.
+        images: title -> image, as in `plots.pictures`: (H, W, 3) in colours, (H, W) as a map.
+        corners: title -> boxes over that image, (n, 4) as (x_1, y_1, x_2, y_2), as fractions of the image's size.
+        names: title -> a word for each of its boxes.
+        dots: title -> points over that image, (n, 2) as (x, y), as fractions of the image's size.
         label: what the maps show.
-        expected: title -> true boxes over that picture, as in `corners`: dashed, below the others.
-        ink: title -> the ink (H', W') in 0…1 of the picture that a map is about, drawn over it in white.
+        expected: title -> true boxes over that image, as in `corners`: dashed, below the others.
+        ink: title -> the ink (H', W') in 0…1 of the image to which a map refers, drawn over it in white.
 
     Raises:
-        ValueError: a picture has not as many words as boxes.
+        ValueError: the number of words differs from the number of boxes of an image.
     """
     corners, names, dots = corners or {}, names or {}, dots or {}
     figure = pictures(images, label=label)
@@ -47,7 +47,7 @@ def boxed(
         boxes = _boxes(corners, title)
         words = names.get(title, [""] * len(boxes))
         if len(words) != len(boxes):
-            raise ValueError(f"{title!r} has {len(boxes)} boxes and {len(words)} words; give one for each.")
+            raise ValueError(f"{title!r} has {len(boxes)} boxes and {len(words)} words; the numbers must be equal.")
         palette = sns.color_palette("colorblind", 8)
         for number, (box, word) in enumerate(zip(boxes, words, strict=True)):
             colour = palette[number % len(palette)]
@@ -65,13 +65,13 @@ def _boxes(corners: Mapping[str, Numbers] | None, title: str) -> list[list[float
 
 
 def _rectangle(box: Sequence[float], H: int, W: int, **style: object) -> Rectangle:
-    """The outline of a box given in parts of a picture of H × W pixels, whose centres lie at whole numbers."""
+    """The outline of a box, given as fractions, in an image of H × W pixels whose centres are at whole numbers."""
     x_1, y_1, x_2, y_2 = box
     return Rectangle((x_1 * W - 0.5, y_1 * H - 0.5), (x_2 - x_1) * W, (y_2 - y_1) * H, fill=False, **style)
 
 
 def _name(ax: Axes, word: str, corner: tuple[float, float], colour: tuple[float, float, float]) -> None:
-    """Write a word at the upper left corner of a box: above it, or inside where the picture ends."""
+    """Write a word at the upper left corner of a box: above it, or inside if there is no room above."""
     if word:
         box = {"facecolor": "white", "edgecolor": colour, "pad": 1.0, "linewidth": 0.8}
         place = "bottom" if corner[1] > 2 else "top"

@@ -27,19 +27,19 @@ from course_tools.notebook.show import show
 Model = TypeVar("Model", bound=nn.Module)
 
 _WINDOW, _AROUND = 22, 8
-"""The side of a window on one digit, and how many pixels of it may lie on each side of the digit, 14 pixels wide."""
+"""The side of a window around one digit, which is 14 pixels wide, and the largest margin on each side of it, in pixels."""
 _FARTHEST = 15.0
-"""A region's row and column run from the negative of this to it: as much as the features together."""
+"""A region's row and column run from the negative of this value to it: their scale equals that of all features together."""
 _YELLOW, _MOST_OPAQUE = (1.0, 0.8, 0.0), 0.65
-"""The colour of the largest weight over a image, and how opaque it is there."""
+"""The colour and the opacity of the largest weight over an image."""
 
 
 @dataclass(frozen=True)
 class CaptionTask:
-    """Images of two digits and their captions, to learn from and new: as pixels, regions and tokens.
+    """Images of two digits and their captions, for training and for testing: as images, regions and tokens.
 
-    `regions` and `new_regions` are (n, 36, 66): for each of 6 × 6 regions 64 features of the encoder, each with mean 0 and
-    deviation 1 over the images to learn from, then its row and column. `captions` and `new_captions` are (n, T) tokens with
+    `regions` and `new_regions` are (n, 36, 66): for each of 6 × 6 regions, 64 features of the encoder, each with mean 0 and
+    standard deviation 1 over the training images, then its row and column. `captions` and `new_captions` are (n, T) tokens with
     BEGIN and END. The encoder is the first part of `classifier`, which was trained to recognise single digits.
     """
 
@@ -54,23 +54,23 @@ class CaptionTask:
     new_captions: Tensor
 
     def show_examples(self, n: int) -> None:
-        """Draw the first n images to learn from, each under its caption."""
+        """Draw the first n training images, each with its caption."""
         train = self.examples.train
         drawn = {train.captions[i]: train.images[i, 0, :, :, None].expand(-1, -1, 3) for i in range(n)}
         show(pictures(drawn), alt=f"{n} images and captions: {'; '.join(drawn)}.")
 
     def regions_of(self, images: Tensor) -> Tensor:
-        """Give the regions (n, 36, 66) of images (n, 1, 42, 42)."""
+        """Compute the regions (n, 36, 66) of images (n, 1, 42, 42)."""
         return _regions(_features(self.classifier[0], images), self.centre, self.spread)
 
     def fit(self, model: Model, seen: Tensor, seed: int, lr: float, steps: int | None = None) -> Model:
-        """Train a captioner by teacher forcing on what it sees of each image to learn from, in batches of 32.
+        """Train a captioner by teacher forcing on features of the training images, in batches of 32.
 
         Args:
             model: `(seen, caption)` → a result with `logits`: `ShowAndTell` on vectors, `ShowAttendAndTell` on regions.
-            seen: (n, …), what the model gets of each image.
-            seed: decides the order of the batches.
-            lr: the learning rate at its highest.
+            seen: (n, …), the model's input for each image.
+            seed: determines the order of the batches.
+            lr: the maximum learning rate.
             steps: number of updates; None = 600 on a CPU, 4,000 on a GPU.
         """
         stream = batches(seen.to(device()), self.captions.to(device()), batch_size=32, seed=seed)
@@ -85,17 +85,17 @@ class CaptionTask:
         return [self.words.decode(row) for row in greedy(model.step, model.start(seen), first, END, PADDING, 6).tolist()]
 
     def exact_match(self, captions: Sequence[str]) -> float:
-        """Measure the fraction of the new images whose caption is exactly right."""
+        """Measure the fraction of the test images whose caption is exactly right."""
         return mean(caption == right for caption, right in zip(captions, self.examples.test.captions, strict=True))
 
     def names_both(self, captions: Sequence[str]) -> float:
-        """Measure the fraction of the new images whose caption names both digits, in any order."""
+        """Measure the fraction of the test images whose caption names both digits, in any order."""
         named, right = ([set(text.split()) & set(NAMES) for text in texts] for texts in (captions, self.examples.test.captions))
         return mean(ours == theirs for ours, theirs in zip(named, right, strict=True))
 
 
 def caption_task(seed: int) -> CaptionTask:
-    """Compose 4,000 images to learn from (20,000 on a GPU) and 500 new ones; train the encoder on windows of one digit."""
+    """Compose 4,000 training images (20,000 on a GPU) and 500 test images; train the encoder on windows of one digit."""
     examples = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=seed)
     words = Vocabulary.of(examples.train.captions, between=" ")
     classifier = _digit_classifier(examples.train, seed)
@@ -108,25 +108,25 @@ def caption_task(seed: int) -> CaptionTask:
 
 
 def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
-    """Shift and scale features to mean 0 and deviation 1, as measured on `vectors` (n, d); a constant feature stays 0."""
+    """Shift and scale features to mean 0 and standard deviation 1 on `vectors` (n, d); a constant feature becomes 0."""
     centre, spread = vectors.mean(0), vectors.std(0).clamp(min=1e-3)
     return (vectors - centre) / spread, (new - centre) / spread
 
 
 def overlaid(image: Tensor, weights: Tensor, most: float) -> Tensor:
-    """Lay attention weights (6, 6) over an image (1, 42, 42): (42, 42, 3), the more yellow the nearer a weight is to `most`."""
+    """Overlay attention weights (6, 6) on an image (1, 42, 42): (42, 42, 3), more yellow the closer a weight is to `most`."""
     opacity = _MOST_OPAQUE * (weights / most).repeat_interleave(7, 0).repeat_interleave(7, 1)[..., None]
     return (1 - opacity) * image[0, :, :, None] + opacity * torch.tensor(_YELLOW)
 
 
 def add_weight_scale(figure: Figure, most: float) -> None:
-    """Draw the colour bar of images that `overlaid` made with this `most`: the colours of 0 … `most` over black."""
+    """Draw the colour bar of images made by `overlaid` with this `most`: the colours of 0 … `most` over black."""
     colours = LinearSegmentedColormap.from_list("overlaid", [(0.0, 0.0, 0.0), tuple(_MOST_OPAQUE * part for part in _YELLOW)])
     figure.colorbar(ScalarMappable(Normalize(0.0, most), colours), ax=figure.axes, label="attention weight", shrink=0.8)
 
 
 def _digit_classifier(part: Captions, seed: int) -> nn.Sequential:
-    """Train an encoder and a linear layer on its largest features to name the one digit in a window."""
+    """Train an encoder, with max pooling and a linear layer, to classify the one digit in a window."""
     torch.manual_seed(seed)
     encoder = ConvNet(1, (16, 32, 32, 64), (2, 1, 2, 2))
     model = nn.Sequential(encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES)))
@@ -137,7 +137,7 @@ def _digit_classifier(part: Captions, seed: int) -> nn.Sequential:
 
 
 def _windows(part: Captions, seed: int) -> Tensor:
-    """Cut a window (n, 1, 22, 22) around the digit that each caption names first, which lies anywhere in it."""
+    """Cut a window (n, 1, 22, 22) that contains, at a random position, the digit that each caption names first."""
     generator = torch.Generator().manual_seed(seed)
     shift = torch.randint(0, _AROUND + 1, (len(part.corners), 2), generator=generator)
     corners = (part.corners[:, 0] + shift).tolist()

@@ -1,4 +1,4 @@
-"""Check an answer in a notebook: show the verdict, and give back the function with which the lecture goes on."""
+"""Check an answer in a notebook: show the verdict, and return the function with which the lecture continues."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,38 +13,38 @@ from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell
 from course_tools.notebook.progress_record import remember
 from course_tools.notebook.training_curve import show_training
 
-_REPEATED = "This is the verdict on your function as it was. When you have changed it, run its cell again, then this one."
+_REPEATED = "This is the verdict on your previous function. After changing it, run its cell again, then this one."
 
 _SAME_WAY = 3
-"""How often an answer fails in the same way until the next hint is offered."""
+"""Number of answers that fail in the same way before the next hint is offered."""
 
 _latest: dict[str, Verdict] = {}
 _under_check: set[str] = set()
 _failures: dict[str, list[str]] = {}
-"""For each exercise that is not right yet: how each answer so far failed."""
+"""For each exercise without a right answer: how each answer so far failed."""
 _n_hints: dict[str, int] = {}
-"""For each exercise: how many hints have been offered."""
+"""For each exercise: the number of hints offered."""
 
 
 def check(id: str, fn: object, variant: str | None = None) -> Callable[..., object]:
-    """Check an answer in a notebook, show a report, and return the function to go on with.
+    """Check an answer in a notebook, show a report, and return the function to continue with.
 
-    Under the report of a build task stands the loss of the training that was checked, whether it passed or not.
-    Running the check again repeats the verdict: what an earlier check returned in place of a wrong answer is never judged.
-    A name that is not defined, and one whose cell ended with an error since, are reported in a sentence. The third answer in
-    a row that fails in the same way is offered the next hint.
+    The report of a build task is followed by the loss curve of the training that was checked, whether it passed or not. Running
+    the check again repeats the verdict: the library's function, returned in place of a wrong answer, is never judged. An
+    undefined name, or one whose cell has since ended with an error, is reported in a sentence. After three consecutive answers
+    that fail in the same way, the next hint is offered.
 
     Args:
-        id: of the exercise, such as "04.1".
+        id: the exercise, such as "04.1".
         fn: the answer.
-        variant: the name of the convention that the answer follows, where the notebook has one of its own.
+        variant: the name of the convention that the answer follows, if the notebook has a variant.
 
     Returns:
-        `fn` where it is right, brought to the usual convention where it has a variant; else a stand-in that calls the library's
-        function, so that the lecture runs to its end.
+        `fn` if it is right, converted to the usual convention if it has a variant; else a wrapper of the library's function, so
+        that the lecture runs to its end.
 
     Raises:
-        UnknownExercise: there is no such exercise. A wrong answer never raises.
+        UnknownExercise: there is no such exercise. A wrong answer does not raise.
         UnknownVariant: the exercise has no such variant.
     """
     asked = exercise(id)
@@ -71,7 +71,7 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
 
 
 def failing(id: str) -> FailingInput:
-    """Give the first input on which the latest checked answer to an exercise fails.
+    """Return the first input on which the latest checked answer to an exercise fails.
 
     Returns:
         (property, inputs, result, expected): `your_function(*failing("04.1").inputs)` repeats the failing call; `result` is
@@ -82,12 +82,12 @@ def failing(id: str) -> FailingInput:
     """
     verdict = _latest.get(exercise(id).id)
     if verdict is None or verdict.failing is None:
-        raise ValueError(f"no answer to {id} has failed on an input here; run its check first.")
+        raise ValueError(f"no answer to {id} has failed on an input in this kernel; run its check first.")
     return verdict.failing
 
 
 def _next_hint(asked: Exercise, verdict: Verdict) -> Hint | None:
-    """Give the next hint where this is the third answer, or the third since the last hint, that fails in the same way."""
+    """Return the next hint if this is the third answer, or the third since the last hint, that fails in the same way."""
     if verdict.passed:
         _failures.pop(asked.id, None)
     if verdict.passed or not verdict.started:
@@ -105,7 +105,7 @@ def _next_hint(asked: Exercise, verdict: Verdict) -> Hint | None:
 def _show(
     asked: Exercise, verdict: Verdict, answer: object, note: str, repeated: str, hint: Hint | None = None
 ) -> Callable[..., object]:
-    """Show a verdict with a note, and give the function to go on with; `repeated` is the note when the check runs again."""
+    """Show a verdict with a note, and return the function to continue with; `repeated` is the note if the check runs again."""
     _latest[asked.id] = verdict
     show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint))
     if verdict.losses is not None:
@@ -114,15 +114,17 @@ def _show(
 
 
 def _stand_in(asked: Exercise, verdict: Verdict, note: str) -> Callable[..., object]:
-    """Wrap the library's function, with the verdict on the student's and a note on it.
+    """Wrap the library's function, with the verdict on the student's function and a note.
 
-    It refuses to take part in an answer to its exercise.
+    The wrapper raises a RuntimeError if it is called within an answer to its exercise.
     """
 
     @wraps(asked.reference)
     def stand_in(*args: object, **kwargs: object) -> object:
         if asked.id in _under_check:
-            raise RuntimeError(f"`{asked.reference.__name__}` is the library's function here: run the cell of your own again.")
+            raise RuntimeError(
+                f"`{asked.reference.__name__}` is the library's function here: run the cell with your own function again."
+            )
         return asked.reference(*args, **kwargs)
 
     stand_in._verdict_of_the_answer = verdict

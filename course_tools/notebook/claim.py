@@ -1,4 +1,4 @@
-"""Claims: a sentence of the lecture, the number that carries it, and the threshold that would refute it."""
+"""Claims: a statement of the lecture, the measured value that supports it, and the threshold that would refute it."""
 
 import html
 import math
@@ -15,7 +15,7 @@ class ClaimFailed(AssertionError):
 
 
 class MeasuredClaim(NamedTuple):
-    """One claim as it was measured. `threshold` is in words, such as "at least 0.9"."""
+    """One measured claim. `threshold` is in words, such as "at least 0.9"."""
 
     id: str
     text: str
@@ -39,16 +39,16 @@ def claim(
     between: tuple[Number, Number] | None = None,
     equals: Any = None,
 ) -> None:
-    """State a claim, show the measured value beside the threshold, and remember it for `ledger`.
+    """State a claim, show the measured value and the threshold, and store it for `ledger`.
 
-    The line reads `✓ 04.a it finds the key: measured 0.97, at least 0.9`; a long one is broken between words. The value, which
-    differs from machine to machine, is also in the output's metadata under "course_claim"; nbval compares the line without it
+    The output is `✓ 04.a it finds the key: measured 0.97, at least 0.9`; a long line is broken between words. The value, which
+    differs from machine to machine, is also in the output's metadata under "course_claim"; nbval ignores it in the line
     (`tests/nbval_sanitize.cfg`).
 
     Args:
         id: the lecture and a letter, such as "04.a". Running a cell again replaces its claim.
         text: the claim in words.
-        value: what was measured: a number or a tensor of one number; for `equals` also a word, a bool or a list.
+        value: the measured value: a number or a tensor with one element; for `equals` also a word, a bool or a list.
         at_least: holds where value ≥ at_least.
         at_most: holds where value ≤ at_most.
         between: (low, high), holds where low ≤ value ≤ high.
@@ -56,7 +56,7 @@ def claim(
 
     Raises:
         ClaimFailed: the claim does not hold, or the value is not finite.
-        TypeError: a bound is given, and the value is not one number.
+        TypeError: a bound is given, but the value is not a single number.
         ValueError: not exactly one threshold is given, the text is empty, or another claim has this id.
     """
     given = {"at_least": at_least, "at_most": at_most, "between": between, "equals": equals}
@@ -91,7 +91,7 @@ def ledger() -> None:
 
 
 def _fitted(begins: str, ends: str, threshold: str) -> str:
-    """Break a long line between words; where it breaks does not depend on the measured value, which nbval leaves out."""
+    """Break a long line between words, at a position that is independent of the measured value, which nbval ignores."""
     if len(f"{begins} measured {threshold}") + _ROOM_FOR_A_NUMBER <= _WIDTH:
         return f"{begins} {ends}"
     return "\n".join([*textwrap.wrap(begins, _WIDTH, subsequent_indent=_INDENT), f"{_INDENT}{ends}"])
@@ -103,14 +103,14 @@ def _holds(kind: str, value: Any, threshold: Any) -> bool:
     if kind == "equals":
         return value == threshold
     if not isinstance(value, Number):
-        raise TypeError(f"{kind} needs one number, got {value!r}.")
+        raise TypeError(f"{kind} needs a single number, got {value!r}.")
     if kind == "between":
         return threshold[0] <= value <= threshold[1]
     return value >= threshold if kind == "at_least" else value <= threshold
 
 
 def _plain(value: Any) -> Any:
-    """Tensors and NumPy numbers as Python's own, tuples as lists: what JSON can hold."""
+    """Convert a value to JSON types: tensors and NumPy numbers to Python numbers, tuples to lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

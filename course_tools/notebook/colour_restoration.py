@@ -1,4 +1,4 @@
-"""Restore the colours of a photograph that kept few of them: features of its pixels, measures, figures; for lecture 04."""
+"""Restore the colours of a photograph from a few coloured pixels: features, metrics and figures for lecture 04."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ class FadedPhotograph:
     samples: Sequence[Tensor]
 
     def features(self, known: Tensor) -> Tensor:
-        """Give (1, 10, H, W): 1, brightness, its square, row, column, row² + column², known or not, known colour (3).
+        """Compute (1, 10, H, W): 1, brightness, its square, row, column, row² + column², known or not, known colour (3).
 
         Rows run from -1 to 1, columns from -1.5 to 1.5. The colour is the difference from the brightness, 0 where unknown.
         """
@@ -37,27 +37,27 @@ class FadedPhotograph:
         return torch.cat([torch.ones_like(self.grey), self.grey, self.grey**2, position, known, colour], dim=1)
 
     def from_neighbours(self, known: Tensor) -> Tensor:
-        """Give each pixel the mean of the known colours in the 3×3 window around it, 0 where there are none: (1, 3, H, W)."""
+        """Assign each pixel the mean of the known colours in its 3×3 window, 0 if there are none: (1, 3, H, W)."""
         inside, colour = (F.avg_pool2d(x, 3, stride=1, padding=1) for x in (known, (self.photo - self.grey) * known))
         return colour / inside.clamp_min(1e-6)
 
     def decibels(self, colours: Tensor) -> float:
-        """Measure the peak signal-to-noise ratio of brightness plus colours: 10 dB more is a tenth of the squared error."""
+        """Measure the peak signal-to-noise ratio of brightness plus colours: +10 dB is a tenth of the squared error."""
         return -10 * math.log10(F.mse_loss((self.grey + colours).expand_as(self.photo), self.photo).item())
 
 
 def faded_photograph(size: tuple[int, int], seeds: Iterable[int], share: float = 0.02) -> FadedPhotograph:
-    """Load the photograph of a dahlia at size (H, W); for each seed, sample the share of pixels that keep their colour."""
+    """Load the photograph of a dahlia at size (H, W); for each seed, sample a fraction of pixels that keep their colour."""
     photo = photographs(size)[1:].to(device())
     draws = (torch.rand(1, 1, *size, generator=torch.Generator().manual_seed(seed)) for seed in seeds)
     return FadedPhotograph(photo, photo.mean(1, keepdim=True), [draw.lt(share).float().to(device()) for draw in draws])
 
 
 def show_restored(faded: FadedPhotograph, known: Tensor, colours: Tensor, setting: str) -> None:
-    """Draw the given picture, the one restored with these colours, and the photograph; the alt text names the `setting`."""
+    """Draw the given image, the image restored with these colours, and the photograph; the alt text names the `setting`."""
     quality = f"{faded.decibels(colours):.1f} dB"
     views = {"given": _given(faded, known), f"restored, PSNR {quality}": faded.grey + colours, "the photograph": faded.photo}
-    alt = f"A dahlia that is grey but for {int(known.sum())} pixels, the same restored {setting}, and the photograph; "
+    alt = f"A dahlia that is grey except for {int(known.sum())} pixels, the same restored {setting}, and the photograph; "
     show(pictures(_images(views)), alt=f"{alt}the peak signal-to-noise ratio is {quality}.")
 
 

@@ -14,7 +14,7 @@ def device() -> torch.device:
 
 
 def at_scale(*, cpu: T, gpu: T) -> T:
-    """Choose between two stated settings: `gpu` where CUDA is at hand, else `cpu` (MPS serves laptops, so it counts as one).
+    """Choose between two settings: `gpu` if CUDA is available, else `cpu`, also on MPS, which is used on laptops.
 
     Example: `steps = at_scale(cpu=300, gpu=3_000)`.
     """

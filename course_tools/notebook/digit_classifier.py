@@ -1,4 +1,4 @@
-"""Train a classifier of handwritten digits, and measure its accuracy on unseen ones: the experiment of lecture 13."""
+"""Train a classifier of handwritten digits, and measure its accuracy on the test set: the experiment of lecture 13."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
 
 class Trained(NamedTuple):
-    """A trained classifier, its accuracy on unseen digits, and the processor seconds of its training."""
+    """A trained classifier, its accuracy on the test set, and the processor time of its training in seconds."""
 
     model: nn.Module
     accuracy: float
@@ -30,15 +30,15 @@ def fit(
     lr: float = 4e-3,
     label: str = "training",
 ) -> Trained:
-    """Train a new classifier of images on the digits of one seed, in batches of 32; the seed decides its weights, too.
+    """Train a new classifier on the digits of one seed, in batches of 32; the seed also determines its weights.
 
     Args:
-        make: gives the classifier.
-        digits: the images, and those to learn from for each seed.
-        seed: decides digits, weights and order.
+        make: creates the classifier.
+        digits: the images, and the training digits of each seed.
+        seed: determines digits, weights and order.
         steps: number of updates; None = 260, or 400 with CUDA.
-        lr: the learning rate at its highest.
-        label: stands beside the progress bar.
+        lr: the maximum learning rate.
+        label: the label of the progress bar.
     """
     steps = at_scale(cpu=260, gpu=400) if steps is None else steps
     images, labels, learn, unseen = digits

@@ -1,4 +1,4 @@
-"""Scenes of handwritten digits, and a small DETR that detects them: data, model and scores of lecture 12."""
+"""Scenes of handwritten digits, and a small DETR that detects them: data, model and metrics of lecture 12."""
 
 from collections.abc import Sequence
 
@@ -23,12 +23,12 @@ def scenes(which: Sequence[int], n: int, seed: int, size: int = 24, fewest: int 
     """Place some of the digits on n canvases of size × size pixels, on the device.
 
     Args:
-        which: indices of the digits that may be placed.
+        which: indices of the digits to choose from.
         n: number of scenes.
-        seed: decides them all.
+        seed: determines all scenes.
         size: height and width of a scene.
-        fewest: the fewest digits of a scene.
-        most: the most digits of a scene.
+        fewest: minimum number of digits in a scene.
+        most: maximum number of digits in a scene.
     """
     images, labels = digits()
     chosen = torch.tensor(which)
@@ -37,22 +37,22 @@ def scenes(which: Sequence[int], n: int, seed: int, size: int = 24, fewest: int 
 
 
 def objects(made: Scenes, i: int) -> tuple[Tensor, list[str]]:
-    """Give the true boxes of scene i as corners, (n, 4) in parts of the picture, and the digits in them."""
+    """Return the true boxes of scene i as corners, (n, 4), as fractions of the image's size, and the digits in them."""
     real = made.classes[i] >= 0
     return to_corners(made.boxes[i][real]).cpu(), [str(digit) for digit in made.classes[i][real].tolist()]
 
 
 def backbone() -> ConvNet:
-    """Make three convolutions: pictures (B, 1, H, W) to features (B, 64, H / 4, W / 4)."""
+    """Make three convolutions: images (B, 1, H, W) to features (B, 64, H / 4, W / 4)."""
     return ConvNet(1, widths=(32, 64, _SIZES.d_model), strides=(2, 2, 1))
 
 
 def pretrained_classifier(which: Sequence[int], seed: int, steps: int = 200) -> nn.Sequential:
-    """Train a backbone, `[0]`, with max pooling and a linear layer to classify a digit that lies anywhere on a small canvas.
+    """Train a backbone, `[0]`, with max pooling and a linear layer, to classify a digit at any position on a small canvas.
 
     Args:
-        which: indices of the digits to learn from.
-        seed: decides the weights, the canvases and the batches.
+        which: indices of the training digits.
+        seed: determines the weights, the canvases and the batches.
         steps: number of updates.
     """
     torch.manual_seed(seed)
@@ -63,10 +63,10 @@ def pretrained_classifier(which: Sequence[int], seed: int, steps: int = 200) -> 
 
 
 def small_detr(features: nn.Module) -> DETR:
-    """Make a DETR of six queries around a backbone; at first, each query attends to the surroundings of its reference point.
+    """Make a DETR with six queries on a backbone; at initialisation, each query attends to the area around its reference point.
 
-    One matrix compares points with cells: the linear layer of the queries is the identity, and queries and cells share their
-    projection.
+    The linear layer of the queries is the identity, and queries and cells share one projection matrix, so that their scores
+    compare positions.
     """
     queries = PointQueries(N_QUERIES, _SIZES.d_model)
     model = DETR(features, _SIZES.d_model, N_CLASSES, queries, _SIZES, fused_scaled_dot_product_attention)
@@ -81,18 +81,18 @@ def small_detr(features: nn.Module) -> DETR:
 
 @torch.no_grad()
 def detect(model: DETR, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Give the last layer's probability of each digit and query (B, N, 10), and the corners of the boxes (B, N, 4)."""
+    """Return the last layer's probability of each digit for each query (B, N, 10), and the corners of the boxes (B, N, 4)."""
     logits, boxes = (layers[-1] for layers in model(images))
     return logits.softmax(-1)[..., :-1], to_corners(boxes)
 
 
 def ap50(detections: tuple[Tensor, Tensor], made: Scenes, naming: bool = True) -> float:
-    """Measure the average precision at IoU 0.5, mean of the classes, from 0 to 1.
+    """Measure the average precision at IoU 0.5, averaged over the classes, from 0 to 1.
 
     Args:
-        detections: as `detect` gives them.
-        made: the scenes in which they were found.
-        naming: whether a box counts for its own class only; else (class-agnostic) for any.
+        detections: as returned by `detect`.
+        made: the scenes to which they belong.
+        naming: whether a box counts only for its class; if False, for any class (class-agnostic).
     """
     p, corners = detections
     classes = made.classes if naming else made.classes.clamp(max=0)

@@ -1,4 +1,4 @@
-"""Handwritten digits split into 4,000 to learn from and 1,000 unseen, another split for each seed."""
+"""Handwritten digits split into 4,000 for training and 1,000 for testing, with a different split for each seed."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from course_tools.notebook.device import device
 
 
 class DigitSplit(NamedTuple):
-    """Images (5000, 1, 28, 28) and labels (5000,) on the device; by seed, the indices to learn from and the unseen ones."""
+    """Images (5000, 1, 28, 28) and labels (5000,) on the device; by seed, the training indices and the test indices."""
 
     images: Tensor
     labels: Tensor
@@ -23,7 +23,7 @@ def digit_split(seeds: Iterable[int]) -> DigitSplit:
     """Load the digits, and split their indices for each seed.
 
     Args:
-        seeds: of the splits.
+        seeds: the seeds of the splits.
     """
     images, labels = (part.to(device()) for part in mnist())
     parts = {seed: split(range(len(labels)), 4_000, 0, 1_000, seed) for seed in seeds}

@@ -1,4 +1,4 @@
-"""Classify documents by topic: words of sentences as tensors, training, accuracy; for lecture 03."""
+"""Classify documents by topic: documents as tensors, training and accuracy, for lecture 03."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,25 +23,25 @@ class BagOfWords(nn.Module):
     """Classify a document by the mean of all its word vectors."""
 
     def __init__(self, n_words: int, n_topics: int, d: int) -> None:
-        """Set up for word vectors of size d."""
+        """Create word vectors of size d and a linear layer."""
         super().__init__()
         self.words, self.readout = nn.Embedding(n_words, d), nn.Linear(d, n_topics)
 
     def forward(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, None]:
-        """Give logits (B, n_topics) of words (B, S, T) in sentences of these lengths (B, S); there are no weights."""
+        """Compute logits (B, n_topics) for words (B, S, T) in sentences of these lengths (B, S); there are no weights."""
         vectors, mask = self.words(words).flatten(1, 2), real_words(words, lengths).flatten(1)
         return self.readout(mean_pool(vectors, mask).context), None
 
 
 @dataclass(frozen=True)
 class TopicTask:
-    """The words and the topics of a set of documents."""
+    """The vocabulary and the topics of a set of documents."""
 
     words: Vocabulary
     topics: tuple[str, ...]
 
     def batch(self, documents: Sequence[LabelledText], n_sentences: int = 8) -> tuple[Tensor, Tensor, Tensor]:
-        """Lay documents out: words (n, S, T), length of each sentence (n, S), 0 where there is none, and topics (n,)."""
+        """Convert documents to words (n, S, T), the length of each sentence (n, S), 0 for padding, and topics (n,)."""
         lines = [line for text in documents for line in (text.sentences + ("",) * n_sentences)[:n_sentences]]
         words, lengths = self.words.batch(lines)
         labels = torch.tensor([self.topics.index(text.topic) for text in documents])
@@ -50,27 +50,27 @@ class TopicTask:
     def fit(
         self, make: Callable[[], nn.Module], documents: Sequence[LabelledText], seed: int, steps: int, lr: float
     ) -> nn.Module:
-        """Train a new model `(words, lengths)` → (logits, …); the seed decides its first weights and the batches of 32."""
+        """Train a new model `(words, lengths)` → (logits, …); the seed determines its initial weights and the batches of 32."""
         torch.manual_seed(seed)
         stream = batches(*(part.to(device()) for part in self.batch(documents)), batch_size=32, seed=seed)
         return fitted(make().to(device()), stream, _topic_loss, steps=steps, lr=lr, label=f"seed {seed}")
 
     @torch.no_grad()
     def accuracy(self, model: nn.Module, documents: Sequence[LabelledText]) -> tuple[float, Any]:
-        """Measure the fraction of documents whose topic is right; give the model's second result, its weights, as well."""
+        """Measure the fraction of documents with the right topic; also return the model's second result, its weights."""
         words, lengths, labels = (part.to(device()) for part in self.batch(documents))
         logits, document = model(words, lengths)
         return (logits.argmax(-1) == labels).float().mean().item(), document
 
 
 def topic_task(documents: Sequence[LabelledText]) -> TopicTask:
-    """Collect the words of the documents, with the one that marks a sentence, and their topics."""
+    """Collect the words of the documents, with the one that marks the start of a sentence, and their topics."""
     words = Vocabulary.of((f"{MARK} {line}" for text in documents for line in text.sentences), between=" ")
     return TopicTask(words, tuple(sorted({text.topic for text in documents})))
 
 
 def real_words(words: Tensor, lengths: Tensor) -> Tensor:
-    """Mark the words (B, S, T) that are no padding: a mask, True within the length (B, S) of the sentence."""
+    """Mask of the words (B, S, T) that are not padding: True within the length (B, S) of the sentence."""
     return padding_mask(lengths.flatten(), words.shape[-1]).view(words.shape)
 
 

@@ -1,4 +1,4 @@
-"""Embeddings in the plane, each point drawn as what it shows: arrays in, figure out."""
+"""Embeddings in two dimensions, with the label of each point as its marker: arrays in, figure out."""
 
 from collections.abc import Mapping
 
@@ -10,16 +10,16 @@ from course_tools.notebook.legible import Numbers, in_the_font, to_array
 
 
 def clouds(embeddings: Mapping[str, Numbers], labels: Numbers) -> Figure:
-    """Draw embeddings along their own two widest axes, one panel beside the other, up to three.
+    """Draw embeddings along their first two principal axes, in up to three panels side by side.
 
-    Every point is the numeral of its label, so that the figure can be read without telling ten colours apart.
+    Every point is the numeral of its label, so that the figure can be read without distinguishing ten colours.
 
     Args:
         embeddings: title -> (n, d), such as one encoder at several steps of its training.
         labels: (n,), whole numbers from 0 to 9, the same for all panels.
 
     Raises:
-        ValueError: there are more than three panels, or not as many labels as points.
+        ValueError: there are more than three panels, or the numbers of labels and points differ.
     """
     kinds = to_array(labels)
     if not 1 <= len(embeddings) <= 3 or any(len(to_array(points)) != len(kinds) for points in embeddings.values()):
@@ -39,7 +39,7 @@ def clouds(embeddings: Mapping[str, Numbers], labels: Numbers) -> Figure:
 
 
 def _widest(points: np.ndarray) -> np.ndarray:
-    """Give the places of points (n, d) along their two principal axes, (n, 2)."""
+    """Project points (n, d) onto their first two principal axes, (n, 2)."""
     centred = points - points.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     places = centred @ axes[:2].T

@@ -1,4 +1,4 @@
-"""One interactive: sliders and buttons beside a drawing."""
+"""Interactive figures: sliders and buttons next to a drawing."""
 
 import inspect
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from course_tools.notebook.show import in_notebook, publish
 
 Control = bool | tuple[float, float] | tuple[float, float, float] | list[str]
-"""What a control is made of; whole numbers are floats here, too."""
+"""The specification of a control; float includes int."""
 
 _NAME_SLIDERS = """
 const area = element.closest(".jp-OutputArea") ?? document.body;
@@ -17,21 +17,21 @@ const name = () => area.querySelectorAll(".widget-slider [role=slider]:not([aria
 new MutationObserver(name).observe(area, { childList: true, subtree: true });
 name();
 """
-"""ipywidgets writes the name of a slider beside it, but does not tell a screen reader: this does, as soon as it is there."""
+"""ipywidgets shows the name of a slider next to it, but not to screen readers: this script adds it as an `aria-label`."""
 
 
 def explore(draw: Callable[..., None], **controls: Control) -> None:
-    """Redraw whenever a control moves; outside a notebook, draw once from the start values.
+    """Redraw whenever a control changes; outside a notebook, draw once with the initial values.
 
     Args:
-        draw: called with one keyword for each control; shows its own figure with `show`. A default in its signature is the
-            control's start value.
-        controls: a tuple (low, high) or (low, high, step) makes a slider, whole numbers if all of it is whole; a bool
-            makes a checkbox; a list of words makes buttons. Underscores in the name become spaces in the description.
+        draw: called with one keyword argument for each control; shows its figure with `show`. A default in its signature is the
+            control's initial value.
+        controls: a tuple (low, high) or (low, high, step) makes a slider, of integers if all its elements are; a bool makes a
+            checkbox; a list of words makes buttons. Underscores in the name become spaces in the description.
 
     Raises:
         TypeError: a control is none of these.
-        ValueError: a start value lies outside its control.
+        ValueError: an initial value is outside the range of its control.
     """
     start = {name: _start(draw, name, control) for name, control in controls.items()}
     if not in_notebook():
@@ -44,7 +44,7 @@ def explore(draw: Callable[..., None], **controls: Control) -> None:
 
 
 def _start(draw: Callable[..., None], name: str, control: Control) -> object:
-    """The default in the signature of `draw`, else the control's own first value."""
+    """The default in the signature of `draw`, else the control's first value."""
     default = inspect.signature(draw).parameters[name].default
     given = default is not inspect.Parameter.empty
     if isinstance(control, bool):

@@ -1,4 +1,4 @@
-"""Learn handwritten digits from a few labels, with augmentation: data, encoder and baseline of lecture 16."""
+"""Classify handwritten digits from a few labels, with augmentation: data, encoder and baseline of lecture 16."""
 
 from collections.abc import Iterable, Sequence
 from statistics import mean
@@ -15,22 +15,22 @@ from course_tools.notebook.digit_split import DigitSplit, digit_split
 from course_tools.notebook.fitting import accuracy_of, fitted
 
 RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
-"""Rotation, zoom, shear and shift that leave a digit what it is."""
+"""Rotation, zoom, shear and shift that preserve the class of a digit."""
 
 
 def small_digits(seeds: Iterable[int]) -> DigitSplit:
-    """Load and split the digits as `digit_split` does, at half the resolution: images (5000, 1, 14, 14)."""
+    """Load and split the digits like `digit_split`, at half the resolution: images (5000, 1, 14, 14)."""
     digits = digit_split(seeds)
     return digits._replace(images=F.avg_pool2d(digits.images, 2))
 
 
 def backbone() -> nn.Sequential:
-    """Make an encoder from (B, 1, 14, 14) to 64 numbers: three convolutions, then global max pooling of their 64 maps."""
+    """Make an encoder from (B, 1, 14, 14) to (B, 64): three convolutions, then global max pooling."""
     return nn.Sequential(ConvNet(1), nn.AdaptiveMaxPool2d(1), nn.Flatten())
 
 
 def few(digits: DigitSplit, seed: int, n_each: int, draw: int) -> Tensor:
-    """Draw the indices of n_each digits of every class, (10 · n_each,), from those to learn from."""
+    """Draw the indices of n_each digits of every class, (10 · n_each,), from the training set."""
     learn = digits.learn[seed]
     return learn[few_of_each(digits.labels[learn].cpu(), n_each, draw).to(device())]
 
@@ -49,7 +49,7 @@ def supervised(digits: DigitSplit, seed: int, n_each: int, draw: int, steps: int
 
 
 def on_unseen(model: nn.Module, digits: DigitSplit, seed: int) -> float:
-    """Measure the accuracy of a classifier on the unseen digits of a seed."""
+    """Measure the accuracy of a classifier on the test digits of a seed."""
     return accuracy_of(model, digits.images[digits.unseen[seed]], digits.labels[digits.unseen[seed]])
 
 

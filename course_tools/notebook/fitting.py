@@ -1,4 +1,4 @@
-"""Train a model with a progress bar, draw its loss, measure its accuracy: what almost every experiment of the lectures does."""
+"""Train a model with a progress bar, draw its loss and measure its accuracy, as in most experiments of the lectures."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import mean
@@ -31,16 +31,16 @@ def fitted(
     label: str = "training",
     warmup: int | None = None,
 ) -> Model:
-    """Train a model in place under a progress bar, and give it back in evaluation mode; `show_losses` draws its losses.
+    """Train a model in place with a progress bar, and return it in evaluation mode; `show_losses` draws its losses.
 
     Args:
         model: on the device of the batches.
-        stream: batches, at least as many as steps, such as `course_lib.training.batches` gives.
-        loss: gives a scalar from (model, batch).
+        stream: batches, at least as many as steps, such as those of `course_lib.training.batches`.
+        loss: computes a scalar from (model, batch).
         steps: number of updates.
-        lr: the learning rate at its highest.
-        label: stands beside the bar.
-        warmup: steps over which the learning rate rises; None = a tenth of the steps.
+        lr: the maximum learning rate.
+        label: shown next to the bar.
+        warmup: number of steps in which the learning rate increases; None = a tenth of the steps.
     """
     run = train(model, stream, loss, steps=steps, lr=lr, warmup=steps // 10 if warmup is None else warmup)
     _losses[model] = [step.loss for step in progress(run, label, total=steps)]
@@ -53,13 +53,13 @@ def show_losses(
     across: Mapping[str, float] | None = None,
     log: str = "",
 ) -> None:
-    """Draw the training losses of models that `fitted` trained, one curve per name, averaged over blocks of steps.
+    """Draw the training losses of models trained by `fitted`, one curve per name, averaged over blocks of steps.
 
     Args:
-        trained: name -> a model, or models that differ in their seed only: the curve is then their mean.
-        y: label of the axis, with its unit.
-        across: name -> height of a dashed line across, such as the entropy.
-        log: "y" where the losses differ by orders of magnitude: which axes are logarithmic.
+        trained: name -> a model, or models that differ only in their seed: the curve is then their mean.
+        y: label of the y axis, with its unit.
+        across: name -> height of a dashed horizontal line, such as the entropy.
+        log: which axes are logarithmic: "y" if the losses differ by orders of magnitude.
 
     Raises:
         KeyError: `fitted` has not trained one of the models.
@@ -74,11 +74,11 @@ def show_losses(
 
 
 def classify(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Compute the cross-entropy of a batch (inputs, labels (B,)): the loss of a classifier, in nats."""
+    """Compute the cross-entropy of a batch (inputs, labels (B,)), in nats: the loss of a classifier."""
     return F.cross_entropy(model(batch[0]), batch[1])
 
 
 @torch.no_grad()
 def accuracy_of(model: nn.Module, x: Tensor, labels: Tensor) -> float:
-    """Measure the fraction of inputs x whose largest logit is that of the label (B,); puts the model into evaluation mode."""
+    """Measure the fraction of inputs x whose largest logit is that of the label (B,); sets the model to evaluation mode."""
     return (model.eval()(x).argmax(-1) == labels).float().mean().item()

@@ -1,4 +1,4 @@
-"""Grey images: one channel drawn in grey, not in the colours of a map."""
+"""Grey images: draw one channel in grey instead of the colours of a map."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from course_tools.notebook.legible import Numbers, to_array
 
 
 def grey(image: Numbers) -> np.ndarray:
-    """Give an image of one channel three equal ones, so that figures draw it in grey.
+    """Repeat the channel of an image three times, so that figures draw it in grey.
 
     Args:
         image: (H, W) or (1, H, W), in 0…1.

@@ -1,4 +1,4 @@
-"""Measure what a layer or model costs: multiply-adds, sequential operations, path length, numbers kept, time, growth."""
+"""Measure the cost of a layer or model: multiply-adds, sequential operations, path length, memory for gradients, time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,19 +15,19 @@ from course_lib.metrics import count_operations
 from course_lib.primitives import RNN
 
 PRODUCTS = ("Mm", "Bmm", "Addmm", "Convolution")
-"""How autograd names the nodes of matrix products and convolutions."""
+"""Prefixes of autograd's names for the nodes of matrix products and convolutions."""
 
 
 def multiply_adds(call: Callable[..., object], *inputs: object) -> int:
-    """Count the multiply-adds of all products and convolutions while `call(*inputs)` runs, as `count_operations` does."""
+    """Count the multiply-adds of all matrix products and convolutions in `call(*inputs)`, with `count_operations`."""
     return count_operations(nn.Identity(), lambda: call(*inputs)).multiply_adds
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """Fit the exponent of a cost that grows with a power of the size: the slope of log cost against log size, by least squares.
+    """Fit the exponent of a power law: the slope of log cost against log size, by least squares.
 
     Args:
-        sizes: positive, two different ones at least.
+        sizes: positive, at least two different ones.
         costs: positive, one for each size.
     """
     x, y = (torch.tensor(values, dtype=torch.float64).log() for values in (sizes, costs))
@@ -35,20 +35,20 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 
 
 def cheaper_until(ours: Callable[[Tensor], object], theirs: Callable[[Tensor], object], d: int, most: int = 128) -> int:
-    """Find the last n up to which `ours` takes fewer multiply-adds than `theirs` on one text (1, n, d); 0 if it never does.
+    """Find the largest n up to which `ours` needs fewer multiply-adds than `theirs` on one text (1, n, d); 0 if it never does.
 
     Raises:
-        ValueError: `ours` takes fewer for every n up to `most`.
+        ValueError: `ours` needs fewer for every n up to `most`.
     """
     for n in range(1, most + 1):
         x = torch.randn(1, n, d)
         if multiply_adds(ours, x) >= multiply_adds(theirs, x):
             return n - 1
-    raise ValueError(f"it takes fewer multiply-adds for every n up to {most}.")
+    raise ValueError(f"it needs fewer multiply-adds for every n up to {most}.")
 
 
 def random_layers(d: int) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Make four ways to mix tokens (n, d) in float64, with random weights; the last attends to ±8 positions."""
+    """Make four layers that mix tokens (n, d) in float64, with random weights; the last one attends to ±8 positions."""
     recurrent, kernel = RNN(d, d).double(), torch.randn(d, d, 3, dtype=torch.float64) / d**0.5
     return {
         "self-attention": lambda x: scaled_dot_product_attention(x, x, x).context,
@@ -92,21 +92,21 @@ def measured_costs(names: Sequence[str], lengths: Sequence[int], short: Sequence
 
 
 def restricted_attention(x: Tensor, r: int = 8) -> Tensor:
-    """Let position i of tokens (n, d) attend to positions i - r … i + r only; gives contexts (n, d)."""
+    """Attention of tokens (n, d) in which position i attends only to positions i - r … i + r; returns contexts (n, d)."""
     windows, inside = (F.pad(part, (0, 0, r, r)).unfold(-2, 2 * r + 1, 1).mT for part in (x, torch.ones_like(x[:, :1])))
     return scaled_dot_product_attention(x[:, None], windows, windows, inside.mT > 0).context[:, 0]
 
 
 def recurrent_step(d: int) -> Callable[[Tensor], Tensor]:
-    """Make one step of a recurrence at every position of tokens (n, d): each reads the state of the position before it."""
+    """Make one step of a recurrence at every position of tokens (n, d): each reads the state of the previous position."""
     U = torch.randn(d, d, dtype=torch.float64) / d**0.5
     return lambda x: torch.tanh(x + F.pad(x, (0, 0, 1, 0))[:-1] @ U)
 
 
 def dilated_convolutions(d: int) -> Callable[[Tensor], Tensor]:
-    """Make a stack of causal convolutions of width 3 over tokens (n, d): every call applies the next layer.
+    """Make a stack of causal convolutions of width 3 over tokens (n, d): each call applies the next layer.
 
-    The dilation is 1 in the first call and grows threefold from each call to the next.
+    The dilation is 1 in the first call and triples with each call.
     """
     kernel, dilation = torch.randn(d, d, 3, dtype=torch.float64) / d**0.5, 1
 
@@ -120,7 +120,7 @@ def dilated_convolutions(d: int) -> Callable[[Tensor], Tensor]:
 
 
 def milliseconds(call: Callable[..., Sequence[Tensor]], *inputs: Tensor, runs: int = 7) -> float:
-    """Measure the median time of some runs, in milliseconds, after one to warm up; each waits for the first result."""
+    """Measure the median time of several runs in milliseconds, after one warm-up run; each waits for the first result."""
     times = []
     for _ in range(runs + 1):
         start = time.perf_counter()
@@ -130,7 +130,7 @@ def milliseconds(call: Callable[..., Sequence[Tensor]], *inputs: Tensor, runs: i
 
 
 def one_head(n_tokens: int, d: int = 64, seed: int = 0) -> list[Tensor]:
-    """Draw queries, keys and values of one head, (1, 1, n_tokens, d) each, on a GPU where CUDA has one, else on the CPU."""
+    """Draw queries, keys and values of one head, (1, 1, n_tokens, d) each, on a CUDA GPU if available, else on the CPU."""
     generator = torch.Generator().manual_seed(seed)
     place = "cuda" if torch.cuda.is_available() else "cpu"
     return [torch.randn(1, 1, n_tokens, d, generator=generator).to(place) for _ in range(3)]
@@ -138,13 +138,13 @@ def one_head(n_tokens: int, d: int = 64, seed: int = 0) -> list[Tensor]:
 
 @torch.no_grad()
 def tokens_per_second(model: LanguageModel, prompt: Tensor, n_sequences: int = 1, n_steps: int = 16) -> float:
-    """Measure how many tokens a model generates per second after a prompt, all sequences together.
+    """Measure how many tokens per second a model generates after a prompt, all sequences together.
 
     Args:
-        model: makes a state by `start` and reads one token of each sequence by `step`; reading the prompt is not timed.
+        model: creates a state by `start` and reads one token of each sequence by `step`; reading the prompt is not timed.
         prompt: (1, T) tokens, T ≥ 1, the same for all sequences.
-        n_sequences: how many are continued at the same time.
-        n_steps: steps to time, after one to warm up; each reads the token that was the likeliest.
+        n_sequences: number of sequences that are continued in parallel.
+        n_steps: number of timed steps, after one warm-up step; each reads the most likely token of the previous one.
     """
     rows = prompt.new_zeros(n_sequences)
     logits, state = model.step(prompt[rows, -1], rows_of(model.start(prompt[:, :-1]), rows))
@@ -159,11 +159,11 @@ def tokens_per_second(model: LanguageModel, prompt: Tensor, n_sequences: int = 1
 
 
 def sequential_operations(output: Tensor, operations: tuple[str, ...] = PRODUCTS) -> int:
-    """Count operations on the longest path through the autograd graph that made `output`.
+    """Count operations on the longest path through the autograd graph of `output`.
 
     Args:
         output: a tensor with a gradient.
-        operations: how the names of the counted nodes begin, such as "Tanh"; by default matrix products and convolutions.
+        operations: prefixes of the names of counted nodes, such as "Tanh"; by default matrix products and convolutions.
     """
     depth, stack = {}, [output.grad_fn]
     while stack:
@@ -177,10 +177,10 @@ def sequential_operations(output: Tensor, operations: tuple[str, ...] = PRODUCTS
 
 
 def path_length(layer: Callable[[Tensor], Tensor], x: Tensor) -> int:
-    """Count how often a layer must be applied to x (T, d) until the last position depends on the first, by the gradient.
+    """Count how often a layer must be applied to x (T, d) until the gradient of the last position reaches the first.
 
     Raises:
-        ValueError: it does not depend on it after T times.
+        ValueError: it does not reach it after T applications.
     """
     y = x
     for times in range(1, len(x) + 1):
@@ -191,7 +191,7 @@ def path_length(layer: Callable[[Tensor], Tensor], x: Tensor) -> int:
 
 
 def numbers_kept(call: Callable[..., object], *inputs: Tensor) -> int:
-    """Count the numbers that a forward pass keeps for the backward pass; a tensor that is kept twice counts once."""
+    """Count the numbers that a forward pass saves for the backward pass; a tensor that is saved twice counts once."""
     tensors = {}
     with torch.autograd.graph.saved_tensors_hooks(lambda x: tensors.setdefault(x.data_ptr(), x), lambda x: x):
         call(*inputs)

@@ -1,4 +1,4 @@
-"""Legible figures: numbers of any kind as arrays, and text in characters that the font has."""
+"""Legible figures: numbers of any type as arrays, and text restricted to the characters of the font."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -11,18 +11,18 @@ Numbers = np.ndarray | Tensor | Sequence | int | float
 
 
 def to_array(values: Numbers) -> np.ndarray:
-    """Give anything that holds numbers, also a tensor on a GPU or in a graph, as a NumPy array."""
+    """Convert anything that holds numbers, including a tensor on a GPU or with a gradient, to a NumPy array."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 def printable(text: str) -> str:
-    """Make a token visible: spaces and line ends get a visible character, and a character that the font lacks becomes a box."""
+    """Make a token visible: whitespace is replaced by visible characters, and characters that the font lacks by a box."""
     signs = {" ": "␣", "": "∅"}
     return in_the_font(signs.get(text, text).replace("\n", "↵").replace("\t", "⇥"))
 
 
 def in_the_font(text: str) -> str:
-    """Put a box in the place of each character that the font of the figures lacks."""
+    """Replace each character that the font of the figures lacks by a box."""
     return "".join(sign if ord(sign) in _glyphs() else "□" for sign in text)
 
 

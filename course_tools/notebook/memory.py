@@ -1,4 +1,4 @@
-"""Peak memory of a call: counted by torch's allocator, so that the same call gives the same number."""
+"""Peak memory of a call, counted by torch's allocator, so that the same call yields the same number."""
 
 import os
 from collections.abc import Callable
@@ -7,10 +7,10 @@ import torch
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """Run a call and give the most bytes of tensors that it held at one time, beyond those that were there before it.
+    """Run a call and return the peak memory of tensors in bytes, beyond that before the call.
 
-    Every tensor counts, also those inside torch's own kernels and in a backward pass; what a library under torch takes for
-    itself does not. Memory on a CPU and on a CUDA device is added up.
+    Every tensor counts, including those inside torch's kernels and in a backward pass; memory that other libraries allocate
+    does not. Memory on the CPU and on CUDA devices is added up.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler writes a line to stderr at each start and stop
     from torch.autograd import DeviceType

@@ -17,12 +17,12 @@ _WORD = "attention"
 def microscope(view: str = "reverse", height: int = 900) -> None:
     """Show the attention microscope: a page in which small trained transformers run in JavaScript.
 
-    Where a notebook is not trusted, or its scripts do not run, a still picture of one head stands in; outside a notebook its
-    sentence is printed.
+    If a notebook is not trusted, or its scripts do not run, a static figure of one head is shown instead; outside a notebook,
+    its description is printed.
 
     Args:
-        view: what it opens with: "reverse" a word, "continue" a text, or read a "digit".
-        height: of the frame, in pixels.
+        view: the initial view: "reverse" (a word), "continue" (a text) or "digit" (classify a digit).
+        height: the height of the frame in pixels.
 
     Raises:
         ValueError: there is no such view.
@@ -36,15 +36,15 @@ def microscope(view: str = "reverse", height: int = 900) -> None:
 
 
 def _still() -> tuple[str, str]:
-    """Draw the weights with which the first head reverses a word, as HTML, and say what the figure shows."""
+    """Draw the weights with which the first head reverses a word, as HTML; return it with its description."""
     model, T = trained_models()["reverse"], len(_WORD)
     tokens = torch.tensor([PADDING] * (T_WORD - T) + [LETTERS.index(letter) for letter in _WORD])
     weights, written = _first_head(model, tokens)
     figure = plots.attention_map(weights[:T, T_WORD - T :], list(written[:T]), list(_WORD), x="letter read", y="letter written")
     mirrored = weights.flip(1).diagonal()[:T].mean()
     sentence = (
-        f"A trained transformer writes {_WORD} in reverse order, {written[:T]}: its first head puts "
-        f"{mirrored:.2f} of its weight on the letter at the mirrored place."
+        f"A trained transformer writes {_WORD} in reverse order, {written[:T]}: its first head assigns "
+        f"{mirrored:.2f} of its weight to the letter at the mirrored position."
     )
     return figure_html(figure, sentence), sentence
 

@@ -1,4 +1,4 @@
-"""A graph drawn with its attention: arrays in, figure out."""
+"""Drawing of a graph with its attention weights: arrays in, figure out."""
 
 import numpy as np
 import seaborn as sns
@@ -20,18 +20,19 @@ def network(
     title: str = "",
     most: float = 1.0,
 ) -> Figure:
-    """Draw nodes by their groups, and the edges between them: the half next to a node shows how much that node looks along it.
+    """Draw nodes by group, and the edges between them: the half next to a node shows how much that node attends to the other.
 
-    Places follow from springs along the edges, the same in every run; loops are not drawn.
+    Positions come from a spring layout, the same in every run; loops are not drawn.
 
     Args:
-        edges: (2, E); node edges[0] looks at node edges[1].
-        groups: (N,), integers from 0: each has a colour and a marker of its own.
-        weights: (E,), each in 0…most: from dark and thin to bright and thick in viridis; NaN is grey. None draws all alike.
+        edges: (2, E); node edges[0] attends to node edges[1].
+        groups: (N,), integers from 0: each group has its own colour and marker.
+        weights: (E,), each in 0…most: from dark and thin to bright and thick in viridis; NaN is grey. None draws all edges
+            alike.
         names: (N,), written on the nodes.
         legend: a name for each group.
         title: above the figure.
-        most: where the colours end; give figures that are to be compared the same.
+        most: the upper end of the colour scale; use the same value for figures that are to be compared.
     """
     edges, groups = to_array(edges), to_array(groups)
     places = _places(edges, len(groups))
@@ -68,7 +69,7 @@ def network(
 
 
 def _places(edges: np.ndarray, n_nodes: int) -> np.ndarray:
-    """Let springs along the edges find a place (N, 2) for each node."""
+    """Compute the positions (N, 2) of the nodes by a spring layout."""
     import networkx
 
     graph = networkx.Graph()

@@ -1,4 +1,4 @@
-"""Train a network on the labels of some nodes of a graph, and measure its accuracy on others: the experiment of lecture 15."""
+"""Train a network on the labels of some nodes of a graph and measure its accuracy on others: the experiment of lecture 15."""
 
 from collections.abc import Callable
 from itertools import repeat
@@ -16,13 +16,13 @@ Graph = TypeVar("Graph", bound=tuple)
 
 
 def here(graph: Graph) -> Graph:
-    """Give a graph with its tensors on the device of the notebook."""
+    """Move the tensors of a graph to the device of the notebook."""
     parts = {name: getattr(graph, name).to(device()) for name in ("edges", "features", "labels")}
     return graph._replace(**parts)
 
 
 def fit(make: Callable[[], nn.Module], graph: Any, learn: Tensor, seed: int, steps: int = 60, lr: float = 1e-2) -> nn.Module:
-    """Train a new network `(features, edges)` → logits (N, n_classes) on the nodes `learn`; the seed decides its weights."""
+    """Train a new network `(features, edges)` → logits (N, n_classes) on the nodes `learn`; the seed determines its weights."""
     torch.manual_seed(seed)
 
     def loss(model: nn.Module, _: None) -> Tensor:
@@ -42,12 +42,12 @@ class Alone(nn.Module):
     """Two layers applied to each node separately; the edges are not used."""
 
     def __init__(self, d_in: int, d: int, n_out: int) -> None:
-        """Set up for d_in features of a node, d hidden units and n_out classes."""
+        """Create layers for d_in features per node, d hidden units and n_out classes."""
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(d_in, d), nn.ReLU(), nn.Linear(d, n_out))
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give logits (N, n_out) of x (N, d_in)."""
+        """Compute logits (N, n_out) for x (N, d_in)."""
         return self.layers(x)
 
 

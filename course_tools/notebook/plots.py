@@ -1,7 +1,7 @@
-"""Figures of the course: arrays in, Figure out. Nothing here displays, and nothing keeps state.
+"""Figures of the course: arrays in, Figure out. The functions neither display a figure nor keep state.
 
-Weights are drawn in viridis from 0 to 1, scores (logits) in a diverging map centred at 0, curves in seaborn's colour-blind
-palette with a marker for each line.
+Weights are drawn in viridis from 0 to 1, scores (logits) in a diverging colour map centred at 0, and curves in seaborn's
+colour-blind palette with a marker for each line.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def attention_maps(
     y: str = "query",
     outlined: Numbers | None = None,
 ) -> Figure:
-    """Draw one map of weights (T_q, T_k) beside the other, such as the heads of a layer, under their titles.
+    """Draw maps of weights (T_q, T_k) side by side, such as the heads of a layer, with their titles.
 
     The other arguments are those of `attention_map`; the same cells are outlined in every map.
     """
@@ -76,7 +76,7 @@ def _outline(ax: Axes, cells: np.ndarray, shape: tuple[int, ...]) -> None:
 def score_maps(
     scores: Mapping[str, Numbers], queries: Names = None, keys: Names = None, x: str = "key", y: str = "query"
 ) -> Figure:
-    """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the map is 0."""
+    """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the colour map is 0."""
     far = max(float(np.abs(to_array(s)).max()) for s in scores.values()) or 1.0
     return _maps(scores, queries, keys, x, y, "score", "RdBu_r", (-far, far))
 
@@ -112,11 +112,11 @@ def _maps(
 
 
 def _tokens(ax: Axes, axis: str, labels: Names, length: int, room: int) -> None:
-    """Label an axis by tokens, in smaller letters where more than `room` of them must fit at full size."""
+    """Label an axis by tokens, in a smaller font if there are more than the `room` tokens that fit at full size."""
     if labels is None:
         return
     if len(labels) != length:
-        raise ValueError(f"{len(labels)} labels for {length} places on the {axis} axis.")
+        raise ValueError(f"{len(labels)} labels for {length} positions on the {axis} axis.")
     texts = [printable(label) for label in labels]
     turned = axis == "x" and max(map(len, texts), default=0) > 2
     size = 9 if length <= room else max(5, 9 * room / length)
@@ -132,18 +132,18 @@ def curves(
     log: str = "",
     across: Mapping[str, int | float] | None = None,
 ) -> Figure:
-    """Draw y against x for each name, with a marker and a colour of its own.
+    """Draw y against x for each name, each with its own marker and colour.
 
     Args:
         lines: name -> (x values, y values).
-        x: label of the axis, with its unit.
-        y: label of the axis, with its unit.
+        x: label of the x axis, with its unit.
+        y: label of the y axis, with its unit.
         title: above the figure.
         log: "x", "y" or "xy": which axes are logarithmic.
-        across: name -> height of a dashed line across, such as chance or a baseline.
+        across: name -> height of a dashed horizontal line, such as chance or a baseline.
     """
     n_names = len(lines) + len(across or {})
-    below = n_names > 5  # a legend of so many lines finds no place inside the axes that hides no curve
+    below = n_names > 5  # a legend with this many lines would hide curves inside the axes
     figure = Figure(figsize=(6.0, 4.0 if below else 3.6), layout="constrained")
     ax = figure.subplots()
     palette = sns.color_palette("colorblind", max(len(lines), 1))
@@ -169,7 +169,7 @@ def curves(
 
 
 def _plain_numbers(ax: Axes) -> None:
-    """Write 400, not 4 × 10², on a logarithmic axis of numbers that a reader writes so."""
+    """Write plain numbers, such as 400 instead of 4 × 10², on a logarithmic axis with a moderate range."""
     low, high = ax.get_ylim()
     if low < 1e-4 or high > 1e5:
         return
@@ -179,7 +179,7 @@ def _plain_numbers(ax: Axes) -> None:
 
 
 def _ticks_at(ax: Axes, places: list[float]) -> None:
-    """Name the places measured on a logarithmic axis; round numbers where they are too near, powers of ten where many."""
+    """Label the measured values on a logarithmic axis; round numbers if they are too close, powers of ten if too many."""
     if len(places) > 10:
         return
     gaps = np.diff(np.log(places))
@@ -192,7 +192,7 @@ def _ticks_at(ax: Axes, places: list[float]) -> None:
 
 
 def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mapping[str, int | float] | None = None) -> Figure:
-    """Draw every measurement of each group as a point, one column a group: what a table of means would hide."""
+    """Draw every measurement as a point, one column per group, to show the spread that a table of means would hide."""
     figure = Figure(figsize=(6.0, 3.4), layout="constrained")
     ax = figure.subplots()
     palette = sns.color_palette("colorblind", max(len(groups), 1))
@@ -227,16 +227,17 @@ def pictures(
     label: str = "attention weight",
     most: float | None = None,
 ) -> Figure:
-    """Draw pictures beside each other: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
+    """Draw images side by side: (H, W, 3) in 0…1 as colours, (H, W) as a map in viridis from 0 to its maximum.
 
     Args:
-        images: title -> picture.
-        marks: title -> (row, column) of a place to mark in that picture by a ring, such as the pixel that asks.
-        arrows: title -> weights (H, W) with which the marked place looks at the others: an arrow to each of the strongest, the
-            wider the more weight.
-        strongest: how many arrows.
+        images: title -> image.
+        marks: title -> (row, column) of a pixel to mark by a ring in that image, such as the query.
+        arrows: title -> weights (H, W) with which the marked pixel attends to the others: an arrow to each of the strongest,
+            wider
+            for more weight.
+        strongest: number of arrows.
         label: what the maps show.
-        most: where the colours of all maps end, so that maps can be compared; None = each ends at its own maximum.
+        most: the upper end of the colour scale of all maps, so that they can be compared; None = the maximum of each map.
     """
     figure = Figure(figsize=(6.0, 2.6 if len(images) <= 3 else 4.0), layout="constrained")
     rows = 1 if len(images) <= 3 else 2
@@ -259,7 +260,7 @@ def pictures(
 
 
 def _arrows(ax: Axes, place: Place, weights: np.ndarray, strongest: int) -> None:
-    """Ring a place (row, column), and point from it to the strongest of the weights (H, W)."""
+    """Draw a ring at a pixel (row, column), and arrows from it to the strongest of the weights (H, W)."""
     for index in weights.argsort(axis=None)[::-1][:strongest]:
         row, column = np.unravel_index(index, weights.shape)
         width = 0.4 + 1.8 * weights[row, column] / weights.max()
@@ -278,7 +279,7 @@ def _arrows(ax: Axes, place: Place, weights: np.ndarray, strongest: int) -> None
 
 
 def describe(weights: Numbers, queries: Names = None, keys: Names = None, at_most: int = 6) -> str:
-    """Say in one sentence where each query of weights (T_q, T_k) looks most; the alt text of an attention map."""
+    """Name in one sentence the key with the largest weight of each query, for weights (T_q, T_k): an alt text of the map."""
     table = to_array(weights)
     queries = queries or [f"query {i}" for i in range(table.shape[0])]
     keys = keys or [f"key {j}" for j in range(table.shape[1])]

@@ -1,21 +1,21 @@
-"""Predict before you run: buttons that record a choice, then the explanation of every option."""
+"""Predictions before running a cell: buttons that record a choice, then the explanation of every option."""
 
 from html import escape
 
-from course_tools.notebook.predictions import Prediction, prediction
+from course_tools.notebook.prediction_options import Prediction, prediction
 from course_tools.notebook.progress_bar import watched
 from course_tools.notebook.progress_record import progress_file, progress_of, read_events, remember
 from course_tools.notebook.show import in_notebook, publish
 
 
 def predict(id: str) -> None:
-    """Ask for a prediction; the first choice counts and is kept in the progress file.
+    """Ask for a prediction; the first choice counts and is stored in the progress file.
 
-    In a notebook that a person works in, the options are buttons, and the explanations follow the choice. Elsewhere, as in an
-    exported page, the explanations stand folded.
+    In an interactive notebook, the options are buttons, and the explanations follow the choice. Elsewhere, such as in an
+    exported page, the explanations are folded.
 
     Raises:
-        UnknownPrediction: there is no prediction of this id.
+        UnknownPrediction: there is no prediction with this id.
     """
     asked = prediction(id)
     if not (in_notebook() and watched()):
@@ -48,7 +48,7 @@ def _ask(asked: Prediction) -> None:
 
 
 def explained(asked: Prediction, chosen: str) -> str:
-    """Write every option with its explanation, the right one and the chosen one marked in words."""
+    """Write every option with its explanation; the right one and the chosen one are marked in words."""
     rows = []
     for option in asked.options:
         sign = "✓ right" if option.letter == asked.right else "✗"

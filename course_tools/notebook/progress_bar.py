@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 def progress(iterable: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Pass the items on, and show how far they are.
+    """Iterate over items with a progress bar.
 
     Args:
-        iterable: what to go through.
+        iterable: the items.
         description: what is being done, in words.
-        total: the number of items, where `len` does not tell it (a generator).
+        total: the number of items, if `len` is not defined (for a generator).
 
     Returns:
         an iterator over the same items.
@@ -25,7 +25,7 @@ def progress(iterable: Iterable[T], description: str, total: int | None = None) 
 
 
 def watched() -> bool:
-    """Tell whether a person may be watching: not under CI, not under pytest (nbval), and a terminal or a notebook at hand."""
+    """Return whether a person may be watching: in a terminal or notebook, and not under CI or pytest (nbval)."""
     if os.environ.get("CI") or os.environ.get("PYTEST_VERSION"):
         return False
     return "ipykernel" in sys.modules or bool(sys.stderr and sys.stderr.isatty())

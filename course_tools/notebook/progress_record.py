@@ -1,7 +1,8 @@
-"""Progress of a student: attempts, solved exercises and predictions, in one local file. Nothing is ever sent.
+"""Progress of a student: attempts, solved exercises and predictions, in one local file. It is never sent anywhere.
 
-The file is a list of events, one JSON object a line, so that it survives restarts, updates of the course and new copies of a
-lecture, and two files can be merged. It lies in `work/` of the course, else in the home folder; COURSE_PROGRESS names another.
+The file is a list of events, one JSON object per line, so that it survives restarts, updates of the course and new copies of a
+lecture, and two files can be merged. It is in `work/` of the course, else in the home folder; COURSE_PROGRESS overrides its
+path.
 """
 
 import json
@@ -15,20 +16,20 @@ from pathlib import Path
 
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
-from course_tools.notebook.predictions import predictions
+from course_tools.notebook.prediction_options import predictions
 from course_tools.notebook.progress_bar import watched
 from course_tools.notebook.show import in_notebook, publish
 
 Event = dict[str, object]
 
-_NOTHING_YET = "Nothing is recorded yet: `course lab` opens a lecture, and each check and prediction that you run in it counts."
+_NOTHING_YET = "Nothing is recorded yet. Open a lecture with `course lab`; its checks and predictions will be recorded."
 
 
 @dataclass
 class ExerciseProgress:
-    """One exercise: attempts until it was solved, best points, and the misconceptions met on the way.
+    """One exercise: attempts until it was solved, best points, and the misconceptions that were found.
 
-    A misconception that a check only suspects ("Perhaps: …") is not recorded: the student may never have had it.
+    A misconception that a check only suspects ("Perhaps: …") is not recorded: the student may not have it.
     """
 
     attempts: int = 0
@@ -46,12 +47,12 @@ class Progress:
 
     @property
     def overcome(self) -> list[tuple[str, str]]:
-        """Misconceptions of exercises that were solved later: pairs of id and misconception."""
+        """Misconceptions in exercises that were solved later: pairs of id and misconception."""
         return [(id, text) for id, item in self.exercises.items() if item.solved for text in item.misconceptions]
 
 
 def progress_file() -> Path:
-    """Give the path of the file; it need not exist."""
+    """Return the path of the file, which need not exist."""
     if named := os.environ.get("COURSE_PROGRESS"):
         return Path(named)
     for folder in (Path.cwd(), *Path.cwd().parents):
@@ -61,9 +62,9 @@ def progress_file() -> Path:
 
 
 def remember(kind: str, id: str, **facts: object) -> None:
-    """Append an event in a notebook that a person works in; elsewhere, as under CI, do nothing.
+    """Append an event in an interactive notebook; elsewhere, such as under CI, do nothing.
 
-    A file that cannot be written costs the event and one sentence on stderr, never the student's cell.
+    If the file cannot be written, the event is lost and a sentence is printed to stderr, but the student's cell does not fail.
     """
     if not (watched() and in_notebook()):
         return
@@ -78,7 +79,7 @@ def remember(kind: str, id: str, **facts: object) -> None:
 
 
 def read_events(path: Path) -> list[Event]:
-    """Read the events of a file in order; a line that is broken is passed over, and a file that is missing is empty."""
+    """Read the events of a file in order; invalid lines are skipped, and a missing file is treated as empty."""
     if not path.is_file():
         return []
     events = []
@@ -93,13 +94,13 @@ def read_events(path: Path) -> list[Event]:
 
 
 def merge(events: Iterable[Event], others: Iterable[Event]) -> list[Event]:
-    """Join two lists of events in order of time; an event that both hold stands once."""
+    """Merge two lists of events in chronological order, without duplicates."""
     joined = {json.dumps(event, sort_keys=True): event for event in (*events, *others)}
     return sorted(joined.values(), key=lambda event: str(event["time"]))
 
 
 def progress_of(events: Iterable[Event]) -> Progress:
-    """Sum events up. What is no event of this course is passed over."""
+    """Summarise events; those that do not belong to this course are ignored."""
     progress = Progress()
     for event in events:
         id = str(event["id"])
@@ -117,14 +118,14 @@ def progress_of(events: Iterable[Event]) -> Progress:
 
 
 def my_progress(lecture: str) -> None:
-    """Show what of a lecture is solved and predicted so far."""
+    """Show the solved exercises and the predictions of a lecture so far."""
     progress = progress_of(read_events(progress_file())) if watched() else Progress()
     text = summary(progress, lecture)
     publish({"text/html": f"<p>{escape(text)}</p>", "text/plain": text})
 
 
 def summary(progress: Progress, lecture: str) -> str:
-    """Say in one or two sentences what of a lecture is done."""
+    """Summarise the progress in a lecture in one or two sentences."""
     asked = [item for item in exercises() if item.lecture == lecture]
     mine = {item.id: progress.exercises[item.id] for item in asked if item.id in progress.exercises}
     solved = f"{sum(item.solved for item in mine.values())} of {len(asked)} exercises solved"
@@ -137,21 +138,21 @@ def summary(progress: Progress, lecture: str) -> str:
 
 
 def predicted(progress: Progress, lecture: str) -> tuple[int, int]:
-    """Count the predictions of a lecture that were made, and those of them that were right."""
+    """Count the predictions made in a lecture, and those that were right."""
     made = [item for id, item in predictions().items() if id.startswith(f"{lecture}.") and id in progress.predictions]
     return len(made), sum(progress.predictions[item.id] == item.right for item in made)
 
 
 def show_progress(html: Path | None = None, export: Path | None = None, other: Path | None = None) -> None:
-    """Join the progress of another file, export it, print a line for each lecture, and write the page.
+    """Merge the progress of another file, export it, print a line for each lecture, and write a page.
 
     Args:
-        html: where the page goes; beside the progress file if None.
-        export: where a copy of the progress goes.
-        other: a file that was exported elsewhere; its events are joined to those here.
+        html: path of the page; None = in the folder of the progress file.
+        export: path of an exported copy of the progress.
+        other: a file exported on another machine, whose events are added.
 
     Raises:
-        OSError: a file may not be read or written.
+        OSError: a file cannot be read or written.
     """
     path = progress_file()
     events = read_events(path)
@@ -173,14 +174,14 @@ def show_progress(html: Path | None = None, export: Path | None = None, other: P
 
 
 def _write(path: Path, events: list[Event]) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f"{path.name}.part")
     part.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events), encoding="utf-8")
     part.replace(path)
 
 
 def page(progress: Progress) -> str:
-    """Draw the progress over all lectures: one HTML page with one picture, without scripts or anything from elsewhere."""
+    """Draw the progress in all lectures: one HTML page with one figure, without scripts or external resources."""
     by_lecture: dict[str, list[Exercise]] = {}
     for item in exercises():
         by_lecture.setdefault(item.lecture, []).append(item)

@@ -1,7 +1,7 @@
-"""The recorded result of a study in a lecture: its numbers, and its figure with what it cost in the caption.
+"""The recorded result of a study in a lecture: its numbers, and its figure with its cost in the caption.
 
-recorded("12_matching").scores("matched", "ap50")        # one number a seed
-show_study("10_accuracy_and_cost")                       # the study's own figure, as recorded
+recorded("12_matching").scores("matched", "ap50")        # one number per seed
+show_study("10_accuracy_and_cost")                       # the study's figure, as recorded
 """
 
 from pathlib import Path
@@ -17,10 +17,10 @@ def recorded(name: str, folder: Path | None = None) -> RecordedStudy:
 
     Args:
         name: such as "12_matching".
-        folder: where the studies are; the course's by default.
+        folder: the folder of the studies; that of the course by default.
 
     Raises:
-        UnknownStudy: there is no such study; the text lists near names.
+        UnknownStudy: there is no such study; the message lists similar names.
         CannotStudy: it was never run; `course study NAME` runs it.
         StaleStudy: it has changed since it was run.
     """
@@ -29,14 +29,14 @@ def recorded(name: str, folder: Path | None = None) -> RecordedStudy:
 
 
 def show_study(name: str, folder: Path | None = None) -> RecordedStudy:
-    """Show the figure of a study as recorded; the caption says so, and what the study cost. Gives the record back.
+    """Show the figure of a study as recorded, with the cost of the study in the caption; return the record.
 
     Args:
         name: such as "10_accuracy_and_cost".
-        folder: where the studies are; the course's by default.
+        folder: the folder of the studies; that of the course by default.
 
     Raises:
-        UnknownStudy: there is no such study; the text lists near names.
+        UnknownStudy: there is no such study; the message lists similar names.
         CannotStudy: it was never run, or it draws no figure.
         StaleStudy: it has changed since it was run.
     """

@@ -13,25 +13,25 @@ from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
 
 class Reader(nn.Module):
-    """Read inputs (B, T, d) with a recurrent layer, and classify by its last state."""
+    """A classifier of sequences (B, T, d) that uses the last state of a recurrent layer."""
 
     def __init__(self, cell: nn.Module, n_classes: int) -> None:
-        """Set up for a layer such as `LSTM(d, n)`."""
+        """Create a classifier with a layer such as `LSTM(d, n)`."""
         super().__init__()
         self.cell, self.read_out = cell, nn.Linear(cell.d_hidden, n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give logits (B, n_classes) of x (B, T, d)."""
+        """Compute logits (B, n_classes) for x (B, T, d)."""
         return self.read_out(self.cell(x)[0][:, -1])
 
 
 def one_hot(tokens: Tensor) -> Tensor:
-    """Write symbols (B, T), eight that may come first and eight that distract, as vectors (B, T, 16)."""
+    """Encode symbols (B, T), eight possible first symbols and eight distractors, as one-hot vectors (B, T, 16)."""
     return F.one_hot(tokens, 16).float()
 
 
 def fit(make_cell: Callable[[], nn.Module], known: tuple[Tensor, Tensor], seed: int, steps: int, lr: float) -> Reader:
-    """Train a Reader on `known` = (inputs, labels); the seed decides weights and batches."""
+    """Train a Reader on `known` = (inputs, labels); the seed determines weights and batches."""
     x, y = (part.to(device()) for part in known)
     torch.manual_seed(seed)
     model = Reader(make_cell(), int(y.max()) + 1).to(device())

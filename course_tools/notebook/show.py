@@ -8,39 +8,39 @@ import sys
 from matplotlib.figure import Figure
 
 DPI = 200
-"""Twice the resolution at which a figure is displayed: sharp on screens of high density."""
+"""Twice the display resolution, for sharp figures on high-density screens."""
 PIXELS_PER_INCH = 100
 MOST_COLOURS = 2**14
-"""A figure with more colours than these holds a photograph."""
+"""A figure with more colours than this contains a photograph."""
 MAX_WIDTH, MAX_HEIGHT = 6.0, 4.0
 
 
 def show(figure: Figure, alt: str) -> None:
-    """Display a figure with its alternative text, and the same sentence as a caption below; then close the figure.
+    """Display a figure with its alternative text, which is also shown as a caption below, and close the figure.
 
-    In a notebook the output is one HTML `<figure>` whose image has a real `alt`, which JupyterLab and nbconvert both keep.
-    Outside a notebook the sentence is printed.
+    In a notebook, the output is one HTML `<figure>` whose image has an `alt` attribute, which JupyterLab and nbconvert both
+    keep. Outside a notebook, the text is printed.
 
     Args:
         figure: at most 6 x 4 inches.
-        alt: one or two sentences, computed from the data: what a reader who cannot see the figure must know.
+        alt: one or two sentences, computed from the data, for readers who cannot see the figure.
 
     Raises:
-        ValueError: the sentence is empty, or the figure is too large.
+        ValueError: the text is empty, or the figure is too large.
     """
     alt = alt.strip()
     if not alt:
-        raise ValueError("a figure needs a sentence that says what it shows: show(figure, alt=...).")
+        raise ValueError("a figure needs a text that describes it: show(figure, alt=...).")
     width, height = figure.get_size_inches()
     if width > MAX_WIDTH or height > MAX_HEIGHT:
-        raise ValueError(f"a figure is at most {MAX_WIDTH:g} x {MAX_HEIGHT:g} inches, this one is {width:g} x {height:g}.")
+        raise ValueError(f"a figure may be at most {MAX_WIDTH:g} x {MAX_HEIGHT:g} inches; this one is {width:g} x {height:g}.")
     publish({"text/html": figure_html(figure, alt), "text/plain": alt} if in_notebook() else {"text/plain": alt})
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(figure)
 
 
 def figure_html(figure: Figure, alt: str) -> str:
-    """Write a figure as HTML: the image with its `alt`, and the sentence as a caption."""
+    """Write a figure as HTML: the image with its `alt`, and the same text as a caption."""
     data, width = png(figure), round(figure.get_size_inches()[0] * PIXELS_PER_INCH)
     sentence = html.escape(alt)
     image = (
@@ -52,7 +52,7 @@ def figure_html(figure: Figure, alt: str) -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """Draw a figure as PNG at 200 dpi, in its own size; with a palette of 256 colours, unless it holds a photograph."""
+    """Draw a figure as PNG at 200 dpi, in its own size, with a palette of 256 colours unless it contains a photograph."""
     from PIL import Image
 
     drawn, compact = io.BytesIO(), io.BytesIO()
@@ -66,7 +66,7 @@ def png(figure: Figure) -> bytes:
 
 
 def publish(data: dict[str, str], metadata: dict | None = None) -> None:
-    """Display one bundle of MIME types in a notebook; elsewhere print its text/plain."""
+    """Display a MIME bundle in a notebook; elsewhere print its text/plain."""
     if in_notebook():
         from IPython.display import display
 
@@ -76,7 +76,7 @@ def publish(data: dict[str, str], metadata: dict | None = None) -> None:
 
 
 def in_notebook() -> bool:
-    """Tell whether a Jupyter kernel is running this code."""
+    """Return whether a Jupyter kernel is running this code."""
     if "ipykernel" not in sys.modules or "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()

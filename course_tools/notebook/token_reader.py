@@ -1,4 +1,4 @@
-"""Train a model of one mixing layer on rows of tokens, and measure its accuracy: the experiments of lecture 04."""
+"""Train a model with one token-mixing layer on rows of tokens, and measure its accuracy: the experiments of lecture 04."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,11 +19,11 @@ from course_tools.notebook.show import show
 
 
 class TokenTask(NamedTuple):
-    """Rows of tokens and their targets, to learn from and new, on the device of the lectures.
+    """Rows of tokens and their targets, for training and testing, on the device of the lectures.
 
-    `known` and `new` are the indices (B, T) of the tokens, one tensor for each table of embeddings. `targets` and `new_targets`
-    are (B, T_q) for the last T_q positions, or (B, T_q, n) for n answers at each. `pattern` is (B, T_q, T_k), for the new rows:
-    1 at the right one of the first T_k positions, else 0; None where it is not known.
+    `known` and `new` are the indices (B, T) of the training and test tokens, one tensor for each embedding table. `targets` and
+    `new_targets` are (B, T_q) for the last T_q positions, or (B, T_q, n) for n answers at each. `pattern` is (B, T_q, T_k), for
+    the test rows: 1 at the right one of the first T_k positions, else 0; None if it is unknown.
     """
 
     known: tuple[Tensor, ...]
@@ -34,7 +34,7 @@ class TokenTask(NamedTuple):
 
 
 def lookup_task(parts: Splits[Lookup], n_values: int) -> TokenTask:
-    """Lay pairs and questions out as rows of tokens, each a key and a value; a question has the blank, n_values, as value."""
+    """Encode pairs and questions as rows of tokens, each a key and a value; the value of a question is a blank, n_values."""
 
     def row(part: Lookup) -> tuple[Tensor, ...]:
         blanks = torch.full_like(part.queries, n_values)
@@ -44,16 +44,16 @@ def lookup_task(parts: Splits[Lookup], n_values: int) -> TokenTask:
 
 
 def reversal_task(parts: Splits[Reversal]) -> TokenTask:
-    """Give each symbol of a text its position; the targets are the symbols backwards."""
+    """Combine each symbol of a text with its position; the targets are the symbols in reverse order."""
     known, new = (with_positions(part.tokens) for part in (parts.train, parts.test))
     return _task(known, parts.train.targets, new, parts.test.targets, parts.test.pattern)
 
 
 def counting_task(seed: int, T: int = 12, keep: float = 0.75, n_symbols: int = 8) -> TokenTask:
-    """Predict the next symbol of sequences that count upwards, modulo n_symbols, with probability `keep`, and otherwise jump.
+    """Predict the next symbol of sequences that count upwards, modulo n_symbols, with probability `keep`, and else jump.
 
     Returns:
-        4,000 sequences to learn from and 500 new ones, of T symbols each; the target of a position is the symbol after it.
+        4,000 training and 500 test sequences of T symbols each; the target of a position is the next symbol.
     """
 
     def sequences(n: int, seed: int) -> Tensor:
@@ -67,12 +67,12 @@ def counting_task(seed: int, T: int = 12, keep: float = 0.75, n_symbols: int = 8
 
 
 def with_positions(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Give tokens (B, T) and the position of each, (B, T), as indices of two tables."""
+    """Return tokens (B, T) and the position of each, (B, T), as indices of two tables."""
     return tokens, torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
 
 
 def lookup_in_words(part: Lookup, row: int) -> tuple[list[str], list[str]]:
-    """Write one example out: its pairs, such as "k4=v5", and its questions, such as "k15?"."""
+    """Write one example as text: its pairs, such as "k4=v5", and its questions, such as "k15?"."""
     keys, values, queries = (numbers[row].tolist() for numbers in (part.keys, part.values, part.queries))
     return [f"k{key}=v{value}" for key, value in zip(keys, values, strict=True)], [f"k{key}?" for key in queries]
 
@@ -85,12 +85,12 @@ def _task(
 
 
 class TokenReader(nn.Module):
-    """Add the embeddings of each token, mix the tokens by a layer, and read out an answer at each position."""
+    """A model that adds the embeddings of each token, mixes the tokens by a layer, and predicts an answer at each position."""
 
     def __init__(
         self, mixer: nn.Module, sizes: Sequence[int], n_answers: int, d_model: int = 64, std: float | None = None
     ) -> None:
-        """Set up for indices below `sizes`; embeddings start with deviation `std`, d_model^-½ if None."""
+        """Create tables for indices below `sizes`; embeddings start with standard deviation `std`, d_model^-½ if None."""
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(size, d_model) for size in sizes)
         for table in self.tables:
@@ -99,13 +99,13 @@ class TokenReader(nn.Module):
         self.read_out = nn.Linear(d_model, n_answers)
 
     def forward(self, *known: Tensor) -> Tensor:
-        """Give logits (B, T, n_answers) of indices (B, T), one tensor for each table."""
+        """Compute logits (B, T, n_answers) for indices (B, T), one tensor for each table."""
         x = sum(table(index) for table, index in zip(self.tables, known, strict=True))
         return self.read_out(self.mixer(x)[0])
 
 
 def answers_of(model: nn.Module, known: Sequence[Tensor], targets: Tensor) -> Tensor:
-    """Give the logits at the last positions, (B, T, n_answers) for targets (B, T), or (B, T, n, n_answers) for (B, T, n)."""
+    """Return the logits at the last positions, (B, T, n_answers) for targets (B, T), or (B, T, n, n_answers) for (B, T, n)."""
     return model(*known)[:, -targets.shape[1] :].unflatten(-1, (*targets.shape[2:], -1))
 
 
@@ -125,7 +125,7 @@ def fit(
     lr: float = 5e-3,
     batch_size: int = 64,
 ) -> TokenReader:
-    """Train a TokenReader around a new mixer; the seed decides its first weights and the order of the batches."""
+    """Train a TokenReader with a new mixer; the seed determines its initial weights and the order of the batches."""
     torch.manual_seed(seed)
     sizes = [int(index.max()) + 1 for index in task.known]
     n_answers = (int(task.targets.max()) + 1) * math.prod(task.targets.shape[2:])
@@ -143,23 +143,23 @@ def fit_seeds(
 
 @torch.no_grad()
 def accuracy(model: nn.Module, task: TokenTask) -> float:
-    """Measure the fraction of positions of the new rows whose answers are all correct."""
+    """Measure the fraction of positions of the test rows whose answers are all correct."""
     right = answers_of(model, task.new, task.new_targets).argmax(-1) == task.new_targets
     return right.flatten(2).all(-1).float().mean().item() if right.dim() > 2 else right.float().mean().item()
 
 
 @torch.no_grad()
 def loss_on_new(model: nn.Module, task: TokenTask) -> float:
-    """Compute the cross-entropy of the answers in the new rows, in nats."""
+    """Compute the cross-entropy of the answers in the test rows, in nats."""
     return loss_of(model, (*task.new, task.new_targets)).item()
 
 
 @torch.no_grad()
 def logits_under_mask(model: TokenReader, given: Sequence[Tensor], mask: Tensor | None) -> Tensor:
-    """Compute logits (B, T, n_answers) on the CPU while the mixer attends under this mask; its own mask comes back afterwards.
+    """Compute logits (B, T, n_answers) on the CPU with another mask of the mixer, which is restored afterwards.
 
     Args:
-        model: around a mixer with a `mask`.
+        model: a model whose mixer has a `mask`.
         given: indices (B, T), one tensor for each table.
         mask: bool, broadcastable to (B, T, T), True = may attend; None = every position may attend to every other.
     """
@@ -171,14 +171,14 @@ def logits_under_mask(model: TokenReader, given: Sequence[Tensor], mask: Tensor 
 
 @torch.no_grad()
 def weights_of(model: TokenReader, given: Sequence[Tensor]) -> Tensor:
-    """Give the attention weights (…, T, T) of the mixer for indices (B, T), one tensor for each table, on the CPU."""
+    """Compute the attention weights (…, T, T) of the mixer for indices (B, T), one tensor for each table, on the CPU."""
     with record(model) as seen:
         model(*given)
     return seen["mixer"][0].weights.cpu()
 
 
 def attends_correctly(model: TokenReader, task: TokenTask) -> float:
-    """Measure the fraction of positions whose largest weight, in the first head, lies where the pattern has its 1."""
+    """Measure the fraction of positions whose largest weight, in the first head, is at the 1 of the pattern."""
     chosen = weights_of(model, task.new)[:, 0, -task.pattern.shape[1] :].argmax(-1)
     return (chosen == task.pattern.argmax(-1)).float().mean().item()
 

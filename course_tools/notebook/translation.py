@@ -1,4 +1,4 @@
-"""Train a translation model on pairs of texts by teacher forcing, translate, and count exact matches; dates as ISO 8601."""
+"""Train a translation model on pairs of texts by teacher forcing, translate, count exact matches; dates to ISO 8601."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -16,11 +16,11 @@ from course_tools.notebook.fitting import fitted
 
 Model = TypeVar("Model", bound=nn.Module)
 Vocabularies = tuple[Vocabulary, Vocabulary]
-"""Of the sources and of the targets."""
+"""The vocabularies of the sources and of the targets."""
 
 
 class Dates(NamedTuple):
-    """Pairs of texts by the number of dates in a sentence: to learn from, and new ones; and their vocabularies."""
+    """Pairs of texts, for training and testing, by the number of dates in a sentence; and their vocabularies."""
 
     known: dict[int, list]
     new: dict[int, list]
@@ -28,7 +28,7 @@ class Dates(NamedTuple):
 
 
 def date_sentences() -> Dates:
-    """Compose sentences of one and of two dates to learn from, 3,000 and 6,000, and 300 new ones of one, two and three."""
+    """Compose 3,000 training sentences with one date, 6,000 with two, and 300 test sentences each with one, two and three."""
     days = dates(4_000, 300, 500, formats=("medium",), seed=0)
     known = {1: joined(days.train, 1, 3_000, seed=1), 2: joined(days.train, 2, 6_000, seed=2)}
     new = {n: joined(days.test, n, 300, seed=9) for n in (1, 2, 3)}
@@ -37,7 +37,7 @@ def date_sentences() -> Dates:
 
 
 def logits_of(model: nn.Module, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-    """Give the next-token logits (B, T, n_tokens) of a Transformer, or of a recurrent model, whose result has more parts."""
+    """Return the next-token logits (B, T, n_tokens) of a Transformer, or of a recurrent model, whose result has more parts."""
     given = model(source, lengths, target)
     return given if isinstance(given, Tensor) else given.logits
 
@@ -52,15 +52,15 @@ def fit_pairs(
     lr: float,
     loss: Any = teacher_forced_loss,
 ) -> Model:
-    """Train a model on pairs of texts by teacher forcing, in batches of 32, and put it into evaluation mode.
+    """Train a model on pairs of texts by teacher forcing, in batches of 32, and set it to evaluation mode.
 
     Args:
         model: `(source, lengths, target)` → logits, such as `Transformer` or `Seq2Seq`.
         pairs: each has a `source` and a `target`.
         words: the two vocabularies.
-        seed: decides the order of the batches.
+        seed: determines the order of the batches.
         steps: number of updates.
-        lr: the learning rate at its highest.
+        lr: the maximum learning rate.
         loss: `(logits, target, padding)` → a scalar, such as your `teacher_forced_loss`.
     """
     source, lengths = words[0].batch([pair.source for pair in pairs])

@@ -1,4 +1,4 @@
-"""Learned weights over the places of an image, drawn as the small pictures that they are: arrays in, figure out."""
+"""Small maps of learned weights over the positions of an image: arrays in, figure out."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ from course_tools.notebook.legible import Numbers, in_the_font, to_array
 
 
 def weight_maps(panels: Mapping[str, Numbers], columns: int = 4, label: str = "weight") -> Figure:
-    """Draw up to three panels of small maps beside each other, one scale for all: the middle of the colours is 0.
+    """Draw up to three panels of small maps side by side, with one colour scale for all, centred at 0.
 
     Args:
         panels: title -> (n, H, W), n maps of either sign, row by row from the top left.
-        columns: how many maps stand in a row of a panel.
-        label: what the numbers are.
+        columns: number of maps in a row of a panel.
+        label: what the maps show.
 
     Raises:
-        ValueError: there are more than three panels, or a panel has no maps or other axes.
+        ValueError: there are more than three panels, or a panel has no maps or the wrong number of axes.
     """
     arrays = {title: to_array(maps).astype(float) for title, maps in panels.items()}
     if not 1 <= len(arrays) <= 3 or any(maps.ndim != 3 or maps.size == 0 for maps in arrays.values()):
@@ -34,7 +34,7 @@ def weight_maps(panels: Mapping[str, Numbers], columns: int = 4, label: str = "w
 
 
 def _sheet(maps: np.ndarray, columns: int) -> np.ndarray:
-    """Lay maps (n, H, W) out in rows, one empty line between two of them."""
+    """Arrange maps (n, H, W) in rows, separated by empty lines."""
     n, H, W = maps.shape
     columns = min(columns, n)
     rows = -(-n // columns)

@@ -168,7 +168,7 @@ def by_all_pairs(logits, p):
 
 @right
 def row_by_row(logits, p):
-    """Row after row in Python floats: the next likeliest token is taken until p is in hand."""
+    """Row after row in Python floats: tokens are added in descending order of probability until their sum reaches p."""
     out = torch.ones_like(logits, dtype=torch.bool).reshape(-1, logits.shape[-1])
     for row, probabilities in enumerate(logits.detach().double().softmax(-1).reshape(out.shape).tolist()):
         held = 0.0

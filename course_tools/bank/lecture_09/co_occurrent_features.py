@@ -198,7 +198,7 @@ def in_logarithms(x, W_k, W_v, W_pi):
 
 
 def _drawn(draw: Draw, *batch: int, n_mix: int = 3, d: int = 5, N: int | None = None) -> Call:
-    """Images of which each has a mean of its own, so that each chooses other shares."""
+    """Images with different means, so that each has different mixture weights."""
     places, C, d_v = draw.sizes(3)
     x = draw.normal(*batch, N or places, C) + draw.normal(*batch, 1, C)
     W_k, W_v = (draw.normal(n, C, scale=C**-0.5) for n in (n_mix * d, d_v))

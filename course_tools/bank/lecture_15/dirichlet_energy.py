@@ -152,7 +152,7 @@ def edge_by_edge(x, edges):
 
 @right
 def by_the_incidence_matrix(x, edges):
-    """A matrix (E, N) with 1 at the node that looks and -1 at the other: ½ ‖B X‖², of 0 in the row of a loop."""
+    """An incidence matrix B (E, N) with 1 at the attending node and -1 at the other, and a zero row for a loop: ½ ‖B X‖²."""
     E, N = edges.shape[1], x.shape[-2]
     require_edges(edges, N)
     node = torch.arange(N, device=edges.device)

@@ -1,7 +1,7 @@
-"""Reads the cells of a notebook that a student handed in, whatever state it is in.
+"""Read the cells of a submitted notebook, whatever state it is in.
 
-Nothing in it is trusted or run here. Older formats, byte-order marks, other encodings and missing fields are read; what is no
-notebook is refused with a sentence.
+Its content is neither trusted nor run here. Older formats, byte-order marks, other encodings and missing fields are accepted; a
+file that is not a notebook is rejected with an explanation.
 """
 
 import json
@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 LARGEST_FILE = 100 * 2**20
-"""Bytes; outputs with many pictures stay below it."""
+"""Bytes; notebooks with many images in their outputs are smaller."""
 MOST_ITEMS = 4_000_000
-"""Braces, brackets and commas in a file: they, not its size, decide how much memory its reading takes."""
+"""Braces, brackets and commas in a file: their number, not the file size, determines how much memory reading takes."""
 MOST_CELLS = 20_000
 _SMALL = 2**20
-"""Bytes up to which a file is read as it is, with its outputs."""
+"""Largest file, in bytes, that is parsed with its outputs."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _OUTPUTS = re.compile(rb"\s*:\s*\[")
 
 
 class Unreadable(ValueError):
-    """A file is not a notebook; the text says why, in a sentence."""
+    """A file is not a readable notebook; the message says why, in a sentence."""
 
 
 class Cell(NamedTuple):
@@ -48,7 +48,7 @@ def read_cells(path: str | Path) -> list[Cell]:
 
 
 def cells_in(data: bytes) -> list[Cell]:
-    """Read the cells of a notebook from its bytes, as they come out of a zip; Unreadable as in `read_cells`."""
+    """Read the cells of a notebook from its bytes, such as a member of a zip; raises Unreadable like `read_cells`."""
     if len(data) > _SMALL:
         data = without_outputs(data)
     if len(data) > LARGEST_FILE or sum(map(data.count, (b"{", b"[", b","))) > MOST_ITEMS:
@@ -68,7 +68,7 @@ def cells_in(data: bytes) -> list[Cell]:
 
 
 def without_outputs(data: bytes) -> bytes:
-    """Leave the outputs of the cells out of the text of a notebook, before it is parsed: `"outputs": []` in their place."""
+    """Replace the outputs of the cells by `"outputs": []` in the text of a notebook, before it is parsed."""
     kept, begin, depth, inside = [], 0, 0, 0
     for token in _TOKEN.finditer(data):
         first = token[0][:1]
@@ -86,7 +86,7 @@ def without_outputs(data: bytes) -> bytes:
 
 
 def _decoded(data: bytes) -> str:
-    """Decode by the byte-order mark, else as UTF-8, else byte by byte."""
+    """Decode according to the byte-order mark, else as UTF-8, else byte by byte."""
     encodings = ("utf-16",) if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252")
     for encoding in encodings:
         try:
@@ -97,7 +97,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _listed(notebook: object) -> list | None:
-    """Find the list of cells, in format 4 at the top, in format 3 in worksheets."""
+    """Find the list of cells: at the top level in format 4, in worksheets in format 3."""
     if not isinstance(notebook, dict):
         return None
     if isinstance(notebook.get("cells"), list):
@@ -123,5 +123,5 @@ def _cell(cell: dict) -> Cell:
 
 
 def _clean(text: object) -> str:
-    """Give a text that can be written in UTF-8 again; "" for what is not text."""
+    """Return a text that can be encoded as UTF-8; "" for a value that is not text."""
     return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else ""

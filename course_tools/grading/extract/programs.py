@@ -1,7 +1,7 @@
 """Program of one exercise for the sandbox: the text of a notebook's cells, each with its role.
 
-Nothing is parsed here. Cells of the student run in order; cells that are as they were handed out, and cells of the lecture that
-are missing, are there for the names that the student's cells need. `sandbox.notebook_runner` does the rest, inside.
+Nothing is parsed here. The student's cells run in order. Unchanged cells of the original notebook, and cells of the lecture
+that are missing, provide the names that the student's cells need. `sandbox.notebook_runner` does the rest, inside the sandbox.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ Role = Literal["own", "marked", "given", "missing"]
 class Part:
     """One cell of a program: a name for tracebacks, its text, and its role.
 
-    `own` is a student's cell, `marked` a student's cell that carries the mark of the exercise, `given` one that is as it was
-    handed out, `missing` one of the lecture that is not in the notebook.
+    `own` is a student's cell, `marked` a student's cell that is tagged as that of the exercise, `given` an unchanged cell of
+    the original notebook, `missing` a cell of the lecture that is not in the notebook.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Part:
 
 
 class Needed(NamedTuple):
-    """A statement on which an answer may depend: its cell, its number there, its line, and why it does not run, or ""."""
+    """A statement on which an answer may depend: its cell, its index there, its line, and why it does not run, or ""."""
 
     cell: int
     number: int
@@ -48,10 +48,10 @@ class Needed(NamedTuple):
 class Program:
     """What is run for an exercise.
 
-    `function` is the name that the answer should have, `references` gives for each other exercise of the lecture the library's
-    form, "module:name", and `skip` the statements, as (cell, number), that are known to take too long. `texts` are the
-    cells that run though they are not code, and `chosen` the statements that run, as (cell, number), as they were chosen in
-    the sandbox for another exercise, before any of them ran; None where they are still to be chosen.
+    `function` is the required name of the answer, `references` maps each other exercise of the lecture to the library's
+    function, "module:name", and `skip` holds the statements, as (cell, number), that are known to take too long. `texts` are
+    the cells that run although they are not code, and `chosen` the statements that run, as (cell, number), as selected in the
+    sandbox for another exercise, before any of them ran; None if they remain to be selected.
     """
 
     exercise: str
@@ -64,23 +64,23 @@ class Program:
 
     @property
     def text(self) -> str:
-        """All that the student wrote."""
+        """All of the student's text."""
         return "\n".join(part.source for part in self.cells if part.of_student)
 
 
 class Notebook:
-    """The cells of a submission beside those that the course handed out.
+    """The cells of a submission, compared with those of the original notebook.
 
-    `late` collects the statements that were stopped in one exercise, so that they are skipped in the next; `n_never_loaded`
-    counts the exercises in a row whose cells could not be stopped; `seconds_lost` sums the limits at which answers were
-    stopped. `chosen` keeps the statements that run, by the `texts` of the program for which they were chosen: they depend on
-    nothing else of an exercise. `not_run` keeps for each exercise the statements that did not run though its answer may depend
-    on them: the number of the cell, the line, and why ("trains", "handed out", "no Python", "stopped", or "raised" and the type
-    of the error).
+    `late` collects the statements that were stopped in one exercise, so that they are skipped in the next. `n_never_loaded`
+    counts the consecutive exercises whose cells could not be stopped. `seconds_lost` is the sum of the limits at which answers
+    were stopped. `chosen` caches the statements that run, by the `texts` of the program for which they were selected: they
+    depend on nothing else in an exercise. `not_run` holds for each exercise the statements that did not run although its answer
+    may depend on them: the number of the cell, the line, and why ("trains", "handed out", "no Python", "stopped", or "raised"
+    and the type of the error).
     """
 
     def __init__(self, cells: Sequence[Cell], lecture: str) -> None:
-        """Take the cells of a lecture's notebook."""
+        """Compare the cells of a submission with those of the lecture's notebook."""
         self.exercises = [exercise for exercise in exercises() if exercise.lecture == lecture]
         self.cells = list(cells)
         self.late: set[tuple[int, int]] = set()
@@ -97,7 +97,7 @@ class Notebook:
         self._is_given = [text in both or "bug" in cell.metadata for cell, text in zip(self.cells, own, strict=True)]
 
     def program(self, exercise: Exercise) -> Program:
-        """Put together what is run for an exercise."""
+        """Assemble the program of an exercise."""
         ids = {cell.id for cell in self._given if cell.id and _is_marked(cell, exercise)}
         parts, texts = [*self._missing], []
         for i, (cell, is_given) in enumerate(zip(self.cells, self._is_given, strict=True)):
@@ -122,12 +122,12 @@ class Notebook:
         needed: dict[str, list[Needed]],
         raised: Mapping[tuple[int, int], str],
     ) -> None:
-        """Note what the sandbox told of a program.
+        """Record what the sandbox reported about a program.
 
         Args:
             program: what was run.
-            chosen: the statements that run, as (cell, number); None where they were known or have to be chosen again.
-            needed: for each exercise the statements on which its answer may depend; none where they were known.
+            chosen: the statements that run, as (cell, number); None if they were known or must be selected again.
+            needed: for each exercise, the statements on which its answer may depend; empty if they were known.
             raised: the statements that raised an error, and the type of the error.
         """
         self.chosen.setdefault(program.texts, chosen)
@@ -146,7 +146,7 @@ class Notebook:
 
 @cache
 def handed_out(lecture: str) -> tuple[Cell, ...]:
-    """The cells of a lecture as the course hands it out; none where its notebooks are not installed."""
+    """The cells of a lecture's original notebook; empty if the notebooks are not installed."""
     try:
         (found,) = lectures(lectures_root(), [lecture])
         return tuple(cell for cell in cells_in(found.unsolved.read_bytes()) if cell.type == "code")
@@ -155,7 +155,7 @@ def handed_out(lecture: str) -> tuple[Cell, ...]:
 
 
 def _is_marked(cell: Cell, exercise: Exercise) -> bool:
-    """Whether a cell is an exercise's own; that of a bug hunt names it too, and holds a wrong answer of ours."""
+    """Whether a cell is tagged as that of an exercise; a bug hunt, which names it but holds a wrong answer, is not."""
     if not cell.metadata:
         return False
     named = cell.metadata.get("exercise") == exercise.id and "bug" not in cell.metadata

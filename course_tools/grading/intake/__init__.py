@@ -1,1 +1,1 @@
-"""Intake: what was handed in, and whose notebook is which."""
+"""Intake: the submitted files, and which student each notebook belongs to."""

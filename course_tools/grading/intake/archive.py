@@ -1,8 +1,8 @@
 """Files of a folder or a zip, read one by one as untrusted input.
 
-Nothing is ever unpacked to the disk: a member of a zip is read into memory when it is asked for, one at a time and never more
-than the limits allow. Links, devices and pipes are not followed. A path is a name to show and to recognise a student by, and no
-file is opened by it.
+Nothing is unpacked to the disk: a member of a zip is read into memory on demand, one at a time and within the limits. Links,
+devices and pipes are not followed. The path of a member is only shown and used to recognise the student; no file is opened by
+it.
 """
 
 import io
@@ -25,7 +25,7 @@ _END_OF_DIRECTORY = b"PK\x05\x06"
 
 
 class Limits(NamedTuple):
-    """How much is taken in: files, bytes of one file, bytes of all, unpacked bytes for each packed one, bytes of an index."""
+    """Limits: number of files, bytes of one file, bytes of all files, compression ratio, bytes of the index of a zip."""
 
     files: int = 20_000
     file: int = 64 << 20
@@ -35,15 +35,15 @@ class Limits(NamedTuple):
 
 
 class Refused(ValueError):
-    """A file is not taken in; the text says why, in words that stand after its name."""
+    """A file is rejected; the message, which follows its name, says why."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file: the parts of its path, as they are shown, and how to read it.
+    """One file: the parts of its path, as shown, and a function that reads it.
 
-    `read` raises Refused where the file is more than it may be, or no longer what it was, and OSError where the system will
-    not give it. `inside` counts the last parts that lie inside a zip which itself lies in what was handed in.
+    `read` raises Refused if the file is too large or has been replaced, and OSError if it cannot be read. `inside` is the
+    number of trailing parts that lie inside a nested zip.
     """
 
     parts: tuple[str, ...]
@@ -52,12 +52,12 @@ class Entry:
 
     @property
     def source(self) -> str:
-        """Its path as the instructor finds it."""
+        """Its path as shown to the instructor."""
         return "/".join(self.parts)
 
 
 class NotTaken(NamedTuple):
-    """A file that was refused: its path, why, and how many of its last parts lie inside a student's own zip."""
+    """A rejected file: its path, the reason, and how many trailing parts lie inside a student's zip."""
 
     parts: tuple[str, ...]
     reason: str
@@ -65,18 +65,18 @@ class NotTaken(NamedTuple):
 
 
 class Archive:
-    """The entries of a folder or zip, and a line for each one that was refused. Close it, or use it in a `with`."""
+    """The entries of a folder or zip, and a line for each rejected one. Close it, or use it in a `with`."""
 
     def __init__(self, path: Path, skip: Path | None = None, limits: Limits = Limits()) -> None:  # noqa: B008 - immutable
-        """List what is there.
+        """List the files.
 
         Args:
             path: the folder or zip.
-            skip: a folder within it that is left out, such as the one the results go to.
-            limits: how much is taken in.
+            skip: a folder within it that is ignored, such as that of the results.
+            limits: the largest numbers and sizes accepted.
 
         Raises:
-            CannotGrade: there is nothing of this name, it is neither a folder nor a zip, or it holds too many files.
+            CannotGrade: the path does not exist, it is neither a folder nor a zip, or it contains too many files.
         """
         self._limits, self._open, self._taken = limits, ExitStack(), 0
         self.refused: list[NotTaken] = []
@@ -88,15 +88,15 @@ class Archive:
             raise
 
     def __enter__(self) -> "Archive":
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close it."""
+        """Close every open zip."""
         self.close()
 
     def close(self) -> None:
-        """Close every zip that is open."""
+        """Close every open zip."""
         self._open.close()
 
     def _fill(self, path: Path, skip: Path | None) -> None:
@@ -108,13 +108,13 @@ class Archive:
             except Refused as error:
                 raise CannotGrade(f"{path} {error}") from error
             except _BROKEN as error:
-                raise CannotGrade(f"{path} is no zip that can be read: {error}. Download it again.") from error
+                raise CannotGrade(f"{path} is not a readable zip: {error}. Download it again.") from error
         else:
             raise CannotGrade(f"there is no folder or zip {path}.")
         for entry in found:
             self.entries += self._opened(entry) if entry.parts[-1].lower().endswith(".zip") else [entry]
             if len(self.entries) > self._limits.files:
-                raise CannotGrade(f"{path} holds more than {self._limits.files} files: grade a part of it at a time.")
+                raise CannotGrade(f"{path} contains more than {self._limits.files} files: grade it in parts.")
         self.entries.sort(key=lambda entry: entry.parts)
 
     def _folder(self, folder: Path, above: tuple[str, ...], skip: Path | None) -> Iterator[Entry]:
@@ -133,35 +133,35 @@ class Archive:
                 self.refused.append(NotTaken(parts, "is a link: links are not followed."))
             elif item.is_dir():
                 if len(parts) > _DEPTH:
-                    self.refused.append(NotTaken(parts, "lies too deep: it was not looked into."))
+                    self.refused.append(NotTaken(parts, "is nested too deeply; skipped."))
                 elif skip is None or path.resolve() != skip:
                     yield from self._folder(path, parts, skip)
             elif item.is_file():
                 yield Entry(parts, lambda path=path: self._file(path))
             else:
-                self.refused.append(NotTaken(parts, "is no ordinary file: it was not opened."))
+                self.refused.append(NotTaken(parts, "is not a regular file; skipped."))
 
     def _file(self, path: Path) -> bytes:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         with open(os.open(path, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Refused("is no ordinary file any more.")
+                raise Refused("is no longer a regular file.")
             return self._bounded(file)
 
     def _opened(self, entry: Entry) -> list[Entry]:
-        """The members of a zip that a student handed in; where it cannot be opened, none and a line that says so."""
+        """The members of a student's zip; if it cannot be opened, none, and a line that says so."""
         try:
             return list(self._members(io.BytesIO(entry.read()), entry.parts))
         except Refused as error:
             self.refused.append(NotTaken(entry.parts, str(error)))
         except _BROKEN as error:
-            self.refused.append(NotTaken(entry.parts, f"is no zip that can be read: {shown(str(error))}."))
+            self.refused.append(NotTaken(entry.parts, f"is not a readable zip: {shown(str(error))}."))
         return []
 
     def _members(self, file: Path | io.BytesIO, above: tuple[str, ...]) -> Iterator[Entry]:
         size = _index_size(file)
         if size > self._limits.index >> (5 if above else 0):
-            raise Refused("is a zip with an index larger than a class has files: it was not opened.")
+            raise Refused("is a zip with too large an index; skipped.")
         archive = self._open.enter_context(zipfile.ZipFile(file))
         for info in archive.infolist():
             parts = (*above, *_parts(info.filename))
@@ -169,7 +169,7 @@ class Archive:
                 continue
             inside = len(parts) - len(above) if above else 0
             if above and parts[-1].lower().endswith(".zip"):
-                self.refused.append(NotTaken(parts, "is a zip in a zip: it was not opened.", inside))
+                self.refused.append(NotTaken(parts, "is a zip within a zip; skipped.", inside))
             elif why := self._suspicion(info):
                 self.refused.append(NotTaken(parts, why, inside))
             else:
@@ -180,13 +180,13 @@ class Archive:
         if stat.S_ISLNK(info.external_attr >> 16):
             return "is a link: links are not followed."
         if info.flag_bits & 1:
-            return "is encrypted: ask for it without a password."
+            return "is encrypted; ask the student for a copy without a password."
         if info.file_size > self._limits.file:
-            return f"is larger than {self._limits.file >> 20} MB: it was not unpacked."
+            return f"is larger than {self._limits.file >> 20} MB; skipped."
         if info.file_size > 1 << 20 and info.file_size > self._limits.ratio * max(info.compress_size, 1):
-            return f"grows more than {self._limits.ratio}-fold when it is unpacked: it was left packed."
+            return f"expands more than {self._limits.ratio}-fold when unpacked; skipped."
         if self._taken + info.file_size > self._limits.total:
-            return f"comes after the first {self._limits.total >> 30} GB: it was not unpacked."
+            return f"exceeds the total limit of {self._limits.total >> 30} GB; skipped."
         return None
 
     def _member(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
@@ -197,28 +197,28 @@ class Archive:
             raise
         except _BROKEN as error:
             raise Refused(f"cannot be unpacked: {shown(str(error))}.") from error
-        except Exception as error:  # zlib.error, lzma.LZMAError and their like are no relatives of each other
+        except Exception as error:  # zlib.error, lzma.LZMAError and others have no common base class
             raise Refused(f"cannot be unpacked ({type(error).__name__}).") from error
 
     def _bounded(self, file: io.BufferedIOBase) -> bytes:
         data = file.read(self._limits.file + 1)
         if len(data) > self._limits.file:
-            raise Refused(f"is larger than {self._limits.file >> 20} MB: it was not read.")
+            raise Refused(f"is larger than {self._limits.file >> 20} MB; skipped.")
         return data
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """Cut a name in a zip into its parts; what would lead upwards or to a root is left out."""
+    """Split a name in a zip into its parts, without those that lead to a parent folder or a root."""
     parts = tuple(shown(part) for part in re.split(r"[/\\]", name) if part not in ("", ".", ".."))
     return parts[-_DEPTH:] or ("unnamed",)
 
 
 def _index_size(file: Path | io.BytesIO) -> int:
-    """How many bytes the index of a zip says it has: what Python would read at once."""
+    """The stated size of the index of a zip, in bytes, which Python reads at once."""
     with file.open("rb") if isinstance(file, Path) else io.BytesIO(file.getbuffer()) as stream:
         length = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, length - (1 << 16) - 22))
         tail = stream.read()
     at = tail.rfind(_END_OF_DIRECTORY)
     size = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
-    return length if size == 0xFFFFFFFF else size  # a zip64 says it elsewhere; it is no larger than the whole
+    return length if size == 0xFFFFFFFF else size  # a zip64 states the size elsewhere; it is at most that of the file

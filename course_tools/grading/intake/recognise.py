@@ -1,4 +1,4 @@
-"""Recognise the lecture of a notebook: from its cells, and from the file's name only where the cells do not tell."""
+"""Recognise the lecture of a notebook: from its cells, and from the file name only if the cells are inconclusive."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"lecture[ _-]*0*(\d{1,2})(?!\d)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Course:
-    """What the lectures of the course are known by. `stems` and `titles` go by number, `ids` and `functions` lead to one."""
+    """The marks of each lecture. `stems` and `titles` are by lecture number; `ids` and `functions` map to lecture numbers."""
 
     stems: dict[str, str]
     titles: dict[str, str]
@@ -29,7 +29,7 @@ class Course:
 
     @classmethod
     def at(cls, root: Path) -> "Course":
-        """Learn them from the built notebooks of a course and from its exercises."""
+        """Collect them from the built notebooks of a course and from its exercises."""
         numbers = {item.lecture for item in exercises()}
         found = [lecture for lecture in lectures(root) if lecture.number in numbers]
         ids = {id: lecture.number for lecture in found for id in _cell_ids(lecture.unsolved)}
@@ -43,11 +43,11 @@ class Course:
         )
 
     def lecture_of(self, cells: Sequence[Cell], file_name: str) -> str | None:
-        """Say which lecture a notebook is of, or None where nothing tells.
+        """Return the lecture of a notebook, or None if it is unknown.
 
         Args:
             cells: its cells; each exercise, mark, id or check in them counts once, then each function of an exercise.
-            file_name: asked only where no cell tells.
+            file_name: used only if no cell identifies the lecture.
         """
         found_numbers = Counter(number for cell in cells if cell.type == "code" for number in self._numbers_in(cell))
         if not found_numbers:
@@ -59,7 +59,7 @@ class Course:
         return named if named in likely or not likely else likely[0]
 
     def named(self, file_name: str) -> str | None:
-        """Say which lecture the name of a file names, or None."""
+        """Return the lecture that a file name contains, or None."""
         text = re.sub(r"[^a-z0-9]+", "_", file_name.casefold())
         for number, stem in self.stems.items():
             if stem in text or stem[3:] in text:
@@ -83,7 +83,7 @@ def _match(form: re.Pattern[str], text: object) -> re.Match[str] | None:
 
 
 def _cell_ids(notebook: Path) -> list[str]:
-    """The ids of the cells of a built notebook; none where it has not been built."""
+    """The ids of the cells of a built notebook; empty if it has not been built."""
     if not notebook.exists():
         return []
     return [cell["id"] for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if "id" in cell]

@@ -1,11 +1,11 @@
-"""Intake: whose notebook is which, in what comes from an LMS or an instructor.
+"""Intake: assign the notebooks in a download from an LMS, or in a folder, to students.
 
-The layout is decided once for a whole archive, by most of its names; a single name that fits another layout is a note. Four
-layouts:
+The layout is chosen once for a whole archive, by the majority of its names; a name that fits another layout yields a note.
+There are four layouts:
     nbgrader    submitted/<id>/<assignment>/NB.ipynb
     Moodle      Full Name_123456_assignsubmission_file_/NB.ipynb, or the same in one file name
     Canvas      name_12345_67890_NB.ipynb, name_LATE_12345_67890_NB-1.ipynb     (user, attachment, number of the resubmission)
-    a folder    one file or one folder a student, named for the student
+    a folder    one file or one folder per student, named after the student
 """
 
 import re
@@ -26,7 +26,7 @@ _NOBODYS = frozenset({"timestamp.txt", "onlinetext.html"})
 
 
 class Student(NamedTuple):
-    """Who handed something in: the LMS's own number, else the name of folder or file; and the name to show."""
+    """A student: the number in the LMS, else the name of the folder or file; and the name to show."""
 
     id: str
     name: str
@@ -36,8 +36,8 @@ class Student(NamedTuple):
 class Submission:
     """One notebook of one student. `attempt` is Canvas's number of the resubmission, 0 for a first one or another LMS.
 
-    `lms` is "Canvas" or "Moodle" where the name of the download tells it, and `returned_as` what Canvas calls the file, or
-    Moodle the folder of the student: under that name it takes feedback back.
+    `lms` is "Canvas" or "Moodle" if the name of the download shows it. `returned_as` is the name of the file in Canvas, or of
+    the student's folder in Moodle: the LMS accepts feedback under that name.
     """
 
     student: Student
@@ -51,12 +51,12 @@ class Submission:
 
     @property
     def series(self) -> str:
-        """What the files of one assignment have in common when Canvas numbers the resubmissions."""
+        """The common part of the file names of one assignment, without Canvas's number of the resubmission."""
         return _RESUBMITTED.sub("", self.file_name).casefold()
 
 
 class Note(NamedTuple):
-    """One line on a file that is not graded, or that is and is odd; `student` is None where it is of no known student."""
+    """A remark on a file that is not graded, or is unusual; `student` is None if the student is unknown."""
 
     student: Student | None
     source: str
@@ -64,14 +64,14 @@ class Note(NamedTuple):
 
 
 class Intake(NamedTuple):
-    """Everything that was handed in: the notebooks, in a fixed order, and a line on each other file."""
+    """Everything that was submitted: the notebooks, in a fixed order, and remarks on other files."""
 
     submissions: tuple[Submission, ...]
     notes: tuple[Note, ...]
 
 
 class _Place(NamedTuple):
-    """Whose a file is and what the student called it; no file name where it is of no interest."""
+    """The student of a file and its original name; no file name if the file is irrelevant."""
 
     student: Student | None
     file_name: str
@@ -83,15 +83,15 @@ class _Place(NamedTuple):
 
 @contextmanager
 def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) -> Iterator[Intake]:
-    """Give what a folder or zip holds, for as long as the `with` lasts.
+    """Read the submissions in a folder or zip, which stays open during the `with` block.
 
     Args:
         path: the folder or zip.
-        topics: the names of the course's own notebooks, such as "04_self_attention": no part of a student's name.
-        skip: a folder within it that is left out.
+        topics: the names of the course's notebooks, such as "04_self_attention", which are not part of a student's name.
+        skip: a folder within it that is ignored.
 
     Raises:
-        CannotGrade: there is nothing that could be read there.
+        CannotGrade: the path cannot be read.
     """
     with Archive(path, skip) as archive:
         paths = [(entry.parts, entry.inside) for entry in archive.entries]
@@ -102,9 +102,15 @@ def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) 
             if place.student is not None and _NOTEBOOK.search(place.file_name):
                 submissions.append(_submission(entry, place))
                 if other := whose.other_layout(entry.parts, entry.inside):
-                    notes.append(Note(place.student, entry.source, f"has a name in {other}'s pattern, which was not used."))
+                    notes.append(
+                        Note(
+                            place.student,
+                            entry.source,
+                            f"has a name in {other}'s format, but most files do not.",
+                        )
+                    )
             elif place.file_name and place.file_name not in _NOBODYS:
-                notes.append(Note(place.student, entry.source, "is not a notebook (.ipynb): it was not graded."))
+                notes.append(Note(place.student, entry.source, "is not a notebook (.ipynb); not graded."))
         notes += [
             Note(whose.place(item.parts, item.inside).student, "/".join(item.parts), item.reason) for item in archive.refused
         ]
@@ -116,7 +122,7 @@ def _submission(entry: Entry, place: _Place) -> Submission:
 
 
 class _Whose:
-    """Says of each path whose it is. What lies in a student's own zip belongs to whom the zip belongs to."""
+    """Assigns each path to a student. The members of a student's zip belong to that student."""
 
     def __init__(self, paths: list[tuple[tuple[str, ...], int]], path: Path, topics: Sequence[str]) -> None:
         outer = [parts[: len(parts) - inside] for parts, inside in paths]
@@ -143,14 +149,14 @@ class _Whose:
         return found._replace(file_name=path[-1]) if inside else found
 
     def other_layout(self, path: tuple[str, ...], inside: int) -> str:
-        """Name the layout that the name of a file fits where it is not the one of the archive; else ""."""
+        """Return the layout that the name of a file fits if it differs from that of the archive; else ""."""
         parts = path[self._wrapped : len(path) - inside]
         if self._layout != "Moodle" and _moodle(parts) is not None:
             return "Moodle"
         return "Canvas" if self._layout == "plain" and _canvas(parts) is not None else ""
 
     def _in_nbgrader(self, parts: tuple[str, ...]) -> _Place:
-        """Only what lies under submitted/ is a student's: source, release, autograded and feedback are not."""
+        """Only files under submitted/ are a student's; source, release, autograded and feedback are ignored."""
         if len(parts) < self._from + 2 or (self._from and parts[0] != "submitted"):
             return _Place(None, "")
         return _Place(Student(parts[self._from], parts[self._from]), parts[-1])
@@ -168,7 +174,7 @@ class _Whose:
 
 
 def _is_wrapped(paths: list[tuple[str, ...]], topics: Sequence[str]) -> bool:
-    """Say whether one folder holds a whole download. A student's only folder is recognised by the lectures in it."""
+    """Return whether one folder contains the whole download; the only folder of one student is recognised by its lectures."""
     tops = {parts[0] for parts in paths}
     if len(tops) != 1 or any(len(parts) < 2 for parts in paths) or _moodle((next(iter(tops)),)):
         return False

@@ -1,1 +1,1 @@
-"""Learning-management systems: gradebooks of Canvas and Moodle, nbgrader."""
+"""Learning-management systems: Canvas, Moodle, nbgrader, Gradescope, GitHub."""

@@ -1,7 +1,7 @@
-"""Marks and feedback files to Canvas through its REST API, one student after the other.
+"""Upload marks and feedback files to Canvas through its REST API, one student after another.
 
-A comment's file goes up in three steps (announce it, send it, follow the redirect), then one request sets mark and comment.
-What was sent is noted, and not sent again: neither comments nor files are doubled when the command is given once more.
+A comment's file is uploaded in three steps (announce it, send it, follow the redirect); then one request sets mark and comment.
+Each upload is recorded and not repeated: running the command again duplicates neither comments nor files.
 https://developerdocs.instructure.com/services/canvas/readme_basics/file_uploads
 https://developerdocs.instructure.com/services/canvas/file.all_resources/submissions
 """
@@ -27,12 +27,12 @@ _ADDRESS = re.compile(r"(?P<host>https?://[^/?#@\s]+)/courses/(?P<course>\d+)/as
 _COMMENT = "Feedback on each exercise is in the attached page."
 _TIMEOUT = 60.0
 _WAITS = (2.0, 4.0, 8.0, 16.0, 32.0)
-"""Seconds before each further try where Canvas says that there were too many requests."""
+"""Seconds to wait before each retry if Canvas reports too many requests."""
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Sent(NamedTuple):
-    """What became of an upload, in sentences: what the instructor should know, and what went wrong."""
+    """The result of an upload, in sentences: messages for the instructor, and errors."""
 
     messages: list[str]
     trouble: list[str]
@@ -49,42 +49,42 @@ class _Response(NamedTuple):
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise _NotDone("its answer is not that of a Canvas")
+            raise _NotDone("the response does not come from a Canvas server")
         return found
 
 
 class _NotDone(Exception):
-    """Canvas refused one request; the text says why, in words that stand after a name."""
+    """One request to Canvas failed; the message, which follows a name, says why."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is followed by hand: the token never goes to another host."""
+    """Disables automatic redirects, so that the token is never sent to another host."""
 
     def redirect_request(self, *request: object) -> None:
         return None
 
 
 class CanvasAssignment:
-    """One assignment of a Canvas."""
+    """One assignment in Canvas."""
 
     def __init__(self, address: str, token: str, wait: Callable[[float], None] = time.sleep) -> None:
-        """Take an assignment by the address that a browser shows, https://HOST/courses/12/assignments/34.
+        """Identify an assignment by its address in a browser, https://HOST/courses/12/assignments/34.
 
         Args:
             address: of the assignment's page.
             token: an access token (Account → Settings → New access token).
-            wait: how to pass the seconds between two tries.
+            wait: waits the given number of seconds between two attempts.
 
         Raises:
-            CannotGrade: it is no such address, or one that would send the token in the clear.
+            CannotGrade: the address has another form, or would send the token unencrypted.
         """
         found = _ADDRESS.fullmatch(address.strip())
         if found is None:
-            raise CannotGrade(f"{address} is no assignment's page, such as https://HOST/courses/12/assignments/34.")
+            raise CannotGrade(f"{address} is not the page of an assignment, such as https://HOST/courses/12/assignments/34.")
         self._host = found["host"]
         parts = urllib.parse.urlsplit(self._host)
         if parts.scheme != "https" and parts.netloc.rpartition(":")[0] not in _LOCAL:
-            raise CannotGrade(f"{address} is not https: the access token would be sent in the clear.")
+            raise CannotGrade(f"{address} is not https: the access token would be sent unencrypted.")
         if not token:
             raise CannotGrade("there is no access token in CANVAS_TOKEN (Canvas: Account → Settings → New access token).")
         self._path = f"/api/v1/courses/{found['course']}/assignments/{found['assignment']}"
@@ -92,19 +92,19 @@ class CanvasAssignment:
         self._open = urllib.request.build_opener(_NoRedirect()).open
 
     def send(self, results: Results, lecture: str, out: Path) -> Sent:
-        """Send the marks of a lecture, brought to the points of the assignment, each with the student's page.
+        """Send the marks of a lecture, scaled to the points of the assignment, each with the student's page.
 
         Args:
-            results: of the class; students go by Canvas's number of the user, others are named and left out.
-            lecture: whose marks.
-            out: the folder of the results, where canvas_sent.jsonl notes what was sent.
+            results: of the class; students are identified by their Canvas user number, others are listed and skipped.
+            lecture: the lecture whose marks are sent.
+            out: the folder of the results, where canvas_sent.jsonl records what was sent.
         """
         graded = [result for result in results.students if result.points_of(lecture) is not None]
         mine = [result for result in graded if re.fullmatch(r"\d+", result.student.id)]
         messages, trouble, n_sent, n_before = [], [], 0, 0
         if len(mine) < len(graded):
             names = "; ".join(result.student.name for result in graded if result not in mine)
-            messages.append(f"Not sent to Canvas, because their number there is not known: {names}.")
+            messages.append(f"Not sent to Canvas, because the user number is unknown: {names}.")
         try:
             scale = self._scale(results.max_points_of(lecture))
             note = out / "canvas_sent.jsonl"
@@ -127,8 +127,8 @@ class CanvasAssignment:
             trouble.append(f"Canvas: {error}.")
         except (OSError, HTTPException) as error:
             what = shown(str(getattr(error, "reason", error)) or type(error).__name__)
-            trouble.append(f"Canvas cannot be reached ({what}). Give the same command again: what was sent is not sent twice.")
-        told = f" {n_before} were sent before and are the same." if n_before else ""
+            trouble.append(f"Canvas cannot be reached ({what}). Run the same command again: nothing is sent twice.")
+        told = f" {n_before} had been sent before and are unchanged." if n_before else ""
         return Sent([f"Canvas: {n_sent} marks were sent, each with a page of feedback.{told}", *messages], trouble)
 
     def _scale(self, max_points: float) -> float:
@@ -136,7 +136,7 @@ class CanvasAssignment:
         return possible / max_points if isinstance(possible, int | float) and possible and max_points else 1.0
 
     def _mark(self, result: Result, mark: str, page: bytes) -> None:
-        """Set the mark of one student, with a comment and the page as its file."""
+        """Set the mark of one student, with a comment and the page attached to it."""
         user = f"{self._path}/submissions/{result.student.id}"
         about = {"name": "feedback.html", "size": str(len(page)), "content_type": "text/html"}
         ticket = self._ask("POST", f"{user}/comments/files", about).json()
@@ -145,10 +145,10 @@ class CanvasAssignment:
         self._ask("PUT", user, fields)
 
     def _upload(self, ticket: dict, page: bytes) -> int:
-        """Send a file to where Canvas wants it, without the token, and follow the redirect; give the number of the file."""
+        """Upload a file to the address from Canvas, without the token, follow the redirect, and return the file's number."""
         address, given = ticket.get("upload_url"), ticket.get("upload_params")
         if not isinstance(address, str) or not isinstance(given, dict):
-            raise _NotDone("it gave no address for the file")
+            raise _NotDone("it provided no upload address")
         boundary = secrets.token_hex(16)
         lines = [
             f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in given.items()
@@ -163,7 +163,7 @@ class CanvasAssignment:
             sent = self._ask("GET", urllib.parse.urljoin(target, sent.location))
         number = sent.json().get("id")
         if type(number) is not int:
-            raise _NotDone("it did not take the file")
+            raise _NotDone("it did not accept the file")
         return number
 
     def _ask(self, method: str, path: str, fields: dict[str, str] | None = None) -> _Response:
@@ -190,12 +190,12 @@ class CanvasAssignment:
             if seconds is not None:
                 self._wait(seconds)
         if found.status == 401 and with_token:
-            raise _NotDone("the access token is not accepted, or may not do this (401)")
-        raise _NotDone(f"{method} was refused with status {found.status}")
+            raise _NotDone("the access token is invalid, or lacks the permission (401)")
+        raise _NotDone(f"{method} failed with status {found.status}")
 
 
 def _noted(path: Path, assignment: str) -> dict[str, str]:
-    """What was sent for an assignment, as a digest for each student; a line that was broken off counts as not sent."""
+    """What was sent for an assignment, as a digest for each student; an incomplete line counts as not sent."""
     found: dict[str, str] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""A CSV file of which one cell can be changed while every other byte stays: separators, quotes, line ends, encoding and all."""
+"""A CSV file of which single cells can be changed and all other bytes are kept: separators, quotes, line ends and encoding."""
 
 import re
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ _SEPARATORS = ",;\t"
 
 
 class Broken(ValueError):
-    """A file is no table; the text says where and why."""
+    """A file is not a valid table; the message says where and why."""
 
 
 @dataclass
 class RawTable:
-    """A table as it stands in its file. `rows` holds the raw text of each cell, `ends` what closes each line."""
+    """A table in its original form. `rows` holds the raw text of each cell, `ends` the end of each line."""
 
     rows: list[list[str]]
     ends: list[str]
@@ -22,7 +22,7 @@ class RawTable:
 
     @classmethod
     def read(cls, data: bytes) -> "RawTable":
-        """Take a file apart.
+        """Parse a file.
 
         Raises:
             Broken: it is empty or not text, a quotation mark is never closed, or a line has more or fewer cells than the first.
@@ -38,28 +38,28 @@ class RawTable:
         width = len(table.rows[0])
         for number, row in enumerate(table.rows, start=1):
             if len(row) != width and row != [""]:
-                raise Broken(f"row {number} has {len(row)} cells and the first row {width}. Export it from the LMS again.")
+                raise Broken(f"row {number} has {len(row)} cells, but the first row has {width}. Export it from the LMS again.")
         return table
 
     def values(self, row: int) -> list[str]:
-        """Give the cells of a row without their quotation marks, and without the byte-order mark."""
+        """Return the cells of a row without quotation marks and byte-order mark."""
         return [_unquoted(cell.removeprefix("\ufeff")) for cell in self.rows[row]]
 
     def replace(self, row: int, column: int, value: str) -> None:
-        """Put another value into a cell; it is quoted where the old one was or where it must be."""
+        """Replace the value of a cell; it is quoted if the old one was or if quoting is required."""
         old = self.rows[row][column]
         quoted = old.startswith('"') or any(character in value for character in (self.separator, '"', "\r", "\n"))
         doubled = value.replace('"', '""')
         self.rows[row][column] = f'"{doubled}"' if quoted else value
 
     def data(self) -> bytes:
-        """Put the file together again."""
+        """Return the bytes of the file."""
         lines = (self.separator.join(row) + end for row, end in zip(self.rows, self.ends, strict=True))
         return "".join(lines).encode(self.encoding)
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Decode so that encoding gives the same bytes again; the byte-order mark stays, as the first character of the text."""
+    """Decode reversibly; the byte-order mark is kept as the first character of the text."""
     named = next((encoding for mark, encoding in _ENCODINGS if data.startswith(mark)), "utf-8")
     for encoding in (named, "cp1252", "latin-1"):
         try:
@@ -78,7 +78,7 @@ def _taken_apart(text: str, separator: str) -> tuple[list[list[str]], list[str]]
     while at < len(text) or row:
         found = cell.match(text, at)
         if found is None:
-            raise Broken(f"in row {len(rows) + 1} a quotation mark is never closed, or stands where none may be.")
+            raise Broken(f"in row {len(rows) + 1} a quotation mark is never closed or is misplaced.")
         row.append(found[1])
         at = found.end()
         if found[2] != separator:

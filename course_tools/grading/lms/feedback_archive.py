@@ -1,8 +1,8 @@
-"""Feedback for a whole class in one zip that Canvas or Moodle takes back, under the names of their own downloads.
+"""Feedback for a whole class in one zip for upload to Canvas or Moodle, with the file names of their downloads.
 
-Moodle (View all submissions → Upload multiple feedback files in a zip) reads the student from the name of a folder,
-"Full Name_123456_assignsubmission_file_", and keeps the file in it. Canvas (Upload submissions) reads user and attachment
-from the name of the file, and gives the student a file called like their own: so it is a notebook, and not a page.
+Moodle (View all submissions → Upload multiple feedback files in a zip) identifies the student by the name of a folder,
+"Full Name_123456_assignsubmission_file_", and keeps the file in it. Canvas (Upload submissions) identifies user and attachment
+by the file name, and returns to the student a file of the same name as theirs: therefore it is a notebook, not a page.
 """
 
 import io
@@ -17,15 +17,15 @@ from course_tools.grading.report.student_page import feedback, sections
 
 
 def feedback_archives(results: Results, submissions: Iterable[Submission]) -> dict[str, bytes]:
-    """Put the feedback of each student into the archive of the LMS that their notebook came from.
+    """Write the feedback of each student into an archive for the LMS from which their notebook was downloaded.
 
     Args:
         results: of the class.
-        submissions: what was handed in; its names say how the LMS calls a student.
+        submissions: what was submitted; the file names contain the LMS's name of each student.
 
     Returns:
-        the zips by file name, feedback_canvas.zip or feedback_moodle.zip; none for a plain folder. The same results give the
-        same bytes.
+        the zips by file name, feedback_canvas.zip or feedback_moodle.zip; none for a plain folder. Equal results produce equal
+        bytes.
     """
     of = {result.student.id: result for result in results.students}
     newest: dict[tuple[str, str], Submission] = {}

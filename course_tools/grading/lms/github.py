@@ -1,6 +1,6 @@
-"""A GitHub template repository for one lecture: its notebook, and a workflow that answers each push with points and feedback.
+"""A GitHub template repository for one lecture: its notebook, and a workflow that reports points and feedback for each push.
 
-Anyone who may push may also change the workflow, so what it shows is for the student. Marks come from `course grade` over a
+Anyone who can push can also change the workflow, so its output is only for the student. For marks, run `course grade` on a
 folder of clones. https://docs.github.com/actions/reference/workflows-and-actions/workflow-syntax
 """
 
@@ -13,7 +13,7 @@ from course_tools.publishing import lectures
 
 _ADDRESS = re.compile(r"https://[\w.~:@%+/-]+")
 _WORKFLOW = """\
-# Each push: the points that the notebook would earn now, in the summary of the run.
+# On each push, write the points that the notebook would earn now into the summary of the run.
 name: feedback
 
 on: [push, workflow_dispatch]
@@ -58,15 +58,15 @@ def export(root: Path, lecture: str, folder: Path, repository: str) -> list[Path
     Args:
         root: the folder of the course.
         lecture: its number, such as "04".
-        folder: where to write; what is there under these names is replaced.
-        repository: the https address that the course is cloned from without a password.
+        folder: the output folder; existing files of these names are replaced.
+        repository: an https address from which the course can be cloned without a password.
 
     Returns:
         the files written.
 
     Raises:
         UnknownLecture: there is no such lecture.
-        CannotGrade: it has no exercises or has not been built, the address is not one of https, or nothing can be written.
+        CannotGrade: it has no exercises or has not been built, the address is not https, or the folder is not writable.
     """
     (found,) = lectures(root, [lecture])
     if not any(item.lecture == found.number for item in exercises()):

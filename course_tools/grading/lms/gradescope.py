@@ -1,8 +1,8 @@
-"""Gradescope: an autograder for one lecture, as the zip that Gradescope takes, and what runs in its container.
+"""Gradescope: an autograder for one lecture, as a zip to upload, and the program that runs in its container.
 
-The container holds the course without its solutions. Each submission is graded by the same engine as `course grade`, within
-the same isolation layers; where one of them is missing there, nothing is graded and nothing is written, which Gradescope shows
-as a failure of the autograder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
+The container holds the course without its solutions. Each submission is graded by the same engine as in `course grade`, with
+the same isolation layers. If one of them is missing, nothing is graded and no results are written, which Gradescope reports as
+a failure of the autograder. https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
 
 import io
@@ -58,7 +58,7 @@ def export(root: Path, lecture: str, archive: Path) -> Path:
     Args:
         root: the folder of the course.
         lecture: its number, such as "04".
-        archive: the zip to write; the folder is made where it is missing.
+        archive: the zip to write; its folder is created if missing.
 
     Returns:
         the zip.
@@ -87,7 +87,7 @@ def export(root: Path, lecture: str, archive: Path) -> Path:
 
 
 def _course(root: Path) -> Iterator[tuple[Path, str]]:
-    """The files that grading needs, with their names in the zip: the lectures stand where an installation has them."""
+    """The files that grading needs, with their names in the zip: the lectures are placed as in an installation."""
     yield from ((root / name, name) for name in _FILES)
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*")):
@@ -106,18 +106,18 @@ def run(
     seed: Path,
     engine: Callable[..., AbstractContextManager[GradingEngine]] = Engine,
 ) -> int:
-    """Grade one submission, and write what Gradescope reads; the better one counts where there are several notebooks.
+    """Grade one submission, and write the results for Gradescope; if there are several notebooks, the best one counts.
 
     Args:
-        root: the folder whose `lectures/` were handed out.
+        root: the folder whose `lectures/` were distributed.
         lecture: its number.
-        submission: the folder with what the student handed in.
+        submission: the folder with the student's files.
         results: the file to write, results.json.
         seed: the file with the seed of the inputs.
-        engine: what judges, called with require_isolation and seed.
+        engine: the grading engine, called with require_isolation and seed.
 
     Returns:
-        the exit status: 0, or 1 where nothing was graded through no fault of the student; then no file is written.
+        the exit status: 0, or 1 if grading failed for a reason other than the submission; then no file is written.
     """
     try:
         options = GradingOptions(engine, root, lecture, 1, secret_seed(seed), require_isolation=True)
@@ -137,16 +137,16 @@ def run(
 
 
 def report(graded: list[Graded]) -> dict:
-    """Give what Gradescope reads of the notebooks of one student: one test for each exercise, with the feedback as HTML."""
+    """Return the results of one student in Gradescope's format: one test for each exercise, with the feedback as HTML."""
     notes = [f"{item.submission.source}: {item.result.note}" for item in graded if item.result.note]
     counting = [item for item in graded if item.result.lecture is not None]
     if not graded:
-        notes.append("There is no notebook (.ipynb) in what was handed in.")
+        notes.append("The submission contains no notebook (.ipynb).")
     tests, best = [], max(counting, key=lambda item: item.result.points, default=None)
     if best is not None:
         tests = [_test(mark) for mark in best.result.marks]
         if len(counting) > 1:
-            notes.append(f"{len(counting)} notebooks: the better one counts, {best.submission.source}.")
+            notes.append(f"{len(counting)} notebooks: the one with the most points counts, {best.submission.source}.")
     found = {"output": "".join(f"<p>{html(note)}</p>" for note in notes), "output_format": "html", "tests": tests}
     return {"score": sum(test["score"] for test in tests), "stdout_visibility": "hidden", **found}
 

@@ -1,8 +1,8 @@
-"""nbgrader as it is: a course folder of ours for it, and a configuration in which its autograder runs in our sandbox.
+"""nbgrader: a course folder, and a configuration that makes its autograder use the sandbox of this course.
 
-nbgrader calls two functions in place of its own `Execute`: `take` before it looks at a notebook, so that copied, deleted or
-retyped cells do not stop it, and `grade` where it would have run the student's code. Marks and feedback come from the engine;
-nbgrader reads them as the output of the checks. Nothing here imports nbgrader. https://nbgrader.readthedocs.io
+nbgrader, unmodified, calls two functions in place of its `Execute`: `take` before it processes a notebook, so that it accepts
+copied, deleted or retyped cells, and `grade` where it would run the student's code. Marks and feedback come from the engine;
+nbgrader reads them as the output of the checks. This module does not import nbgrader. https://nbgrader.readthedocs.io
 """
 
 import atexit
@@ -35,12 +35,12 @@ sandboxed = Sandboxed(Path({root!r}), Path({folder!r}), require_isolation={requi
 
 
 def take(notebook, resources):
-    """Make a notebook whole before nbgrader looks at it."""
+    """Restore the structure of a notebook before nbgrader processes it."""
     return sandboxed.take(notebook, resources)
 
 
 def grade(notebook, resources):
-    """Judge it in the sandbox, in place of nbgrader's own Execute."""
+    """Judge the notebook in the sandbox, in place of nbgrader's Execute."""
     return sandboxed.grade(notebook, resources)
 
 
@@ -59,14 +59,14 @@ def export(root: Path, folder: Path, require_isolation: bool = False) -> list[st
 
     Args:
         root: the folder of the course.
-        folder: where to write; what is there under these names is replaced.
-        require_isolation: refuse to grade where an isolation layer is missing.
+        folder: the output folder; existing files of these names are replaced.
+        require_isolation: refuse to grade if an isolation layer is missing.
 
     Returns:
         the names of the files written.
 
     Raises:
-        CannotGrade: no lecture has been built, or the folder may not be written.
+        CannotGrade: no lecture has been built, or the folder is not writable.
     """
     files: dict[Path, str] = {}
     built = [lecture for lecture in lectures(root) if lecture.solution.exists()]
@@ -88,10 +88,10 @@ def export(root: Path, folder: Path, require_isolation: bool = False) -> list[st
 
 
 class Sandboxed:
-    """What nbgrader calls for each notebook, one after the other. The engine is started by the first.
+    """The functions that nbgrader calls for each notebook, one after another. The first notebook starts the engine.
 
-    The seed of the inputs is drawn once and kept in `seed.txt` of nbgrader's course folder, `isolation.txt` beside it names the
-    isolation layers that were active.
+    The seed of the inputs is drawn once and kept in `seed.txt` in nbgrader's course folder; `isolation.txt` in the same folder
+    names the isolation layers that were active.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Sandboxed:
         engine: Callable[..., AbstractContextManager[GradingEngine]] = Engine,
         require_isolation: bool = False,
     ) -> None:
-        """Take the course and nbgrader's folder; `engine(require_isolation=…, seed=…)` makes what judges.
+        """Set the course and nbgrader's folder; `engine(require_isolation=…, seed=…)` creates the grading engine.
 
-        Grading raises NotIsolated where isolation is required and missing, and CannotGrade where the seed cannot be kept.
+        Grading raises NotIsolated if isolation is required and missing, and CannotGrade if the seed cannot be saved.
         """
         self._root, self._folder, self._make, self._engine = root, folder, engine, None
         self._require_isolation = require_isolation
@@ -113,7 +113,7 @@ class Sandboxed:
         self._marks: dict[str, Mark] = {}
 
     def take(self, notebook: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """Judge a notebook as it was handed in, then make it whole: each marked cell of the lecture once, and of its type."""
+        """Judge a notebook as submitted, then restore its structure: each tagged cell of the lecture once, with its type."""
         course = Course.at(self._root)
         cells = [_cell(cell) for cell in notebook.cells]
         self._lecture = course.lecture_of(cells, str(resources.get("nbgrader", {}).get("notebook", "")))
@@ -124,7 +124,7 @@ class Sandboxed:
         return notebook, resources
 
     def grade(self, notebook: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        """Write the marks into the cells of the checks, as the output that nbgrader reads; no other cell has any."""
+        """Write the marks into the cells of the checks, as the output that nbgrader reads; all other outputs are removed."""
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
@@ -145,7 +145,7 @@ def _cell(cell: NotebookNode) -> Cell:
 
 
 def _make_whole(notebook: NotebookNode, root: Path, lecture: str) -> None:
-    """Leave one cell for each of nbgrader's marks, with the marks of the lecture; add what is missing at the end."""
+    """Keep one cell for each of nbgrader's ids, with the lecture's metadata; append missing cells at the end."""
     (found,) = lectures(root, [lecture])
     wanted = {_grade_id(cell): cell for cell in nbformat.read(found.unsolved, as_version=4).cells if _grade_id(cell)}
     seen: set[str] = set()
@@ -172,12 +172,12 @@ def _grade_id(cell: NotebookNode) -> str | None:
 
 
 def _checked(cell: NotebookNode) -> str:
-    """The exercise that a check belongs to: 04.1 for check-04-1."""
+    """The exercise to which a check belongs: 04.1 for check-04-1."""
     return ".".join(cell.metadata["nbgrader"]["grade_id"].split("-")[1:3])
 
 
 def _outputs(mark: Mark | None) -> list[NotebookNode]:
-    """Say points in nbgrader's words: a number where there are some, an error where there are none."""
+    """Express points in nbgrader's format: a number if there are any, else an error."""
     if mark is None:
         return [new_output("error", ename="NotFound", evalue="", traceback=["The exercise was not found."])]
     feedback = str(section(exercise(mark.exercise), mark))

@@ -1,8 +1,8 @@
-"""Marks go back into the instructor's own table: one column is filled, and everything else stays byte for byte as it was.
+"""Write marks into the instructor's table: one column is filled, and every other byte is kept.
 
-Canvas: the exported gradebook (Student, ID, SIS …, Section, one column an assignment), matched by ID. Moodle: the grading
-worksheet (Identifier "Participant 123456", Grade, Maximum Grade). Where the table says how many points can be had, and that is
-not what the exercises add up to, the marks are brought to its scale.
+Canvas: the exported gradebook (Student, ID, SIS …, Section, one column per assignment), matched by ID. Moodle: the grading
+worksheet (Identifier "Participant 123456", Grade, Maximum Grade). If the table states a maximum that differs from the points of
+the exercises, the marks are scaled to it.
 """
 
 import re
@@ -20,7 +20,7 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Filled:
-    """A table with its marks: the bytes to write, and what the instructor should know, in sentences."""
+    """A table with its marks: the bytes to write, and messages for the instructor."""
 
     data: bytes
     column: str
@@ -29,17 +29,17 @@ class Filled:
 
 
 class Roster:
-    """The table of an LMS, read and found to be sound before anything is graded."""
+    """The table of an LMS, read and validated before anything is graded."""
 
     def __init__(self, path: Path, id_columns: tuple[str, ...]) -> None:
         """Read a table.
 
         Args:
             path: the file that the LMS exported.
-            id_columns: the columns a student may be found by, the first of which must be there.
+            id_columns: the columns that may identify a student; the first one is required.
 
         Raises:
-            CannotGrade: it cannot be read, is no table, or is not the table of this LMS.
+            CannotGrade: it cannot be read, is not a table, or is not a table of this LMS.
         """
         self.path = path
         try:
@@ -49,15 +49,16 @@ class Roster:
         except OSError as error:
             raise CannotGrade(f"the roster {path} cannot be read: {reason(error)}") from error
         except Broken as error:
-            raise CannotGrade(f"the roster {path} is no table that can be filled in: {error}") from error
+            raise CannotGrade(f"the roster {path} is not a valid table: {error}") from error
         self.header = [name.strip() for name in self.table.values(0)]
         if id_columns[0] not in self.header:
             listed = ", ".join(self.header[:8])
-            raise CannotGrade(f"the roster {path} has no column {id_columns[0]!r}, but {listed}. Export it from the LMS again.")
+            missing = f"the roster {path} has no column {id_columns[0]!r}; its columns are {listed}"
+            raise CannotGrade(f"{missing}. Export it from the LMS again.")
         self.ids = [self.header.index(name) for name in id_columns if name in self.header]
 
     def names(self) -> dict[str, str]:
-        """Give the name of each student in the table, by every id that the table has for them."""
+        """Return the name of each student in the table, by every id of the student."""
         column = next((self.header.index(name) for name in ("Student", "Full name") if name in self.header), None)
         found: dict[str, str] = {}
         for row in range(1, len(self.table.rows)) if column is not None else ():
@@ -68,7 +69,7 @@ class Roster:
         return found
 
     def students(self) -> list[str]:
-        """Give the id of each student, the one that the names of downloaded files have."""
+        """Return the id of each student that the names of downloaded files contain."""
         rows = (self.table.values(row) for row in range(1, len(self.table.rows)))
         ids = [_id(values[self.ids[0]]) for values in rows if self.ids[0] < len(values)]
         return [id for id in ids if id]
@@ -77,11 +78,11 @@ class Roster:
         """Write marks into a column.
 
         Args:
-            column: its place.
+            column: its index.
             marks: for each student, by id, the text to write.
 
         Returns:
-            the rows written, those of students who have none, and for each student found the number of rows.
+            the rows written, the students without a mark, and the number of rows of each student with a mark.
         """
         written, without, rows_of = [], [], dict.fromkeys(marks, 0)
         name = self.header.index("Full name") if "Full name" in self.header else 0
@@ -116,9 +117,9 @@ def fill_canvas(roster: Roster, results: Results, course: Course, lecture: str |
     Args:
         roster: from `canvas`.
         results: of the class.
-        course: tells by its name which column is a lecture's.
-        lecture: whose marks; None where only one was graded.
-        column: its title, with or without the number after it; None where its title tells, or it is the only one.
+        course: recognises a lecture's column by its title.
+        lecture: the lecture whose marks are written; None if only one was graded.
+        column: its title, with or without the number after it; None if its title names the lecture, or it is the only one.
 
     Raises:
         CannotGrade: it is not clear which lecture or column is meant.
@@ -132,7 +133,7 @@ def fill_canvas(roster: Roster, results: Results, course: Course, lecture: str |
     if len(chosen) != 1:
         listed = ", ".join(repr(title) for title in titles.values()) or "none"
         raise CannotGrade(
-            f"which column of {roster.path} is lecture {lecture}? Say so with --column; its assignments: {listed}."
+            f"which column of {roster.path} is lecture {lecture}? Specify it with --column; the assignments are: {listed}."
         )
     first = next((roster.table.values(row) for row in range(1, len(roster.table.rows)) if _is_possible(roster, row)), [])
     possible = first[chosen[0]] if chosen[0] < len(first) else ""
@@ -143,7 +144,9 @@ def fill_moodle(roster: Roster, results: Results, lecture: str | None, column: s
     """Fill the Grade column of a worksheet; arguments and errors as for Canvas."""
     lecture, name = _lecture(results, lecture), column or "Grade"
     if name not in roster.header or roster.header.index(name) in roster.ids:
-        raise CannotGrade(f"{roster.path} has no column {name!r}. Say with --column which it is: {', '.join(roster.header)}.")
+        raise CannotGrade(
+            f"{roster.path} has no column {name!r}. Specify the column with --column: {', '.join(roster.header)}."
+        )
     maximum = next((n for n, title in enumerate(roster.header) if title.casefold() == "maximum grade"), None)
     rows = [roster.table.values(row) for row in range(1, len(roster.table.rows))]
     possible = next((row[maximum] for row in rows if maximum is not None and maximum < len(row)), "")
@@ -163,14 +166,14 @@ def _filled(roster: Roster, results: Results, lecture: str, column: int, possibl
     twice = [_named(have[id]) for id, n in rows_of.items() if n > 1]
     ungraded = [_named(result) for result in results.students if result.student.id not in have]
     lines = [
-        (scale != 1.0, f"The marks are brought from {max_points:g} points to the {possible.strip()} of the table."),
-        (changed, f"{changed} marks that stood there were different and are replaced."),
-        (without, f"Without a graded notebook, left as they were ({len(without)}): {'; '.join(without)}."),
+        (scale != 1.0, f"The marks were scaled from {max_points:g} points to the {possible.strip()} of the table."),
+        (changed, f"{changed} existing marks differed and were replaced."),
+        (without, f"Without a graded notebook, left unchanged ({len(without)}): {'; '.join(without)}."),
         (unmatched, f"Graded, but not in the table ({len(unmatched)}): {'; '.join(unmatched)}."),
         (twice, f"In several rows, each filled ({len(twice)}): {'; '.join(twice)}."),
         (
             ungraded,
-            f"Handed something in that could not be graded as lecture {lecture} ({len(ungraded)}): {'; '.join(ungraded)}.",
+            f"With a submission that could not be graded as lecture {lecture} ({len(ungraded)}): {'; '.join(ungraded)}.",
         ),
     ]
     return Filled(roster.table.data(), roster.header[column], len(written), tuple(text for shown, text in lines if shown))
@@ -186,7 +189,7 @@ def _lecture(results: Results, lecture: str | None) -> str:
         return lecture
     if len(results.lectures) != 1:
         found = ", ".join(results.lectures) or "none"
-        raise CannotGrade(f"lectures were graded: {found}. Say with --lecture NN which one goes into the roster.")
+        raise CannotGrade(f"lectures were graded: {found}. Specify the lecture for the roster with --lecture NN.")
     return results.lectures[0]
 
 
@@ -195,7 +198,7 @@ def _named(result: Result) -> str:
 
 
 def _id(value: str) -> str:
-    """Give the id of a cell: 123456 for Moodle's "Participant 123456", else the text."""
+    """Return the id in a cell: 123456 for Moodle's "Participant 123456", else the text."""
     found = re.fullmatch(r"\D+ (\d+)", value.strip())
     return found[1] if found else value.strip()
 
@@ -208,6 +211,6 @@ def _number(text: str = "") -> float | None:
 
 
 def _text(points: float, comma: bool) -> str:
-    """Write a mark with at most two decimals, and with a decimal comma where the table has one."""
+    """Format a mark with at most two decimals, and with a decimal comma if the table uses one."""
     text = f"{points:.2f}".rstrip("0").rstrip(".")
     return text.replace(".", ",") if comma else text

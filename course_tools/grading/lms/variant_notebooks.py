@@ -1,4 +1,4 @@
-"""`course variants`: for each student of a roster a folder with notebooks in which exercises have the student's variant."""
+"""`course variants`: a folder for each student of a roster, with notebooks whose exercises have the student's variants."""
 
 import contextlib
 import csv
@@ -23,10 +23,10 @@ _END_OF_DOCSTRING = '\n    """\n'
 
 
 def read_secret(path: Path) -> bytes:
-    """Read the secret that decides who has which variant.
+    """Read the secret that determines each student's variants.
 
     Raises:
-        CannotGrade: there is none, or it is too short to be one.
+        CannotGrade: the file cannot be read, or the secret is too short.
     """
     try:
         secret = path.read_bytes().strip()
@@ -38,28 +38,30 @@ def read_secret(path: Path) -> bytes:
 
 
 def write_variants(root: Path, students: Iterable[str], secret: Path, out: Path, numbers: Iterable[str] = ()) -> list[Path]:
-    """Write the notebooks of all students, and `variants.csv`, for the instructor alone.
+    """Write the notebooks of all students, and `variants.csv`, which is only for the instructor.
 
     Args:
-        root: the folder whose `lectures/` are handed out.
+        root: the folder whose `lectures/` are distributed.
         students: their ids in the LMS, as in `grades.csv`.
-        secret: the file with the secret; it is drawn and written where there is none.
-        out: the folder to write to: `<id>/NN_topic.ipynb`.
-        numbers: of lectures; by default all that have exercises with variants.
+        secret: the file with the secret; it is created if it does not exist.
+        out: the output folder: `<id>/NN_topic.ipynb`.
+        numbers: lecture numbers; by default, all lectures with variants.
 
     Returns:
         the folders of the students.
 
     Raises:
-        CannotGrade: an id is not fit for the name of a folder, a lecture has no variants, or something cannot be written.
+        CannotGrade: an id cannot be the name of a folder, a lecture has no variants, or something cannot be written.
         UnknownLecture: there is no such lecture.
     """
     students, known = list(dict.fromkeys(students)), lectures_with_variants()
     if unfit := [student for student in students if not _FIT.fullmatch(student)]:
-        raise CannotGrade(f"the id {unfit[0]!r} is not fit for the name of a folder.")
+        raise CannotGrade(f"the id {unfit[0]!r} cannot be used as the name of a folder.")
     chosen_lectures = lectures(root, numbers or known)
     if without := [lecture.number for lecture in chosen_lectures if lecture.number not in known]:
-        raise CannotGrade(f"no exercise of lecture {', '.join(without)} has variants; those of {', '.join(known)} have.")
+        raise CannotGrade(
+            f"no exercise of lecture {', '.join(without)} has variants; lectures with variants: {', '.join(known)}."
+        )
     make_folder(out)
     if not secret.exists():
         write_whole(secret, f"{secrets.token_hex(32)}\n")
@@ -78,11 +80,11 @@ def write_variants(root: Path, students: Iterable[str], secret: Path, out: Path,
 
 
 def with_variants(text: str, chosen: Mapping[str, str]) -> str:
-    """Write variants into a notebook: into the docstrings of its exercises, and into their checks.
+    """Write variants into the docstrings of a notebook's exercises, and into their checks.
 
     Args:
-        text: of a notebook as it is handed out.
-        chosen: the variant of each exercise that has some.
+        text: the text of the original notebook.
+        chosen: the variant of each exercise that has variants.
     """
     notebook = nbformat.reads(text, 4)
     for cell in notebook.cells:

@@ -1,1 +1,1 @@
-"""Reports: results, pages for students and instructors, flags."""
+"""Reports: results, pages for students and instructors, flags, item analysis."""

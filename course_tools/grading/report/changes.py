@@ -1,4 +1,4 @@
-"""Changes of marks in a regrade: who gains, who loses, in which exercise and why, against the report written before."""
+"""Changes of marks in a regrade, compared with the previous report: who gains or loses, in which exercise and why."""
 
 import contextlib
 import csv
@@ -12,7 +12,7 @@ from course_tools.grading.report.results import Result, Results, defused
 
 
 class Change(NamedTuple):
-    """One mark that is another than it was; `exercise` is "total" in the last row of each student."""
+    """One changed mark; `exercise` is "total" in the last row of each student."""
 
     student: str
     name: str
@@ -26,8 +26,9 @@ def changes(report: Path, results: Results) -> list[Change]:
     """Compare results with the `report.json` of an earlier grading.
 
     Args:
-        report: the file; where there is none, or it is no report, nothing has changed.
-        results: those that would be written now. Students who are new, or are not there any more, are no change.
+        report: the file; if it is missing or is not a report, nothing has changed.
+        results: those that would be written now. New students, and students who are no longer included, do not count as
+            changes.
     """
     before: dict[str, dict] = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -37,7 +38,7 @@ def changes(report: Path, results: Results) -> list[Change]:
 
 
 def changes_csv(found: list[Change]) -> str:
-    """Give the changes as a table, one row each."""
+    """Write the changes as a table, one per row."""
     text = io.StringIO()
     rows = [["id", "name", "exercise", "before", "after", "why"], *found]
     csv.writer(text, quoting=csv.QUOTE_ALL).writerows([["" if c is None else defused(c) for c in row] for row in rows])
@@ -45,10 +46,10 @@ def changes_csv(found: list[Change]) -> str:
 
 
 def summary(found: list[Change]) -> str:
-    """Say in a sentence how many students gain and lose."""
+    """Summarise in a sentence how many students gain and lose."""
     differences = [(change.after or 0) - (change.before or 0) for change in found if change.exercise == "total"]
     gain, lose = (sum(sign * difference > 0 for difference in differences) for sign in (1, -1))
-    return f"The marks of {len(differences)} students differ from those that were written before: {gain} gain, {lose} lose."
+    return f"The marks of {len(differences)} students differ from the previous ones: {gain} gain, {lose} lose."
 
 
 def _of_student(old: dict, result: Result) -> list[Change]:
@@ -72,7 +73,7 @@ def _why(before: dict | None, after: Mark | None) -> str:
     if before is None or after is None:
         return "another notebook counts"
     if after.override or before.get("override"):
-        return f"override: {after.override}" if after.override else "the override was taken back"
+        return f"override: {after.override}" if after.override else "the override was removed"
     if before["status"] != after.status:
         return f"{before['status']} before, {after.status} now"
     old = {finding["name"]: finding for finding in before["findings"]}
@@ -82,5 +83,5 @@ def _why(before: dict | None, after: Mark | None) -> str:
         text for name, text in zip(old.keys() & new.keys(), status, strict=True) if old[name]["status"] != new[name].status
     )
     moved += [f"{name}: new" for name in sorted(new.keys() - old.keys())]
-    moved += [f"{name}: not asked any more" for name in sorted(old.keys() - new.keys())]
-    return "; ".join(moved) or "the points of its properties are others"
+    moved += [f"{name}: no longer checked" for name in sorted(old.keys() - new.keys())]
+    return "; ".join(moved) or "the points of its properties changed"

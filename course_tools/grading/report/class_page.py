@@ -1,4 +1,4 @@
-"""The page of the instructor: marks, common misconceptions, hard exercises, flags, and which isolation layers were active."""
+"""The instructor's page: marks, common misconceptions, hard exercises, flags, and the active isolation layers."""
 
 import hashlib
 import re
@@ -20,19 +20,19 @@ _MOST_MISCONCEPTIONS = 20
 
 
 def page_name(student: Student) -> str:
-    """Name the file of a student's page: fit for every file system, and another for every student."""
+    """Return the file name of a student's page: valid on every file system, and unique for each student."""
     plain = unicodedata.normalize("NFKD", student.name).encode("ascii", "ignore").decode()
     readable = re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:40]
     return f"{readable or 'student'}-{hashlib.sha256(student.id.encode('utf-8', 'replace')).hexdigest()[:8]}.html"
 
 
 def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
-    """Make the page of the instructor.
+    """Make the instructor's page.
 
     Args:
         results: of the class.
         course: the titles of its lectures.
-        rosters: what came of the tables that were filled in, in sentences.
+        rosters: messages about the tables that were filled in.
     """
     title = ", ".join(f"{number} {course.titles[number]}" for number in results.lectures) or "Nothing was graded"
     graded = [result for result in results.students if result.by_lecture]
@@ -45,14 +45,14 @@ def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
         _marks(results),
     ]
     if graded:
-        body += ["<h2>Which exercises were hard</h2>", _hardest(results)]
+        body += ["<h2>Hardest exercises</h2>", _hardest(results)]
     body += ["<h2>Most common misconceptions</h2>", *_misconceptions(results)]
-    body += ["<h2>Worth a look</h2>", *_flags(results)]
+    body += ["<h2>Flags</h2>", *_flags(results)]
     body += _not_run(results)
     body += [f"<h2>Rosters</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in rosters)}</ul>"] if rosters else []
     if results.unassigned:
         rows = [(note.source, cell(note.text, "text")) for note in results.unassigned]
-        body += ["<h2>Other files</h2>", table("Files that are no student's notebook.", ("file", "what about it"), rows)]
+        body += ["<h2>Other files</h2>", table("Files that are not a student's notebook.", ("file", "remark"), rows)]
     return page(f"Marks: {title}", body)
 
 
@@ -72,12 +72,12 @@ def _isolation(results: Results) -> Iterable[Html]:
 
 
 def _attention(results: Results) -> Iterable[Html]:
-    """What the instructor must know before using the marks: gradings that failed, and students without a mark."""
+    """What the instructor must know before using the marks: notebooks whose grading failed."""
     failed = [f"{result.student.name}: {text}" for result in results.students for text in result.failures]
     if failed:
         items = "".join(f"<li>{html(text)}</li>" for text in failed)
         yield Html(
-            f"<section><h2>Not graded</h2><p>Give the same command again, or look yourself.</p><ul>{items}</ul></section>"
+            f"<section><h2>Not graded</h2><p>Run the same command again, or inspect the notebook.</p><ul>{items}</ul></section>"
         )
 
 
@@ -88,7 +88,7 @@ def _marks(results: Results) -> Html:
     header = ("student", *columns, f"points /{results.max_points:g}", "notes")
     rows = [_marks_row(result, exercises, results) for result in results.students]
     return table(
-        "Points of each student; – where no notebook of that lecture was graded.", header, rows, range(1, len(header) - 1)
+        "Points of each student; – means that no notebook of that lecture was graded.", header, rows, range(1, len(header) - 1)
     )
 
 
@@ -100,11 +100,11 @@ def _marks_row(result: Result, exercises: list[Exercise], results: Results) -> l
     given = {(mark.lecture, mark.item): mark.points for mark in result.by_hand}
     shown += [cell(f"{given[item]:g}", "n") if item in given else "–" for item in results.items_by_hand]
     overrides = [
-        f"{mark.exercise} is your own mark, {mark.points:g} in place of {mark.by_checks:g}: {mark.override}"
+        f"{mark.exercise} is set by you, {mark.points:g} instead of {mark.by_checks:g}: {mark.override}"
         for mark in result.marks.values()
         if mark.override
     ]
-    dropped = [f"without lecture {lecture}, of {results.of(result):g}." for lecture in result.dropped]
+    dropped = [f"Lecture {lecture} is dropped; the maximum is {results.of(result):g}." for lecture in result.dropped]
     notes = [*(["late"] if result.late else []), *result.notes, *overrides, *dropped]
     total = "–" if result.points is None else f"{result.points:g}"
     return [
@@ -133,21 +133,24 @@ def _hardest(results: Results) -> Html:
         right = f"{sum(mark.passed for mark in marks)} of {len(marks)}"
         rows.append((share, (f"{item.id} {item.title}", bar, right, cell(first, "text"), cell(other, "text"))))
     rows.sort(key=lambda row: row[0])
-    header = ("exercise", "points earned", "right", "what fails most", "no answer to judge")
-    return table("Hardest first: the share of its points that the class earned.", header, [row for _, row in rows], [2])
+    header = ("exercise", "points earned", "right", "most frequent failures", "not judged")
+    return table("Hardest first: the percentage of its points that the class earned.", header, [row for _, row in rows], [2])
 
 
 def _misconceptions(results: Results) -> Iterable[object]:
     found = results.misconceptions
     if not found:
-        return ["<p>None was recognised.</p>"]
+        return ["<p>No misconception was recognised.</p>"]
     rows = [(n, id, cell(text, "text")) for n, id, text in found[:_MOST_MISCONCEPTIONS]]
     more = [f"<p>{len(found) - len(rows)} more are in <code>report.json</code>.</p>"] if len(found) > len(rows) else []
-    return [table("How many students show it.", ("students", "exercise", "feedback given"), rows, [0]), *more]
+    return [
+        table("By the number of students who show them.", ("students", "exercise", "feedback given"), rows, [0]),
+        *more,
+    ]
 
 
 def _not_run(results: Results) -> Iterable[object]:
-    """The statements that did not run though an answer that is not right may depend on them, one row each."""
+    """The statements that did not run although a wrong answer may depend on them, one row each."""
     found: dict[tuple[str, NotRun], list[str]] = defaultdict(list)
     for result in results.students:
         for mark in result.marks.values():
@@ -156,17 +159,22 @@ def _not_run(results: Results) -> Iterable[object]:
     if not found:
         return []
     rows = [(who, ", ".join(ids), f"cell {s.cell}", code(s.line), cell(s.why, "text")) for (who, s), ids in found.items()]
-    caption = "Statements on which answers that are not right may depend. Look there first where a student objects."
-    return ["<h2>What did not run</h2>", table(caption, ("student", "exercises", "cell", "statement", "why"), rows)]
+    caption = "Wrong answers may depend on these statements. Inspect them first if a student objects."
+    return [
+        "<h2>Statements that did not run</h2>",
+        table(caption, ("student", "exercises", "cell", "statement", "reason"), rows),
+    ]
 
 
 def _flags(results: Results) -> Iterable[object]:
     if not results.flags:
-        return ["<p>No forbidden call, no shortened time limit and no look-alike was seen.</p>"]
+        return ["<p>No forbidden call, shortened time limit or similar pair of solutions was found.</p>"]
     names = {result.student.id: result.student.name for result in results.students}
     rows = [_flag_row(flag, names) for flag in results.flags]
-    explanation = "<p>A flag is a reason to look, never a mark. Two students may well have had the same idea.</p>"
-    return [explanation, table("Also in flags.csv.", ("students", "exercises", "kind", "what was seen"), rows)]
+    explanation = (
+        "<p>A flag is a reason to inspect a submission; it never changes a mark. Two students can have the same idea.</p>"
+    )
+    return [explanation, table("Also in flags.csv.", ("students", "exercises", "kind", "observation"), rows)]
 
 
 def _flag_row(flag: Flag, names: dict[str, str]) -> tuple[object, ...]:

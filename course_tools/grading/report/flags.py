@@ -1,9 +1,9 @@
-"""Flags for the instructor: forbidden calls, and solutions that look alike. A flag never changes a mark.
+"""Flags for the instructor: forbidden calls, and similar solutions. A flag never changes a mark.
 
-A solution is taken apart into the parts of its syntax tree, without names, docstrings, comments and annotations and without the
-order of its statements. A part that the course's own answers have, right or wrong, is evidence of nothing; any other counts the
-more the fewer students have it, w = log((n + b + 1) / d) for d of n students and b answers of the course. Two students are
-flagged where most of what one of them wrote is the other's as well, in two exercises or more, or in one long one.
+A solution is split into the subtrees of its syntax tree, ignoring names, docstrings, comments, annotations and the order of
+statements. A subtree that also occurs in the course's answers, right or wrong, has no weight. The weight of any other increases
+with its rarity: w = log((n + b + 1) / d) if it occurs for d of n students, where b is the number of the course's answers. Two
+students are flagged if most of the weight of one student's solutions is shared, in at least two exercises or in a long one.
 """
 
 import ast
@@ -35,22 +35,22 @@ _DEFINED = re.compile(r"\bdef[\s\\]+(\w+)")
 _LEFT_OUT = {"annotation", "returns", "type_comment", "ctx", "decorator_list", "kind", "type_params"}
 
 PUBLISHED, RENAMED = "published", "renamed"
-"""Stand among the fingerprints of an exercise whose answer is the published solution, with its names or with others."""
+"""Added to the fingerprints of an answer that is the published solution, with its names or with other names."""
 _WHAT = {
-    PUBLISHED: "Identical to the published solution, names of variables included.",
-    RENAMED: "Identical to the published solution but for names.",
+    PUBLISHED: "Identical to the published solution, including the names of variables.",
+    RENAMED: "Identical to the published solution except for names.",
 }
 _FEWEST_NODES_OF_A_SOLUTION = 40
-"""A solution smaller than that is often found twice by chance."""
+"""Smaller solutions often coincide by chance."""
 _MOST_HOLDERS = 20
-"""Two students are compared where they share a part that at most so many have; so a large class takes linear time."""
+"""Two students are compared if they share a part that at most this many students have: the time is linear in the class size."""
 
 Shapes = Mapping[str, tuple[str, ...]]
-"""For each exercise the fingerprints of the parts of a solution."""
+"""For each exercise, the fingerprints of the parts of a solution."""
 
 
 class Flag(NamedTuple):
-    """One thing to look at: the ids of those concerned, the exercises, and what was seen."""
+    """One observation to inspect: its kind, the ids of the students, the exercises, and a description."""
 
     kind: str
     students: tuple[str, ...]
@@ -59,9 +59,9 @@ class Flag(NamedTuple):
 
 
 def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
-    """Give the fingerprints of what a student wrote for each exercise of a lecture: of the cells that define its function.
+    """Return the fingerprints of a student's code for each exercise of a lecture: of the cells that define its function.
 
-    Nothing of `cells` is run; what cannot be parsed has no fingerprints.
+    No code is run; cells that cannot be parsed have no fingerprints.
     """
     code = [cell for cell in cells if cell.type == "code" and "bug" not in cell.metadata]
     names = {item.reference.__name__: item.id for item in exercises() if item.lecture == lecture}
@@ -84,7 +84,7 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
 
 
 def published_solutions(wrote: Mapping[str, Shapes]) -> list[Flag]:
-    """Flag each student whose answers are the published solution, word for word or under other names.
+    """Flag each student whose answers are the published solution, literally or with other names.
 
     Args:
         wrote: for each student, by id, the fingerprints of each exercise.
@@ -98,17 +98,17 @@ def published_solutions(wrote: Mapping[str, Shapes]) -> list[Flag]:
 
 
 def likeness_to_published(id: str, parts: Sequence[str]) -> float:
-    """Give how much of the published solution of an exercise is in an answer: its share of the parts, 0 to 1.
+    """Return the fraction of the parts of an exercise's published solution that an answer contains, 0 to 1.
 
-    Names, docstrings, comments and the order of statements do not matter. Right answers are alike by their nature: a short
-    one that was written independently can have 1.0.
+    Names, docstrings, comments and the order of statements do not matter. Right answers are naturally similar: a short one that
+    was written independently can reach 1.0.
     """
     published = _published_parts(id)
     return len(published.intersection(parts)) / len(published) if published else 0.0
 
 
 def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
-    """Find the pairs of students whose solutions look alike.
+    """Find the pairs of students with similar solutions.
 
     Args:
         wrote: for each student, by id, the fingerprints of each exercise.
@@ -131,7 +131,7 @@ def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
 
 
 def _pairs(own: Mapping[str, set[str]]) -> list[tuple[str, str]]:
-    """The pairs of students who share a part that few have; of those who share everything, each with the next one."""
+    """The pairs of students who share a part that few have; among students who share everything, each with the next one."""
     holders: dict[str, list[str]] = defaultdict(list)
     same: dict[frozenset[str], list[str]] = defaultdict(list)
     for student, parts in own.items():
@@ -144,7 +144,7 @@ def _pairs(own: Mapping[str, set[str]]) -> list[tuple[str, str]]:
 
 
 def _copy_of_the_published(tree: ast.Module, id: str) -> str:
-    """PUBLISHED or RENAMED where a cell defines the published solution of an exercise, but for docstrings and comments."""
+    """PUBLISHED or RENAMED if a cell defines the published solution of an exercise, up to docstrings and comments; else ""."""
     bodies = [_bodies(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
     for kind, published, own in zip(_WHAT, _published_bodies(id), zip(*bodies, strict=True), strict=True):
         if published and published in own:
@@ -168,9 +168,9 @@ def _published_parts(id: str) -> frozenset[str]:
 
 
 def _bodies(function: ast.FunctionDef) -> tuple[str, str]:
-    """The body of a function without texts that stand alone: with its names, and with its own names numbered.
+    """The body of a function without docstrings and standalone strings: with its names, and with its local names numbered.
 
-    Both are "" for a function that is too small, or nested beyond measure.
+    Both are "" for a function that is too small or too deeply nested.
     """
     statements = [node for node in function.body if not _is_text(node)]
     if sum(1 for node in statements for _ in ast.walk(node)) < _FEWEST_NODES_OF_A_SOLUTION:
@@ -182,7 +182,7 @@ def _bodies(function: ast.FunctionDef) -> tuple[str, str]:
 
 
 def _numbered(function: ast.FunctionDef, statements: list[ast.stmt]) -> list[ast.stmt]:
-    """Copy statements with the names that the function gives to arguments and variables numbered as they appear."""
+    """Copy statements, with the names of arguments and variables replaced by numbers in the order of their appearance."""
     copies = copy.deepcopy(statements)
     arguments = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
     parts = [part for node in copies for part in ast.walk(node)]
@@ -202,12 +202,17 @@ def _flag(pair: tuple[str, str], seen: list[tuple[str, float, float]]) -> Flag |
     if amount < (_EVIDENCE_OF_ALL if len(seen) > 1 else _EVIDENCE_OF_A_SINGLE_ONE):
         return None
     likeness = ", ".join(f"{id}: {alike:.0%}" for id, alike, _ in seen)
-    return Flag("looks alike", pair, tuple(id for id, *_ in seen), f"Of what only few wrote, the two share: {likeness}.")
+    return Flag(
+        "similar solutions",
+        pair,
+        tuple(id for id, *_ in seen),
+        f"The two share code that few others wrote: {likeness}.",
+    )
 
 
 @cache
 def _of_the_course(id: str) -> frozenset[str]:
-    """The parts of the course's own answers to an exercise: similarity to the reference or to a known mistake is ignored."""
+    """The parts of the course's answers to an exercise: similarity to the reference or to a known mistake is ignored."""
     item = exercise(id)
     sources = [FunctionSource.of(answer).text() for answer in (item.reference, *item.right, *item.wrong)]
     trees = [tree for source in sources if (tree := _parsed(source))]
@@ -215,7 +220,7 @@ def _of_the_course(id: str) -> frozenset[str]:
 
 
 def _parsed(source: str) -> ast.Module | None:
-    """Parse what a student wrote; None where that cannot be done. The parser is not to be brought down by nesting."""
+    """Parse a student's code; None if that is impossible, also because of deep nesting."""
     if len(source) > _LONGEST_CELL:
         return None
     try:
@@ -226,7 +231,7 @@ def _parsed(source: str) -> ast.Module | None:
 
 
 def _parts(tree: ast.Module) -> set[str]:
-    """Fingerprint the parts of a tree that have a few nodes at least; none of a tree that is nested beyond all measure."""
+    """Fingerprint the parts of a tree that have enough nodes; an empty set if the tree is too deeply nested."""
     found: set[str] = set()
     own = _names_given(tree)
     body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
@@ -239,7 +244,7 @@ def _parts(tree: ast.Module) -> set[str]:
 
 
 def _names_given(tree: ast.Module) -> set[str]:
-    """The names that the student chose: arguments, variables, functions; not those of libraries."""
+    """The names chosen by the student: arguments, variables and functions, not those of libraries."""
     own = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -252,7 +257,7 @@ def _names_given(tree: ast.Module) -> set[str]:
 
 
 def _fingerprint(node: ast.AST, own: set[str], found: Callable[[str], None]) -> tuple[str, int]:
-    """Give the fingerprint of a node and how many nodes it has; hand on those of its parts that are large enough."""
+    """Return the fingerprint of a node and its number of nodes; pass those of its large enough parts to `found`."""
     if isinstance(node, ast.Name):
         return ("_" if node.id in own else node.id), 1
     if isinstance(node, ast.arg):
@@ -278,5 +283,5 @@ def _fingerprint(node: ast.AST, own: set[str], found: Callable[[str], None]) -> 
 
 
 def _is_text(node: ast.AST) -> bool:
-    """A text that stands alone: a docstring, or a comment in its guise."""
+    """Whether a node is a standalone string: a docstring, or a comment written as a string."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

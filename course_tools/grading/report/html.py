@@ -1,4 +1,4 @@
-"""HTML of the report pages: one file of HTML without scripts, legible in light, in dark and on paper."""
+"""HTML of the report pages: one file without scripts, legible in light mode, in dark mode and on paper."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -60,12 +60,12 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True)
 class Html:
-    """A text that is HTML already; any other text is escaped before it is shown."""
+    """A text that is already HTML; any other text is escaped before it is shown."""
 
     text: str
 
     def __str__(self) -> str:
-        """Give the text."""
+        """Return the text."""
         return self.text
 
 
@@ -74,7 +74,7 @@ def html(text: object) -> Html:
     if isinstance(text, Html):
         return text
     parts = escape(str(text)).split("`")
-    if len(parts) % 2 == 0:  # a back-tick without its partner is one
+    if len(parts) % 2 == 0:  # an unpaired back-tick is shown as such
         parts[-2:] = ["`".join(parts[-2:])]
     return Html(
         "".join(f"<code>{part}</code>" if i % 2 else _EMPHASIS.sub(r"<em>\1</em>", part) for i, part in enumerate(parts))
@@ -87,7 +87,7 @@ def code(text: str) -> Html:
 
 
 def page(title: str, body: Iterable[object]) -> str:
-    """Make a whole page."""
+    """Make a complete page."""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -103,12 +103,12 @@ def cell(text: object, kind: str = "") -> Html:
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[int] = ()) -> Html:
-    """Make a table whose first cell of a row names it.
+    """Make a table; the first cell of each row is its header.
 
     Args:
-        caption: what is to be seen, in a sentence; also the name of the region where the table is wider than the page.
-        header: a title for each column.
-        rows: the cells, made by `cell`, or texts.
+        caption: what the table shows, in a sentence; also the accessible name of its scrollable region.
+        header: the titles of the columns.
+        rows: cells made by `cell`, or texts.
         numbers: the columns that hold numbers, from 0.
     """
     right = set(numbers)

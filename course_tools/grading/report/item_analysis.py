@@ -1,7 +1,7 @@
 """Item analysis over lectures and weeks: difficulty, discrimination, misconceptions, attempts and time to first success.
 
-It is read off the `report.json` of each grading and, where students hand them in, their progress files. The page and the table
-name no student, and a misconception that fewer than three of them show is not listed.
+It is computed from the `report.json` of each grading and from students' progress files, if they submit them. The page and the
+table contain no names of students, and a misconception that fewer than three students show is not listed.
 """
 
 import csv
@@ -23,19 +23,20 @@ from course_tools.grading.report.html import Html, cell, html, page, table
 from course_tools.notebook.progress_record import Event, read_events
 
 _FEWEST = 3
-"""Students that must show a misconception before it is listed."""
+"""Number of students who must show a misconception before it is listed."""
 _FEWEST_FOR_CORRELATION = 5
 _LONGEST_PAUSE = 30.0
-"""Minutes between two checks of an exercise that still count as work on it."""
+"""Longest interval between two checks of an exercise, in minutes, that counts as work on it."""
 
 
 @dataclass(frozen=True)
 class ItemStatistics:
-    """One exercise in a class.
+    """Statistics of one exercise in a class.
 
-    `students` handed it in, `share` of its points was earned, `right` of them solved it. `discrimination` is the correlation of
-    its points with those of the student's other exercises. `attempts` and `minutes` are medians up to the first success, from
-    progress files. What cannot be said is None. `misconceptions` are texts of the course with numbers of students.
+    `students` is the number of submissions, `share` the fraction of the points that was earned, `right` the number of students
+    who solved it. `discrimination` is the correlation of its points with those of the student's other exercises. `attempts` and
+    `minutes` are medians up to the first success, from progress files. Unknown values are None. `misconceptions` are the
+    numbers of students who show each misconception, with its text.
     """
 
     exercise: Exercise
@@ -52,11 +53,11 @@ def analyse(folders: Sequence[Path], progress: Sequence[Path] = ()) -> list[Item
     """Analyse every exercise that was graded.
 
     Args:
-        folders: the results of gradings, in the order of time; of an exercise in several the student's last one counts.
+        folders: the results of gradings, in chronological order; if an exercise is in several, the student's last mark counts.
         progress: progress files of students.
 
     Raises:
-        CannotGrade: a folder has no report.json, or one that is none.
+        CannotGrade: a folder has no report.json, or an invalid one.
     """
     marks: dict[str, dict[str, dict]] = defaultdict(dict)
     for folder in folders:
@@ -74,7 +75,7 @@ def _students(path: Path) -> list[dict]:
     except OSError as error:
         raise CannotGrade(f"{path} cannot be read: {reason(error)}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise CannotGrade(f"{path} is no report of `course grade`: grade again into that folder.") from error
+        raise CannotGrade(f"{path} is not a report of `course grade`: grade again into that folder.") from error
 
 
 def _item(item: Exercise, marks: Mapping[str, dict[str, dict]], successes: list[tuple[int, float]]) -> ItemStatistics:
@@ -103,7 +104,7 @@ def _share(marks: list[dict]) -> float:
 
 
 def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Give the correlation of pairs of numbers; None for fewer than five, or where one side does not vary."""
+    """Return the correlation of pairs of numbers; None for fewer than five pairs, or if one side is constant."""
     if len(pairs) < _FEWEST_FOR_CORRELATION:
         return None
     x, y = ([pair[side] - mean(p[side] for p in pairs) for pair in pairs] for side in (0, 1))
@@ -112,7 +113,7 @@ def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _successes(files: Iterable[list[Event]]) -> dict[str, list[tuple[int, float]]]:
-    """For each exercise the attempts and minutes up to the first success, of each student who had one."""
+    """For each exercise, the attempts and minutes up to the first success, for each student who succeeded."""
     found: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for events in files:
         checks: dict[str, list[tuple[datetime, bool]]] = defaultdict(list)
@@ -136,7 +137,7 @@ def _time(text: str) -> datetime | None:
 
 
 def items_csv(items: Sequence[ItemStatistics]) -> str:
-    """Give the analysis as a table, one row an exercise."""
+    """Write the analysis as a table, one row per exercise."""
     header = ["exercise", "title", "students", "right", "share_of_points", "discrimination", "attempts", "minutes"]
     rows: list[list[object]] = [[*header, "misconceptions"]]
     for item in items:
@@ -149,7 +150,7 @@ def items_csv(items: Sequence[ItemStatistics]) -> str:
 
 
 def items_page(items: Sequence[ItemStatistics]) -> str:
-    """Make the page for the lecturer: lectures in order, a plot of all exercises, the table, and the misconceptions."""
+    """Make the lecturer's page: lectures in order, a plot of all exercises, the table, and the misconceptions."""
     lectures: dict[str, list[ItemStatistics]] = defaultdict(list)
     for item in items:
         lectures[item.exercise.lecture].append(item)
@@ -168,7 +169,7 @@ def items_page(items: Sequence[ItemStatistics]) -> str:
     )
     header = ("exercise", "points earned", "students", "right", "discrimination", "attempts", "minutes")
     body = [
-        "<h1>What the class knows</h1>",
+        "<h1>Item analysis</h1>",
         f'<p class="soft">{len(items)} exercises of {len(lectures)} lectures. No student is named on this page.</p>',
         "<h2>Lectures</h2>",
         table(
@@ -178,17 +179,17 @@ def items_page(items: Sequence[ItemStatistics]) -> str:
             [2, 4],
         ),
         "<h2>Exercises</h2>",
-        "<p>Discrimination is the correlation of an exercise's points with those of the same student's other exercises: near 0 "
-        "or below, the exercise measures something else, or its check or text misleads. Attempts and minutes are medians up to "
-        "the first success in a notebook, from progress files; pauses of more than half an hour are left out.</p>",
+        "<p>Discrimination is the correlation of an exercise's points with those of the same student's other exercises. If it "
+        "is near 0 or negative, the exercise measures something else, or its check or text is misleading. Attempts and minutes "
+        "are medians up to the first success in a notebook, from progress files; pauses of over half an hour are excluded.</p>",
         _plot(items),
         table("Hardest first.", header, map(_row, sorted(items, key=lambda item: item.share)), range(2, len(header))),
         "<h2>Misconceptions</h2>",
-        table(f"Shown by {_FEWEST} students or more.", ("students", "exercise", "what they believe"), map(_shown, common), [0])
+        table(f"Shown by at least {_FEWEST} students.", ("students", "exercise", "misconception"), map(_shown, common), [0])
         if common
-        else f"<p>None is shown by {_FEWEST} students or more.</p>",
+        else f"<p>No misconception is shown by {_FEWEST} or more students.</p>",
     ]
-    return page("What the class knows", body)
+    return page("Item analysis", body)
 
 
 def _shown(row: tuple[int, str, str]) -> tuple[object, ...]:
@@ -215,10 +216,10 @@ def _rounded(number: float | None) -> float | None:
 
 
 def _plot(items: Sequence[ItemStatistics]) -> Html:
-    """Draw every exercise by the share of its points and its discrimination."""
+    """Plot every exercise by the fraction of its points that was earned, and its discrimination."""
     shown = [item for item in items if item.discrimination is not None]
     if not shown:
-        return Html(f"<p>Discrimination needs {_FEWEST_FOR_CORRELATION} students with two exercises.</p>")
+        return Html(f"<p>Discrimination requires {_FEWEST_FOR_CORRELATION} students with two exercises.</p>")
     left, top, width, height = 52, 12, 600, 260
     least_share = math.floor(10 * min(item.share for item in shown)) / 10 if any(item.share < 1 for item in shown) else 0.0
     lowest = math.floor(5 * min(0.0, *(item.discrimination for item in shown))) / 5
@@ -240,19 +241,19 @@ def _plot(items: Sequence[ItemStatistics]) -> Html:
         for n in range(round(10 * least_share), 11)
     ]
     middle = top + height / 2
-    drawn.append(f'<text x="{left + width / 2}" y="{top + height + 38}" text-anchor="middle">share of the points earned</text>')
+    drawn.append(f'<text x="{left + width / 2}" y="{top + height + 38}" text-anchor="middle">fraction of points earned</text>')
     drawn.append(f'<text x="12" y="{middle}" text-anchor="middle" transform="rotate(-90 12 {middle})">discrimination</text>')
     places = [(across(item.share), down(item.discrimination)) for item in shown]
     taken = [(x - 6, x + 6, y) for x, y in places]
     for item, (x, y) in zip(shown, places, strict=True):
         text = html(f"{item.exercise.id} {item.exercise.title}: {item.share:.0%}, discrimination {item.discrimination:.2f}")
         drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="var(--bar)"><title>{text}</title></circle>')
-        for begin in (x + 8, x - 40):  # right of it, else left of it, else in the table alone
+        for begin in (x + 8, x - 40):  # to the right, else to the left, else only in the table
             if not any(begin < right and begin + 32 > left and abs(y - other) < 12 for left, right, other in taken):
                 taken.append((begin, begin + 32, y))
                 drawn.append(f'<text x="{begin:.1f}" y="{y + 4:.1f}">{item.exercise.id}</text>')
                 break
-    label = "Each exercise by the share of its points that was earned and by its discrimination; the numbers are in the table."
+    label = "Each exercise by the fraction of its points earned and by its discrimination; the numbers are in the table."
     return Html(
         f'<div class="wide" role="region" tabindex="0" aria-label="{label}"><svg role="img" aria-label="{label}" '
         f'viewBox="0 0 700 320" style="width:100%;max-width:46rem;min-width:32rem" font-size="12" fill="currentColor">'

@@ -1,7 +1,7 @@
 """The results of a class: which notebook of a student counts, and all marks as a table and as JSON.
 
-Where a student has several notebooks of one lecture, the newest resubmission counts by Canvas's number (NB.ipynb, NB-1.ipynb,
-…); between notebooks that no number orders, the one with more points does. Either way a note says so.
+If a student has several notebooks of one lecture, the newest resubmission counts, by Canvas's number (NB.ipynb, NB-1.ipynb, …).
+If the notebooks are not numbered, the one with the most points counts. In both cases a note says so.
 """
 
 import csv
@@ -20,12 +20,12 @@ from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import Flag, likeness_to_published, look_alikes, published_solutions
 
-_TRY_BY_HAND = "Run its check in the student's notebook; if it is right there, give the points by `overrides`."
+_TRY_BY_HAND = "Run its check in the student's notebook; if the answer is right there, set the points by `overrides`."
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 
 class MarkByHand(NamedTuple):
-    """What the instructor gave one student for something that no check judges, such as a free text."""
+    """Points from the instructor for an item without a check, such as a written answer."""
 
     lecture: str
     item: str
@@ -36,10 +36,11 @@ class MarkByHand(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One student: for each lecture the notebook that counts, notes, and whether something came late.
+    """One student: for each lecture the notebook that counts, notes, and whether a submission was late.
 
-    `failures` are for the instructor: notebooks whose grading failed, and how. The rest comes from the instructor's policy:
-    marks given by hand, the share of a lecture's points that a late penalty leaves, and lectures that do not count.
+    `failures` are for the instructor: notebooks whose grading failed, and why. The other fields come from the instructor's
+    policy: marks given by hand, the fraction of a lecture's points that remains after a late penalty, and lectures that do not
+    count.
     """
 
     student: Student
@@ -57,7 +58,7 @@ class Result:
         return {mark.exercise: mark for notebook in self.by_lecture.values() for mark in notebook.marks}
 
     def points_of(self, lecture: str) -> float | None:
-        """What a lecture earned, with marks by hand and after a late penalty; None where nothing of it was marked."""
+        """The points of a lecture, with marks given by hand and after a late penalty; None if nothing was marked."""
         given = [mark.points for mark in self.by_hand if mark.lecture == lecture]
         if lecture in self.by_lecture:
             given.append(self.by_lecture[lecture].points)
@@ -68,7 +69,7 @@ class Result:
 
     @property
     def points(self) -> float | None:
-        """What all lectures that count earned together; None where nothing was marked."""
+        """The points of all lectures that count; None if nothing was marked."""
         lectures = self.by_lecture.keys() | {mark.lecture for mark in self.by_hand}
         points = [self.points_of(lecture) for lecture in sorted(lectures) if lecture not in self.dropped]
         return round(sum(points), 2) if lectures else None
@@ -76,7 +77,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """All students in the order of their names, and a line on each file that belongs to no student."""
+    """All students in the order of their names, and a remark on each file that does not belong to a student."""
 
     students: tuple[Result, ...]
     unassigned: tuple[Note, ...]
@@ -84,7 +85,7 @@ class Results:
 
     @cached_property
     def lectures(self) -> list[str]:
-        """The lectures of which something was graded."""
+        """The lectures of which at least one notebook was graded."""
         of_hand = {mark.lecture for result in self.students for mark in result.by_hand}
         return sorted({number for result in self.students for number in result.by_lecture} | of_hand)
 
@@ -95,34 +96,34 @@ class Results:
 
     @cached_property
     def items_by_hand(self) -> dict[tuple[str, str], float]:
-        """What is marked by hand, as (lecture, item), and the most points that it gives."""
+        """The items marked by hand, as (lecture, item), and their maximum points."""
         marks = [mark for result in self.students for mark in result.by_hand]
         return {
             (mark.lecture, mark.item): mark.of for mark in sorted(marks, key=lambda mark: (mark.lecture, mark.item, mark.of))
         }
 
     def max_points_of(self, *lectures: str) -> float:
-        """What everything right would earn in some lectures."""
+        """The maximum points of some lectures."""
         by_hand = sum(of for (lecture, _), of in self.items_by_hand.items() if lecture in lectures)
         return sum(item.points for item in self.exercises if item.lecture in lectures) + by_hand
 
     @cached_property
     def max_points(self) -> float:
-        """What everything right would earn."""
+        """The maximum points of all lectures."""
         return self.max_points_of(*self.lectures)
 
     def of(self, result: Result) -> float:
-        """What everything right would earn a student in the lectures that count for them."""
+        """The maximum points of the lectures that count for a student."""
         return self.max_points_of(*(lecture for lecture in self.lectures if lecture not in result.dropped))
 
     @cached_property
     def isolation(self) -> list[str]:
-        """Which isolation layers were active: one sentence, more where a grading went on elsewhere."""
+        """Which isolation layers were active: one sentence, or more if grading was continued on another machine."""
         return sorted({notebook.isolation for result in self.students for notebook in result.by_lecture.values()})
 
     @cached_property
     def flags(self) -> list[Flag]:
-        """What an instructor may want to look at; no mark depends on it."""
+        """What an instructor may want to inspect; no mark depends on it."""
         seen = [
             Flag("forbidden or suspicious", (result.student.id,), (mark.exercise,), text)
             for result in self.students
@@ -143,7 +144,7 @@ class Results:
 
     @cached_property
     def misconceptions(self) -> list[tuple[int, str, str]]:
-        """How many students show which misconception, the most common first: (number, exercise, text)."""
+        """The misconceptions, the most common first: (number of students, exercise, text)."""
         seen = Counter(
             (mark.exercise, mark.misconception)
             for result in self.students
@@ -153,18 +154,18 @@ class Results:
         return [(n, id, text) for (id, text), n in sorted(seen.items(), key=lambda item: (-item[1], item[0]))]
 
     def marks_of(self, id: str) -> list[Mark]:
-        """Give every mark of an exercise."""
+        """Return all marks of an exercise."""
         return [result.marks[id] for result in self.students if id in result.marks]
 
 
 def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0, counts: str = "newest") -> Results:
-    """Put the notebooks of each student together.
+    """Collect the notebooks of each student.
 
     Args:
-        intake: what was handed in.
-        graded: its notebooks, with what came of them.
-        seed: with which the inputs were drawn.
-        counts: of several notebooks of one lecture, the "newest" where they are numbered, or always the "best".
+        intake: the submissions.
+        graded: its notebooks, with their results.
+        seed: the seed of the inputs.
+        counts: which of several notebooks of one lecture counts: the "newest", if they are numbered, or always the "best".
     """
     students: dict[str, Student] = {}
     handed: dict[str, list[Graded]] = defaultdict(list)
@@ -182,7 +183,7 @@ def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0, coun
 
 
 def with_names(results: Results, names: Mapping[str, str]) -> Results:
-    """Show students by the names of the instructor's table, by id; others keep the name of their file or folder."""
+    """Replace the names of students by those in the instructor's table, by id; others keep the name of their file or folder."""
     named = [
         replace(result, student=result.student._replace(name=names.get(result.student.id, result.student.name)))
         for result in results.students
@@ -215,7 +216,8 @@ def _counted(several: list[Graded], counts: str) -> tuple[Graded, str]:
     counted = max(newest.values(), key=lambda item: item.result.points)
     if len(several) == 1:
         return counted, ""
-    rule = "the newest resubmission counts" if len(newest) == 1 and counted.submission.attempt else "the better one counts"
+    is_newest = len(newest) == 1 and counted.submission.attempt
+    rule = "the newest resubmission counts" if is_newest else "the one with the most points counts"
     listed = ", ".join(f"{item.submission.source} ({item.result.points})" for item in several)
     return (
         counted,
@@ -224,7 +226,7 @@ def _counted(several: list[Graded], counts: str) -> tuple[Graded, str]:
 
 
 def grades_csv(results: Results) -> str:
-    """Give the marks as a table, one row a student: quoted, and no cell that a spreadsheet would take for a formula."""
+    """Write the marks as a table, one row per student: quoted, and without cells that a spreadsheet would run as formulas."""
     header = ["id", "name", *(item.id for item in results.exercises)]
     header += [f"{lecture} {item}" for lecture, item in results.items_by_hand] + [f"lecture {n}" for n in results.lectures]
     rows: list[list[object]] = [[*header, "points", "of", "late", "notes"]]
@@ -242,14 +244,14 @@ def grades_csv(results: Results) -> str:
 
 
 def flags_csv(results: Results) -> str:
-    """Give the flags as a table, one row each."""
+    """Write the flags as a table, one per row."""
     rows: list[list[object]] = [["kind", "students", "exercises", "what"]]
     rows += [[flag.kind, "; ".join(flag.students), "; ".join(flag.exercises), flag.what] for flag in results.flags]
     return _csv(rows)
 
 
 def report_json(results: Results) -> str:
-    """Give everything but names of files on this machine and running times, which differ from run to run."""
+    """Write everything except file names of this machine and running times, which differ from run to run."""
     report = {
         "seed": results.seed,
         "isolation": results.isolation,
@@ -310,6 +312,6 @@ def _csv(rows: list[list[object]]) -> str:
 
 
 def defused(cell: object) -> str:
-    """Put an apostrophe before what a spreadsheet would run."""
+    """Prefix a cell that a spreadsheet would run as a formula with an apostrophe."""
     text = str(cell)
     return f"'{text}" if text.startswith(_FORMULA) else text

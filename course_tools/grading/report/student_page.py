@@ -1,7 +1,7 @@
-"""The page of one student: what was right, which law fails and why, and no value that a check compares with.
+"""The page of one student: what is right, which property fails and why, without the values that a check compares with.
 
-Of what the checks found only a fixed set of sentences is shown, and of each only the part that describes the student's own
-code; the numbers, shapes and inputs of a check stay out, and so does every text that was made while the code ran.
+Only a fixed set of sentences from the checks is shown, and of each only the part that describes the student's code. The
+numbers, shapes and inputs of a check are omitted, and so is every text that was produced while the code ran.
 """
 
 import builtins
@@ -13,7 +13,7 @@ from course_tools.grading.marks import Mark
 from course_tools.grading.report.html import Html, cell, code, html, page, table
 from course_tools.grading.report.results import MarkByHand, Result, Results
 
-_SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not looked at", "adjusts": "±"}
+_SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not judged", "adjusts": "±"}
 _KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short", "adjusts": "short"}
 _STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
 _RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20})"
@@ -22,25 +22,25 @@ _FIT = tuple(
     re.compile(pattern, re.DOTALL)
     for pattern in (
         r"(It was still running after [\d.]+ seconds?(?: of processor time| in which it did not compute)?"
-        r": a loop that does not end, a wait, or far too many steps\?)",
-        r"(It did not end in time; it may take \d+ seconds of processor time\. Use a smaller model or smaller batches)\.",
+        r"\. Does it contain an endless loop, a wait, or far too many steps\?)",
+        r"(It did not end in time: the limit is \d+ seconds of processor time\. Use a smaller model or smaller batches)\.",
         r"(One result is missing: return [\w ]{1,30} too\.).*",
-        r"(The results come in another order: return them in the order \([\w, ]{1,80}\)\.).*",
-        r"(It returns (?:a list|a dict|a tuple in a tuple|\d{1,2} results): return [^.]{1,60}\.).*",
-        rf"({_RESULT} is right but for rounding): .*",
-        rf"({_RESULT} is close to what is expected, but not equal up to rounding in float32\.) .*",
+        r"(The results are in the wrong order: return them in the order \([\w, ]{1,80}\)\.).*",
+        r"(It returns (?:a list|a dict|a nested tuple|\d{1,2} results): return [^.]{1,60}\.).*",
+        rf"({_RESULT} is correct up to rounding): .*",
+        rf"({_RESULT} is close to the expected values, but the difference is larger than rounding in float32\.) .*",
         rf"({_RESULT} is missing\.)",
-        r"(It returns the same whatever `.{1,80}` (?:is|are)\. This earns no points\.)",
-        r"(It returned None\. Is there a `return` at its end\?)",
-        r"(A function is asked for).*",
+        r"(Its result does not depend on `.{1,80}`\. This earns no points\.)",
+        r"(It returned None\. Is its `return` statement missing\?)",
+        r"(Expected a function).*",
         r"(It should return (?:one result|\d{1,2} results))\b.*",
         rf"({_RESULT} should be a tensor), .*",
         rf"({_RESULT} should be (?:floating point|bool|integer)), .*",
         rf"({_RESULT} should be on) .*",
         rf"({_RESULT} is wrong)\..*",
         rf"(The gradient with respect to {_INPUT} is wrong)\..*",
-        r"(No gradient comes back: the result is cut off from its inputs) .*",
-        rf"(The call changes {_INPUT}(?:, {_INPUT}){{0,9}}: something works in place) .*",
+        r"(No gradient reaches the inputs: the result is detached from them) .*",
+        rf"(The call changes {_INPUT}(?:, {_INPUT}){{0,9}}: an operation works in place) .*",
     )
 )
 _SHAPE = re.compile(rf"({_RESULT}) should have shape .*", re.DOTALL)
@@ -48,11 +48,11 @@ _RAISED = re.compile(r"It raised (\w{1,40})(?: in the line (`.{1,200}?`))?: .*",
 
 
 def feedback(result: Result, results: Results) -> str:
-    """Make the page of a student.
+    """Make a student's page.
 
     Args:
-        result: theirs.
-        results: of the class, for the exercises and their titles alone; nothing of another student is shown.
+        result: the result of the student.
+        results: of the class, used only for the exercises and their titles; nothing about other students is shown.
     """
     return page(
         f"{result.student.name}: {_total(result, results)[1]}",
@@ -61,13 +61,13 @@ def feedback(result: Result, results: Results) -> str:
 
 
 def sections(result: Result, results: Results) -> list[Html]:
-    """Make the parts of the page of a student under its title; arguments as for `feedback`."""
+    """Make the parts of a student's page below its title; arguments as for `feedback`."""
     named, total = _total(result, results)
     body = [f'<p class="feedback">{named}{total}</p>']
     body += [f"<p>{html(note)}</p>" for note in result.notes]
     if result.failures:
         body.append(
-            "<p>A notebook of yours could not be graded this time, through no fault of yours; your instructor knows.</p>"
+            "<p>One of your notebooks could not be graded this time. It was not your mistake; your instructor knows.</p>"
         )
     marks = result.marks
     body += [section(item, marks[item.id]) for item in results.exercises if item.id in marks]
@@ -77,7 +77,7 @@ def sections(result: Result, results: Results) -> list[Html]:
 
 
 def _total(result: Result, results: Results) -> tuple[str, str]:
-    """The lectures that count for a student, and what they earned."""
+    """The lectures that count for a student, and their points."""
     counting = [
         lecture for lecture in results.lectures if result.points_of(lecture) is not None and lecture not in result.dropped
     ]
@@ -87,7 +87,7 @@ def _total(result: Result, results: Results) -> tuple[str, str]:
 
 
 def kind_of(mark: Mark) -> str:
-    """Say how a mark is coloured: good, part or bad."""
+    """Return the colour class of a mark: good, part or bad."""
     return "good" if mark.points == mark.max_points else "part" if mark.points else "bad"
 
 
@@ -97,23 +97,23 @@ def _by_hand(mark: MarkByHand) -> Html:
 
 
 def section(item: Exercise, mark: Mark) -> Html:
-    """Make the part of a page that tells a student of one exercise.
+    """Make the section of a page on one exercise.
 
-    Where the instructor set the points, their reason comes first, and what the checks found below it, as superseded.
+    If the instructor set the points, the instructor's reason comes first, then the result of the checks, marked as superseded.
     """
     badge = f'<span class="badge {kind_of(mark)}">{mark.points:g} of {mark.max_points} points</span>'
     title, status = f"<h2>{html(item.id)} {html(item.title)}</h2>", _STATUS.get(mark.status, "")
     if not mark.override:
         return Html(f"<section>{title}<p>{badge} {status}</p>{_found(item, mark)}</section>")
     reason = f"<p>Set by your instructor: {html(mark.override)}</p>"
-    checks = f"The automatic checks gave {mark.by_checks:g} of {mark.max_points} points; that no longer counts."
+    checks = f"The automatic checks gave {mark.by_checks:g} of {mark.max_points} points, which no longer count."
     found = _found(item, replace(mark, passed=mark.by_checks == mark.max_points))
     before = f'<div class="superseded"><p>{checks} {status}</p>{found}</div>' if str(found) or mark.by_checks else ""
     return Html(f"<section>{title}<p>{badge}</p>{reason}{before}</section>")
 
 
 def _found(item: Exercise, mark: Mark) -> Html:
-    """What the checks found in an answer, and what of the notebook did not run."""
+    """The result of the checks, and the statements that did not run."""
     parts = []
     if mark.passed:
         parts.append("<p>Right.</p>")
@@ -124,14 +124,14 @@ def _found(item: Exercise, mark: Mark) -> Html:
     if mark.findings and not mark.passed and mark.status in ("judged", "no answer"):
         parts.append(
             table(
-                f"{item.id}: what your function must do, and whether it does.",
-                ("what it must do", "result", "points"),
+                f"{item.id}: requirements for your function, and whether it meets them.",
+                ("requirement", "result", "points"),
                 map(_row, mark.findings),
                 [2],
             )
         )
     if mark.shortened:
-        parts.append(f"<p>{html(mark.shortened)} If you think that it is right, ask your instructor to run it by hand.</p>")
+        parts.append(f"<p>{html(mark.shortened)} If you think it is right, ask your instructor to run it by hand.</p>")
     if mark.not_run:
         listed = "".join(f"<li>Cell {s.cell}, {code(s.line)}: {html(s.why)}.</li>" for s in mark.not_run)
         parts.append(f"<p>Your answer may depend on these statements, which did not run here:</p><ul>{listed}</ul>")
@@ -147,13 +147,13 @@ def _row(finding: Finding) -> tuple[object, ...]:
 
 
 def detail_for_student(detail: str) -> str:
-    """Give the part of a finding that a student may read; "" where nothing in it is known to be harmless."""
+    """Return the part of a finding that may be shown to a student; "" if no part is known to be harmless."""
     if found := _RAISED.match(detail):
         known = getattr(builtins, found[1], None)
-        what = found[1] if isinstance(known, type) and issubclass(known, BaseException) else "an error of its own kind"
+        what = found[1] if isinstance(known, type) and issubclass(known, BaseException) else "an error of a non-built-in type"
         return f"It raised {what}{f' in the line {found[2]}' if found[2] else ''}."
     if found := _SHAPE.fullmatch(detail):
-        return f"{_capital(found[1])} has another shape than it should."
+        return f"{_capital(found[1])} has the wrong shape."
     for form in _FIT:
         if found := form.fullmatch(detail):
             sentence = _capital(found[1])

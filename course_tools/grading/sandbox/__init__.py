@@ -1,1 +1,1 @@
-"""The sandbox: a student's code runs in a process without rights; its answers are validated outside."""
+"""The sandbox: a student's code runs in an unprivileged process; its responses are validated outside."""

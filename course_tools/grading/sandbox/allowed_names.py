@@ -1,8 +1,8 @@
-"""Importable definitions of the library while a student's code is judged: all that do not lead to the answer.
+"""The library definitions that a student's code can import while it is judged: all that do not reveal the answer.
 
-Every definition of `course_lib` is offered, as text, but the exercise's own reference, what the exercise forbids, and whatever
-uses these; beside it the names of `ALWAYS`. `import_shim` runs a definition inside the sandbox when it is first imported, and
-gives a stand-in for every other name of the course.
+Every definition of `course_lib` is provided, as text, except the exercise's reference, what the exercise forbids, and whatever
+uses these; the names of `ALWAYS` are added. `import_shim` runs a definition inside the sandbox when it is first imported, and
+returns a stand-in for every other name of the course.
 """
 
 import ast
@@ -21,14 +21,14 @@ QualifiedName = tuple[str, str]
 """A module and a name that it defines at its top level."""
 
 ALWAYS = ("course_tools.notebook.device",)
-"""Modules beside the library that an honest answer may use: it may ask for the device."""
+"""Modules outside the library that an honest answer may use, for the device."""
 REEXPORTS = ("course_tools.notebook",)
 """Packages of the course that re-export them."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One statement at the top level of a module: its text, the names of its module that it uses, what it imports of ours."""
+    """One top-level statement of a module: its text, the names of its module that it uses, and its imports from the course."""
 
     source: str
     uses: frozenset[str]
@@ -37,7 +37,7 @@ class Definition:
 
 @cache
 def allowed_names(id: str) -> dict:
-    """Give the definitions that the code of a student may import while it is judged, by module and name."""
+    """Return the definitions that a student's code can import while it is judged, by module and name."""
     forbidden = [place for place in map(_place, exercise(id).forbids) if place[1] in _library().get(place[0], {})]
     withheld = frozenset().union(*map(users_of, [_place(exercise(id).reference), *forbidden]))
     entries: dict[str, dict[str, dict]] = {}
@@ -53,9 +53,9 @@ def allowed_names(id: str) -> dict:
 
 @cache
 def allowed_packed(id: str) -> bytes:
-    """Pack them as `import_shim.install` takes them: once for an exercise, and sent with every answer to it.
+    """Pack these definitions for `import_shim.install`: once for an exercise, to be sent with every answer to it.
 
-    A line of JSON says where the definitions of each module lie in what follows; they are read when it is imported.
+    A line of JSON holds the position of each module's definitions in the rest; they are read when the module is imported.
     """
     allowed = allowed_names(id)
     packed = {module: zlib.compress(json.dumps(entry).encode()) for module, entry in allowed["entries"].items()}
@@ -66,12 +66,12 @@ def allowed_packed(id: str) -> bytes:
 
 
 def _is_offered(module: str, definition: Definition) -> bool:
-    """Whether a definition is the library's own, an import from outside, or of a module that an answer may use."""
+    """Whether a definition belongs to the library, is an import from outside, or belongs to a module that an answer may use."""
     return definition.imports is None or module in _library()
 
 
 def users_of(place: QualifiedName) -> frozenset[QualifiedName]:
-    """Give a definition with everything in the library that uses it, directly or through other definitions."""
+    """Return a definition with everything in the library that uses it, directly or through other definitions."""
     found, waiting = set(), [place]
     while waiting:
         now = waiting.pop()
@@ -83,7 +83,7 @@ def users_of(place: QualifiedName) -> frozenset[QualifiedName]:
 
 @cache
 def _users() -> dict[QualifiedName, list[QualifiedName]]:
-    """For each definition of the library those that use it directly."""
+    """For each definition of the library, those that use it directly."""
     users: dict[QualifiedName, list[QualifiedName]] = {}
     for module, definitions in _library().items():
         for name in definitions:
@@ -93,7 +93,7 @@ def _users() -> dict[QualifiedName, list[QualifiedName]]:
 
 
 def reach(place: QualifiedName) -> frozenset[QualifiedName]:
-    """Give a definition of the library with all that it uses, through every import."""
+    """Return a definition of the library with everything that it uses, through all imports."""
     reached, waiting = set(), [place]
     while waiting:
         now = waiting.pop()
@@ -112,7 +112,7 @@ def _used_by(place: QualifiedName) -> Iterator[QualifiedName]:
 
 
 def _target(place: QualifiedName) -> QualifiedName:
-    """Follow a name through imports to where it is defined."""
+    """Follow a name through imports to its definition."""
     imports = _library()[place[0]][place[1]].imports
     return _target(imports) if imports and imports[1] in _library().get(imports[0], {}) else place
 
@@ -134,7 +134,7 @@ def _paths() -> dict[str, Path]:
 
 @cache
 def _library() -> dict[str, dict[str, Definition]]:
-    """Read every module that is offered: what it defines at its top level, by name."""
+    """Read the top-level definitions of every provided module, by name."""
     found = {}
     for module, path in _paths().items():
         if module.partition(".")[0] == "course_lib" or module in (*ALWAYS, *REEXPORTS):
@@ -170,7 +170,7 @@ def _definitions(text: str) -> dict[str, Definition]:
 
 
 def _names(statement: ast.stmt) -> frozenset[str]:
-    """Collect the names that a definition mentions, but for annotations, which are never evaluated inside."""
+    """Collect the names in a statement, except in annotations, which are never evaluated inside the sandbox."""
     names, waiting = set(), [statement]
     while waiting:
         node = waiting.pop()

@@ -1,7 +1,7 @@
-"""An outer layer, where COURSE_BUBBLEWRAP=1 asks for it: the sandbox lives in a file system that holds Python and nothing else.
+"""An optional outer layer, enabled by COURSE_BUBBLEWRAP=1: the file system of the sandbox contains only Python.
 
-The layers of `hardening` stay as they are inside of it. What they refuse to open is not even there: the course, your files, the
-processes of others. bubblewrap: https://github.com/containers/bubblewrap
+The layers of `hardening` are applied inside of it unchanged. The files and processes that they block do not exist there: the
+course, the user's files, other processes. bubblewrap: https://github.com/containers/bubblewrap
 """
 
 import os
@@ -15,19 +15,19 @@ from pathlib import Path
 from course_tools.grading.sandbox.readable_files import SINGLE, SYSTEM, course_folders, package_folders
 
 TRIAL_LIMIT = 20.0
-"""Seconds in which a trial must end."""
+"""Time limit of a trial, in seconds."""
 
 
 def wrapped(command: list[str]) -> list[str]:
-    """Put bubblewrap before the command of a program, where that works here; else give the command as it is."""
+    """Prefix a command with bubblewrap if it works on this machine; else return the command unchanged."""
     return command if missing() else [*_arguments(), *command]
 
 
 @cache
 def missing() -> str:
-    """Say why there is no outer layer on this machine; "" where there is one."""
+    """State why this machine has no outer layer; "" if it has one."""
     if os.environ.get("COURSE_BUBBLEWRAP") != "1":
-        return "COURSE_BUBBLEWRAP=1 does not ask for bubblewrap"
+        return "bubblewrap is not enabled by COURSE_BUBBLEWRAP=1"
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
     try:
@@ -39,7 +39,7 @@ def missing() -> str:
 
 
 def _arguments() -> list[str]:
-    """No network, no other process, nothing to write to but an empty /tmp and /dev, and of the disk what Python needs."""
+    """No network, no other processes, only an empty /tmp and /dev to write to, and only the files that Python needs."""
     program = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]
     shown = [*map(Path, SYSTEM), *map(Path, SINGLE), *_python(), *map(Path, package_folders())]
     shown = [path for path in dict.fromkeys(shown) if path.exists() and not path.is_relative_to("/dev")]
@@ -50,7 +50,7 @@ def _arguments() -> list[str]:
 
 
 def _python() -> list[Path]:
-    """The interpreter, also under the names by which it is called, and the standard library."""
+    """The interpreter, with its symbolic links, and the standard library."""
     executable = Path(sys.executable)
     library = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")]
     links = [executable, executable.parent.parent / "pyvenv.cfg", executable.resolve()]

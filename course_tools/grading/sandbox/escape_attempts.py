@@ -1,6 +1,6 @@
-"""Tries from inside what the isolation layers should refuse, so that a level of isolation is measured and not assumed.
+"""Attempt forbidden acts from inside the sandbox, so that the isolation is measured, not assumed.
 
-Every act is harmless where it succeeds. This text runs inside the sandbox, in a fork of its own, before any student's code.
+Every act is harmless if it succeeds. This module runs inside the sandbox, in a separate fork, before any student's code.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ IO_URING_SETUP, PIDFD_OPEN = 425, 434
 
 
 def tried(secrets: list[str], zygote: int) -> dict[str, bool]:
-    """Try every forbidden act, then compute as an honest answer does; give for each whether it was refused.
+    """Attempt every forbidden act, then compute like an honest answer; return for each act whether it was refused.
 
     Args:
         secrets: files that must be unreadable: references, solutions.
@@ -74,13 +74,13 @@ def _fork() -> None:
 
 
 def _called(result: int, errors: tuple[int, ...] = ()) -> None:
-    """Raise where a system call was refused; an error in `errors` shows that it was not."""
+    """Raise an OSError if a system call was refused; an error number in `errors` means that it was not."""
     if result < 0 and ctypes.get_errno() not in errors:
         raise OSError(ctypes.get_errno(), "refused")
 
 
 def _compute() -> None:
-    """Compute as an honest answer does, with gradients; an error here means that the layers forbid too much."""
+    """Compute like an honest answer, with gradients; an error means that the layers forbid too much."""
     x = torch.randn(2, 3, 5, requires_grad=True)
     (x @ x.mT).softmax(-1).sum().backward()
     if x.grad is None:

@@ -1,8 +1,9 @@
-"""Disable forbidden functions inside the sandbox, before a student's code runs, whatever name or route leads to them.
+"""Disable forbidden functions inside the sandbox, before a student's code runs, under all their names.
 
-A function written in Python loses its code, so that every reference to it, and every function of torch that calls it, raises.
-An operator written in C++ is replaced in torch's dispatcher (`torch.library`), below all its names in Python, TorchScript and
-`torch.ops`. Nothing watches that could be switched off: the original is no longer there. This text runs inside the sandbox.
+The code of a function written in Python is replaced, so that every reference to it, and every function of torch that calls it,
+raises. An operator written in C++ is replaced in torch's dispatcher (`torch.library`), and so under all its names in Python,
+TorchScript and `torch.ops`. There is no monitor that could be switched off: the original no longer exists. This module runs
+inside the sandbox.
 """
 
 import ctypes
@@ -19,11 +20,11 @@ def disable(functions: Iterable[Callable[..., object]], refuse: Callable[[str], 
     """Make functions unusable for the rest of this process.
 
     Args:
-        functions: in Python, classes among them, or operators of torch in C++.
-        refuse: is called with the name of the function instead of it, and raises.
+        functions: functions or classes written in Python, or operators of torch written in C++.
+        refuse: called in place of a function, with its name; it raises.
 
     Raises:
-        AttributeError: a function in C++ is no operator of torch.
+        AttributeError: a function written in C++ is not an operator of torch.
     """
     for function in functions:
         name = function.__name__
@@ -60,11 +61,11 @@ def _replace_operator(name: str, refuse: Callable[[str], None]) -> None:
         composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{full}", COMPOSITE)
         for key in (COMPOSITE,) if composite else ("CPU", "Meta"):
             registration.impl(full, key, _refusal(name, refuse))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(registration))  # it holds as long as the process, and nothing refers to it
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(registration))  # keeps the replacement alive: nothing else refers to it
 
 
 def _replace_method(kind: type, method: str, name: str, refuse: Callable[[str], None]) -> None:
-    """Replace a method in the class that defines it; that of a class in C cannot be assigned."""
+    """Replace a method in the class that defines it; methods of a class written in C cannot be replaced."""
     (owner,) = (base for base in kind.__mro__ if method in vars(base))
     (methods,) = gc.get_referents(vars(owner))
     methods[method] = _refusal(name, refuse)

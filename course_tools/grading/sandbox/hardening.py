@@ -1,8 +1,8 @@
-"""Isolation layers around a student's code, one function each, and how they are tried.
+"""Isolation layers around a student's code, one function each, and measurements of time.
 
-Each layer says what it keeps out and what it does not. A layer that the system lacks raises OSError; the caller decides
-whether to go on without it. This text runs inside the sandbox: it needs the standard library only, and `course_lib` is not
-there.
+The docstring of each layer says what it blocks and what it does not. A layer that the system lacks raises OSError; the caller
+decides whether to continue without it. This module runs inside the sandbox: it requires only the standard library, and
+`course_lib` is not available.
 """
 
 import contextlib
@@ -24,30 +24,30 @@ SET_DEATH_SIGNAL, SET_SUBREAPER, SET_NO_NEW_PRIVILEGES, DROP_FROM_BOUNDS, AMBIEN
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 CLOCK_OF_A_PROCESS = 2
 UNKNOWN_SHARE = 6
-"""Where the system does not tell how long a process waited for a processor, so many seconds that pass count as one asleep."""
+"""If the system does not report how long a process waited for a processor, this many elapsed seconds count as one asleep."""
 READ_FILE, READ_DIR, WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
 
 
 def isolate_network() -> None:
-    """Enter a network without interfaces and an empty namespace for System V memory: not even localhost can be reached.
+    """Enter a network namespace without interfaces, where not even localhost is reachable, and an empty System V IPC namespace.
 
-    Needs root, or a system that lets users make namespaces. It says nothing about files.
+    Requires root, or a system where users may create namespaces. Files are not affected.
     """
     _require_linux()
     if _libc().unshare(NEW_NETWORK | NEW_IPC) and _libc().unshare(NEW_USER | NEW_NETWORK | NEW_IPC):
-        raise OSError(ctypes.get_errno(), "this account may not make a network namespace")
+        raise OSError(ctypes.get_errno(), "this account may not create a network namespace")
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever a child leaves running, so that it can be found and ended."""
+    """Become the parent of processes that a child leaves running, so that they can be found and ended."""
     _require_linux()
     _prctl(SET_SUBREAPER, 1)
 
 
 def own_session(parent: int) -> None:
-    """Leave the grader's session and terminal, and die with the parent: no signal by the terminal, nothing that survives it.
+    """Leave the grader's session and terminal, and die with the parent: no signals from the terminal, and no survivors.
 
-    A process could leave its group by `setsid` again, and undo the death signal; the filter of calls forbids both.
+    A process could call `setsid` again or cancel the death signal; the system-call filter forbids both.
     """
     os.setsid()
     if LINUX:
@@ -57,7 +57,7 @@ def own_session(parent: int) -> None:
 
 
 def close_files(keep: Iterable[int]) -> None:
-    """Keep some files and close every other one; reading gives nothing, and all that is printed goes to nowhere."""
+    """Close all files except those in `keep`; standard input is empty, and output is discarded."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nowhere, fd)
@@ -67,10 +67,10 @@ def close_files(keep: Iterable[int]) -> None:
 
 
 def limit_resources(seconds: int, memory: int, files: int = 64) -> None:
-    """Bound processor time, memory, open files and the size of files; write no core.
+    """Limit processor time, memory, the number of open files and the size of files; disable core dumps.
 
-    Memory counts from what the process has now; on macOS the system does not enforce it, and the grader watches instead. Time
-    asleep is not processor time: the grader's clock bounds it.
+    The memory limit is relative to the current use; macOS does not enforce it, so the grader monitors memory there. Time asleep
+    is not processor time: the grader's clock limits it.
     """
     import resource
 
@@ -86,7 +86,7 @@ def limit_resources(seconds: int, memory: int, files: int = 64) -> None:
 
 
 def drop_privileges() -> None:
-    """Give up every capability, now and for later: root inside is a user without rights. Files of root stay root's own."""
+    """Drop every capability permanently: root becomes an unprivileged user, but still owns its files."""
     _require_linux()
     _prctl(SET_NO_NEW_PRIVILEGES, 1)
     with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ def drop_privileges() -> None:
 
 
 def rule_set(granted: Iterator[str]) -> int:
-    """Make a Landlock rule set that lets only these files and folders be read, and nothing be written but /dev/null.
+    """Make a Landlock rule set that allows reading only these files and folders, and writing only to /dev/null.
 
     Landlock (Linux 5.13 and later, Documentation/userspace-api/landlock.rst) does not hide that a file exists, nor its size.
     """
@@ -122,7 +122,7 @@ def rule_set(granted: Iterator[str]) -> int:
 
 
 def restrict_files(rules: int | None) -> None:
-    """Enter a Landlock rule set, for good: every file that it does not grant cannot be opened."""
+    """Enter a Landlock rule set, irrevocably: files that it does not grant cannot be opened."""
     _require_linux()
     if rules is None:
         raise OSError("this kernel has no Landlock")
@@ -131,7 +131,7 @@ def restrict_files(rules: int | None) -> None:
 
 
 def apply_all(settings: dict, keep: Iterable[int], parent: int, rules: int | None) -> dict[str, str]:
-    """Apply every layer in order, `keep` some files; give "" for each that is active, and why for each that is not."""
+    """Apply all layers in order, keeping the files in `keep` open; return for each layer "" if active, else the reason."""
     layers = {
         "session": lambda: own_session(parent),
         "limits": lambda: limit_resources(settings["seconds"], settings["memory"]),
@@ -151,9 +151,9 @@ def apply_all(settings: dict, keep: Iterable[int], parent: int, rules: int | Non
 
 
 def time_spent(pid: int) -> tuple[float, float]:
-    """Tell the seconds of processor time that a child has used in all its threads, and those that it waited for a processor.
+    """Return the seconds of processor time of a child, in all its threads, and the seconds that it waited for a processor.
 
-    Of waiting only its first thread counts, so that others cannot add to it.
+    Only the waiting of its first thread counts, so that other threads cannot add to it.
     """
     with contextlib.suppress(OSError):
         return time.clock_gettime((~pid << 3) | CLOCK_OF_A_PROCESS), time_waited(str(pid))
@@ -161,39 +161,39 @@ def time_spent(pid: int) -> tuple[float, float]:
 
 
 def time_waited(process: str) -> float:
-    """Tell the seconds that a process was ready to run while others had the processor; 0 where `tells_waiting` is False."""
+    """Return the seconds that a process was ready to run while others had the processor; 0 if `tells_waiting` is False."""
     return _schedule(process)[1] / 1e9
 
 
 def tells_waiting() -> bool:
-    """Whether this system counts how long a process waits for a processor: one that does not shows that nothing ever ran."""
+    """Whether this system records how long a process waits for a processor; otherwise its records are all zero."""
     return _schedule("thread-self")[0] > 0
 
 
 def own_schedule() -> list[int]:
-    """Open the file that tells how long this process waited, to be read when no file can be opened; [] where there is none."""
+    """Open the file that records how long this process waited, before files can no longer be opened; [] if there is none."""
     with contextlib.suppress(OSError):
         return [os.open("/proc/self/schedstat", os.O_RDONLY)]
     return []
 
 
 def own_time_slept(schedule: list[int]) -> float:
-    """Tell the seconds for which this process neither computed nor waited for a processor, up to a constant.
+    """Return the seconds in which this process neither computed nor waited for a processor, up to a constant.
 
     Args:
-        schedule: what `own_schedule` gave.
+        schedule: the result of `own_schedule`.
     """
     told = _numbers(os.pread(schedule[0], 100, 0).decode()) if schedule else None
     return time_slept(time.monotonic(), time.process_time(), told and told[1] / 1e9)
 
 
 def time_slept(passed: float, computed: float, waited: float | None) -> float:
-    """Tell the seconds that passed and were neither computed nor waited; a share of all where waiting is not told."""
+    """Return the elapsed seconds without computing and waiting; a fraction of them if the waiting time is unknown."""
     return passed / UNKNOWN_SHARE if waited is None else passed - computed - waited
 
 
 def _schedule(process: str) -> tuple[int, int]:
-    """The nanoseconds that a process has run and waited; zeros where the system does not tell, and before it has run."""
+    """The nanoseconds that a process has run and waited; zeros if the system does not record them, or before it has run."""
     with contextlib.suppress(OSError, ValueError):
         return _numbers(Path(f"/proc/{process}/schedstat").read_text())
     return 0, 0
@@ -205,7 +205,7 @@ def _numbers(schedule: str) -> tuple[int, int]:
 
 
 def end(pid: int) -> int:
-    """End a child and every process that it started; say how it ended, as `waitstatus_to_exitcode` does."""
+    """End a child and every process that it started; return its exit code, as `waitstatus_to_exitcode` does."""
     for stop in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             stop(pid, signal.SIGKILL)
@@ -246,4 +246,4 @@ def _libc() -> ctypes.CDLL:
 
 def _require_linux() -> None:
     if not LINUX:
-        raise OSError("only Linux has this")
+        raise OSError("only available on Linux")

@@ -1,4 +1,4 @@
-"""Isolation strength of the sandbox on this machine: measured by trying, and described in words."""
+"""Isolation of the sandbox on this machine: measured by attempts, and described in words."""
 
 from dataclasses import dataclass
 
@@ -16,18 +16,18 @@ ADVICE = {
     "files closed": "Linux or macOS",
 }
 NEEDED = ("session", "limits", "privileges", "Landlock", "files closed", "seccomp")
-"""What full isolation needs; bubblewrap and the network namespace are a second layer around those, where they are allowed."""
+"""The layers of full isolation; bubblewrap and the network namespace are additional layers, where they are available."""
 
 
 class NotIsolated(RuntimeError):
-    """A required isolation layer is missing on this machine; the text says which and what to do."""
+    """A required isolation layer is missing on this machine; the message says which, and what to do."""
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """Which isolation layers are active: `str(level)` is one sentence, `status` gives each with "" or why it is missing.
+    """The active isolation layers: `str(level)` is a summary, `status` maps each layer to "" or the reason why it is missing.
 
-    `successful_attempts` are the forbidden acts that succeeded when they were tried.
+    `successful_attempts` are the forbidden acts that succeeded when attempted.
     """
 
     status: dict[str, str]
@@ -35,7 +35,7 @@ class Isolation:
 
     @property
     def full(self) -> bool:
-        """Whether every layer that is needed is active, and no forbidden act succeeded."""
+        """Whether every required layer is active, and no forbidden act succeeded."""
         return not self.successful_attempts and not any(self.status.get(name, "missing") for name in NEEDED)
 
     @property
@@ -44,7 +44,7 @@ class Isolation:
         return tuple(name for name, reason in self.status.items() if not reason)
 
     def __str__(self) -> str:
-        """Say it in a sentence."""
+        """Return a summary in words."""
         holds = f"{', '.join(self.layers) or 'no layer'}"
         if self.full:
             return f"Full isolation ({holds})."
@@ -57,16 +57,16 @@ class Isolation:
 
 
 def measure_isolation(sandbox: Sandbox) -> Isolation:
-    """Fork a worker that tries what is forbidden.
+    """Fork a worker that attempts forbidden acts.
 
     Raises:
-        SandboxFailed: it cannot even compute.
+        SandboxFailed: the worker cannot even compute.
     """
     with sandbox.fork() as worker:
         try:
             answer, _ = worker.ask({"secrets": secrets()}, worker.allow(LOAD_LIMIT))
         except Exception as error:
             raise SandboxFailed(
-                "the trial of the isolation layers gave no answer: they do not let torch compute here"
+                "the test of the isolation layers returned no result: torch cannot compute inside them on this machine"
             ) from error
     return Isolation(dict(answer["layers"]), tuple(name for name, refused in answer["refused"].items() if not refused))

@@ -1,6 +1,6 @@
-"""Ends a worker that takes too much memory, on systems that do not enforce a limit of address space (macOS).
+"""End a worker that uses too much memory, on systems that do not limit the address space (macOS).
 
-It polls 20 times a second, from another process; memory can overshoot the limit between two polls.
+Memory is polled 20 times a second, from another process; it can exceed the limit between two polls.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ PERIOD = 0.05
 
 @contextlib.contextmanager
 def memory_limited(pid: int, limit: int) -> Iterator[None]:
-    """End the process as soon as it holds `limit` bytes more than at the beginning, until the block is left."""
+    """Within the block, end the process as soon as it holds `limit` bytes more than at the beginning."""
     over = Event()
     watch = Thread(target=_watch, args=(pid, limit, over), daemon=True)
     watch.start()

@@ -1,9 +1,9 @@
 """Run the cells of a notebook in order and capture the function that its last `check(id, f)` receives.
 
-What a student wrote runs statement by statement, each for a limited time; a statement that fails is passed over, and one that
-lacks a name is tried again after the others. Of the cells that are as they were handed out only what the student's statements
-need by name runs. Statements that train do not run, nor does the body of an empty exercise. This text runs inside the sandbox:
-it needs the standard library only.
+The student's code runs statement by statement, each with a time limit. A statement that fails is skipped, and one that lacks a
+name is tried again after the others. In unchanged cells of the original notebook, only the statements whose names the student's
+code needs are run. Statements that train a model are not run. This module runs inside the sandbox: it requires only the
+standard library.
 """
 
 import ast
@@ -22,12 +22,12 @@ from functools import cached_property
 
 LONGEST_CELL = 100_000
 MOST_CODE = 500_000
-"""Characters of all cells that are read, together; what follows them is not read."""
+"""Maximum number of characters of all cells together; the rest is ignored."""
 MOST_MAGICS = 20
 MOST_CHOSEN = 10_000
-"""Statements of a choice that is kept for the next exercise."""
+"""Maximum number of statements in a selection that is reused for the next exercise."""
 MOST_NEEDED = 300
-"""Statements that are listed for one exercise as those on which its answer may depend."""
+"""Maximum number of statements listed for one exercise on which its answer may depend."""
 TRAINS = frozenset({"backward", "train", "fit"})
 """Functions whose callers train a model, directly or through other functions."""
 FUTURE = __import__("__future__").annotations.compiler_flag
@@ -43,11 +43,11 @@ _READS_ONLY = frozenset(vars(builtins)) - {"delattr", "eval", "exec", "iter", "n
     "display",
     "show",
 }
-"""Functions that change nothing of what they are given."""
+"""Functions that do not change their arguments."""
 
 
 class Unparsable(ValueError):
-    """A text is not valid Python; the text of the error says where."""
+    """A text is not valid Python; the message says where."""
 
 
 class TooLong(BaseException):
@@ -56,7 +56,7 @@ class TooLong(BaseException):
 
 @dataclass(eq=False)
 class Statement:
-    """One statement at the top level of a cell: its cell, its number there, its syntax tree, the role of the cell, its text."""
+    """One top-level statement: its cell, its index there, its syntax tree, the role of the cell, and its text."""
 
     cell: int
     number: int
@@ -66,12 +66,12 @@ class Statement:
 
     @cached_property
     def binds(self) -> set[str]:
-        """The names that it gives a value at the top level."""
+        """The names that it binds at the top level."""
         return set(_bound(self.node))
 
     @cached_property
     def needs(self) -> set[str]:
-        """The names of the notebook that it uses, also inside its functions."""
+        """The names of the notebook that it uses, including those inside its functions."""
         changed = (
             {self.node.target.id} if isinstance(self.node, ast.AugAssign) and isinstance(self.node.target, ast.Name) else set()
         )
@@ -82,7 +82,7 @@ class Statement:
 
     @cached_property
     def changes(self) -> set[str]:
-        """The names whose values it may change without binding them: it stores into them, or calls a method of theirs."""
+        """The names whose values it may change without binding them: by assigning to items or attributes or calling methods."""
         parts = () if self.defines else ast.walk(self.node)
         stored = {
             _base(part)
@@ -94,7 +94,7 @@ class Statement:
 
     @cached_property
     def hands_over(self) -> set[str]:
-        """The names that it gives to a function, which may change their values; not to one that is known to read only."""
+        """The names that it passes to functions that may change their values, which excludes known read-only functions."""
         calls = [part for part in ast.walk(self.node) if isinstance(part, ast.Call) and not self.defines]
         given = [
             value
@@ -117,18 +117,18 @@ class Statement:
 
     @cached_property
     def is_import(self) -> bool:
-        """Whether it imports names that it lists."""
+        """Whether it is an import that lists its names."""
         return isinstance(self.node, ast.Import | ast.ImportFrom) and all(alias.name != "*" for alias in self.node.names)
 
     @cached_property
     def is_check(self) -> bool:
-        """Whether it hands a function to the check of the course: `name = check("04.1", name)`."""
+        """Whether it passes a function to the course's check: `name = check("04.1", name)`."""
         value = getattr(self.node, "value", None)
         return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "check"
 
     @cached_property
     def checks(self) -> str:
-        """The exercise whose check it is, or ""."""
+        """The id of the exercise whose check it is, or ""."""
         match self.node:
             case (
                 ast.Expr(value=ast.Call(args=[ast.Constant(value=str(id)), *_]))
@@ -143,7 +143,7 @@ class Statement:
         return isinstance(self.node, ast.Assign | ast.AnnAssign | ast.AugAssign)
 
     def at(self, cell: int, number: int, role: str) -> "Statement":
-        """Give the same statement at another place, with all that is known of its text."""
+        """Return the same statement at another position, with its cached properties."""
         moved = object.__new__(Statement)
         vars(moved).update(vars(self), cell=cell, number=number, role=role)
         return moved
@@ -155,13 +155,13 @@ class Statement:
 
     @cached_property
     def is_stub(self) -> bool:
-        """Whether it is a function without a body of its own: nothing, or `raise NotImplementedError()`."""
+        """Whether it is a function whose body is empty or `raise NotImplementedError()`."""
         return isinstance(self.node, ast.FunctionDef) and all(map(_is_empty, self.node.body))
 
 
 @dataclass
 class Found:
-    """What came of a notebook: the answer, or why there is none.
+    """The result of running a notebook: the answer, or why there is none.
 
     `late` are the statements that were stopped, as (cell, number), and `raised` those that raised an error, with its type.
     """
@@ -181,11 +181,11 @@ class Found:
 
 @dataclass
 class Choice:
-    """The statements of a notebook that run, in order, and why the exercise's own cell cannot be parsed, or "".
+    """The selected statements of a notebook, in order, and why the exercise's cell cannot be parsed, or "".
 
-    `places` tells them as (cell, number), for the next exercise of the notebook; None where cells had to be joined, or where
-    they are too many. `needed` lists for each exercise the statements of the notebook on which its answer may depend, as
-    (cell, number, line, why it does not run): "trains", "handed out", "no Python", or "" for one that runs.
+    `places` are their positions, as (cell, number), for the next exercise of the notebook; None if cells had to be joined, or
+    if there are too many. `needed` lists for each exercise the statements of the notebook on which its answer may depend, as
+    (cell, number, line, why it does not run): "trains", "handed out", "no Python", or "" if it runs.
     """
 
     statements: list[Statement]
@@ -195,7 +195,7 @@ class Choice:
 
 
 def choose(request: dict) -> Choice:
-    """Parse the cells of a request, which `run` describes, and choose the statements that run; nothing is run yet."""
+    """Parse the cells of a request, which `run` describes, and select the statements to run, without running them."""
     if request["chosen"] is None:
         cells, broken, joined = _parsed_cells(request["cells"])
         every = [statement for cell in cells for statement in cell]
@@ -220,7 +220,7 @@ def choose(request: dict) -> Choice:
 
 
 def _of_the_exercise(request: dict, broken: dict[int, str]) -> str:
-    """Why the cell that carries the mark of the exercise cannot be parsed, or ""."""
+    """Why the cell that is tagged as that of the exercise cannot be parsed, or ""."""
     return next((why for i, why in broken.items() if request["cells"][i]["role"] == "marked"), "")
 
 
@@ -233,21 +233,21 @@ def run(
     foreign: type,
     time_slept: Callable[[], float],
 ) -> Found:
-    """Run a notebook in a namespace, up to the end, and find the answer to one exercise.
+    """Run a notebook to its end in a namespace, and find the answer to one exercise.
 
     Args:
         request: `cells`, each with `name`, `source` and `role` ("own", "given", "missing" for cells of the lecture that are not
-            in the notebook, "marked" for the cell of the exercise); `exercise`, its id; `function`, the name that the answer
-            should have; `references`, for the other exercises of the lecture "module:name"; `skip`, statements that are known
-            to take too long; `chosen`, the places that `choose` gave for an earlier exercise, or None; `seconds`, as `_Spent`
-            counts them, for one statement, for all, and for one import: an import that is stopped half-way cannot be made up
-            for.
-        choice: what `choose` gave.
-        namespace: of the module `__main__`.
+            in the notebook, "marked" for the cell of the exercise); `exercise`, its id; `function`, the required name of the
+            answer; `references`, "module:name" for the other exercises of the lecture; `skip`, statements that are known to
+            take too long; `chosen`, the positions that `choose` returned for an earlier exercise, or None; `seconds`, the
+            limits, as `_Spent` counts time, of one statement, of all statements, and of one import, which cannot be resumed
+            once stopped.
+        choice: the result of `choose`.
+        namespace: that of the module `__main__`.
         provide: makes `check` importable.
-        find: gives the library's form of another exercise, or None.
-        foreign: the type of what the course does not provide inside; an answer of this type is none.
-        time_slept: the seconds for which this process has neither computed nor waited for a processor.
+        find: returns the library's function for another exercise, or None.
+        foreign: the type of objects that the course does not provide inside; such an object does not count as an answer.
+        time_slept: returns the seconds in which this process has neither computed nor waited for a processor.
     """
     checks = _Checks(request, namespace, find, foreign)
     namespace["check"] = checks
@@ -278,9 +278,9 @@ def run(
 
 
 class _Checks:
-    """Stands for `check` of the course: it keeps what it receives for one exercise, and goes on with ours for the others.
+    """Replaces the course's `check`: it stores the answer to one exercise, and returns the library's function for the others.
 
-    With it it keeps the names of the notebook as they are then: what a later cell makes of them is not what was checked.
+    It also stores the values of the notebook's names at that time: later cells may change them.
     """
 
     def __init__(self, request: dict, namespace: dict, find: Callable[[str], object | None], foreign: type) -> None:
@@ -305,14 +305,14 @@ class _Checks:
         return reference
 
     def restore(self) -> None:
-        """Give the names of the notebook the values that they had when the answer was checked, but where one is now ours."""
+        """Restore the names of the notebook to their values at the check, except those that now hold a library function."""
         for name, value in self._names.items():
             if not any(self._namespace.get(name, _MISSING) is ours for ours in self._ours):
                 self._namespace[name] = value
 
 
 class _Runner:
-    """Runs statements in a namespace, each within a time limit, and remembers which failed."""
+    """Runs statements in a namespace, each within a time limit, and records which failed."""
 
     def __init__(self, request: dict, namespace: dict, time_slept: Callable[[], float]) -> None:
         self._names = [cell["name"] for cell in request["cells"]]
@@ -323,7 +323,7 @@ class _Runner:
         self.late: list[tuple[int, int]] = []
 
     def run(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Run statements in order; give those that lack a name."""
+        """Run statements in order; return those that lack a name."""
         waiting = []
         for statement in statements:
             place = (statement.cell, statement.number)
@@ -340,14 +340,14 @@ class _Runner:
         return waiting
 
     def error(self, name: str) -> BaseException | None:
-        """Give the error of the statement that should bind a name, else the first error of the exercise's own cell."""
+        """Return the error of the statement that should bind a name, else the first error of the exercise's cell."""
         binding = [error for statement, error in self._failed.values() if name in statement.binds and not statement.is_check]
         marked = [error for statement, error in self._failed.values() if statement.role == "marked"]
         return next(iter([*binding, *marked]), None)
 
     @property
     def raised(self) -> list[tuple[int, int, str]]:
-        """The statements that raised an error, as (cell, number, name of its type); not those that were stopped."""
+        """The statements that raised an error, as (cell, number, name of its type), without those that were stopped."""
         return [(*place, type(error).__name__) for place, (_, error) in self._failed.items() if place not in self.late]
 
     def _run(self, statement: Statement) -> None:
@@ -366,20 +366,20 @@ class _Runner:
 
 
 class _Spent:
-    """Counts the seconds for which a statement has computed, and those for which it slept; not those of other processes."""
+    """Measures how long a statement has computed and how long it has slept, without the time of other processes."""
 
     def __init__(self, time_slept: Callable[[], float]) -> None:
         self._time_slept = time_slept
         self._computed, self._slept = time.process_time(), time_slept()
 
     def seconds(self) -> float:
-        """Give the seconds up to now: of processor time or of sleep, whichever are more."""
+        """Return the seconds so far: of processor time or of sleep, whichever is longer."""
         return max(time.process_time() - self._computed, self._time_slept() - self._slept)
 
 
 @contextlib.contextmanager
 def _within(seconds: float, spent: _Spent, code: types.CodeType) -> Iterator[None]:
-    """Raise TooLong when so many seconds are spent, again and again until `code` has ended; never in what follows it."""
+    """Raise TooLong after this many seconds, repeatedly until `code` has ended, but never after its end."""
 
     def stop(number: int, frame: types.FrameType | None) -> None:
         if spent.seconds() < seconds:
@@ -399,7 +399,7 @@ def _within(seconds: float, spent: _Spent, code: types.CodeType) -> Iterator[Non
 
 
 def _chosen(statements: list[Statement]) -> tuple[list[Statement], set[str]]:
-    """Choose what runs: the student's own statements that do not train, and of the lecture's what these need by name.
+    """Select what runs: the student's statements that do not train, and the lecture's statements that bind names they need.
 
     Returns:
         the statements, in order, and the names of the functions that train.
@@ -441,12 +441,12 @@ def _needed(
     trainers: set[str],
     unread: list[tuple[int, int, set[str]]],
 ) -> list[tuple[int, int, int, str]]:
-    """List the statements of the notebook on which the answer to an exercise may depend, as `Choice.needed` tells them.
+    """List the statements of the notebook on which the answer to an exercise may depend, in the format of `Choice.needed`.
 
-    They bind a name that the answer needs, directly or through others, or may change the value of one; a function that a cell
-    of the course calls without training changes nothing of what it is given. What follows the last
-    check of the exercise is none of them, nor what is bound again before it. Of the cells that are not valid Python, `unread`
-    with their number, the wrong line and their words, those count that have a word which nothing else defines.
+    They bind a name that the answer needs, directly or through other names, or may change its value. Functions that a cell of
+    the course calls without training are assumed not to change their arguments. Statements after the last check of the exercise
+    are excluded, and so are bindings that are replaced before it. `unread` are the cells that are not valid Python, with their
+    index, the wrong line and their words; a cell is listed if it contains a needed name that nothing else defines.
     """
     checks = [i for i, s in enumerate(every) if s.checks == id and s in taken]
     every = every[: checks[-1] + 1] if checks else every
@@ -476,15 +476,15 @@ def _needed(
 
 
 def _provided_otherwise(statement: Statement, written: set[str], supplied: set[str]) -> set[str]:
-    """The names for which a statement is not asked: the student's own come first, then those of the notebook."""
+    """The names for which a statement is not needed: the student's definitions come first, then those of the notebook."""
     return set() if statement.is_students else written if statement.role == "given" else supplied
 
 
 def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[Statement]], dict[int, str], bool]:
-    """Parse every cell; cells that were split in the middle of a statement are joined in the first of them.
+    """Parse every cell; cells that were split in the middle of a statement are joined into the first of them.
 
     Returns:
-        the statements of each cell, why cells cannot be parsed, by their number, and whether cells were joined.
+        the statements of each cell, the reasons why cells cannot be parsed, by index, and whether cells were joined.
     """
     joined_any = False
     found: list[list[Statement] | Unparsable] = []
@@ -544,7 +544,7 @@ _learned: dict[str, tuple[str, list[Statement]]] = {"": ("", [])}
 
 
 def learn(sources: Sequence[str]) -> None:
-    """Parse cells of the course ahead, so that no fork needs to; what a student wrote is never parsed here."""
+    """Parse cells of the course in advance, so that forks need not; a student's code is never parsed here."""
     for source in sources:
         _, statements = _learned[source] = _read(source)
         for statement in statements:
@@ -554,13 +554,13 @@ def learn(sources: Sequence[str]) -> None:
 
 
 def parse(source: str) -> tuple[str, list[ast.stmt]]:
-    """Parse the source of a cell; give the text that was parsed, magics replaced by `pass`, and its statements.
+    """Parse the source of a cell; return the parsed text, with magics replaced by `pass`, and its statements.
 
-    A magic or shell line is replaced only where Python stumbles over it, so that a `%` at the beginning of a continued line
-    stays what it is.
+    A magic or shell line is replaced only if it causes a syntax error, so that a `%` at the beginning of a continuation line is
+    kept.
 
     Raises:
-        Unparsable: it is too long, or no Python.
+        Unparsable: it is too long, or not valid Python.
     """
     if len(source) > LONGEST_CELL:
         raise Unparsable("the cell is too long")
@@ -578,7 +578,7 @@ def parse(source: str) -> tuple[str, list[ast.stmt]]:
 
 
 def _without_magic(source: str, error: SyntaxError) -> str:
-    """Replace the line at which Python stumbles by `pass`, if it is a magic or a shell line."""
+    """Replace the line of a syntax error by `pass`, if it is a magic or a shell line."""
     lines = source.split("\n")
     at = (error.lineno or 0) - 1
     if 0 <= at < len(lines):
@@ -594,7 +594,7 @@ def _without_magic(source: str, error: SyntaxError) -> str:
 
 
 def _base(node: ast.expr) -> str:
-    """The name from which an attribute, an item or a call is taken: `x` for `x[0].y`; "" where there is none."""
+    """The name at the base of an attribute, item or call: `x` for `x[0].y`; "" if there is none."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""

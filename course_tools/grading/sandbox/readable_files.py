@@ -1,7 +1,7 @@
-"""Files that the sandbox may read: Python, installed packages and shared libraries, and nothing of the course.
+"""Files that the sandbox may read: Python, installed packages and shared libraries, but not the course.
 
-A folder is granted as a whole only where nothing hidden lies in it; else its entries are, one by one. Hidden are the files in
-which torch defines a function that an exercise forbids: code that reads one could run the function's text.
+A folder is granted as a whole only if it contains no hidden file; otherwise its entries are granted one by one. The files in
+which torch defines a forbidden function are hidden: code that reads such a file could run the function's source.
 """
 
 import inspect
@@ -26,7 +26,7 @@ SINGLE = ("/dev/urandom", "/dev/random", "/dev/zero", "/etc/ld.so.cache", "/etc/
 
 
 def package_folders() -> list[str]:
-    """The folders in which packages are installed, without the one of the course."""
+    """The folders in which packages are installed, without that of the course."""
     found = [*sys.path, *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))]
     named = [path for path in found if Path(path).name in PACKAGES and Path(path).is_dir()]
     needed = [str(Path(module.__file__).parents[1]) for module in (torch, einops, jaxtyping)]
@@ -34,7 +34,7 @@ def package_folders() -> list[str]:
 
 
 def readable() -> list[str]:
-    """Every file and folder that may be read, with all that is below it."""
+    """Every file and folder that may be read, including the contents of folders."""
     standard = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib")}
     multiarch = sysconfig.get_config_var("MULTIARCH") or "-"
     granted = [path for folder in standard for path in _entries(Path(folder), (*PACKAGES, *OURS))]
@@ -50,7 +50,7 @@ def readable() -> list[str]:
 
 
 def forbidden_sources() -> set[Path]:
-    """The files in which functions that an exercise forbids are written in Python, with their bytecode."""
+    """The Python files that define functions forbidden by an exercise, with their bytecode."""
     functions = [inspect.unwrap(f) for exercise in exercises() for f in exercise.forbids]
     sources = {
         inspect.getsourcefile(f) for f in (*functions, torch.autograd.graph._engine_run_backward) if inspect.isfunction(f)
@@ -59,19 +59,19 @@ def forbidden_sources() -> set[Path]:
 
 
 def secrets() -> list[str]:
-    """Files that must never be readable, for the trial of the isolation layers: references and checks."""
+    """Files that must never be readable, for the test of the isolation layers: references and checks."""
     folder = Path(course_lib.__file__).parents[1]
     names = ("course_lib/attention/core.py", "course_tools/checks/verdict.py")
     return [str(folder / name) for name in names if (folder / name).exists()]
 
 
 def course_folders() -> list[Path]:
-    """Where the packages of the course lie: the sandbox gets their text where it needs it, never the files."""
+    """The folders of the course's packages: the sandbox receives the text that it needs, never the files."""
     return [Path(package.__file__).resolve().parent for package in (course_lib, course_tools)]
 
 
 def _around(path: Path, hidden: set[Path]) -> Iterator[Path]:
-    """A file or folder; where something hidden lies in it, its entries."""
+    """A file or folder; if it contains a hidden file, its entries."""
     if any(path.resolve() in file.parents for file in hidden):
         for entry in path.iterdir():
             yield from _around(entry, hidden)
@@ -80,7 +80,7 @@ def _around(path: Path, hidden: set[Path]) -> Iterator[Path]:
 
 
 def _entries(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:
-    """The entries of a folder that may be granted: none of the names left out, none that leads into the course."""
+    """The entries of a folder that may be granted, without the names in `without` and links into the course."""
     if not folder.is_dir():
         return
     for path in folder.iterdir():

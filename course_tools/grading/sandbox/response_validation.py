@@ -1,9 +1,9 @@
 """Validation of what a worker reports about a call: an Outcome that the verdict can compare, or Malformed.
 
-Everything here may be forged. A forged result, gradient or error is only another answer: it earns points where its numbers are
-those of the reference, which no worker can know. That an argument was left unchanged is reported from inside too; a forger
-gains by it no more than an honest student does by `x = x.clone()`. Words from inside go into a report only where they are known
-words, lines of the student's own text, or messages without values, so that no input travels along.
+Every response may be forged. A forged result, gradient or error is just another answer: it earns points only if its numbers are
+those of the reference, which no worker can know. The worker also reports whether an argument was changed; forging this gains no
+more than `x = x.clone()` does for an honest student. Text from inside is included in a report only if it is a known word, a
+line of the student's text, or a message without values, so that no input is disclosed.
 """
 
 import builtins
@@ -17,12 +17,12 @@ from course_tools.checks.outcome import Call, NotAFunction, Outcome, tensors_in
 from course_tools.grading.sandbox.wire_protocol import Foreign, FunctionReference, Malformed, full
 
 KNOWN_MODULES = ("builtins", "torch", "einops")
-HIDDEN = "its message holds numbers and is not shown"
+HIDDEN = "its message contains numbers and is not shown"
 _VALUES = re.compile(r"\d\.[\d,\])]|\de[+-]?\d|\bnan\b|(?:\d+\D+){16}|\d{6}")
 
 
 class _Words(str):
-    """A text that shows itself without quotes, also in a KeyError."""
+    """A text that is shown without quotes, even in a KeyError."""
 
     __slots__ = ()
 
@@ -31,10 +31,10 @@ class _Words(str):
 
 
 def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, source: str) -> Outcome:
-    """Read what a call did; `source` is all the text that the student wrote.
+    """Read the outcome of a call; `source` is all of the student's text.
 
     Raises:
-        Malformed: no honest worker reports this about this call.
+        Malformed: an honest worker would not report this about the call.
     """
     match header:
         case {"results": results, "gradients": derived, "changed": list(changed), "called": list(called), "failure": failure}:
@@ -55,7 +55,7 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, sou
 
 
 def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:
-    """Rebuild an error that was raised inside, of its own kind where that is known; and the student's line that raised."""
+    """Rebuild an error that was raised inside, with its type if that is known; return it and the student's line that raised."""
     match failure:
         case None:
             return None, ""
@@ -73,7 +73,7 @@ def _names(results: tuple | None) -> tuple[str, ...]:
 
 
 def without_values(text: str, error: BaseException | None) -> str:
-    """Take the words of an error out of a sentence where they could tell an input."""
+    """Remove the message of an error from a sentence if it could reveal an input."""
     words = " ".join(str(error).split())[:200] if error is not None else ""
     return text.replace(words, HIDDEN) if words and _VALUES.search(words) else text
 
@@ -84,7 +84,7 @@ def _kind(module: str, name: str, source: str) -> type[BaseException]:
     known = vars(sys.modules[module]).get(name) if module in KNOWN_MODULES and module in sys.modules else None
     if isinstance(known, type) and issubclass(known, BaseException):
         return known
-    return _made(name if _is_own_word(name, source) or name == "NotAtHand" else "AnError", Exception)
+    return _made(name if _is_own_word(name, source) or name == "NotAvailable" else "AnError", Exception)
 
 
 def _error(kind: type[BaseException], words: tuple[str, ...]) -> BaseException:
@@ -100,7 +100,7 @@ def _made(name: str, base: type) -> type:
 
 
 def _named(value: object, source: str) -> object:
-    """Give a value of an unknown type a type of that name, for the sentence that says so."""
+    """Replace a value of an unknown type by one whose type has that name, for use in a message."""
     if not isinstance(value, Foreign | FunctionReference):
         return value
     known = _is_own_word(value.name, source) or hasattr(builtins, value.name) or value.name == "ndarray"
@@ -113,4 +113,4 @@ def _is_own_word(name: str, source: str) -> bool:
 
 def _require(right: bool) -> None:
     if not right:
-        raise Malformed("an outcome that cannot be")
+        raise Malformed("an impossible outcome")

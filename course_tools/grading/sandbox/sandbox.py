@@ -1,7 +1,7 @@
-"""The grader's side of the sandbox: it starts the zygote, asks for workers and ends them.
+"""The grader's side of the sandbox: it starts the zygote, requests workers and ends them.
 
-The zygote is a fresh `python -I -S` that gets its code as text, so that neither the library nor the references are in its
-memory; it imports torch once. Each answer is judged in a fork of it.
+The zygote is a new `python -I -S` process that receives its code as text, so that its memory contains neither the library nor
+the references; it imports torch once. Each answer is judged in a fork of it.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ from course_tools.grading.sandbox.readable_files import package_folders, readabl
 from course_tools.grading.sandbox.session import LOAD_LIMIT, WorkerSession
 
 START_LIMIT = 120.0
-"""Seconds in which the zygote must have imported torch."""
+"""Time limit for the zygote to import torch, in seconds."""
 LONGEST_TRAINING = 60.0
-"""Seconds of processor time: no build task allows more. An `Allowance` ends most answers long before the system does."""
+"""Limit of processor time, in seconds, at least that of any build task. An `Allowance` ends most answers much earlier."""
 MEMORY = 2**30
-"""Bytes that an answer may take beyond what torch takes."""
+"""Memory limit of an answer in bytes, in addition to what torch uses."""
 
 TEXTS = (
     "checks.time_limit",
@@ -52,7 +52,7 @@ TEXTS = (
         )
     ),
 )
-"""What the zygote is given, in the order in which it is run; none of it holds a reference."""
+"""The modules sent to the zygote, in the order in which they are run; none of them contains a reference."""
 
 BOOT = """
 import json, socket, sys, types
@@ -78,11 +78,11 @@ sys.modules["course_tools.grading.sandbox.worker"].serve(control, order["setting
 
 
 class SandboxFailed(RuntimeError):
-    """The sandbox itself does not work; the text says how."""
+    """The sandbox itself failed; the message says how."""
 
 
 class Sandbox:
-    """A zygote that runs, and at most one worker of it at a time."""
+    """A running zygote, and at most one worker at a time."""
 
     def __init__(self) -> None:
         """Start the zygote and wait until it has imported torch."""
@@ -119,7 +119,7 @@ class Sandbox:
         self.missing: dict[str, str] = started
 
     def learn(self, sources: Iterable[str]) -> None:
-        """Let the zygote parse cells of the course ahead, those that it has not; never what a student wrote."""
+        """Let the zygote parse new cells of the course in advance; a student's code is never parsed there."""
         new = list(dict.fromkeys(sources).keys() - self._learned)
         if new:
             try:
@@ -130,7 +130,7 @@ class Sandbox:
             self._learned.update(new)
 
     def close(self) -> None:
-        """End the zygote, and with it every worker."""
+        """End the zygote and all its workers."""
         self._control.close()
         try:
             self._process.wait(5.0)
@@ -142,7 +142,7 @@ class Sandbox:
 
     @contextlib.contextmanager
     def fork(self) -> Iterator[WorkerSession]:
-        """Fork a worker; when the block is left it is ended, and everything that it started."""
+        """Fork a worker; at the end of the block, it and every process that it started are ended."""
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
@@ -164,7 +164,7 @@ class Sandbox:
                     raise SandboxFailed(f"the sandbox has ended: {self._last_error()}") from error
 
     def _time_spent(self, pid: int) -> tuple[float, float]:
-        """What `hardening.time_spent` tells of a worker; only its parent knows it by this number where there is bubblewrap."""
+        """The result of `hardening.time_spent` for a worker; within bubblewrap, only its parent knows it by this number."""
         if LINUX:
             try:
                 self._control.sendall(b"t")
@@ -180,7 +180,7 @@ class Sandbox:
         while len(data) < n:
             part = self._control.recv(n - len(data))
             if not part:
-                raise ConnectionError("the zygote is gone")
+                raise ConnectionError("the zygote has ended")
             data += part
         return data
 
@@ -196,7 +196,7 @@ def _text(name: str) -> tuple[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """Only what Python and torch need: nothing of the grader's environment goes inside."""
+    """Only the variables that Python and torch need: nothing else of the grader's environment is passed on."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
     fixed = {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}

@@ -1,9 +1,8 @@
-"""The filter of system calls: what torch needs to compute is allowed, everything else is refused by the kernel.
+"""System-call filter: the calls that torch needs are allowed, all others are refused by the kernel.
 
-An allow-list, so that an unforeseen call is refused too: no fork, no program, no socket, no tracing, no signal to
-others, no namespaces, mounts, keys, io_uring, BPF, shared memory or message queues. Threads are allowed. It does not look at
-paths (that is Landlock's part), and it does not limit time or memory (that is the limits' part). This text runs inside the
-sandbox.
+It is an allow-list, so that unforeseen calls are refused too: no fork, program, socket, tracing, signal to other processes,
+namespace, mount, key, io_uring, BPF, shared memory or message queue. Threads are allowed. Paths are not checked (Landlock does
+that), and neither time nor memory is limited (resource limits do that). This module runs inside the sandbox.
 
 Linux, Documentation/userspace-api/seccomp_filter.rst; numbers: arch/x86/entry/syscalls/syscall_64.tbl and
 include/uapi/asm-generic/unistd.h.
@@ -49,17 +48,17 @@ _LOAD, _EQUAL, _ANY, _RETURN = 0x20, 0x15, 0x45, 0x06
 
 
 def restrict_calls(read_only: bool = False) -> None:
-    """Install the filter in this process, for good.
+    """Install the filter in this process, irrevocably.
 
     Args:
-        read_only: refuse every opening of a file for writing; for kernels where Landlock does not.
+        read_only: refuse to open any file for writing; for kernels without Landlock.
 
     Raises:
-        OSError: the kernel, or the processor, does not know it.
+        OSError: the kernel or the processor is not supported.
     """
     arch = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
     if not sys.platform.startswith("linux") or arch is None or sys.maxsize < 2**32:
-        raise OSError("seccomp filters are written for Linux on x86_64 and aarch64")
+        raise OSError("the seccomp filter supports only Linux on x86_64 and aarch64")
     program = _program(arch, os.getpid(), read_only)
     code = ctypes.create_string_buffer(program)
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(code)))
@@ -69,7 +68,7 @@ def restrict_calls(read_only: bool = False) -> None:
 
 
 def _program(arch: int, pid: int, read_only: bool) -> bytes:
-    """Assemble the filter: a block for each call, each of which returns or passes on to the next."""
+    """Assemble the filter: one block for each call, which returns or continues with the next block."""
     blocks = [_load(4), _step(_EQUAL, (X86_64, AARCH64)[arch], 1, 0), _step(_RETURN, _KILL), _load(0)]
     opens = [(_ANY, WRITING)]
     checked = [
@@ -96,7 +95,7 @@ def _program(arch: int, pid: int, read_only: bool) -> bytes:
             blocks += [_step(_EQUAL, numbers[arch], 0, len(inner)), *inner]
     low, high = _load(16 + 8 * 4), _load(16 + 8 * 4 + 4)
     test = [low, _step(_EQUAL, 0, 0, 2), high, _step(_EQUAL, 0, 1, 0), _step(_RETURN, _EPERM), _step(_RETURN, _ALLOW)]
-    blocks += [_step(_EQUAL, SENDTO[arch], 0, len(test)), *test]  # a pointer has 64 bits: both halves must be 0
+    blocks += [_step(_EQUAL, SENDTO[arch], 0, len(test)), *test]  # the pointer has 64 bits: both halves must be 0
     return b"".join([*blocks, _step(_RETURN, _EPERM)])
 
 

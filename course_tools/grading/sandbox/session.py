@@ -1,6 +1,6 @@
-"""One worker, seen from the grader: a program is loaded once, then calls are put to it, each in time.
+"""One worker, from the grader's side: a program is loaded once, then calls are sent, each with a time limit.
 
-The worker is never believed: `wire_protocol` and `response_validation` read what it sends, and anything else is NoAnswer.
+The worker is not trusted: `wire_protocol` and `response_validation` validate its messages; invalid ones raise NoAnswer.
 """
 
 import builtins
@@ -18,37 +18,37 @@ from course_tools.grading.extract.programs import Needed, Program
 from course_tools.grading.sandbox import hardening, response_validation, wire_protocol
 
 LOAD_LIMIT = 10.0
-"""Seconds for what stands outside of functions, as an `Allowance` counts them."""
+"""Time limit for code outside functions, in seconds as counted by `Allowance`."""
 CALL_LIMIT = 2 * time_limit.TIME_LIMIT
-"""Seconds for all calls of an exercise together: twice what a check in a notebook allows."""
+"""Time limit for all calls of an exercise together, in seconds: twice that of a check in a notebook."""
 _SHORTEST_LOOK = 0.01
 MOST_LATE = 1000
-"""Statements that are skipped at most."""
-OWN_MESSAGE = "Its code sent a message of its own before it was asked anything."
+"""Maximum number of statements that are skipped."""
+OWN_MESSAGE = "The code sent an unexpected message before the first call."
 
 
 class NotFound(LookupError):
-    """Nothing in the notebook is an answer to the exercise."""
+    """The notebook contains no answer to the exercise."""
 
 
 class NotStarted(LookupError):
-    """The exercise is as it was handed out."""
+    """The exercise is unchanged."""
 
 
 class NoAnswer(Exception):
-    """A worker gave no answer; the text is the sentence for the student."""
+    """A worker returned no answer; the message is the sentence for the student."""
 
 
 class NeverLoaded(NoAnswer):
-    """What stands outside of functions did not end, and no statement of it could be stopped."""
+    """Code outside functions did not end, and none of its statements could be stopped."""
 
 
 class Allowance:
-    """So many seconds of processor time for a worker, and as many in which it sleeps: neither computes nor waits to compute.
+    """A limit for a worker: of its processor time, and of the time in which it neither computes nor waits to compute.
 
-    Time in which another process has the processor counts as neither, nor does that in which the grader computes: on a busy
-    machine an answer may take as long as it does on an idle one. To call it tells, as `wire_protocol.Left`, for how long
-    the next look can wait; after a 0, `used_up` says what was used up.
+    Neither includes time in which another process has the processor or the grader computes: on a busy machine, an answer has as
+    much time as on an idle one. Calling it returns, as `wire_protocol.Left`, the seconds until the next call is due; after a 0,
+    `used_up` says which limit was reached.
     """
 
     def __init__(self, seconds: float, time_spent: Callable[[], tuple[float, float]]) -> None:
@@ -59,7 +59,7 @@ class Allowance:
         self.used_up = ""
 
     def __call__(self) -> float:
-        """Give the seconds that may pass before it has to be called again; 0 where the time is over."""
+        """Return the seconds until it must be called again; 0 if a limit is reached."""
         now = time.monotonic()
         if now < self._next_look:
             return self._next_look - now
@@ -83,10 +83,10 @@ class Allowance:
 
 
 class WorkerSession:
-    """One fork of the zygote: a program is loaded once, then calls are put to it.
+    """One fork of the zygote: a program is loaded once, then calls are sent to it.
 
-    `time_spent` gives its processor time and how long it waited for a processor, in seconds. When a program has been loaded,
-    `raised` tells which statements raised an error, as (cell, number), and of which type.
+    `time_spent` returns its processor time and how long it waited for a processor, in seconds. After a program has been loaded,
+    `raised` maps the statements that raised an error, as (cell, number), to the type of the error.
     """
 
     def __init__(self, connection: socket.socket, pid: int, time_spent: Callable[[], tuple[float, float]]) -> None:
@@ -97,30 +97,30 @@ class WorkerSession:
         self.raised: dict[tuple[int, int], str] = {}
 
     def allow(self, seconds: float) -> Allowance:
-        """Give it so many seconds from now on."""
+        """Start a limit of this many seconds."""
         return Allowance(seconds, self._time_spent)
 
     def ask(self, request: object, left: wire_protocol.Left, body: bytes = b"") -> tuple[object, bytearray]:
-        """Put one request, and wait for the answer while time is left."""
+        """Send one request, and wait for the response while time is left."""
         wire_protocol.send(self.connection, request, [], left, body)
         return wire_protocol.receive(self.connection, left)
 
     def load(
         self, program: Program, allowed: bytes, forbids: list[str], layers: Sequence[str] = (), trains: bool = False
     ) -> list[tuple[int, int]]:
-        """Run the cells of a notebook; only where the named isolation layers are active around this worker too.
+        """Run the cells of a notebook, provided that the named isolation layers are active in this worker too.
 
-        `allowed` is what `allowed_packed` gives. Where the answer `trains`, its trainings are measured inside. Where the
-        program does not say which statements run, `chosen` then does, unless they have to be chosen again each time, and
-        `needed` tells for each exercise the statements on which its answer may depend.
+        `allowed` is the result of `allowed_packed`. If the answer `trains`, its training is measured inside. If the program
+        does not name the statements to run, `chosen` holds them afterwards, unless they must be selected again each time, and
+        `needed` the statements on which the answer to each exercise may depend.
 
         Returns:
-            the statements that were stopped because they took too long, as (cell, number).
+            the statements that were stopped at their time limit, as (cell, number).
 
         Raises:
-            NoAnswer: it did not end, or defined no function.
-            NotFound: nothing in the notebook is an answer to the exercise.
-            NotStarted: the exercise is as it was handed out.
+            NoAnswer: the code did not end, or its answer could not be defined.
+            NotFound: the notebook contains no answer to the exercise.
+            NotStarted: the exercise is unchanged.
         """
         seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2, LOAD_LIMIT * 3 / 4)
         request = vars(program) | {"cells": [vars(part) for part in program.cells], "forbids": forbids, "seconds": seconds}
@@ -135,13 +135,13 @@ class WorkerSession:
         except wire_protocol.Late:
             raise NeverLoaded(f"The code outside functions was still running after {allowance.used_up}.") from None
         except wire_protocol.Ended:
-            raise NoAnswer("Its code ended the process before it could be asked anything.") from None
+            raise NoAnswer("The code ended its process before the first call.") from None
         except wire_protocol.Malformed:
             raise NoAnswer(OWN_MESSAGE) from None
         self.raised = _raised(answer)
         match answer:
             case {"missing_layers": list()}:
-                raise NoAnswer("The sandbox could not be closed around it; ask for it to be graded again.")
+                raise NoAnswer("The sandbox could not be isolated; ask for a regrade.")
             case {"found": True, "late": list(late)}:
                 return _places(late[:MOST_LATE])
             case {"found": False, "failed": failed, "started": bool(started), "unparsable": str(unparsable)}:
@@ -149,12 +149,12 @@ class WorkerSession:
         raise NoAnswer(OWN_MESSAGE)
 
     def observe(self, questions: Examination, source: str, seconds: float) -> tuple[list[Outcome], str]:
-        """Put every call of an exercise, as `watch` does; give what became of them, and why there are no more, or "".
+        """Send every call of an exercise, like `watch`; return the outcomes, and why there are no more of them, or "".
 
         Args:
             questions: the calls.
-            source: all that the student wrote.
-            seconds: for all calls together, as an `Allowance` counts them.
+            source: all of the student's text.
+            seconds: time limit for all calls together, as counted by `Allowance`.
 
         Raises:
             NoAnswer: the response is malformed.
@@ -173,14 +173,14 @@ class WorkerSession:
             except wire_protocol.Ended:
                 return [*outcomes, Outcome(None, error=SystemExit("the process ended"))], "It ended its process."
             except wire_protocol.Malformed:
-                raise NoAnswer("What came back is nothing that a function returns.") from None
+                raise NoAnswer("The response is not a valid return value.") from None
             if outcomes[-1].results is None and len(outcomes) <= questions.n_preliminary:
                 break
         return outcomes, ""
 
 
 def names_of(forbids: Mapping[object, str]) -> list[str]:
-    """Name functions so that the inside can find them."""
+    """Return the names by which functions are found inside the sandbox."""
     torch_own = vars(sys.modules["torch"])
     return [
         f"torch:{f.__name__}" if torch_own.get(f.__name__) is f else wire_protocol.FunctionReference.of(f).name for f in forbids
@@ -199,14 +199,14 @@ def _needed(told: object) -> dict[str, list[Needed]]:
 
 
 def _raised(answer: object) -> dict[tuple[int, int], str]:
-    """Read which statements raised an error, and its type, which is an error of Python's own or "" where it is unknown."""
+    """Read which statements raised an error, and the type of the error: a built-in one, or "" if it is unknown."""
     rows = _rows(answer.get("raised") if isinstance(answer, dict) else None, int, int, str)
     known = {name: name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
     return {(cell, number): known.get(kind, "") for cell, number, kind in rows}
 
 
 def _rows(told: object, *kinds: type) -> list[list]:
-    """The lists of a list that hold values of these types, numbers from 0; malformed entries are skipped."""
+    """The lists in a list that contain values of these types, with numbers from 0; malformed entries are skipped."""
     rows = [row for row in told if isinstance(row, list) and len(row) == len(kinds)] if isinstance(told, list) else []
     return [row for row in rows if all(map(_is, row, kinds))]
 
@@ -228,5 +228,5 @@ def _no_answer(program: Program, failed: object, started: bool, unparsable: str)
         known = re.fullmatch(r"(?:line \d{1,6}: )?[A-Za-z ,.'()-]{1,100}", unparsable)
         return NoAnswer(f"Its cell is not valid Python: {unparsable if known else 'Python cannot read it'}.")
     if not started:
-        return NotStarted("The exercise is as it was handed out.")
+        return NotStarted("The exercise is unchanged.")
     return NotFound(f"No cell of this notebook defines `{program.function}`.")

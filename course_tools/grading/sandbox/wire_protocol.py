@@ -1,11 +1,11 @@
-"""Messages between grader and worker: a length, a small JSON header and the raw bytes of tensors, and nothing else.
+"""Messages between grader and worker: their lengths, a small JSON header and the raw bytes of tensors.
 
     message = b"ATF1" · length of the header (4 bytes) · length of the body (8 bytes) · header (JSON) · body (tensors, one
     after the other)
 
-Nothing that is read is ever evaluated: no pickle, npz or zip. Sizes, counts and depths are capped before memory is taken, and
-whatever does not fit is Malformed, never another exception. This text also runs inside the sandbox: it needs the standard
-library and torch only.
+Received data is never evaluated: no pickle, npz or zip. Sizes, counts and depths are limited before memory is allocated, and
+invalid data raises Malformed, never another exception. This module also runs inside the sandbox: it requires only the standard
+library and torch.
 """
 
 import ctypes
@@ -36,20 +36,20 @@ DTYPES = {
 
 
 Left = Callable[[], float]
-"""For how many seconds a message may be waited for before this is asked again; 0 where its time is over."""
+"""Returns for how many seconds to wait for a message before it is called again; 0 if the time is over."""
 
 
 def until(deadline: float) -> Left:
-    """Wait until a time of `time.monotonic()`; for ever where it is infinite."""
+    """Wait until a time of `time.monotonic()`; indefinitely if it is infinite."""
     return lambda: deadline - time.monotonic()
 
 
 class Malformed(Exception):
-    """What was received is no valid message."""
+    """The received data is not a valid message."""
 
 
 class Late(Exception):
-    """A message was not received, or not sent, in time."""
+    """A message was not received or sent in time."""
 
 
 class Ended(Exception):
@@ -57,26 +57,26 @@ class Ended(Exception):
 
 
 class Foreign:
-    """Stands for a value of a type that cannot be sent; the name of its type is all that is known of it."""
+    """Represents a value of a type that cannot be sent, by the name of the type."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class FunctionReference:
-    """Stands for a function of the library, which goes inside by its name, "module:name"."""
+    """Represents a function of the library by its name, "module:name"."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> "FunctionReference":
-        """Name a function."""
+        """Make the reference of a function."""
         return cls(f"{function.__module__}:{function.__qualname__}")
 
 
 def send(connection: socket.socket, header: object, tensors: list[torch.Tensor], left: Left, body: bytes = b"") -> None:
-    """Send a header, made by `flat`, and its tensors or another body; Late where no time is left."""
+    """Send a header, made by `flat`, and its tensors or another body; raises Late if no time is left."""
     text = json.dumps(header, allow_nan=False).encode()
     body = body or b"".join(map(_bytes, tensors))
     message = memoryview(PREFIX.pack(MAGIC, len(text), len(body)) + text + body)
@@ -93,25 +93,25 @@ def send(connection: socket.socket, header: object, tensors: list[torch.Tensor],
 def receive(
     connection: socket.socket, left: Left, largest_header: int = LARGEST_HEADER, largest_body: int = LARGEST_BODY
 ) -> tuple[object, bytearray]:
-    """Receive a header, which `full` turns into values, and the bytes of its tensors.
+    """Receive a header, which `full` converts to values, and the bytes of its tensors.
 
     Raises:
-        Malformed: it is no message, or larger than allowed.
-        Late: it was not there in full while time was left.
+        Malformed: the data is not a valid message, or is larger than allowed.
+        Late: the message was not complete while time was left.
         Ended: the connection was closed before a message began.
     """
     magic, n_header, n_body = PREFIX.unpack(_exactly(connection, PREFIX.size, left, first=True))
     if magic != MAGIC or n_header > largest_header or n_body > largest_body:
-        raise Malformed("no message, or too large a one")
+        raise Malformed("not a message, or too large")
     text, body = _exactly(connection, n_header, left), _exactly(connection, n_body, left)
     try:
         return json.loads(text.decode("utf-8"), parse_constant=_no_constant), body
     except (ValueError, RecursionError) as error:
-        raise Malformed("the header is no JSON") from error
+        raise Malformed("the header is not valid JSON") from error
 
 
 def flat(value: object, tensors: list[torch.Tensor], depth: int = 0) -> object:
-    """Write a value as JSON, with its tensors set aside in `tensors`; what cannot be sent becomes its type's name."""
+    """Convert a value to JSON, appending its tensors to `tensors`; a value that cannot be sent becomes its type's name."""
     kind = type(value)
     if kind in (bool, type(None)) or (kind is int and abs(value) < 2**63):
         return value
@@ -132,14 +132,14 @@ def flat(value: object, tensors: list[torch.Tensor], depth: int = 0) -> object:
 
 
 def full(header: object, body: bytearray) -> object:
-    """Read what `flat` wrote: the values and tensors of a header and the body that came with it; else Malformed."""
+    """Convert a header made by `flat`, and its body, back to values and tensors; raises Malformed if they are invalid."""
     reader = _Reader(body)
     try:
         value = reader.value(header, 0)
     except Malformed:
         raise
     except Exception as error:
-        raise Malformed("the header says what it should not") from error
+        raise Malformed("the header is invalid") from error
     if reader.used != len(body):
         raise Malformed("the body is longer than its tensors")
     return value
@@ -152,7 +152,7 @@ class _Reader:
     def value(self, header: object, depth: int) -> object:
         self.items += 1
         if depth > DEEPEST or self.items > MOST_ITEMS:
-            raise Malformed("too deep or too many")
+            raise Malformed("nested too deeply, or too many values")
         if header is None or isinstance(header, bool):
             return header
         if isinstance(header, int):
@@ -191,13 +191,13 @@ class _Reader:
             return torch.empty(shape, dtype=DTYPES[dtype])
         part = self.body[start : self.used]
         if dtype == "bool" and torch.frombuffer(part, dtype=torch.uint8).max() > 1:
-            raise Malformed("a truth value that is neither 0 nor 1")
+            raise Malformed("a Boolean that is neither 0 nor 1")
         return torch.frombuffer(part, dtype=DTYPES[dtype]).reshape(shape)
 
     @staticmethod
     def checked(value: object, right: bool) -> object:
         if not right:
-            raise Malformed("a value out of its bounds")
+            raise Malformed("a value out of range")
         return value
 
 
@@ -226,7 +226,7 @@ def _exactly(connection: socket.socket, n: int, left: Left, first: bool = False)
         except OSError as error:
             raise Ended from error
         if not part:
-            raise Ended if first and not data else Malformed("the message breaks off")
+            raise Ended if first and not data else Malformed("the message is incomplete")
         data += part
     return data
 
@@ -239,4 +239,4 @@ def _hurry(connection: socket.socket, left: Left) -> None:
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not a number of a header")
+    raise ValueError(f"{name} is not allowed in a header")

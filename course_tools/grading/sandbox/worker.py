@@ -1,8 +1,8 @@
 """Worker process inside the sandbox: a zygote that imports torch once, and one fork of it for each answer.
 
-It is started as text, by `python -I -S`, where `course_lib` cannot be imported; the modules it uses come as text too, and none
-of them holds a reference. Whatever is here, a student's code can change once it runs: nothing that is sent from here is
-believed, it is only compared.
+It runs from text in `python -I -S`, where `course_lib` cannot be imported; the modules that it uses are sent as text too, and
+none of them contains a reference. Once a student's code runs, it can change everything here: the grader does not trust the
+messages of a worker, and only compares them.
 """
 
 import contextlib
@@ -40,17 +40,17 @@ from course_tools.grading.sandbox import (
 HUGE_PAGE, MADV_COLLAPSE = 2**21, 25
 FOREVER = wire_protocol.until(math.inf)
 ORDERS_BEFORE_HUGE_PAGES = 50
-"""Gathering memory in huge pages takes half a second: it is worth it where many notebooks are graded."""
+"""Moving memory to huge pages takes half a second, which is worthwhile if many notebooks are graded."""
 
 _exit = os._exit
 
 
 def serve(control: socket.socket, settings: dict) -> None:
-    """Fork a worker for every connection that comes over `control`, until it is closed; one at a time.
+    """Fork a worker for every connection that is received over `control`, until it is closed; one at a time.
 
-    The answer to a connection is the number of the process. Then each byte "t" asks what time it has spent, as
-    `hardening.time_spent` tells it; another byte ends it, and the answer is how it ended.
-    An order without a connection brings cells of the course, which are parsed here, once for all workers.
+    The reply to a connection is the number of the process. Then each byte "t" requests the time that it has spent, as returned
+    by `hardening.time_spent`; any other byte ends the process, and the reply is its exit code. A request without a connection
+    contains cells of the course, which are parsed here, once for all workers.
     """
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
@@ -91,9 +91,9 @@ def serve(control: socket.socket, settings: dict) -> None:
 
 
 def use_huge_pages() -> None:
-    """Gather the memory of this process in pages of 2 MB: a fork then has few of them to copy, and to give back.
+    """Move the memory of this process to pages of 2 MB, so that a fork has fewer of them to copy and to free.
 
-    Linux 6.1 and later (MADV_COLLAPSE, madvise(2)); elsewhere, and where there is no memory for it, everything stays as it is.
+    Linux 6.1 and later (MADV_COLLAPSE, madvise(2)); elsewhere, or if there is not enough memory, nothing is changed.
     """
     if not hardening.LINUX:
         return
@@ -109,9 +109,9 @@ def use_huge_pages() -> None:
 
 
 def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
-    """Do once what every worker inherits; give the rules for files, and why an isolation layer is missing."""
+    """Prepare what every worker inherits; return the rules for files, and why isolation layers are missing."""
     rules, missing = None, {"bubblewrap": settings["bubblewrap"]}
-    settings["tells_waiting"] = hardening.tells_waiting()  # a fork that has hardly run yet could not tell
+    settings["tells_waiting"] = hardening.tells_waiting()  # a fork that has barely run cannot determine this
     try:
         hardening.adopt_orphans()
         rules = hardening.rule_set(settings["readable"])
@@ -126,16 +126,16 @@ def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
 
 
 def _warm_up() -> None:
-    """Load what answers need, also what torch imports late; inside, nothing that was not loaded may write a file.
+    """Load what answers need, including the lazy imports of torch: inside, a late import could not write files.
 
-    Nothing is differentiated here: autograd does not survive a fork.
+    No gradients are computed here: autograd does not survive a fork.
     """
     import einops
     import jaxtyping  # noqa: F401
     import torch._dynamo
 
     with contextlib.suppress(ImportError):
-        import scipy.optimize  # noqa: F401 - an exercise is answered with it, and its import takes long
+        import scipy.optimize  # noqa: F401 - an exercise uses it, and its import is slow
 
     tempfile.tempdir = tempfile.gettempdir()
     x = torch.randn(2, 3, 4)
@@ -145,7 +145,7 @@ def _warm_up() -> None:
 
 
 def _remember_packages() -> None:
-    """Keep what is known of the folders of packages: inside they cannot be listed, not even when one is installed meanwhile."""
+    """Cache the contents of the package folders: inside they cannot be listed, even if a package is installed meanwhile."""
     for finder in sys.path_importer_cache.values():
         if isinstance(finder, FileFinder):
             finder._fill_cache()
@@ -153,7 +153,7 @@ def _remember_packages() -> None:
 
 
 def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | None, before: dict[str, str]) -> None:
-    """Be one worker: apply the isolation layers, load the program, answer calls until the connection ends."""
+    """Run one worker: apply the isolation layers, load the program, and answer calls until the connection ends."""
     schedule = hardening.own_schedule() if settings["tells_waiting"] else []
     held = before | hardening.apply_all(settings, [connection.fileno(), *schedule], zygote, rules)
     warnings.simplefilter("ignore")
@@ -184,10 +184,10 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
 def _load(
     connection: socket.socket, request: dict, allowed: bytearray, called: set[str], schedule: list[int]
 ) -> tuple[object, dict]:
-    """Run a notebook, and report what became of the function that it should define.
+    """Run a notebook, and report the function that it should define.
 
-    Of the library it can import the definitions in `allowed`. The names of forbidden functions that are called from now on
-    are noted in `called`. `schedule` tells how long this process waited for a processor.
+    Only the definitions in `allowed` can be imported from the library. The names of forbidden functions that are called from
+    now on are recorded in `called`. `schedule` is the file that records how long this process waited for a processor.
     """
     provided: dict[str, object] = {}
     os._exit = os.abort = _leave
@@ -196,7 +196,7 @@ def _load(
 
     def refuse(name: str) -> None:
         called.add(name)
-        raise import_shim.NotAtHand(import_shim.UNUSABLE.format(name))
+        raise import_shim.NotAvailable(import_shim.UNUSABLE.format(name))
 
     forbidden_functions.disable(forbids, refuse)
     main = types.ModuleType("__main__")
@@ -205,7 +205,7 @@ def _load(
     sys.modules["__main__"] = main
     find = import_shim.find
     choice = notebook_runner.choose(request)
-    if request["chosen"] is None:  # it goes out before anything of the student's runs
+    if request["chosen"] is None:  # sent before any of the student's code runs
         wire_protocol.send(connection, {"chosen": choice.places, "needed": choice.needed}, [], FOREVER)
     provide = lambda check: provided.update(check=check)  # noqa: E731
     slept = partial(hardening.own_time_slept, schedule)
@@ -223,12 +223,12 @@ def _load(
 
 
 def _leave(*status: object) -> None:
-    """Stand in for `os._exit`, so that a cell that ends its process costs no other exercise."""
+    """Replaces `os._exit`, so that a cell that ends its process does not affect other exercises."""
     raise SystemExit(*status)
 
 
 def _encoded(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
-    """Write an outcome as a header and its tensors; one that cannot be written, or is too large, as an error."""
+    """Convert an outcome to a header and its tensors; one that cannot be converted or is too large becomes an error."""
     try:
         header, tensors = _written(outcome)
         text = json.dumps(header)

@@ -1,6 +1,6 @@
-"""Diagrams of the mechanisms and models of the course, whose shapes are those of the running library.
+"""Diagrams of the mechanisms and models of the course, with the tensor shapes of the running library.
 
-`diagrams.multi_head()` shows one in a notebook. In `authoring/`, `![](diagram:multi_head)` in a cell of prose stands for it.
+`diagrams.multi_head()` shows one in a notebook. In `authoring/`, `![](diagram:multi_head)` in a Markdown cell inserts it.
 """
 
 from course_tools.notebook.diagrams.alignment import bahdanau, encoder_decoder, hierarchical, luong, show_attend_and_tell
@@ -38,7 +38,7 @@ ALL = (
     *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
     *(mixer, linear_recurrence, performer, message_passing, gat, simclr, byol),
 )
-"""Every diagram, in the order of the lectures."""
+"""All diagrams, in the order of the lectures."""
 
 __all__ = [
     "ALL",

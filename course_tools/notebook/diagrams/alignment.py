@@ -1,4 +1,4 @@
-"""Diagrams of encoder-decoder models and their attention: translation, captions, documents."""
+"""Diagrams of encoder-decoder models and their attention: translation, captioning, documents."""
 
 from course_tools.notebook.diagrams.drawing import Diagram
 

@@ -1,12 +1,12 @@
 """Draw a schematic as SVG: tensors with their shapes, operations, arrows and frames, in one style.
 
-A diagram is a short description: what stands where, and what flows from where to where. The style is here alone: colours that
-say what an operation does, a card of its own under the drawing, so that it is legible on light and dark pages, and text that
-stays legible at the width of a phone.
+A diagram is a short description of boxes, their positions, and the arrows between them. The style is defined only here: colours
+that show the kind of an operation, a background card, so that the drawing is legible on light and dark pages, and text that is
+legible at the width of a phone.
 
-Each tensor names the point of the running library at which it is found, as `qualified name of a function: expression`; the
-expression is evaluated over the local variables of that function when it returns, with `result` for what it returns. A test
-runs the library and compares the shapes.
+Each tensor names the point of the running library at which it occurs, as `qualified name of a function: expression`. The
+expression is evaluated over the local variables of that function when it returns; `result` is the returned value. A test runs
+the library and compares the shapes.
 """
 
 import base64
@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 BoxKind = Literal["tensor", "learned", "score", "softmax", "mix", "plain", "loss"]
-"""What a box is: a tensor; a layer with weights; scores; a softmax; a sum by weights; another operation; a loss."""
+"""The kind of a box: a tensor, a layer with weights, scores, a softmax, a weighted sum, another operation, or a loss."""
 Side = Literal["top", "bottom", "left", "right"]
 Point = tuple[float, float]
 
 WIDTH = 480
-"""Of every diagram, in its own units: at 350 pixels, the text column of a phone, its 15-unit text is 11 pixels high."""
+"""Width of every diagram in user units: at 350 pixels, the text column of a phone, 15-unit text is 11 pixels high."""
 _MARGIN, _NAME, _SHAPE = 14.0, 15.0, 13.0
 _INKS = {  # kind: fill and stroke on a light card, then on a dark one
     "tensor": ("#f6f8fa", "#8c959f", "#21262d", "#8b949e"),
@@ -37,7 +37,7 @@ _INKS = {  # kind: fill and stroke on a light card, then on a dark one
 
 
 class Tensor(NamedTuple):
-    """A tensor in a diagram: the sizes of its axes as written, and the `point` of the library at which it is found."""
+    """A tensor in a diagram: the sizes of its axes as written, and the `point` of the library at which it occurs."""
 
     axes: tuple[str, ...]
     point: str
@@ -53,7 +53,7 @@ class Box:
     h: float
 
     def side(self, side: Side) -> Point:
-        """Give the middle of a side."""
+        """Return the middle of a side."""
         return {
             "top": (self.x, self.y - self.h / 2),
             "bottom": (self.x, self.y + self.h / 2),
@@ -64,7 +64,7 @@ class Box:
 
 @dataclass
 class Diagram:
-    """A schematic with a title and one or two sentences that say what it shows, for readers who cannot see it."""
+    """A schematic with a title and a description in one or two sentences for readers who cannot see it."""
 
     title: str
     alt: str
@@ -79,24 +79,24 @@ class Diagram:
         """Draw a tensor: its name, and its shape below.
 
         Args:
-            name: as the lecture writes it; `h_t` has a subscript, and so has `h_{t-1}`.
+            name: as written in the lecture; `h_t` and `h_{t-1}` are set with subscripts.
             axes: the sizes of its axes, divided by blanks, such as "B T_q d_k"; a product is "h·d_k".
             x: its centre, 0 to 480.
             y: its centre; the diagram is as high as it must be.
-            point: where the library has it, see the module.
-            w: its width; 0 = as wide as its text.
+            point: where it occurs in the library, see the docstring of the module.
+            w: its width; 0 = the width of its text.
         """
         sizes = tuple(axes.split())
         self.tensors.append(Tensor(sizes, point))
         return self._rectangle([(name, "name"), (f"({', '.join(sizes)})", "shape")], "tensor", x, y, w, radius=20)
 
     def op(self, text: str, x: float, y: float, kind: BoxKind = "plain", w: float = 0.0) -> Box:
-        """Draw an operation; a second line of its text is set smaller, such as a formula."""
+        """Draw an operation; a second line of its text, such as a formula, is set smaller."""
         first, *more = text.split("\n")
         return self._rectangle([(first, "name"), *((line, "shape") for line in more)], kind, x, y, w, radius=6)
 
     def circle(self, sign: str, x: float, y: float, kind: BoxKind = "plain") -> Box:
-        """Draw a small operation of one sign, such as + or ×."""
+        """Draw a small operation with a single symbol, such as + or ×."""
         self._boxes.append(f'<circle class="{kind}" cx="{_n(x)}" cy="{_n(y)}" r="13"/>')
         self._text(sign, x, y + 6, "sign")
         return self._reach(Box(x, y, 26, 26))
@@ -104,7 +104,7 @@ class Diagram:
     def grid(
         self, rows: Sequence[str], x: float, y: float, cell: float = 16.0, legend: dict[str, BoxKind] | None = None
     ) -> Box:
-        """Draw a table of small squares: a character a square, `legend` gives its kind, a dot is empty, a blank is nothing."""
+        """Draw a grid of small squares, one per character: `legend` gives its kind, a dot is empty, a blank draws nothing."""
         legend = legend or {"#": "learned"}
         box = Box(x, y, cell * max(map(len, rows)), cell * len(rows))
         for i, row in enumerate(rows):
@@ -141,15 +141,15 @@ class Diagram:
         at: float | None = None,
         label: str = "",
     ) -> None:
-        """Draw an arrow; straight where source and target stand above or beside each other, else with rounded corners.
+        """Draw an arrow: straight if source and target are vertically or horizontally aligned, else with rounded corners.
 
         Args:
-            source: where it begins.
-            target: where it ends.
+            source: the box where it begins.
+            target: the box where it ends.
             out: the side that it leaves; None = the one that faces the target.
             into: the side that it enters; None = the opposite one.
-            at: where its middle part lies: y if it leaves from the top or bottom, else x.
-            label: written beside its longest part.
+            at: the position of its middle segment: y if it leaves from the top or bottom, else x.
+            label: a text next to its longest segment.
         """
         points = _route(source, target, out, into, at)
         self._line(points, head=True)
@@ -170,7 +170,7 @@ class Diagram:
         self._line(list(points), head)
 
     def svg(self) -> str:
-        """Give the drawing as SVG: it has a title and a description, and follows the colour scheme of the system."""
+        """Return the drawing as SVG, with a title and a description; it follows the colour scheme of the system."""
         height = self._bottom + _MARGIN
         title, alt = html.escape(self.title), html.escape(self.alt)
         body = "\n".join([*self._frames, *self._lines, *self._boxes, *self._words])
@@ -181,11 +181,11 @@ class Diagram:
         )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """Show the drawing in a notebook, as an image with its sentence as `alt`."""
+        """Show the drawing in a notebook, as an image with its description as `alt`."""
         return {"text/html": self.image(), "text/plain": f"{self.title}: {self.alt}"}
 
     def image(self) -> str:
-        """Give the drawing as an HTML image that holds its own data, with its sentence as `alt`."""
+        """Return the drawing as an HTML image with embedded data and its description as `alt`."""
         data = base64.b64encode(self.svg().encode()).decode()
         alt = html.escape(f"{self.title}: {self.alt}")
         return f'<img alt="{alt}" width="{WIDTH}" src="data:image/svg+xml;base64,{data}">'
@@ -218,13 +218,13 @@ class Diagram:
             self._reach(Box(x, y, 0, 0))
 
     def _reach(self, box: Box) -> Box:
-        """Make room for a box.
+        """Extend the drawing to include a box.
 
         Raises:
             ValueError: it crosses the left, right or upper edge of the diagram.
         """
         if box.x - box.w / 2 < 4 or box.x + box.w / 2 > WIDTH - 4 or box.y - box.h / 2 < 4:
-            raise ValueError(f"{self.title}: what stands at ({box.x:g}, {box.y:g}) crosses the edge of the diagram: {box}.")
+            raise ValueError(f"{self.title}: the box at ({box.x:g}, {box.y:g}) crosses the edge of the diagram: {box}.")
         self._bottom = max(self._bottom, box.y + box.h / 2)
         return box
 
@@ -268,7 +268,7 @@ def _shared(a: float, a_size: float, b: float, b_size: float) -> float | None:
 
 
 def _rounded(points: list[Point]) -> str:
-    """Write a path through points, its corners rounded."""
+    """Write a path through points, with rounded corners."""
     parts = [f"M{_n(points[0][0])} {_n(points[0][1])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         radius = min(8.0, _distance(before, corner) / 2, _distance(corner, after) / 2)
@@ -291,14 +291,14 @@ _SUBSCRIPT = re.compile(r"_(?:\{([^}]*)\}|([^\W_]+))")
 
 
 def _width(text: str, size: float) -> float:
-    """Estimate how wide a text is: a little more than in common sans-serif fonts."""
+    """Estimate the width of a text: slightly more than in common sans-serif fonts."""
     plain = _SUBSCRIPT.sub(lambda found: (found[1] or found[2]).lower()[: (2 * len(found[1] or found[2]) + 2) // 3], text)
     narrow, wide = "iljtfrI.,:;'()[]| ·", "mwMW→⊙√Σ⊗"
     return sum(0.36 if sign in narrow else 0.9 if sign in wide else 0.62 for sign in plain) * size
 
 
 def _marked_up(text: str) -> str:
-    """Escape a text, and set its subscripts lower and smaller."""
+    """Escape a text, and format its subscripts."""
     parts, last = [], 0
     for found in _SUBSCRIPT.finditer(text):
         parts.append(html.escape(text[last : found.start()]))

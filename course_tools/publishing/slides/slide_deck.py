@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbformat import NotebookNode
 
-from course_tools.notebook.predictions import UnknownPrediction, prediction
+from course_tools.notebook.prediction_options import UnknownPrediction, prediction
 from course_tools.publishing.claims_table import number_in_words
 from course_tools.publishing.outputs import tags
 

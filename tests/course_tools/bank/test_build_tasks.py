@@ -122,12 +122,12 @@ def fails(*data):
     ("answer", "said"),
     [
         (nothing, "Not started yet"),
-        (a_number, "It should return the trained model, and it returned a value of type int."),
-        (a_class, "It should return the trained model, and it returned a value of type type."),
-        (none, "It returned None. Is there a `return` at its end?"),
+        (a_number, "It should return the trained model, but it returned a value of type int."),
+        (a_class, "It should return the trained model, but it returned a value of type type."),
+        (none, "It returned None. Is its `return` statement missing?"),
         (fails, "It raised RuntimeError in the line `return torch.zeros(2) @ torch.zeros(3)`"),
-        (nn.Linear, "this is the class `Linear`"),
-        (7, "A function is asked for"),
+        (nn.Linear, "got the class `Linear`"),
+        (7, "Expected a function"),
     ],
 )
 def test_what_is_no_training_earns_nothing_and_is_told_why(build_task, answer, said):

@@ -159,9 +159,9 @@ def test_an_answer_that_stops_before_its_end_is_told_so_and_not_that_it_strays()
         judged._decoding(measure(lambda model=model: model, (), queries), truth)
         for model in (StopsBeforeEnd(), CutShort(), WritesAnother())
     )
-    assert stops == "In 100% of the sequences the answer stops before END. END belongs to the answer."
+    assert stops == "In 100% of the sequences the answer stops before END, which belongs to the answer."
     assert "the answer stops before END" in cut
-    assert "another token than the one with the largest logit" in another
+    assert "a token that does not have the largest logit" in another
     assert judged._decoding(measure(Copies, (), queries), truth) is None
 
 

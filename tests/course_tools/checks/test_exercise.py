@@ -81,7 +81,7 @@ def test_a_property_draws_other_inputs_for_another_seed_and_the_same_for_the_sam
 
 def test_a_property_that_needs_a_later_one_is_refused():
     late = Property("late", "A law.", no_calls, needs=("shape",))
-    with pytest.raises(ValueError, match=r"exercise 09\.1: 'late' needs \['shape'\], which must stand before it"):
+    with pytest.raises(ValueError, match=r"exercise 09\.1: 'late' needs \['shape'\], which must be listed before it"):
         exercise_with(runs_on(no_calls), late, has_shape("A law.", no_calls))
 
 

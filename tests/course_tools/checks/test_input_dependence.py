@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_tools.bank import exercise, verdict
-from course_tools.checks.input_dependence import ignored_inputs, probes
+from course_tools.checks.input_dependence import ignored_inputs, perturbed_calls
 from course_tools.checks.outcome import observe
 
 CALLS = [(torch.rand(n, 3), torch.rand(n, 3)) for n in (2, 3, 500)]
@@ -15,8 +15,8 @@ def scaled(x, y):
 
 
 def ignored(answer, reference=scaled, calls=CALLS):
-    probed = probes(reference, calls)
-    return ignored_inputs(probed, [observe(answer, probe.call) for probe in probed])
+    perturbed = perturbed_calls(reference, calls)
+    return ignored_inputs(perturbed, [observe(answer, call) for _, call in perturbed])
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_answer_that_fails_is_not_said_to_ignore_anything():
 
 
 def test_without_a_call_there_is_nothing_to_ask():
-    assert probes(scaled, []) == []
+    assert perturbed_calls(scaled, []) == []
     assert ignored_inputs([], []) == ()
 
 

@@ -120,10 +120,10 @@ def test_too_many_or_too_few_results_are_counted():
     assert "One result is missing: return weights too." in found.message
     assert found.points < found.max_points
     found = verdict("04.1", lambda *inputs: ())
-    assert "It should return 2 results (context, weights), and it returned 0 results" in found.message
+    assert "It should return 2 results (context, weights), but it returned 0 results" in found.message
     assert found.points == 0
     found = verdict("01.4", lambda *inputs: (*lstm_step(*inputs), None))
-    assert "It should return 2 results (Result 1, Result 2), and it returned 3 results" in found.message
+    assert "It should return 2 results (Result 1, Result 2), but it returned 3 results" in found.message
 
 
 def test_one_result_in_a_tuple_of_one_is_the_result():
@@ -177,7 +177,7 @@ def test_a_result_cut_from_its_inputs_earns_all_but_the_gradient(cut):
     found = verdict("02.2", lambda q, k, W: cut(q @ W @ k.mT))
     assert failing(found) == ["gradient"]
     assert found.points == found.max_points - 1
-    assert "No gradient comes back" in found.message
+    assert "No gradient reaches the inputs" in found.message
 
 
 def test_a_result_without_gradient_mode_is_cut_too():
@@ -203,7 +203,7 @@ def test_an_answer_cannot_change_results_it_has_returned():
 def test_what_is_no_function_is_refused_with_a_word_on_its_type(answer):
     found = verdict("01.1", answer)
     assert (found.passed, found.points, found.misconception) == (False, 0, None)
-    assert f"A function is asked for, its name without brackets; this is of type {type(answer).__name__}." in found.message
+    assert f"Expected a function (its name, without parentheses), got a value of type {type(answer).__name__}." in found.message
 
 
 @pytest.mark.parametrize("answer", [lambda: 1, lambda x, h: x, lambda x, h, W, U, b, c: x])

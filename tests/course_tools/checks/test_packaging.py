@@ -21,12 +21,12 @@ def in_a_list(results):
     [
         (lambda r: r.context, "One result is missing: return weights too."),
         (lambda r: r.weights, "One result is missing: return context too."),
-        (lambda r: (r.weights, r.context), "The results come in another order: return them in the order (context, weights)."),
-        (lambda r: tuple(t.detach().numpy() for t in r), "context should be a tensor, and it is a NumPy array."),
-        (lambda r: tuple(t.detach().tolist() for t in r), "context should be a tensor, and it is a list."),
-        (lambda r: r._asdict(), "It returns a dict: return the values alone"),
-        (lambda r: (tuple(r),), "It returns a tuple in a tuple"),
-        (lambda r: tuple(t.half() for t in r), "context is right but for rounding: it is torch.float16"),
+        (lambda r: (r.weights, r.context), "The results are in the wrong order: return them in the order (context, weights)."),
+        (lambda r: tuple(t.detach().numpy() for t in r), "context should be a tensor, but it is a NumPy array."),
+        (lambda r: tuple(t.detach().tolist() for t in r), "context should be a tensor, but it is a list."),
+        (lambda r: r._asdict(), "It returns a dict: return only its values"),
+        (lambda r: (tuple(r),), "It returns a nested tuple"),
+        (lambda r: tuple(t.half() for t in r), "context is correct up to rounding: it is torch.float16"),
         (lambda r: (r.context[..., None, :], r.weights), "context should have shape"),
     ],
     ids=["no weights", "no context", "swapped", "numpy", "lists", "dict", "nested", "half", "extra axis"],
@@ -49,7 +49,7 @@ def test_a_slip_and_a_mistake_cost_both():
 def test_a_float_mask_of_the_right_numbers_is_of_the_wrong_kind_only():
     found = verdict("04.2", lambda *inputs, **more: causal_mask(*inputs, **more).float())
     assert found.max_points - 2 <= found.points < found.max_points
-    assert "should be bool, and it is torch.float32" in found.message
+    assert "should be bool, but it is torch.float32" in found.message
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_float_mask_of_the_right_numbers_is_of_the_wrong_kind_only():
 def test_an_answer_that_ignores_its_inputs_earns_nothing(id, answer):
     found = verdict(id, answer)
     assert found.points == 0
-    assert "It returns the same whatever" in found.message
+    assert "Its result does not depend on" in found.message
 
 
 def test_the_order_of_severity():
@@ -101,7 +101,7 @@ def test_a_small_error_is_called_rounding():
 
     found = verdict("01.1", answer)
     assert not found.passed
-    assert "close to what is expected, but not equal up to rounding in float32" in found.message
+    assert "close to the expected values, but the difference is larger than rounding in float32" in found.message
     assert "is wrong" in verdict("01.1", lambda *inputs: rnn_step(*inputs) * 1.5).message
 
 
@@ -127,7 +127,7 @@ def test_a_class_is_told_from_an_instance():
         def forward(self, *inputs):
             return rnn_step(*inputs)
 
-    assert "this is the class `Step`: hand in an instance of it" in verdict("01.1", Step).message
+    assert "Expected a function, got the class `Step`. Pass an instance." in verdict("01.1", Step).message
     assert verdict("01.1", Step()).passed
 
 
@@ -135,7 +135,7 @@ def test_a_generator_is_told_by_its_type():
     def answer(*inputs):
         yield from lstm_step(*inputs)
 
-    assert "it returned a generator: replace `yield` by one `return`" in verdict("01.4", answer).message
+    assert "it returned a generator: replace `yield` with a single `return`" in verdict("01.4", answer).message
 
 
 def test_a_similar_mistake_is_only_suspected():

@@ -91,7 +91,7 @@ def test_examples_are_asked_about_alone():
     both, last = torch.arange(10.0).reshape(5, 2), torch.arange(6.0, 10.0).reshape(2, 2)
     assert holds(each_alone("images"), EMPTY._replace(outputs=[both, last]))
     said = each_alone("scenes", "predictions")(EMPTY._replace(outputs=[both, last + 1]), {})
-    assert said == "For the last 2 scenes evaluated alone, it gives different predictions than in a batch with the others."
+    assert said == "For the last 2 scenes evaluated alone, it returns different predictions than in a batch with the others."
 
 
 def test_logits_have_a_shape_and_are_floating_point():
@@ -101,7 +101,7 @@ def test_logits_have_a_shape_and_are_floating_point():
     )
     assert (
         fault_of_logits(torch.zeros(3, 7).long(), (3, 7), "")
-        == "The logits should be floating point, and they are torch.int64."
+        == "The logits should be floating point, but they are torch.int64."
     )
 
 
@@ -110,4 +110,4 @@ def test_weights_with_a_gradient_that_no_optimizer_holds_are_counted():
         return complete_optimizer.judge(Outcome(({},)), Outcome(tuple(EMPTY._replace(left_out=left_out))))
 
     assert failure(0.0) is None
-    assert failure(0.25).what == "25% of the weights that had a gradient are in no optimizer."
+    assert failure(0.25).what == "25% of the weights that had a gradient are not in any optimizer."

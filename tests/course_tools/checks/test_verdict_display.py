@@ -85,7 +85,7 @@ def test_in_a_kernel_a_wrong_answer_shows_its_misconception_and_its_points(asked
 def test_in_a_kernel_a_right_answer_shows_all_points_and_goes_on(outputs):
     (output,) = outputs["right"]
     assert output.data["text/plain"] == f"{exercises()[0].points}.0"
-    assert "The lecture goes on with your function." in output.data["text/html"]
+    assert "The lecture continues with your function." in output.data["text/html"]
 
 
 def test_in_a_kernel_an_empty_exercise_is_not_started(outputs):

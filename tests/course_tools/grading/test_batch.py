@@ -133,7 +133,7 @@ def test_a_grading_leaves_its_lines_in_the_order_of_its_notebooks_and_still_lock
         for key in "dcab":
             journal.add(key, results[key])
         journal.put_in_order(["a", "b", "x", "c", "a"])
-        with pytest.raises(CannotGrade, match="another grading is at work"):
+        with pytest.raises(CannotGrade, match="another grading is running"):
             Journal(tmp_path / "j")
         journal.add("e", results["a"])
     assert [json.loads(line)["key"] for line in (tmp_path / "j").read_bytes().splitlines()] == [*"dabce"]
@@ -143,7 +143,7 @@ def test_a_grading_leaves_its_lines_in_the_order_of_its_notebooks_and_still_lock
 
 
 def test_a_second_grading_into_the_same_folder_is_refused(tmp_path):
-    with Journal(tmp_path / "j"), pytest.raises(CannotGrade, match="another grading is at work"):
+    with Journal(tmp_path / "j"), pytest.raises(CannotGrade, match="another grading is running"):
         Journal(tmp_path / "j")
 
 
@@ -158,7 +158,7 @@ def test_a_full_disk_says_so_and_keeps_what_was_done(tmp_path, monkeypatch):
         real(file)
 
     monkeypatch.setattr(journals.os, "fsync", fills_up)
-    with pytest.raises(CannotGrade, match=r"the disk is full. What is graded so far is kept"):
+    with pytest.raises(CannotGrade, match=r"the disk is full. Finished results are kept"):
         graded(path, tmp_path / "j")
     monkeypatch.setattr(journals.os, "fsync", real)
     found = graded(path, tmp_path / "j")
@@ -187,7 +187,7 @@ def test_an_unreadable_file_costs_nobody_else_anything(tmp_path):
         broken = [type(item)(item.student, item.source, item.file_name, refuse) for item in intake.submissions[:1]]
         first, second = grade_all([*broken, *intake.submissions[1:]], journal, OPTIONS)
     assert (first.result, second.result.points) == (None, 1)
-    assert "cannot be read: this user may not" in first.failure
+    assert "cannot be read: permission denied" in first.failure
 
 
 def test_the_key_of_a_notebook_hangs_on_its_bytes_the_checks_and_what_is_asked(tmp_path):
@@ -214,7 +214,7 @@ def test_no_process_is_left_over(tmp_path):
 def test_a_result_says_what_is_odd_about_a_notebook():
     course, engine = Course.at(ROOT), StandIn()
     result = grade_notebook(notebook("01", e1="# earns 1"), "04_self_attention.ipynb", engine, course, None)
-    assert (result.lecture, result.note) == ("01", "It is named for lecture 04; its cells are those of lecture 01.")
+    assert (result.lecture, result.note) == ("01", "Its name says lecture 04, but its cells are those of lecture 01.")
     result = grade_notebook(notebook("01", e1="# earns 1"), "x.ipynb", engine, course, "04")
     assert (result.lecture, result.note) == (None, "It is the notebook of lecture 01, and lecture 04 is graded.")
     result = grade_notebook(b'{"cells": []}', "x.ipynb", engine, course, "04")

@@ -54,7 +54,7 @@ def test_the_model_that_is_to_be_built_is_not_at_hand(engine):
     )
     mark = mark_of(engine, source)
     assert mark.points == 0
-    assert "GPT is not at hand" in mark.findings[0].detail
+    assert "GPT is not available" in mark.findings[0].detail
 
 
 def test_a_training_that_ends_its_process_earns_nothing(engine):

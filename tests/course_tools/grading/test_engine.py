@@ -56,9 +56,7 @@ def test_a_solved_notebook_earns_all_points(engine, number):
 
 def test_an_empty_notebook_has_not_been_started(engine):
     marks = engine.grade(handed_out("04"), "04")
-    assert {(mark.status, mark.points, mark.detail) for mark in marks} == {
-        ("not started", 0, "The exercise is as it was handed out.")
-    }
+    assert {(mark.status, mark.points, mark.detail) for mark in marks} == {("not started", 0, "The exercise is unchanged.")}
 
 
 def test_a_notebook_of_another_lecture_holds_nothing(engine):
@@ -168,7 +166,7 @@ def test_cells_that_cannot_be_stopped_are_loaded_twice_and_no_more(engine, monke
     deaf = "import signal\n\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass"
     marks = engine.grade([Cell("code", "", {}, deaf), *solved()], "04")
     assert [mark.points for mark in marks] == [0] * len(ALL)
-    assert ["did not end in the 2 exercises before it" in mark.detail for mark in marks] == [False] * 2 + [True] * (
+    assert ["did not finish in the previous 2 exercises" in mark.detail for mark in marks] == [False] * 2 + [True] * (
         len(ALL) - 2
     )
 
@@ -244,7 +242,7 @@ def test_answers_that_do_not_end_share_one_allowance(engine, short_of_time, monk
     assert [mark.detail for mark in marks] == [
         f"It was still running after {seconds} seconds {kind}." for seconds in ["0.5"] * 2 + ["0.05"] * (len(ORDINARY) - 2)
     ]
-    shorter = "It had 0.05 of the usual 0.5 seconds, since answers before it in the notebook did not end."
+    shorter = "Its time limit was 0.05 instead of 0.5 seconds, because previous answers in the notebook did not end."
     assert [mark.shortened for mark in marks] == [""] * 2 + [shorter] * (len(ORDINARY) - 2)
     assert not any(mark.flags for mark in marks)
 
@@ -303,7 +301,7 @@ def test_an_answer_that_uses_what_is_not_there_says_so(mark_of):
     call = "return MultiHead(2, 1)(q, k, v)"
     mark = mark_of(f"from course_lib.attention import MultiHead\ndef {NAME}(q, k, v, mask=None):\n    {call}")
     assert mark.points == 0
-    assert "course_lib.attention.MultiHead is not at hand" in mark.findings[0].detail
+    assert "course_lib.attention.MultiHead is not available" in mark.findings[0].detail
     assert "`return MultiHead(2, 1)(q, k, v)`" in mark.findings[0].detail
 
 
@@ -344,7 +342,7 @@ WRONG = "[x, y, x + w, y + h]"
     [
         (ROWS_FIRST, True, ""),
         (USUAL, False, "the usual convention, that of the published solution"),
-        (THOUSANDTHS, False, "the variant 'thousandths'; the student's own variant is 'rows first'"),
+        (THOUSANDTHS, False, "the variant 'thousandths'; the student's variant is 'rows first'"),
         (WRONG, False, ""),
     ],
 )

@@ -139,12 +139,12 @@ def test_a_broken_roster_is_reported_before_anything_is_written(tmp_path, downlo
     ("arguments", "status", "output"),
     [
         (["grade", "nowhere"], 1, "no folder or zip nowhere"),
-        (["grade", "{folder}"], 1, "holds no file"),
+        (["grade", "{folder}"], 1, "contains no file"),
         (["grade", "{folder}", "--lecture", "99"], 2, "there is no lecture 99"),
         (["grade", "{folder}", "--canvas", "nowhere.csv"], 1, "cannot be read"),
-        (["grade", "{file}"], 1, "is no zip"),
-        (["grade", "{folder}", "--out", "{file}/x"], 1, "holds no file"),
-        (["export-nbgrader", "{file}/x"], 1, "cannot be made"),
+        (["grade", "{file}"], 1, "is not a readable zip"),
+        (["grade", "{folder}", "--out", "{file}/x"], 1, "contains no file"),
+        (["export-nbgrader", "{file}/x"], 1, "cannot be created"),
     ],
 )
 def test_what_is_wrong_is_reported_in_one_line(tmp_path, capsys, arguments, status, output):
@@ -160,7 +160,7 @@ def test_what_is_wrong_is_reported_in_one_line(tmp_path, capsys, arguments, stat
 
 def test_the_results_cannot_go_where_a_file_is(tmp_path, download):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CannotGrade, match="cannot be made"):
+    with pytest.raises(CannotGrade, match="cannot be created"):
         grade(download, OPTIONS, tmp_path / "file")
 
 

@@ -63,8 +63,8 @@ def test_every_rule_is_applied_to_what_the_checks_found(tmp_path, graded):
     assert bob.points_of("04") == 22  # extended
     assert (ada.dropped, bob.dropped) == (("01",), ("01",))
     assert (ada.points, bob.points) == (12.4, 22)
-    assert messages == ("In the policy, but handed nothing in (1): zoe.",)
-    assert "Lecture 04 came 1 day, 0:31 late: 20 % of its points are taken off." in ada.notes
+    assert messages == ("In the policy, but without a submission (1): zoe.",)
+    assert "Lecture 04 was submitted 1 day, 0:31 late: 20 % of its points are deducted." in ada.notes
 
 
 def test_the_table_the_report_and_the_pages_show_what_the_rules_did(tmp_path, graded):
@@ -103,10 +103,10 @@ def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ("counts = 'last'", "can be 'newest' or 'best'"),
-        ("[late]\nper = 'week'", "can be 'hour' or 'day'"),
-        ("[late]\npercent = -1", "not a number of 0 or more"),
-        ("penalty = 3", "there is no 'penalty'"),
+        ("counts = 'last'", "must be 'newest' or 'best'"),
+        ("[late]\nper = 'week'", "must be 'hour' or 'day'"),
+        ("[late]\npercent = -1", "not a number that is at least 0"),
+        ("penalty = 3", "unknown key 'penalty'"),
         ("x = [", "is not TOML"),
         ("due = { '04' = 'soon' }", "not a time such as"),
         ("overrides = 'nowhere.csv'", "nowhere.csv cannot be read"),
@@ -145,5 +145,5 @@ def test_a_regrade_says_who_gains_who_loses_and_why(tmp_path, graded):
         ("bob", "total", 22),
     ]
     assert found[0].why == "override: the check was wrong, see the forum"
-    assert summary(found) == "The marks of 2 students differ from those that were written before: 2 gain, 0 lose."
+    assert summary(found) == "The marks of 2 students differ from the previous ones: 2 gain, 0 lose."
     assert len(list(csv.reader(io.StringIO(changes_csv(found))))) == 4

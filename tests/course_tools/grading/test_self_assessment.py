@@ -75,7 +75,9 @@ def test_where_the_points_differ_the_reason_is_given(tmp_path):
     found, _ = lines(tmp_path, shows(notebook, "04.1", FULL))
     assert f"0 of {FULL}" in found["04.1"]
     assert "typed_in_a_console" in found["04.1"]
-    assert found["04.1"].endswith(f"again. If they still show {FULL}, it needs what only your kernel has.")
+    assert found["04.1"].endswith(
+        f"again. If they still show {FULL}, your answer depends on something that exists only in your kernel."
+    )
     notebook = student_notebook("04_self_attention", {"04.1": RIGHT})
     found, _ = lines(tmp_path, shows(notebook, "04.1", 3))
     assert "run both again" in found["04.1"]
@@ -118,13 +120,13 @@ def test_a_machine_without_the_sandbox_says_so(tmp_path, monkeypatch, capsys):
     path.write_text(json.dumps(student_notebook("04_self_attention")))
 
     def refuse(seed):
-        raise NotIsolated("Windows has no way to shut a student's code in.")
+        raise NotIsolated("Windows cannot isolate a student's code.")
 
     monkeypatch.setattr(self_assessment, "Engine", refuse)
     assert command.main(["test-me", "04", str(path)]) == 1
     said = capsys.readouterr().err
     assert said.startswith(
-        "course: your notebook cannot be graded on this machine, only checked in Jupyter. Windows has no way"
+        "course: your notebook cannot be graded on this machine, only checked in Jupyter. Windows cannot isolate"
     )
 
 

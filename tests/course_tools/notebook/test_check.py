@@ -41,7 +41,7 @@ def test_no_wrong_answer_raises(answer, capsys):
 
 def test_an_empty_exercise_says_how_to_begin(capsys):
     check("01.1", raises(NotImplementedError()))
-    assert "Not started yet: replace `raise NotImplementedError()` by your own code." in capsys.readouterr().out
+    assert "Not started yet: replace `raise NotImplementedError()` with your own code." in capsys.readouterr().out
 
 
 def test_an_unknown_exercise_raises_and_names_those_that_come_near(capsys):
@@ -72,7 +72,7 @@ def test_a_stand_in_works_as_the_librarys_function_but_not_inside_an_answer_to_i
     assert torch.equal(stand_in(*inputs), rnn_step(*inputs))
     capsys.readouterr()
     check("01.1", lambda *inputs: stand_in(*inputs))
-    assert "run the cell of your own again" in capsys.readouterr().out
+    assert "run the cell with your own function again" in capsys.readouterr().out
 
 
 def test_the_failing_input_comes_back(capsys):

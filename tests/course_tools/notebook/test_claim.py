@@ -84,7 +84,7 @@ def test_exactly_one_threshold_is_needed(thresholds):
 
 @pytest.mark.parametrize("value", [[0.5], "high", None, torch.tensor([0.5, 0.6])])
 def test_a_bound_needs_one_number(value):
-    with pytest.raises(TypeError, match="needs one number"):
+    with pytest.raises(TypeError, match="needs a single number"):
         claim("04.e", "text", value, at_least=0)
 
 

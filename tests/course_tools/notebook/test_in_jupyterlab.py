@@ -52,8 +52,8 @@ def test_a_wrong_answer_stays_wrong_until_a_right_one_is_run(notebook):
     notebook.restart()
     notebook.run(0)
     assert "rnn_step is not defined: run the cell above" in checked()
-    assert "Right. The lecture goes on with your function." in checked(RIGHT)
-    assert "Right. The lecture goes on with your function." in checked()
+    assert "Right. The lecture continues with your function." in checked(RIGHT)
+    assert "Right. The lecture continues with your function." in checked()
     assert "✗ bias" in checked(WRONG)
 
 

@@ -135,7 +135,7 @@ def test_outside_a_notebook_an_interactive_draws_once(capsys):
 
 @pytest.mark.parametrize("alt", ["", "  \n"])
 def test_a_figure_without_words_is_refused(alt):
-    with pytest.raises(ValueError, match="needs a sentence"):
+    with pytest.raises(ValueError, match="needs a text"):
         show(plots.attention_map([[1.0]]), alt=alt)
 
 

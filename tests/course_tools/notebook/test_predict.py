@@ -5,7 +5,7 @@ from importlib import import_module
 import pytest
 
 from course_tools.notebook import progress_record as progress
-from course_tools.notebook.predictions import UnknownPrediction, prediction, predictions
+from course_tools.notebook.prediction_options import UnknownPrediction, prediction, predictions
 
 module = import_module("course_tools.notebook.predict")
 

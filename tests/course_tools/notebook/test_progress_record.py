@@ -9,7 +9,7 @@ import pytest
 
 from course_tools.bank import exercises
 from course_tools.notebook import progress_record as progress
-from course_tools.notebook.predictions import predictions
+from course_tools.notebook.prediction_options import predictions
 
 
 def check(id, points, passed, misconception=None, time="2026-01-01T00:00:00+00:00"):

@@ -139,7 +139,7 @@ def test_a_name_in_the_pattern_of_another_lms_credits_nobody_else(tmp_path):
     found = intake(tmp_path, *names, forged, zipped=True)
     assert whose(found)[forged] == ("666", "mallory")
     assert [(note.student.id, note.source) for note in found.notes] == [("666", forged)]
-    assert "Moodle's pattern" in found.notes[0].text
+    assert "Moodle's format" in found.notes[0].text
 
 
 def test_a_name_in_the_pattern_of_an_lms_counts_for_nothing_in_a_plain_folder(tmp_path):

@@ -129,13 +129,13 @@ def test_marks_come_to_the_points_of_the_assignment_each_with_the_students_page(
     assert "12 of 69 points" in page
     assert page.startswith("<!DOCTYPE html>")
     assert sent.messages == ["Canvas: 2 marks were sent, each with a page of feedback."]
-    assert sent.trouble == ["Not sent to Canvas: eve: POST was refused with status 404."]
+    assert sent.trouble == ["Not sent to Canvas: eve: POST failed with status 404."]
 
 
 def test_what_was_sent_is_not_sent_again_unless_it_changed(canvas, download):
     upload(canvas, download)
     assert upload(canvas, download).messages == [
-        "Canvas: 0 marks were sent, each with a page of feedback. 2 were sent before and are the same."
+        "Canvas: 0 marks were sent, each with a page of feedback. 2 had been sent before and are unchanged."
     ]
     assert [len(sent) for sent in canvas.marks.values()] == [1, 1]
     (download / "bob_2_8_nb.ipynb").write_bytes(notebook(e1="# earns 4"))
@@ -153,26 +153,26 @@ def test_too_many_requests_are_waited_for(canvas, download):
 
 def test_a_wrong_token_and_a_server_that_is_not_there_are_said_in_words(canvas, download):
     (refused,) = upload(canvas, download, "another").trouble
-    assert "the access token is not accepted" in refused
+    assert "the access token is invalid" in refused
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}/courses/12/assignments/34"
         (absent,) = CanvasAssignment(address, TOKEN).send(graded_here(download)[0], "04", download.parent).trouble
     assert "cannot be reached" in absent
-    assert "Give the same command again" in absent
+    assert "Run the same command again" in absent
 
 
 def test_a_student_without_a_number_of_canvas_is_named(canvas, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "ada.ipynb").write_bytes(notebook(e1="# earns 2"))
-    assert upload(canvas, tmp_path / "in").messages[1].endswith("not known: ada.")
+    assert upload(canvas, tmp_path / "in").messages[1].endswith("unknown: ada.")
     assert canvas.marks == {}
 
 
 @pytest.mark.parametrize(
     ("address", "token", "said"),
     [
-        ("https://canvas.example.edu/courses/12", TOKEN, "is no assignment's page"),
+        ("https://canvas.example.edu/courses/12", TOKEN, "is not the page of an assignment"),
         ("http://canvas.example.edu/courses/1/assignments/2", TOKEN, "is not https"),
         ("https://canvas.example.edu/courses/1/assignments/2", "", "CANVAS_TOKEN"),
     ],

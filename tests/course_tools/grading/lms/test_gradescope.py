@@ -46,7 +46,7 @@ def test_of_several_notebooks_the_better_one_counts_and_another_lecture_is_named
 
 
 def test_without_a_notebook_that_can_be_read_there_are_no_points_and_a_reason(tmp_path):
-    assert told(tmp_path)["output"] == "<p>There is no notebook (.ipynb) in what was handed in.</p>"
+    assert told(tmp_path)["output"] == "<p>The submission contains no notebook (.ipynb).</p>"
     found = told(tmp_path, nb=b"")
     assert (found["score"], found["tests"]) == (0, [])
     assert "empty" in found["output"]

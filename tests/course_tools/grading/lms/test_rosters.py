@@ -112,7 +112,7 @@ def test_a_folder_named_for_logins_is_matched_by_them(tmp_path, course):
 
 def test_a_column_is_found_by_its_title_or_is_asked_for(tmp_path, course):
     text = GRADEBOOK.replace("Lecture 04", "Homework")
-    with pytest.raises(CannotGrade, match="Say so with --column; its assignments: 'Homework', 'Essay'"):
+    with pytest.raises(CannotGrade, match="Specify it with --column; the assignments are: 'Homework', 'Essay'"):
         filled(tmp_path, course, text)
     assert filled(tmp_path, course, text, column="Homework").column == "Homework (991)"
     assert filled(tmp_path, course, text, column="Homework (991)").column == "Homework (991)"
@@ -138,7 +138,7 @@ def test_a_moodle_worksheet_is_filled_by_participant(tmp_path, title):
     done = fill_moodle(moodle(saved(tmp_path, worksheet)), results, None, None)
     assert done.data.decode() == worksheet.replace('grading - ",,', f'grading - ",{OF_A_HUNDRED},')
     reported = " ".join(done.messages)
-    assert 'Without a graded notebook, left as they were (1): =HYPERLINK("x").' in reported
+    assert 'Without a graded notebook, left unchanged (1): =HYPERLINK("x").' in reported
     assert "123458" in reported
 
 
@@ -158,7 +158,7 @@ def test_a_worksheet_in_another_language_is_filled_by_column(tmp_path):
         (b"PK\x03\x04\0\0", "save it as CSV"),
         (b'Student,ID\n"never closed,1\n', "row 2 a quotation mark"),
         (b'Student,ID\n"a"b,1\n', "row 2 a quotation mark"),
-        (b"Student,ID\nKim,1,2\n", "row 2 has 3 cells and the first row 2"),
+        (b"Student,ID\nKim,1,2\n", "row 2 has 3 cells, but the first row has 2"),
         (b"Name,Points\nKim,1\n", "has no column 'ID'"),
     ],
 )

@@ -71,7 +71,7 @@ def test_the_student_of_the_lms_decides_and_the_secret_reaches_no_journal(tmp_pa
 @pytest.mark.parametrize(
     ("students", "numbers", "secret", "said"),
     [
-        (["../x"], ["12"], "0123456789abcdef", "is not fit for the name of a folder"),
+        (["../x"], ["12"], "0123456789abcdef", "cannot be used as the name of a folder"),
         (["17"], ["04"], "0123456789abcdef", "no exercise of lecture 04 has variants"),
         (["17"], ["12"], "short", "shorter than 16 bytes"),
     ],

@@ -108,42 +108,44 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
     [
         ("context is wrong. Furthest apart at [0, 1]: expected 0.1, got 0.2", "Context is wrong."),
         ("The result is wrong. Expected 3, got 4.", "The result is wrong."),
-        ("weights should have shape (2, 3), and it has (3, 2).", "Weights has another shape than it should."),
+        ("weights should have shape (2, 3), but it has (3, 2).", "Weights has the wrong shape."),
         (
             "It raised ValueError in the line `raise ValueError(q)`: tensor([0.3])",
             "It raised ValueError in the line `raise ValueError(q)`.",
         ),
-        ("It raised x0_123_4: 0.5", "It raised an error of its own kind."),
+        ("It raised x0_123_4: 0.5", "It raised an error of a non-built-in type."),
         ("It raised KeyError: tensor([0.25]) in the line `x`: 0.5", "It raised KeyError."),
         ("context is wrong.", "Context is wrong."),
-        ("It should return 2 results (context, weights), and it returned one result.", "It should return 2 results."),
-        ("It returned None. Is there a `return` at its end?", "It returned None. Is there a `return` at its end?"),
+        ("It should return 2 results (context, weights), but it returned one result.", "It should return 2 results."),
+        ("It returned None. Is its `return` statement missing?", "It returned None. Is its `return` statement missing?"),
         (
-            "It was still running after 5 seconds: a loop that does not end, a wait, or far too many steps?",
-            "It was still running after 5 seconds: a loop that does not end, a wait, or far too many steps?",
+            "It was still running after 5 seconds. Does it contain an endless loop, a wait, or far too many steps?",
+            "It was still running after 5 seconds. Does it contain an endless loop, a wait, or far too many steps?",
         ),
         (
-            "It was still running after 2.5 seconds in which it did not compute: a loop that does not end, a wait, or far too"
-            " many steps?",
-            "It was still running after 2.5 seconds in which it did not compute: a loop that does not end, a wait, or far too"
-            " many steps?",
+            "It was still running after 2.5 seconds in which it did not compute. Does it contain an endless loop, a wait, or "
+            "far too many steps?",
+            "It was still running after 2.5 seconds in which it did not compute. Does it contain an endless loop, a wait, or "
+            "far too many steps?",
         ),
         (
-            "It was still running after 10 seconds of processor time: a loop that does not end, a wait, or far too many steps?",
-            "It was still running after 10 seconds of processor time: a loop that does not end, a wait, or far too many steps?",
+            "It was still running after 10 seconds of processor time. Does it contain an endless loop, a wait, or far too "
+            "many steps?",
+            "It was still running after 10 seconds of processor time. Does it contain an endless loop, a wait, or far too "
+            "many steps?",
         ),
         (
-            "It did not end in time; it may take 60 seconds of processor time. Use a smaller model or smaller batches.",
-            "It did not end in time; it may take 60 seconds of processor time. Use a smaller model or smaller batches.",
+            "It did not end in time: the limit is 60 seconds of processor time. Use a smaller model or smaller batches.",
+            "It did not end in time: the limit is 60 seconds of processor time. Use a smaller model or smaller batches.",
         ),
         (
             "The gradient with respect to `W_q` is wrong. At [1]: expected 7, got 8.",
             "The gradient with respect to `W_q` is wrong.",
         ),
-        ("weights should be floating point, and it is torch.int64.", "Weights should be floating point."),
+        ("weights should be floating point, but it is torch.int64.", "Weights should be floating point."),
         (
-            "The call changes `b`, `weights[2]`: something works in place (`+=`).",
-            "The call changes `b`, `weights[2]`: something works in place.",
+            "The call changes `b`, `weights[2]`: an operation works in place (`+=`).",
+            "The call changes `b`, `weights[2]`: an operation works in place.",
         ),
         ("anything else that holds 0.25", ""),
         ("q0_25_is_0_33_and_so_on_and_on is wrong. No.", ""),
@@ -154,7 +156,7 @@ def test_of_a_finding_only_what_is_known_to_be_harmless_is_shown(detail, reporte
 
 
 def test_what_did_not_run_and_a_shorter_limit_are_told_to_student_and_instructor():
-    shorter = "It had 2 of the usual 10 seconds, since answers before it did not end."
+    shorter = "Its time limit was 2 instead of 10 seconds, because previous answers did not end."
     lost = NotRun(5, f"x = `{EVIL}`", "it raised NameError")
     results = settled(graded_notebook("7", 0, not_run=(lost,), shortened=shorter), graded_notebook("8", 12, passed=True))
     for text in (index(results, course()), feedback(results.students[0], results)):
@@ -162,7 +164,7 @@ def test_what_did_not_run_and_a_shorter_limit_are_told_to_student_and_instructor
         assert lost.why in text
         assert shorter in text
     assert "did not run" not in feedback(results.students[1], results)
-    assert "What did not run" not in index(settled(graded_notebook("8", 12)), course())
+    assert "Statements that did not run" not in index(settled(graded_notebook("8", 12)), course())
 
 
 def test_a_mark_by_hand_comes_first_and_what_the_checks_found_below_it_as_superseded():
@@ -184,7 +186,7 @@ def test_a_mark_by_hand_comes_first_and_what_the_checks_found_below_it_as_supers
     assert "superseded" not in feedback(results.students[1], results).partition("</style>")[2]
     assert results.misconceptions == [(1, "04.1", "You forget the scale.")]
     everything = index(results, course())
-    assert "04.1 is your own mark, 7.5 in place of 3: shown in class" in everything
+    assert "04.1 is set by you, 7.5 instead of 3: shown in class" in everything
     assert "scale (1)" in everything
     right = settled(graded_notebook("7", 5, override="copied, see our talk", by_checks=12))
     text = feedback(right.students[0], right)
@@ -201,7 +203,7 @@ def test_another_students_marks_are_not_on_a_page():
 
 
 def test_how_the_grading_failed_is_for_the_instructor():
-    failed = Graded(graded_notebook("7", 0).submission, None, "the grading of it failed (RuntimeError: tensor([0.25])).")
+    failed = Graded(graded_notebook("7", 0).submission, None, "grading failed (RuntimeError: tensor([0.25])).")
     results = settled(failed)
     assert "tensor([0.25])" in index(results, course())
     assert "tensor" not in feedback(results.students[0], results)
@@ -235,7 +237,7 @@ def test_the_index_names_the_hardest_exercise_first_and_links_each_page():
         NotebookResult("04", (mark("04.1", 1), mark("04.2", 6, max_points=6, passed=True)), "", {}, ""),
     )
     text = index(settled(easy), course())
-    section = text.partition("Which exercises were hard")[2]
+    section = text.partition("Hardest exercises")[2]
     assert section.index("04.1 ") < section.index("04.2 ")
     assert f'href="students/{page_name(Student("7", "7"))}"' in text
     assert exercise("04.1").title in section

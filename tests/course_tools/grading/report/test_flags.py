@@ -155,9 +155,8 @@ def test_the_published_solution_is_flagged_whatever_stands_around_it():
     asked = exercise("04.5")
     text = FunctionSource.of(asked.reference).text()
     cells = [Cell("code", "", {}, f"# mine\n{text}\nprint('done')")]
-    assert published_solutions({"ada": shapes(cells, "04")}) == [
-        Flag("published solution", ("ada",), ("04.5",), "Identical to the published solution, names of variables included.")
-    ]
+    what = "Identical to the published solution, including the names of variables."
+    assert published_solutions({"ada": shapes(cells, "04")}) == [Flag("published solution", ("ada",), ("04.5",), what)]
     answers = [as_a_cell(answer, asked.reference.__name__) for answer in asked.right]
     assert published_solutions({str(i): shapes([Cell("code", "", {}, text)], "04") for i, text in enumerate(answers)}) == []
 
@@ -182,7 +181,7 @@ def test_the_published_solution_under_other_names_is_flagged_in_every_lecture():
         text = renamed(FunctionSource.of(item.reference).text())
         (flag,) = published_solutions({"ada": shapes(code(f"# mine\n{text}"), item.lecture)})
         assert flag.exercises == (item.id,)
-        assert flag.what == "Identical to the published solution but for names."
+        assert flag.what == "Identical to the published solution except for names."
 
 
 def test_the_likeness_to_the_published_solution_is_a_share_of_its_parts():

@@ -39,7 +39,7 @@ def rows(text: str) -> list[list[str]]:
 
 def test_the_newest_resubmission_counts_even_where_it_is_worse():
     (result,) = settled(graded_notebook("7", 12, "a_7_1_nb.ipynb"), graded_notebook("7", 3, "a_7_2_nb-1.ipynb", 1)).students[:1]
-    assert result.points == 12  # other names: nothing options them, so the better one counts
+    assert result.points == 12  # other names: nothing options them, so the one with the most points counts
     (result,) = settled(graded_notebook("7", 12, "x/nb.ipynb"), graded_notebook("7", 3, "x/nb-1.ipynb", 1)).students
     assert result.points == 3
     assert result.notes == (
@@ -54,7 +54,7 @@ def test_between_notebooks_that_no_number_orders_the_better_one_counts():
         graded_notebook("7", 5, "7/b-4.ipynb", 4),
     ).students
     assert result.points == 12
-    assert "the better one counts, 7/a (1).ipynb" in result.notes[0]
+    assert "the one with the most points counts, 7/a (1).ipynb" in result.notes[0]
 
 
 def test_an_unreadable_resubmission_costs_no_mark_of_the_one_before():
@@ -93,7 +93,7 @@ def test_names_come_through_the_table_as_they_are(name):
 
 
 def test_who_has_no_graded_notebook_has_no_number_and_is_listed():
-    pdf = Note(Student("9", "Kim"), "Kim.pdf", "is not a notebook (.ipynb): it was not graded.")
+    pdf = Note(Student("9", "Kim"), "Kim.pdf", "is not a notebook (.ipynb); not graded.")
     failed = Graded(graded_notebook("8", 0).submission, None, "the process that graded it died, twice.")
     results = settled(graded_notebook("7", 0), failed, notes=(pdf, Note(None, "readme.txt", "is not a notebook.")))
     header, seven, eight, kim = rows(grades_csv(results))
@@ -142,7 +142,7 @@ def test_flags_change_no_mark_and_are_one_row_each():
 
 
 def test_a_shortened_limit_is_a_kind_of_its_own_until_the_mark_is_set_by_hand():
-    shorter = "It had 2 of the usual 10 seconds."
+    shorter = "Its time limit was 2 instead of 10 seconds."
     (flag,) = settled(graded_notebook("7", 0, shortened=shorter)).flags
     assert (flag.kind, flag.what.startswith(f"{shorter} Run its check")) == ("shorter time limit", True)
     assert settled(graded_notebook("7", 12, shortened=shorter, override="right by hand")).flags == []

@@ -141,7 +141,7 @@ def test_every_import_from_the_course_succeeds(sandbox, source):
     ],
 )
 def test_what_is_not_allowed_raises_when_it_is_used(sandbox, source):
-    with pytest.raises(NoAnswer, match=r"NotAtHand: course_(lib|tools)\.\S+ is not at hand while this exercise is judged"):
+    with pytest.raises(NoAnswer, match=r"NotAvailable: course_(lib|tools)\.\S+ is not available in this exercise"):
         load(sandbox, source)
 
 

@@ -95,7 +95,7 @@ def test_what_is_no_outcome_is_malformed(header):
         RecursionError("too deep"),
         einops.EinopsError("no such axis"),
         torch.OutOfMemoryError("out of memory"),
-        NotAFunction("A function is asked for."),
+        NotAFunction("Expected a function."),
         SyntaxError("bad"),
     ],
 )
@@ -120,7 +120,7 @@ def test_an_error_comes_back_as_itself(error):
         ("torch", "Tensor", "AnError"),
         ("numpy.exceptions", "AxisError", "AnError"),
         ("", "", "AnError"),
-        ("course_tools.grading.sandbox.import_shim", "NotAtHand", "NotAtHand"),
+        ("course_tools.grading.sandbox.import_shim", "NotAvailable", "NotAvailable"),
     ],
 )
 def test_an_unknown_error_is_a_harmless_one_of_a_name_that_tells_nothing(module, kind, shown):

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_tools.notebook import predictions
+from course_tools.notebook import prediction_options
 from course_tools.publishing import PublishingFailed
 from course_tools.publishing.project import lectures, project_root
 from course_tools.publishing.slides.deck_page import write_pdf, write_slides
@@ -25,9 +25,10 @@ def claimed(**changes):
 
 
 def asked(monkeypatch):
-    option = predictions.Option
+    option = prediction_options.Option
     three = (option("A", "None", "No."), option("B", "A few", "Yes, these."), option("C", "Most", "No."))
-    monkeypatch.setattr(predictions, "predictions", lambda: {"04.p1": predictions.Prediction("04.p1", three, "B")})
+    made = prediction_options.Prediction("04.p1", three, "B")
+    monkeypatch.setattr(prediction_options, "predictions", lambda: {"04.p1": made})
     question = "**Predict.** How many?\n\n- **A.** None\n- **B.** A few\n- **C.** Most"
     tagged = {"metadata": {"tags": ["predict"]}}
     return [new_markdown_cell(question, **tagged), new_code_cell('predict("04.p1")', **tagged)]

@@ -5,7 +5,7 @@ import pytest
 from course_lib.primitives import rnn_step
 from course_tools.bank import exercise
 from course_tools.notebook import check
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 from tests.course_tools.bank.answers.unusual import raises
 
 
