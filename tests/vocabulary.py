@@ -33,6 +33,10 @@ REFUSED = {
     r"(?<!colour-)blind": "without access to",
     r"who asks?": "query",
     r"share out": "distribute",
+    r"but for rounding": "up to rounding",
+    r"c[ao]mes? of (?:it|them|each|one)|what c[ao]mes? of": "the result of",
+    r"passed over": "skipped, ignored",
+    r"mend(?:s|ing)?": "fix",
 }
 """Regular expressions of whole words, in any case."""
 FOR_STUDENTS = REFUSED | {r"pictures?": "image"}
