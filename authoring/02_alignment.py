@@ -279,7 +279,8 @@ alone = [
 gap = (together - torch.cat(alone)).abs().max().item()
 claim(
     "02.e",
-    "last states of fifty dates, read in one padded batch or one by one: largest difference",
+    "last states of fifty dates, read in one padded batch or one by one: largest "
+    "difference",
     gap,
     at_most=1e-5,
 )
@@ -361,7 +362,8 @@ mine.weights = nn.ParameterList([theirs.W, theirs.U, theirs.v])
 q, k, v = torch.randn(2, 5, 11), torch.randn(2, 7, 13), torch.randn(2, 7, 2)
 claim(
     "02.f",
-    "the library's additive attention less additive_scores and attend: largest difference",
+    "the library's additive attention less additive_scores and attend: largest "
+    "difference",
     (theirs(q, k, v).context - mine(q, k, v).context).abs().max().item(),
     at_most=1e-5,
 )
@@ -400,7 +402,8 @@ right = {
 }
 claim(
     "02.g",
-    "exact match with attention, single dates: worst of four models, three of Luong's and one of Bahdanau's",
+    "exact match with attention, single dates: worst of four models, three of Luong's "
+    "and one of Bahdanau's",
     min(shares[1] for shares in right.values()),
     at_least=0.75,
 )
@@ -419,7 +422,8 @@ claim(
 )
 claim(
     "02.j",
-    "exact match on three dates, a length outside the training set: best of five models, four with attention and one without",
+    "exact match on three dates, a length outside the training set: best of five "
+    "models, four with attention and one without",
     max(by_last_state[3], *(shares[3] for shares in right.values())),
     at_most=0.1,
 )
@@ -485,7 +489,8 @@ show(
         "exact match",
         "new sentences of two dates, as recorded, mean of the seeds",
     ),
-    alt="Exact match on new sentences of two dates through training, mean of the seeds. "
+    alt="Exact match on new sentences of two dates through training, mean of the "
+    "seeds. "
     "At the end: "
     + "; ".join(
         f"{name} {scores[-1]:.2f} after {updates[-1]:,} updates"
@@ -551,13 +556,15 @@ show_alignment(
     trained,
     shown.source,
     words,
-    note=f"While it writes a date, {inside:.0%} of the weight lies in that date of the source.",
+    note=f"While it writes a date, {inside:.0%} of the weight lies in that date of the "
+    "source.",
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "02.l",
-    "weight inside the source date whose conversion is being written, of two, in one model; uniform weights give a half",
+    "weight inside the source date whose conversion is being written, of two, in one "
+    "model; uniform weights give a half",
     weight_in_own_date(trained, new[2][:100], words),
     at_least=0.65,
 )
@@ -707,13 +714,15 @@ shares = {
 }
 claim(
     "02.p",
-    "gradient through the last state, middle position over last position: largest of the seeds",
+    "gradient through the last state, middle position over last position: largest of "
+    "the seeds",
     max(shares["last state alone"]),
     at_most=1e-4,
 )
 claim(
     "02.q",
-    "gradient with attention, middle position over last position: smallest of both mechanisms and all seeds",
+    "gradient with attention, middle position over last position: smallest of both "
+    "mechanisms and all seeds",
     min(shares["Luong"] + shares["Bahdanau"]),
     at_least=1e-3,
 )

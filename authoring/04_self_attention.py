@@ -589,7 +589,7 @@ show(
     ),
     alt="Accuracy on new texts, one point per seed: attention "
     f"{mean(right['look-up']):.2f} and {mean(right['reversal']):.2f}, GRU "
-    f"{mean(gru_on_lookup):.2f} and {mean(gru_on_reversal):.2f}, guessing 0.12.",
+    f"{mean(gru_on_lookup):.2f} and {mean(gru_on_reversal):.2f}, guessing {1 / 8:.3f}.",
 )
 
 # %% tags=["nbval-check-output"]
@@ -636,9 +636,9 @@ claim(
 # %% [markdown]
 # ## 7 Attention maps
 #
-# We now look at the weights of the trained layer on one new text. `record` from `course_lib.analysis` registers hooks on a model
-# and collects every `Attended` without changing the model's code. Rows are queries, and each row sums to 1. A map by itself is
-# easy to over-interpret; here each map can be compared with the right answer: the cells where the weight should be are outlined.
+# We now look at the weights of the trained layer on one new text, collected by `record` from `course_lib.analysis`. Rows are
+# queries, and each row sums to 1. A map by itself is easy to over-interpret; here each map can be compared with the right
+# answer: the cells where the weight should be are outlined.
 
 # %%
 from course_tools.notebook.token_reader import show_lookup
@@ -990,8 +990,8 @@ show(
 # must guess which is which.</details>
 # <details><summary>C. It knows which two symbols there are, but not which is which.</summary>
 #
-# Yes, for two equal weights. So it gets both symbols right far less often than two heads do. The maps show it: in the single
-# head, a row has two maxima; in each of the two heads, a row has one sharp maximum. (A head with *unequal* weights could encode
+# Yes, for two equal weights. So it gets both symbols right far less often than two heads do. The maps show it (the right
+# cells are outlined): in the single head, a row has two maxima; in each of the two heads, a row has one sharp maximum. (A head with *unequal* weights could encode
 # the order in the sum, and a readout that computes both symbols jointly could learn to decode it. Here each symbol has its own
 # linear readout.)</details>
 
@@ -1007,7 +1007,8 @@ ablated = {
     for n in (1, 2)
 }
 show_losses({"one head": ablated[1], "two heads": ablated[2]})
-show_heads({"one head": ablated[1][-1], "head": ablated[2][-1]}, opposite_and_before)
+shown = {"one head": ablated[1][-1], "two heads": ablated[2][-1]}
+show_heads(shown, opposite_and_before)
 
 # %% tags=["nbval-check-output"]
 both = {
