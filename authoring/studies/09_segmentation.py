@@ -98,7 +98,7 @@ def figure(study):
     lines = {name: study.curve(name) for name in study.names}
     drawn = plots.curves(lines, "update", "mIoU", "as recorded, mean of the seeds", across={"one class for all": 1 / 3})
     last = "; ".join(f"{name} {ys[-1]:.2f}" for name, (_, ys) in lines.items())
-    return drawn, f"mIoU on new pictures through {STEPS:,} updates. At the end: {last}."
+    return drawn, f"mIoU on new images through {STEPS:,} updates. At the end: {last}."
 
 
 def finding(study):

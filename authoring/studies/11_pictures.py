@@ -149,8 +149,8 @@ def figure(study):
                 ax.plot([place] * len(each), each, linestyle="", alpha=0.4, **style)
     left.set_xticks(range(len(PICTURES)), [n.replace(" ", "\n") for n in PICTURES])
     right.set_xticks(range(4), ["10,\nrandom", "10, pre-\ntrained", "50,\nrandom", "50, pre-\ntrained"])
-    left.set(xlabel="pictures to learn from", ylabel="accuracy on unseen digits", title="ten digits")
-    right.set(xlabel="pictures of each digit, start", title="digits 5 to 9")
+    left.set(xlabel="images to learn from", ylabel="accuracy on unseen digits", title="ten digits")
+    right.set(xlabel="images of each digit, start", title="digits 5 to 9")
     left.legend(fontsize=8, loc="lower right")
     for ax in (left, right):
         ax.grid(alpha=0.25)
