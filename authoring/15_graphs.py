@@ -427,7 +427,8 @@ claim("15.i", "most references stay within a topic: fraction", agreeing, at_leas
 # ## 5 One informative neighbour of eight
 #
 # In section 4, the functions without a label were nodes of the graph that the network was trained on: the task was
-# *transductive*. From here on the networks are tested on graphs that did not occur in training: the tasks are **inductive**.
+# *transductive*. In sections 5, 6 and 9 the networks are tested on graphs that did not occur in training: these tasks are
+# **inductive**.
 #
 # We now construct a graph in which neighbours are *not* equally informative. Each reader, a node with a label, attends to eight
 # neighbours. Each neighbour has a value, one of the eight is marked, and the label is the value of the marked neighbour. The
