@@ -80,15 +80,15 @@ fitting.show_losses(models, "cross-entropy on the two leaders, nats")
 # %% [markdown]
 # ## 2 Edges as a mask
 #
-# Nearly all graph networks have one frame, **message passing** (Gilmer et al. 2017): each neighbour $j$ of node $i$ sends a
-# message, the messages are aggregated, and the result updates the node,
+# Most graph networks fit one frame, **message passing** (Gilmer et al. 2017): each neighbour $j$ of a node $i$ sends a message,
+# the messages are aggregated, and the aggregate updates the node:
 #
-# $$m_{ij} = M(h_i, h_j, e_{ij}) \qquad m_i = \sum_{j \in \mathcal{N}_i} m_{ij} \qquad h'_i = U(h_i, m_i)$$
+# $$m_{ij} = M(h_i, h_j) \qquad m_i = \sum_{j \in \mathcal{N}_i} m_{ij} \qquad h'_i = U(h_i, m_i)$$
 #
-# where $e_{ij}$ are features of the edge, if it has any. Networks differ in their choice of message, aggregation and update. In
-# graph attention, sections 2 and 3, the message is $\alpha_{ij} W h_j$ with a learned weight $\alpha_{ij}$ that depends on both
-# nodes; in graph convolution, section 4, it is $W h_j / \sqrt{d_i d_j}$, with a weight that depends on the edges alone. Both
-# aggregate by a sum, and both update by a nonlinearity $\sigma(m_i)$; $h_i$ itself takes part through an edge from $i$ to $i$.
+# (A message may also depend on features of the edge.) Networks differ in message, aggregation and update. In graph attention,
+# sections 2 and 3, the message is $\alpha_{ij} W h_j$, with a weight $\alpha_{ij}$ computed from both nodes. In graph
+# convolution, section 4, it is $W h_j / \sqrt{d_i d_j}$, with a weight that depends on the edges alone. Both aggregate by a sum,
+# and both update by a nonlinearity, $\sigma(m_i)$; node $i$ is one of its own neighbours, so $h_i$ takes part.
 #
 # In lecture 04 every token attended to every other, except where masked. A graph *is* such a mask: node $i$ may attend to its
 # neighbours $\mathcal{N}_i$. Veličković et al. score a pair of nodes by a single layer,
@@ -427,14 +427,15 @@ claim("15.i", "most references stay within a topic: fraction", agreeing, at_leas
 # ## 5 One informative neighbour of eight
 #
 # In section 4, the functions without a label were nodes of the graph that the network was trained on: the task was
-# *transductive*. From here on the networks are tested on graphs that did not occur in training: the tasks are **inductive**.
+# *transductive*. In sections 5, 6 and 9 the networks are tested on graphs that did not occur in training: these tasks are
+# **inductive**.
 #
 # We now construct a graph in which neighbours are *not* equally informative. Each reader, a node with a label, attends to eight
 # neighbours. Each neighbour has a value, one of the eight is marked, and the label is the value of the marked neighbour. The
 # other seven are noise.
 #
-# The model is one attention layer with one head, followed by a linear read-out. `STATIC`, above, makes it of your `attend_edges`,
-# which normalises by your `edge_softmax`. The control is the same layer with its weights uniform.
+# The model is one attention layer with one head, followed by a linear read-out. `STATIC`, above, lets the layer attend by your
+# `attend_edges`. The control is the same layer with its weights uniform.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Each reader has eight neighbours, one of which has its label. What accuracy does the control with uniform
