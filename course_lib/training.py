@@ -125,9 +125,7 @@ def train(
             f"got steps={steps}, warmup={warmup}, lr={lr}, accumulate={accumulate}."
         )
     if clip is not None and not clip > 0:
-        raise ValueError(
-            f"clip is the greatest norm of the gradients, above 0, got {clip}: give None to leave them as they are."
-        )
+        raise ValueError(f"clip is the largest norm of the gradients, above 0, got {clip}: pass None for no clipping.")
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError("no parameter of the model needs a gradient: call `requires_grad_(True)` on the parts to train.")

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import MultiHead, causal_attention, fused_causal_attention
-from course_lib.blocks import Block, FeedForward
+from course_lib.blocks import Block, FeedForward, pre_norm
 from course_lib.models import GPT
 from course_lib.primitives import padding_mask
 from course_lib.primitives.masks import require_one_length_each
@@ -70,7 +70,8 @@ class CachedGPT:
 
         Raises:
             ValueError: a layer's mechanism is not `causal_attention` or `fused_causal_attention`, or a part differs from those
-                that `GPT` makes: LayerNorm with gain and bias, matrices with bias, heads of d_model / n_heads features.
+                that `GPT` makes: pre-norm blocks with one number of heads, LayerNorm with gain and bias, matrices with bias,
+                heads of d_model / n_heads features.
         """
         blocks = [cast(Block, block) for block in model.stack.blocks]
         for mechanism in (_attention(block).mechanism for block in blocks):
@@ -78,6 +79,8 @@ class CachedGPT:
                 raise ValueError(
                     f"cached steps compute causal_attention, but this GPT attends by {mechanism}: use the GPT itself."
                 )
+        if len({_attention(block).n_heads for block in blocks}) != 1 or any(block.residual is not pre_norm for block in blocks):
+            raise ValueError("cached steps need pre-norm blocks, all with one number of heads: use the GPT itself.")
         for name, part in _parts(model):
             _require_as_made(name, part, model.tokens.embedding_dim)
         self.layers = [_layer(block) for block in blocks]
@@ -107,18 +110,18 @@ class CachedGPT:
         shape = (B, 2, self.n_heads, min(T_max, 2 * T + 16), self.tokens.shape[1] // self.n_heads)
         past = tuple(self.tokens.new_empty(shape) for _ in self.layers)
         if T > 0:
-            self._through((self.tokens[prompt] + self.positions[:T]).flatten(0, 1), past, 0, None)
+            self._through((self.tokens[prompt] + self.positions[:T]).flatten(0, 1), past, 0, T, None)
         if lengths is None:
             return Cache(past, T, torch.full((B,), T, device=prompt.device), None, Written(T))
         real = F.pad(padding_mask(lengths, T), (0, T_max - T), value=True)
-        return Cache(past, T, lengths, real[:, None], Written(T))
+        return Cache(past, T, lengths.clone(), real[:, None], Written(T))
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, "B"], cache: Cache) -> tuple[Float[Tensor, "B n_tokens"], Cache]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new cache.
 
         Raises:
-            ValueError: T_max tokens were read before, or there is not one token for each sequence of the cache.
+            ValueError: T_max positions, padding included, were read before; or there is not one token for each sequence.
         """
         past, n, position, real, written = cache
         require_one_token_each(tokens, len(position))
@@ -128,16 +131,14 @@ class CachedGPT:
         if n == capacity or n != written.n:
             past, written = tuple(_copy(kept, n, min(T_max, 2 * n + 16)) for kept in past), Written(n)
         seen = None if real is None else real[..., : n + 1]
-        x = self._through(self.tokens.index_select(0, tokens) + self.positions.index_select(0, position), past, n, seen)
+        x = self._through(self.tokens.index_select(0, tokens) + self.positions.index_select(0, position), past, n, 1, seen)
         written.n = n + 1
         return _normalise(x, self.closing) @ self.tokens.mT, Cache(past, n + 1, position + 1, real, written)
 
-    def _through(self, x: Tensor, past: tuple[Tensor, ...], n: int, real: Tensor | None) -> Tensor:
-        """Run all layers on x (B · T, d_model), the tokens from position n on; write their keys and values into `past`."""
+    def _through(self, x: Tensor, past: tuple[Tensor, ...], n: int, T: int, real: Tensor | None) -> Tensor:
+        """Run all layers on x (B · T, d_model), the T tokens from position n on; write their keys and values into `past`."""
         N, d_model = x.shape
-        B = len(past[0])
-        T = N // B
-        heads = (B, T, 3, self.n_heads, d_model // self.n_heads)
+        heads = (len(past[0]), T, 3, self.n_heads, d_model // self.n_heads)
         for w, kept in zip(self.layers, past, strict=True):
             qkv = _product(_normalise(x, w.norm_1), w.attend).view(heads).permute(0, 2, 3, 1, 4)
             kept.narrow(3, n, T).copy_(qkv.narrow(1, 1, 2))

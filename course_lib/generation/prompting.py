@@ -34,7 +34,7 @@ def few_shot_prompt(
     """
     before = f"{task}\n" if task else ""
     solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
-    behind = f"{names[0]}: {question}\n{names[1]}:"
-    while solved and room is not None and len(before + "".join(solved) + behind) > room:
+    after = f"{names[0]}: {question}\n{names[1]}:"
+    while solved and room is not None and len(before + "".join(solved) + after) > room:
         solved = solved[1:]
-    return before + "".join(solved) + behind
+    return before + "".join(solved) + after

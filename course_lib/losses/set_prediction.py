@@ -97,25 +97,25 @@ def _require_assigned(
 ) -> None:
     """Raise a ValueError for an object without a query, and for two with one: -1 would be read as the last, one class lost."""
     _require_known_classes(logits, boxes, classes)
-    if not values_are_known(classes, queries):
+    if not queries.numel() or not values_are_known(classes, queries):
         return
     n_queries, real = logits.shape[-2], classes >= 0
-    assigned = queries[real]
-    if assigned.numel():
-        image = torch.arange(len(queries), device=queries.device)[:, None].expand_as(queries)[real]
-        pairs = (image * n_queries + assigned).sort().values
-        shared = (pairs[1:] == pairs[:-1]).sum()
-        lowest, highest, n_shared = torch.stack([*assigned.aminmax(), shared]).tolist()  # one transfer from a GPU
-        if lowest < 0 or highest >= n_queries:
-            raise ValueError(
-                f"the query of an object is 0 to {n_queries - 1}, got {lowest} to {highest}; -1 may only stand beside the "
-                "class -1, which means no object."
-            )
-        if n_shared:
-            raise ValueError(
-                f"two objects of an image were assigned to one query, {n_shared} times: one class would overwrite the other. "
-                "Assign each object a query of its own, as `match` does."
-            )
+    image = torch.arange(len(queries), device=queries.device)[:, None]
+    none = -1 - torch.arange(queries.numel(), device=queries.device).view_as(queries)  # all different, and no query
+    pairs = torch.where(real, image * n_queries + queries, none).flatten().sort().values
+    shared = (pairs[1:] == pairs[:-1]).sum()
+    assigned = torch.where(real, queries, 0).long()
+    lowest, highest, n_shared = torch.stack([*assigned.aminmax(), shared]).tolist()  # one transfer from a GPU
+    if lowest < 0 or highest >= n_queries:
+        raise ValueError(
+            f"the query of an object is 0 to {n_queries - 1}, got {lowest} to {highest}; -1 is allowed only with the class -1, "
+            "which means no object."
+        )
+    if n_shared:
+        raise ValueError(
+            f"two objects of an image were assigned to one query, {n_shared} times: one class would overwrite the other. "
+            "Assign each object a query of its own, as `match` does."
+        )
 
 
 @requires(_require_assigned)

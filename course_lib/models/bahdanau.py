@@ -20,7 +20,6 @@ from course_lib.attention.core import hide_keys
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.models.seq2seq import Decoded
 from course_lib.primitives import GRU
-from course_lib.primitives.preconditions import values_are_known
 from course_lib.primitives.recurrent import HiddenState, gru_step
 from course_lib.shapes import States, TokenFeatures, Tokens
 
@@ -63,12 +62,13 @@ def hoisted_bahdanau_steps(
     and a constant in all scores of a row does not change the weights, vᵀ tanh(a) may be replaced by 2vᵀ σ(2a), which is much
     cheaper on a CPU. Keys and values that the mask hides are set to 0 first, since 0 · NaN is NaN.
     """
+    keys, values = (hide_keys(x, encoded.mask) for x in (encoded.keys, encoded.values))
+    encoded = encoded._replace(keys=keys, values=values)
     if embedded.shape[1] == 1:  # nothing to hoist out of the loop
         return bahdanau_steps(embedded, s, encoded, attention, cell)
     n = s.shape[-1]
     W_y, W_c = cell.weight_ih_l0.tensor_split([embedded.shape[-1]], dim=1)
-    values = hide_keys(encoded.values, encoded.mask)
-    keys = hide_keys(encoded.keys, encoded.mask) @ (2 * attention.U).mT
+    keys = keys @ (2 * attention.U).mT
     gates_of_values = values @ W_c.mT
     gates_of_words = embedded @ W_y.mT + cell.bias_ih_l0
     U = torch.cat([cell.weight_hh_l0, 2 * attention.W]).mT
@@ -77,12 +77,11 @@ def hoisted_bahdanau_steps(
     mask = encoded.mask[:, 0]
     blind = ~mask.any(-1, keepdim=True)
     barred = torch.zeros_like(mask, dtype=s.dtype).masked_fill(~mask & ~blind, -torch.inf)
-    seen = (~blind).to(s.dtype) if not values_are_known(blind) or blind.any() else None
+    seen = (~blind).to(s.dtype)
     states, rows = [], []
     for a in gates_of_words.unbind(1):
         from_s, q = torch.addmm(b, s, U).tensor_split([3 * n], dim=-1)
-        row = (torch.sigmoid(keys + q[:, None]) @ v + barred).softmax(-1)
-        row = row if seen is None else row * seen
+        row = (torch.sigmoid(keys + q[:, None]) @ v + barred).softmax(-1) * seen
         gates = torch.baddbmm(a[:, None], row[:, None], gates_of_values)[:, 0]
         r, z = (gates[:, : 2 * n] + from_s[:, : 2 * n]).sigmoid().chunk(2, dim=-1)
         candidate = torch.addcmul(gates[:, 2 * n :], r, from_s[:, 2 * n :]).tanh()

@@ -44,7 +44,7 @@ class GCN(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Nodes, edges: Edges) -> Float[Tensor, "*batch N n_out"]:
-        """Return outputs (*batch, N, n_out) from x (*batch, N, d_in); each node averages itself and its neighbours."""
+        """Return outputs (*batch, N, n_out) from x (*batch, N, d_in); each node adds its neighbours, weighted by Â."""
         edges = with_self_loops(edges, x.shape[-2])
         weights = gcn_weights(edges, x.shape[-2]).to(x.dtype)
         for i, layer in enumerate(self.layers):

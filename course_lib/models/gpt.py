@@ -91,7 +91,7 @@ class GPT(nn.Module):
 
         Raises:
             ValueError: the prompt is longer than T_max; there is not one length for each prompt, or one is not in 0…T; the
-                mechanism has no step-by-step form (`StepwiseMechanism`), or one whose state has no place for padding while
+                mechanism has no step-by-step form (`StepwiseMechanism`), or one whose state cannot leave out padding while
                 `lengths` are given.
         """
         B, T = prompt.shape
@@ -101,7 +101,7 @@ class GPT(nn.Module):
         require_one_length_each(lengths, B)
         if not all(isinstance(state, KeysValues) for state in layers):
             raise ValueError("only a key-value cache can leave out padding: with this mechanism, give prompts of one length.")
-        return GPTState(layers, lengths, padding_mask(lengths, T)[:, None], T)
+        return GPTState(layers, lengths.clone(), padding_mask(lengths, T)[:, None], T)
 
     def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.
@@ -109,7 +109,7 @@ class GPT(nn.Module):
         Keys and values of earlier tokens are in the state. `generation.CachedGPT` computes the same in fewer operations.
 
         Raises:
-            ValueError: T_max tokens were read before, or there is not one token for each sequence of the state.
+            ValueError: T_max positions, padding included, were read before; or there is not one token for each sequence.
         """
         require_one_token_each(tokens, len(state.position))
         layers, position, real, T = state

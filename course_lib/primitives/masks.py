@@ -79,7 +79,7 @@ def require_one_length_each(lengths: Tensor, B: int) -> None:
 
     No value is read: `padding_mask` refuses lengths that are negative or too long.
     """
-    if lengths.is_floating_point():
+    if lengths.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
     if lengths.shape != (B,):
         raise ValueError(f"{B} sequences need one length each, lengths ({B},), got {tuple(lengths.shape)}.")

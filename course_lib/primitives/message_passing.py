@@ -33,10 +33,11 @@ def require_edges(edges: Edges, n_nodes: int) -> None:
         )
     if edges.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"edges must be integers (indices of nodes); got {edges.dtype}.")
-    if not values_are_known(edges):
+    if not edges.numel() or not values_are_known(edges):
         return
-    if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= n_nodes):
-        raise ValueError(f"edges name nodes {int(edges.min())} to {int(edges.max())}, but there are nodes 0 to {n_nodes - 1}.")
+    lowest, highest = torch.stack(edges.aminmax()).tolist()  # one transfer from a GPU
+    if lowest < 0 or highest >= n_nodes:
+        raise ValueError(f"edges name nodes {lowest} to {highest}, but there are nodes 0 to {n_nodes - 1}.")
 
 
 def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:

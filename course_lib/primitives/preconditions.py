@@ -32,7 +32,7 @@ def requires(check: Callable[..., None]) -> Callable[[Function], Function]:
 
 
 def values_are_known(*tensors: Tensor) -> bool:
-    """Tell whether a precondition can read these tensors: not while compiling, nor where `torch.func` maps over them."""
+    """Return whether the values of tensors can be read: not while compiling, nor where `torch.func` maps over them."""
     if torch.compiler.is_compiling():
         return False
     return not any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors)
@@ -42,5 +42,5 @@ def require_one_token_each(tokens: Tensor, B: int) -> None:
     """Raise a ValueError unless there is one token for each of the B sequences of a state; a lone one would broadcast."""
     if tokens.shape != (B,):
         raise ValueError(
-            f"a step reads one token of each sequence: the state holds {B}, so tokens are ({B},); got {tuple(tokens.shape)}."
+            f"a step reads one token of each sequence: the state has {B}, so tokens must be ({B},); got {tuple(tokens.shape)}."
         )

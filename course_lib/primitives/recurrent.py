@@ -313,12 +313,11 @@ def _require_sizes(
         raise ValueError(f"the state must be a tuple of tensors {[(B, n)] * n_states}, got {got}.")
     if lengths is None:
         return
-    if lengths.is_floating_point():
+    if lengths.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
-    if not values_are_known(lengths):
-        return
-    if lengths.shape != (B,) or any(not 0 <= length <= T for length in lengths.tolist()):
-        raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {lengths.tolist()}.")
+    known = lengths.tolist() if values_are_known(lengths) else None
+    if lengths.shape != (B,) or any(not 0 <= length <= T for length in known or ()):
+        raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {known or tuple(lengths.shape)}.")
 
 
 class _Recurrent(nn.Module):

@@ -224,7 +224,7 @@ def test_train_refuses_numbers_that_make_no_sense(wrong):
 @pytest.mark.parametrize("clip", [0.0, -1.0, math.nan])
 def test_train_refuses_a_norm_that_is_not_positive(clip):
     """Gradients scaled by a negative factor would train uphill, and by 0 not at all."""
-    with pytest.raises(ValueError, match="clip is the greatest norm of the gradients, above 0"):
+    with pytest.raises(ValueError, match="clip is the largest norm of the gradients, above 0"):
         next(train(nn.Linear(1, 1), [line()], squared_error, steps=1, clip=clip))
 
 

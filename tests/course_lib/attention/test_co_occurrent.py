@@ -56,7 +56,7 @@ def test_of_one_softmax_it_is_attention_with_keys_as_queries(normal, agree):
 
 
 def test_a_mixture_has_a_rank_that_one_softmax_has_not():
-    """With one feature per part,  the logarithm of one softmax of products has rank 2 at most; that of a mixture has more."""
+    """With one feature per part, the logarithm of one softmax of products has rank 2 at most; that of a mixture has more."""
     generator = torch.Generator().manual_seed(0)
     x, W_k, W_v, W_pi = (
         torch.randn(*size, generator=generator, dtype=torch.float64) for size in ((N, C), (2, C), (1, C), (2, 2))

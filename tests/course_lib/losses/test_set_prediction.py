@@ -181,7 +181,7 @@ def test_a_query_that_there_is_not_is_refused(wrong):
     usual = set_loss(logits, said, classes, targets, queries)
     assert set_loss(logits, said, classes, targets, torch.where(classes < 0, wrong, queries)) == usual
     queries[1, 2] = wrong
-    with pytest.raises(ValueError, match=f"the query of an object is 0 to {N - 1}, got .*{wrong}"):
+    with pytest.raises(ValueError, match=rf"is 0 to {N - 1}, got (-?\d+ to {wrong}|{wrong} to \d+);"):
         set_loss(logits, said, classes, targets, queries)
 
 
@@ -189,8 +189,7 @@ def test_two_objects_of_one_query_are_refused():
     """The class of the second would overwrite that of the first. In two images, and beside the class -1, they may be equal."""
     logits, said, classes, targets = scene()
     classes, queries = torch.zeros_like(classes), torch.arange(M).expand(B, M).clone()
-    usual = set_loss(logits, said, classes, targets, queries)
-    assert usual == set_loss(logits, said, classes, targets, queries.clone())
+    set_loss(logits, said, classes, targets, queries)
     queries[1, 2] = queries[1, 4]
     with pytest.raises(ValueError, match="two objects of an image were assigned to one query, 1 times"):
         set_loss(logits, said, classes, targets, queries)

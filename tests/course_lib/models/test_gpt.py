@@ -16,7 +16,7 @@ from course_lib.attention import (
     fused_causal_attention,
     scaled_dot_product_attention,
 )
-from course_lib.blocks import Sizes
+from course_lib.blocks import Sizes, post_norm
 from course_lib.generation import CachedGPT, beam_search, generate, sample
 from course_lib.losses import next_token_loss
 from course_lib.metrics import gpt_parameters
@@ -282,6 +282,7 @@ def test_steps_of_another_mechanism_are_refused():
         ),
         ("stack.blocks.0.mixer.attention", MultiHead(6, 3, causal_attention, d_v=5), "attention.W_v"),
         ("stack.blocks.1.feed_forward.W_1", nn.Linear(6, 7, bias=False), "Linear with bias as stack.blocks.1.feed_forward.W_1"),
+        ("stack.blocks.1.mixer.attention", MultiHead(6, 2, causal_attention), "all with one number of heads"),
     ],
 )
 def test_a_part_that_cached_steps_would_compute_otherwise_is_refused(place, part, wanted):
@@ -290,6 +291,33 @@ def test_a_part_that_cached_steps_would_compute_otherwise_is_refused(place, part
     with pytest.raises(ValueError, match=r"cached steps need .* use the GPT itself") as refusal:
         CachedGPT(gpt)
     assert wanted in str(refusal.value)
+
+
+def test_cached_steps_refuse_post_norm_blocks():
+    gpt = GPT(11, 13, Sizes(6, 3, 7, 2))
+    gpt.stack.blocks[1].residual = post_norm
+    with pytest.raises(ValueError, match="pre-norm blocks"):
+        CachedGPT(gpt)
+
+
+@pytest.mark.parametrize("make", [lambda gpt: gpt, CachedGPT])
+def test_a_state_does_not_change_with_the_lengths_that_were_passed(make):
+    writer, lengths = make(model()), LENGTHS.clone()
+    state = writer.start(TOKENS, lengths)
+    expected = writer.step(TOKENS[:, 0], state)[0]
+    lengths -= 1
+    torch.testing.assert_close(writer.step(TOKENS[:, 0], state)[0], expected, atol=0, rtol=0)
+
+
+def test_lengths_that_are_not_integers_are_refused():
+    for lengths in (LENGTHS > 3, LENGTHS.to(torch.uint8), LENGTHS.float()):
+        with pytest.raises(TypeError, match="lengths must be integers"):
+            model().start(TOKENS, lengths)
+
+
+def test_an_empty_batch_gives_no_logits():
+    cached = CachedGPT(model())
+    assert cached.step(TOKENS[:0, 0], cached.start(TOKENS[:0]))[0].shape == (0, N)
 
 
 def test_gradients_are_those_of_finite_differences():
