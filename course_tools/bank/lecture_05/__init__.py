@@ -9,6 +9,7 @@ from course_tools.bank.lecture_05 import (
     pre_norm_encoder_block,
     repair_training,
     sinusoidal_positions,
+    train_transformer,
 )
 
 EXERCISES = (
@@ -20,4 +21,5 @@ EXERCISES = (
     decoder_block.exercise,
     extend_beam.exercise,
     repair_training.exercise,
+    train_transformer.exercise,
 )

@@ -1,0 +1,855 @@
+"""Build task 05.9, train_transformer: an encoder-decoder and its training loop; what students hand in, wrong and right.
+
+The sentences are those of the lecture, one date or two. The days of the sentences to choose by, and of those by which a model
+is scored, occur in no sentence to learn from.
+"""
+
+from functools import cache, partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks import Block, DecoderBlock, Stack, decoder_block, decoder_stack, encoder_block, encoder_stack
+from course_lib.datasets import BEGIN, END, PADDING, Pair, Vocabulary, dates, joined
+from course_lib.models import Transformer
+from course_lib.primitives import padding_mask, sinusoidal_positions
+from course_tools.bank.decoders import (
+    FORCED,
+    N_FORCED,
+    common_queries,
+    common_truth,
+    decoder_loss,
+    exact,
+    has_learned_nothing,
+    has_random_logits,
+    ignores_the_inputs,
+    ignores_the_target,
+    never_ends,
+    predicts_padding,
+    properties,
+    reads_the_token_it_predicts,
+    repeats_the_token_read,
+    strays_from_its_logits,
+    taught,
+    token_accuracy,
+)
+from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank.lecture_02.train_translator import N_ROWS, ignores_the_order, reads_other_sentences, reads_padding
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.trained import (
+    at_least,
+    both,
+    every,
+    fails,
+    gradients_are_kept,
+    holds,
+    makes_too_many_updates,
+    no_weight_is_stepped,
+    reads_one_batch,
+    updates_are_too_large,
+    updates_are_too_small,
+    weights_left_out,
+    weights_without_gradient,
+)
+from course_tools.checks.training_record import Measured
+
+wrong, right = Answers(), Answers()
+
+SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
+N_TRAIN, N_VALID, N_ASKED, CUT, MOST, LONGEST = 5_000, 500, 100, 6, 23, 48
+FIRST, LEAST = 0.25, 0.45
+"""Exact match on new sentences: a first success, and the score. With all single dates and no pair of dates it is 0.5."""
+
+HINTS = (
+    (
+        "Write one attention for all three places: `attend(x, memory, mask)`, with queries from `x` and keys and values from "
+        "`memory`. The encoder calls it with `(x, x, real)`, the decoder with `(y, y, causal)` and then `(y, memory, real)`. "
+        "Check by hand, before you train, that the logits at position 3 stay the same when token 4 of the target changes."
+    ),
+    (
+        "The decoder reads `target[:, :-1]` and its logits are compared with `target[:, 1:]`, padding excluded. To write an "
+        "answer, start with a column of BEGIN; 23 times, run the decoder on all tokens so far and append the `argmax` of "
+        "the logits at the last position. The memory is computed once."
+    ),
+    (
+        "If the loss falls slowly, compare the norms of embeddings and positions (section 10): multiply embeddings of standard "
+        "deviation 1/√d by √d for sinusoids, or learn the positions. Width 64, one or two layers, batches of 32 drawn from the "
+        "first `n_train` rows, Adam with 0.003 and a warm-up of 50 updates are enough."
+    ),
+)
+
+
+def train_transformer(
+    source: Tensor, lengths: Tensor, target: Tensor, n_train: int, n_letters: int, n_characters: int, n_steps: int
+) -> nn.Module:
+    """Build a Transformer encoder-decoder, train it to convert dates, and return it.
+
+    `model(source, lengths, target)` gives logits (B, T, n_characters); those at t predict target[:, t + 1].
+    `model(source, lengths)` gives the answers of greedy decoding, tokens (B, T_out) without BEGIN and with END; what follows
+    END does not count. An answer has at most 23 tokens, a source at most 48 letters.
+
+    Args:
+        source: (N, T_s) letters, padded with PADDING.
+        lengths: (N,), letters of each source.
+        target: (N, T): BEGIN, the characters, END, then PADDING.
+        n_train: the first n_train rows are to learn from; the others are held out, to measure by.
+        n_letters: size of the vocabulary of the sources.
+        n_characters: size of that of the targets.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to translate: asked twice, it gives the same.
+    """
+    d_model, n_heads, d_ff, longest = 64, 4, 128, 48
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
+
+        def forward(self, x, memory, mask):
+            q, k, v = (
+                part.unflatten(-1, (n_heads, -1)).transpose(1, 2) for part in (self.W_q(x), self.W_k(memory), self.W_v(memory))
+            )
+            scores = (q @ k.mT / (d_model // n_heads) ** 0.5).masked_fill(~mask, -torch.inf)
+            return self.W_o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    def network():
+        return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.letters, self.characters = nn.Embedding(n_letters, d_model), nn.Embedding(n_characters, d_model)
+            self.places = nn.Embedding(longest, d_model)
+            for table in (self.letters, self.characters, self.places):
+                nn.init.normal_(table.weight, std=d_model**-0.5)
+            self.attention, self.own, self.cross = Attention(), Attention(), Attention()
+            self.networks = nn.ModuleList([network(), network()])
+            self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(5))
+            self.logits = nn.Linear(d_model, n_characters)
+
+        def embed(self, table, tokens):
+            return d_model**0.5 * (table(tokens) + self.places.weight[: tokens.shape[1]])
+
+        def encode(self, source, real):
+            x = self.embed(self.letters, source)
+            x = self.norms[0](x + self.attention(x, x, real))
+            return self.norms[1](x + self.networks[0](x))
+
+        def decode(self, target, memory, real):
+            T = target.shape[1]
+            y = self.embed(self.characters, target)
+            y = self.norms[2](y + self.own(y, y, torch.ones(T, T, dtype=torch.bool).tril()))
+            y = self.norms[3](y + self.cross(y, memory, real))
+            return self.logits(self.norms[4](y + self.networks[1](y)))
+
+        def forward(self, source, lengths, target=None):
+            real = (torch.arange(source.shape[1]) < lengths[:, None])[:, None, None]
+            memory = self.encode(source, real)
+            if target is not None:
+                return self.decode(target, memory, real)
+            tokens = torch.full((len(source), 1), BEGIN)
+            for _ in range(23):
+                following = self.decode(tokens, memory, real)[:, -1:].argmax(-1)
+                tokens = torch.cat([tokens, following], dim=1)
+            return tokens[:, 1:]
+
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 50))
+    for _ in range(n_steps):
+        rows = torch.randint(n_train, (32,))
+        logits = model(source[rows], lengths[rows], target[rows, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), target[rows, 1:].flatten(), ignore_index=PADDING)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        warmup.step()
+    return model.eval()
+
+
+@cache
+def _sentences() -> tuple[list[Pair], list[Pair], list[tuple[Pair, ...]], Vocabulary, Vocabulary]:
+    """Sentences to learn from, to choose by, and to score by, the last by their number of dates; and both vocabularies."""
+    days = dates(4_000, 300, 500, formats=("medium",), seed=0)
+    learn, choose = (
+        [pair for n in (1, 2) for pair in joined(part, n, many // 2, seed=n)]
+        for part, many in ((days.train, N_TRAIN), (days.valid, N_VALID))
+    )
+    score = [joined(days.test, n, 2 * N_ASKED, seed=n) for n in (1, 2)]
+    return learn, choose, score, Vocabulary.of(p.source for p in learn), Vocabulary.of(p.target for p in learn)
+
+
+def _questions(draw: Draw) -> tuple[Call, Truth]:
+    """Draw the order of the sentences to learn from, and which of the others are scored.
+
+    After the queries of all such tasks come those of `train_translator`: eight sentences of the same length alone · after
+    another of that length · after a longer one · with their letters in another order.
+    """
+    learn, choose, score, letters, characters = _sentences()
+    learn, singles, pairs = ([part[i] for i in draw.uniform(len(part)).argsort().tolist()] for part in (learn, *score))
+    given = [*learn, *choose]
+    source, lengths = letters.batch([p.source for p in given])
+    target, _ = characters.batch([p.target for p in given], begin=True, end=True)
+    asked = singles[:N_ASKED] + pairs[:N_ASKED]
+    others = singles[N_ASKED : N_ASKED + N_FORCED // 2] + pairs[N_ASKED : N_ASKED + N_FORCED // 2]
+    labels, _ = characters.batch([p.target for p in asked], begin=True, end=True)
+    read, _ = characters.batch([p.target for p in others], begin=True, end=True)
+    inputs, forced = letters.batch([p.source for p in asked]), letters.batch([p.source for p in others])
+    truth = common_truth(labels, read, CUT, len(characters), N_STEPS) | {"given": source, "n_train": N_TRAIN}
+    queries = common_queries(inputs, forced, read, CUT, len(characters), draw)
+    queries += _of_one_length(singles, pairs[-1].source, letters, read, draw)
+    return ((source, lengths, target, N_TRAIN, len(letters), len(characters), N_STEPS), queries), truth
+
+
+def _of_one_length(pairs: list[Pair], longer: str, letters: Vocabulary, read: Tensor, draw: Draw) -> list[tuple[Tensor, ...]]:
+    """Make the queries about eight sentences of the same length, with four tokens of targets."""
+    lengths = [len(p.source) for p in pairs]
+    common = max(set(lengths), key=lengths.count)
+    same = [p.source for p in pairs if len(p.source) == common][: N_ROWS + 1]
+    beside, n = letters.batch(same)
+    padded, m = letters.batch([longer, *same[1:]])
+    tokens = read[: N_ROWS + 1, :4]
+    mixed = beside[1:, draw.uniform(common).argsort()]
+    return [(beside[1:], n[1:], tokens[1:]), (beside, n, tokens), (padded, m, tokens), (mixed, n[1:], tokens[1:])]
+
+
+def _rows(measured: Measured, truth: Truth) -> str | None:
+    if reads_padding(measured, truth):
+        return "In a batch with a longer source, and so with padding, the logits of a date change."
+    if reads_other_sentences(measured, truth):
+        return "The logits of a date change when another one of the same length is in its batch."
+    return None
+
+
+def _source(measured: Measured, truth: Truth) -> str | None:
+    if ignores_the_inputs(measured, truth):
+        return "For another source the logits stay the same."
+    if ignores_the_order(measured, truth):
+        return "With the letters of the source in another order, the logits stay the same."
+    return None
+
+
+def _held_out(measured: Measured, truth: Truth) -> str | None:
+    found = _with_held_out_rows(measured, truth)
+    return f"{found:.0%} of its first batches contain held-out sentences beside others." if found > MIXED_BATCHES else None
+
+
+MIXED_BATCHES = 0.3
+"""A batch of held-out sentences alone measures the model. Of batches drawn from all rows, nearly all contain both kinds."""
+
+
+def _with_held_out_rows(measured: Measured, truth: Truth) -> float:
+    """Of the recorded batches of sources, the fraction that contain sentences to learn from and held-out ones."""
+    given = [_text(row) for row in truth["given"]]
+    learn, held = set(given[: truth["n_train"]]), set(given[truth["n_train"] :])
+    batches = [{_text(row) for row in read} for read in measured.read if read.ndim == 2 and not read.is_floating_point()]
+    batches = [batch for batch in batches if batch <= learn | held]
+    return sum(bool(batch - learn) and bool(batch - held) for batch in batches) / max(len(batches), 1)
+
+
+def _text(row: Tensor) -> tuple[int, ...]:
+    return tuple(row[row != PADDING].tolist())
+
+
+def _exact(measured: Measured, truth: Truth) -> float:
+    return exact(measured, truth).float().mean().item()
+
+
+_learns, _score = (at_least(least, _exact, "On new sentences the exact match of its answers") for least in (FIRST, LEAST))
+
+
+def learns_held_out_sentences(measured: Measured, truth: Truth) -> bool:
+    """Evidence: batches mix sentences to learn from with held-out ones."""
+    return _held_out(measured, truth) is not None
+
+
+def no_step_changed_the_model(measured: Measured, truth: Truth) -> bool:
+    """Evidence: losses were differentiated, no optimizer stepped a weight of the returned model, and it has learned nothing."""
+    idle = measured.n_updates > 0 and measured.untouched == 1.0 and not weights_left_out(measured, truth)
+    return idle and has_learned_nothing(measured, truth)
+
+
+def learns_in_part(measured: Measured, truth: Truth) -> bool:
+    """Suspicion: a long training without a proven mistake, of which many characters are right and few dates."""
+    long_enough = measured.n_updates > 0.7 * truth["n_steps"] and measured.kept == 0.0
+    likeliest = measured.outputs[FORCED].argmax(-1)
+    return long_enough and token_accuracy(likeliest, truth["following"]) > 0.3 and _exact(measured, truth) < FIRST
+
+
+ENCODER, OWN, CROSS = range(3)
+"""Attentions of a small model: of the encoder, of the decoder over the target, and over the memory."""
+
+
+class _Small(nn.Module):
+    """A pre-norm Transformer with one layer and one head; what a wrong submission changes is an argument or a method."""
+
+    def __init__(self, n_letters, n_characters, d=32, dropout=0.0):
+        super().__init__()
+        self.letters, self.characters = nn.Embedding(n_letters, d), nn.Embedding(n_characters, d)
+        self.places, self.dropout = nn.Embedding(LONGEST, d), nn.Dropout(dropout)
+        self.queries, self.memories = (nn.ModuleList(nn.Linear(d, n) for _ in range(3)) for n in (d, 2 * d))
+        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(4))
+        self.networks = nn.ModuleList(self.network(d) for _ in range(2))
+        self.logits = nn.Linear(d, n_characters)
+
+    def network(self, d):
+        return nn.Sequential(nn.LayerNorm(d), nn.Linear(d, 2 * d), nn.ReLU(), nn.Linear(2 * d, d))
+
+    def placed(self, x):
+        return self.dropout(x + self.places.weight[: x.shape[1]])
+
+    def weights(self, scores, mask):
+        return scores.masked_fill(~mask, -1e9).softmax(-1)
+
+    def attend(self, i, x, memory, mask):
+        k, v = self.memories[i](memory).chunk(2, -1)
+        return self.weights(self.queries[i](x) @ k.mT / x.shape[-1] ** 0.5, mask) @ v
+
+    def real(self, source):
+        return (source != PADDING)[:, None]
+
+    def causal(self, T):
+        return torch.ones(T, T, dtype=torch.bool).tril()
+
+    def encode(self, source):
+        x = self.placed(self.letters(source))
+        x = x + self.attend(ENCODER, self.norms[0](x), self.norms[0](x), self.real(source))
+        return self.norms[1](x + self.networks[0](x))
+
+    def decode(self, target, memory, real):
+        y = self.placed(self.characters(target))
+        y = y + self.attend(OWN, self.norms[2](y), self.norms[2](y), self.causal(y.shape[1]))
+        y = y + self.attend(CROSS, y, memory, real)
+        return self.logits(self.norms[3](y + self.networks[1](y)))
+
+    def following(self, logits):
+        return logits[:, -1:].argmax(-1)
+
+    def forward(self, source, lengths, target=None):
+        memory, real = self.encode(source), self.real(source)
+        if target is not None:
+            return self.decode(target, memory, real)
+        tokens = torch.full((len(source), 1), BEGIN)
+        for _ in range(MOST):
+            tokens = torch.cat([tokens, self.following(self.decode(tokens, memory, real))], 1)
+        return tokens
+
+
+def _looped(make, data, part=0.4, rows=N_TRAIN, lr=5e-3, **how):
+    """Train a model on the first rows, for a part of the updates that are allowed."""
+    source, lengths, target, _, n_letters, n_characters, n_steps = data
+    model = make(n_letters, n_characters) if isinstance(make, type | partial) else make
+    return taught(model, lambda i: (source[i], lengths[i]), target[:rows], int(part * n_steps), lr, **how)
+
+
+class _Uncovered(_Small):
+    def causal(self, T):
+        return torch.ones(T, T, dtype=torch.bool)
+
+
+@wrong
+def without_a_causal_mask(*data):
+    """Your decoder sees the token that it has to predict: logits change when later tokens of the target change. In training it
+    can copy them, and alone it has nothing to copy. Its self-attention needs a lower triangular mask, the loss gives it
+    `target[:, :-1]`, and the softmax runs over the keys, the last axis of the scores."""
+    return _looped(_Uncovered, data)
+
+
+class _WithPadding(_Small):
+    def real(self, source):
+        return torch.ones(len(source), 1, source.shape[1], dtype=torch.bool)
+
+
+@wrong
+def padding_not_masked(*data):
+    """Your model attends to padding: in a batch with a longer source, the logits of a date change. Mask the padding of the
+    source before the softmax, in the encoder's self-attention and in cross-attention. `nn.MultiheadAttention` takes the
+    opposite mask: there, True means that a key is hidden."""
+    return _looped(_WithPadding, data)
+
+
+class _OverTheBatch(_Small):
+    def attend(self, i, x, memory, mask):
+        if i == CROSS:
+            return super().attend(i, x, memory, mask)
+        return super().attend(i, x.transpose(0, 1), memory.transpose(0, 1), torch.tensor(True)).transpose(0, 1)
+
+
+@wrong
+def attends_over_the_batch(*data):
+    """Your dates are mixed: the logits of one change with another one of the same length in its batch. Attention must run over
+    positions, not over the rows of the batch; `nn.MultiheadAttention` needs `batch_first=True`."""
+    return _looped(_OverTheBatch, data)
+
+
+class _WithoutPositions(_Small):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.places = None
+
+    def placed(self, x):
+        return x
+
+
+@wrong
+def without_positions(*data):
+    """Your encoder reads a bag of letters: with the letters of the source in another order, the logits are the same. Add a
+    vector of the position to each embedding, in the encoder and in the decoder."""
+    return _looped(_WithoutPositions, data)
+
+
+class _WithoutCrossAttention(_Small):
+    def decode(self, target, memory, real):
+        y = self.placed(self.characters(target))
+        y = y + self.attend(OWN, self.norms[2](y), self.norms[2](y), self.causal(y.shape[1]))
+        y = y + self.attend(CROSS, y, y, self.causal(y.shape[1]))
+        return self.logits(self.norms[3](y + self.networks[1](y)))
+
+
+@wrong
+def without_cross_attention(*data):
+    """Your decoder does not use the source: for another source its logits are the same. It has learned what dates look like,
+    not which one is meant. The second attention of the decoder takes its queries from the target, and its keys and values from
+    the output of the encoder."""
+    return _looped(_WithoutCrossAttention, data)
+
+
+class _MeanOfTheSource(_Small):
+    def decode(self, target, memory, real):
+        mean = (memory * real.mT).sum(1, keepdim=True) / real.sum(-1, keepdim=True)
+        y = self.placed(self.characters(target)) + mean
+        y = y + self.attend(OWN, self.norms[2](y), self.norms[2](y), self.causal(y.shape[1]))
+        return self.logits(self.norms[3](y + self.networks[1](y)))
+
+
+@wrong
+def one_vector_for_the_source(*data):
+    """No mistake was found in your training, but few dates are entirely right. Does your decoder attend to all positions of the
+    encoder's output, and are its embeddings about as large as its positions? With one vector for the whole source, or with
+    embeddings many times as large as the positions, training needs far more updates."""
+    model = _MeanOfTheSource(*data[4:6])
+    del model.queries[CROSS], model.memories[CROSS]
+    return _looped(model, data, 1.0)
+
+
+class _TargetNotRead(_Small):
+    def decode(self, target, memory, real):
+        return super().decode(torch.full_like(target, BEGIN), memory, real)
+
+
+@wrong
+def target_not_read(*data):
+    """Your decoder does not read the target: its logits are the same for any tokens before. At each position it should read the
+    true token in training (teacher forcing), and the token that it chose last when it writes an answer."""
+    return _looped(_TargetNotRead, data)
+
+
+@wrong
+def targets_not_shifted(*data):
+    """Your model predicts the token that it has just read: logits and target are not shifted against each other. The logits at
+    t are compared with `target[:, t + 1]`."""
+
+    def loss_of(logits, target):
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING)
+
+    return _looped(_Small, data, loss_of=loss_of)
+
+
+class _FirstPosition(_Small):
+    def following(self, logits):
+        return logits[:, :1].argmax(-1)
+
+
+@wrong
+def writes_from_the_first_position(*data):
+    """Your answers are not those of your logits. Under teacher forcing the decoder reads the right tokens; when it writes an
+    answer, it does not, or another position is taken. In each step it reads all tokens so far, BEGIN first, and the next token
+    is the `argmax` of the logits at the last position, `logits[:, -1]`."""
+    return _looped(_FirstPosition, data, 1.0)
+
+
+@wrong
+def padding_counted(*data):
+    """Your loss counts padding: after the end of an answer your model predicts padding, which it can have learned only from
+    targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns characters alone."""
+
+    def loss_of(logits, target):
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
+
+    return _looped(_Small, data, loss_of=loss_of)
+
+
+@wrong
+def end_not_learned(*data):
+    """Your answers never end: the model never predicts END, because its loss leaves this token out. END is a target like any
+    other; only padding is none."""
+
+    def loss_of(logits, target):
+        return decoder_loss(logits, target.masked_fill(target == END, PADDING))
+
+    return _looped(_Small, data, 1.0, loss_of=loss_of)
+
+
+@wrong
+def held_out_sentences_learned(*data):
+    """You train on the held-out sentences: batches mix them with the others. Answers that were learned by heart say nothing
+    about new dates. Draw the rows of a batch below `n_train`, `torch.randint(n_train, (32,))`, and use the others only to
+    measure."""
+    return _looped(_Small, data, rows=len(data[0]))
+
+
+@wrong
+def gradients_not_cleared(*data):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(_Small, data, clears=False)
+
+
+@wrong
+def one_batch_for_all_updates(*data):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these dates by heart. Draw new
+    ones in each update."""
+    return _looped(_Small, data, one_batch=True)
+
+
+@wrong
+def dropout_left_on(*data):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
+    Return `model.eval()`."""
+    return _looped(partial(_Small, dropout=0.1), data).train()
+
+
+@wrong
+def optimizer_without_steps(*data):
+    """Your loop computes gradients, and no step of an optimizer uses them: the model that you return is as it was drawn. Call
+    `optimizer.step()` after `loss.backward()`, and return the model that was trained, not a copy from before."""
+    source, lengths, target, *_ = data
+    model = _Small(*data[4:6])
+    for _ in range(50):
+        rows = torch.randint(N_TRAIN, (32,))
+        model.zero_grad()
+        decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
+    return model.eval()
+
+
+@wrong
+def optimizer_of_another_model(*data):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    return _looped(_Small, data, 0.2, optimized=_Small(*data[4:6]))
+
+
+@wrong
+def encoder_not_in_the_optimizer(*data):
+    """A part of your model has gradients and is in no optimizer, so it stays as it was drawn. Give the optimizer the parameters
+    of encoder and decoder, or of one module that contains both. A module does not register a Python list of layers; it does
+    register an `nn.ModuleList`."""
+    model = _Small(*data[4:6])
+    decoder = nn.ModuleList([model.characters, model.places, *model.queries[OWN:], *model.memories[OWN:], model.logits])
+    return _looped(model, data, optimized=decoder)
+
+
+class _Detached(_Small):
+    def encode(self, source):
+        with torch.no_grad():
+            return super().encode(source)
+
+
+@wrong
+def memory_cut_off(*data):
+    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
+    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
+    return _looped(_Detached, data)
+
+
+@wrong
+def learning_rate_too_large(*data):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return _looped(_Small, data, 0.2, lr=3.0)
+
+
+@wrong
+def learning_rate_too_small(*data):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return _looped(_Small, data, 0.2, lr=1e-6)
+
+
+@wrong
+def more_updates_than_allowed(*data):
+    """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop after
+    `n_steps` calls of `optimizer.step()`."""
+    return _looped(_Small, data, 1.02)
+
+
+class _Probabilities(_Small):
+    def decode(self, target, memory, real):
+        return super().decode(target, memory, real).softmax(-1)
+
+
+@wrong
+def probabilities_for_logits(*data):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
+    falls. Return the logits."""
+    return _looped(_Probabilities, data)
+
+
+@right
+def pre_norm_with_torchs_attention(source, lengths, target, n_train, n_letters, n_characters, n_steps):
+    """Pre-norm, two layers, `nn.MultiheadAttention`, GELU, dropout, AdamW with one cycle, an epoch by a DataLoader; measured on
+    the held-out rows while it trains."""
+    d = 48
+
+    class Layer(nn.Module):
+        def __init__(self, crosses):
+            super().__init__()
+            self.own = nn.MultiheadAttention(d, 4, batch_first=True)
+            self.cross = nn.MultiheadAttention(d, 4, batch_first=True) if crosses else None
+            self.network = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Dropout(0.02), nn.Linear(4 * d, d))
+            self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(3 if crosses else 2))
+
+        def forward(self, x, hide=None, later=None, memory=None):
+            n = self.norms[0](x)
+            x = x + self.own(n, n, n, key_padding_mask=None if later is not None else hide, attn_mask=later)[0]
+            if memory is not None:
+                x = x + self.cross(self.norms[2](x), memory, memory, key_padding_mask=hide, need_weights=False)[0]
+            return x + self.network(self.norms[1](x))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.letters, self.characters = nn.Embedding(n_letters, d, padding_idx=0), nn.Embedding(n_characters, d)
+            self.source_places, self.target_places = (nn.Parameter(torch.randn(48, d)) for _ in range(2))
+            self.encoder, self.decoder = (nn.ModuleList(Layer(crosses) for _ in range(2)) for crosses in (False, True))
+            self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, n_characters)
+
+        def forward(self, source, lengths, target=None):
+            hide = torch.arange(source.shape[1]) >= lengths[:, None]
+            memory = self.letters(source) + self.source_places[: source.shape[1]]
+            for layer in self.encoder:
+                memory = layer(memory, hide)
+            tokens = torch.full((len(source), 1), BEGIN) if target is None else target
+            for _ in range(23 if target is None else 1):
+                later = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
+                y = self.characters(tokens) + self.target_places[: tokens.shape[1]]
+                for layer in self.decoder:
+                    y = layer(y, hide, later, memory)
+                logits = self.head(self.norm(y))
+                if target is None:
+                    tokens = torch.cat([tokens, logits[:, -1:].argmax(2)], 1)
+            return logits if target is not None else tokens
+
+    model, criterion, done = Model(), nn.CrossEntropyLoss(ignore_index=PADDING), 0
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, n_steps)
+    learn = torch.utils.data.TensorDataset(source[:n_train], lengths[:n_train], target[:n_train])
+    loader = torch.utils.data.DataLoader(learn, batch_size=32, shuffle=True)
+    while done < n_steps:
+        for letters, n, answer in loader:
+            if done == n_steps:
+                break
+            optimizer.zero_grad()
+            criterion(model(letters, n, answer[:, :-1]).mT, answer[:, 1:]).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            done += 1
+        model.eval()
+        held_out = model(source[n_train:], lengths[n_train:], target[n_train:, :-1])
+        print(criterion(held_out.mT, target[n_train:, 1:]).item())
+        model.train()
+    return model.train(False)
+
+
+@right
+def with_the_functions_of_the_lecture(source, lengths, target, n_train, n_letters, n_characters, n_steps):
+    """The blocks of 05.4 and 05.6 as functions over a list of weights, the sinusoids of 05.1, and one matrix for embedding and
+    logits."""
+    d = 64
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.letters, self.characters = (nn.Parameter(torch.randn(n, d) * d**-0.5) for n in (n_letters, n_characters))
+            self.attention, self.own, self.cross = (
+                nn.ParameterList(nn.init.xavier_uniform_(torch.empty(d, d)) for _ in range(4)) for _ in range(3)
+            )
+            self.networks = nn.ModuleList(nn.ModuleList([nn.Linear(d, 128), nn.Linear(128, d)]) for _ in range(2))
+            self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(5))
+
+        def place(self, words, tokens):
+            return d**0.5 * words[tokens] + sinusoidal_positions(tokens.shape[1], d)
+
+        def forward(self, source, lengths, target=None):
+            norms = [(norm.weight, norm.bias) for norm in self.norms]
+            first, second = ([part for layer in pair for part in (layer.weight, layer.bias)] for pair in self.networks)
+            mask = padding_mask(lengths, source.shape[1])
+            memory = encoder_block(self.place(self.letters, source), tuple(self.attention), first, norms[:2], 4, mask)
+
+            def read(tokens):
+                y = self.place(self.characters, tokens)
+                y = decoder_block(y, memory, tuple(self.own), tuple(self.cross), second, norms[2:], 4, mask)
+                return y @ self.characters.mT
+
+            if target is not None:
+                return read(target)
+            tokens = torch.full((len(source), 1), BEGIN)
+            while tokens.shape[1] < 24:
+                tokens = torch.cat([tokens, read(tokens)[:, -1].argmax(-1, keepdim=True)], 1)
+            return tokens[:, 1:]
+
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=4e-3, betas=(0.9, 0.98))
+    rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: min((t + 1) / 50, (200 / (t + 1)) ** 0.5))
+    for _ in range(n_steps):
+        rows = torch.randperm(n_train)[:32]
+        decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        rates.step()
+    return model.eval()
+
+
+@right
+def with_a_cache_and_fused_attention(source, lengths, target, n_train, n_letters, n_characters, n_steps):
+    """Encoder and decoder as two modules with two optimizers, RMS norms, SiLU, fused attention, and answers written with cached
+    keys and values."""
+    d = 64
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.kv, self.out = nn.Linear(d, d, bias=False), nn.Linear(d, 2 * d, bias=False), nn.Linear(d, d)
+
+        def forward(self, x, memory=None, kept=None, mask=None, causal=False):
+            k, v = (part.unflatten(2, (4, -1)).transpose(1, 2) for part in self.kv(x if memory is None else memory).chunk(2, 2))
+            if kept is not None:
+                k, v = torch.cat([kept[0], k], 2), torch.cat([kept[1], v], 2)
+            q = self.q(x).unflatten(2, (4, -1)).transpose(1, 2)
+            mixed = F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+            return self.out(mixed.transpose(1, 2).flatten(2)), (k, v)
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(n_letters, d), nn.Embedding(48, d)
+            self.attention, self.norms = Attention(), nn.ModuleList([nn.RMSNorm(d), nn.RMSNorm(d)])
+            self.network = nn.Sequential(nn.RMSNorm(d), nn.Linear(d, 160), nn.SiLU(), nn.Linear(160, d))
+
+        def forward(self, source, mask):
+            x = self.words(source) + self.places(torch.arange(source.shape[1]))
+            x = x + self.attention(self.norms[0](x), mask=mask)[0]
+            return self.norms[1](x + self.network(x))
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(n_characters, d), nn.Embedding(48, d)
+            self.own, self.cross, self.norms = Attention(), Attention(), nn.ModuleList(nn.RMSNorm(d) for _ in range(3))
+            self.network = nn.Sequential(nn.RMSNorm(d), nn.Linear(d, 160), nn.SiLU(), nn.Linear(160, d))
+            self.logits = nn.Linear(d, n_characters)
+
+        def forward(self, tokens, memory, mask, kept=None):
+            start = 0 if kept is None else kept[0].shape[2]
+            y = self.words(tokens) + self.places(torch.arange(start, start + tokens.shape[1]))
+            mixed, kept = self.own(self.norms[0](y), kept=kept, causal=tokens.shape[1] > 1)
+            y = y + mixed
+            y = y + self.cross(self.norms[1](y), memory, mask=mask)[0]
+            return self.logits(self.norms[2](y + self.network(y))), kept
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = Encoder(), Decoder()
+
+        def forward(self, source, lengths, target=None):
+            mask = (torch.arange(source.shape[1]) < lengths[:, None])[:, None, None]
+            memory = self.encoder(source, mask)
+            if target is not None:
+                return self.decoder(target, memory, mask)[0]
+            token, kept, answer = torch.full((len(source), 1), BEGIN), None, []
+            for _ in range(23):
+                logits, kept = self.decoder(token, memory, mask, kept)
+                token = logits.argmax(-1)
+                answer.append(token)
+            return torch.cat(answer, 1)
+
+    model = Model()
+    optimizers = [torch.optim.NAdam(part.parameters(), lr=3e-3) for part in (model.encoder, model.decoder)]
+    for _ in range(n_steps // 2):
+        rows = torch.randint(n_train, (64,))
+        logits = model(source[rows], lengths[rows], target[rows, :-1])
+        loss = F.nll_loss(logits.log_softmax(-1).flatten(0, 1), target[rows, 1:].flatten(), ignore_index=PADDING)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    return model.eval()
+
+
+_MODEL = "write the model yourself, from embeddings, attention and feed-forward networks to logits."
+_BLOCK = "write the block yourself; your functions of 05.4 and 05.6 may be parts of it."
+_UNSOUND = fails(_score)
+
+exercise = Exercise(
+    id="05.9",
+    title="A Transformer and its training",
+    reference=train_transformer,
+    properties=(
+        *properties(
+            SECONDS,
+            MOST_PARAMETERS,
+            "(source, lengths)",
+            holds(
+                "rows",
+                "The logits depend on the source and its order, and on no padding and no other date.",
+                every(_rows, _source),
+                1,
+                ("training", "evaluation"),
+            ),
+            (f"On new sentences at least {FIRST:.0%} of the answers are exactly right.", _learns),
+            (f"On new sentences at least {LEAST:.0%} of the answers are exactly right.", _score),
+        ),
+        holds("held out", "It learns from the first n_train sentences only.", _held_out, 1, ("training", "evaluation")),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+    forbids=dict.fromkeys((nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, Transformer), _MODEL)
+    | dict.fromkeys((encoder_stack, decoder_stack, Stack, Block, DecoderBlock), _BLOCK)
+    | dict.fromkeys((nn.TransformerEncoderLayer, nn.TransformerDecoderLayer), _BLOCK),
+    training=Training(
+        questions=_questions,
+        seconds=SECONDS,
+        proofs={
+            gradients_not_cleared: gradients_are_kept,
+            dropout_left_on: has_random_logits,
+            learning_rate_too_large: both(updates_are_too_large, _UNSOUND),
+            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
+            optimizer_without_steps: no_step_changed_the_model,
+            learning_rate_too_small: both(updates_are_too_small, _UNSOUND),
+            attends_over_the_batch: reads_other_sentences,
+            padding_not_masked: reads_padding,
+            without_a_causal_mask: reads_the_token_it_predicts,
+            targets_not_shifted: repeats_the_token_read,
+            one_batch_for_all_updates: both(reads_one_batch, _UNSOUND),
+            probabilities_for_logits: both(gives_probabilities, _UNSOUND),
+            target_not_read: ignores_the_target,
+            without_cross_attention: ignores_the_inputs,
+            without_positions: ignores_the_order,
+            encoder_not_in_the_optimizer: weights_left_out,
+            memory_cut_off: weights_without_gradient,
+            held_out_sentences_learned: learns_held_out_sentences,
+            padding_counted: predicts_padding,
+            end_not_learned: never_ends,
+            writes_from_the_first_position: strays_from_its_logits,
+            more_updates_than_allowed: makes_too_many_updates,
+        },
+        suspicions={one_vector_for_the_source: learns_in_part},
+    ),
+)
