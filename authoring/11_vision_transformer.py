@@ -661,8 +661,8 @@ by_deit = (predicted == labels[unseen[seed]]).float().mean().item()
 # %% tags=["nbval-check-output"]
 claim(
     "11.n",
-    "training digits on which the prediction of the teacher, one CNN, equals the label: "
-    "fraction",
+    "training digits on which the prediction of the teacher, one CNN, equals the "
+    "label: fraction",
     agreed,
     at_least=0.95,
 )

@@ -867,8 +867,8 @@ claim(
 )
 claim(
     "12.D",
-    "one model, self-attention of the queries removed after training: AP50 as a fraction "
-    "of AP50 with it",
+    "one model, self-attention of the queries removed after training: AP50 as a "
+    "fraction of AP50 with it",
     remaining,
     at_most=0.5,
 )

@@ -19,7 +19,7 @@ from course_tools.notebook.fitting import accuracy_of, classify, fitted
 P, GRID, SIZES = 7, 4, Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
 """Side of a patch in pixels, patches in a row of 28 pixels, and the sizes of the Vision Transformer."""
 
-Change = Callable[[Tensor], Tensor]
+ImageChange = Callable[[Tensor], Tensor]
 """Changes images (B, 1, H, W), such as `enlarged(35)`."""
 
 
@@ -76,25 +76,25 @@ def fit(
     return fitted(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4, label=f"{name}, seed {seed}")
 
 
-def accuracy(model: nn.Module, digits: DigitSplit, seed: int, change: Change | None = None) -> float:
+def accuracy(model: nn.Module, digits: DigitSplit, seed: int, change: ImageChange | None = None) -> float:
     """Measure the accuracy on the unseen digits of a seed, after an optional change of the images."""
     images, labels = digits.images[digits.unseen[seed]], digits.labels[digits.unseen[seed]]
     return accuracy_of(model, images if change is None else change(images), labels)
 
 
-def enlarged(side: int) -> Change:
+def enlarged(side: int) -> ImageChange:
     """Make a change that resizes images to side × side pixels by bicubic interpolation, values clipped to 0…1."""
     return lambda images: F.interpolate(images, (side, side), mode="bicubic", align_corners=False).clamp(0, 1)
 
 
-def blackened(order: Tensor, n: int = 4) -> Change:
+def blackened(order: Tensor, n: int = 4) -> ImageChange:
     """Make a change that sets to 0 the first n patches of each image in an order of its patches (B, 16)."""
     keep = torch.ones(len(order), GRID * GRID, device=order.device).scatter(1, order[:, :n], 0.0)
     pixels = keep.unflatten(1, (1, GRID, GRID)).repeat_interleave(P, -2).repeat_interleave(P, -1)
     return lambda images: images * pixels
 
 
-def shuffled_patches(seed: int) -> Change:
+def shuffled_patches(seed: int) -> ImageChange:
     """Make a change that shuffles the patches of every image, all images in the same way."""
     order = torch.randperm(GRID * GRID, generator=torch.Generator().manual_seed(seed))
 

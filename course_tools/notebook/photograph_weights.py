@@ -10,10 +10,10 @@ from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
 
 _H, _W = 30, 45
-Weights = Callable[[Tensor, Tensor, Tensor, Tensor], Mapping[str, Tensor]]
+WeightsByName = Callable[[Tensor, Tensor, Tensor, Tensor], Mapping[str, Tensor]]
 
 
-def weights_on_a_photograph(mechanisms: Weights, seed: int = 2) -> Callable[..., None]:
+def weights_on_a_photograph(mechanisms: WeightsByName, seed: int = 2) -> Callable[..., None]:
     """Make a function `draw(row, column, sharpness)` that shows a photograph and the weights of one of its pixels.
 
     The features of a pixel are its three standardised colour values times √sharpness, so that products of two pixels grow in

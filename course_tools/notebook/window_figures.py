@@ -9,11 +9,11 @@ from course_tools.notebook.grey import grey
 from course_tools.notebook.plots import curves, pictures
 from course_tools.notebook.show import show
 
-Cost = Callable[..., Sequence[int]]
+LayerCost = Callable[..., Sequence[int]]
 _NEIGHBOURS = ("above left", "above", "above right", "left", "itself", "right", "below left", "below", "below right")
 
 
-def show_costs(costs: Mapping[str, Cost], width: int, stride: int, side: int = 28) -> None:
+def show_costs(costs: Mapping[str, LayerCost], width: int, stride: int, side: int = 28) -> None:
     """Draw the multiply-adds of layers over the side of the window, 1 to 11 pixels.
 
     Args:
