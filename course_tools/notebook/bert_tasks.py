@@ -111,7 +111,7 @@ class Inspected(NamedTuple):
 _SENTENCES = (
     ("The keys of a dictionary are hashed.", "They must not change while they are in it."),
     ("A list can be changed in place; a tuple cannot.", "This is why a tuple may be a key."),
-    ("An exception leaves the function at once.", "Whoever calls it may catch the exception, or let it pass."),
+    ("An exception leaves the function at once.", "Its caller may catch the exception, or let it pass."),
 )
 
 
