@@ -20,7 +20,7 @@ from course_tools.notebook.fitting import fitted
 LETTERS = "ABCDEFGH"
 _T = 32
 
-Loss = Callable[..., Tensor]
+NextTokenLoss = Callable[..., Tensor]
 """The arguments and result of `course_lib.losses.next_token_loss`."""
 
 
@@ -42,7 +42,7 @@ def order_gpt(sizes: Sizes) -> GPT:
     return GPT(len(LETTERS), _T, sizes, fused_causal_attention)
 
 
-def fit(make: Callable[[], nn.Module], known: Walks, loss: Loss, seed: int) -> nn.Module:
+def fit(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: int) -> nn.Module:
     """Train a new language model on texts; the targets are the steps that a text has shown before.
 
     Args:
@@ -118,7 +118,7 @@ def head_weights(model: GPT, sizes: Sizes, new: Walks) -> HeadWeights:
     return HeadWeights(first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)), on_places)
 
 
-class Question(NamedTuple):
+class OrderQuestion(NamedTuple):
     """A letter, the prompt that asks what follows it, the true answer, and the examples of the prompt, letter → answer."""
 
     letter: str
@@ -129,7 +129,7 @@ class Question(NamedTuple):
 
 def questions(
     orders: Tensor, n_shots: int, seed: int, few_shot_prompt: Callable[..., str], false: bool = False
-) -> list[Question]:
+) -> list[OrderQuestion]:
     """Make a question for each order, with a prompt of n_shots examples.
 
     Args:
@@ -146,7 +146,7 @@ def questions(
         shown = {LETTERS[given]: LETTERS[follows[follows[given]] if false else follows[given]] for given in chosen[:n_shots]}
         letter = LETTERS[asked]
         prompt = few_shot_prompt(list(shown.items()), letter, ("letter", "next"))
-        made.append(Question(letter, prompt, LETTERS[follows[asked]], shown))
+        made.append(OrderQuestion(letter, prompt, LETTERS[follows[asked]], shown))
     return made
 
 
@@ -160,7 +160,7 @@ def next_letter(model: nn.Module, prompts: Iterable[str]) -> Tensor:
     return model(torch.tensor(tokens, device=device()))[:, -1].softmax(-1).cpu()
 
 
-class Answers(NamedTuple):
+class LetterAnswers(NamedTuple):
     """For each question (n,), bool: is the answer the true one, is it that of the example, is the letter itself an answer?"""
 
     true: Tensor
@@ -168,11 +168,11 @@ class Answers(NamedTuple):
     letter_is_an_answer: Tensor
 
 
-def answers(model: nn.Module, asked: Sequence[Question]) -> Answers:
+def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:
     """Let a model answer questions by its most likely letter."""
     given = [LETTERS[i] for i in next_letter(model, [question.prompt for question in asked]).argmax(-1).tolist()]
     rows = [
         (answer == q.truth, answer == q.examples.get(q.letter), q.letter in q.examples.values())
         for q, answer in zip(asked, given, strict=True)
     ]
-    return Answers(*torch.tensor(rows).unbind(1))
+    return LetterAnswers(*torch.tensor(rows).unbind(1))

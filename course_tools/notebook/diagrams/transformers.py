@@ -151,17 +151,19 @@ def induction_heads() -> Diagram:
         "to the last position: D gets the largest logit.",
     )
     columns = (60, 180, 300, 420)
-    text = [d.op(token, x, 40, "learned", w=64) for token, x in zip("ADBA", columns, strict=True)]
-    d.frame("layer 1: each position attends to the preceding token", (14, 466), (78, 216))
+    text = [d.op(token, x, 66, "learned", w=64) for token, x in zip("ADBA", columns, strict=True)]
+    d.frame("layer 1: each position attends to the preceding token", (14, 466), (12, 216))
     states = [
         d.op(f"{token}\n{before}", x, 178, "softmax", w=84)
         for token, before, x in zip("ADBA", ("first", "after A", "after D", "after B"), columns, strict=True)
     ]
     for token, following in zip(text, states[1:], strict=False):
-        d.path([(token.x + 14, 57), (following.x - 24, 152)])
+        d.path([(token.x + 14, 83), (following.x - 24, 152)])
     for token, state in zip(text, states, strict=True):
         d.arrow(token, state)
-    d.frame("layer 2: the query matches a key, and the value is copied", (14, 466), (234, 374))
+    d.frame("layer 2", (14, 466), (234, 374))
+    d.note("the query matches this key", 300, 254)
+    d.note("its value is\ncopied to the\nlast position", 68, 322)
     key = d.op("key: after A", 180, 290, "score", w=116)
     query = d.op("query: after A?", 398, 290, "score", w=128)
     value = d.op("value: D", 180, 344, "mix", w=116)
