@@ -276,8 +276,8 @@ for measured, unit in ((memory, "peak memory in MiB"), (taken, "milliseconds")):
 # Look at the lowest line of the first figure. The *fused* kernel of lecture 04 computes softmax attention tile by tile and
 # never stores the full matrix of weights: its memory grows no faster than that of linear attention, and is smaller. It does not
 # reduce the number of operations, however, as its running times in the second figure show. So the *memory* of softmax attention
-# grows quadratically in some implementations only, its number of *operations* in all of them. Beyond 4,096 tokens the times of
-# linear attention, too, grow faster than linearly on the machine of the solution; its number of operations does not (14.e).
+# grows quadratically in some implementations only, its number of *operations* in all of them. The times of
+# linear attention do not grow quite linearly on the machine of the solution either; its number of operations does (14.e).
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.layer_costs import multiply_adds
@@ -638,8 +638,8 @@ claim(
 # %% [markdown]
 # The measured speeds cross later than the counts. After 64 tokens the two models need about as many multiply-adds (14.p-short),
 # but generation with a state is slower for the first few hundred tokens, and faster from about a thousand on (see the printed
-# ratios). What a model keeps does not depend on the clock: after 4,096 tokens, the cache holds 126 times as many numbers as the
-# state (14.p-kept).
+# ratios). What a model keeps does not depend on the clock: after 4,096 tokens, the cache holds more than a hundred times as many
+# numbers as the state (14.p-kept).
 #
 # ## 6 Random features for the exponential
 #
