@@ -1040,6 +1040,9 @@ claim(
 # Recall of one pair among many is a hard case. How sharp must attention be for ordinary text? We train on the characters of
 # Python's language reference, without repeated paragraphs. The three models have one layer, four heads of size 16 and contexts
 # of 32 characters. They are trained on the same batches and differ only in the mechanism.
+#
+# The model with elu + 1 is made of your functions: in training, `causal_linear_attention` of `elu_feature_map` mixes all
+# positions at once; below, `linear_attention_step` generates the text.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We compare bits per character on held-out text after equal training, for softmax, elu + 1, and the control
@@ -1067,10 +1070,6 @@ print(
     f"{len(reference.learn):,} pieces of {T} to learn from"
 )
 
-
-# %% [markdown]
-# The model with elu + 1 is made of your functions: in training, `causal_linear_attention` of `elu_feature_map` mixes all positions
-# at once; below, `linear_attention_step` generates the text.
 
 # %%
 from course_lib.blocks import encoder_stack, pre_norm
