@@ -1054,8 +1054,8 @@ def ahead(ours, theirs):
 
 claim(
     "15.z",
-    "without positions, edges help to classify unseen graphs (graph-level, inductive): accuracy of attention "
-    "over them minus that without edges, least of the seeds",
+    "without positions, edges help to classify unseen graphs (graph-level, inductive): "
+    "accuracy of attention over them minus that without edges, least of the seeds",
     min(ahead("edges, attention", "no edges")),
     at_least=0.04,
 )
