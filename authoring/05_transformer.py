@@ -580,7 +580,7 @@ from course_lib.attention import GeneralAttention
 from course_lib.models import Encoder, LuongDecoder, Seq2Seq, stacked_bidirectional_gru
 from course_lib.primitives import fused_gru
 from course_tools.notebook.transformer_by_functions import TransformerByFunctions
-from course_tools.notebook.whose import whose
+from course_tools.notebook.authorship import whose
 
 
 def transformer():
