@@ -42,7 +42,7 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
         line = f" in the line `{got.where}`" if got.where else ""
         return Failure(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}")
     if got.results is None:
-        return Failure("It returned None. Is its `return` statement missing?")
+        return Failure("It returned None. Is a `return` statement missing?")
     return None
 
 

@@ -23,7 +23,7 @@ _FIT = tuple(
     for pattern in (
         r"(It was still running after [\d.]+ seconds?(?: of processor time| in which it did not compute)?"
         r"\. Does it contain an endless loop, a wait, or far too many steps\?)",
-        r"(It did not end in time: the limit is \d+ seconds of processor time\. Use a smaller model or smaller batches)\.",
+        r"(It did not end in time: the limit is [\d.]+ seconds of processor time\. Use a smaller model or smaller batches)\.",
         r"(One result is missing: return [\w ]{1,30} too\.).*",
         r"(The results are in the wrong order: return them in the order \([\w, ]{1,80}\)\.).*",
         r"(It returns (?:a list|a dict|a nested tuple|\d{1,2} results): return [^.]{1,60}\.).*",
@@ -31,12 +31,18 @@ _FIT = tuple(
         rf"({_RESULT} is close to the expected values, but the difference is larger than rounding in float32\.) .*",
         rf"({_RESULT} is missing\.)",
         r"(Its result does not depend on `.{1,80}`\. This earns no points\.)",
-        r"(It returned None\. Is its `return` statement missing\?)",
+        r"(It returned None\. Is a `return` statement missing\?)",
         r"(Expected a function).*",
         r"(It should return (?:one result|\d{1,2} results))\b.*",
         rf"({_RESULT} should be a tensor), .*",
         rf"({_RESULT} should be (?:floating point|bool|integer)), .*",
-        rf"({_RESULT} should be on) .*",
+        rf"({_RESULT} should be on the device '\w{{1,10}}(?::\d)?'), .*",
+        rf"({_RESULT} should be of type \w{{1,40}}), .*",
+        r"(It made \d+ updates, but only \d+ are allowed)\.",
+        r"(The model has [\d,]+ weights, but only [\d,]+ are allowed)\.",
+        r"(Before \d+% of the updates, the gradients of the previous update had not been cleared)\.",
+        r"(\d+% of the weights (?:in the optimizer never had a gradient|that had a gradient are not in any optimizer))\.",
+        r"(Called twice with the same inputs, the returned model returns different results)\.",
         rf"({_RESULT} is wrong)\..*",
         rf"(The gradient with respect to {_INPUT} is wrong)\..*",
         r"(No gradient reaches the inputs: the result is detached from them) .*",
@@ -157,7 +163,7 @@ def detail_for_student(detail: str) -> str:
     for form in _FIT:
         if found := form.fullmatch(detail):
             sentence = _capital(found[1])
-            return sentence if sentence.endswith("?") else f"{sentence}."
+            return sentence if sentence.endswith((".", "?")) else f"{sentence}."
     return f"{found[1]}." if (found := re.match(r"(It calls `?[\w.]{1,80}`?)", detail)) else ""
 
 

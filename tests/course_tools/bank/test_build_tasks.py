@@ -124,7 +124,7 @@ def fails(*data):
         (nothing, "Not started yet"),
         (a_number, "It should return the trained model, but it returned a value of type int."),
         (a_class, "It should return the trained model, but it returned a value of type type."),
-        (none, "It returned None. Is its `return` statement missing?"),
+        (none, "It returned None. Is a `return` statement missing?"),
         (fails, "It raised RuntimeError in the line `return torch.zeros(2) @ torch.zeros(3)`"),
         (nn.Linear, "got the class `Linear`"),
         (7, "Expected a function"),

@@ -117,7 +117,7 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
         ("It raised KeyError: tensor([0.25]) in the line `x`: 0.5", "It raised KeyError."),
         ("context is wrong.", "Context is wrong."),
         ("It should return 2 results (context, weights), but it returned one result.", "It should return 2 results."),
-        ("It returned None. Is its `return` statement missing?", "It returned None. Is its `return` statement missing?"),
+        ("It returned None. Is a `return` statement missing?", "It returned None. Is a `return` statement missing?"),
         (
             "It was still running after 5 seconds. Does it contain an endless loop, a wait, or far too many steps?",
             "It was still running after 5 seconds. Does it contain an endless loop, a wait, or far too many steps?",
@@ -143,6 +143,35 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
             "The gradient with respect to `W_q` is wrong.",
         ),
         ("weights should be floating point, but it is torch.int64.", "Weights should be floating point."),
+        ("weights is missing.", "Weights is missing."),
+        (
+            "The results are in the wrong order: return them in the order (context, weights).",
+            "The results are in the wrong order: return them in the order (context, weights).",
+        ),
+        (
+            "It returns a dict: return only its values, as a tuple.",
+            "It returns a dict: return only its values, as a tuple.",
+        ),
+        (
+            "context is close to the expected values, but the difference is larger than rounding in float32. It is 0.2 at [1].",
+            "Context is close to the expected values, but the difference is larger than rounding in float32.",
+        ),
+        (
+            "Its result does not depend on `mask`. This earns no points.",
+            "Its result does not depend on `mask`. This earns no points.",
+        ),
+        ("The result should be on the device 'meta', but it is on 'cpu'.", "The result should be on the device 'meta'."),
+        ("The result should be of type Encoded, but it is of type dict.", "The result should be of type Encoded."),
+        ("It made 500 updates, but only 300 are allowed.", "It made 500 updates, but only 300 are allowed."),
+        ("The model has 1,234 weights, but only 500 are allowed.", "The model has 1,234 weights, but only 500 are allowed."),
+        (
+            "Before 40% of the updates, the gradients of the previous update had not been cleared.",
+            "Before 40% of the updates, the gradients of the previous update had not been cleared.",
+        ),
+        (
+            "40% of the weights in the optimizer never had a gradient.",
+            "40% of the weights in the optimizer never had a gradient.",
+        ),
         (
             "The call changes `b`, `weights[2]`: an operation works in place (`+=`).",
             "The call changes `b`, `weights[2]`: an operation works in place.",
