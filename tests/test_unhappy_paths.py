@@ -172,12 +172,12 @@ HEADS = [
     (
         "Block(Pool(12, 5), FeedForward(12, 24), 12)(randn(B, T, 12))",
         "TypeError",
-        "Pool must give a tensor of the shape of x, (2, 5, 12), got Attended.",
+        "Pool must return a tensor of the shape of x, (2, 5, 12), got Attended.",
     ),
     (
         "Block(lambda x: x.mean(1, keepdim=True), FeedForward(12, 24), 12)(randn(B, T, 12))",
         "TypeError",
-        "must give a tensor of the shape of x, (2, 5, 12), got (2, 1, 12).",
+        "must return a tensor of the shape of x, (2, 5, 12), got (2, 1, 12).",
     ),
 ]
 

@@ -39,7 +39,7 @@ def strongest_arrows(weights: Weights, n_arrows: int, H: int, W: int) -> Arrows:
     """
     N = weights.shape[-1]
     if H < 1 or W < 1 or N % (H * W):
-        raise ValueError(f"the weights are over {N} positions, which is no multiple of a map of {H} × {W}.")
+        raise ValueError(f"the weights are over {N} positions, which is not a multiple of a map of {H} × {W}.")
     if not 1 <= n_arrows <= N:
         raise ValueError(f"there are {N} positions: n_arrows must be 1 to {N}, got {n_arrows}.")
     strongest, position = weights.topk(n_arrows, dim=-1)

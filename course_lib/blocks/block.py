@@ -300,7 +300,7 @@ def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
         y = sublayer(x, *context)
         if not isinstance(y, Tensor) or y.shape != x.shape:  # another shape would broadcast in the residual connection
             got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise TypeError(f"{type(sublayer).__name__} must give a tensor of the shape of x, {tuple(x.shape)}, got {got}.")
+            raise TypeError(f"{type(sublayer).__name__} must return a tensor of the shape of x, {tuple(x.shape)}, got {got}.")
         return dropout(y)
 
     return run
@@ -309,7 +309,7 @@ def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
 def _require_sublayer(mixer: nn.Module, wrapper: str) -> None:
     """Raise a TypeError for an object that cannot mix the tokens of a block; for an attention, name its wrapper."""
     if isinstance(mixer, MultiHead):
-        raise TypeError(f"a block hands x to its mixer, and MultiHead takes queries, keys and values: {wrapper}(MultiHead(…)).")
+        raise TypeError(f"a block passes x to its mixer, but MultiHead takes queries, keys, values: {wrapper}(MultiHead(…)).")
     if not callable(mixer):
         raise TypeError(f"a mixer is called as `mixer(x, *context)`, and {mixer!r} cannot be called.")
 

@@ -55,7 +55,7 @@ def verses(
     pairs = {pair.target: pair for pair in pairs.values()}
     kept = [pair for pair in pairs.values() if most_words is None or max(len(text.split()) for text in pair) <= most_words]
     if not 0 <= n_valid + n_test < len(kept):
-        raise ValueError(f"{n_valid} and {n_test} pairs asked for, of {len(kept)}: none is left to learn from.")
+        raise ValueError(f"{n_valid} and {n_test} pairs requested, of {len(kept)}: none is left for training.")
     return split(kept, len(kept) - n_valid - n_test, n_valid, n_test, seed)
 
 

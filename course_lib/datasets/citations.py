@@ -46,7 +46,7 @@ def cora(n_words: int = 1_433, *, source: tuple[str, str] = CORA, folder: Path |
             )
             labels = torch.from_numpy(file["labels"]).long()
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{path.name} does not hold a graph as Cora's archive does ({error}).") from error
+        raise ValueError(f"{path.name} does not contain a graph in the format of Cora's archive ({error}).") from error
     frequent = words[1].bincount().argsort(descending=True, stable=True)[:n_words]
     column = torch.full((int(words[1].max()) + 1,), -1).index_copy(0, frequent, torch.arange(len(frequent)))
     papers, kept = words[:, column[words[1]] >= 0]

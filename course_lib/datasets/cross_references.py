@@ -54,7 +54,7 @@ def see_also(packages: tuple[str, ...] = PACKAGES, n_words: int = 500, n_topics:
     pairs = set(_references(found))
     pairs |= {(j, i) for i, j in pairs}
     if not pairs:
-        raise ValueError(f"the docstrings of {', '.join(packages)} hold no section See Also that names another of them.")
+        raise ValueError(f"the docstrings of {', '.join(packages)} contain no section See Also that names another of them.")
     joined = sorted({i for i, _ in pairs})
     number = {old: new for new, old in enumerate(joined)}
     nodes = [found[old] for old in joined]

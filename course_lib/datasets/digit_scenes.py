@@ -45,7 +45,7 @@ def digit_scenes(
     fewest, most = n_objects
     H, W = size
     if not 0 <= fewest <= most:
-        raise ValueError(f"n_objects holds the fewest and the most, 0 ≤ fewest ≤ most; got {n_objects}.")
+        raise ValueError(f"n_objects is the smallest and the largest number, 0 ≤ smallest ≤ largest; got {n_objects}.")
     edges = ink_edges(pictures.images)
     scenes = Scenes(torch.zeros(n, pictures.images.shape[1], H, W), torch.full((n, most), -1), torch.zeros(n, most, 4))
     counts = torch.randint(fewest, most + 1, (n,), generator=generator).tolist()

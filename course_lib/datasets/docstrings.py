@@ -104,7 +104,7 @@ def docstrings(
     kept = [LabelledText(sentences, topic) for sentences, topic in texts.items() if topic in topics]
     if not 0 <= n_valid + n_test < len(kept):
         raise ValueError(
-            f"{n_valid} and {n_test} documents asked for, of {len(kept)} on these topics: none is left to learn from."
+            f"{n_valid} and {n_test} documents requested, of {len(kept)} on these topics: none is left for training."
         )
     return split(kept, len(kept) - n_valid - n_test, n_valid, n_test, seed)
 

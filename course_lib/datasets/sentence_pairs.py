@@ -69,4 +69,4 @@ def _lines(archive: Path, name: str) -> list[str]:
         for member in tar:
             if Path(member.name).name == name and (file := tar.extractfile(member)):
                 return file.read().decode("utf-8").strip().splitlines()
-    raise ValueError(f"{archive.name} holds no file {name}.")
+    raise ValueError(f"{archive.name} has no file {name}.")

@@ -46,7 +46,7 @@ def shakespeare(n_valid: int = 2, n_test: int = 3, seed: int = 0) -> Splits[tupl
         ValueError: no play is left for training.
     """
     if not 0 <= n_valid + n_test < N_PLAYS:
-        raise ValueError(f"{n_valid} and {n_test} plays asked for, of {N_PLAYS}: none is left to learn from.")
+        raise ValueError(f"{n_valid} and {n_test} plays requested, of {N_PLAYS}: none is left for training.")
     return split(_plays(), N_PLAYS - n_valid - n_test, n_valid, n_test, seed)
 
 

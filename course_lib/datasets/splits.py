@@ -51,8 +51,8 @@ def split(items: Iterable[Item], n_train: int, n_valid: int, n_test: int, seed: 
     wanted = n_train + n_valid + n_test
     if wanted > len(different):
         raise ValueError(
-            f"{n_train} + {n_valid} + {n_test} = {wanted} items asked for, but there are only {len(different)} different ones, "
-            "and none may stand in two parts."
+            f"{n_train} + {n_valid} + {n_test} = {wanted} items requested, but there are only {len(different)} different ones, "
+            "and none may be in two parts."
         )
     drawn = random.Random(seed).sample(different, wanted)
     return Splits(
@@ -78,7 +78,7 @@ def distinct_rows(draw: Callable[[int, torch.Generator], Tokens], n: int, *, of:
         ValueError: n is less than 1 or greater than `of`.
     """
     if not 1 <= n <= of:
-        raise ValueError(f"{n} different sequences asked for; with these sizes there are 1 to {of}.")
+        raise ValueError(f"{n} different sequences requested; with these sizes there are 1 to {of}.")
     generator = torch.Generator().manual_seed(seed)
     rows: dict[tuple[int, ...], None] = {}
     while len(rows) < n:

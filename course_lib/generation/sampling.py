@@ -23,7 +23,7 @@ def _require_k(logits: Logits, k: int) -> None:
 
 def _require_p(logits: Logits, p: float) -> None:
     if not 0 < p <= 1:
-        raise ValueError(f"the nucleus holds a probability 0 < p ≤ 1, got p = {p}: give such a p, or None to keep all tokens.")
+        raise ValueError(f"the nucleus has a probability 0 < p ≤ 1, got p = {p}: give such a p, or None to keep all tokens.")
 
 
 @requires(_require_k)
@@ -113,6 +113,6 @@ def sample(
     """
     probabilities = next_word_probabilities(logits, temperature, k, p)
     if probabilities.device.type == "cpu" and values_are_known(probabilities) and not probabilities.isfinite().all():
-        raise ValueError("the logits leave no distribution to sample from: they hold NaN or +inf, or all of a row are -inf.")
+        raise ValueError("the logits define no distribution: they contain NaN or +inf, or a row is -inf throughout.")
     drawn = torch.multinomial(probabilities.reshape(-1, logits.shape[-1]), 1, generator=generator)
     return drawn.view(logits.shape[:-1])

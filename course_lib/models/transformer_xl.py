@@ -56,7 +56,7 @@ class TransformerXL(nn.Module):
         """
         super().__init__()
         if n_memory < 0:
-            raise ValueError(f"a memory holds n_memory ≥ 0 states, got {n_memory}.")
+            raise ValueError(f"a memory has n_memory ≥ 0 states, got {n_memory}.")
         d_model, n_heads, d_ff, n_layers = sizes
         self.n_memory = n_memory
         self.tokens = nn.Embedding(n_tokens, d_model)

@@ -115,7 +115,7 @@ def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
         raise FileNotFoundError(f"{folder} has no config.json: name the folder of one model, as save_pretrained writes it.")
     config = _read_json(folder / "config.json")
     if config.get("model_type") != kind:
-        raise ValueError(f"{folder} holds a model of type {config.get('model_type')!r}; {kind!r} is needed.")
+        raise ValueError(f"{folder} contains a model of type {config.get('model_type')!r}; {kind!r} is expected.")
     tensors: dict[str, Tensor] = {}
     for file in _files(folder):
         tensors |= _load(file)
@@ -176,9 +176,9 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file} is no valid JSON: {error}") from None
+        raise ValueError(f"{file} is not valid JSON: {error}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{file} must hold a JSON object, not a {type(content).__name__}.")
+        raise ValueError(f"{file} must contain a JSON object, not a {type(content).__name__}.")
     return content
 
 

@@ -33,7 +33,7 @@ def test_all_arrows_together_carry_all_the_weight(normal):
 
 
 def test_places_that_make_no_whole_map_are_refused():
-    with pytest.raises(ValueError, match="are over 34 positions, which is no multiple of a map of 5 × 7"):
+    with pytest.raises(ValueError, match="are over 34 positions, which is not a multiple of a map of 5 × 7"):
         strongest_arrows(torch.ones(2, 34), 3, H, W)
 
 

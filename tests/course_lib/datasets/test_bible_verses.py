@@ -71,7 +71,7 @@ def test_pairs_with_more_words_in_either_language_are_left_out(small):
 
 @pytest.mark.parametrize(("n_valid", "n_test"), [(-2, 1), (2, 1)])
 def test_sizes_that_leave_nothing_are_refused(small, n_valid, n_test):
-    with pytest.raises(ValueError, match="of 3: none is left to learn from"):
+    with pytest.raises(ValueError, match="of 3: none is left for training"):
         verses(n_valid, n_test)
 
 

@@ -57,5 +57,5 @@ def test_another_archive_or_none_is_refused(address, archive, tmp_path):
     with pytest.raises(Unreachable, match="no lecture needs it"):
         cora(source=("http://127.0.0.1:9/cora.npz", "0" * 64), folder=tmp_path / "cache")
     archive.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match="does not hold a graph as Cora's archive does"):
+    with pytest.raises(ValueError, match="does not contain a graph in the format of Cora's archive"):
         cora(source=(address, hashlib.sha256(b"no archive").hexdigest()), folder=tmp_path / "cache")

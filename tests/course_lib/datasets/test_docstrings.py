@@ -94,5 +94,5 @@ def test_what_cannot_be_drawn_is_refused(parts):
         marked_sentences((LabelledText(("one two three",), "a"), LabelledText(("four five six",), "b")), 1, n_sentences=3)
     with pytest.raises(ModuleNotFoundError, match="the package no_such_package is not installed"):
         list(documented("no_such_package"))
-    with pytest.raises(ValueError, match="none is left to learn from"):
+    with pytest.raises(ValueError, match="none is left for training"):
         docstrings(10**6, 10**6, n_topics=1)

@@ -155,7 +155,7 @@ def test_multi30k_refuses_an_archive_that_does_not_match(server, tmp_path):
     with pytest.raises(ValueError, match="2 lines of 'en', but 1 of 'de'"):
         multi30k(train=uneven, folder=tmp_path)
     empty = archive(server, "empty.tar.gz", {"readme": "nothing"})
-    with pytest.raises(ValueError, match=r"holds no file train\.en"):
+    with pytest.raises(ValueError, match=r"has no file train\.en"):
         multi30k(train=empty, folder=tmp_path)
 
 

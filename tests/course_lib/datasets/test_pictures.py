@@ -25,5 +25,5 @@ def test_none_of_each_is_nothing():
 
 
 def test_a_class_that_is_too_small_is_named():
-    with pytest.raises(ValueError, match="4 examples of each class asked for, but class 3 has only 3"):
+    with pytest.raises(ValueError, match="4 examples of each class requested, but class 3 has only 3"):
         few_of_each(LABELS, 4, seed=0)

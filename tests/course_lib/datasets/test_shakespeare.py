@@ -60,7 +60,7 @@ def test_the_seed_decides(plays):
 
 @pytest.mark.parametrize(("n_valid", "n_test"), [(-4, 3), (20, 17)])
 def test_sizes_that_leave_nothing_are_refused(n_valid, n_test):
-    with pytest.raises(ValueError, match="none is left to learn from"):
+    with pytest.raises(ValueError, match="none is left for training"):
         shakespeare(n_valid, n_test)
 
 

@@ -44,7 +44,7 @@ def test_the_right_pattern_of_a_lookup_changes_with_the_content():
         (lambda: recall(5, 1, 1, T=0), "must be positive"),
         (
             lambda: recall(5, 2, 2, T=2, n_symbols=2, n_distractors=4),
-            "9 different sequences asked for; with these sizes there are 1 to 8",
+            "9 different sequences requested; with these sizes there are 1 to 8",
         ),
         (lambda: reversal(5, 2, 2, T=3, n_symbols=2), "1 to 8"),
         (lambda: reversal(0, 0, 0), "0 different"),

@@ -61,7 +61,7 @@ WRITES = {
 @pytest.mark.parametrize("shape", [(1,), (2,), (B, 1), ()])
 def test_a_step_reads_one_token_of_each_sequence(name, shape):
     model = WRITES[name]()
-    with pytest.raises(ValueError, match="one token of each sequence: the state holds 3") as refusal:
+    with pytest.raises(ValueError, match="one token of each sequence: the state has 3") as refusal:
         model.step(torch.zeros(shape, dtype=torch.long), model.start(TOKENS))
     assert f"got {shape}" in str(refusal.value)
 
@@ -69,7 +69,7 @@ def test_a_step_reads_one_token_of_each_sequence(name, shape):
 @pytest.mark.parametrize("shape", [(1,), (2,), (B, 1)])
 def test_a_step_of_a_translation_reads_one_word_of_each_sentence(shape):
     model = Transformer(N, N, SIZES)
-    with pytest.raises(ValueError, match="one token of each sequence: the state holds 3"):
+    with pytest.raises(ValueError, match="one token of each sequence: the state has 3"):
         model.step(torch.zeros(shape, dtype=torch.long), model.start(TOKENS, torch.tensor([5, 2, 3])))
 
 

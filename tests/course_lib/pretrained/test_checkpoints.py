@@ -86,7 +86,7 @@ def test_a_folder_without_heads_is_told_so(tmp_path):
 
 def test_another_kind_of_model_is_refused(tmp_path):
     peers.saved(peers.gpt2(), tmp_path)
-    with pytest.raises(ValueError, match="'gpt2'; 'bert' is needed"):
+    with pytest.raises(ValueError, match="'gpt2'; 'bert' is expected"):
         load_bert(tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_a_folder_without_a_head_is_told_so(tmp_path, kind):
 
 def test_another_kind_of_model_is_refused(tmp_path):
     saved(published("vit"), tmp_path)
-    with pytest.raises(ValueError, match="'vit'; 'deit' is needed"):
+    with pytest.raises(ValueError, match="'vit'; 'deit' is expected"):
         load_deit(tmp_path)
 
 
