@@ -309,7 +309,7 @@ def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
 def _require_sublayer(mixer: nn.Module, wrapper: str) -> None:
     """Raise a TypeError for an object that cannot mix the tokens of a block; for an attention, name its wrapper."""
     if isinstance(mixer, MultiHead):
-        raise TypeError(f"a block passes x to its mixer, but MultiHead takes queries, keys, values: {wrapper}(MultiHead(…)).")
+        raise TypeError(f"a block passes x to its mixer; MultiHead takes queries, keys and values: {wrapper}(MultiHead(…)).")
     if not callable(mixer):
         raise TypeError(f"a mixer is called as `mixer(x, *context)`, and {mixer!r} cannot be called.")
 

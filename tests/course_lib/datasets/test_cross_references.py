@@ -99,7 +99,7 @@ def test_a_package_that_is_not_there_or_refers_to_nothing_is_refused(package, tm
         see_also(("nowhere_to_be_found",))
     (tmp_path / "silent").mkdir()
     (tmp_path / "silent" / "__init__.py").write_text("")
-    with pytest.raises(ValueError, match="the docstrings of silent hold no section See Also"):
+    with pytest.raises(ValueError, match="the docstrings of silent contain no section See Also"):
         see_also(("silent",))
 
 

@@ -59,7 +59,7 @@ def test_edges_by_hand():
 
 @pytest.mark.parametrize(
     ("size", "n_objects", "reason"),
-    [((5, 5), (1, 1), "does not fit"), ((10, 10), (4, 4), "no room is left"), ((32, 32), (3, 1), "fewest and the most")],
+    [((5, 5), (1, 1), "does not fit"), ((10, 10), (4, 4), "no room is left"), ((32, 32), (3, 1), "smallest and the largest")],
 )
 def test_what_cannot_be_composed_is_refused(pictures, size, n_objects, reason):
     with pytest.raises(ValueError, match=reason):

@@ -224,7 +224,7 @@ def test_a_part_that_is_missing_is_named(tmp_path, index, error, message):
 @pytest.mark.parametrize("content", ["[]", '"gpt2"', "7"])
 def test_a_configuration_that_is_no_object_is_named(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ValueError, match=f"{tmp_path.name}.*config.json must hold a JSON object"):
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.*config.json must contain a JSON object"):
         read_checkpoint(tmp_path, "gpt2")
 
 

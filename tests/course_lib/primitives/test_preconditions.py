@@ -30,5 +30,5 @@ def test_what_does_not_fit_is_refused(call):
 
 
 def test_the_function_keeps_its_name_signature_and_docstring():
-    assert (root.__name__, root.__doc__) == ("root", "Give the root of what is positive.")
+    assert (root.__name__, root.__doc__) == ("root", "Return the root of a positive number.")
     assert list(inspect.signature(root).parameters) == ["x", "scale"]
