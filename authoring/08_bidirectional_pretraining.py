@@ -1207,10 +1207,10 @@ for text in ("mitteleuropäische normalzeit", "keskinen normaaliaika"):
 # counts directly.</details>
 # <details><summary>B. BERT from scratch, pre-trained BERT, TF-IDF.</summary>
 #
-# Yes. Pre-training helps the network (08.z), but a bag of words remains ahead (08.z-words).</details>
+# Yes. On average, pre-training helps the network (08.z), but a bag of words remains ahead (08.z-words).</details>
 # <details><summary>C. TF-IDF, then both BERTs at about the same accuracy.</summary>
 #
-# TF-IDF leads both BERTs, and pre-training adds to the accuracy of the network (08.z).</details>
+# TF-IDF leads both BERTs, and on average pre-training adds to the accuracy of the network (08.z).</details>
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook import show_study
@@ -1228,16 +1228,41 @@ print(
     f"loss of the masked pieces: {losses[half]:.2f} nats after {updates[half]} updates, "
     f"{losses[-1]:.2f} after {updates[-1]}"
 )
+gains = {
+    n: [
+        a - b
+        for a, b in zip(
+            plays.scores("pre-trained", f"{n} labels"),
+            plays.scores("from scratch", f"{n} labels"),
+            strict=True,
+        )
+    ]
+    for n in (5, 10)
+}
+print(
+    "gain of pre-training, one number per seed: "
+    + "; ".join(
+        f"{n} labels {', '.join(f'{gain:.2f}' for gain in of_seeds)}"
+        for n, of_seeds in gains.items()
+    )
+)
+claim(
+    "08.z-five",
+    "as recorded, five labels per play: accuracy of the pre-trained BERT less BERT from "
+    "scratch, least of the seeds",
+    min(gains[5]),
+    at_least=0.01,
+)
 claim(
     "08.z",
-    "as recorded, ten labels per play: accuracy of the pre-trained BERT less BERT from "
-    "scratch, mean of the seeds",
-    of_plays["pre-trained"] - of_plays["from scratch"],
-    at_least=0.05,
+    "the same, ten labels per play, mean of the seeds",
+    mean(gains[10]),
+    at_least=0.04,
 )
 claim(
     "08.z-order",
-    "the same, pre-trained on running text less pre-trained on pieces in random order",
+    "ten labels per play: pre-trained on running text less pre-trained on pieces in "
+    "random order, mean of the seeds",
     of_plays["pre-trained"] - of_plays["pre-trained, random order"],
     at_least=0.03,
 )
@@ -1249,8 +1274,8 @@ claim(
 )
 
 # %% [markdown]
-# Masked pre-training on running text helps the network, and the order of the pieces contributes to the gain (08.z, 08.z-order).
-# But logistic regression on TF-IDF is ahead of both BERTs (08.z-words). A possible reason, not tested here, is that passages of one
+# With five labels per play, the network gains a little from masked pre-training on every seed (08.z-five); with ten, it gains on
+# average, but the gain varies from seed to seed (08.z). The order of the pieces contributes to it (08.z-order). But logistic regression on TF-IDF is ahead of both BERTs (08.z-words). A possible reason, not tested here, is that passages of one
 # play share names and other rare words, which TF-IDF counts directly. The pre-training is short: 600 updates with 16 passages of
 # eight plays each. The published BERT learned from 3.3 billion words. This study does not show whether a longer pre-training on
 # more text would overtake TF-IDF. Each training has one learning rate.
