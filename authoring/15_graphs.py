@@ -454,7 +454,7 @@ claim("15.i", "most references stay within a topic: fraction", agreeing, at_leas
 
 
 # %%
-from course_tools.notebook.graph_networks import Reader, finds_it
+from course_tools.notebook.graph_networks import NeighbourReader, finds_it
 
 
 def labelled(graph):
@@ -487,8 +487,8 @@ parts = marked_neighbour(at_scale(cpu=1_000, gpu=8_000), 10, 500, seed=0)
 learn, unseen = here(parts.train), here(parts.test)
 d_in = learn.features.shape[1]
 kinds = {
-    "attention": partial(Reader, STATIC, d_in),
-    "uniform attention": partial(Reader, uniform, d_in),
+    "attention": partial(NeighbourReader, STATIC, d_in),
+    "uniform attention": partial(NeighbourReader, uniform, d_in),
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
 models, marked = compare(kinds, learn, unseen)
@@ -609,10 +609,10 @@ parts = matching_neighbour(at_scale(cpu=150, gpu=1_000), 10, 75, seed=0)
 learn, unseen = here(parts.train), here(parts.test)
 d_in = learn.features.shape[1]
 kinds = {
-    "dynamic": partial(Reader, DYNAMIC, d_in),
-    "static": partial(Reader, STATIC, d_in),
-    "eight static heads": partial(Reader, STATIC, d_in, n_heads=8),
-    "uniform attention": partial(Reader, uniform, d_in),
+    "dynamic": partial(NeighbourReader, DYNAMIC, d_in),
+    "static": partial(NeighbourReader, STATIC, d_in),
+    "eight static heads": partial(NeighbourReader, STATIC, d_in, n_heads=8),
+    "uniform attention": partial(NeighbourReader, uniform, d_in),
     "larger, uniform attention": partial(LargerReader, d_in),
     "two convolutions": partial(GCN, d_in, 32, 8),
 }

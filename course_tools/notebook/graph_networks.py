@@ -66,7 +66,7 @@ def uniform(n_heads: int, d: int) -> GraphMechanism:
     return uniform_graph_attention
 
 
-class Reader(nn.Module):
+class NeighbourReader(nn.Module):
     """One layer over the edges, then a linear read-out at every node."""
 
     def __init__(self, mechanism: Callable[[int, int], GraphMechanism], d_in: int, n_heads: int = 1, d: int = 32) -> None:
@@ -95,7 +95,7 @@ class LargerReader(nn.Module):
 
 
 @torch.no_grad()
-def finds_it(model: Reader, x: Tensor, edges: Tensor, is_answer: Tensor) -> float:
+def finds_it(model: NeighbourReader, x: Tensor, edges: Tensor, is_answer: Tensor) -> float:
     """Give the fraction of nodes whose largest weight is on the neighbour that has the answer.
 
     Args:

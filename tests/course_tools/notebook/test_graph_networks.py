@@ -11,7 +11,7 @@ from course_tools.notebook.graph_networks import (
     Convolutions,
     GraphClassifier,
     LargerReader,
-    Reader,
+    NeighbourReader,
     TwoLayers,
     finds_it,
     uniform,
@@ -44,7 +44,7 @@ def test_convolutions_are_a_gcn_with_its_weights():
 def test_a_reader_finds_the_neighbour_with_the_largest_weight():
     torch.manual_seed(0)
     edges, x = torch.stack([torch.zeros(8, dtype=torch.long), torch.arange(1, 9)]), torch.randn(9, 5)
-    model = Reader(GraphAttention, 5)
+    model = NeighbourReader(GraphAttention, 5)
     weights = model.layer(x, edges).weights[0]
     assert finds_it(model, x, edges, weights) == 1.0
     assert finds_it(model, x, edges, -weights) == 0.0
