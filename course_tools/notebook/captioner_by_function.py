@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from course_lib.models import ShowAttendAndTell
 from course_lib.models.captioner import Captioned
 
-CaptionStep = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]
+CaptionStepFunction = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]
 """`(y, h, c, regions, attention, gate, cell, readout)` → logits, h, c, weights, as `course_lib.models.caption_step`."""
 
 
@@ -27,7 +27,7 @@ def captioner_weights(model: ShowAttendAndTell) -> tuple[tuple[Tensor, ...], ...
 class CaptionerByFunction(nn.Module):
     """A `ShowAttendAndTell` that reads each word by the given step, in training as well."""
 
-    def __init__(self, model: ShowAttendAndTell, step_by: CaptionStep) -> None:
+    def __init__(self, model: ShowAttendAndTell, step_by: CaptionStepFunction) -> None:
         """Wrap a model; `step_by` computes one step."""
         super().__init__()
         self.model, self.start, self.step_by = model, model.start, step_by

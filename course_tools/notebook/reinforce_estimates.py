@@ -7,7 +7,7 @@ from torch import Tensor
 
 from course_lib.datasets import BEGIN
 from course_lib.models import ShowAttendAndTell
-from course_tools.notebook.captioner_by_function import CaptionStep, captioner_weights
+from course_tools.notebook.captioner_by_function import CaptionStepFunction, captioner_weights
 from course_tools.notebook.captioning import CaptionTask
 from course_tools.notebook.device import device
 
@@ -18,7 +18,7 @@ HardLoss = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 @torch.no_grad()
 def after_each_sample(
     soft_attention: Callable[..., tuple[Tensor, Tensor]],
-    caption_step: CaptionStep,
+    caption_step: CaptionStepFunction,
     model: ShowAttendAndTell,
     task: CaptionTask,
     index: int,
