@@ -65,7 +65,11 @@ print(f"symbols {tokens}, answer {label}; 0 to 7 come first, 8 to 15 are noise")
 # %% tags=["nbval-check-output"]
 from course_lib.primitives import RNN, hoisted_rnn
 from course_tools.notebook import claim
-from course_tools.notebook.sequence_classifier import accuracy, fit, one_hot
+from course_tools.notebook.sequence_classifier import (
+    classifier_accuracy,
+    fit_classifier,
+    one_hot,
+)
 
 N_HIDDEN, N_STEPS = at_scale(cpu=64, gpu=128), at_scale(cpu=300, gpu=400)
 LR = at_scale(cpu=1.5e-3, gpu=1e-3)
@@ -74,13 +78,15 @@ LR = at_scale(cpu=1.5e-3, gpu=1e-3)
 def trained(make_cell, T, seed, lr=LR):
     """A network trained on 4,000 sequences of length T."""
     known = recall_sets[T, seed].train
-    return fit(make_cell, (one_hot(known.tokens), known.labels), seed, N_STEPS, lr)
+    return fit_classifier(
+        make_cell, (one_hot(known.tokens), known.labels), seed, N_STEPS, lr
+    )
 
 
 def recalls(model, T, seed):
     """The accuracy on 1,000 new sequences."""
     new = recall_sets[T, seed].test
-    return accuracy(model, (one_hot(new.tokens), new.labels))
+    return classifier_accuracy(model, (one_hot(new.tokens), new.labels))
 
 
 def plain():
@@ -435,7 +441,7 @@ clip_gradients = check("01.3", clip_gradients)
 # %%
 from statistics import mean
 
-from course_tools.notebook.steep_descent import descend
+from course_tools.notebook.gradient_clipping import descend
 
 clips = {
     "clipped": lambda gradients: clip_gradients(gradients, 0.3),
@@ -1110,7 +1116,7 @@ from course_lib import primitives
 from course_tools.notebook.layer_costs import sequential_operations
 from course_tools.notebook.matrix_shapes import conforms
 from course_tools.notebook.sequence_classifier import dense_first_to_last
-from course_tools.notebook.steep_descent import first_gradient
+from course_tools.notebook.gradient_clipping import first_gradient
 
 torch.manual_seed(SEEDS[0])
 a, W_ya, W_ay = torch.randn(5, 1), torch.randn(3, 5), torch.randn(5, 3)

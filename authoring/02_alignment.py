@@ -311,15 +311,15 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # functions, its weights and your `attend`. Luong's decoder and Bahdanau's decoder both attend through it, in training and
 # afterwards. The next cell also compares it with the library's additive attention.
 #
-# `PlainEncoder` reads with your `encode`, once in each direction. Together with Luong's decoder it gives a model whose encoder,
-# scores, attention and loss are yours.
+# `EncoderByFunction` reads with your `encode`, once in each direction. Together with Luong's decoder it gives a model whose
+# encoder, scores, attention and loss are yours.
 
 
 # %%
 from torch import nn
 
 from course_lib.models import BahdanauDecoder, LuongDecoder
-from course_tools.notebook.plain_encoder import PlainEncoder
+from course_tools.notebook.recurrent_encoder_by_function import EncoderByFunction
 
 
 class Scored(nn.Module):
@@ -393,7 +393,7 @@ models["Bahdanau"] = fit(bahdanau, SEEDS[0], loss=teacher_forced_loss, steps=300
 by_encode = fit(
     luong,
     SEEDS[0],
-    encoder=lambda n_tokens: PlainEncoder(encode, n_tokens, d),
+    encoder=lambda n_tokens: EncoderByFunction(encode, n_tokens, d),
     loss=teacher_forced_loss,
 )
 right = {

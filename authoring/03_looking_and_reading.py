@@ -503,7 +503,7 @@ caption_step = check("03.5", caption_step)
 # ## 7 The experiment
 #
 # The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions.
-# `CheckedCaptioner` has the same weights but reads each word by your `caption_step`, in training too; 03.m compares the two. Then three captioners get the same regions: as their mean (section 1), concatenated into one vector, and with attention
+# `CaptionerByFunction` has the same weights but reads each word by your `caption_step`, in training too; 03.m compares the two. Then three captioners get the same regions: as their mean (section 1), concatenated into one vector, and with attention
 # before each word. The concatenated vector contains all the information: each of the 36 regions has its own slot, which encodes
 # its position.
 #
@@ -524,14 +524,14 @@ caption_step = check("03.5", caption_step)
 
 # %%
 from course_lib.models import ShowAttendAndTell
-from course_tools.notebook.checked_captioner import CheckedCaptioner
+from course_tools.notebook.captioner_by_function import CaptionerByFunction
 
 
 def with_attention(seen, seed):
     """Train a captioner with attention on the regions of each image."""
     torch.manual_seed(seed)
     model = ShowAttendAndTell(len(words), seen.shape[-1], 24, 64, 32)
-    return task.fit(CheckedCaptioner(model, caption_step), seen, seed, 6e-3)
+    return task.fit(CaptionerByFunction(model, caption_step), seen, seed, 6e-3)
 
 
 # %% tags=["nbval-check-output"]
@@ -625,7 +625,7 @@ show(
 # It could: its state is initialised from the mean of all regions, which is often enough to name both digits (03.a).</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.caption_maps import attends_to_named
+from course_tools.notebook.caption_attention import attends_to_named
 
 corners = examples.test.corners
 inside = [attends_to_named(model, task, corners) for model in captioners]
@@ -644,7 +644,7 @@ claim(
 )
 
 # %%
-from course_tools.notebook.caption_maps import show_caption_weights
+from course_tools.notebook.caption_attention import show_caption_weights
 
 shown = next(
     (

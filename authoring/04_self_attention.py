@@ -75,12 +75,12 @@ import torch.nn.functional as F
 
 from course_lib.primitives import GRU, fused_gru
 from course_tools.notebook import claim
-from course_tools.notebook.token_reader import accuracy, fit_seeds, lookup_task
+from course_tools.notebook.token_reader import fit_seeds, lookup_task, token_accuracy
 
 looking_up = lookup_task(lookups, n_values)
 steps = at_scale(cpu=300, gpu=1_500)
 lookup_grus = fit_seeds(partial(GRU, 64, 64, fused_gru), looking_up, SEEDS, steps)
-gru_on_lookup = [accuracy(model, looking_up) for model in lookup_grus]
+gru_on_lookup = [token_accuracy(model, looking_up) for model in lookup_grus]
 bag = (F.one_hot(lookups.test.values, n_values).sum(1).amax(-1) / T_k).mean().item()
 claim(
     "04.a",
@@ -266,7 +266,7 @@ wide_readers = {
     for name, mechanism in mechanisms.items()
 }
 wide = {
-    name: [accuracy(model, looking_up) for model in models]
+    name: [token_accuracy(model, looking_up) for model in models]
     for name, models in wide_readers.items()
 }
 claim(
@@ -394,7 +394,11 @@ claim(
 
 
 # %%
-from course_tools.notebook.token_reader import counting_task, fit, loss_on_new
+from course_tools.notebook.token_reader import (
+    counting_task,
+    fit_token_reader,
+    loss_on_new,
+)
 
 counting = {seed: counting_task(seed, T=12, keep=0.75, n_symbols=8) for seed in SEEDS}
 entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25 / 7))
@@ -402,7 +406,9 @@ causal = causal_mask(12).to(device())
 masks = {"causal mask": causal, "no mask": None}
 language_models = {
     name: [
-        fit(partial(SelfAttention, 64, mask=mask), counting[seed], seed, 200)
+        fit_token_reader(
+            partial(SelfAttention, 64, mask=mask), counting[seed], seed, 200
+        )
         for seed in SEEDS
     ]
     for name, mask in masks.items()
@@ -568,9 +574,9 @@ right, pattern = (
         name: [measure(model, task) for model in readers[name]]
         for name, task in tasks.items()
     }
-    for measure in (accuracy, attends_correctly)
+    for measure in (token_accuracy, attends_correctly)
 )
-gru_on_reversal = [accuracy(model, reversing) for model in reversal_grus]
+gru_on_reversal = [token_accuracy(model, reversing) for model in reversal_grus]
 show_losses(
     {f"{name}: attention": models for name, models in readers.items()}
     | {"look-up: GRU": lookup_grus, "reversal: GRU": reversal_grus}
@@ -1012,7 +1018,7 @@ show_heads(shown, opposite_and_before)
 
 # %% tags=["nbval-check-output"]
 both = {
-    n: [accuracy(model, opposite_and_before) for model in models]
+    n: [token_accuracy(model, opposite_and_before) for model in models]
     for n, models in ablated.items()
 }
 claim(
@@ -1054,7 +1060,7 @@ claim(
 )
 without = reversing._replace(known=reversing.known[:1], new=reversing.new[:1])
 no_positions = fit_seeds(partial(MultiHeadSelfAttention, 64, 1), without, SEEDS, steps)
-lost = [accuracy(model, without) for model in no_positions]
+lost = [token_accuracy(model, without) for model in no_positions]
 claim(
     "04.x",
     "accuracy on reversal without positions: best of the seeds",

@@ -70,12 +70,12 @@ import torch
 
 from course_lib.models import SharedSteps
 from course_tools.notebook import device
-from course_tools.notebook.binary_addition import adder, block, exact, fit
+from course_tools.notebook.binary_addition import adder, block, exact, fit_adder
 from course_tools.notebook.fitting import show_losses
 
 TRAINING = at_scale(cpu=400, gpu=2_000)
 ALL = torch.ones(T, T, dtype=torch.bool, device=device())
-learn = partial(fit, known=short.train)
+learn = partial(fit_adder, known=short.train)
 
 # %% tags=["nbval-check-output"]
 one_layer = [
@@ -323,7 +323,8 @@ for model in by_library:
 claim(
     "06.j-library",
     "models trained by the function of 06.4, ten digits: exact by the library's steps "
-    "with the same weights, less exact by the function, largest difference of the seeds",
+    "with the same weights, less exact by the function, largest difference of the "
+    "seeds",
     max(
         abs(exact(model, short.test, ALL) - share)
         for model, share in zip(by_library, of_four, strict=True)

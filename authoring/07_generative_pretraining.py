@@ -143,7 +143,8 @@ next_token_loss = check("07.1", next_token_loss)
 # %%
 from course_lib.blocks import Sizes
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.in_context_orders import Recurrent, accuracy, fit, order_gpt
+from course_tools.notebook.in_context_orders import Recurrent, accuracy_on_orders
+from course_tools.notebook.in_context_orders import fit_on_orders, order_gpt
 
 two, one = (
     Sizes(d_model=32, n_heads=4, d_ff=128, n_layers=2),
@@ -157,8 +158,10 @@ kinds = {
 readers, right = {}, {kind: [] for kind in kinds}
 for kind, make in kinds.items():
     for seed in SEEDS:
-        readers[kind, seed] = fit(make, train_texts[seed], next_token_loss, seed)
-        right[kind].append(accuracy(readers[kind, seed], test_texts[seed]))
+        readers[kind, seed] = fit_on_orders(
+            make, train_texts[seed], next_token_loss, seed
+        )
+        right[kind].append(accuracy_on_orders(readers[kind, seed], test_texts[seed]))
 show_losses(
     {kind: [readers[kind, seed] for seed in SEEDS] for kind in kinds},
     "nats per scored step, mean of the seeds",
@@ -263,7 +266,8 @@ show(
     figure,
     alt="One head of each layer over a new text of 16 letters. The first puts "
     f"{heads[0].diagonal(-1).mean():.2f} of its weight on the token just before; "
-    f"the second {on_copies:.2f} on tokens after an earlier copy of the same letter, which are outlined.",
+    f"the second {on_copies:.2f} on tokens after an earlier copy of the same letter, "
+    "which are outlined.",
 )
 
 # %% tags=["nbval-check-output"]
@@ -480,7 +484,7 @@ claim(
 # %%
 from functools import partial
 
-from course_tools.notebook.character_model import bits, fit_text
+from course_tools.notebook.character_model import bits_per_character, fit_text
 
 steps = at_scale(cpu=700, gpu=4_000)
 learn = partial(
@@ -529,8 +533,8 @@ show(
 from course_tools.notebook import show_study
 
 needs = {
-    "GPT": bits(gpt, new, T),
-    "LSTM": bits(lstm, new, T),
+    "GPT": bits_per_character(gpt, new, T),
+    "LSTM": bits_per_character(lstm, new, T),
     "table": on_new[best - 1],
 }
 print(

@@ -588,11 +588,11 @@ show(
 
 # %%
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.letter_groups import LetterGroups
+from course_tools.notebook.character_ngrams import CharacterNgrams
 from course_tools.notebook.name_texts import labelled
 
 test, answers = made.alone(names.test), torch.tensor([n.language for n in names.test])
-by_letters = LetterGroups(names.train)
+by_letters = CharacterNgrams(names.train)
 results = {"TF-IDF": [], "TF-IDF + SVD": [], "naive Bayes + documents": []}
 encoders = {"pre-trained": masked_only} | controls
 models = {name: [] for name in ("from scratch", *encoders, "labels shuffled")}
@@ -881,7 +881,7 @@ claim(
 # %%
 from course_lib.models import SpanHead, TagHead
 from course_tools.notebook.bert_tasks import (
-    Headed,
+    BERTWithHead,
     span_accuracy,
     span_loss,
     tag_accuracy,
@@ -909,7 +909,7 @@ for task, (head, loss, score, data, n_steps) in tasks.items():
             if start == "from scratch"
             else copy.deepcopy(masked_only[SEEDS[0]][0].bert)
         )
-        model = Headed(bert, head()).to(device())
+        model = BERTWithHead(bert, head()).to(device())
         stream = batches(*data, batch_size=16, seed=SEEDS[0])
         name = f"{task}, {start}"
         headed[name] = fitted(

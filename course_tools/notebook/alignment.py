@@ -22,7 +22,7 @@ def aligned(model: nn.Module, texts: Sequence[str], words: Vocabularies, most: i
     """Translate texts by greedy decoding, at most `most` tokens each.
 
     Returns:
-        the answers, and the attention weights (B, T_q, T_k) on the CPU; None where the model has no attention.
+        the answers, and the attention weights (B, T_q, T_k) on the CPU; None if the model has no attention.
     """
     source, lengths = words[0].batch(texts)
     output = greedy_translation(model, source.to(device()), lengths.to(device()), most)
@@ -30,22 +30,30 @@ def aligned(model: nn.Module, texts: Sequence[str], words: Vocabularies, most: i
     return [words[1].decode(row) for row in output.tokens.tolist()], weights
 
 
+def _with_attention(model: nn.Module, texts: Sequence[str], words: Vocabularies) -> tuple[list[str], Tensor]:
+    """Translate as `aligned` does; raise ValueError if the model has no attention."""
+    answers, weights = aligned(model, texts, words)
+    if weights is None:
+        raise ValueError("the model has no attention, so there are no weights.")
+    return answers, weights
+
+
 def weight_in_own_date(model: nn.Module, pairs: Sequence[Any], words: Vocabularies) -> float:
     """Measure where a model attends while it writes two dates: the fraction of the weight in the source date that it converts.
 
     Args:
         model: as `aligned` takes it, with attention.
-        pairs: sources of two dates, divided by "; "; those whose answer has another length than two dates are left out.
+        pairs: sources of two dates, separated by "; "; a pair is left out if its answer does not have the length of two dates.
         words: the two vocabularies.
 
     Returns:
         the mean over the characters of the answers; uniform weights give about a half.
 
     Raises:
-        ValueError: no answer has the length of two dates.
+        ValueError: the model has no attention, or no answer has the length of two dates.
     """
     texts = [pair.source for pair in pairs]
-    answers, weights = aligned(model, texts, words)
+    answers, weights = _with_attention(model, texts, words)
     found = []
     for text, rows, answer in zip(texts, weights, answers, strict=True):
         half, second = text.index(";"), _DATE + 1
@@ -75,9 +83,12 @@ def show_alignment(
         tokens: cuts a text into the tokens that the model reads and writes: `list` for characters, `str.split` for words.
         x: what the columns are.
         y: what the rows are.
-        note: a sentence for the caption; by default the largest weight of the first rows.
+        note: a sentence for the alternative text; by default the largest weights of the first rows.
+
+    Raises:
+        ValueError: the model has no attention.
     """
-    (answer,), weights = aligned(model, [text], words)
+    (answer,), weights = _with_attention(model, [text], words)
     rows, columns = [*tokens(answer), "end"][: weights.shape[1]], tokens(text)
     weights = weights[0, : len(rows), : len(columns)]
     figure = attention_map(weights, rows, columns, x=x, y=y)

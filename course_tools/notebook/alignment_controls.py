@@ -58,13 +58,13 @@ def gradient_reach(make_model: Callable[[], nn.Module], n_tokens: int, n: int, s
     """Measure how far the gradient of the first output of an untrained model reaches into a source of n random tokens.
 
     Args:
-        make_model: gives a `Seq2Seq`, on the CPU.
+        make_model: returns a new `Seq2Seq`, on the CPU.
         n_tokens: tokens below 4 are special and are not drawn.
         n: length of the source.
         seed: of the weights and the source.
 
     Returns:
-        for each position the norm of the gradient of the first logits with respect to its embedding, mean of 32 sources.
+        for each position, the norm of the gradient of the first logits with respect to its embedding: the mean of 32 sources.
     """
     torch.manual_seed(seed)
     model, embedded = make_model(), []

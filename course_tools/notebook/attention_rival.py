@@ -14,9 +14,11 @@ def compared(
 ) -> dict[str, list[float]]:
     """Train attention and the rival on 4,000 texts with each seed, and measure both on 500 unseen texts.
 
+    The rival is measured as it is returned: in training mode, its dropout is active.
+
     Args:
         train_rival: `(texts, answers, n_parameters, n_steps)` → the trained rival.
-        n_parameters: what the rival is given.
+        n_parameters: passed to `train_rival`.
         seeds: of the texts, the weights and the batches.
         n_steps: number of updates of each model.
 
@@ -37,6 +39,6 @@ def compared(
 
 
 def most_frequent_value(seed: int) -> float:
-    """The accuracy of the best guess at look-up that knows the eight values of a text and not their keys, on 500 texts."""
+    """Compute the accuracy at look-up of guessing the most frequent of the eight values of a text, on 500 texts."""
     texts, _ = examples(500, seed)
     return F.one_hot(texts[:, :8, 1]).sum(1).amax(-1).float().mean().item() / 8

@@ -31,10 +31,10 @@ def pretrain(
     Args:
         bert: trained in place.
         data: tensors of examples, as the loss takes them in batches.
-        loss: gives the loss and its parts, of which "words" is the loss of the masked words.
+        loss: returns the loss and its parts, of which "words" is the loss of the masked words.
         steps: number of updates.
-        lr: the learning rate at its highest.
-        seed: decides the order of the examples.
+        lr: the maximum learning rate.
+        seed: determines the order of the examples.
         batch_size: examples in a batch.
 
     Returns:
@@ -47,41 +47,41 @@ def pretrain(
     return model.eval(), losses
 
 
-class Headed(nn.Module):
+class BERTWithHead(nn.Module):
     """BERT with a head that reads all states: a `TagHead` or a `SpanHead`."""
 
     def __init__(self, bert: BERT, head: nn.Module) -> None:
-        """Take an encoder and a head."""
+        """Combine an encoder and a head."""
         super().__init__()
         self.bert, self.head = bert, head
 
     def forward(self, tokens: Tensor, segments: Tensor, lengths: Tensor) -> Any:
-        """Give what the head gives; a span head never points at padding."""
+        """Compute the output of the head; a span head assigns no probability to padding."""
         states = self.bert(tokens, segments, lengths)
         return self.head(states, lengths) if isinstance(self.head, SpanHead) else self.head(states)
 
 
-def tag_loss(model: Headed, batch: Sequence[Tensor]) -> Tensor:
-    """Compute the cross-entropy of the tags, in nats, of a batch as `NameTexts.two_names` gives it."""
+def tag_loss(model: BERTWithHead, batch: Sequence[Tensor]) -> Tensor:
+    """Compute the cross-entropy of the tags, in nats, of a batch as `NameTexts.two_names` returns it."""
     return F.cross_entropy(model(*batch[:3]).flatten(0, 1), batch[3].flatten(), ignore_index=-100)
 
 
-def span_loss(model: Headed, batch: Sequence[Tensor]) -> Tensor:
-    """Compute the sum of the cross-entropies of start and end, in nats, of a batch as `NameTexts.two_names` gives it."""
+def span_loss(model: BERTWithHead, batch: Sequence[Tensor]) -> Tensor:
+    """Compute the sum of the cross-entropies of start and end, in nats, of a batch as `NameTexts.two_names` returns it."""
     span = model(*batch[:3])
     return F.cross_entropy(span.start, batch[4][:, 0]) + F.cross_entropy(span.end, batch[4][:, 1])
 
 
 @torch.no_grad()
-def tag_accuracy(model: Headed, data: Sequence[Tensor]) -> float:
+def tag_accuracy(model: BERTWithHead, data: Sequence[Tensor]) -> float:
     """Measure the fraction of tags that are right."""
     asked = data[3] != -100
     return (model(*data[:3]).argmax(-1) == data[3])[asked].float().mean().item()
 
 
 @torch.no_grad()
-def span_accuracy(model: Headed, data: Sequence[Tensor]) -> float:
-    """Measure the fraction of answers of at most 12 pieces that are found exactly."""
+def span_accuracy(model: BERTWithHead, data: Sequence[Tensor]) -> float:
+    """Measure the fraction of answers that are found exactly; a predicted answer has at most 12 pieces."""
     start, end = best_span(model(*data[:3]), 12)
     return ((start == data[4][:, 0]) & (end == data[4][:, 1])).float().mean().item()
 
@@ -98,7 +98,7 @@ def mean_states(bert: BERT, tokens: Tensor, segments: Tensor, lengths: Tensor) -
 
 
 class Inspected(NamedTuple):
-    """A BERT and a batch for its maps: tokens, segments (B, T), lengths (B,), delimiters (B, T), and the pieces by number."""
+    """A BERT and a batch for its attention maps: tokens, segments and delimiters (B, T), lengths (B,), and the vocabulary."""
 
     bert: BERT
     tokens: Tensor
@@ -120,7 +120,7 @@ def published_bert(folder: str, segment_input: Callable[..., tuple[Tensor, Tenso
 
     Args:
         folder: of `bert-base-uncased`: config.json, model.safetensors, vocab.txt.
-        segment_input: lays a pair out, such as that of `course_lib.losses`.
+        segment_input: encodes a pair as one text, as that of `course_lib.losses`.
     """
     symbols = tuple((Path(folder) / "vocab.txt").read_text(encoding="utf-8").splitlines())
     index = {piece: i for i, piece in enumerate(symbols)}

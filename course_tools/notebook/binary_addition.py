@@ -20,13 +20,13 @@ from course_tools.notebook.plots import attention_map
 
 
 def block(d_model: int = 32) -> Block:
-    """Make an untrained encoder block with four heads, whose projections have no bias."""
+    """Create an untrained encoder block with four heads, whose projections have no bias."""
     attention = MultiHead(d_model, 4, fused_scaled_dot_product_attention, bias=False)
     return Block(SelfAttention(attention), FeedForward(d_model, 2 * d_model), d_model)
 
 
-def weights_of(block: Block) -> dict[str, Any]:
-    """Give the weights of a block as `shared_encoder` takes them: `attention`, `network`, `norms` and `n_heads`."""
+def _block_weights(block: Block) -> dict[str, Any]:
+    """Return the weights of a block as `shared_encoder` takes them: `attention`, `network`, `norms` and `n_heads`."""
     heads, network = block.mixer.attention, block.feed_forward
     return {
         "attention": tuple(getattr(heads, f"W_{name}").weight for name in "qkvo"),
@@ -40,33 +40,35 @@ class EncoderSteps(nn.Module):
     """A fixed number of steps of one block, taken by a function with the arguments of `shared_encoder`; for `Universal`."""
 
     def __init__(self, block: Block, n_steps: int, encoder: Callable[..., Tensor]) -> None:
-        """Take the block, the number of steps, which may be changed at any time, and the function."""
+        """Create the steps from a block, their number, which may be changed at any time, and the function."""
         super().__init__()
         self.block, self.n_steps, self.encoder = block, n_steps, encoder
 
     def forward(self, x: Tensor, mask: Mask | None = None) -> UniversalOutput:
-        """Take x (B, T, d_model) through the steps, each of which costs 1."""
-        states = self.encoder(x, **weights_of(self.block), n_steps=self.n_steps, mask=mask)
+        """Apply the steps to x (B, T, d_model); each costs 1."""
+        states = self.encoder(x, **_block_weights(self.block), n_steps=self.n_steps, mask=mask)
         last = F.one_hot(torch.tensor(self.n_steps - 1, device=x.device), self.n_steps).to(x)
         return UniversalOutput(states, last.expand(*x.shape[:-1], -1), x.new_full(x.shape[:-1], self.n_steps))
 
 
 def adder(make_steps: Callable[[], nn.Module], seed: int) -> Universal:
-    """Make a model that adds: `make_steps()` makes the steps of its states (B, T, 32); the seed decides all weights."""
+    """Create a model that adds: `make_steps()` creates the steps of its states (B, T, 32); the seed determines all weights."""
     torch.manual_seed(seed)
     return Universal(4, 2, 32, make_steps()).to(device())
 
 
-def fit(model: Universal, known: Sums, mask: Tensor, seed: int, steps: int, lr: float = 5e-3, price: float = 0.0) -> Universal:
+def fit_adder(
+    model: Universal, known: Sums, mask: Tensor, seed: int, steps: int, lr: float = 5e-3, price: float = 0.0
+) -> Universal:
     """Train a model in place on sums, 16 at a time.
 
     Args:
         model: an `adder`.
         known: the sums.
         mask: (T, T), bool; True = may attend.
-        seed: decides the order of the batches.
+        seed: determines the order of the batches.
         steps: number of updates.
-        lr: the learning rate at its highest.
+        lr: the maximum learning rate.
         price: the loss is the cross-entropy of the digits, in nats, plus price times the mean ponder cost.
 
     Returns:
@@ -98,7 +100,7 @@ def steps_taken(model: Universal, part: Sums, mask: Tensor) -> Tensor:
 
 @torch.no_grad()
 def add(model: Universal, a: int, b: int, mask: Tensor, n_columns: int = 12) -> tuple[int, Tensor, list[str]]:
-    """Let a model add two numbers.
+    """Add two numbers by a model.
 
     Args:
         model: an `adder`.

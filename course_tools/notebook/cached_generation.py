@@ -1,4 +1,4 @@
-"""Generate with a GPT by a function for one cached attention step, and compare with recomputing everything; for lecture 07."""
+"""Generate with a GPT by a function for one cached attention step, or by recomputing everything; for lecture 07."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from course_lib.attention import CachedStep, MultiHead, multi_head_attention
 from course_lib.models import GPT
 from course_lib.primitives import causal_mask
 
-Step = Callable[..., CachedStep]
+CachedStepFunction = Callable[..., CachedStep]
 """The arguments and result of `course_lib.attention.cached_step`."""
 
 
@@ -24,7 +24,7 @@ class Past(NamedTuple):
 class StepwiseGPT:
     """A trained GPT that reads token by token, each layer by the given step; `generate` takes it as a model."""
 
-    def __init__(self, model: GPT, step: Step) -> None:
+    def __init__(self, model: GPT, step: CachedStepFunction) -> None:
         """Share the weights of the model, whose attention must be causal."""
         self.model, self.cached_step = model, step
         self.heads: list[MultiHead] = [block.mixer.attention for block in model.stack.blocks]
@@ -39,7 +39,7 @@ class StepwiseGPT:
 
     @torch.no_grad()
     def step(self, tokens: Tensor, past: Past) -> tuple[Tensor, Past]:
-        """Read one more token (B,) of each sequence; give next-token logits (B, n_tokens) and what to keep."""
+        """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state."""
         x, layers = self.model.tokens(tokens) + self.model.positions.vectors[past.n], []
         for block, heads, (keys, values) in zip(self.model.stack.blocks, self.heads, past.layers, strict=True):
             with_one = torch.cat([block.norm_1(x), x.new_ones(len(x), 1)], -1)
@@ -50,8 +50,8 @@ class StepwiseGPT:
         return self.model.stack.closing(x) @ self.model.tokens.weight.mT, Past(tuple(layers), past.n + 1)
 
 
-def one_by_one(x: Tensor, W: list[Tensor], n_heads: int, step: Step) -> Tensor:
-    """Run a cached step over a text x (B, T, d_model) from an empty cache; W = [W_q, W_k, W_v, W_o]; gives (B, T, d_model)."""
+def one_by_one(x: Tensor, W: list[Tensor], n_heads: int, step: CachedStepFunction) -> Tensor:
+    """Run a cached step over a text x (B, T, d_model) from an empty cache; W = [W_q, W_k, W_v, W_o]; return (B, T, d_model)."""
     keys = values = x.new_zeros(len(x), n_heads, 0, W[0].shape[0] // n_heads)
     outputs = []
     for x_t in x.unbind(1):
@@ -67,6 +67,6 @@ def recomputed(x: Tensor, W: list[Tensor], n_heads: int) -> Tensor:
 
 
 def _weights_with_biases(heads: MultiHead) -> list[Tensor]:
-    """Give W_q, W_k, W_v with their biases as a last column, for inputs that end with a 1, and W_o."""
+    """Return W_q, W_k, W_v with their biases as a last column, for inputs that end with a 1, and W_o."""
     projections = (heads.W_q, heads.W_k, heads.W_v)
     return [*(torch.cat([linear.weight, linear.bias[:, None]], 1) for linear in projections), heads.W_o.weight]

@@ -16,7 +16,7 @@ from course_tools.notebook.progress_bar import progress
 
 
 @torch.no_grad()
-def bits(model: nn.Module, tokens: Tensor, T: int) -> float:
+def bits_per_character(model: nn.Module, tokens: Tensor, T: int) -> float:
     """Measure the bits per character of a text (n,) by a model with a window of T, each with at least T / 2 of context."""
     windows = tokens.to(device()).unfold(0, T, T // 2)
     asked = (torch.arange(T, device=device()) >= T // 2).expand_as(windows)
@@ -48,17 +48,17 @@ def fit_text(
         loss: such as `next_token_loss(logits, tokens)`.
         T: length of a window.
         steps: number of updates.
-        lr: the learning rate at its highest.
-        seed: decides the order of the windows.
+        lr: the maximum learning rate.
+        seed: determines the order of the windows.
 
     Returns:
-        the model, in evaluation mode, and bits per character of the held-out text by update, five times.
+        the model, in evaluation mode, and the bits per character of the held-out text after five numbers of updates.
     """
     stream, curve = batches(known.to(device()).unfold(0, T, 1), batch_size=16, seed=seed), {}
     training = train(model, stream, lambda model, batch: loss(model(batch[0]), batch[0]), steps=steps, lr=lr, warmup=50)
     for step in progress(training, type(model).__name__, steps):
         if step.index + 1 in {steps // 16, steps // 8, steps // 4, steps // 2, steps}:
-            curve[step.index + 1] = bits(model.eval(), valid, T)
+            curve[step.index + 1] = bits_per_character(model.eval(), valid, T)
             model.train()
     return model.eval(), curve
 
@@ -66,7 +66,7 @@ def fit_text(
 def continuations(
     model: GPT, prompts: Tensor, n: int, adjust: Callable[[Tensor], Tensor], characters: Vocabulary, seed: int
 ) -> list[str]:
-    """Continue prompts (B, T) by n characters, sampled from the softmax of `adjust(logits)`; the seed decides the draws."""
+    """Continue prompts (B, T) by n characters, sampled from the softmax of `adjust(logits)` with this seed."""
     generator = torch.Generator(device()).manual_seed(seed)
 
     def choose(logits: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def continuations(
 def sampled_text(
     model: Callable[[Tensor], Tensor], prompt: Tensor, n: int, T: int, adjust: Callable[[Tensor], Tensor]
 ) -> list[int]:
-    """Continue a prompt (t,) by n tokens with any model from tokens (B, T) to logits, which reads the last T; gives t + n."""
+    """Continue a prompt (t,) by n tokens with any model from tokens (B, T) to logits, which reads the last T; return t + n."""
     tokens = prompt
     for _ in range(n):
         odds = adjust(model(tokens[None, -T:])[0, -1]).softmax(-1)

@@ -70,7 +70,7 @@ def topic_task(documents: Sequence[LabelledText]) -> TopicTask:
 
 
 def real_words(words: Tensor, lengths: Tensor) -> Tensor:
-    """Mask of the words (B, S, T) that are not padding: True within the length (B, S) of the sentence."""
+    """Compute the mask of the words (B, S, T) that are not padding: True within the length (B, S) of the sentence."""
     return padding_mask(lengths.flatten(), words.shape[-1]).view(words.shape)
 
 

@@ -1,6 +1,6 @@
 """Run a step of a recurrent network over a sequence, forward and backward, and measure how its gradient vanishes or explodes.
 
-The experiments of lecture 01. `rnn_step`, `bptt_step` and `lstm_step` are arguments: in the lecture they are the student's.
+The experiments of lecture 01. `rnn_step`, `bptt_step` and `lstm_step` are arguments: the lecture passes the student's.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ from torch import Tensor, nn
 
 from course_lib.primitives import LSTM
 
-Step = Callable[..., Tensor]
+RecurrentStep = Callable[..., Tensor]
 """`(x, h, W, U, b)` → the new state, as `course_lib.primitives.rnn_step`."""
 BackwardStep = Callable[..., Sequence[Tensor]]
 """`(∂L/∂h_t, x, h, h_t, W, U)` → the gradients of x, h, W, U and b, as `course_lib.primitives.bptt_step`."""
 
 
 def parameters_of(cell: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
-    """Give W, U and the sum of both biases of a recurrent layer of torch or of the library, in float64 on the CPU."""
+    """Return W, U and the sum of both biases of a recurrent layer of torch or of the library, in float64 on the CPU."""
     W, U, b_W, b_U = (p.detach().double().cpu() for p in cell.parameters())
     return W, U, b_W + b_U
 
 
-def states_of(step: Step, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
-    """Read x (T, B, d) from the state h (B, n) on; give all T + 1 states, h first."""
+def states_of(step: RecurrentStep, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
+    """Read x (T, B, d) from the state h (B, n); return all T + 1 states, h first."""
     states = [h]
     for x_t in x:
         states.append(step(x_t, states[-1], W, U, b))
@@ -48,7 +48,7 @@ def back_through_time(
     return sums, norms
 
 
-def difference_to_autograd(step: Step, back_step: BackwardStep, x: Tensor, weights: Sequence[Tensor]) -> float:
+def difference_to_autograd(step: RecurrentStep, back_step: BackwardStep, x: Tensor, weights: Sequence[Tensor]) -> float:
     """Compare gradients by `back_step` with those of autograd, for the loss L = Σ h_T² after reading x (T, B, d) from state 0.
 
     Returns:
@@ -64,7 +64,7 @@ def difference_to_autograd(step: Step, back_step: BackwardStep, x: Tensor, weigh
 
 
 def gradient_norms(
-    step: Step, back_step: BackwardStep, x: Tensor, radius: float, input_scale: float, n: int = 64, seed: int = 0
+    step: RecurrentStep, back_step: BackwardStep, x: Tensor, radius: float, input_scale: float, n: int = 64, seed: int = 0
 ) -> list[float]:
     """Measure the norm of a random gradient 0 to T steps back, over its norm at the end, for U = radius · orthogonal and b = 0.
 
@@ -122,7 +122,7 @@ def carousel(
 
 
 def gradient_by_lag(
-    rnn_step: Step, lstm_step: Callable[..., tuple[Tensor, Tensor]], cell: nn.Module, x: Tensor, labels: Tensor
+    rnn_step: RecurrentStep, lstm_step: Callable[..., tuple[Tensor, Tensor]], cell: nn.Module, x: Tensor, labels: Tensor
 ) -> list[float]:
     """Measure the gradient of the final loss at the memory 0, 1, 2 … T - 1 steps before the end, over its norm at the end.
 

@@ -28,28 +28,28 @@ class Recurrent(nn.Module):
     """An LSTM language model, from tokens (B, T) to next-token logits (B, T, n_tokens)."""
 
     def __init__(self, n_tokens: int, d_in: int, n: int) -> None:
-        """Set up an embedding of size d_in and n units."""
+        """Create an embedding of size d_in and n units."""
         super().__init__()
         self.tokens, self.lstm, self.read_out = nn.Embedding(n_tokens, d_in), LSTM(d_in, n, fused_lstm), nn.Linear(n, n_tokens)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Give logits (B, T, n_tokens) of tokens (B, T)."""
+        """Compute logits (B, T, n_tokens) for tokens (B, T)."""
         return self.read_out(self.lstm(self.tokens(tokens))[0])
 
 
 def order_gpt(sizes: Sizes) -> GPT:
-    """Make an untrained GPT for texts of up to 32 of the eight letters."""
+    """Create an untrained GPT for texts of up to 32 of the eight letters."""
     return GPT(len(LETTERS), _T, sizes, fused_causal_attention)
 
 
-def fit(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: int) -> nn.Module:
+def fit_on_orders(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: int) -> nn.Module:
     """Train a new language model on texts; the targets are the steps that a text has shown before.
 
     Args:
-        make: makes the model; the seed decides its first weights.
+        make: creates the model.
         known: the texts.
         loss: such as `next_token_loss(logits, tokens, counts)`.
-        seed: decides weights and batches.
+        seed: determines the initial weights and the order of the batches.
     """
     torch.manual_seed(seed)
     model = make().to(device())
@@ -65,7 +65,7 @@ def fit(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: 
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, new: Walks) -> float:
+def accuracy_on_orders(model: nn.Module, new: Walks) -> float:
     """Measure the accuracy on the steps of new texts that the text has shown before."""
     tokens, told = (part.to(device()) for part in new)
     return (model(tokens)[:, :-1].argmax(-1) == tokens[:, 1:])[told[:, 1:]].float().mean().item()
@@ -79,7 +79,7 @@ def accuracy_of_counts(known: Walks, new: Walks, order: int = 5) -> float:
 
 
 def weights_of_layers(model: GPT, sizes: Sizes, tokens: Tensor) -> list[Tensor]:
-    """Give the attention weights (B, h, T, T) of each layer of an `order_gpt` of these sizes on tokens (B, T).
+    """Compute the attention weights (B, h, T, T) of each layer of an `order_gpt` of these sizes on tokens (B, T).
 
     The fused mechanism returns no weights, so the parameters are copied into a model whose mechanism returns them.
     """
@@ -104,7 +104,7 @@ class HeadWeights(NamedTuple):
 
 
 def head_weights(model: GPT, sizes: Sizes, new: Walks) -> HeadWeights:
-    """Measure how much weight the heads of a GPT of two layers put where an induction head needs it.
+    """Measure how much weight the heads of a GPT of two layers assign where an induction head needs it.
 
     Args:
         model: an `order_gpt`.
@@ -130,14 +130,14 @@ class OrderQuestion(NamedTuple):
 def questions(
     orders: Tensor, n_shots: int, seed: int, few_shot_prompt: Callable[..., str], false: bool = False
 ) -> list[OrderQuestion]:
-    """Make a question for each order, with a prompt of n_shots examples.
+    """Create a question for each order, with a prompt of n_shots examples.
 
     Args:
         orders: (n, 8).
-        n_shots: examples in a prompt, 0 to 8; one of them answers the question, if there is one.
-        seed: decides letters and examples.
+        n_shots: number of examples in a prompt, 0 to 8; if there are any, one of them answers the question.
+        seed: determines letters and examples.
         few_shot_prompt: such as that of `course_lib.generation`.
-        false: each example shows the letter after the next.
+        false: whether each example shows the letter after the next, which is wrong.
     """
     generator, made = torch.Generator().manual_seed(seed), []
     for follows in successors(orders).tolist():
@@ -152,16 +152,17 @@ def questions(
 
 @torch.no_grad()
 def next_letter(model: nn.Module, prompts: Iterable[str]) -> Tensor:
-    """Give the probabilities (n, 8) of the letter after each prompt; all prompts must have as many of the letters A to H.
+    """Compute the probabilities (n, 8) of the letter after each prompt.
 
-    The model reads these letters only; all other characters of a prompt are dropped.
+    The model reads only the letters A to H; all other characters of a prompt are dropped. All prompts must contain the same
+    number of these letters.
     """
     tokens = [[LETTERS.index(letter) for letter in prompt if letter in LETTERS] for prompt in prompts]
     return model(torch.tensor(tokens, device=device()))[:, -1].softmax(-1).cpu()
 
 
 class LetterAnswers(NamedTuple):
-    """For each question (n,), bool: is the answer the true one, is it that of the example, is the letter itself an answer?"""
+    """For each question (n,), bool: the answer is true; it is that of the example; the letter is the answer of an example."""
 
     true: Tensor
     as_shown: Tensor
@@ -169,7 +170,7 @@ class LetterAnswers(NamedTuple):
 
 
 def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:
-    """Let a model answer questions by its most likely letter."""
+    """Answer questions by the most likely letter of a model."""
     given = [LETTERS[i] for i in next_letter(model, [question.prompt for question in asked]).argmax(-1).tolist()]
     rows = [
         (answer == q.truth, answer == q.examples.get(q.letter), q.letter in q.examples.values())

@@ -48,7 +48,7 @@ def cheaper_until(ours: Callable[[Tensor], object], theirs: Callable[[Tensor], o
 
 
 def random_layers(d: int) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Make four layers that mix tokens (n, d) in float64, with random weights; the last one attends to ±8 positions."""
+    """Create four layers that mix tokens (n, d) in float64, with random weights; the last one attends to ±8 positions."""
     recurrent, kernel = RNN(d, d).double(), torch.randn(d, d, 3, dtype=torch.float64) / d**0.5
     return {
         "self-attention": lambda x: scaled_dot_product_attention(x, x, x).context,
@@ -59,7 +59,7 @@ def random_layers(d: int) -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 class LayerCosts(NamedTuple):
-    """What four ways to mix n tokens cost, by name.
+    """The costs of layers that mix n tokens, by name.
 
     `work` holds the multiply-adds for each length, `exponents` the power of n by which they grow, to two decimals. `waits` are
     the sequential operations, and `paths` the layers or steps that join the two ends, for each of the short lengths.
@@ -92,19 +92,19 @@ def measured_costs(names: Sequence[str], lengths: Sequence[int], short: Sequence
 
 
 def restricted_attention(x: Tensor, r: int = 8) -> Tensor:
-    """Attention of tokens (n, d) in which position i attends only to positions i - r … i + r; returns contexts (n, d)."""
+    """Compute contexts (n, d) of tokens (n, d), where position i attends only to positions i - r … i + r."""
     windows, inside = (F.pad(part, (0, 0, r, r)).unfold(-2, 2 * r + 1, 1).mT for part in (x, torch.ones_like(x[:, :1])))
     return scaled_dot_product_attention(x[:, None], windows, windows, inside.mT > 0).context[:, 0]
 
 
 def recurrent_step(d: int) -> Callable[[Tensor], Tensor]:
-    """Make one step of a recurrence at every position of tokens (n, d): each reads the state of the previous position."""
+    """Create one step of a recurrence at every position of tokens (n, d): each reads the state of the previous position."""
     U = torch.randn(d, d, dtype=torch.float64) / d**0.5
     return lambda x: torch.tanh(x + F.pad(x, (0, 0, 1, 0))[:-1] @ U)
 
 
 def dilated_convolutions(d: int) -> Callable[[Tensor], Tensor]:
-    """Make a stack of causal convolutions of width 3 over tokens (n, d): each call applies the next layer.
+    """Create a stack of causal convolutions of width 3 over tokens (n, d): each call applies the next layer.
 
     The dilation is 1 in the first call and triples with each call.
     """

@@ -4,7 +4,7 @@ from torch import Tensor
 
 
 def conforms(left: Tensor, right: Tensor) -> bool:
-    """Tell whether `left @ right` exists and is a matrix."""
+    """Return whether `left @ right` exists and is a matrix."""
     try:
         return (left @ right).dim() == 2
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Display names as BERT reads them: pieces, passages, pairs of passages, labelled names, texts of two names; for lecture 08."""
+"""Display names as inputs of BERT: pieces, passages, pairs of passages, labelled names, texts of two names; for lecture 08."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from course_lib.losses import SentencePairs
 from course_tools.notebook.device import device
 
 _LONGEST = 24
-"""Pieces of a passage, at most; a name in a text of two has half as many."""
+"""Largest number of pieces of a passage; a name in a text of two has at most half as many."""
 
 
-class Laid(NamedTuple):
-    """Texts as BERT reads them: tokens and segments (n, T), and lengths (n,)."""
+class BERTInput(NamedTuple):
+    """The input of a BERT: tokens and segments (n, T), and lengths (n,)."""
 
     tokens: Tensor
     segments: Tensor
@@ -27,7 +27,7 @@ class Laid(NamedTuple):
 
 @dataclass(frozen=True)
 class NameTexts:
-    """How names become tokens: byte pairs, a vocabulary, and functions with the arguments of `segment_input`, `nsp_pairs`."""
+    """Conversion of names to tokens: byte pairs, a vocabulary, and functions such as `segment_input` and `nsp_pairs`."""
 
     pieces: BytePairs
     words: Vocabulary
@@ -35,7 +35,7 @@ class NameTexts:
     nsp_pairs: Callable[..., SentencePairs]
 
     def encode(self, text: str) -> Tensor:
-        """Give the pieces (T,) of a text."""
+        """Return the pieces (T,) of a text."""
         return torch.tensor(self.words.encode(self.pieces.cut(text)))
 
     def passages(self, part: Sequence[DisplayName], offset: int = 0, n_names: int = 4) -> list[tuple[int, Tensor]]:
@@ -46,14 +46,14 @@ class NameTexts:
             found += [(document, torch.cat(names[i : i + n_names])[:_LONGEST]) for i in range(0, len(names), n_names)]
         return found
 
-    def lay_out(self, rows: Sequence[tuple[Tensor, Tensor | None]]) -> Laid:
-        """Lay rows (first, second or None) out as BERT reads them."""
+    def lay_out(self, rows: Sequence[tuple[Tensor, Tensor | None]]) -> BERTInput:
+        """Convert rows (first segment, second segment or None) to an input of BERT."""
         both = [self.segment_input(*row, BEGIN, END) for row in rows]
         tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
-        return Laid(tokens, pad([segments.tolist() for _, segments in both])[0], lengths)
+        return BERTInput(tokens, pad([segments.tolist() for _, segments in both])[0], lengths)
 
     def alone(self, part: Sequence[DisplayName]) -> tuple[Tensor, ...]:
-        """Lay names out, one to a row: tokens, segments, lengths, and the language (n,) of each, on `device()`."""
+        """Convert names, one to a row: tokens, segments, lengths, and the language (n,) of each, on `device()`."""
         rows = self.lay_out([(self.encode(name.text), None) for name in part])
         return tuple(x.to(device()) for x in (*rows, torch.tensor([name.language for name in part])))
 
@@ -62,8 +62,8 @@ class NameTexts:
 
         Args:
             part: names, the documents in order.
-            seed: decides the pairs.
-            strangers: half of the second passages come from another document; else each is the next passage.
+            seed: determines the pairs.
+            strangers: whether half of the second passages are from another document; otherwise each is the next passage.
 
         Returns:
             tokens, segments, lengths, and the class (n,): 0 where the second passage follows the first, 1 where it is random.
@@ -80,17 +80,17 @@ class NameTexts:
         return *self.lay_out(rows), torch.tensor(classes)
 
     def sentences(self, tokens: Tensor) -> list[str]:
-        """Give the texts of the two segments of a row (T,)."""
+        """Return the texts of the two segments of a row (T,)."""
         parts = torch.tensor_split(tokens, (tokens == END).nonzero()[:1, 0])
         return [self.pieces.join(self.words.decode([t for t in part.tolist() if t not in (BEGIN, END)])) for part in parts]
 
     def two_names(self, part: Sequence[DisplayName], n: int, seed: int) -> list[Tensor]:
-        """Make rows of a question, the code of a language, and two names in two languages, one of them in that language.
+        """Create rows of a question, the code of a language, and two names in two languages, one of them in that language.
 
         Args:
             part: names to draw from, some in each language.
-            n: how many rows.
-            seed: decides the draw.
+            n: number of rows.
+            seed: determines the sample.
 
         Returns:
             tokens, segments (n, T), lengths (n,), the tags (n, T), which are the language of each piece of a name and -100
@@ -112,7 +112,7 @@ class NameTexts:
 
 
 def labelled(names: Sequence[DisplayName], seed: int, n_each: int = 5) -> list[DisplayName]:
-    """Draw n_each names of every language; the seed decides which."""
+    """Sample n_each names of every language; the seed determines which."""
     drawn = torch.randperm(len(names), generator=torch.Generator().manual_seed(seed)).tolist()
     of_language = ([names[j] for j in drawn if names[j].language == i] for i in range(len(LANGUAGES)))
     return [name for found in of_language for name in found[:n_each]]

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from course_lib.datasets import BEGIN
 from course_lib.models import ShowAttendAndTell
+from course_tools.notebook.captioner_by_function import CaptionStepFunction, captioner_weights
 from course_tools.notebook.captioning import CaptionTask
-from course_tools.notebook.checked_captioner import CaptionStep, weights_of
 from course_tools.notebook.device import device
 
 HardLoss = Callable[[Tensor, Tensor, Tensor, float], Tensor]
@@ -18,7 +18,7 @@ HardLoss = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 @torch.no_grad()
 def after_each_sample(
     soft_attention: Callable[..., tuple[Tensor, Tensor]],
-    caption_step: CaptionStep,
+    caption_step: CaptionStepFunction,
     model: ShowAttendAndTell,
     task: CaptionTask,
     index: int,
@@ -30,7 +30,7 @@ def after_each_sample(
     """
     a = task.new_regions[index].to(device())
     h, c = model.initial_state(a[None])
-    y, (attention, *others) = model.words(torch.tensor([BEGIN], device=device())), weights_of(model)
+    y, (attention, *others) = model.words(torch.tensor([BEGIN], device=device())), captioner_weights(model)
     weights = soft_attention(a[None], h, *attention)[1][0].cpu().clamp(min=1e-6)
     y, h, c = (part.expand(len(a), -1) for part in (y, h, c))
     logits = caption_step(y, h, c, a[:, None], attention, *others)[0]
@@ -38,7 +38,7 @@ def after_each_sample(
 
 
 def average_and_variance(loss: HardLoss, weights: Tensor, log_p: Tensor, baseline: float) -> tuple[Tensor, float]:
-    """Estimate the gradient with respect to the scores from each sample; give the mean over the samples and the variance.
+    """Estimate the gradient with respect to the scores from each sample; return their mean and variance.
 
     Args:
         loss: its gradient is minus the estimate.

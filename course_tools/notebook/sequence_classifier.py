@@ -12,7 +12,7 @@ from course_tools.notebook.device import device
 from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
 
-class Reader(nn.Module):
+class SequenceClassifier(nn.Module):
     """A classifier of sequences (B, T, d) that uses the last state of a recurrent layer."""
 
     def __init__(self, cell: nn.Module, n_classes: int) -> None:
@@ -30,32 +30,34 @@ def one_hot(tokens: Tensor) -> Tensor:
     return F.one_hot(tokens, 16).float()
 
 
-def fit(make_cell: Callable[[], nn.Module], known: tuple[Tensor, Tensor], seed: int, steps: int, lr: float) -> Reader:
-    """Train a Reader on `known` = (inputs, labels); the seed determines weights and batches."""
+def fit_classifier(
+    make_cell: Callable[[], nn.Module], known: tuple[Tensor, Tensor], seed: int, steps: int, lr: float
+) -> SequenceClassifier:
+    """Train a classifier on `known` = (inputs, labels); the seed determines weights and batches."""
     x, y = (part.to(device()) for part in known)
     torch.manual_seed(seed)
-    model = Reader(make_cell(), int(y.max()) + 1).to(device())
+    model = SequenceClassifier(make_cell(), int(y.max()) + 1).to(device())
     return fitted(model, batches(x, y, batch_size=32, seed=seed), classify, steps=steps, lr=lr, label=f"seed {seed}")
 
 
-def accuracy(model: Reader, new: tuple[Tensor, Tensor]) -> float:
+def classifier_accuracy(model: SequenceClassifier, new: tuple[Tensor, Tensor]) -> float:
     """Measure the accuracy on `new` = (inputs, labels)."""
     return accuracy_of(model, *(part.to(device()) for part in new))
 
 
-def fit_digits(make_cell: Callable[[], nn.Module], seed: int) -> tuple[Reader, float]:
-    """Train a Reader on 1,400 digits, one pixel per step, for 250 updates; give it and its accuracy on the other 397.
+def fit_digits(make_cell: Callable[[], nn.Module], seed: int) -> tuple[SequenceClassifier, float]:
+    """Train a classifier on 1,400 digits, one pixel per step, for 250 updates; return it and its accuracy on the other 397.
 
     Args:
-        make_cell: gives a layer for inputs of size 1.
-        seed: decides the split, the weights and the batches.
+        make_cell: returns a layer for inputs of size 1.
+        seed: determines the split, the weights and the batches.
     """
     images, labels = digits()
     pixels = images.flatten(1)[..., None]
     order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(seed))
     known, new = ((pixels[part], labels[part]) for part in order.split([1_400, len(pixels) - 1_400]))
-    model = fit(make_cell, known, seed, steps=250, lr=5e-3)
-    return model, accuracy(model, new)
+    model = fit_classifier(make_cell, known, seed, steps=250, lr=5e-3)
+    return model, classifier_accuracy(model, new)
 
 
 def dense_first_to_last(tokens: Tensor, labels: Tensor, steps: int = 300) -> tuple[float, float]:

@@ -45,7 +45,7 @@ def lookup_task(parts: Splits[Lookup], n_values: int) -> TokenTask:
 
 def reversal_task(parts: Splits[Reversal]) -> TokenTask:
     """Combine each symbol of a text with its position; the targets are the symbols in reverse order."""
-    known, new = (with_positions(part.tokens) for part in (parts.train, parts.test))
+    known, new = (_with_positions(part.tokens) for part in (parts.train, parts.test))
     return _task(known, parts.train.targets, new, parts.test.targets, parts.test.pattern)
 
 
@@ -63,10 +63,10 @@ def counting_task(seed: int, T: int = 12, keep: float = 0.75, n_symbols: int = 8
         return step.cumsum(1) % n_symbols
 
     known, new = sequences(4_000, seed), sequences(500, 1_000 + seed)
-    return _task(with_positions(known[:, :-1]), known[:, 1:], with_positions(new[:, :-1]), new[:, 1:])
+    return _task(_with_positions(known[:, :-1]), known[:, 1:], _with_positions(new[:, :-1]), new[:, 1:])
 
 
-def with_positions(tokens: Tensor) -> tuple[Tensor, Tensor]:
+def _with_positions(tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return tokens (B, T) and the position of each, (B, T), as indices of two tables."""
     return tokens, torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
 
@@ -104,18 +104,18 @@ class TokenReader(nn.Module):
         return self.read_out(self.mixer(x)[0])
 
 
-def answers_of(model: nn.Module, known: Sequence[Tensor], targets: Tensor) -> Tensor:
+def _answers_of(model: nn.Module, known: Sequence[Tensor], targets: Tensor) -> Tensor:
     """Return the logits at the last positions, (B, T, n_answers) for targets (B, T), or (B, T, n, n_answers) for (B, T, n)."""
     return model(*known)[:, -targets.shape[1] :].unflatten(-1, (*targets.shape[2:], -1))
 
 
-def loss_of(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
+def _loss_of(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
     """Compute the cross-entropy of the answers at the last positions; the last item of a batch holds the targets."""
     *known, targets = batch
-    return F.cross_entropy(answers_of(model, known, targets).flatten(0, -2), targets.flatten())
+    return F.cross_entropy(_answers_of(model, known, targets).flatten(0, -2), targets.flatten())
 
 
-def fit(
+def fit_token_reader(
     make_mixer: Callable[[], nn.Module],
     task: TokenTask,
     seed: int,
@@ -131,27 +131,27 @@ def fit(
     n_answers = (int(task.targets.max()) + 1) * math.prod(task.targets.shape[2:])
     model = TokenReader(make_mixer(), sizes, n_answers, d_model, std).to(device())
     stream = batches(*task.known, task.targets, batch_size=batch_size, seed=seed)
-    return fitted(model, stream, loss_of, steps=steps, lr=lr, label=f"seed {seed}")
+    return fitted(model, stream, _loss_of, steps=steps, lr=lr, label=f"seed {seed}")
 
 
 def fit_seeds(
     make_mixer: Callable[[], nn.Module], task: TokenTask, seeds: Iterable[int], steps: int, **settings: Any
 ) -> list[TokenReader]:
-    """Train one TokenReader for each seed, with the settings of `fit`."""
-    return [fit(make_mixer, task, seed, steps, **settings) for seed in seeds]
+    """Train one TokenReader for each seed, with the settings of `fit_token_reader`."""
+    return [fit_token_reader(make_mixer, task, seed, steps, **settings) for seed in seeds]
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, task: TokenTask) -> float:
+def token_accuracy(model: nn.Module, task: TokenTask) -> float:
     """Measure the fraction of positions of the test rows whose answers are all correct."""
-    right = answers_of(model, task.new, task.new_targets).argmax(-1) == task.new_targets
+    right = _answers_of(model, task.new, task.new_targets).argmax(-1) == task.new_targets
     return right.flatten(2).all(-1).float().mean().item() if right.dim() > 2 else right.float().mean().item()
 
 
 @torch.no_grad()
 def loss_on_new(model: nn.Module, task: TokenTask) -> float:
     """Compute the cross-entropy of the answers in the test rows, in nats."""
-    return loss_of(model, (*task.new, task.new_targets)).item()
+    return _loss_of(model, (*task.new, task.new_targets)).item()
 
 
 @torch.no_grad()
@@ -164,13 +164,14 @@ def logits_under_mask(model: TokenReader, given: Sequence[Tensor], mask: Tensor 
         mask: bool, broadcastable to (B, T, T), True = may attend; None = every position may attend to every other.
     """
     own, model.mixer.mask = model.mixer.mask, mask
-    logits = model(*given).cpu()
-    model.mixer.mask = own
-    return logits
+    try:
+        return model(*given).cpu()
+    finally:
+        model.mixer.mask = own
 
 
 @torch.no_grad()
-def weights_of(model: TokenReader, given: Sequence[Tensor]) -> Tensor:
+def mixer_weights(model: TokenReader, given: Sequence[Tensor]) -> Tensor:
     """Compute the attention weights (…, T, T) of the mixer for indices (B, T), one tensor for each table, on the CPU."""
     with record(model) as seen:
         model(*given)
@@ -179,7 +180,7 @@ def weights_of(model: TokenReader, given: Sequence[Tensor]) -> Tensor:
 
 def attends_correctly(model: TokenReader, task: TokenTask) -> float:
     """Measure the fraction of positions whose largest weight, in the first head, is at the 1 of the pattern."""
-    chosen = weights_of(model, task.new)[:, 0, -task.pattern.shape[1] :].argmax(-1)
+    chosen = mixer_weights(model, task.new)[:, 0, -task.pattern.shape[1] :].argmax(-1)
     return (chosen == task.pattern.argmax(-1)).float().mean().item()
 
 
@@ -202,11 +203,11 @@ def show_lookup(model: TokenReader, task: TokenTask, pairs: Sequence[str], quest
 
     Args:
         model: trained on the task.
-        task: as `lookup_task` gives it.
+        task: as `lookup_task` returns it.
         pairs: the pairs of the text, in words.
         questions: its questions, in words.
     """
-    weights = weights_of(model, [index[:1] for index in task.new])[0, 0, -len(questions) :]
+    weights = mixer_weights(model, [index[:1] for index in task.new])[0, 0, -len(questions) :]
     right = F.pad(task.pattern[0], (0, len(questions))).cpu()
     tokens = [*pairs, *questions]
     hits = int((weights.argmax(-1) == right.argmax(-1)).sum())
@@ -220,11 +221,11 @@ def show_heads(models: Mapping[str, TokenReader], task: TokenTask) -> None:
 
     Args:
         models: name -> a model that was trained on the task.
-        task: as `two_answers` gives it.
+        task: as `two_answers` returns it.
     """
     maps = {}
     for name, model in models.items():
-        heads = weights_of(model, [index[:1] for index in task.new])[0]
+        heads = mixer_weights(model, [index[:1] for index in task.new])[0]
         maps |= {name if len(heads) == 1 else f"{name}: {h}": weights for h, weights in enumerate(heads, 1)}
     right = task.pattern[0].cpu()
     found = (f"{w.amax(-1).mean():.2f} in {name} ({(w * right).sum(-1).mean():.0%})" for name, w in maps.items())
@@ -236,8 +237,8 @@ def show_heads(models: Mapping[str, TokenReader], task: TokenTask) -> None:
 @torch.no_grad()
 def show_reversal(model: TokenReader, text: Sequence[int]) -> None:
     """Draw the attention weights with which a model trained on `reversal_task` reverses a text of T symbols."""
-    given = with_positions(torch.tensor([text], device=device()))
-    output, weights = model(*given).argmax(-1)[0].tolist(), weights_of(model, given)[0, 0]
+    given = _with_positions(torch.tensor([text], device=device()))
+    output, weights = model(*given).argmax(-1)[0].tolist(), mixer_weights(model, given)[0, 0]
     hits = int((weights.argmax(-1) == torch.arange(len(text)).flip(0)).sum())
     right, rows, columns = torch.eye(len(text)).flip(1), [*map(str, output)], [*map(str, text)]
     figure = attention_map(weights, rows, columns, "reversal of one text", "key", "output", right)

@@ -13,14 +13,14 @@ from course_lib.shapes import Lengths, Tokens
 
 
 class TransformerByFunctions(nn.Module):
-    """The weights of a post-norm `Transformer`, used by an `encoder_block` and a `decoder_block`.
+    """A post-norm `Transformer` whose blocks are computed by an `encoder_block` and a `decoder_block`.
 
-    `forward` gives what the model gives, so training updates the weights of the model. `start` and `step` are those of the
-    model, which keep keys and values: decoding runs no block of functions.
+    `forward` uses the weights of the model, so training updates them. `start` and `step` are those of the model, which keep
+    keys and values: decoding does not use the functions.
     """
 
     def __init__(self, model: Transformer, encoder_block: Callable[..., Tensor], decoder_block: Callable[..., Tensor]) -> None:
-        """Set the model and the functions.
+        """Wrap a model and two functions.
 
         Args:
             model: a Transformer as published, without dropout. The biases of its attentions are removed, because the functions
@@ -37,7 +37,7 @@ class TransformerByFunctions(nn.Module):
                     projection.bias = None
 
     def forward(self, source: Int[Tensor, "B T_k"], lengths: Lengths, target: Tokens) -> Float[Tensor, "B T n_target"]:
-        """Give the next-token logits (B, T, n_target) of target (B, T), for sources (B, T_k) of these lengths (B,)."""
+        """Compute the next-token logits (B, T, n_target) of target (B, T), for sources (B, T_k) of these lengths (B,)."""
         mask = padding_mask(lengths, source.shape[1])
         memory, y = self._embed(self.model.source_words, source), self._embed(self.model.target_words, target)
         for block in self.model.encoder.blocks:

@@ -54,6 +54,14 @@ def test_answers_of_another_length_are_refused(attends):
         weight_in_own_date(None, [PAIR], WORDS)
 
 
+def test_a_model_without_attention_is_refused(attends):
+    attends(ANSWER_OF_21, None)
+    with pytest.raises(ValueError, match="the model has no attention"):
+        weight_in_own_date(None, [PAIR], WORDS)
+    with pytest.raises(ValueError, match="the model has no attention"):
+        show_alignment(None, SOURCE, WORDS)
+
+
 def test_a_map_has_a_row_for_each_token_of_the_answer_and_its_end(attends, monkeypatch):
     shown = []
     monkeypatch.setattr(alignment, "show", lambda figure, alt: shown.append((figure, alt)))

@@ -1,20 +1,25 @@
 """Losses and scores of tags and spans, the states of the layers and pre-training, on a BERT whose answer is known."""
 
+import string
+
 import pytest
 import torch
 from torch import nn
 
 from course_lib.blocks import Sizes
+from course_lib.losses import segment_input
 from course_lib.models import BERT, SpanHead, TagHead
 from course_tools.notebook.bert_tasks import (
-    Headed,
+    BERTWithHead,
     mean_states,
     pretrain,
+    published_bert,
     span_accuracy,
     span_loss,
     tag_accuracy,
     tag_loss,
 )
+from tests.course_lib.models import peers
 
 SIZES = Sizes(d_model=6, n_heads=3, d_ff=7, n_layers=2)
 TOKENS, SEGMENTS, LENGTHS = torch.tensor([[1, 5, 2, 6, 2], [1, 7, 2, 0, 0]]), torch.zeros(2, 5).long(), torch.tensor([5, 3])
@@ -35,13 +40,13 @@ def zero(headed):
 
 
 def test_tags_without_information_cost_the_log_of_their_number():
-    model = zero(Headed(BERT(11, 5, SIZES), TagHead(6, 3)))
+    model = zero(BERTWithHead(BERT(11, 5, SIZES), TagHead(6, 3)))
     assert tag_loss(model, DATA).item() == pytest.approx(torch.tensor(3.0).log().item())
     assert tag_accuracy(model, DATA) == pytest.approx(0.5)
 
 
 def test_ends_without_information_cost_the_log_of_the_length_and_padding_is_never_one():
-    model = zero(Headed(BERT(11, 5, SIZES), SpanHead(6)))
+    model = zero(BERTWithHead(BERT(11, 5, SIZES), SpanHead(6)))
     assert span_loss(model, DATA).item() == pytest.approx(LENGTHS.log().mean().item() * 2)
     assert span_accuracy(model, DATA) == 0
     data = (*DATA[:4], torch.zeros(2, 2).long())
@@ -64,3 +69,29 @@ def test_pre_training_reports_the_loss_of_the_words():
     assert len(losses) == 30
     assert losses[-1] < losses[0]
     assert not model.training
+
+
+def test_a_published_bert_is_read_with_its_vocabulary(tmp_path):
+    transformers = pytest.importorskip("transformers", reason=peers.REASON)
+    letters = string.ascii_lowercase
+    pieces = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", *".,;", *letters, *(f"##{letter}" for letter in letters)]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    config = transformers.BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=6,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=7,
+        max_position_embeddings=99,
+    )
+    peers.saved(transformers.BertModel(config), tmp_path)
+    bert, tokens, segments, lengths, delimiters, symbols = published_bert(str(tmp_path), segment_input)
+    assert symbols == tuple(pieces)
+    assert delimiters.sum(1).tolist() == [2, 2, 2]
+    rows = [[symbols[token] for token in row[:length]] for row, length in zip(tokens, lengths, strict=True)]
+    first = "".join(rows[0]).replace("##", "")
+    assert first == "[CLS]thekeysofadictionaryarehashed.[SEP]theymustnotchangewhiletheyareinit.[SEP]"
+    for row, of_row, length in zip(delimiters, segments, lengths, strict=True):
+        end = int(row.nonzero()[0])
+        assert of_row.tolist() == [0] * (end + 1) + [1] * (int(length) - end - 1) + [0] * (len(row) - int(length))
+    assert bert(tokens, segments, lengths).shape == (*tokens.shape, 6)

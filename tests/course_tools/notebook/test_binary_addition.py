@@ -4,7 +4,7 @@ import torch
 
 from course_lib.datasets import Sums, sums
 from course_lib.models import AdaptiveSteps, SharedSteps, UniversalOutput, shared_encoder
-from course_tools.notebook.binary_addition import EncoderSteps, add, adder, block, exact, fit, step_map, steps_taken
+from course_tools.notebook.binary_addition import EncoderSteps, add, adder, block, exact, fit_adder, step_map, steps_taken
 
 EVERYWHERE = torch.ones(7, 7, dtype=torch.bool)
 
@@ -21,7 +21,7 @@ def test_columns_that_never_carry_are_learned():
     known = sums(400, 1, 1, n_digits=5, T=7).train
     columns = torch.where(known.columns == 3, 0, known.columns)
     no_carry = Sums(columns, (columns > 0).long(), known.walks)
-    model = fit(adder(lambda: SharedSteps(block(), 1), 0), no_carry, EVERYWHERE, 0, 60)
+    model = fit_adder(adder(lambda: SharedSteps(block(), 1), 0), no_carry, EVERYWHERE, 0, 60)
     assert exact(model, no_carry, EVERYWHERE) > 0.9
     total, weights, names = add(model, 20, 3, EVERYWHERE, n_columns=5)
     assert (total, weights.tolist(), names) == (23, [[1.0]] * 5, ["0+1", "0+1", "1+0", "0+0", "1+0"])

@@ -9,7 +9,7 @@ from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary
 from course_lib.losses import next_token_loss
 from course_lib.models import GPT, NGram
-from course_tools.notebook.character_model import bits, bits_by_counts, continuations, fit_text, sampled_text
+from course_tools.notebook.character_model import bits_by_counts, bits_per_character, continuations, fit_text, sampled_text
 
 CHARACTERS = Vocabulary.of(["abab"])
 A, B = CHARACTERS.encode("ab")
@@ -24,7 +24,7 @@ class Uniform(nn.Module):
 
 
 def test_a_uniform_guess_among_eight_needs_three_bits():
-    assert bits(Uniform(), TEXT, 6) == pytest.approx(3)
+    assert bits_per_character(Uniform(), TEXT, 6) == pytest.approx(3)
 
 
 def test_counts_know_what_follows():

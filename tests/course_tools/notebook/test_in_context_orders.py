@@ -11,11 +11,11 @@ from course_lib.losses import next_token_loss
 from course_tools.notebook.in_context_orders import (
     LETTERS,
     Recurrent,
-    accuracy,
     accuracy_of_counts,
+    accuracy_on_orders,
     after_copies,
     answers,
-    fit,
+    fit_on_orders,
     head_weights,
     next_letter,
     order_gpt,
@@ -36,9 +36,9 @@ class Successor(nn.Module):
 
 def test_a_fixed_order_is_learned_by_a_network_and_counted_by_a_table():
     known, new = (walks(ALPHABET, n, seed=n) for n in (300, 50))
-    model = fit(lambda: Recurrent(8, 7, 11), known, next_token_loss, 0)
-    assert accuracy(model, new) > 0.95
-    assert accuracy(Successor(), new) == 1
+    model = fit_on_orders(lambda: Recurrent(8, 7, 11), known, next_token_loss, 0)
+    assert accuracy_on_orders(model, new) > 0.95
+    assert accuracy_on_orders(Successor(), new) == 1
     assert accuracy_of_counts(known, new) > 0.95
 
 

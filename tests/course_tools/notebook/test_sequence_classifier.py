@@ -4,7 +4,14 @@ import torch
 
 from course_lib.primitives import RNN
 from course_tools.notebook import sequence_classifier
-from course_tools.notebook.sequence_classifier import Reader, accuracy, dense_first_to_last, fit, fit_digits, one_hot
+from course_tools.notebook.sequence_classifier import (
+    SequenceClassifier,
+    classifier_accuracy,
+    dense_first_to_last,
+    fit_classifier,
+    fit_digits,
+    one_hot,
+)
 
 
 def test_symbols_become_vectors():
@@ -12,7 +19,7 @@ def test_symbols_become_vectors():
 
 
 def test_the_logits_are_read_from_the_last_state():
-    model, x = Reader(RNN(3, 5), 7), torch.randn(2, 11, 3)
+    model, x = SequenceClassifier(RNN(3, 5), 7), torch.randn(2, 11, 3)
     states, _ = model.cell(x)
     torch.testing.assert_close(model(x), model.read_out(states[:, -1]))
 
@@ -21,7 +28,7 @@ def test_the_last_symbol_is_learned():
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 2, (200, 3), generator=generator)
     pairs = one_hot(tokens), tokens[:, -1]
-    assert accuracy(fit(lambda: RNN(16, 8), pairs, seed=0, steps=60, lr=3e-2), pairs) > 0.95
+    assert classifier_accuracy(fit_classifier(lambda: RNN(16, 8), pairs, seed=0, steps=60, lr=3e-2), pairs) > 0.95
 
 
 def test_the_weights_of_the_first_symbol_grow_where_it_is_the_answer():
@@ -38,15 +45,15 @@ def test_the_weights_of_the_first_symbol_grow_where_it_is_the_answer():
 def test_digits_are_read_one_pixel_at_a_time_and_tested_on_the_others(monkeypatch):
     seen = {}
 
-    def fit(make_cell, known, seed, steps, lr):
+    def fit_classifier(make_cell, known, seed, steps, lr):
         seen.update(shape=tuple(known[0].shape), steps=steps)
         return "model"
 
-    def accuracy(model, new):
+    def classifier_accuracy(model, new):
         seen["new"] = tuple(new[0].shape)
         return 0.5
 
-    monkeypatch.setattr(sequence_classifier, "fit", fit)
-    monkeypatch.setattr(sequence_classifier, "accuracy", accuracy)
+    monkeypatch.setattr(sequence_classifier, "fit_classifier", fit_classifier)
+    monkeypatch.setattr(sequence_classifier, "classifier_accuracy", classifier_accuracy)
     assert fit_digits(lambda: RNN(1, 3), seed=0) == ("model", 0.5)
     assert seen == {"shape": (1_400, 64, 1), "steps": 250, "new": (397, 64, 1)}

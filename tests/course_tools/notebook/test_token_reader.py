@@ -1,5 +1,6 @@
 """A reader of tokens learns the easiest task, and its tasks, weights and masks are those of their descriptions."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -9,21 +10,21 @@ from course_tools.notebook import token_reader
 from course_tools.notebook.token_reader import (
     TokenReader,
     TokenTask,
-    accuracy,
     attends_correctly,
     counting_task,
-    fit,
     fit_seeds,
+    fit_token_reader,
     logits_under_mask,
     lookup_in_words,
     lookup_task,
     loss_on_new,
+    mixer_weights,
     reversal_task,
     show_heads,
     show_lookup,
     show_reversal,
+    token_accuracy,
     two_answers,
-    weights_of,
 )
 
 
@@ -54,22 +55,22 @@ def lookups():
 
 
 def test_a_token_is_copied_after_a_few_steps():
-    model = fit(Keep, copying(), seed=0, steps=60, lr=3e-2)
+    model = fit_token_reader(Keep, copying(), seed=0, steps=60, lr=3e-2)
     assert not model.training
-    assert accuracy(model, copying()) == 1.0
+    assert token_accuracy(model, copying()) == 1.0
     assert loss_on_new(model, copying()) < 0.5
 
 
 def test_each_seed_trains_a_model_of_its_own():
     one, two = fit_seeds(Keep, copying(), (0, 1), steps=2, lr=3e-2)
     assert not one.read_out.weight.equal(two.read_out.weight)
-    assert one.read_out.weight.equal(fit(Keep, copying(), seed=0, steps=2, lr=3e-2).read_out.weight)
+    assert one.read_out.weight.equal(fit_token_reader(Keep, copying(), seed=0, steps=2, lr=3e-2).read_out.weight)
 
 
 def test_only_the_last_positions_answer():
     tokens, model = torch.zeros(2, 7, dtype=torch.long), TokenReader(Keep(), [5], 3)
     said = model(tokens)[:, -2:].argmax(-1)
-    assert accuracy(model, TokenTask((tokens,), said, (tokens,), said)) == 1.0
+    assert token_accuracy(model, TokenTask((tokens,), said, (tokens,), said)) == 1.0
 
 
 def test_an_answer_of_two_parts_is_right_where_both_are():
@@ -77,7 +78,7 @@ def test_an_answer_of_two_parts_is_right_where_both_are():
     said = model(tokens)[:, -2:].unflatten(-1, (2, 3)).argmax(-1)
     half = said.clone()
     half[0, 0, 1] = (half[0, 0, 1] + 1) % 3
-    scores = [accuracy(model, TokenTask((tokens,), wanted, (tokens,), wanted)) for wanted in (said, half)]
+    scores = [token_accuracy(model, TokenTask((tokens,), wanted, (tokens,), wanted)) for wanted in (said, half)]
     assert scores == [1.0, 0.5]
 
 
@@ -136,6 +137,13 @@ def test_a_masked_token_has_no_effect_and_the_mask_is_put_back():
     assert model.mixer.mask is None
 
 
+def test_the_mask_is_restored_after_an_error():
+    tokens, model = torch.tensor([[1, 2, 3]]), TokenReader(OneHead(), [5], 3)
+    with pytest.raises(ValueError, match="does not broadcast"):
+        logits_under_mask(model, (tokens,), torch.ones(4, 4, dtype=torch.bool))
+    assert model.mixer.mask is None
+
+
 def test_the_figure_of_a_reversal_counts_the_rows_on_the_anti_diagonal(monkeypatch):
     shown = []
     monkeypatch.setattr(token_reader, "show", lambda figure, alt: shown.append((figure, alt)))
@@ -143,7 +151,7 @@ def test_the_figure_of_a_reversal_counts_the_rows_on_the_anti_diagonal(monkeypat
     model, text = TokenReader(OneHead(), [8, 3], 8), [3, 1, 4]
     show_reversal(model, text)
     ((figure, alt),) = shown
-    weights = weights_of(model, (torch.tensor([text]), torch.tensor([[0, 1, 2]])))[0, 0]
+    weights = mixer_weights(model, (torch.tensor([text]), torch.tensor([[0, 1, 2]])))[0, 0]
     hits = sum(int(row.argmax()) == 2 - i for i, row in enumerate(weights))
     assert f"the largest weight of a row is there in {hits} of them" in alt
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["3", "1", "4"]

@@ -1,14 +1,14 @@
-"""A plain encoder: its states are those of torch in both directions, and padding changes nothing."""
+"""A recurrent encoder by a function: its states are those of torch in both directions, and padding changes nothing."""
 
 import torch
 
 from course_lib.primitives import encode
-from course_tools.notebook.plain_encoder import PlainEncoder
+from course_tools.notebook.recurrent_encoder_by_function import EncoderByFunction
 
 
 def encoder(seed=0):
     torch.manual_seed(seed)
-    return PlainEncoder(encode, 7, 6)
+    return EncoderByFunction(encode, 7, 6)
 
 
 def test_the_states_of_both_directions_are_those_of_torch():

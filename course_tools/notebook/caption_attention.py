@@ -1,4 +1,4 @@
-"""Where a captioner with attention attends: maps over the image before each word, and how often that is the named digit."""
+"""Maps of where a captioner attends before each word, and how often that is at the digit that it names; for lecture 03."""
 
 from statistics import mean
 
@@ -33,8 +33,8 @@ def attends_to_named(model: nn.Module, task: CaptionTask, corners: Tensor) -> fl
 
 
 @torch.no_grad()
-def weights_by_word(model: nn.Module, task: CaptionTask, index: int) -> tuple[str, dict[str, Tensor]]:
-    """Caption a new image; give the caption, and the weights (6, 6) before each of its words and the end, by numbered word."""
+def _weights_by_word(model: nn.Module, task: CaptionTask, index: int) -> tuple[str, dict[str, Tensor]]:
+    """Caption a new image; return the caption, and the weights (6, 6) before each numbered word and the end."""
     seen = task.new_regions[index : index + 1]
     (caption,) = task.captions_by(model, seen)
     read = task.words.batch([caption], begin=True)[0]
@@ -45,7 +45,7 @@ def weights_by_word(model: nn.Module, task: CaptionTask, index: int) -> tuple[st
 
 def show_caption_weights(model: nn.Module, task: CaptionTask, index: int) -> None:
     """Draw the weights before each word over a new image; the first and the last digit of the right caption are boxed."""
-    caption, weights = weights_by_word(model, task, index)
+    caption, weights = _weights_by_word(model, task, index)
     new = task.examples.test
     image, right, corners = new.images[index], new.captions[index], new.corners[index].flip(-1)
     most = max(w.max().item() for w in weights.values())

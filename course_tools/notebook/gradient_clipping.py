@@ -1,4 +1,4 @@
-"""Plain gradient descent on the recall task from weights whose gradient explodes, with clipped gradients and without.
+"""Plain gradient descent on the recall task from weights whose gradient explodes, with and without gradient clipping.
 
 An experiment of lecture 01: U = 1.5 Q with an orthogonal Q, and learning rate 1. `rnn_step` and `clip` are arguments.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course_lib.datasets import recall
 from course_lib.training import batches
-from course_tools.notebook.gradients_through_time import Step, states_of
+from course_tools.notebook.gradients_through_time import RecurrentStep, states_of
 from course_tools.notebook.sequence_classifier import one_hot
 
 Clip = Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -25,28 +25,28 @@ class Descent(NamedTuple):
     accuracy: float
 
 
-def start(seed: int, n: int = 32) -> list[Tensor]:
+def exploding_weights(seed: int, n: int = 32) -> list[Tensor]:
     """Draw W (n, 16), U (n, n), b (n,) and the readout V (8, n) of a plain network; all singular values of U are 1.5."""
     generator = torch.Generator().manual_seed(seed)
     W, random, V = (torch.randn(size, generator=generator).double() for size in ((n, 16), (n, n), (8, n)))
     return [0.1 * W, 1.5 * torch.linalg.qr(random).Q, torch.zeros(n).double(), V / n**0.5]
 
 
-def logits_of(rnn_step: Step, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """Give the logits V h_T (B, 8) of the first symbol for x (B, T, 16)."""
+def recall_logits(rnn_step: RecurrentStep, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """Compute the logits V h_T (B, 8) of the first symbol for x (B, T, 16)."""
     *cell, V = weights
     h = torch.zeros(len(x), V.shape[1]).double()
     return states_of(rnn_step, x.double().transpose(0, 1), h, *cell)[-1] @ V.mT
 
 
-def first_gradient(rnn_step: Step, tokens: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """Give the gradient of the loss at the start, all entries in one vector, for sequences (B, T) and labels (B,)."""
-    weights = [w.requires_grad_() for w in start(seed)]
-    loss = F.cross_entropy(logits_of(rnn_step, one_hot(tokens), weights), labels)
+def first_gradient(rnn_step: RecurrentStep, tokens: Tensor, labels: Tensor, seed: int) -> Tensor:
+    """Compute the gradient of the loss at the initial weights, as one vector, for sequences (B, T) and labels (B,)."""
+    weights = [w.requires_grad_() for w in exploding_weights(seed)]
+    loss = F.cross_entropy(recall_logits(rnn_step, one_hot(tokens), weights), labels)
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights)])
 
 
-def descend(rnn_step: Step, clip: Clip | None, seed: int, T: int = 10, steps: int = 150) -> Descent:
+def descend(rnn_step: RecurrentStep, clip: Clip | None, seed: int, T: int = 10, steps: int = 150) -> Descent:
     """Train on recall of T symbols by gradient descent with learning rate 1, in batches of 32.
 
     Args:
@@ -56,14 +56,14 @@ def descend(rnn_step: Step, clip: Clip | None, seed: int, T: int = 10, steps: in
         T: length of a sequence.
         steps: number of updates.
     """
-    data, weights, losses = recall(4_000, 1, 1_000, T=T, seed=seed), start(seed), []
+    data, weights, losses = recall(4_000, 1, 1_000, T=T, seed=seed), exploding_weights(seed), []
     stream = batches(one_hot(data.train.tokens), data.train.labels, batch_size=32, seed=seed)
     for x, y in (next(stream) for _ in range(steps)):
         weights = [w.detach().requires_grad_() for w in weights]
-        loss = F.cross_entropy(logits_of(rnn_step, x, weights), y)
+        loss = F.cross_entropy(recall_logits(rnn_step, x, weights), y)
         gradients = torch.autograd.grad(loss, weights)
         gradients = gradients if clip is None else clip(gradients)
         weights = [w - g for w, g in zip(weights, gradients, strict=True)]
         losses.append(loss.item())
-    right = logits_of(rnn_step, one_hot(data.test.tokens), weights).argmax(-1) == data.test.labels
+    right = recall_logits(rnn_step, one_hot(data.test.tokens), weights).argmax(-1) == data.test.labels
     return Descent(losses, right.float().mean().item())

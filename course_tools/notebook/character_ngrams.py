@@ -1,4 +1,4 @@
-"""Classify short texts by groups of letters: TF-IDF with and without an SVD, naive Bayes on documents; rivals in lecture 08."""
+"""Classify short texts by character n-grams: TF-IDF with and without an SVD, naive Bayes on documents; for lecture 08."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,28 +11,28 @@ from course_lib.datasets import DisplayName
 from course_lib.datasets.display_names import LANGUAGES
 
 
-class LetterGroups:
-    """Classifiers of languages that count groups of one to three letters, and know unlabelled names and their documents."""
+class CharacterNgrams:
+    """Three classifiers of languages by character n-grams, n = 1 to 3, which also use unlabelled names and their documents."""
 
     def __init__(self, unlabelled: Sequence[DisplayName], n_directions: int = 32) -> None:
-        """Count the groups in names, whose documents are in order; an SVD of passages of four names keeps n_directions."""
-        found = (group for name in unlabelled for group in _groups(name.text))
-        self.index = {group: i for i, group in enumerate(dict.fromkeys(found))}
+        """Count the n-grams of names, whose documents are in order; an SVD of passages of four names keeps n_directions."""
+        found = (ngram for name in unlabelled for ngram in _ngrams(name.text))
+        self.index = {ngram: i for i, ngram in enumerate(dict.fromkeys(found))}
         counts = self.counts(unlabelled)
         self.rarity = ((1 + len(counts)) / (1 + (counts > 0).sum(0))).log() + 1
         self.by_document = F.one_hot(torch.tensor([name.document for name in unlabelled])).float().mT @ counts
         passages = counts[: len(counts) // 4 * 4].unflatten(0, (-1, 4)).sum(1)
         weighted = F.normalize(passages * self.rarity, dim=-1)
         variances, directions = torch.linalg.eigh(weighted @ weighted.mT)
-        self.to_svd = weighted.mT @ (directions[:, -n_directions:] / variances[-n_directions:].sqrt())
+        self.to_svd = weighted.mT @ (directions[:, -n_directions:] / variances[-n_directions:].clamp_min(1e-12).sqrt())
 
     def counts(self, part: Sequence[DisplayName]) -> Tensor:
-        """Count each known group in each name, (n, n_groups)."""
+        """Count each known n-gram in each name, (n, n_ngrams)."""
         rows = torch.zeros(len(part), len(self.index))
         for row, name in zip(rows, part, strict=True):
-            for group, n in Counter(_groups(name.text)).items():
-                if group in self.index:
-                    row[self.index[group]] = n
+            for ngram, n in Counter(_ngrams(name.text)).items():
+                if ngram in self.index:
+                    row[self.index[ngram]] = n
         return rows
 
     def languages(self, few: Sequence[DisplayName], new: Sequence[DisplayName]) -> dict[str, Tensor]:
@@ -50,8 +50,8 @@ class LetterGroups:
         }
 
 
-def _groups(text: str) -> list[str]:
-    """Give the groups of one to three letters of a text, blanks around it included."""
+def _ngrams(text: str) -> list[str]:
+    """Return the character n-grams of a text, n = 1 to 3, with a blank at each end."""
     return [f" {text} "[i : i + n] for n in (1, 2, 3) for i in range(len(text) + 3 - n)]
 
 
@@ -61,6 +61,6 @@ def _ridge(x: Tensor, y: Tensor, new: Tensor) -> Tensor:
 
 
 def _log_rates(rows: Tensor, classes: Tensor) -> Tensor:
-    """Give the log frequency of each group in each class, (n_classes, n_groups): naive Bayes."""
+    """Compute the log frequency of each n-gram in each class, (n_classes, n_ngrams): naive Bayes."""
     rates = classes.mT @ rows + 0.1
     return (rates / rates.sum(1, keepdim=True)).log()

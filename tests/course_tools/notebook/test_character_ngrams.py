@@ -1,7 +1,7 @@
 """Languages with letters of their own are told apart, and documents help where the labelled names share no letters."""
 
 from course_lib.datasets import DisplayName
-from course_tools.notebook.letter_groups import LetterGroups
+from course_tools.notebook.character_ngrams import CharacterNgrams
 
 SHAPES = ("{0}{0}{1}", "{1}{0}", "{0}{1}{1}", "{1}{1}{0}")
 
@@ -14,7 +14,7 @@ UNLABELLED = names("ab", 0) + names("cd", 1) + names("ef", 2)
 
 
 def test_letters_of_its_own_name_a_language():
-    classifiers = LetterGroups(UNLABELLED, n_directions=3)
+    classifiers = CharacterNgrams(UNLABELLED, n_directions=3)
     few = [DisplayName("ab", 0, 0), DisplayName("cd", 1, 1), DisplayName("fe", 2, 2)]
     found = classifiers.languages(few, [DisplayName("aba", 0, 9), DisplayName("dc", 1, 9), DisplayName("eff", 2, 9)])
     assert {name: languages.tolist() for name, languages in found.items()} == {name: [0, 1, 2] for name in found}
@@ -22,8 +22,13 @@ def test_letters_of_its_own_name_a_language():
 
 
 def test_unlabelled_documents_reveal_letters_that_no_label_shows():
-    classifiers = LetterGroups(UNLABELLED, n_directions=3)
+    classifiers = CharacterNgrams(UNLABELLED, n_directions=3)
     few = [DisplayName("a", 0, 0), DisplayName("c", 1, 1), DisplayName("e", 2, 2)]
     new = [DisplayName(letter, i, 9) for i, letter in enumerate("bdf")]
     assert classifiers.languages(few, new)["naive Bayes + documents"].tolist() == [0, 1, 2]
     assert classifiers.counts([DisplayName("zz", 0, 0)])[0, classifiers.index[" "]] == 2
+
+
+def test_more_directions_than_the_rank_give_finite_features():
+    classifiers = CharacterNgrams(3 * UNLABELLED, n_directions=9)
+    assert classifiers.to_svd.isfinite().all()

@@ -1,9 +1,9 @@
-"""A captioner that reads by a given step is the library's model, and its step is its reading."""
+"""A captioner by the library's step equals the library's model, and step by step it computes the same logits."""
 
 import torch
 
 from course_lib.models import ShowAttendAndTell, caption_step
-from course_tools.notebook.checked_captioner import CheckedCaptioner
+from course_tools.notebook.captioner_by_function import CaptionerByFunction
 
 REGIONS = torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(0))
 CAPTION = torch.tensor([[1, 4, 2], [1, 3, 3], [1, 2, 4]])
@@ -11,7 +11,7 @@ CAPTION = torch.tensor([[1, 4, 2], [1, 3, 3], [1, 2, 4]])
 
 def captioner(step=caption_step):
     torch.manual_seed(0)
-    return CheckedCaptioner(ShowAttendAndTell(11, 7, 5, 13, 3), step)
+    return CaptionerByFunction(ShowAttendAndTell(11, 7, 5, 13, 3), step)
 
 
 def test_it_computes_what_the_librarys_model_computes():

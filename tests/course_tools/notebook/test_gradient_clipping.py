@@ -1,22 +1,22 @@
-"""Gradient descent from a steep start: clipping is applied where it is given, and the weights are those of the description."""
+"""Gradient descent from weights whose gradient explodes: clipping is applied if it is given; the weights are as described."""
 
 import torch
 
 from course_lib.primitives import clip_gradients, rnn_step
-from course_tools.notebook.steep_descent import descend, first_gradient, logits_of, start
+from course_tools.notebook.gradient_clipping import descend, exploding_weights, first_gradient, recall_logits
 
 
 def test_all_singular_values_of_the_recurrent_matrix_are_one_and_a_half():
-    W, U, b, V = start(seed=3, n=7)
+    W, U, b, V = exploding_weights(seed=3, n=7)
     assert (W.shape, b.shape, V.shape) == ((7, 16), (7,), (8, 7))
     torch.testing.assert_close(torch.linalg.svdvals(U), torch.full((7,), 1.5).double())
 
 
 def test_the_logits_depend_on_every_symbol():
-    weights, x = start(seed=0), torch.zeros(5, 5, 16)
+    weights, x = exploding_weights(seed=0), torch.zeros(5, 5, 16)
     for row in range(1, 5):
         x[row, row, 2] = 1.0
-    logits = logits_of(rnn_step, x, weights)
+    logits = recall_logits(rnn_step, x, weights)
     assert logits.shape == (5, 8)
     assert all(not torch.allclose(logits[row], logits[0]) for row in range(1, 5))
 
@@ -24,7 +24,7 @@ def test_the_logits_depend_on_every_symbol():
 def test_the_gradient_at_the_start_has_an_entry_for_each_weight():
     tokens = torch.randint(8, 16, (4, 5), generator=torch.Generator().manual_seed(0))
     gradient = first_gradient(rnn_step, tokens, torch.tensor([0, 1, 2, 7]), seed=0)
-    assert gradient.shape == (sum(w.numel() for w in start(0)),)
+    assert gradient.shape == (sum(w.numel() for w in exploding_weights(0)),)
     assert gradient.isfinite().all()
 
 

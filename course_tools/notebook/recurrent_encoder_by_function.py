@@ -1,4 +1,4 @@
-"""An encoder of plain recurrent networks, one in each direction, around a function such as the `encode` of lecture 02."""
+"""A bidirectional recurrent encoder computed by a function for one direction, such as the `encode` of lecture 02."""
 
 from collections.abc import Callable
 
@@ -12,18 +12,18 @@ Encode = Callable[..., tuple[Tensor, Tensor]]
 """`(x, lengths, h, W, U, b)` → states (B, T, n) and last state (B, n), as `course_lib.primitives.encode`."""
 
 
-class PlainEncoder(nn.Module):
-    """Read a source forwards and backwards by `encode`, without gates; the weights are those of two `nn.RNN`."""
+class EncoderByFunction(nn.Module):
+    """An encoder that reads a source forwards and backwards by `encode`, with the weights of two `nn.RNN`."""
 
     def __init__(self, encode: Encode, n_tokens: int, d: int) -> None:
-        """Set up for n_tokens tokens, and states of d numbers: half of them from each direction."""
+        """Create an encoder for n_tokens tokens, with states of size d: d / 2 from each direction."""
         super().__init__()
         self.encode = encode
         self.embedding = nn.Embedding(n_tokens, d // 2)
         self.there, self.back = (nn.RNN(d // 2, d // 2) for _ in range(2))
 
     def forward(self, source: Tensor, lengths: Tensor) -> Encoded:
-        """Give keys and values (B, T, d), the last states (B, d) and the mask of source (B, T) with these lengths (B,)."""
+        """Compute keys and values (B, T, d), the last states (B, d) and the mask of source (B, T) with these lengths (B,)."""
         x = self.embedding(source)
         there, last = self._read(x, lengths, self.there)
         back, first = self._read(reverse(x, lengths), lengths, self.back)

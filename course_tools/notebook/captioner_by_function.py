@@ -1,4 +1,4 @@
-"""Show, Attend and Tell read by a given function for one step, such as the `caption_step` of lecture 03."""
+"""Show, Attend and Tell computed by a function for one step, such as the `caption_step` of lecture 03."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from course_lib.models import ShowAttendAndTell
 from course_lib.models.captioner import Captioned
 
-CaptionStep = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]
+CaptionStepFunction = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]
 """`(y, h, c, regions, attention, gate, cell, readout)` → logits, h, c, weights, as `course_lib.models.caption_step`."""
 
 
-def weights_of(model: ShowAttendAndTell) -> tuple[tuple[Tensor, ...], ...]:
-    """Give the weights of a model as a step takes them: those of the attention, the gate, the cell and the readout."""
+def captioner_weights(model: ShowAttendAndTell) -> tuple[tuple[Tensor, ...], ...]:
+    """Return the weights of a model as a step takes them: those of the attention, the gate, the cell and the readout."""
     attention, cell = model.attention, model.cell
     return (
         (attention.U, attention.W, attention.v),
@@ -24,18 +24,18 @@ def weights_of(model: ShowAttendAndTell) -> tuple[tuple[Tensor, ...], ...]:
     )
 
 
-class CheckedCaptioner(nn.Module):
-    """The weights of a `ShowAttendAndTell`, which reads each word by the given step, in training as well."""
+class CaptionerByFunction(nn.Module):
+    """A `ShowAttendAndTell` that reads each word by the given step, in training as well."""
 
-    def __init__(self, model: ShowAttendAndTell, step_by: CaptionStep) -> None:
-        """Set up around a model; `step_by` computes one step."""
+    def __init__(self, model: ShowAttendAndTell, step_by: CaptionStepFunction) -> None:
+        """Wrap a model; `step_by` computes one step."""
         super().__init__()
         self.model, self.start, self.step_by = model, model.start, step_by
 
     def forward(self, regions: Tensor, caption: Tensor, state: tuple[Tensor, Tensor] | None = None) -> Captioned:
         """Read a caption (B, T) word by word, from the state (h, c); if None, from the mean of regions (B, L, d_a)."""
         h, c = self.model.initial_state(regions) if state is None else state
-        weights, logits, rows = weights_of(self.model), [], []
+        weights, logits, rows = captioner_weights(self.model), [], []
         for y in self.model.words(caption).unbind(1):
             of_word, h, c, row = self.step_by(y, h, c, regions, *weights)
             logits.append(of_word)
