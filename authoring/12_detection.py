@@ -983,7 +983,7 @@ train_detector = check("12.8", train_detector)
 # %%
 from course_lib.datasets import Scenes, digits
 from course_tools.notebook.box_figures import show_found
-from course_tools.notebook.recorded_losses import trained_with_losses
+from course_tools.notebook.training_curve import trained_with_losses
 from course_tools.notebook.authorship import whose
 
 

@@ -804,7 +804,8 @@ for size, width in enumerate(("a quarter", "half")):
     show_losses(
         {f"{name}, {width} of the width": smaller[name][size].model for name in smaller}
     )
-show_accuracy_against_cost(costs, heights)
+title = "smaller sizes: one seed; the largest: mean of three"
+show_accuracy_against_cost(costs, heights, title)
 
 # %% tags=["nbval-check-output"]
 ratio = costs["CNN"][2].multiply_adds / costs["Mixer"][2].multiply_adds
@@ -957,7 +958,7 @@ train_mixing_rival = check("13.7", train_mixing_rival)
 
 # %%
 from course_tools.checks.training_record import Recorder
-from course_tools.notebook.recorded_losses import show_recorded_losses
+from course_tools.notebook.training_curve import show_recorded_losses
 
 of_each = {"Mixer": [], "rival": []}
 compared = {

@@ -395,7 +395,7 @@ def fit_simclr(label, seed, temperature=0.2, ranges=RANGES, **looks):
 # augmentation alone already helps a supervised network a great deal.</details>
 
 # %%
-from course_tools.notebook.recorded_losses import show_recorded_losses
+from course_tools.notebook.training_curve import show_recorded_losses
 
 LOOKS = (1, 15, 30, 60, 120, 240)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.datasets import Scenes
 from course_lib.models import DETR
 from course_lib.primitives import overlap, to_corners
@@ -59,10 +59,13 @@ def query_maps(model: DETR, images: Tensor) -> Tensor:
     """Compute the attention of each query over the cells in the last decoder layer, mean of the heads: (B, N, H / 4, W / 4)."""
     last = len(model.decoder) - 1
     cross = model.decoder[last].cross
+    mechanism = cross.mechanism
     cross.mechanism = scaled_dot_product_attention  # the fused form keeps no weights
-    with record(model) as seen:
-        model(images)
-    cross.mechanism = fused_scaled_dot_product_attention
+    try:
+        with record(model) as seen:
+            model(images)
+    finally:
+        cross.mechanism = mechanism
     H, W = (side // 4 for side in images.shape[2:])
     return seen[f"decoder.{last}.cross"][0].weights.mean(1).unflatten(-1, (H, W)).cpu()
 

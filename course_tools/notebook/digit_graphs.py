@@ -28,7 +28,10 @@ def removed(graphs: PixelGraphs) -> Tensor:
 
 
 def rewired(graphs: PixelGraphs) -> Tensor:
-    """Lead each edge to a random node of the same graph; each node keeps its number of neighbours."""
+    """Permute the keys of the edges within each graph: every node keeps its number of neighbours as query and as key.
+
+    Self-loops and repeated edges may occur. The edges must be sorted by graph.
+    """
     query, key = graphs.edges
     order = graphs.graph_of[key] + torch.rand(len(key), device=key.device).double()
     return torch.stack([query, key[order.argsort()]])

@@ -37,14 +37,19 @@ def cost(model: nn.Module, image: Tensor) -> OperationCount:
 
 
 def show_accuracy_against_cost(
-    costs: Mapping[str, Sequence[OperationCount]], accuracies: Mapping[str, Sequence[float]]
+    costs: Mapping[str, Sequence[OperationCount]], accuracies: Mapping[str, Sequence[float]], title: str
 ) -> None:
-    """Draw accuracy against parameters, and against multiply-adds for one image: a line for each kind of model."""
+    """Draw accuracy against parameters, and against multiply-adds for one image: one line per kind of model.
+
+    Args:
+        costs: name -> the cost of each size of the model.
+        accuracies: name -> the accuracy of each size, in the same order.
+        title: above the figures, such as how many seeds an accuracy is the mean of.
+    """
     for axis, unit in (("parameters", "parameters"), ("multiply_adds", "multiply-adds for one image")):
         lines = {name: ([getattr(each, axis) for each in costs[name]], accuracies[name]) for name in costs}
         points = (
             f"{name} " + ", ".join(f"{y:.2f} at {x:,}" for x, y in zip(*line, strict=True)) for name, line in lines.items()
         )
-        title = "smaller sizes: one seed; the largest: mean of three"
         drawn = curves(lines, unit, "accuracy on unseen digits", title, log="x", across={"chance": 0.1})
-        show(drawn, alt=f"Accuracy against {unit}: {'; '.join(points)}.")
+        show(drawn, alt=f"Accuracy against {unit}: {'; '.join(points)}; chance is 0.1.")

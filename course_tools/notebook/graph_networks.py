@@ -44,21 +44,20 @@ class TwoLayers(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Two graph convolutions, a ReLU between them; the weights of the edges are computed once."""
+    """Two graph convolutions, a ReLU between them."""
 
     def __init__(self, d_in: int, d: int, n_out: int, edge_weights: Callable[[Tensor, int], Tensor]) -> None:
         """Set up for d_in features of a node, d hidden units and n_out outputs; `edge_weights` is `gcn_weights`."""
         super().__init__()
         self.W_1, self.W_2 = nn.Linear(d_in, d, bias=False), nn.Linear(d, n_out, bias=False)
-        self.edge_weights, self.known = edge_weights, {}
+        self.edge_weights = edge_weights
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give outputs (N, n_out) from x (N, d_in) and edges (2, E), which are the same at each call."""
+        """Give outputs (N, n_out) from x (N, d_in) and edges (2, E)."""
         edges = with_self_loops(edges, len(x))
-        if len(self.known) == 0:
-            self.known["weights"] = self.edge_weights(edges, len(x)).to(x)
-        hidden = F.relu(propagate(self.W_1(x), edges, self.known["weights"]))
-        return propagate(self.W_2(hidden), edges, self.known["weights"])
+        weights = self.edge_weights(edges, len(x)).to(x)
+        hidden = F.relu(propagate(self.W_1(x), edges, weights))
+        return propagate(self.W_2(hidden), edges, weights)
 
 
 def uniform(n_heads: int, d: int) -> GraphMechanism:

@@ -31,13 +31,13 @@ def shuffled(images: Tensor, P: int, order: Tensor, inner: Tensor) -> Tensor:
 
 
 def show_shuffled(images: Tensor, changed: Tensor, labels: Tensor) -> None:
-    """Draw grey images (n, 1, H, W) in order and shuffled; the alt text gives their labels and the ink that stays in place."""
-    remain = (images * changed).sum() / images.square().sum()
+    """Draw grey images (n, 1, H, W) in order and shuffled; the alt text gives their labels and the ink that remains."""
+    remain = torch.minimum(images, changed).sum() / images.sum()
     names = ", ".join(map(str, labels.tolist()))
     show(
         pictures({"in order": _sheet(images), "shuffled": _sheet(changed)}),
-        alt=f"{len(images)} digits, {names}, in order and shuffled alike, no longer readable; {100 * remain.item():.0f} % of "
-        "the ink is where there was ink before.",
+        alt=f"{len(images)} digits, {names}, in order, and all shuffled in the same way; {100 * remain.item():.0f} % of "
+        "the ink is in the same pixels as before.",
     )
 
 

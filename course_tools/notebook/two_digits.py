@@ -80,7 +80,7 @@ def show_arrows(canvases: LabelledImages, ends: Tensor, strength: Tensor, n: int
         arrows[title][tuple((pixel * ends[i] + pixel // 2).mT)] = strength[i]
     length = pixel * (ends - start[:, None]).float().norm(dim=-1).mean().item()
     show(
-        pictures(drawn, marks=marks, arrows=arrows),
+        pictures(drawn, marks=marks, arrows=arrows, strongest=ends.shape[1]),
         alt=f"{len(drawn)} canvases; from the position with most ink, arrows to the {ends.shape[1]} positions with the largest "
         f"weights. Over {len(ends)} images such an arrow is {length:.0f} pixels long on average.",
     )

@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.blocks import Sizes
-from course_tools.notebook.digit_rivals import cnn, cost, vit
+from course_lib.metrics import OperationCount
+from course_tools.notebook.digit_rivals import cnn, cost, show_accuracy_against_cost, vit
 
 
 def test_both_rivals_give_ten_logits_of_an_image():
@@ -25,3 +26,11 @@ def test_the_cost_of_a_vit_includes_its_attention():
     linear = 16 * 49 * 8 + 17 * (4 * 8 * 8 + 2 * 8 * 16) + 8 * 10
     assert counted.multiply_adds == linear + 2 * 17 * 17 * 8
     assert counted.parameters == sum(parameter.numel() for parameter in vit(sizes).parameters())
+
+
+def test_the_text_gives_each_accuracy_at_its_cost_and_chance(capsys):
+    costs = {"CNN": [OperationCount(parameters=1_200, multiply_adds=34_000)]}
+    show_accuracy_against_cost(costs, {"CNN": [0.875]}, "one seed")
+    text = capsys.readouterr().out
+    assert "Accuracy against parameters: CNN 0.88 at 1,200; chance is 0.1." in text
+    assert "Accuracy against multiply-adds for one image: CNN 0.88 at 34,000; chance is 0.1." in text

@@ -34,8 +34,14 @@ def test_one_of_two_arrows_on_the_other_digit_is_far_above_chance():
     assert other_digit_over_chance(canvases(), arrows_to(0, 0)) == 0.0
 
 
-def test_the_text_gives_the_mean_length_of_an_arrow_in_pixels(capsys):
+def test_the_text_gives_the_mean_length_of_an_arrow_in_pixels(capsys, monkeypatch):
+    strongest = []
+    drawn = two_digits.pictures
+    monkeypatch.setattr(
+        two_digits, "pictures", lambda *given, **named: strongest.append(named["strongest"]) or drawn(*given, **named)
+    )
     show_arrows(canvases(), arrows_to(0, 10), torch.ones(2, 121, 2), n=2)
+    assert strongest == [2]
     assert "2 canvases" in (text := capsys.readouterr().out)
     assert "an arrow is 40 pixels long" in text
 
