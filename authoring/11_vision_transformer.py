@@ -185,12 +185,15 @@ embed_patches = check("11.2", embed_patches)
 # patches (lecture 05, section 10).
 
 # %%
+from functools import partial
+
 from course_tools.notebook import at_scale, device, digit_split
-from course_tools.notebook.digit_vit import GRID, P, accuracy, cnn, fit, vit
+from course_tools.notebook.digit_vit import GRID, P, accuracy, fit, small_cnn, small_vit
 
 split = digit_split(SEEDS)
 images, labels, learn, unseen = split
 STEPS = at_scale(cpu=220, gpu=1_500)
+cnn = partial(small_cnn, widths=(32, 32, 64), strides=(2, 2, 1))
 
 
 def by_your_tokens(model, images, scale=1.0):
@@ -242,21 +245,21 @@ few_thousand = {
 }
 vits, cnns, cnn_rate = {}, {}, {"steps": 4 * STEPS // 5, "lr": 4e-3}
 for seed, known in few_thousand.items():
-    vits[seed] = fit(vit(seed), seed, *known, steps=STEPS, loss=classify_tokens)
+    vits[seed] = fit(small_vit(seed), seed, *known, steps=STEPS, loss=classify_tokens)
     cnns[seed] = fit(cnn(seed), seed, *known, **cnn_rate, name="convolutions")
 show_losses({"convolutions": [*cnns.values()], "ViT": [*vits.values()]})
 right = {
     name: [accuracy(model, split, seed) for seed, model in models.items()]
     for name, models in (("convolutions", cnns), ("ViT", vits))
 }
-show_seeds(right, "accuracy on unseen digits", "2,500 digits to learn from", decimals=3)
+show_seeds(right, "accuracy on unseen digits", "2,500 digits to learn from")
 
 
 # %% tags=["nbval-check-output"]
 from course_lib.attention import scaled_dot_product_attention
 from course_tools.notebook.layer_costs import multiply_adds
 
-plain = vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
+plain = small_vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
 with torch.no_grad():
     by_cnn, by_vit = (
         multiply_adds(model, images[:1]) for model in (cnns[SEEDS[0]], plain)
@@ -316,7 +319,7 @@ claim(
 from course_tools.notebook import show, weight_maps
 from course_tools.notebook.digit_vit import neighbours_over_distant, position_similarity
 
-untrained, trained = vit(SEEDS[0]), vits[SEEDS[0]]
+untrained, trained = small_vit(SEEDS[0]), vits[SEEDS[0]]
 before, after = position_similarity(untrained), position_similarity(trained)
 nearer, further = neighbours_over_distant(after), neighbours_over_distant(before)
 show(
@@ -644,7 +647,7 @@ def by_both(model, batch):
 seed = SEEDS[0]
 lesson = predictions(cnns[seed], few_thousand[seed][0])
 deit = fit(
-    vit(seed, DeiT),
+    small_vit(seed, kind=DeiT),
     seed,
     *few_thousand[seed],
     lesson,
@@ -709,7 +712,9 @@ def by_teacher(model, batch):
 def taught(seed, lesson, name):
     """A ViT that learned from the predictions (4000, 10) of a teacher."""
     known = images[learn[seed]], lesson
-    return fit(vit(seed), seed, *known, steps=2 * STEPS, loss=by_teacher, name=name)
+    return fit(
+        small_vit(seed), seed, *known, steps=2 * STEPS, loss=by_teacher, name=name
+    )
 
 
 columns = (
@@ -722,7 +727,7 @@ learners = {name: [] for name in columns}
 for seed in SEEDS[:2]:
     few = images[learn[seed][:500]], labels[learn[seed][:500]]
     teacher = fit(cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher")
-    alone = fit(vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels")
+    alone = fit(small_vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels")
     lesson = predictions(teacher, images[learn[seed]])
     of_vit = predictions(alone, images[learn[seed]])
     students = taught(seed, of_vit, "by a ViT"), taught(seed, lesson, "by convolutions")
@@ -739,7 +744,7 @@ five_hundred = {
     for name, models in learners.items()
 }
 shuffled = accuracy(misled, split, seed)
-show_seeds(five_hundred, "accuracy on unseen digits", "500 labels", decimals=3)
+show_seeds(five_hundred, "accuracy on unseen digits", "500 labels")
 print(f"with shuffled predictions of the teacher, one seed: {shuffled:.2f}")
 
 # %% tags=["nbval-check-output"]
@@ -845,7 +850,7 @@ pretrained, moved = [], {}
 for seed in SEEDS[:2]:
     ours = few_thousand[seed][1] < 5
     known = [part[ours] for part in few_thousand[seed]]
-    body, random = vit(seed, n_classes=5), vit(seed, n_classes=5)
+    body, random = small_vit(seed, n_classes=5), small_vit(seed, n_classes=5)
     pretrained.append(
         fit(body, seed, *known, steps=3 * STEPS // 5, name="digits 0 to 4")
     )
@@ -1001,8 +1006,7 @@ for kind in ("CNN", "CNN, all positions", "ViT"):
 # They cannot do that for empty patches: a digit has many of them, and they are all equal.</details>
 
 # %%
-from course_tools.notebook import grey
-from course_tools.notebook.digit_vit import shuffled_patches
+from course_tools.notebook import grey, shuffled_patches
 
 
 def without_positions(model, batch):
@@ -1010,10 +1014,13 @@ def without_positions(model, batch):
     return F.cross_entropy(by_your_tokens(model, batch[0], scale=0.0), batch[1])
 
 
-seed, shuffle = SEEDS[0], shuffled_patches(SEEDS[0])
+seed, places = SEEDS[0], shuffled_patches.random_orders(GRID**2, P * P, SEEDS[0])[0]
+shuffle = partial(
+    shuffled_patches.shuffled, P=P, order=places, inner=torch.arange(P * P)
+)
 known, digits = few_thousand[seed], images[unseen[seed]]
 bag = fit(
-    vit(seed, scale=0.0),
+    small_vit(seed, scale=0.0),
     seed,
     *known,
     steps=STEPS,

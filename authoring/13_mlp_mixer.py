@@ -304,19 +304,19 @@ claim(
 from functools import partial
 from statistics import mean
 
-from course_tools.notebook.accuracy_points import show_by_seed
-from course_tools.notebook.digit_rivals import cnn, vit
+from course_tools.notebook.digit_vit import small_cnn, small_vit
 from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.seed_scores import show_seeds
 
 fit = partial(digit_classifier.fit, digits=digits)
-MAKERS = {"CNN": cnn, "Mixer": mixer, "ViT": vit}
+MAKERS = {"CNN": small_cnn, "Mixer": mixer, "ViT": small_vit}
 trained = {
     (name, seed): fit(make, seed=seed, label=name)
     for name, make in MAKERS.items()
     for seed in SEEDS
 }
 accuracies = {name: [trained[name, seed].accuracy for seed in SEEDS] for name in MAKERS}
-by_default = [fit(partial(vit, scale=1.0), seed=seed) for seed in SEEDS[:2]]
+by_default = [fit(partial(small_vit, scale=1.0), seed=seed) for seed in SEEDS[:2]]
 default = [one.accuracy for one in by_default]
 seconds = {name: trained[name, SEEDS[0]].seconds for name in MAKERS}
 print("processor seconds:", ", ".join(f"{name} {seconds[name]:.1f}" for name in MAKERS))
@@ -326,7 +326,7 @@ show_losses(
     models | {"ViT, default positions": [one.model for one in by_default]} | without
 )
 others = {"ViT, default positions": default, "Mixer, no token mixing": [bag]}
-show_by_seed(accuracies | others, across={"chance": 0.1})
+show_seeds(accuracies | others, across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]
 average = {name: mean(values) for name, values in accuracies.items()}
@@ -435,7 +435,7 @@ with torch.no_grad():
     before, after = in_order(images[same_seed]), rewire(in_order)(torn[same_seed])
 confused = accuracy_of(in_order, torn[same_seed], labels[same_seed])
 shuffled_digits = digits._replace(images=torn)
-on_shuffled = [fit(cnn, digits=shuffled_digits, seed=seed) for seed in SEEDS]
+on_shuffled = [fit(small_cnn, digits=shuffled_digits, seed=seed) for seed in SEEDS]
 pairs = zip(accuracies["CNN"], on_shuffled, strict=True)
 lost = [accuracy - other.accuracy for accuracy, other in pairs]
 shuffled_cnns = [other.model for other in on_shuffled]
@@ -778,15 +778,18 @@ claim(
 
 # %%
 from course_lib.blocks import Sizes
-from course_tools.notebook.digit_rivals import cost, show_accuracy_against_cost
+from course_tools.notebook.model_costs import cost, show_accuracy_against_cost
 
 SMALLER = {
-    "CNN": (partial(cnn, (4, 8, 16)), partial(cnn, (8, 16, 32))),
+    "CNN": [partial(small_cnn, widths=widths) for widths in ((4, 8, 16), (8, 16, 32))],
     "Mixer": (
         partial(mixer, MixerSizes(8, 32, 16, 2)),
         partial(mixer, MixerSizes(16, 64, 32, 2)),
     ),
-    "ViT": (partial(vit, Sizes(16, 4, 32, 2)), partial(vit, Sizes(32, 4, 64, 2))),
+    "ViT": [
+        partial(small_vit, sizes=Sizes(16, 4, 32, 2)),
+        partial(small_vit, sizes=Sizes(32, 4, 64, 2)),
+    ],
 }
 smaller = {
     name: [fit(make, seed=SEEDS[0], label=name) for make in makes]
@@ -873,7 +876,7 @@ show_losses(
     {"Mixer": models["Mixer"], "no token mixing": without_mixing}
     | {name: one.model for name, one in reduced.items()}
 )
-show_by_seed(groups, across={"chance": 0.1})
+show_seeds(groups, across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -979,7 +982,7 @@ for seed in SEEDS:
         compared[f"digits: {name}"].append(found.claim)
         compared[f"grain: {name}"].append(found.control)
 show_recorded_losses(of_each, "cross-entropy of digit and grain, nats")
-show_by_seed({"digits: the bag of section 1": [bag]} | compared)
+show_seeds({"digits: the bag of section 1": [bag]} | compared)
 
 # %% [markdown]
 # If the rival is as accurate as the Mixer, or more so, the bag failed mainly because it does not know *where a patch is*, not
@@ -1057,7 +1060,7 @@ for seed in SEEDS:
         found[name].append(accuracy_of(built, inputs[new], kinds[new]))
 show_recorded_losses(of_each)
 title = f"{whose(train_mixer)} Mixer"
-show_by_seed(found, "accuracy on held-out digits", title, across={"chance": 0.1})
+show_seeds(found, "accuracy on held-out digits", title, across={"chance": 0.1})
 
 # %% [markdown] tags=["quiz"]
 # ## 13 Exit quiz

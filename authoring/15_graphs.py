@@ -271,7 +271,7 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # %%
 from functools import partial
 
-from course_tools.notebook.accuracy_points import show_by_seed
+from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.graph_networks import TwoLayers
 from course_tools.notebook.node_classifier import accuracy, fit, here
 
@@ -287,7 +287,7 @@ for seed in SEEDS:
         models[name].append(fit(club_network, graph, leaders, seed))
         placed[name].append(accuracy(models[name][-1], graph, others))
 fitting.show_losses(models, "cross-entropy on the two leaders, nats")
-show_by_seed(placed, "accuracy on members", across={"chance": 0.5})
+show_seeds(placed, "accuracy on members", across={"chance": 0.5})
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -389,7 +389,7 @@ for seed in SEEDS:
         topics_found[name].append(accuracy(models[name][-1], library, held_out))
 fitting.show_losses(models, "cross-entropy, labelled functions, nats")
 averages = {name: mean(values) for name, values in topics_found.items()}
-show_by_seed(topics_found, "accuracy on functions")
+show_seeds(topics_found, "accuracy on functions")
 
 # %% tags=["nbval-check-output"]
 gain = averages["convolutions"] - averages["texts alone"]
@@ -531,7 +531,7 @@ claim(
 # it is relevant, attention is not necessary: a nonlinearity *before* the sum suffices.</details>
 
 # %% tags=["nbval-check-output"]
-show_by_seed(marked, "accuracy", across={"chance, 1/8": 1 / 8})
+show_seeds(marked, "accuracy", across={"chance, 1/8": 1 / 8})
 claim(
     "15.m",
     "fixed weights suffice where the neighbour decides: accuracy of two convolutions, "
@@ -631,7 +631,7 @@ counts = {
 print("parameters: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
 memorised = mean(in_training["eight static heads"])
 print(f"eight static heads on the graph of the training: accuracy {memorised:.2f}")
-show_by_seed(lookups, "accuracy", across={"chance, 1/8": 1 / 8})
+show_seeds(lookups, "accuracy", across={"chance, 1/8": 1 / 8})
 
 # %% tags=["nbval-check-output"]
 without = {
@@ -1043,7 +1043,7 @@ n_uniform, n_attention = (
     for mechanism in (uniform, STATIC)
 )
 print(f"parameters: {n_uniform} with uniform weights, {n_attention} otherwise")
-show_by_seed(whole, "accuracy on unseen graphs", across={"chance": 0.1})
+show_seeds(whole, "accuracy on unseen graphs", across={"chance": 0.1})
 
 
 # %% tags=["nbval-check-output"]

@@ -13,7 +13,7 @@ from course_tools.notebook.layer_costs import multiply_adds, one_head
 from course_tools.notebook.memory import peak_memory
 
 
-def mib_held(form: Callable[..., object], L: int, d: int = 64) -> float:
+def peak_mib(form: Callable[..., object], L: int, d: int = 64) -> float:
     """Measure the peak memory of a mechanism `(q, k, v)` over L tokens, one head of size d, in MiB."""
     inputs = one_head(L, d)
     return peak_memory(lambda: form(*inputs)) / 2**20
@@ -47,11 +47,11 @@ def work_of_step(model: Any, n: int) -> int:
         return multiply_adds(model.step, token, state)
 
 
-def numbers_in(state: object) -> int:
+def floats_in(state: object) -> int:
     """Count the floating-point numbers in a state: tensors, and tuples of them at any depth."""
     if isinstance(state, Tensor):
         return state.numel() if state.is_floating_point() else 0
-    return sum(map(numbers_in, state)) if isinstance(state, tuple | list) else 0
+    return sum(map(floats_in, state)) if isinstance(state, tuple | list) else 0
 
 
 class StepBy:

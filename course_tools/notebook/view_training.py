@@ -1,6 +1,6 @@
 """Train SimCLR or BYOL on two views of unlabelled digits, and look at the model on the way: the experiments of lecture 16."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from course_tools.notebook.device import device
 from course_tools.notebook.digit_split import DigitSplit
 from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.few_labels import backbone, few
+from course_tools.notebook.nearest_neighbours import nearest_neighbour_accuracy
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.show import show
 
@@ -107,12 +108,6 @@ def probe_accuracy(
     return torch.stack(correct).float().mean().item()
 
 
-def neighbours_agree(points: Tensor, kinds: Tensor) -> float:
-    """Give the fraction of points (n, d) whose nearest other point, by cosine of unit vectors, has the same class (n,)."""
-    nearest = (points @ points.mT).fill_diagonal_(-torch.inf).argmax(-1)
-    return (kinds[nearest] == kinds).float().mean().item()
-
-
 def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, seed: int = 0) -> None:
     """Arrange the first n embeddings of each panel in the plane by t-SNE, and draw each as the numeral of its class.
 
@@ -125,14 +120,11 @@ def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, s
     from sklearn.manifold import TSNE
 
     planes = {name: TSNE(random_state=seed).fit_transform(points[:n].numpy()) for name, points in panels.items()}
-    agree = ", ".join(f"{100 * neighbours_agree(points, kinds):.0f} % in {name}" for name, points in panels.items())
+    agree = ", ".join(
+        f"{100 * nearest_neighbour_accuracy(-points @ points.mT, kinds):.0f} % in {name}" for name, points in panels.items()
+    )
     show(
         clouds(planes, kinds[:n]),
         alt=f"Embeddings of {n} unseen digits, arranged by t-SNE; the nearest other of {len(kinds):,} embeddings has the same "
         f"class for {agree}.",
     )
-
-
-def differences(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Subtract two lists of scores seed by seed."""
-    return [a - b for a, b in zip(ours, theirs, strict=True)]

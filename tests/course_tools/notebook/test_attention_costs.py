@@ -7,14 +7,14 @@ from course_lib.attention import linear_attention_step, scaled_dot_product_atten
 from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
 from course_lib.primitives import favor_features, orthogonalised
-from course_tools.notebook.attention_costs import StepBy, mib_held, numbers_in, work_of_step, work_with_cache, work_with_state
-from course_tools.notebook.character_text import bits, character_text
+from course_tools.notebook.attention_costs import StepBy, floats_in, peak_mib, work_of_step, work_with_cache, work_with_state
+from course_tools.notebook.character_text import character_text, next_character_loss
 from course_tools.notebook.feature_error import estimated, relative_error
 from course_tools.notebook.pair_recall import Recaller, pairs_task
 
 
 def test_attention_holds_scores_and_weights():
-    assert mib_held(scaled_dot_product_attention, 512) >= 2 * 512 * 512 * 4 / 2**20
+    assert peak_mib(scaled_dot_product_attention, 512) >= 2 * 512 * 512 * 4 / 2**20
 
 
 def test_the_work_of_a_cache_grows_with_the_text():
@@ -32,7 +32,7 @@ def test_the_state_of_a_linear_transformer_does_not_grow():
     stepwise, tokens = StepBy(model, linear_attention_step), torch.randint(11, (1, 9))
     with torch.no_grad():
         states = [stepwise.start(tokens[:, :n]) for n in (3, 8)]
-        assert [numbers_in(state) for state in states] == [2 * 3 * (4 * 4 + 4)] * 2
+        assert [floats_in(state) for state in states] == [2 * 3 * (4 * 4 + 4)] * 2
         logits, _ = stepwise.step(tokens[:, 8], states[1])
         torch.testing.assert_close(logits, model(tokens)[:, -1], rtol=1e-4, atol=1e-5)
     assert work_of_step(stepwise, 3) == work_of_step(stepwise, 8)
@@ -70,5 +70,5 @@ def test_a_text_is_cut_into_pieces_and_a_uniform_model_needs_the_logarithm():
     assert text.decode(text.encode("The value")[0]) == "The value"
     assert text.decode(text.learn[0]) in text.text
     n = len(text.letters)
-    uniform = bits(lambda tokens: torch.zeros(*tokens.shape, n), (text.held_out,))
+    uniform = next_character_loss(lambda tokens: torch.zeros(*tokens.shape, n), (text.held_out,))
     torch.testing.assert_close(uniform, torch.tensor(float(n)).log2())

@@ -55,7 +55,8 @@ def test_the_curve_of_a_training_is_the_mean_over_blocks_of_steps_and_over_the_m
     assert list(steps) == list(range(3, 91, 3))
     assert values[:2] + values[-2:] == pytest.approx([16 / 3, 14 / 3, 4 / 3, 2 / 3])
     assert drawn["both"][1] == pytest.approx([(value + 1) / 2 for value in values])
-    assert "nats, in the first and in the last block of updates: falling 5.33 and 0.67; both 3.17 and 0.83." in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "nats, in the first and in the last block of updates: falling 5.33 and 0.67; both 3.17 and 0.83." in text
 
 
 def test_losses_of_different_orders_of_magnitude_are_drawn_on_a_logarithmic_axis(monkeypatch):

@@ -1,30 +1,14 @@
-"""A small ViT and a small CNN for digits of 28 × 28 pixels, and what a model costs: the rivals of lecture 13's Mixer."""
+"""Count what a model costs, and draw accuracy against cost."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
 from torch import Tensor, nn
 
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
-from course_lib.blocks import ConvNet, Sizes
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.metrics import OperationCount, count_operations
-from course_lib.models import ViT
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
-
-VIT = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=2)
-
-
-def vit(sizes: Sizes = VIT, scale: float = 4.0) -> ViT:
-    """Make a small ViT with patches of 7 × 7; its position embeddings start `scale` times as large as the library's."""
-    model = ViT(10, (1, 28, 28), 7, sizes, fused_scaled_dot_product_attention)
-    model.encoder.positions.data.mul_(scale)
-    return model
-
-
-def cnn(widths: Sequence[int] = (16, 32, 64)) -> nn.Sequential:
-    """Make three convolutions of 3 × 3, the largest value of each map, and a linear layer."""
-    return nn.Sequential(ConvNet(1, tuple(widths)), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10))
 
 
 def cost(model: nn.Module, image: Tensor) -> OperationCount:
