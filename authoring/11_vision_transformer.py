@@ -188,7 +188,14 @@ embed_patches = check("11.2", embed_patches)
 from functools import partial
 
 from course_tools.notebook import at_scale, device, digit_split
-from course_tools.notebook.digit_vit import GRID, P, accuracy, fit, small_cnn, small_vit
+from course_tools.notebook.digit_vit import (
+    GRID,
+    P,
+    digit_accuracy,
+    fit_image_model,
+    small_cnn,
+    small_vit,
+)
 
 split = digit_split(SEEDS)
 images, labels, learn, unseen = split
@@ -245,11 +252,15 @@ few_thousand = {
 }
 vits, cnns, cnn_rate = {}, {}, {"steps": 4 * STEPS // 5, "lr": 4e-3}
 for seed, known in few_thousand.items():
-    vits[seed] = fit(small_vit(seed), seed, *known, steps=STEPS, loss=classify_tokens)
-    cnns[seed] = fit(cnn(seed), seed, *known, **cnn_rate, name="convolutions")
+    vits[seed] = fit_image_model(
+        small_vit(seed), seed, *known, steps=STEPS, loss=classify_tokens
+    )
+    cnns[seed] = fit_image_model(
+        cnn(seed), seed, *known, **cnn_rate, name="convolutions"
+    )
 show_losses({"convolutions": [*cnns.values()], "ViT": [*vits.values()]})
 right = {
-    name: [accuracy(model, split, seed) for seed, model in models.items()]
+    name: [digit_accuracy(model, split, seed) for seed, model in models.items()]
     for name, models in (("convolutions", cnns), ("ViT", vits))
 }
 show_seeds(right, "accuracy on unseen digits", "2,500 digits to learn from")
@@ -357,7 +368,7 @@ rollout = check("11.3", rollout)
 
 # %%
 from course_lib.analysis import record
-from course_tools.notebook.patch_figures import show_shares
+from course_tools.notebook.patch_figures import show_rollout
 
 
 def followed(model, images):
@@ -375,7 +386,7 @@ def followed(model, images):
 
 shown = images[unseen[SEEDS[0]][[3, 5, 8]]]
 maps = followed(vits[SEEDS[0]], shown).cpu()
-show_shares(shown.cpu(), maps, [f"roll-out, digit {n}" for n in (1, 2, 3)])
+show_rollout(shown.cpu(), maps, [f"roll-out, digit {n}" for n in (1, 2, 3)])
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Does this map mean anything? We blacken four patches of every digit: those with the *largest* roll-out for the
@@ -405,8 +416,8 @@ for seed in SEEDS:
     most, same = taken.argsort(descending=True), taken.mean(0).argsort(descending=True)
     orders = most, same.expand_as(most), drawn.argsort().to(most), most.flip(1)
     for name, order in zip(lost, orders, strict=True):
-        masked = accuracy(vits[seed], split, seed, blackened(order))
-        lost[name].append(accuracy(vits[seed], split, seed) - masked)
+        masked = digit_accuracy(vits[seed], split, seed, blackened(order))
+        lost[name].append(digit_accuracy(vits[seed], split, seed) - masked)
 for name, losses in lost.items():
     print(f"accuracy lost, {name}: " + ", ".join(f"{value:.2f}" for value in losses))
 by_image = mean(lost["most"]) - mean(lost["same for all"])
@@ -453,7 +464,7 @@ def draw_digit(number=40):
         predicted = vits[SEEDS[0]](images[index]).argmax(-1).item()
     title = f"label {labels[index].item()}, predicted {predicted}"
     shares = followed(vits[SEEDS[0]], images[index]).cpu()
-    show_shares(images[index].cpu(), shares, [title])
+    show_rollout(images[index].cpu(), shares, [title])
 
 
 draw_digit(17)
@@ -529,7 +540,7 @@ sides, at_size = [28, 42, 56], {}
 for name, by in ways.items():
     at_size[name] = [
         mean(
-            accuracy(resized(model, side, by), split, seed, enlarged(side))
+            digit_accuracy(resized(model, side, by), split, seed, enlarged(side))
             for seed, model in vits.items()
         )
         for side in sides
@@ -552,9 +563,11 @@ show(
 # %% tags=["nbval-check-output"]
 seed = SEEDS[0]
 start = resized(vits[seed], 35, interpolate_positions)
-untuned = accuracy(start, split, seed, enlarged(35))
+untuned = digit_accuracy(start, split, seed, enlarged(35))
 known, kinds = few_thousand[seed]
-tuned = fit(start, seed, enlarged(35)(known), kinds, steps=STEPS // 5, name="35 pixels")
+tuned = fit_image_model(
+    start, seed, enlarged(35)(known), kinds, steps=STEPS // 5, name="35 pixels"
+)
 show_losses({"fine-tuned at 35 pixels, one seed": tuned})
 claim(
     "11.k",
@@ -574,7 +587,7 @@ claim(
     "11.m",
     "digits enlarged to 35 pixels: what a fifth of the training's steps at that size "
     "adds to interpolation, one seed",
-    accuracy(tuned, split, seed, enlarged(35)) - untuned,
+    digit_accuracy(tuned, split, seed, enlarged(35)) - untuned,
     at_least=0.15,
 )
 
@@ -646,7 +659,7 @@ def by_both(model, batch):
 
 seed = SEEDS[0]
 lesson = predictions(cnns[seed], few_thousand[seed][0])
-deit = fit(
+deit = fit_image_model(
     small_vit(seed, kind=DeiT),
     seed,
     *few_thousand[seed],
@@ -712,7 +725,7 @@ def by_teacher(model, batch):
 def taught(seed, lesson, name):
     """A ViT that learned from the predictions (4000, 10) of a teacher."""
     known = images[learn[seed]], lesson
-    return fit(
+    return fit_image_model(
         small_vit(seed), seed, *known, steps=2 * STEPS, loss=by_teacher, name=name
     )
 
@@ -726,8 +739,12 @@ columns = (
 learners = {name: [] for name in columns}
 for seed in SEEDS[:2]:
     few = images[learn[seed][:500]], labels[learn[seed][:500]]
-    teacher = fit(cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher")
-    alone = fit(small_vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels")
+    teacher = fit_image_model(
+        cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher"
+    )
+    alone = fit_image_model(
+        small_vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels"
+    )
     lesson = predictions(teacher, images[learn[seed]])
     of_vit = predictions(alone, images[learn[seed]])
     students = taught(seed, of_vit, "by a ViT"), taught(seed, lesson, "by convolutions")
@@ -738,12 +755,12 @@ misled = taught(seed, lesson[order], "shuffled")
 show_losses(learners | {"shuffled predictions": misled}, "loss, nats")
 five_hundred = {
     name: [
-        accuracy(model, split, seed)
+        digit_accuracy(model, split, seed)
         for seed, model in zip(SEEDS[:2], models, strict=True)
     ]
     for name, models in learners.items()
 }
-shuffled = accuracy(misled, split, seed)
+shuffled = digit_accuracy(misled, split, seed)
 show_seeds(five_hundred, "accuracy on unseen digits", "500 labels")
 print(f"with shuffled predictions of the teacher, one seed: {shuffled:.2f}")
 
@@ -852,7 +869,7 @@ for seed in SEEDS[:2]:
     known = [part[ours] for part in few_thousand[seed]]
     body, random = small_vit(seed, n_classes=5), small_vit(seed, n_classes=5)
     pretrained.append(
-        fit(body, seed, *known, steps=3 * STEPS // 5, name="digits 0 to 4")
+        fit_image_model(body, seed, *known, steps=3 * STEPS // 5, name="digits 0 to 4")
     )
     kinds = labels[learn[seed]]
     chosen = torch.cat([learn[seed][kinds == kind][:10] for kind in range(5, 10)])
@@ -1019,7 +1036,7 @@ shuffle = partial(
     shuffled_patches.shuffled, P=P, order=places, inner=torch.arange(P * P)
 )
 known, digits = few_thousand[seed], images[unseen[seed]]
-bag = fit(
+bag = fit_image_model(
     small_vit(seed, scale=0.0),
     seed,
     *known,
@@ -1030,7 +1047,7 @@ bag = fit(
 show_losses({"with positions": vits[seed], "without positions": bag})
 with torch.no_grad():
     in_order, in_disorder = bag(digits), bag(shuffle(digits))
-in_a_bag = accuracy(bag, split, seed)
+in_a_bag = digit_accuracy(bag, split, seed)
 show(
     plots.pictures(
         {"a digit": grey(shown[0]), "its patches shuffled": grey(shuffle(shown)[0])}
@@ -1038,7 +1055,7 @@ show(
     alt="A digit, and its sixteen patches shuffled. Without positions the accuracy of "
     f"one model is {in_a_bag:.2f}, also with shuffled patches; with positions it is "
     f"{right['ViT'][0]:.2f}, with shuffled patches "
-    f"{accuracy(vits[seed], split, seed, shuffle):.2f}.",
+    f"{digit_accuracy(vits[seed], split, seed, shuffle):.2f}.",
 )
 
 # %% tags=["nbval-check-output"]

@@ -245,7 +245,7 @@ mixer_block = check("13.3", mixer_block)
 from copy import deepcopy
 
 from course_tools.notebook import device
-from course_tools.notebook.mixer_by_blocks import computed_by
+from course_tools.notebook.mixer_by_function import computed_by
 
 
 def mixer(sizes=MIXER, block=mixer_block):
@@ -419,9 +419,11 @@ show_shuffled(images[three], torn[three], labels[three])
 # %%
 from course_lib.training import batches, train
 from course_tools.notebook.fitting import accuracy_of, classify
-from course_tools.notebook.mixer_by_blocks import rewired
+from course_tools.notebook.mixer_by_function import with_permuted_inputs
 
-rewire = partial(rewired, reorder=reordered_token_mixing, order=order, inner=inner)
+rewire = partial(
+    with_permuted_inputs, reorder=reordered_token_mixing, order=order, inner=inner
+)
 torch.manual_seed(SEEDS[0])
 fresh, known, losses = mixer().to(device()).double(), learn[SEEDS[0]], {}
 first_steps = {"in order": (fresh, images), "shuffled": (rewire(fresh), torn)}
@@ -532,7 +534,7 @@ token_mixing_kernels = check("13.5", token_mixing_kernels)
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.layer_costs import multiply_adds
-from course_tools.notebook.mixer_by_blocks import by_convolutions
+from course_tools.notebook.mixer_by_function import by_convolutions
 
 some = images[same_seed[:100]]
 as_cnn = partial(by_convolutions, in_order, kernels=token_mixing_kernels)
@@ -590,8 +592,8 @@ claim(
 
 # %%
 from course_tools.notebook import plots, show, weight_maps
-from course_tools.notebook.position_weights import added_maps, correlation_at
-from course_tools.notebook.position_weights import largest_maps, uniform_fraction
+from course_tools.notebook.token_mixing_weights import added_maps, correlation_at
+from course_tools.notebook.token_mixing_weights import largest_maps, uniform_fraction
 
 
 def added(seed, block, read):
@@ -1154,7 +1156,7 @@ show_seeds(found, "accuracy on held-out digits", title, across={"chance": 0.1})
 
 
 # %%
-from course_tools.notebook.mixer_by_blocks import mixing_weights_of
+from course_tools.notebook.mixer_by_function import mixing_weights_of
 
 
 def as_in_the_deck(sizes, side):

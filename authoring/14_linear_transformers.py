@@ -711,7 +711,7 @@ orthogonalised = check("14.6", orthogonalised)
 
 
 # %%
-from course_tools.notebook.feature_error import estimated, relative_error
+from course_tools.notebook.random_feature_error import estimated, relative_error
 
 
 def errors_of(features, spread):
@@ -885,7 +885,7 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 from statistics import mean
 
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.pair_recall import fit_recaller, pairs_task
+from course_tools.notebook.associative_recall import fit_associative_recall, pairs_task
 
 contenders = {
     "softmax": lambda: scaled_dot_product_attention,
@@ -909,7 +909,7 @@ tasks = [
 ]
 for name, n, seed in tasks:
     steps = at_scale(cpu=200, gpu=1_000)
-    accuracy, model = fit_recaller(contenders[name], n, seed, steps, name)
+    accuracy, model = fit_associative_recall(contenders[name], n, seed, steps, name)
     readers.setdefault((name, n), []).append(model)
     accuracies[name][n].append(accuracy)
 lines = {

@@ -336,7 +336,7 @@ linear_probe = check("16.3", linear_probe)
 # %%
 from functools import partial
 
-from course_tools.notebook.view_training import probe_accuracy, untrained
+from course_tools.notebook.contrastive_training import probe_accuracy, untrained
 
 probe = partial(probe_accuracy, digits=digits, fit_probe=linear_probe)
 pixels, blank = nn.Flatten(), {seed: untrained(seed) for seed in SEEDS}
@@ -362,7 +362,7 @@ for n in (1, 4, 10):
 from course_lib.models import SimCLR
 from course_tools.notebook import device
 from course_tools.notebook.few_labels import backbone
-from course_tools.notebook.view_training import train_on_views, two_views
+from course_tools.notebook.contrastive_training import train_on_views, two_views
 
 
 def fit_simclr(label, seed, temperature=0.2, ranges=RANGES, **looks):
@@ -506,7 +506,7 @@ claim(
 
 
 # %%
-from course_tools.notebook.view_training import show_embeddings
+from course_tools.notebook.contrastive_training import show_embeddings
 
 kinds = labels[unseen[SEEDS[0]]].cpu()
 snapshots = {f"step {step}": contrasted[0].seen[step][0] for step in (1, 30, 240)}

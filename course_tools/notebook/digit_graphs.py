@@ -13,7 +13,7 @@ from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
-Change = Callable[[PixelGraphs], Tensor]
+EdgeChange = Callable[[PixelGraphs], Tensor]
 """Gives the edges (2, E) that a network is given for some graphs."""
 
 
@@ -37,7 +37,7 @@ def rewired(graphs: PixelGraphs) -> Tensor:
     return torch.stack([query, key[order.argsort()]])
 
 
-def described(images: Tensor, change: Change, with_positions: bool) -> tuple[Tensor, Tensor, Tensor, int]:
+def described(images: Tensor, change: EdgeChange, with_positions: bool) -> tuple[Tensor, Tensor, Tensor, int]:
     """Turn digits (B, 8, 8) into one graph without edges between its parts.
 
     Args:
@@ -58,7 +58,7 @@ def described(images: Tensor, change: Change, with_positions: bool) -> tuple[Ten
 
 
 def fit_graph_classifier(
-    make: Callable[[], nn.Module], seed: int, change: Change, with_positions: bool
+    make: Callable[[], nn.Module], seed: int, change: EdgeChange, with_positions: bool
 ) -> tuple[nn.Module, float]:
     """Train a classifier on 1,000 graphs of digits for 60 updates; give it with its accuracy on the other 797.
 

@@ -64,7 +64,7 @@ def small_cnn(
     return nn.Sequential(body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10)).to(device())
 
 
-def fit(
+def fit_image_model(
     model: nn.Module,
     seed: int,
     *tensors: Tensor,
@@ -88,7 +88,7 @@ def fit(
     return fitted(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4, label=f"{name}, seed {seed}")
 
 
-def accuracy(model: nn.Module, digits: DigitSplit, seed: int, change: ImageChange | None = None) -> float:
+def digit_accuracy(model: nn.Module, digits: DigitSplit, seed: int, change: ImageChange | None = None) -> float:
     """Measure the accuracy on the unseen digits of a seed, after an optional change of the images."""
     images, labels = digits.images[digits.unseen[seed]], digits.labels[digits.unseen[seed]]
     return accuracy_of(model, images if change is None else change(images), labels)

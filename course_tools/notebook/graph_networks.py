@@ -1,7 +1,7 @@
 """Graph networks of lecture 15 that take the mixing as an argument, so that they are trained with the student's functions.
 
-TwoLayers(d_in, 8, n_out, multi_head_graph_attention)           # Veličković et al. 2018, section 3.3
-Convolutions(d_in, 32, n_out, gcn_weights)                       # Kipf & Welling 2017, eq. 9
+TwoLayerGAT(d_in, 8, n_out, multi_head_graph_attention)           # Veličković et al. 2018, section 3.3
+TwoLayerGCN(d_in, 32, n_out, gcn_weights)                       # Kipf & Welling 2017, eq. 9
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from course_lib.models import GATLayer
 from course_lib.primitives import propagate, with_self_loops
 
 
-class TwoLayers(nn.Module):
+class TwoLayerGAT(nn.Module):
     """Two layers of graph attention, an ELU between them; every node attends to itself, too. Owns W_1, a_1, W_2 and a_2."""
 
     def __init__(self, d_in: int, d: int, n_out: int, attend: Callable[..., Attended], n_heads: int = 4) -> None:
@@ -43,7 +43,7 @@ class TwoLayers(nn.Module):
         return self.attend(hidden, self.W_2, self.a_2, edges, average_heads).context.to(x.dtype)
 
 
-class Convolutions(nn.Module):
+class TwoLayerGCN(nn.Module):
     """Two graph convolutions, a ReLU between them."""
 
     def __init__(self, d_in: int, d: int, n_out: int, edge_weights: Callable[[Tensor, int], Tensor]) -> None:
@@ -65,7 +65,7 @@ def uniform(n_heads: int, d: int) -> GraphMechanism:
     return uniform_graph_attention
 
 
-class Reader(nn.Module):
+class LookupGAT(nn.Module):
     """One layer over the edges, then a linear read-out at every node."""
 
     def __init__(self, mechanism: Callable[[int, int], GraphMechanism], d_in: int, n_heads: int = 1, d: int = 32) -> None:
@@ -78,7 +78,7 @@ class Reader(nn.Module):
         return self.read_out(F.elu(self.layer(x, edges).context))
 
 
-class LargerReader(nn.Module):
+class UniformLookup(nn.Module):
     """Uniform attention with a layer before, two after, and the node's own features concatenated: all but learned weights."""
 
     def __init__(self, d_in: int, d: int = 32) -> None:
@@ -94,7 +94,7 @@ class LargerReader(nn.Module):
 
 
 @torch.no_grad()
-def finds_it(model: Reader, x: Tensor, edges: Tensor, is_answer: Tensor) -> float:
+def attends_to_answer(model: LookupGAT, x: Tensor, edges: Tensor, is_answer: Tensor) -> float:
     """Give the fraction of nodes whose largest weight is on the neighbour that has the answer.
 
     Args:
@@ -109,7 +109,7 @@ def finds_it(model: Reader, x: Tensor, edges: Tensor, is_answer: Tensor) -> floa
     return (largest == is_answer.view(-1, 8).argmax(-1)).float().mean().item()
 
 
-class GraphLayer(nn.Module):
+class _GraphLayer(nn.Module):
     """A linear map of a node's own features, plus the context of its neighbours; then batch norm and ELU."""
 
     def __init__(self, d_in: int, d: int, mechanism: Callable[[int, int], GraphMechanism]) -> None:
@@ -138,7 +138,7 @@ class GraphClassifier(nn.Module):
             d: features of a hidden layer.
         """
         super().__init__()
-        self.layers = nn.ModuleList(GraphLayer(size, d, mechanism) for size in (d_in, d))
+        self.layers = nn.ModuleList(_GraphLayer(size, d, mechanism) for size in (d_in, d))
         self.attend, self.score = attend, nn.Linear(d, 4)
         self.classes = nn.Sequential(nn.BatchNorm1d(2 * d), nn.Linear(2 * d, 10))
 

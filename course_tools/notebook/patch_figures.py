@@ -43,7 +43,7 @@ def show_patches(patchify: Callable[[Tensor, int], Tensor], photograph: Tensor, 
     )
 
 
-def show_shares(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
+def show_rollout(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
     """Show digits (n, 1, H, W) over maps (n, 4, 4) of what the class token takes from each patch, shares that sum to 1."""
     panels = dict(zip(titles, shares, strict=True))
     largest = []

@@ -20,7 +20,9 @@ _FAR = 15
 """In pixels: positions further from the marked one than this lie on the other digit, if they have ink."""
 
 
-def fit(make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: int, seed: int, label: str) -> nn.Module:
+def fit_on_canvases(
+    make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: int, seed: int, label: str
+) -> nn.Module:
     """Make a network after setting the seed and train it on batches of 16 canvases, whose order the seed decides too.
 
     Args:
@@ -36,7 +38,7 @@ def fit(make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: 
     return fitted(model, stream, classify, steps=steps, lr=3e-3, label=label, warmup=30)
 
 
-def accuracy(model: nn.Module, canvases: Splits[LabelledImages]) -> float:
+def canvas_accuracy(model: nn.Module, canvases: Splits[LabelledImages]) -> float:
     """Measure the accuracy on the `test` part: the fraction of canvases whose larger logit is that of the label."""
     return accuracy_of(model, *(part.to(device()) for part in canvases.test))
 

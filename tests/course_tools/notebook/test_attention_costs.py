@@ -7,10 +7,10 @@ from course_lib.attention import linear_attention_step, scaled_dot_product_atten
 from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
 from course_lib.primitives import favor_features, orthogonalised
+from course_tools.notebook.associative_recall import AssociativeRecall, pairs_task
 from course_tools.notebook.attention_costs import StepBy, floats_in, peak_mib, work_of_step, work_with_cache, work_with_state
 from course_tools.notebook.character_text import character_text, next_character_loss
-from course_tools.notebook.feature_error import estimated, relative_error
-from course_tools.notebook.pair_recall import Recaller, pairs_task
+from course_tools.notebook.random_feature_error import estimated, relative_error
 
 
 def test_attention_holds_scores_and_weights():
@@ -59,7 +59,7 @@ def test_a_recaller_scores_pairs_by_its_projections():
     torch.manual_seed(0)
     part = pairs_task(5).test
     inputs = part.queries[:3], part.keys[:3], part.values[:3]
-    model = Recaller(scaled_dot_product_attention, 10, d_model=16)
+    model = AssociativeRecall(scaled_dot_product_attention, 10, d_model=16)
     q, k = model.projected(*inputs)
     assert (q.shape, k.shape, model(*inputs).shape) == ((3, 4, 16), (3, 5, 16), (3, 4, 8))
 

@@ -11,7 +11,7 @@ from course_tools.notebook.digit_vit import (
     blackened,
     enlarged,
     fine_tuned,
-    fit,
+    fit_image_model,
     neighbours_over_distant,
     position_similarity,
     repeated_positions,
@@ -81,7 +81,7 @@ def test_the_rate_rises_over_a_quarter_of_the_steps(monkeypatch):
     monkeypatch.setattr(
         digit_vit, "fitted", lambda model, stream, loss, **settings: seen.update(settings, batch=next(iter(stream)))
     )
-    fit(small_cnn(0), 0, torch.zeros(64, 1, 28, 28), torch.arange(64), steps=8, name="a model")
+    fit_image_model(small_cnn(0), 0, torch.zeros(64, 1, 28, 28), torch.arange(64), steps=8, name="a model")
     assert (seen["steps"], seen["warmup"], seen["label"], len(seen["batch"][1])) == (8, 2, "a model, seed 0", 32)
 
 

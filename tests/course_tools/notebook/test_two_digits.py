@@ -5,7 +5,14 @@ import torch
 
 from course_lib.datasets import LabelledImages
 from course_tools.notebook import two_digits
-from course_tools.notebook.two_digits import fit, ink_by_position, other_digit_over_chance, show_arrows, show_canvases, titles
+from course_tools.notebook.two_digits import (
+    fit_on_canvases,
+    ink_by_position,
+    other_digit_over_chance,
+    show_arrows,
+    show_canvases,
+    titles,
+)
 
 
 def canvases() -> LabelledImages:
@@ -65,7 +72,7 @@ def test_the_seed_decides_weights_and_batches(monkeypatch):
     monkeypatch.setattr(two_digits, "fitted", fitted)
     parts = type("Parts", (), {"train": LabelledImages(torch.zeros(64, 1, 2, 2), torch.arange(64))})
     for seed in (0, 0, 1):
-        fit(lambda: torch.nn.Linear(3, 2), parts, 5, seed, "any")
+        fit_on_canvases(lambda: torch.nn.Linear(3, 2), parts, 5, seed, "any")
     assert torch.equal(seen[0][0], seen[1][0])
     assert torch.equal(seen[0][1], seen[1][1])
     assert not torch.equal(seen[0][0], seen[2][0])

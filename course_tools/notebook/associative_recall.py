@@ -15,7 +15,7 @@ from course_tools.notebook.fitting import fitted
 N_VALUES = 8
 
 
-class Recaller(nn.Module):
+class AssociativeRecall(nn.Module):
     """Queries attend to pairs: a vector for each key, one for each value, one layer of attention, and a read-out."""
 
     def __init__(self, mechanism: Callable[..., tuple], n_keys: int, d_model: int = 64) -> None:
@@ -41,9 +41,9 @@ def pairs_task(n_pairs: int):
     return lookup(4_000, 10, 500, T_q=4, T_k=n_pairs, n_keys=2 * n_pairs, n_values=N_VALUES, seed=0)
 
 
-def fit_recaller(
+def fit_associative_recall(
     make: Callable[[], Callable[..., tuple]], n_pairs: int, seed: int, steps: int, label: str
-) -> tuple[float, Recaller]:
+) -> tuple[float, AssociativeRecall]:
     """Train on sequences of n_pairs pairs; give the accuracy on unseen sequences, and the model.
 
     Args:
@@ -58,7 +58,7 @@ def fit_recaller(
         [x.to(device()) for x in (part.queries, part.keys, part.values, part.targets)] for part in (data.train, data.test)
     )
     torch.manual_seed(seed)
-    model = Recaller(make(), 2 * n_pairs).to(device())
+    model = AssociativeRecall(make(), 2 * n_pairs).to(device())
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         return F.cross_entropy(model(*batch[:3]).flatten(0, 1), batch[3].flatten())

@@ -6,7 +6,7 @@ from torch import nn
 
 from course_lib.metrics import linear_probe
 from course_tools.notebook import few_labels
-from course_tools.notebook.view_training import probe_accuracy, train_on_views, two_views
+from course_tools.notebook.contrastive_training import probe_accuracy, train_on_views, two_views
 
 SEED = 0
 
