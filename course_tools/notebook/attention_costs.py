@@ -1,4 +1,4 @@
-"""What attention costs in memory and in generation: peak memory, work of the next token, numbers that a state keeps."""
+"""What attention costs in memory and in generation: peak memory, work of the next token, floating-point numbers in a state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,13 +58,13 @@ class StepBy:
     """A linear transformer that generates by a given form of the recurrent step, such as the student's."""
 
     def __init__(self, model: Any, form: Callable[..., tuple[Tensor, ...]]) -> None:
-        """Set the model, a `LinearTransformer`, and the form, `linear_attention_step` or another function of its arguments."""
+        """Store a `LinearTransformer` and the form: `linear_attention_step`, or another function of its arguments."""
         self.model, self.form = model, form
 
     def start(self, tokens: Tensor) -> Any:
-        """Read prompts (B, T) in parallel; give the state."""
+        """Read prompts (B, T) in parallel; return the state."""
         return self.model.start(tokens)
 
     def step(self, token: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read one more token of each sequence, (B,); give logits (B, n_tokens) and the new state."""
+        """Read one more token of each sequence, (B,); return logits (B, n_tokens) and the new state."""
         return self.model.step(token, state, self.form)

@@ -38,7 +38,7 @@ def show_slide(measures: Mapping[str, Measure], width: float, vertical_offset: f
     """Draw measures of two boxes while one slides past the other, which is a square of side 0.3 at the centre of the image.
 
     Args:
-        measures: name -> function of corners (n, 4) and (m, 4), which gives (n, m), such as `iou`.
+        measures: name -> function of corners (n, 4) and (m, 4), to (n, m), such as `iou`.
         width: of the sliding box, as a fraction of the image; its height is 0.3.
         vertical_offset: of its centre below that of the other, as a fraction of the image.
     """
@@ -98,7 +98,7 @@ def attention_on_boxes(maps: Tensor, images_of: Tensor, queries: Tensor, corners
     """Average the attention that falls on a box: of its own query, and of another one.
 
     Args:
-        maps: (B, N, h, w), as `query_maps` gives them.
+        maps: (B, N, h, w), as returned by `query_maps`.
         images_of: (n,), the image of each box.
         queries: (n,), the query that is matched with each box.
         corners: (n, 4), as fractions of the image.
@@ -116,7 +116,7 @@ def attention_on_boxes(maps: Tensor, images_of: Tensor, queries: Tensor, corners
 
 
 def show_centres(corners_of: Mapping[str, Tensor], side: int = 24) -> None:
-    """Draw the centres of the boxes (n, 4) that each query predicts, one panel a query, on an empty image."""
+    """Draw the centres of the boxes (n, 4) that each query predicts, one panel per query, on an empty image."""
     centres = {name: (corners[:, :2] + corners[:, 2:]) / 2 for name, corners in corners_of.items()}
     show(
         boxed(dict.fromkeys(centres, torch.ones(side, side, 3)), dots=centres),
@@ -137,7 +137,7 @@ def show_found(made: Scenes, p: Tensor, corners: Tensor, name: str, n: int = 4, 
         corners: (B, N, 4), as fractions of the image.
         name: of the model.
         n: how many scenes.
-        threshold: the least probability of a class.
+        threshold: the minimum probability of a class.
     """
     truth = {f"scene {i}": objects(made, i) for i in range(n)}
     certain = [p[i].amax(-1) > threshold for i in range(n)]

@@ -23,11 +23,11 @@ class CharacterText:
     held_out: Tensor
 
     def encode(self, text: str) -> Tensor:
-        """Give the codes of a text's characters, (1, len(text))."""
+        """Return the codes of a text's characters, (1, len(text))."""
         return torch.tensor([[self.letters.index(letter) for letter in text]], device=self.learn.device)
 
     def decode(self, codes: Tensor) -> str:
-        """Give the text of codes (T,)."""
+        """Return the text of codes (T,)."""
         return "".join(self.letters[code] for code in codes.tolist())
 
 
@@ -50,7 +50,7 @@ def next_character_loss(model: nn.Module, batch: tuple[Tensor]) -> Tensor:
 
 
 def fit_characters(model: nn.Module, text: CharacterText, seed: int, steps: int, lr: float, label: str) -> float:
-    """Train a language model in place on the pieces to learn from; give its bits per character on those held out."""
+    """Train a language model in place on the pieces to learn from; return its bits per character on those held out."""
     stream = batches(text.learn, batch_size=16, seed=seed)
     fitted(model.to(device()), stream, next_character_loss, steps=steps, lr=lr, label=label, warmup=50)
     with torch.no_grad():

@@ -11,7 +11,7 @@ def random_crops(photos: Tensor, n_each: int, side: int, generator: torch.Genera
         photos: at least `side` high and wide.
         n_each: crops of each photograph.
         side: of a crop, in pixels.
-        generator: decides the places.
+        generator: determines the places.
 
     Returns:
         crops (n · n_each, 3, side, side), and the photograph of each, (n · n_each,).

@@ -22,7 +22,7 @@ View = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class ViewTraining(NamedTuple):
-    """A trained model in evaluation mode, the loss of each update, and what `look` gave after some of them."""
+    """A trained model in evaluation mode, the loss of each update, and what `look` returned after some of them."""
 
     model: nn.Module
     losses: list[float]
@@ -30,7 +30,7 @@ class ViewTraining(NamedTuple):
 
 
 def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give endless batches of two views of the digits to learn from, without labels."""
+    """Yield endless batches of two views of the digits to learn from, without labels."""
     generator = torch.Generator().manual_seed(seed)
     for (batch,) in batches(digits.images[digits.learn[seed]], batch_size=n_pairs, seed=seed):
         yield view(batch, generator), view(batch, generator)
@@ -53,13 +53,13 @@ def train_on_views(
     Args:
         model: on the device of the views.
         pairs: two views of a batch for each update.
-        loss: gives a scalar from (model, pair).
-        lr: the learning rate at its highest.
+        loss: computes a scalar from (model, pair).
+        lr: the maximum learning rate.
         steps: number of updates.
         update: called with the model after every update, such as BYOL's moving average.
         looks: the updates after which `look` is called.
         look: called with the model in evaluation mode and without gradients; its results are kept.
-        label: stands beside the progress bar.
+        label: the label of the progress bar.
     """
     training = train(model, pairs, loss, steps=steps, lr=lr, warmup=steps // 10)
     losses, seen = [], {}
@@ -75,7 +75,7 @@ def train_on_views(
 
 
 def untrained(seed: int) -> nn.Sequential:
-    """Make the encoder of `few_labels.backbone` with its random initial weights, in evaluation mode."""
+    """Create the encoder of `few_labels.backbone` with its random initial weights, in evaluation mode."""
     torch.manual_seed(seed)
     return backbone().to(device()).eval()
 
@@ -92,7 +92,7 @@ def probe_accuracy(
     """Measure a linear probe of frozen features of unit length on unseen digits.
 
     Args:
-        encoder: gives features (n, d) of images.
+        encoder: computes features (n, d) of images.
         digits: images, labels and splits.
         seed: of the split.
         n_each: labelled digits of each class.

@@ -73,16 +73,16 @@ def fit_image_model(
     lr: float = 3e-3,
     name: str = "ViT",
 ) -> Any:
-    """Train a model in place on batches of 32, and give it back in evaluation mode.
+    """Train a model in place on batches of 32, and return it in evaluation mode.
 
     Args:
         model: on the device of the tensors.
-        seed: decides the batches.
-        tensors: what a batch is made of, such as images and labels.
-        steps: number of updates; the learning rate rises over the first quarter.
-        loss: gives a scalar from (model, batch).
-        lr: the learning rate at its highest.
-        name: stands beside the progress bar.
+        seed: determines the batches.
+        tensors: the parts of a batch, such as images and labels.
+        steps: number of updates; the learning rate increases during the first quarter.
+        loss: computes a scalar from (model, batch).
+        lr: the maximum learning rate.
+        name: the label of the progress bar.
     """
     stream = batches(*tensors, batch_size=32, seed=seed)
     return fitted(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4, label=f"{name}, seed {seed}")
@@ -95,12 +95,12 @@ def digit_accuracy(model: nn.Module, digits: DigitSplit, seed: int, change: Imag
 
 
 def enlarged(side: int) -> ImageChange:
-    """Make a change that resizes images to side × side pixels by bicubic interpolation, values clipped to 0…1."""
+    """Create a function that resizes images to side × side pixels by bicubic interpolation, values clipped to 0…1."""
     return lambda images: F.interpolate(images, (side, side), mode="bicubic", align_corners=False).clamp(0, 1)
 
 
 def blackened(order: Tensor, n: int = 4) -> ImageChange:
-    """Make a change that sets to 0 the first n patches of each image in an order of its patches (B, 16)."""
+    """Create a function that sets to 0 the first n patches of each image in the given order of its patches (B, 16)."""
     keep = torch.ones(len(order), GRID * GRID, device=order.device).scatter(1, order[:, :n], 0.0)
     pixels = keep.unflatten(1, (1, GRID, GRID)).repeat_interleave(P, -2).repeat_interleave(P, -1)
     return lambda images: images * pixels
@@ -114,7 +114,7 @@ def with_positions(model: ViT, side: int, positions: Tensor) -> ViT:
 
 
 def repeated_positions(positions: Tensor, H: int, W: int, H_new: int, W_new: int) -> Tensor:
-    """Repeat the positions of patches until there are enough, row by row: what `interpolate_positions` is compared with.
+    """Repeat the positions of patches until there are enough, row by row, for comparison with `interpolate_positions`.
 
     Args:
         positions: (1 + H · W, d_model); that of the class token stays first.

@@ -1,4 +1,4 @@
-"""Compute an MLP-Mixer by a function for its block, which owns no weights: lecture 13 trains the student's block so.
+"""Compute an MLP-Mixer by a function for its block, so that lecture 13 can train the student's block.
 
 model = computed_by(mixer_block, Mixer(10, (1, 28, 28), 4, sizes))       # the weights of the Mixer, the student's computation
 """
@@ -22,7 +22,7 @@ class _BlockOfFunction(nn.Module):
     """The weights of a Mixer's block, under the same names, and a function that computes the block from them."""
 
     def __init__(self, block: Block, function: BlockFunction) -> None:
-        """Take over the weights of a block of a Mixer."""
+        """Use the weights of a block of a Mixer."""
         super().__init__()
         self.mixer, self.feed_forward = block.mixer, block.feed_forward
         self.norm_1, self.norm_2 = block.norm_1, block.norm_2
@@ -35,18 +35,18 @@ class _BlockOfFunction(nn.Module):
 
 
 def computed_by(function: BlockFunction, model: Mixer) -> Mixer:
-    """Let a function compute all blocks of a Mixer, in place; the weights stay the same. Gives the model back."""
+    """Let a function compute all blocks of a Mixer, in place; the weights stay the same. Return the model."""
     model.stack.blocks = nn.ModuleList(_BlockOfFunction(block, function) for block in model.stack.blocks)
     return model
 
 
 def _layer_weights(network: nn.Module) -> FeedForwardWeights:
-    """Give (W_1, b_1, W_2, b_2) of a network of two linear layers, in the order of `token_mixing` and `channel_mixing`."""
+    """Return (W_1, b_1, W_2, b_2) of a network of two linear layers, in the order of `token_mixing` and `channel_mixing`."""
     return network.W_1.weight, network.W_1.bias, network.W_2.weight, network.W_2.bias
 
 
 def _norm_weights(norm: nn.Module) -> NormWeights:
-    """Give gain and bias of a layer norm."""
+    """Return gain and bias of a layer norm."""
     return norm.weight, norm.bias
 
 
@@ -100,7 +100,7 @@ def _normed(x: Tensor, norm: nn.Module) -> Tensor:
 
 
 def mixing_weights_of(kernel: Tensor, side: int) -> FeedForwardWeights:
-    """Give the weights with which token mixing computes a depth-wise convolution that all channels share.
+    """Return the weights with which token mixing computes a depth-wise convolution that all channels share.
 
     Twice as many hidden units as positions undo the GELU, since σ(x) - σ(-x) = x.
 

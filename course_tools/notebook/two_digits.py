@@ -23,14 +23,14 @@ _FAR = 15
 def fit_on_canvases(
     make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: int, seed: int, label: str
 ) -> nn.Module:
-    """Make a network after setting the seed and train it on batches of 16 canvases, whose order the seed decides too.
+    """Create a network and train it on batches of 16 canvases.
 
     Args:
-        make: gives a network from images (B, 1, H, W) to two logits.
+        make: creates a network from images (B, 1, H, W) to two logits.
         canvases: its `train` part is used.
         steps: number of updates.
-        seed: decides weights and batches.
-        label: stands beside the progress bar.
+        seed: determines weights and batches.
+        label: the label of the progress bar.
     """
     torch.manual_seed(seed)
     model = make().to(device())

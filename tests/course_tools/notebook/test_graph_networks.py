@@ -1,12 +1,12 @@
-"""Graph networks that take the mixing as an argument: equal to the library's with its weights, and graphs of digits."""
+"""Graph networks that take the mixing function as an argument: with the library's weights, they equal its networks."""
 
 import torch
 
 from course_lib.attention import GraphAttention, attend_edges, multi_head_graph_attention
-from course_lib.datasets import digits, pixel_graphs
+from course_lib.datasets import digits
 from course_lib.models import GAT, GCN
 from course_lib.primitives import gcn_weights
-from course_tools.notebook.digit_graphs import described, kept, removed, rewired
+from course_tools.notebook.digit_graphs import described, kept
 from course_tools.notebook.graph_networks import (
     GraphClassifier,
     LookupGAT,
@@ -51,18 +51,6 @@ def test_a_reader_finds_the_neighbour_with_the_largest_weight():
     assert UniformLookup(5)(x, edges).shape == model(x, edges).shape == (9, 8)
 
 
-def test_rewired_graphs_keep_their_nodes_and_their_numbers_of_edges():
-    torch.manual_seed(0)
-    graphs = pixel_graphs(digits()[0][:5])
-    query, key = rewired(graphs)
-    assert (query == graphs.edges[0]).all()
-    assert (key.sort().values == graphs.edges[1].sort().values).all()
-    assert (graphs.graph_of[query] == graphs.graph_of[key]).all()
-    assert (key != graphs.edges[1]).any()
-    assert kept(graphs).shape == graphs.edges.shape
-    assert removed(graphs).shape == (2, 0)
-
-
 def test_the_classifier_gives_logits_of_each_graph_and_does_not_mix_graphs():
     torch.manual_seed(0)
     images = digits()[0][:5]
@@ -70,4 +58,3 @@ def test_the_classifier_gives_logits_of_each_graph_and_does_not_mix_graphs():
     together = model(described(images, kept, True))
     assert together.shape == (5, 10)
     torch.testing.assert_close(model(described(images[2:3], kept, True)), together[2:3], rtol=1e-4, atol=1e-5)
-    assert described(images, kept, False)[1][:, 10:].abs().max() == 0

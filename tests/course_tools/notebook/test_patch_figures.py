@@ -25,7 +25,7 @@ def test_the_largest_share_is_named_with_its_place(capsys):
     shares = torch.full((1, 4, 4), 0.5 / 15)
     shares[0, 2, 1] = 0.5
     show_rollout(torch.rand(1, 1, 28, 28), shares, ["label 3, predicted 5"])
-    assert "0.50 in row 3, column 2 (label 3, predicted 5); even shares would be 0.06." in capsys.readouterr().out
+    assert "0.50 in row 3, column 2 (label 3, predicted 5); equal shares would be 0.06." in capsys.readouterr().out
 
 
 def test_the_hardest_images_come_first(capsys):
