@@ -63,7 +63,7 @@ from torch import nn
 
 from course_lib.blocks import ConvNet
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.two_digits import accuracy, fit
+from course_tools.notebook.two_digits import canvas_accuracy, fit_on_canvases
 
 STEPS = at_scale(cpu=1_200, gpu=3_000)
 
@@ -81,11 +81,11 @@ def network(
     )
 
 
-plain = fit(network, canvases, STEPS, SEED, "three convolutions")
+plain = fit_on_canvases(network, canvases, STEPS, SEED, "three convolutions")
 show_losses({"three convolutions": plain})
 print(
     f"three convolutions, mean of the map, {STEPS} steps, one seed: accuracy "
-    f"{accuracy(plain, canvases):.3f}; chance is 0.5"
+    f"{canvas_accuracy(plain, canvases):.3f}; chance is 0.5"
 )
 
 # %% [markdown]
@@ -395,12 +395,13 @@ makers = {
     "one more stride": lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1)),
 }
 models = {"three convolutions": plain} | {
-    name: fit(make, canvases, STEPS, SEED, name) for name, make in makers.items()
+    name: fit_on_canvases(make, canvases, STEPS, SEED, name)
+    for name, make in makers.items()
 }
 show_losses(models)
 print(f"accuracy after {STEPS} steps, one seed:")
 for name, model in models.items():
-    print(f"{name:<20} {accuracy(model, canvases):.3f}")
+    print(f"{name:<20} {canvas_accuracy(model, canvases):.3f}")
 
 # %% tags=["nbval-check-output"]
 sizes = {

@@ -770,7 +770,7 @@ train_local_attention = check("10.6", train_local_attention)
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
-from course_tools.notebook.recorded_losses import trained_with_losses
+from course_tools.notebook.training_curve import trained_with_losses
 from course_tools.notebook.authorship import whose
 from course_tools.notebook.window_figures import show_changes
 

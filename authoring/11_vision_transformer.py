@@ -185,12 +185,22 @@ embed_patches = check("11.2", embed_patches)
 # patches (lecture 05, section 10).
 
 # %%
+from functools import partial
+
 from course_tools.notebook import at_scale, device, digit_split
-from course_tools.notebook.digit_vit import GRID, P, accuracy, cnn, fit, vit
+from course_tools.notebook.digit_vit import (
+    GRID,
+    P,
+    digit_accuracy,
+    fit_image_model,
+    small_cnn,
+    small_vit,
+)
 
 split = digit_split(SEEDS)
 images, labels, learn, unseen = split
 STEPS = at_scale(cpu=220, gpu=1_500)
+cnn = partial(small_cnn, widths=(32, 32, 64), strides=(2, 2, 1))
 
 
 def by_your_tokens(model, images, scale=1.0):
@@ -242,21 +252,25 @@ few_thousand = {
 }
 vits, cnns, cnn_rate = {}, {}, {"steps": 4 * STEPS // 5, "lr": 4e-3}
 for seed, known in few_thousand.items():
-    vits[seed] = fit(vit(seed), seed, *known, steps=STEPS, loss=classify_tokens)
-    cnns[seed] = fit(cnn(seed), seed, *known, **cnn_rate, name="convolutions")
+    vits[seed] = fit_image_model(
+        small_vit(seed), seed, *known, steps=STEPS, loss=classify_tokens
+    )
+    cnns[seed] = fit_image_model(
+        cnn(seed), seed, *known, **cnn_rate, name="convolutions"
+    )
 show_losses({"convolutions": [*cnns.values()], "ViT": [*vits.values()]})
 right = {
-    name: [accuracy(model, split, seed) for seed, model in models.items()]
+    name: [digit_accuracy(model, split, seed) for seed, model in models.items()]
     for name, models in (("convolutions", cnns), ("ViT", vits))
 }
-show_seeds(right, "accuracy on unseen digits", "2,500 digits to learn from", decimals=3)
+show_seeds(right, "accuracy on unseen digits", "2,500 digits to learn from")
 
 
 # %% tags=["nbval-check-output"]
 from course_lib.attention import scaled_dot_product_attention
 from course_tools.notebook.layer_costs import multiply_adds
 
-plain = vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
+plain = small_vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
 with torch.no_grad():
     by_cnn, by_vit = (
         multiply_adds(model, images[:1]) for model in (cnns[SEEDS[0]], plain)
@@ -316,7 +330,7 @@ claim(
 from course_tools.notebook import show, weight_maps
 from course_tools.notebook.digit_vit import neighbours_over_distant, position_similarity
 
-untrained, trained = vit(SEEDS[0]), vits[SEEDS[0]]
+untrained, trained = small_vit(SEEDS[0]), vits[SEEDS[0]]
 before, after = position_similarity(untrained), position_similarity(trained)
 nearer, further = neighbours_over_distant(after), neighbours_over_distant(before)
 show(
@@ -354,7 +368,7 @@ rollout = check("11.3", rollout)
 
 # %%
 from course_lib.analysis import record
-from course_tools.notebook.patch_figures import show_shares
+from course_tools.notebook.patch_figures import show_rollout
 
 
 def followed(model, images):
@@ -372,7 +386,7 @@ def followed(model, images):
 
 shown = images[unseen[SEEDS[0]][[3, 5, 8]]]
 maps = followed(vits[SEEDS[0]], shown).cpu()
-show_shares(shown.cpu(), maps, [f"roll-out, digit {n}" for n in (1, 2, 3)])
+show_rollout(shown.cpu(), maps, [f"roll-out, digit {n}" for n in (1, 2, 3)])
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Does this map mean anything? We blacken four patches of every digit: those with the *largest* roll-out for the
@@ -402,8 +416,8 @@ for seed in SEEDS:
     most, same = taken.argsort(descending=True), taken.mean(0).argsort(descending=True)
     orders = most, same.expand_as(most), drawn.argsort().to(most), most.flip(1)
     for name, order in zip(lost, orders, strict=True):
-        masked = accuracy(vits[seed], split, seed, blackened(order))
-        lost[name].append(accuracy(vits[seed], split, seed) - masked)
+        masked = digit_accuracy(vits[seed], split, seed, blackened(order))
+        lost[name].append(digit_accuracy(vits[seed], split, seed) - masked)
 for name, losses in lost.items():
     print(f"accuracy lost, {name}: " + ", ".join(f"{value:.2f}" for value in losses))
 by_image = mean(lost["most"]) - mean(lost["same for all"])
@@ -450,7 +464,7 @@ def draw_digit(number=40):
         predicted = vits[SEEDS[0]](images[index]).argmax(-1).item()
     title = f"label {labels[index].item()}, predicted {predicted}"
     shares = followed(vits[SEEDS[0]], images[index]).cpu()
-    show_shares(images[index].cpu(), shares, [title])
+    show_rollout(images[index].cpu(), shares, [title])
 
 
 draw_digit(17)
@@ -526,7 +540,7 @@ sides, at_size = [28, 42, 56], {}
 for name, by in ways.items():
     at_size[name] = [
         mean(
-            accuracy(resized(model, side, by), split, seed, enlarged(side))
+            digit_accuracy(resized(model, side, by), split, seed, enlarged(side))
             for seed, model in vits.items()
         )
         for side in sides
@@ -549,9 +563,11 @@ show(
 # %% tags=["nbval-check-output"]
 seed = SEEDS[0]
 start = resized(vits[seed], 35, interpolate_positions)
-untuned = accuracy(start, split, seed, enlarged(35))
+untuned = digit_accuracy(start, split, seed, enlarged(35))
 known, kinds = few_thousand[seed]
-tuned = fit(start, seed, enlarged(35)(known), kinds, steps=STEPS // 5, name="35 pixels")
+tuned = fit_image_model(
+    start, seed, enlarged(35)(known), kinds, steps=STEPS // 5, name="35 pixels"
+)
 show_losses({"fine-tuned at 35 pixels, one seed": tuned})
 claim(
     "11.k",
@@ -571,7 +587,7 @@ claim(
     "11.m",
     "digits enlarged to 35 pixels: what a fifth of the training's steps at that size "
     "adds to interpolation, one seed",
-    accuracy(tuned, split, seed, enlarged(35)) - untuned,
+    digit_accuracy(tuned, split, seed, enlarged(35)) - untuned,
     at_least=0.15,
 )
 
@@ -643,8 +659,8 @@ def by_both(model, batch):
 
 seed = SEEDS[0]
 lesson = predictions(cnns[seed], few_thousand[seed][0])
-deit = fit(
-    vit(seed, DeiT),
+deit = fit_image_model(
+    small_vit(seed, kind=DeiT),
     seed,
     *few_thousand[seed],
     lesson,
@@ -709,7 +725,9 @@ def by_teacher(model, batch):
 def taught(seed, lesson, name):
     """A ViT that learned from the predictions (4000, 10) of a teacher."""
     known = images[learn[seed]], lesson
-    return fit(vit(seed), seed, *known, steps=2 * STEPS, loss=by_teacher, name=name)
+    return fit_image_model(
+        small_vit(seed), seed, *known, steps=2 * STEPS, loss=by_teacher, name=name
+    )
 
 
 columns = (
@@ -721,8 +739,12 @@ columns = (
 learners = {name: [] for name in columns}
 for seed in SEEDS[:2]:
     few = images[learn[seed][:500]], labels[learn[seed][:500]]
-    teacher = fit(cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher")
-    alone = fit(vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels")
+    teacher = fit_image_model(
+        cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher"
+    )
+    alone = fit_image_model(
+        small_vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels"
+    )
     lesson = predictions(teacher, images[learn[seed]])
     of_vit = predictions(alone, images[learn[seed]])
     students = taught(seed, of_vit, "by a ViT"), taught(seed, lesson, "by convolutions")
@@ -733,13 +755,13 @@ misled = taught(seed, lesson[order], "shuffled")
 show_losses(learners | {"shuffled predictions": misled}, "loss, nats")
 five_hundred = {
     name: [
-        accuracy(model, split, seed)
+        digit_accuracy(model, split, seed)
         for seed, model in zip(SEEDS[:2], models, strict=True)
     ]
     for name, models in learners.items()
 }
-shuffled = accuracy(misled, split, seed)
-show_seeds(five_hundred, "accuracy on unseen digits", "500 labels", decimals=3)
+shuffled = digit_accuracy(misled, split, seed)
+show_seeds(five_hundred, "accuracy on unseen digits", "500 labels")
 print(f"with shuffled predictions of the teacher, one seed: {shuffled:.2f}")
 
 # %% tags=["nbval-check-output"]
@@ -845,9 +867,9 @@ pretrained, moved = [], {}
 for seed in SEEDS[:2]:
     ours = few_thousand[seed][1] < 5
     known = [part[ours] for part in few_thousand[seed]]
-    body, random = vit(seed, n_classes=5), vit(seed, n_classes=5)
+    body, random = small_vit(seed, n_classes=5), small_vit(seed, n_classes=5)
     pretrained.append(
-        fit(body, seed, *known, steps=3 * STEPS // 5, name="digits 0 to 4")
+        fit_image_model(body, seed, *known, steps=3 * STEPS // 5, name="digits 0 to 4")
     )
     kinds = labels[learn[seed]]
     chosen = torch.cat([learn[seed][kinds == kind][:10] for kind in range(5, 10)])
@@ -1001,8 +1023,7 @@ for kind in ("CNN", "CNN, all positions", "ViT"):
 # They cannot do that for empty patches: a digit has many of them, and they are all equal.</details>
 
 # %%
-from course_tools.notebook import grey
-from course_tools.notebook.digit_vit import shuffled_patches
+from course_tools.notebook import grey, shuffled_patches
 
 
 def without_positions(model, batch):
@@ -1010,10 +1031,13 @@ def without_positions(model, batch):
     return F.cross_entropy(by_your_tokens(model, batch[0], scale=0.0), batch[1])
 
 
-seed, shuffle = SEEDS[0], shuffled_patches(SEEDS[0])
+seed, places = SEEDS[0], shuffled_patches.random_orders(GRID**2, P * P, SEEDS[0])[0]
+shuffle = partial(
+    shuffled_patches.shuffled, P=P, order=places, inner=torch.arange(P * P)
+)
 known, digits = few_thousand[seed], images[unseen[seed]]
-bag = fit(
-    vit(seed, scale=0.0),
+bag = fit_image_model(
+    small_vit(seed, scale=0.0),
     seed,
     *known,
     steps=STEPS,
@@ -1023,7 +1047,7 @@ bag = fit(
 show_losses({"with positions": vits[seed], "without positions": bag})
 with torch.no_grad():
     in_order, in_disorder = bag(digits), bag(shuffle(digits))
-in_a_bag = accuracy(bag, split, seed)
+in_a_bag = digit_accuracy(bag, split, seed)
 show(
     plots.pictures(
         {"a digit": grey(shown[0]), "its patches shuffled": grey(shuffle(shown)[0])}
@@ -1031,7 +1055,7 @@ show(
     alt="A digit, and its sixteen patches shuffled. Without positions the accuracy of "
     f"one model is {in_a_bag:.2f}, also with shuffled patches; with positions it is "
     f"{right['ViT'][0]:.2f}, with shuffled patches "
-    f"{accuracy(vits[seed], split, seed, shuffle):.2f}.",
+    f"{digit_accuracy(vits[seed], split, seed, shuffle):.2f}.",
 )
 
 # %% tags=["nbval-check-output"]

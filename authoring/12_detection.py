@@ -827,11 +827,11 @@ print(
 # %% tags=["try-it"]
 from torch import nn
 
-from course_tools.notebook.suppression import kept_by_suppression
+from course_tools.notebook.non_maximum_suppression import non_maximum_suppression
 
 # Try it: a threshold of 0.3 or 0.8. Which boxes are removed, and what does it cost?
 detections = detect(detector, new.images)
-keep = kept_by_suppression(detections[0].sum(-1), detections[1], threshold=0.5)
+keep = non_maximum_suppression(detections[0].sum(-1), detections[1], threshold=0.5)
 suppressed = ap50((detections[0] * keep[..., None], detections[1]), new)
 confident = detections[0].sum(-1) > 0.5
 duplicates = (confident & ~keep).sum().item() / max(confident.sum().item(), 1)
@@ -983,7 +983,7 @@ train_detector = check("12.8", train_detector)
 # %%
 from course_lib.datasets import Scenes, digits
 from course_tools.notebook.box_figures import show_found
-from course_tools.notebook.recorded_losses import trained_with_losses
+from course_tools.notebook.training_curve import trained_with_losses
 from course_tools.notebook.authorship import whose
 
 

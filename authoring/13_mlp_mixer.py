@@ -245,7 +245,7 @@ mixer_block = check("13.3", mixer_block)
 from copy import deepcopy
 
 from course_tools.notebook import device
-from course_tools.notebook.mixer_by_blocks import computed_by
+from course_tools.notebook.mixer_by_function import computed_by
 
 
 def mixer(sizes=MIXER, block=mixer_block):
@@ -304,19 +304,19 @@ claim(
 from functools import partial
 from statistics import mean
 
-from course_tools.notebook.accuracy_points import show_by_seed
-from course_tools.notebook.digit_rivals import cnn, vit
+from course_tools.notebook.digit_vit import small_cnn, small_vit
 from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.seed_scores import show_seeds
 
 fit = partial(digit_classifier.fit, digits=digits)
-MAKERS = {"CNN": cnn, "Mixer": mixer, "ViT": vit}
+MAKERS = {"CNN": small_cnn, "Mixer": mixer, "ViT": small_vit}
 trained = {
     (name, seed): fit(make, seed=seed, label=name)
     for name, make in MAKERS.items()
     for seed in SEEDS
 }
 accuracies = {name: [trained[name, seed].accuracy for seed in SEEDS] for name in MAKERS}
-by_default = [fit(partial(vit, scale=1.0), seed=seed) for seed in SEEDS[:2]]
+by_default = [fit(partial(small_vit, scale=1.0), seed=seed) for seed in SEEDS[:2]]
 default = [one.accuracy for one in by_default]
 seconds = {name: trained[name, SEEDS[0]].seconds for name in MAKERS}
 print("processor seconds:", ", ".join(f"{name} {seconds[name]:.1f}" for name in MAKERS))
@@ -326,7 +326,7 @@ show_losses(
     models | {"ViT, default positions": [one.model for one in by_default]} | without
 )
 others = {"ViT, default positions": default, "Mixer, no token mixing": [bag]}
-show_by_seed(accuracies | others, across={"chance": 0.1})
+show_seeds(accuracies | others, across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]
 average = {name: mean(values) for name, values in accuracies.items()}
@@ -419,9 +419,11 @@ show_shuffled(images[three], torn[three], labels[three])
 # %%
 from course_lib.training import batches, train
 from course_tools.notebook.fitting import accuracy_of, classify
-from course_tools.notebook.mixer_by_blocks import rewired
+from course_tools.notebook.mixer_by_function import with_permuted_inputs
 
-rewire = partial(rewired, reorder=reordered_token_mixing, order=order, inner=inner)
+rewire = partial(
+    with_permuted_inputs, reorder=reordered_token_mixing, order=order, inner=inner
+)
 torch.manual_seed(SEEDS[0])
 fresh, known, losses = mixer().to(device()).double(), learn[SEEDS[0]], {}
 first_steps = {"in order": (fresh, images), "shuffled": (rewire(fresh), torn)}
@@ -435,7 +437,7 @@ with torch.no_grad():
     before, after = in_order(images[same_seed]), rewire(in_order)(torn[same_seed])
 confused = accuracy_of(in_order, torn[same_seed], labels[same_seed])
 shuffled_digits = digits._replace(images=torn)
-on_shuffled = [fit(cnn, digits=shuffled_digits, seed=seed) for seed in SEEDS]
+on_shuffled = [fit(small_cnn, digits=shuffled_digits, seed=seed) for seed in SEEDS]
 pairs = zip(accuracies["CNN"], on_shuffled, strict=True)
 lost = [accuracy - other.accuracy for accuracy, other in pairs]
 shuffled_cnns = [other.model for other in on_shuffled]
@@ -532,7 +534,7 @@ token_mixing_kernels = check("13.5", token_mixing_kernels)
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.layer_costs import multiply_adds
-from course_tools.notebook.mixer_by_blocks import by_convolutions
+from course_tools.notebook.mixer_by_function import by_convolutions
 
 some = images[same_seed[:100]]
 as_cnn = partial(by_convolutions, in_order, kernels=token_mixing_kernels)
@@ -590,8 +592,8 @@ claim(
 
 # %%
 from course_tools.notebook import plots, show, weight_maps
-from course_tools.notebook.position_weights import added_maps, correlation_at
-from course_tools.notebook.position_weights import largest_maps, uniform_fraction
+from course_tools.notebook.token_mixing_weights import added_maps, correlation_at
+from course_tools.notebook.token_mixing_weights import largest_maps, uniform_fraction
 
 
 def added(seed, block, read):
@@ -778,15 +780,18 @@ claim(
 
 # %%
 from course_lib.blocks import Sizes
-from course_tools.notebook.digit_rivals import cost, show_accuracy_against_cost
+from course_tools.notebook.model_costs import cost, show_accuracy_against_cost
 
 SMALLER = {
-    "CNN": (partial(cnn, (4, 8, 16)), partial(cnn, (8, 16, 32))),
+    "CNN": [partial(small_cnn, widths=widths) for widths in ((4, 8, 16), (8, 16, 32))],
     "Mixer": (
         partial(mixer, MixerSizes(8, 32, 16, 2)),
         partial(mixer, MixerSizes(16, 64, 32, 2)),
     ),
-    "ViT": (partial(vit, Sizes(16, 4, 32, 2)), partial(vit, Sizes(32, 4, 64, 2))),
+    "ViT": [
+        partial(small_vit, sizes=Sizes(16, 4, 32, 2)),
+        partial(small_vit, sizes=Sizes(32, 4, 64, 2)),
+    ],
 }
 smaller = {
     name: [fit(make, seed=SEEDS[0], label=name) for make in makes]
@@ -804,7 +809,8 @@ for size, width in enumerate(("a quarter", "half")):
     show_losses(
         {f"{name}, {width} of the width": smaller[name][size].model for name in smaller}
     )
-show_accuracy_against_cost(costs, heights)
+title = "smaller sizes: one seed; the largest: mean of three"
+show_accuracy_against_cost(costs, heights, title)
 
 # %% tags=["nbval-check-output"]
 ratio = costs["CNN"][2].multiply_adds / costs["Mixer"][2].multiply_adds
@@ -872,7 +878,7 @@ show_losses(
     {"Mixer": models["Mixer"], "no token mixing": without_mixing}
     | {name: one.model for name, one in reduced.items()}
 )
-show_by_seed(groups, across={"chance": 0.1})
+show_seeds(groups, across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -957,7 +963,7 @@ train_mixing_rival = check("13.7", train_mixing_rival)
 
 # %%
 from course_tools.checks.training_record import Recorder
-from course_tools.notebook.recorded_losses import show_recorded_losses
+from course_tools.notebook.training_curve import show_recorded_losses
 
 of_each = {"Mixer": [], "rival": []}
 compared = {
@@ -978,7 +984,7 @@ for seed in SEEDS:
         compared[f"digits: {name}"].append(found.claim)
         compared[f"grain: {name}"].append(found.control)
 show_recorded_losses(of_each, "cross-entropy of digit and grain, nats")
-show_by_seed({"digits: the bag of section 1": [bag]} | compared)
+show_seeds({"digits: the bag of section 1": [bag]} | compared)
 
 # %% [markdown]
 # If the rival is as accurate as the Mixer, or more so, the bag failed mainly because it does not know *where a patch is*, not
@@ -1056,7 +1062,7 @@ for seed in SEEDS:
         found[name].append(accuracy_of(built, inputs[new], kinds[new]))
 show_recorded_losses(of_each)
 title = f"{whose(train_mixer)} Mixer"
-show_by_seed(found, "accuracy on held-out digits", title, across={"chance": 0.1})
+show_seeds(found, "accuracy on held-out digits", title, across={"chance": 0.1})
 
 # %% [markdown] tags=["quiz"]
 # ## 13 Exit quiz
@@ -1150,7 +1156,7 @@ show_by_seed(found, "accuracy on held-out digits", title, across={"chance": 0.1}
 
 
 # %%
-from course_tools.notebook.mixer_by_blocks import mixing_weights_of
+from course_tools.notebook.mixer_by_function import mixing_weights_of
 
 
 def as_in_the_deck(sizes, side):

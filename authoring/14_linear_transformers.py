@@ -54,7 +54,7 @@ SEEDS = (0, 1, 2)
 
 # %% tags=["nbval-check-output"]
 lengths = [1024, 2048, 4096]
-held = [attention_costs.mib_held(scaled_dot_product_attention, L) for L in lengths]
+held = [attention_costs.peak_mib(scaled_dot_product_attention, L) for L in lengths]
 claim(
     "14.a",
     "softmax attention over 4,096 tokens needs over 100 MiB: peak memory of one head",
@@ -236,7 +236,7 @@ def with_elu(mix):
 
 # %%
 from course_tools.notebook import at_scale
-from course_tools.notebook.attention_costs import mib_held
+from course_tools.notebook.attention_costs import peak_mib
 from course_tools.notebook.layer_costs import exponent, milliseconds, one_head
 from course_tools.notebook.authorship import whose
 
@@ -254,7 +254,7 @@ memory, taken = {}, {}
 with torch.no_grad():
     for name, (form, longest) in mechanisms.items():
         sizes = [2**n for n in range(9, 17) if 2**n <= longest]
-        memory[name] = sizes, [mib_held(form, L) for L in sizes]
+        memory[name] = sizes, [peak_mib(form, L) for L in sizes]
         taken[name] = sizes, [milliseconds(form, *one_head(L)) for L in sizes]
 for measured, unit in ((memory, "peak memory in MiB"), (taken, "milliseconds")):
     slopes = {
@@ -605,7 +605,7 @@ print(
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.attention_costs import numbers_in, work_of_step
+from course_tools.notebook.attention_costs import floats_in, work_of_step
 
 with_cache, with_state = list(generators.values())[1:]
 claim(
@@ -626,12 +626,12 @@ claim(
 prompt = torch.zeros(1, 4096, dtype=torch.long, device=device())
 with torch.no_grad():
     _, keys_and_values = gpt.stack.read(torch.zeros(1, 4096, 256, device=device()))
-    in_state = numbers_in(with_state.start(prompt))
+    in_state = floats_in(with_state.start(prompt))
 claim(
     "14.p-kept",
     "after 4,096 tokens, in the same models: numbers kept, keys and values over S and "
     "z",
-    numbers_in(keys_and_values) / in_state,
+    floats_in(keys_and_values) / in_state,
     between=(120, 130),
 )
 
@@ -711,7 +711,7 @@ orthogonalised = check("14.6", orthogonalised)
 
 
 # %%
-from course_tools.notebook.feature_error import estimated, relative_error
+from course_tools.notebook.random_feature_error import estimated, relative_error
 
 
 def errors_of(features, spread):
@@ -885,7 +885,7 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 from statistics import mean
 
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.pair_recall import fit_recaller, pairs_task
+from course_tools.notebook.associative_recall import fit_associative_recall, pairs_task
 
 contenders = {
     "softmax": lambda: scaled_dot_product_attention,
@@ -909,7 +909,7 @@ tasks = [
 ]
 for name, n, seed in tasks:
     steps = at_scale(cpu=200, gpu=1_000)
-    accuracy, model = fit_recaller(contenders[name], n, seed, steps, name)
+    accuracy, model = fit_associative_recall(contenders[name], n, seed, steps, name)
     readers.setdefault((name, n), []).append(model)
     accuracies[name][n].append(accuracy)
 lines = {
@@ -1386,14 +1386,7 @@ print(
 
 
 # %%
-def conforms(combine):
-    """Whether tensors of these shapes can be combined."""
-    try:
-        combine()
-    except RuntimeError:
-        return False
-    return True
-
+from course_tools.notebook.matrix_shapes import conforms
 
 generator = torch.Generator().manual_seed(SEEDS[0])
 X, W_K = (
@@ -1403,7 +1396,7 @@ X, W_K = (
 q, k, v = (torch.randn(50, 64, generator=generator) for _ in range(3))
 scaled = scaled_dot_product_attention(q, k, v).context
 as_on_the_slide = attention.attend(q @ k.mT, v).context
-by_size = [mib_held(scaled_dot_product_attention, 2048, d) for d in (16, 64)]
+by_size = [peak_mib(scaled_dot_product_attention, 2048, d) for d in (16, 64)]
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -1412,7 +1405,8 @@ claim(
     [(X[0] @ W_K).shape, (X @ W_K).shape],
     equals=[(8,), (5, 8)],
 )
-sums = [conforms(lambda: X + X @ W_K), conforms(lambda: X + X @ W_K @ W_K.mT)]
+contexts = (X @ W_K, X @ W_K @ W_K.mT)
+sums = [conforms(X, context, torch.add) for context in contexts]
 claim(
     "14.GA-d",
     "contexts can be added to tokens of size 32 only if they have that size: contexts "

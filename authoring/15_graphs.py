@@ -271,11 +271,11 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # %%
 from functools import partial
 
-from course_tools.notebook.accuracy_points import show_by_seed
-from course_tools.notebook.graph_networks import TwoLayers
+from course_tools.notebook.seed_scores import show_seeds
+from course_tools.notebook.graph_networks import TwoLayerGAT
 from course_tools.notebook.node_classifier import accuracy, fit, here
 
-club_network = partial(TwoLayers, 34, 8, 2, multi_head_graph_attention)
+club_network = partial(TwoLayerGAT, 34, 8, 2, multi_head_graph_attention)
 kinds = ("attention along friendships", "attention along random edges")
 placed = {name: [] for name in kinds} | placed
 models |= {name: [] for name in kinds}
@@ -287,7 +287,7 @@ for seed in SEEDS:
         models[name].append(fit(club_network, graph, leaders, seed))
         placed[name].append(accuracy(models[name][-1], graph, others))
 fitting.show_losses(models, "cross-entropy on the two leaders, nats")
-show_by_seed(placed, "accuracy on members", across={"chance": 0.5})
+show_seeds(placed, "accuracy on members", across={"chance": 0.5})
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -365,13 +365,13 @@ print(f"for example: {library.names[0]} and {library.names[int(library.edges[1, 
 # %%
 from course_lib.attention import GraphAttention
 from course_lib.models import GAT
-from course_tools.notebook.graph_networks import Convolutions, uniform
+from course_tools.notebook.graph_networks import TwoLayerGCN, uniform
 from course_tools.notebook.node_classifier import Alone
 
 STATIC = partial(GraphAttention, form=attend_edges)
 networks = {
     "texts alone": partial(Alone, n_words, 32, n_topics),
-    "convolutions": partial(Convolutions, n_words, 32, n_topics, gcn_weights),
+    "convolutions": partial(TwoLayerGCN, n_words, 32, n_topics, gcn_weights),
     "attention": partial(GAT, n_words, 8, n_topics, 4, mechanism=STATIC),
     "uniform attention": partial(GAT, n_words, 8, n_topics, 4, mechanism=uniform),
 }
@@ -389,7 +389,7 @@ for seed in SEEDS:
         topics_found[name].append(accuracy(models[name][-1], library, held_out))
 fitting.show_losses(models, "cross-entropy, labelled functions, nats")
 averages = {name: mean(values) for name, values in topics_found.items()}
-show_by_seed(topics_found, "accuracy on functions")
+show_seeds(topics_found, "accuracy on functions")
 
 # %% tags=["nbval-check-output"]
 gain = averages["convolutions"] - averages["texts alone"]
@@ -454,7 +454,7 @@ claim("15.i", "most references stay within a topic: fraction", agreeing, at_leas
 
 
 # %%
-from course_tools.notebook.graph_networks import NeighbourReader, finds_it
+from course_tools.notebook.graph_networks import LookupGAT, attends_to_answer
 
 
 def labelled(graph):
@@ -487,14 +487,14 @@ parts = marked_neighbour(at_scale(cpu=1_000, gpu=8_000), 10, 500, seed=0)
 learn, unseen = here(parts.train), here(parts.test)
 d_in = learn.features.shape[1]
 kinds = {
-    "attention": partial(NeighbourReader, STATIC, d_in),
-    "uniform attention": partial(NeighbourReader, uniform, d_in),
+    "attention": partial(LookupGAT, STATIC, d_in),
+    "uniform attention": partial(LookupGAT, uniform, d_in),
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
 models, marked = compare(kinds, learn, unseen)
 is_marked = unseen.features[unseen.edges[1], 1]
 graph = unseen.features, unseen.edges
-found = [finds_it(model, *graph, is_marked) for model in models["attention"]]
+found = [attends_to_answer(model, *graph, is_marked) for model in models["attention"]]
 claim(
     "15.j",
     "attention finds the marked neighbour in an unseen graph (inductive): accuracy, "
@@ -531,7 +531,7 @@ claim(
 # it is relevant, attention is not necessary: a nonlinearity *before* the sum suffices.</details>
 
 # %% tags=["nbval-check-output"]
-show_by_seed(marked, "accuracy", across={"chance, 1/8": 1 / 8})
+show_seeds(marked, "accuracy", across={"chance, 1/8": 1 / 8})
 claim(
     "15.m",
     "fixed weights suffice where the neighbour decides: accuracy of two convolutions, "
@@ -602,25 +602,25 @@ claim(
 
 # %%
 from course_lib.datasets import matching_neighbour
-from course_tools.notebook.graph_networks import LargerReader
+from course_tools.notebook.graph_networks import UniformLookup
 
 DYNAMIC = partial(DynamicGraphAttention, form=attend_edges)
 parts = matching_neighbour(at_scale(cpu=150, gpu=1_000), 10, 75, seed=0)
 learn, unseen = here(parts.train), here(parts.test)
 d_in = learn.features.shape[1]
 kinds = {
-    "dynamic": partial(NeighbourReader, DYNAMIC, d_in),
-    "static": partial(NeighbourReader, STATIC, d_in),
-    "eight static heads": partial(NeighbourReader, STATIC, d_in, n_heads=8),
-    "uniform attention": partial(NeighbourReader, uniform, d_in),
-    "larger, uniform attention": partial(LargerReader, d_in),
+    "dynamic": partial(LookupGAT, DYNAMIC, d_in),
+    "static": partial(LookupGAT, STATIC, d_in),
+    "eight static heads": partial(LookupGAT, STATIC, d_in, n_heads=8),
+    "uniform attention": partial(LookupGAT, uniform, d_in),
+    "larger, uniform attention": partial(UniformLookup, d_in),
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
 keys = unseen.features[:, 1:9]
 models, lookups = compare(kinds, learn, unseen)
 matches = (keys[unseen.edges[0]] * keys[unseen.edges[1]]).sum(-1)
 graph = unseen.features, unseen.edges
-found = [finds_it(model, *graph, matches) for model in models["dynamic"]]
+found = [attends_to_answer(model, *graph, matches) for model in models["dynamic"]]
 in_training = {
     name: [accuracy(model, learn, labelled(learn)) for model in trained]
     for name, trained in models.items()
@@ -631,7 +631,7 @@ counts = {
 print("parameters: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
 memorised = mean(in_training["eight static heads"])
 print(f"eight static heads on the graph of the training: accuracy {memorised:.2f}")
-show_by_seed(lookups, "accuracy", across={"chance, 1/8": 1 / 8})
+show_seeds(lookups, "accuracy", across={"chance, 1/8": 1 / 8})
 
 # %% tags=["nbval-check-output"]
 without = {
@@ -1043,7 +1043,7 @@ n_uniform, n_attention = (
     for mechanism in (uniform, STATIC)
 )
 print(f"parameters: {n_uniform} with uniform weights, {n_attention} otherwise")
-show_by_seed(whole, "accuracy on unseen graphs", across={"chance": 0.1})
+show_seeds(whole, "accuracy on unseen graphs", across={"chance": 0.1})
 
 
 # %% tags=["nbval-check-output"]

@@ -153,8 +153,8 @@ show(
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import colour_matrix, photographs, recolour
-from course_tools.notebook.colour_crops import colour_histograms, nearest_agrees
-from course_tools.notebook.colour_crops import random_crops
+from course_tools.notebook.colour_crops import colour_histograms, random_crops
+from course_tools.notebook.nearest_neighbours import nearest_neighbour_accuracy
 
 generator = torch.Generator().manual_seed(SEEDS[0])
 quarters = rearrange(
@@ -164,8 +164,8 @@ crops, origin = random_crops(quarters, 25, 40, generator)
 amount = torch.rand(3, len(crops), generator=generator)
 M = colour_matrix(*(0.2 + 1.6 * amount[:2]), 2 * math.pi * amount[2])
 matched = [
-    nearest_agrees(colour_histograms(batch), colour_histograms(batch), origin)
-    for batch in (crops, recolour(crops, M).clamp(0, 1))
+    nearest_neighbour_accuracy(torch.cdist(points, points, p=1), origin)
+    for points in map(colour_histograms, (crops, recolour(crops, M).clamp(0, 1)))
 ]
 claim(
     "16.colour",
@@ -336,7 +336,7 @@ linear_probe = check("16.3", linear_probe)
 # %%
 from functools import partial
 
-from course_tools.notebook.view_training import probe_accuracy, untrained
+from course_tools.notebook.contrastive_training import probe_accuracy, untrained
 
 probe = partial(probe_accuracy, digits=digits, fit_probe=linear_probe)
 pixels, blank = nn.Flatten(), {seed: untrained(seed) for seed in SEEDS}
@@ -362,7 +362,7 @@ for n in (1, 4, 10):
 from course_lib.models import SimCLR
 from course_tools.notebook import device
 from course_tools.notebook.few_labels import backbone
-from course_tools.notebook.view_training import train_on_views, two_views
+from course_tools.notebook.contrastive_training import train_on_views, two_views
 
 
 def fit_simclr(label, seed, temperature=0.2, ranges=RANGES, **looks):
@@ -395,7 +395,7 @@ def fit_simclr(label, seed, temperature=0.2, ranges=RANGES, **looks):
 # augmentation alone already helps a supervised network a great deal.</details>
 
 # %%
-from course_tools.notebook.recorded_losses import show_recorded_losses
+from course_tools.notebook.training_curve import show_recorded_losses
 
 LOOKS = (1, 15, 30, 60, 120, 240)
 
@@ -453,9 +453,9 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.view_training import differences
+from course_tools.notebook.seed_scores import paired_differences
 
-lead = {n: differences(probed[n], by_labels[n]) for n in probed}
+lead = {n: paired_differences(probed[n], by_labels[n]) for n in probed}
 claim(
     "16.e",
     "with ten labels, SimCLR's probe leads the network trained on them: difference in "
@@ -473,14 +473,14 @@ claim(
     "16.g",
     "with forty labels, SimCLR's probe leads that of the pixels: difference in "
     "accuracy, least of three seeds",
-    min(differences(probed[4], raw[4])),
+    min(paired_differences(probed[4], raw[4])),
     at_least=0.06,
 )
 claim(
     "16.h",
     "with forty labels, it leads that of an untrained encoder: difference in accuracy, "
     "least of three seeds",
-    min(differences(probed[4], random[4])),
+    min(paired_differences(probed[4], random[4])),
     at_least=0.15,
 )
 
@@ -506,14 +506,17 @@ claim(
 
 
 # %%
-from course_tools.notebook.view_training import neighbours_agree, show_embeddings
+from course_tools.notebook.contrastive_training import show_embeddings
 
 kinds = labels[unseen[SEEDS[0]]].cpu()
 snapshots = {f"step {step}": contrasted[0].seen[step][0] for step in (1, 30, 240)}
 show_embeddings(snapshots, kinds)
 
 # %% tags=["nbval-check-output"]
-agree = {name: neighbours_agree(points, kinds) for name, points in snapshots.items()}
+agree = {
+    name: nearest_neighbour_accuracy(-points @ points.mT, kinds)
+    for name, points in snapshots.items()
+}
 claim(
     "16.i",
     "nearest neighbours agree in class more often after training: gain from the first "
@@ -567,7 +570,7 @@ draw_neighbours(7)
 
 # %%
 from course_lib.datasets import Augmentation
-from course_tools.notebook.accuracy_points import show_by_seed
+from course_tools.notebook.seed_scores import show_seeds
 
 with_heads = {
     seed: nn.Sequential(run.model.encoder, run.model.project)
@@ -593,7 +596,7 @@ ablated = {
 groups = {"SimCLR, h": probed[4], "SimCLR, z": after_head[4]} | {
     name: [accuracy] for name, accuracy in ablated.items()
 }
-show_by_seed(groups, "probe accuracy, 40 labels", across={"chance": 0.1})
+show_seeds(groups, "probe accuracy, 40 labels", across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]
 lost = {name: probed[4][0] - accuracy for name, accuracy in ablated.items()}
@@ -611,7 +614,7 @@ claim(
     at_least=0.07,
 )
 for n_each in (1, 4):
-    leads = differences(probed[n_each], after_head[n_each])
+    leads = paired_differences(probed[n_each], after_head[n_each])
     print(
         f"{10 * n_each} labels: accuracy of the probe of h minus that of z, by seed:",
         ", ".join(f"{lead:+.3f}" for lead in leads),
@@ -914,7 +917,7 @@ for name, (steps, _) in longer.items():
 
 # %% tags=["nbval-check-output"]
 byol_probe = study.scores("BYOL", "probe")
-over_pixels = differences(byol_probe, study.scores("BYOL", "pixels"))
+over_pixels = paired_differences(byol_probe, study.scores("BYOL", "pixels"))
 gains = [run.curve[1_000] - run.curve[240] for run in study.of("BYOL")]
 claim(
     "16.s",
@@ -929,7 +932,7 @@ claim(
     min(gains),
     at_least=0.03,
 )
-simclr_leads = differences(
+simclr_leads = paired_differences(
     study.scores("SimCLR, three times as long", "probe"),
     study.scores("BYOL, three times as long", "probe"),
 )
@@ -939,7 +942,7 @@ claim(
     max(simclr_leads),
     at_most=0.06,
 )
-lost = differences(byol_probe, study.scores("no stop-gradient", "probe"))
+lost = paired_differences(byol_probe, study.scores("no stop-gradient", "probe"))
 claim(
     "16.v",
     "recorded: without the stop-gradient the encoder's probe loses accuracy, least of "
@@ -978,7 +981,7 @@ for n, values in by_size.items():
         f"{', '.join(f'{value:.3f}' for value in values)}, by seed"
     )
 pixels_there = study.scores("SimCLR, 32 pairs, 240 steps", "pixels")
-least = min(differences(by_size[32], pixels_there))
+least = min(paired_differences(by_size[32], pixels_there))
 claim(
     "16.GA",
     "recorded, 32 pairs in a batch: SimCLR's probe leads that of the pixels, least of "

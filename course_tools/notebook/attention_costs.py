@@ -1,4 +1,4 @@
-"""What attention costs in memory and in generation: peak memory, work of the next token, numbers that a state keeps."""
+"""What attention costs in memory and in generation: peak memory, work of the next token, floating-point numbers in a state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from course_tools.notebook.layer_costs import multiply_adds, one_head
 from course_tools.notebook.memory import peak_memory
 
 
-def mib_held(form: Callable[..., object], L: int, d: int = 64) -> float:
+def peak_mib(form: Callable[..., object], L: int, d: int = 64) -> float:
     """Measure the peak memory of a mechanism `(q, k, v)` over L tokens, one head of size d, in MiB."""
     inputs = one_head(L, d)
     return peak_memory(lambda: form(*inputs)) / 2**20
@@ -47,24 +47,24 @@ def work_of_step(model: Any, n: int) -> int:
         return multiply_adds(model.step, token, state)
 
 
-def numbers_in(state: object) -> int:
+def floats_in(state: object) -> int:
     """Count the floating-point numbers in a state: tensors, and tuples of them at any depth."""
     if isinstance(state, Tensor):
         return state.numel() if state.is_floating_point() else 0
-    return sum(map(numbers_in, state)) if isinstance(state, tuple | list) else 0
+    return sum(map(floats_in, state)) if isinstance(state, tuple | list) else 0
 
 
 class StepBy:
     """A linear transformer that generates by a given form of the recurrent step, such as the student's."""
 
     def __init__(self, model: Any, form: Callable[..., tuple[Tensor, ...]]) -> None:
-        """Set the model, a `LinearTransformer`, and the form, `linear_attention_step` or another function of its arguments."""
+        """Store a `LinearTransformer` and the form: `linear_attention_step`, or another function of its arguments."""
         self.model, self.form = model, form
 
     def start(self, tokens: Tensor) -> Any:
-        """Read prompts (B, T) in parallel; give the state."""
+        """Read prompts (B, T) in parallel; return the state."""
         return self.model.start(tokens)
 
     def step(self, token: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read one more token of each sequence, (B,); give logits (B, n_tokens) and the new state."""
+        """Read one more token of each sequence, (B,); return logits (B, n_tokens) and the new state."""
         return self.model.step(token, state, self.form)

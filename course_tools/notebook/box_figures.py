@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.datasets import Scenes
 from course_lib.models import DETR
 from course_lib.primitives import overlap, to_corners
@@ -38,7 +38,7 @@ def show_slide(measures: Mapping[str, Measure], width: float, vertical_offset: f
     """Draw measures of two boxes while one slides past the other, which is a square of side 0.3 at the centre of the image.
 
     Args:
-        measures: name -> function of corners (n, 4) and (m, 4), which gives (n, m), such as `iou`.
+        measures: name -> function of corners (n, 4) and (m, 4), to (n, m), such as `iou`.
         width: of the sliding box, as a fraction of the image; its height is 0.3.
         vertical_offset: of its centre below that of the other, as a fraction of the image.
     """
@@ -59,10 +59,13 @@ def query_maps(model: DETR, images: Tensor) -> Tensor:
     """Compute the attention of each query over the cells in the last decoder layer, mean of the heads: (B, N, H / 4, W / 4)."""
     last = len(model.decoder) - 1
     cross = model.decoder[last].cross
+    mechanism = cross.mechanism
     cross.mechanism = scaled_dot_product_attention  # the fused form keeps no weights
-    with record(model) as seen:
-        model(images)
-    cross.mechanism = fused_scaled_dot_product_attention
+    try:
+        with record(model) as seen:
+            model(images)
+    finally:
+        cross.mechanism = mechanism
     H, W = (side // 4 for side in images.shape[2:])
     return seen[f"decoder.{last}.cross"][0].weights.mean(1).unflatten(-1, (H, W)).cpu()
 
@@ -95,7 +98,7 @@ def attention_on_boxes(maps: Tensor, images_of: Tensor, queries: Tensor, corners
     """Average the attention that falls on a box: of its own query, and of another one.
 
     Args:
-        maps: (B, N, h, w), as `query_maps` gives them.
+        maps: (B, N, h, w), as returned by `query_maps`.
         images_of: (n,), the image of each box.
         queries: (n,), the query that is matched with each box.
         corners: (n, 4), as fractions of the image.
@@ -113,7 +116,7 @@ def attention_on_boxes(maps: Tensor, images_of: Tensor, queries: Tensor, corners
 
 
 def show_centres(corners_of: Mapping[str, Tensor], side: int = 24) -> None:
-    """Draw the centres of the boxes (n, 4) that each query predicts, one panel a query, on an empty image."""
+    """Draw the centres of the boxes (n, 4) that each query predicts, one panel per query, on an empty image."""
     centres = {name: (corners[:, :2] + corners[:, 2:]) / 2 for name, corners in corners_of.items()}
     show(
         boxed(dict.fromkeys(centres, torch.ones(side, side, 3)), dots=centres),
@@ -134,7 +137,7 @@ def show_found(made: Scenes, p: Tensor, corners: Tensor, name: str, n: int = 4, 
         corners: (B, N, 4), as fractions of the image.
         name: of the model.
         n: how many scenes.
-        threshold: the least probability of a class.
+        threshold: the minimum probability of a class.
     """
     truth = {f"scene {i}": objects(made, i) for i in range(n)}
     certain = [p[i].amax(-1) > threshold for i in range(n)]

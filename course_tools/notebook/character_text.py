@@ -23,11 +23,11 @@ class CharacterText:
     held_out: Tensor
 
     def encode(self, text: str) -> Tensor:
-        """Give the codes of a text's characters, (1, len(text))."""
+        """Return the codes of a text's characters, (1, len(text))."""
         return torch.tensor([[self.letters.index(letter) for letter in text]], device=self.learn.device)
 
     def decode(self, codes: Tensor) -> str:
-        """Give the text of codes (T,)."""
+        """Return the text of codes (T,)."""
         return "".join(self.letters[code] for code in codes.tolist())
 
 
@@ -43,15 +43,15 @@ def character_text(T: int, n_held_out: int = 200) -> CharacterText:
     return CharacterText(text, letters, pieces[n_held_out:], pieces[:n_held_out])
 
 
-def bits(model: nn.Module, batch: tuple[Tensor]) -> Tensor:
+def next_character_loss(model: nn.Module, batch: tuple[Tensor]) -> Tensor:
     """Compute the cross-entropy of the next character in bits, for pieces (B, T + 1)."""
     pieces = batch[0]
     return F.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten()) / math.log(2)
 
 
 def fit_characters(model: nn.Module, text: CharacterText, seed: int, steps: int, lr: float, label: str) -> float:
-    """Train a language model in place on the pieces to learn from; give its bits per character on those held out."""
+    """Train a language model in place on the pieces to learn from; return its bits per character on those held out."""
     stream = batches(text.learn, batch_size=16, seed=seed)
-    fitted(model.to(device()), stream, bits, steps=steps, lr=lr, label=label, warmup=50)
+    fitted(model.to(device()), stream, next_character_loss, steps=steps, lr=lr, label=label, warmup=50)
     with torch.no_grad():
-        return bits(model, (text.held_out,)).item()
+        return next_character_loss(model, (text.held_out,)).item()

@@ -1,4 +1,4 @@
-"""Crops of photographs and their colour histograms: does the histogram alone show which photograph a crop is from?"""
+"""Cut crops out of photographs, and count their colour histograms."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ def random_crops(photos: Tensor, n_each: int, side: int, generator: torch.Genera
         photos: at least `side` high and wide.
         n_each: crops of each photograph.
         side: of a crop, in pixels.
-        generator: decides the places.
+        generator: determines the places.
 
     Returns:
         crops (n · n_each, 3, side, side), and the photograph of each, (n · n_each,).
@@ -31,9 +31,3 @@ def colour_histograms(images: Tensor, n_bins: int = 8) -> Tensor:
     bins = (images * n_bins).long().clamp(0, n_bins - 1).flatten(2)
     counts = torch.zeros(*bins.shape[:2], n_bins).scatter_add_(2, bins, torch.ones(bins.shape))
     return (counts / bins.shape[-1]).flatten(1)
-
-
-def nearest_agrees(points: Tensor, others: Tensor, kinds: Tensor) -> float:
-    """Give the fraction of points (n, d) whose nearest point of `others` (n, d), except that of its own row, is of its kind."""
-    nearest = torch.cdist(points, others, p=1).fill_diagonal_(torch.inf).argmin(-1)
-    return (kinds[nearest] == kinds).float().mean().item()

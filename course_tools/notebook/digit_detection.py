@@ -43,7 +43,7 @@ def objects(made: Scenes, i: int) -> tuple[Tensor, list[str]]:
 
 
 def backbone() -> ConvNet:
-    """Make three convolutions: images (B, 1, H, W) to features (B, 64, H / 4, W / 4)."""
+    """Create three convolutions: images (B, 1, H, W) to features (B, 64, H / 4, W / 4)."""
     return ConvNet(1, widths=(32, 64, _SIZES.d_model), strides=(2, 2, 1))
 
 
@@ -63,7 +63,7 @@ def pretrained_classifier(which: Sequence[int], seed: int, steps: int = 200) -> 
 
 
 def small_detr(features: nn.Module) -> DETR:
-    """Make a DETR with six queries on a backbone; at initialisation, each query attends to the area around its reference point.
+    """Create a DETR with six queries on a backbone; initially, each query attends to the area around its reference point.
 
     The linear layer of the queries is the identity, and queries and cells share one projection matrix, so that their scores
     compare positions.

@@ -14,7 +14,7 @@ from course_tools.notebook.device import device
 from course_tools.notebook.fitting import accuracy_of, classify, fitted
 
 EdgeChange = Callable[[PixelGraphs], Tensor]
-"""Gives the edges (2, E) that a network is given for some graphs."""
+"""Computes the edges (2, E) of the input of a network from some graphs."""
 
 
 def kept(graphs: PixelGraphs) -> Tensor:
@@ -28,7 +28,10 @@ def removed(graphs: PixelGraphs) -> Tensor:
 
 
 def rewired(graphs: PixelGraphs) -> Tensor:
-    """Lead each edge to a random node of the same graph; each node keeps its number of neighbours."""
+    """Permute the keys of the edges within each graph: every node keeps its number of neighbours as query and as key.
+
+    Self-loops and repeated edges may occur. The edges must be sorted by graph.
+    """
     query, key = graphs.edges
     order = graphs.graph_of[key] + torch.rand(len(key), device=key.device).double()
     return torch.stack([query, key[order.argsort()]])
@@ -57,11 +60,11 @@ def described(images: Tensor, change: EdgeChange, with_positions: bool) -> tuple
 def fit_graph_classifier(
     make: Callable[[], nn.Module], seed: int, change: EdgeChange, with_positions: bool
 ) -> tuple[nn.Module, float]:
-    """Train a classifier on 1,000 graphs of digits for 60 updates; give it with its accuracy on the other 797.
+    """Train a classifier on 1,000 graphs of digits for 60 updates; return it with its accuracy on the other 797.
 
     Args:
-        make: gives the classifier, which takes what `described` gives.
-        seed: decides the split, the weights and the order.
+        make: creates the classifier, which takes what `described` returns.
+        seed: determines the split, the weights and the order.
         change: `kept`, `removed` or `rewired`.
         with_positions: whether row and column are among the features.
     """

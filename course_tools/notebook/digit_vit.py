@@ -1,11 +1,10 @@
-"""A small Vision Transformer and a CNN for handwritten digits: models, training, changed images; lecture 11."""
+"""A small Vision Transformer and a small CNN for handwritten digits: models, training, and changed images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, fused_scaled_dot_product_attention
@@ -23,36 +22,49 @@ ImageChange = Callable[[Tensor], Tensor]
 """Changes images (B, 1, H, W), such as `enlarged(35)`."""
 
 
-def vit(
-    seed: int,
+def small_vit(
+    seed: int | None = None,
+    sizes: Sizes = SIZES,
+    *,
     kind: Callable[..., nn.Module] = ViT,
     n_classes: int = 10,
     mechanism: AnyMechanism = fused_scaled_dot_product_attention,
     scale: float = 4.0,
 ) -> Any:
-    """Make a Vision Transformer for digits of 28 × 28 pixels.
+    """Create a Vision Transformer for digits of 28 × 28 pixels, with patches of 7 × 7.
 
     Args:
-        seed: decides the weights.
+        seed: determines the weights; None = they are drawn from the generator of torch as it is.
+        sizes: of the encoder.
         kind: `ViT` or `DeiT`.
         n_classes: number of logits.
-        mechanism: what each head does.
-        scale: the position vectors are multiplied by it.
+        mechanism: what each head computes.
+        scale: the initial position embeddings are multiplied by it.
     """
-    torch.manual_seed(seed)
-    model: Any = kind(n_classes, (1, GRID * P, GRID * P), P, SIZES, mechanism).to(device())
+    if seed is not None:
+        torch.manual_seed(seed)
+    model: Any = kind(n_classes, (1, GRID * P, GRID * P), P, sizes, mechanism).to(device())
     model.encoder.positions.data.mul_(scale)
     return model
 
 
-def cnn(seed: int) -> nn.Sequential:
-    """Make three convolutions of 3 × 3, global max pooling and a linear layer; the seed decides the weights."""
-    torch.manual_seed(seed)
-    body = ConvNet(1, widths=(32, 32, 64), strides=(2, 2, 1))
-    return nn.Sequential(body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10)).to(device())
+def small_cnn(
+    seed: int | None = None, widths: Sequence[int] = (16, 32, 64), strides: Sequence[int] = (2, 1, 2)
+) -> nn.Sequential:
+    """Create three convolutions of 3 × 3, global max pooling and a linear layer, for ten classes.
+
+    Args:
+        seed: determines the weights; None = they are drawn from the generator of torch as it is.
+        widths: features of the maps.
+        strides: of the convolutions.
+    """
+    if seed is not None:
+        torch.manual_seed(seed)
+    body = ConvNet(1, widths, strides)
+    return nn.Sequential(body, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10)).to(device())
 
 
-def fit(
+def fit_image_model(
     model: nn.Module,
     seed: int,
     *tensors: Tensor,
@@ -61,48 +73,37 @@ def fit(
     lr: float = 3e-3,
     name: str = "ViT",
 ) -> Any:
-    """Train a model in place on batches of 32, and give it back in evaluation mode.
+    """Train a model in place on batches of 32, and return it in evaluation mode.
 
     Args:
         model: on the device of the tensors.
-        seed: decides the batches.
-        tensors: what a batch is made of, such as images and labels.
-        steps: number of updates; the learning rate rises over the first quarter.
-        loss: gives a scalar from (model, batch).
-        lr: the learning rate at its highest.
-        name: stands beside the progress bar.
+        seed: determines the batches.
+        tensors: the parts of a batch, such as images and labels.
+        steps: number of updates; the learning rate increases during the first quarter.
+        loss: computes a scalar from (model, batch).
+        lr: the maximum learning rate.
+        name: the label of the progress bar.
     """
     stream = batches(*tensors, batch_size=32, seed=seed)
     return fitted(model, stream, loss, steps=steps, lr=lr, warmup=steps // 4, label=f"{name}, seed {seed}")
 
 
-def accuracy(model: nn.Module, digits: DigitSplit, seed: int, change: ImageChange | None = None) -> float:
+def digit_accuracy(model: nn.Module, digits: DigitSplit, seed: int, change: ImageChange | None = None) -> float:
     """Measure the accuracy on the unseen digits of a seed, after an optional change of the images."""
     images, labels = digits.images[digits.unseen[seed]], digits.labels[digits.unseen[seed]]
     return accuracy_of(model, images if change is None else change(images), labels)
 
 
 def enlarged(side: int) -> ImageChange:
-    """Make a change that resizes images to side × side pixels by bicubic interpolation, values clipped to 0…1."""
+    """Create a function that resizes images to side × side pixels by bicubic interpolation, values clipped to 0…1."""
     return lambda images: F.interpolate(images, (side, side), mode="bicubic", align_corners=False).clamp(0, 1)
 
 
 def blackened(order: Tensor, n: int = 4) -> ImageChange:
-    """Make a change that sets to 0 the first n patches of each image in an order of its patches (B, 16)."""
+    """Create a function that sets to 0 the first n patches of each image in the given order of its patches (B, 16)."""
     keep = torch.ones(len(order), GRID * GRID, device=order.device).scatter(1, order[:, :n], 0.0)
     pixels = keep.unflatten(1, (1, GRID, GRID)).repeat_interleave(P, -2).repeat_interleave(P, -1)
     return lambda images: images * pixels
-
-
-def shuffled_patches(seed: int) -> ImageChange:
-    """Make a change that shuffles the patches of every image, all images in the same way."""
-    order = torch.randperm(GRID * GRID, generator=torch.Generator().manual_seed(seed))
-
-    def shuffle(images: Tensor) -> Tensor:
-        patches = rearrange(images, "B C (rows h) (columns w) -> B (rows columns) C h w", h=P, w=P)
-        return rearrange(patches[:, order], "B (rows columns) C h w -> B C (rows h) (columns w)", rows=GRID)
-
-    return shuffle
 
 
 def with_positions(model: ViT, side: int, positions: Tensor) -> ViT:
@@ -113,7 +114,7 @@ def with_positions(model: ViT, side: int, positions: Tensor) -> ViT:
 
 
 def repeated_positions(positions: Tensor, H: int, W: int, H_new: int, W_new: int) -> Tensor:
-    """Repeat the positions of patches until there are enough, row by row: what `interpolate_positions` is compared with.
+    """Repeat the positions of patches until there are enough, row by row, for comparison with `interpolate_positions`.
 
     Args:
         positions: (1 + H · W, d_model); that of the class token stays first.

@@ -25,7 +25,7 @@ def small_digits(seeds: Iterable[int]) -> DigitSplit:
 
 
 def backbone() -> nn.Sequential:
-    """Make an encoder from (B, 1, 14, 14) to (B, 64): three convolutions, then global max pooling."""
+    """Create an encoder from (B, 1, 14, 14) to (B, 64): three convolutions, then global max pooling."""
     return nn.Sequential(ConvNet(1), nn.AdaptiveMaxPool2d(1), nn.Flatten())
 
 

@@ -1,7 +1,6 @@
 """Train a model with a progress bar, draw its loss and measure its accuracy, as in most experiments of the lectures."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import mean
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -67,10 +66,10 @@ def show_losses(
     lines = {}
     for name, models in trained.items():
         losses = [_losses[model] for model in ([models] if isinstance(models, nn.Module) else models)]
-        lines[name] = block_means([mean(of_one_step) for of_one_step in zip(*losses, strict=False)])
-    ends_at = "; ".join(f"{name} {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
+        lines[name] = block_means(losses)
+    ends_at = "; ".join(f"{name} {values[0]:.2f} and {values[-1]:.2f}" for name, (_, values) in lines.items())
     figure = curves(lines, "update", y, "training loss", log, across)
-    show(figure, alt=f"Training loss, {y}, from the first to the last updates: {ends_at}.")
+    show(figure, alt=f"Training loss, {y}, in the first and in the last block of updates: {ends_at}.")
 
 
 def classify(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

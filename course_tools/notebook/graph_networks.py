@@ -1,7 +1,7 @@
-"""Graph networks of lecture 15 that take the mixing as an argument, so that they are trained with the student's functions.
+"""Graph networks of lecture 15 that take the mixing function as an argument, so that the student's functions can be trained.
 
-TwoLayers(d_in, 8, n_out, multi_head_graph_attention)           # Veličković et al. 2018, section 3.3
-Convolutions(d_in, 32, n_out, gcn_weights)                       # Kipf & Welling 2017, eq. 9
+TwoLayerGAT(d_in, 8, n_out, multi_head_graph_attention)          # Veličković et al. 2018, section 3.3
+TwoLayerGCN(d_in, 32, n_out, gcn_weights)                        # Kipf & Welling 2017, eq. 9
 """
 
 from collections.abc import Callable
@@ -17,11 +17,14 @@ from course_lib.models import GATLayer
 from course_lib.primitives import propagate, with_self_loops
 
 
-class TwoLayers(nn.Module):
-    """Two layers of graph attention, an ELU between them; every node attends to itself, too. Owns W_1, a_1, W_2 and a_2."""
+class TwoLayerGAT(nn.Module):
+    """Two layers of graph attention, an ELU between them; every node also attends to itself.
+
+    The weights are W_1 and a_1 of the first layer, W_2 and a_2 of the second.
+    """
 
     def __init__(self, d_in: int, d: int, n_out: int, attend: Callable[..., Attended], n_heads: int = 4) -> None:
-        """Set up the weights.
+        """Create the weights.
 
         Args:
             d_in: features of a node.
@@ -37,66 +40,65 @@ class TwoLayers(nn.Module):
         self.W_1, self.a_1, self.W_2, self.a_2 = drawn
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give outputs (N, n_out) from x (N, d_in) and edges (2, E)."""
+        """Compute outputs (N, n_out) from x (N, d_in) and edges (2, E)."""
         edges = with_self_loops(edges, len(x))
         hidden = F.elu(self.attend(x, self.W_1, self.a_1, edges, merge_heads).context.to(x.dtype))
         return self.attend(hidden, self.W_2, self.a_2, edges, average_heads).context.to(x.dtype)
 
 
-class Convolutions(nn.Module):
-    """Two graph convolutions, a ReLU between them; the weights of the edges are computed once."""
+class TwoLayerGCN(nn.Module):
+    """Two graph convolutions, a ReLU between them."""
 
     def __init__(self, d_in: int, d: int, n_out: int, edge_weights: Callable[[Tensor, int], Tensor]) -> None:
-        """Set up for d_in features of a node, d hidden units and n_out outputs; `edge_weights` is `gcn_weights`."""
+        """Create layers for d_in features per node, d hidden units and n_out outputs; `edge_weights` is `gcn_weights`."""
         super().__init__()
         self.W_1, self.W_2 = nn.Linear(d_in, d, bias=False), nn.Linear(d, n_out, bias=False)
-        self.edge_weights, self.known = edge_weights, {}
+        self.edge_weights = edge_weights
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give outputs (N, n_out) from x (N, d_in) and edges (2, E), which are the same at each call."""
+        """Compute outputs (N, n_out) from x (N, d_in) and edges (2, E)."""
         edges = with_self_loops(edges, len(x))
-        if len(self.known) == 0:
-            self.known["weights"] = self.edge_weights(edges, len(x)).to(x)
-        hidden = F.relu(propagate(self.W_1(x), edges, self.known["weights"]))
-        return propagate(self.W_2(hidden), edges, self.known["weights"])
+        weights = self.edge_weights(edges, len(x)).to(x)
+        hidden = F.relu(propagate(self.W_1(x), edges, weights))
+        return propagate(self.W_2(hidden), edges, weights)
 
 
 def uniform(n_heads: int, d: int) -> GraphMechanism:
-    """Make the control, for `GAT` and `GATLayer`: attention whose weights are the same for all neighbours."""
+    """Return the control for `GAT` and `GATLayer`: attention whose weights are the same for all neighbours."""
     return uniform_graph_attention
 
 
-class NeighbourReader(nn.Module):
+class LookupGAT(nn.Module):
     """One layer over the edges, then a linear read-out at every node."""
 
     def __init__(self, mechanism: Callable[[int, int], GraphMechanism], d_in: int, n_heads: int = 1, d: int = 32) -> None:
-        """Set up for d_in features, n_heads heads of size d, and eight values."""
+        """Create layers for d_in features, n_heads heads of size d, and eight values."""
         super().__init__()
         self.layer, self.read_out = GATLayer(d_in, d, n_heads, mechanism), nn.Linear(n_heads * d, 8)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give logits (N, 8) of x (N, d_in) and edges (2, E)."""
+        """Compute logits (N, 8) from x (N, d_in) and edges (2, E)."""
         return self.read_out(F.elu(self.layer(x, edges).context))
 
 
-class LargerReader(nn.Module):
-    """Uniform attention with a layer before, two after, and the node's own features concatenated: all but learned weights."""
+class UniformLookup(nn.Module):
+    """Uniform attention with a layer before it, the node's own features concatenated to it, and two layers after that."""
 
     def __init__(self, d_in: int, d: int = 32) -> None:
-        """Set up for d_in features, d hidden units and eight values."""
+        """Create layers for d_in features, d hidden units and eight values."""
         super().__init__()
         self.before, self.layer = nn.Linear(d_in, d), GATLayer(d, d, 1, uniform)
         self.after = nn.Sequential(nn.Linear(2 * d, d), nn.ReLU(), nn.Linear(d, 8))
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give logits (N, 8) of x (N, d_in) and edges (2, E)."""
+        """Compute logits (N, 8) from x (N, d_in) and edges (2, E)."""
         own = F.relu(self.before(x))
         return self.after(torch.cat([own, self.layer(own, edges).context], dim=-1))
 
 
 @torch.no_grad()
-def finds_it(model: NeighbourReader, x: Tensor, edges: Tensor, is_answer: Tensor) -> float:
-    """Give the fraction of nodes whose largest weight is on the neighbour that has the answer.
+def attends_to_answer(model: LookupGAT, x: Tensor, edges: Tensor, is_answer: Tensor) -> float:
+    """Compute the fraction of nodes whose largest weight is on the neighbour that has the answer.
 
     Args:
         model: with one head.
@@ -110,41 +112,48 @@ def finds_it(model: NeighbourReader, x: Tensor, edges: Tensor, is_answer: Tensor
     return (largest == is_answer.view(-1, 8).argmax(-1)).float().mean().item()
 
 
-class GraphLayer(nn.Module):
+class _GraphLayer(nn.Module):
     """A linear map of a node's own features, plus the context of its neighbours; then batch norm and ELU."""
 
     def __init__(self, d_in: int, d: int, mechanism: Callable[[int, int], GraphMechanism]) -> None:
-        """Set up for d_in features, and four heads with d features together."""
+        """Create layers for d_in features, and four heads with d features in total."""
         super().__init__()
         self.own, self.layer = nn.Linear(d_in, d), GATLayer(d_in, d // 4, 4, mechanism)
         self.norm = nn.BatchNorm1d(d)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give features (N, d) from x (N, d_in) and edges (2, E)."""
+        """Compute features (N, d) from x (N, d_in) and edges (2, E)."""
         return F.elu(self.norm(self.own(x) + self.layer(x, edges).context))
 
 
 class GraphClassifier(nn.Module):
-    """Two layers over the edges, then a readout: attention from each graph to its nodes, beside their sum; a linear layer."""
+    """Two layers over the edges, a readout, and a linear layer.
+
+    The readout is attention from each graph to its nodes, concatenated with the sum of the nodes.
+    """
 
     def __init__(
         self, mechanism: Callable[[int, int], GraphMechanism], attend: Callable[..., Attended], d_in: int = 26, d: int = 32
     ) -> None:
-        """Set up for ten classes.
+        """Create layers for ten classes.
 
         Args:
-            mechanism: makes what attends over the edges, from (n_heads, d); see `GATLayer`.
+            mechanism: creates the attention over the edges from (n_heads, d); see `GATLayer`.
             attend: `attend_edges`, for the readout, which has four heads.
             d_in: features of a node.
             d: features of a hidden layer.
         """
         super().__init__()
-        self.layers = nn.ModuleList(GraphLayer(size, d, mechanism) for size in (d_in, d))
+        self.layers = nn.ModuleList(_GraphLayer(size, d, mechanism) for size in (d_in, d))
         self.attend, self.score = attend, nn.Linear(d, 4)
         self.classes = nn.Sequential(nn.BatchNorm1d(2 * d), nn.Linear(2 * d, 10))
 
     def forward(self, graphs: tuple[Tensor, Tensor, Tensor, int]) -> Tensor:
-        """Give logits (n_graphs, 10) of (edges (2, E), x (N, d_in), members (2, N) as edges from graph to node, n_graphs)."""
+        """Compute logits (n_graphs, 10).
+
+        Args:
+            graphs: edges (2, E), features (N, d_in), members (2, N) as edges from graph to node, and n_graphs.
+        """
         edges, x, members, n_graphs = graphs
         edges = with_self_loops(edges, len(x))
         for layer in self.layers:

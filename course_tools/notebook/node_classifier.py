@@ -60,10 +60,10 @@ class OneMatrix(nn.Module):
     """Logits of each node by a matrix, without a bias; the edges are not used."""
 
     def __init__(self, d_in: int, n_out: int) -> None:
-        """Set up for d_in features of a node and n_out classes."""
+        """Create a matrix for d_in features per node and n_out classes."""
         super().__init__()
         self.W = nn.Linear(d_in, n_out, bias=False)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """Give logits (N, n_out) of x (N, d_in)."""
+        """Compute logits (N, n_out) for x (N, d_in)."""
         return self.W(x)

@@ -1,4 +1,4 @@
-"""Figures of patches: the patches of a photograph laid out, shares of patches over digits, digits with their predictions."""
+"""Figures of patches: the patches of a photograph laid out, roll-outs over digits, digits with their predictions."""
 
 from collections.abc import Callable, Sequence
 
@@ -43,8 +43,14 @@ def show_patches(patchify: Callable[[Tensor, int], Tensor], photograph: Tensor, 
     )
 
 
-def show_shares(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
-    """Show digits (n, 1, H, W) over maps (n, 4, 4) of what the class token takes from each patch, shares that sum to 1."""
+def show_rollout(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
+    """Show digits over maps of the contribution of each patch to the class token (roll-out).
+
+    Args:
+        digits: (n, 1, H, W).
+        shares: (n, 4, 4), the contributions; those of a digit sum to 1.
+        titles: one per digit.
+    """
     panels = dict(zip(titles, shares, strict=True))
     largest = []
     for title, share in panels.items():
@@ -52,8 +58,8 @@ def show_shares(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
         largest.append(f"{share.max():.2f} in row {row + 1}, column {column + 1} ({title})")
     show(
         boxed(panels, label="share", ink=dict(zip(titles, digits[:, 0], strict=True))),
-        alt="Digits over maps of what the class token takes from each patch, by roll-out; the largest share is "
-        f"{', '.join(largest)}; even shares would be {1 / shares[0].numel():.2f}.",
+        alt="Digits over maps of the contribution of each patch to the class token (roll-out); the largest share is "
+        f"{', '.join(largest)}; equal shares would be {1 / shares[0].numel():.2f}.",
     )
 
 

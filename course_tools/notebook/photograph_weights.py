@@ -14,7 +14,7 @@ WeightsByName = Callable[[Tensor, Tensor, Tensor, Tensor], Mapping[str, Tensor]]
 
 
 def weights_on_a_photograph(mechanisms: WeightsByName, seed: int = 2) -> Callable[..., None]:
-    """Make a function `draw(row, column, sharpness)` that shows a photograph and the weights of one of its pixels.
+    """Create a function `draw(row, column, sharpness)` that shows a photograph and the weights of one of its pixels.
 
     The features of a pixel are its three standardised colour values times √sharpness, so that products of two pixels grow in
     proportion to sharpness. The matrices are random, the same for every drawing.
@@ -22,7 +22,7 @@ def weights_on_a_photograph(mechanisms: WeightsByName, seed: int = 2) -> Callabl
     Args:
         mechanisms: gives weights (N, N) by name, none below 0, from the features x (N, 3), two matrices W_theta and W_phi
             (3, 3), and a vector w_f (6,).
-        seed: decides the matrices and the vector.
+        seed: determines the matrices and the vector.
     """
     photograph = photographs((_H, _W))[1].clamp(0, 1)
     colours = photograph.flatten(1).mT

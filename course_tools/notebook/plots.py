@@ -233,8 +233,7 @@ def pictures(
         images: title -> image.
         marks: title -> (row, column) of a pixel to mark by a ring in that image, such as the query.
         arrows: title -> weights (H, W) with which the marked pixel attends to the others: an arrow to each of the strongest,
-            wider
-            for more weight.
+            wider for more weight.
         strongest: number of arrows.
         label: what the maps show.
         most: the upper end of the colour scale of all maps, so that they can be compared; None = the maximum of each map.

@@ -1,4 +1,4 @@
-"""Show the scores of several seeds as points, with the numbers in the alternative text."""
+"""Show the scores of several seeds as points, with the numbers in the alternative text, and compare scores seed by seed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,16 +7,29 @@ from course_tools.notebook.show import show
 
 
 def show_seeds(
-    scores: Mapping[str, Sequence[float]], y: str, title: str, across: Mapping[str, float] | None = None, decimals: int = 2
+    scores: Mapping[str, Sequence[float]],
+    y: str = "accuracy on unseen digits",
+    title: str = "",
+    across: Mapping[str, float] | None = None,
 ) -> None:
-    """Draw a point for each seed of each model, one column a model; the alternative text names them all.
+    """Draw a point for each seed of each model, one column per model; the alternative text lists all values to three digits.
 
     Args:
         scores: model -> one score for each seed.
-        y: label of the axis, such as "accuracy on unseen digits".
-        title: above the figure; how many seeds there are is added in the text.
+        y: label of the axis, with its unit.
+        title: above the figure.
         across: name -> height of a dashed line, such as chance.
-        decimals: digits after the decimal point in the text.
     """
-    each = "; ".join(f"{name} {', '.join(f'{x:.{decimals}f}' for x in values)}" for name, values in scores.items())
-    show(seeds(scores, y, title, across), alt=f"{y[0].upper()}{y[1:]}, a point for each seed; {title}: {each}.")
+    subject = f"{y[0].upper()}{y[1:]}, a point for each seed" + f"; {title}" * (title != "")
+    each = "; ".join(f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in scores.items())
+    lines = "".join(f"; {name} is {height:g}" for name, height in (across or {}).items())
+    show(seeds(scores, y, title, across), alt=f"{subject}: {each}{lines}.")
+
+
+def paired_differences(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Subtract their scores from ours, seed by seed.
+
+    Raises:
+        ValueError: there are not as many scores of one as of the other.
+    """
+    return [a - b for a, b in zip(ours, theirs, strict=True)]

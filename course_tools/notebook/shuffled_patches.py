@@ -12,13 +12,13 @@ from course_tools.notebook.show import show
 
 
 def random_orders(n_patches: int, n_pixels: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw a permutation of the patches and one of the pixels within a patch."""
+    """Draw at random a permutation of the patches and one of the pixels within a patch."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randperm(n_patches, generator=generator), torch.randperm(n_pixels, generator=generator)
 
 
 def shuffled(images: Tensor, P: int, order: Tensor, inner: Tensor) -> Tensor:
-    """Lay out the patches of images (B, C, H, W) in another order, and the pixels within each: the same for all images.
+    """Permute the patches of images (B, C, H, W), and the pixels within each patch, in the same way for all images.
 
     Args:
         images: H and W are multiples of P.
@@ -31,19 +31,19 @@ def shuffled(images: Tensor, P: int, order: Tensor, inner: Tensor) -> Tensor:
 
 
 def show_shuffled(images: Tensor, changed: Tensor, labels: Tensor) -> None:
-    """Draw grey images (n, 1, H, W) in order and shuffled; the alt text gives their labels and the ink that stays in place."""
-    remain = (images * changed).sum() / images.square().sum()
+    """Draw grey images (n, 1, H, W) in order and shuffled; the alt text contains their labels and the ink that remains."""
+    remain = torch.minimum(images, changed).sum() / images.sum()
     names = ", ".join(map(str, labels.tolist()))
     show(
         pictures({"in order": _sheet(images), "shuffled": _sheet(changed)}),
-        alt=f"{len(images)} digits, {names}, in order and shuffled alike, no longer readable; {100 * remain.item():.0f} % of "
-        "the ink is where there was ink before.",
+        alt=f"{len(images)} digits, {names}, in order, and all shuffled in the same way; {100 * remain.item():.0f} % of "
+        "the ink is in the same pixels as before.",
     )
 
 
 @torch.no_grad()
 def show_predictions(images: Mapping[str, Tensor], models: Mapping[str, nn.Module], title: str) -> None:
-    """Draw grey images (1, 1, H, W) under their names; the alt text gives the class that each model predicts for each.
+    """Draw grey images (1, 1, H, W) under their names; the alt text contains the class that each model predicts for each.
 
     Args:
         images: name -> image.
@@ -59,5 +59,5 @@ def show_predictions(images: Mapping[str, Tensor], models: Mapping[str, nn.Modul
 
 
 def _sheet(images: Tensor) -> Tensor:
-    """Put grey images (n, 1, H, W) beside each other, (H, n · W, 3)."""
+    """Concatenate grey images (n, 1, H, W) horizontally, (H, n · W, 3)."""
     return rearrange(images.cpu(), "n 1 H W -> H (n W) 1").expand(-1, -1, 3)

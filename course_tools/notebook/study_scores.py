@@ -6,10 +6,10 @@ from course_tools.studies import RecordedStudy
 
 
 def print_scores(study: RecordedStudy, *scores: str, costs: Sequence[str] = (), decimals: int = 2) -> None:
-    """Print what a study took, then its scores, by setting and seed.
+    """Print the cost of a study, then its scores, by setting and seed.
 
     Args:
-        study: a record, as `recorded` or `show_study` gives it.
+        study: a record, as returned by `recorded` or `show_study`.
         scores: names of scores, such as "accuracy"; each is printed for every seed.
         costs: names of whole numbers that are equal for all seeds, such as "parameters"; printed once for each setting.
         decimals: digits after the decimal point of a score.

@@ -1,29 +1,53 @@
-"""Draw the loss of one recorded training, such as the one that the check of a build task ran."""
+"""Draw the losses of recorded trainings, averaged over blocks of updates, and over the seeds where there are several."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
+from typing import TypeVar
 
-from course_tools.checks.training_record import MOST_LOSSES, RecordedLosses
+from course_tools.checks.training_record import MOST_LOSSES, RecordedLosses, Recorder
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
+
+Result = TypeVar("Result")
 
 _POINTS = 30
 """About how many points a curve has."""
 
 
-def block_means(losses: Sequence[float]) -> tuple[range, list[float]]:
-    """Average losses over blocks of equal length, about thirty, for a curve without the noise of single batches.
+def block_means(runs: Sequence[Sequence[float]]) -> tuple[range, list[float]]:
+    """Average losses over the runs and over blocks of equal length, about thirty: a curve without the noise of single batches.
 
     Args:
-        losses: one per update; a last block that is not full is left out.
+        runs: the losses of each run, one per update; the length of the shortest run counts, and a last block that is not full
+            is left out.
 
     Returns:
         the number of updates at the end of each block, and the mean loss in it.
     """
+    losses = [mean(of_one_update) for of_one_update in zip(*runs, strict=False)]
     block = max(1, len(losses) // _POINTS)
     ends = range(block, len(losses) + 1, block)
     return ends, [mean(losses[end - block : end]) for end in ends]
+
+
+def show_recorded_losses(
+    runs: Mapping[str, Sequence[Sequence[float]]], y: str = "loss", across: Mapping[str, float] | None = None
+) -> None:
+    """Draw the mean losses of several kinds of training, one curve per name; runs of fewer than two losses have no curve.
+
+    Args:
+        runs: name -> the losses of each training; these trainings differ only in their seed.
+        y: label of the axis, with its unit.
+        across: name -> height of a dashed line, such as a uniform guess.
+    """
+    lines = {name: block_means(losses) for name, losses in runs.items() if min(map(len, losses), default=0) > 1}
+    if not lines:
+        return
+    ends = "; ".join(f"{name} {values[0]:.2f} and {values[-1]:.2f}" for name, (_, values) in lines.items())
+    title = "training loss" + ", mean of the seeds" * (max(len(runs[name]) for name in lines) > 1)
+    drawn = curves(lines, "update", y, title, across=across)
+    show(drawn, alt=f"{title[0].upper()}{title[1:]}, in the first and in the last block of updates: {ends}.")
 
 
 def show_training(name: str, losses: RecordedLosses, y: str = "loss") -> None:
@@ -34,19 +58,36 @@ def show_training(name: str, losses: RecordedLosses, y: str = "loss") -> None:
         losses: as `Verdict.losses` holds them; losses that are not finite leave a gap in the curve.
         y: label of the axis, with its unit where it is known.
     """
-    if len(losses.values) < 2:
+    n = len(losses.values)
+    if n < 2:
         return
-    unit = "update" if losses.n_updates == len(losses.values) else "backward pass"
-    ends, means = block_means(losses.values)
+    is_full = n == MOST_LOSSES
+    by_update = losses.n_updates == n or (is_full and losses.n_updates > n)
+    unit, units = ("update", "updates") if by_update else ("backward pass", "backward passes")
+    ends, means = block_means([losses.values])
     broken = next((number for number, loss in enumerate(losses.values, 1) if not math.isfinite(loss)), None)
+    alt = f"Training loss of {name}"
+    if is_full:
+        alt += f" (at most {MOST_LOSSES:,} losses are recorded)"
     if broken is None:
-        of_block = (
-            f"the first {ends.step} and of the last {ends.step} losses" if ends.step > 1 else "the first and the last loss"
+        of_what = (
+            f"mean of the first and of the last averaged block of {ends.step}" if ends.step > 1 else "the first and the last"
         )
-        alt = f"Training loss of {name} over {len(losses.values):,} {unit}{'es' if unit.endswith('s') else 's'}, "
-        alt += f"{'mean of ' if ends.step > 1 else ''}{of_block}: {means[0]:.2f} and {means[-1]:.2f}."
+        alt += f" over {n:,} {units}, {of_what}: {means[0]:.2f} and {means[-1]:.2f}."
     else:
-        alt = f"Training loss of {name}: at {unit} {broken} it is not a finite number."
-    if len(losses.values) == MOST_LOSSES:
-        alt += f" At most {MOST_LOSSES:,} losses are recorded."
+        alt += f": at {unit} {broken:,} it is not a finite number."
     show(curves({name: (ends, means)}, unit, y, "training loss"), alt=alt)
+
+
+def trained_with_losses(train: Callable[[], Result], name: str, y: str = "loss") -> Result:
+    """Call `train()`, draw its losses as `show_training` does, and return its result.
+
+    Args:
+        train: trains a model by `loss.backward()` and an optimizer of torch.
+        name: what is trained, the label of the curve, such as "your model".
+        y: label of the axis.
+    """
+    with Recorder() as training:
+        result = train()
+    show_training(name, RecordedLosses(tuple(training.losses), training.n_steps), y)
+    return result

@@ -20,15 +20,17 @@ _FAR = 15
 """In pixels: positions further from the marked one than this lie on the other digit, if they have ink."""
 
 
-def fit(make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: int, seed: int, label: str) -> nn.Module:
-    """Make a network after setting the seed and train it on batches of 16 canvases, whose order the seed decides too.
+def fit_on_canvases(
+    make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: int, seed: int, label: str
+) -> nn.Module:
+    """Create a network and train it on batches of 16 canvases.
 
     Args:
-        make: gives a network from images (B, 1, H, W) to two logits.
+        make: creates a network from images (B, 1, H, W) to two logits.
         canvases: its `train` part is used.
         steps: number of updates.
-        seed: decides weights and batches.
-        label: stands beside the progress bar.
+        seed: determines weights and batches.
+        label: the label of the progress bar.
     """
     torch.manual_seed(seed)
     model = make().to(device())
@@ -36,7 +38,7 @@ def fit(make: Callable[[], nn.Module], canvases: Splits[LabelledImages], steps: 
     return fitted(model, stream, classify, steps=steps, lr=3e-3, label=label, warmup=30)
 
 
-def accuracy(model: nn.Module, canvases: Splits[LabelledImages]) -> float:
+def canvas_accuracy(model: nn.Module, canvases: Splits[LabelledImages]) -> float:
     """Measure the accuracy on the `test` part: the fraction of canvases whose larger logit is that of the label."""
     return accuracy_of(model, *(part.to(device()) for part in canvases.test))
 
@@ -80,7 +82,7 @@ def show_arrows(canvases: LabelledImages, ends: Tensor, strength: Tensor, n: int
         arrows[title][tuple((pixel * ends[i] + pixel // 2).mT)] = strength[i]
     length = pixel * (ends - start[:, None]).float().norm(dim=-1).mean().item()
     show(
-        pictures(drawn, marks=marks, arrows=arrows),
+        pictures(drawn, marks=marks, arrows=arrows, strongest=ends.shape[1]),
         alt=f"{len(drawn)} canvases; from the position with most ink, arrows to the {ends.shape[1]} positions with the largest "
         f"weights. Over {len(ends)} images such an arrow is {length:.0f} pixels long on average.",
     )

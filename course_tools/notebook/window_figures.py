@@ -79,7 +79,7 @@ def show_changes(image: Tensor, place: tuple[int, int], changes: Mapping[str, Te
         place: (row, column) of the pixel.
         changes: by name of the layer, the size of the change at each pixel, (H, W); drawn relative to the largest.
     """
-    relative = {name: change / change.max() for name, change in changes.items()}
+    relative = {name: change / change.max().clamp_min(1e-12) for name, change in changes.items()}
     show(
         pictures({"image": grey(image)} | relative, {"image": place}, label="fraction of the largest", most=1.0),
         alt=f"An image of which pixel {place} is replaced, and the change of each layer's output at each pixel as a fraction "

@@ -55,6 +55,9 @@ def test_the_maps_of_the_queries_sum_to_1_and_the_mechanism_is_put_back():
     assert maps.shape == (2, 6, 5, 6)
     torch.testing.assert_close(maps.sum((-2, -1)), torch.ones(2, 6))
     assert model.decoder[0].cross.mechanism is before
+    with pytest.raises(RuntimeError):
+        query_maps(model, torch.rand(2, 5, 20, 24))
+    assert model.decoder[0].cross.mechanism is before
 
 
 def test_detections_below_the_threshold_are_not_listed(capsys):

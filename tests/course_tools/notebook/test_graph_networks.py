@@ -1,19 +1,19 @@
-"""Graph networks that take the mixing as an argument: equal to the library's with its weights, and graphs of digits."""
+"""Graph networks that take the mixing function as an argument: with the library's weights, they equal its networks."""
 
 import torch
 
 from course_lib.attention import GraphAttention, attend_edges, multi_head_graph_attention
-from course_lib.datasets import digits, pixel_graphs
+from course_lib.datasets import digits
 from course_lib.models import GAT, GCN
 from course_lib.primitives import gcn_weights
-from course_tools.notebook.digit_graphs import described, kept, removed, rewired
+from course_tools.notebook.digit_graphs import described, kept
 from course_tools.notebook.graph_networks import (
-    Convolutions,
     GraphClassifier,
-    LargerReader,
-    NeighbourReader,
-    TwoLayers,
-    finds_it,
+    LookupGAT,
+    TwoLayerGAT,
+    TwoLayerGCN,
+    UniformLookup,
+    attends_to_answer,
     uniform,
 )
 
@@ -23,7 +23,7 @@ EDGES = torch.tensor([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]])
 def test_two_layers_are_a_gat_with_its_weights():
     torch.manual_seed(0)
     gat, x = GAT(5, 3, 2, n_heads=4), torch.randn(7, 5)
-    own = TwoLayers(5, 3, 2, multi_head_graph_attention)
+    own = TwoLayerGAT(5, 3, 2, multi_head_graph_attention)
     with torch.no_grad():
         for (W, a), layer in zip(((own.W_1, own.a_1), (own.W_2, own.a_2)), gat.layers, strict=True):
             W.copy_(layer.W.weight)
@@ -34,33 +34,21 @@ def test_two_layers_are_a_gat_with_its_weights():
 def test_convolutions_are_a_gcn_with_its_weights():
     torch.manual_seed(0)
     gcn, x = GCN(5, 3, 2), torch.randn(7, 5)
-    own = Convolutions(5, 3, 2, gcn_weights)
+    own = TwoLayerGCN(5, 3, 2, gcn_weights)
     for mine, layer in zip((own.W_1, own.W_2), gcn.layers, strict=True):
         mine.load_state_dict(layer.state_dict())
-    for _ in range(2):
-        torch.testing.assert_close(own(x, EDGES), gcn(x, EDGES))
+    for edges in (EDGES, EDGES[:, 2:]):
+        torch.testing.assert_close(own(x, edges), gcn(x, edges))
 
 
 def test_a_reader_finds_the_neighbour_with_the_largest_weight():
     torch.manual_seed(0)
     edges, x = torch.stack([torch.zeros(8, dtype=torch.long), torch.arange(1, 9)]), torch.randn(9, 5)
-    model = NeighbourReader(GraphAttention, 5)
+    model = LookupGAT(GraphAttention, 5)
     weights = model.layer(x, edges).weights[0]
-    assert finds_it(model, x, edges, weights) == 1.0
-    assert finds_it(model, x, edges, -weights) == 0.0
-    assert LargerReader(5)(x, edges).shape == model(x, edges).shape == (9, 8)
-
-
-def test_rewired_graphs_keep_their_nodes_and_their_numbers_of_edges():
-    torch.manual_seed(0)
-    graphs = pixel_graphs(digits()[0][:5])
-    query, key = rewired(graphs)
-    assert (query == graphs.edges[0]).all()
-    assert (key.sort().values == graphs.edges[1].sort().values).all()
-    assert (graphs.graph_of[query] == graphs.graph_of[key]).all()
-    assert (key != graphs.edges[1]).any()
-    assert kept(graphs).shape == graphs.edges.shape
-    assert removed(graphs).shape == (2, 0)
+    assert attends_to_answer(model, x, edges, weights) == 1.0
+    assert attends_to_answer(model, x, edges, -weights) == 0.0
+    assert UniformLookup(5)(x, edges).shape == model(x, edges).shape == (9, 8)
 
 
 def test_the_classifier_gives_logits_of_each_graph_and_does_not_mix_graphs():
@@ -70,4 +58,3 @@ def test_the_classifier_gives_logits_of_each_graph_and_does_not_mix_graphs():
     together = model(described(images, kept, True))
     assert together.shape == (5, 10)
     torch.testing.assert_close(model(described(images[2:3], kept, True)), together[2:3], rtol=1e-4, atol=1e-5)
-    assert described(images, kept, False)[1][:, 10:].abs().max() == 0

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.notebook.patch_figures import laid_out, show_hardest, show_patches, show_shares
+from course_tools.notebook.patch_figures import laid_out, show_hardest, show_patches, show_rollout
 
 
 def test_patches_lie_where_they_were_cut_with_white_gaps():
@@ -24,8 +24,8 @@ def test_equal_patches_correlate_fully(capsys):
 def test_the_largest_share_is_named_with_its_place(capsys):
     shares = torch.full((1, 4, 4), 0.5 / 15)
     shares[0, 2, 1] = 0.5
-    show_shares(torch.rand(1, 1, 28, 28), shares, ["label 3, predicted 5"])
-    assert "0.50 in row 3, column 2 (label 3, predicted 5); even shares would be 0.06." in capsys.readouterr().out
+    show_rollout(torch.rand(1, 1, 28, 28), shares, ["label 3, predicted 5"])
+    assert "0.50 in row 3, column 2 (label 3, predicted 5); equal shares would be 0.06." in capsys.readouterr().out
 
 
 def test_the_hardest_images_come_first(capsys):

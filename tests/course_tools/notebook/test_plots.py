@@ -67,7 +67,7 @@ def test_axes_carry_tokens_and_names():
 
 
 def test_labels_must_be_as_many_as_places():
-    with pytest.raises(ValueError, match="4 labels for 5 places"):
+    with pytest.raises(ValueError, match="4 labels for 5 positions"):
         plots.attention_map(WEIGHTS, TOKENS, list("abcd"))
 
 

@@ -1,8 +1,21 @@
-"""The alternative text names every seed's score."""
+"""The alternative text names every seed's score and every line; differences are taken seed by seed."""
 
-from course_tools.notebook.seed_scores import show_seeds
+import pytest
+
+from course_tools.notebook.seed_scores import paired_differences, show_seeds
 
 
-def test_every_score_is_in_the_text(capsys):
-    show_seeds({"A": [0.5, 0.625], "B": [0.75]}, "accuracy", "two seeds", {"chance": 0.1}, decimals=3)
-    assert capsys.readouterr().out == "Accuracy, a point for each seed; two seeds: A 0.500, 0.625; B 0.750.\n"
+def test_every_score_and_line_is_in_the_text(capsys):
+    show_seeds({"A": [0.5, 0.625], "B": [0.75]}, "accuracy", "two seeds", {"chance": 0.1})
+    assert capsys.readouterr().out == "Accuracy, a point for each seed; two seeds: A 0.500, 0.625; B 0.750; chance is 0.1.\n"
+
+
+def test_without_a_title_the_scores_follow_the_label(capsys):
+    show_seeds({"A": [0.5]})
+    assert capsys.readouterr().out == "Accuracy on unseen digits, a point for each seed: A 0.500.\n"
+
+
+def test_differences_are_those_of_equal_seeds():
+    assert paired_differences([0.5, 0.75], [0.25, 1.0]) == [0.25, -0.25]
+    with pytest.raises(ValueError, match="shorter"):
+        paired_differences([0.5, 0.75], [0.25])

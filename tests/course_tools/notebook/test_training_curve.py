@@ -11,7 +11,7 @@ from course_tools.checks.outcome import watch
 from course_tools.checks.training_record import MOST_LOSSES, RecordedLosses
 from course_tools.checks.verdict import Examination
 from course_tools.notebook import check
-from course_tools.notebook.training_curve import block_means, show_training
+from course_tools.notebook.training_curve import block_means, show_recorded_losses, show_training, trained_with_losses
 from tests.course_tools.bank.answers.unusual import raises
 
 training_curve = importlib.import_module("course_tools.notebook.training_curve")
@@ -26,7 +26,7 @@ def drawn(monkeypatch):
 
 
 def test_about_thirty_blocks_are_averaged_and_a_last_part_is_left_out():
-    ends, means = block_means([*range(90), 1000.0])
+    ends, means = block_means([[*range(90), 1000.0]])
     assert list(ends) == list(range(3, 91, 3))
     assert means == [float(3 * block + 1) for block in range(30)]
 
@@ -37,12 +37,18 @@ def test_a_short_training_has_a_point_for_each_loss(drawn):
     (line,) = figure.axes[0].lines
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 2, 3], [3.0, 2.0, 1.5])
     assert figure.axes[0].get_xlabel() == "update"
-    assert alt == "Training loss of model over 3 updates, the first and the last loss: 3.00 and 1.50."
+    assert alt == "Training loss of model over 3 updates, the first and the last: 3.00 and 1.50."
+
+
+def test_runs_are_averaged_up_to_the_end_of_the_shortest():
+    assert block_means([[1.0, 3.0], [2.0, 4.0, 9.0]]) == (range(1, 3), [1.5, 3.5])
 
 
 def test_the_sentence_says_what_the_ends_of_the_curve_are_means_of(drawn):
-    show_training("model", RecordedLosses((4.0, 2.0) * 30, 60), "nats")
-    assert drawn[0][1] == "Training loss of model over 60 updates, mean of the first 2 and of the last 2 losses: 3.00 and 3.00."
+    show_training("model", RecordedLosses((5.0, 3.0) + (4.0, 2.0) * 43 + (100.0,), 89), "nats")
+    assert drawn[0][1] == (
+        "Training loss of model over 89 updates, mean of the first and of the last averaged block of 2: 4.00 and 3.00."
+    )
     assert drawn[0][0].axes[0].get_ylabel() == "nats"
 
 
@@ -59,7 +65,54 @@ def test_a_loss_that_is_not_finite_is_said(drawn):
 
 def test_a_recording_that_ended_is_said(drawn):
     show_training("model", RecordedLosses((1.0,) * MOST_LOSSES, MOST_LOSSES + 5))
-    assert drawn[0][1].endswith("At most 2,000 losses are recorded.")
+    assert drawn[0][0].axes[0].get_xlabel() == "update"
+    assert drawn[0][1] == (
+        "Training loss of model (at most 2,000 losses are recorded) over 2,000 updates, "
+        "mean of the first and of the last averaged block of 66: 1.00 and 1.00."
+    )
+
+
+def test_a_full_record_with_fewer_updates_is_of_backward_passes(drawn):
+    show_training("model", RecordedLosses((1.0,) * MOST_LOSSES, MOST_LOSSES // 2))
+    assert drawn[0][0].axes[0].get_xlabel() == "backward pass"
+
+
+@pytest.mark.parametrize("n", [5, 15])
+def test_few_losses_of_several_seeds_are_all_drawn(drawn, n):
+    falling = [float(n - update) for update in range(n)]
+    show_recorded_losses({"model": [falling, [loss + 2 for loss in falling]]}, "nats", {"chance": 3.0})
+    ((figure, alt),) = drawn
+    assert len(figure.axes[0].lines[0].get_ydata()) == n
+    assert alt == f"Training loss, mean of the seeds, in the first and in the last block of updates: model {n + 1}.00 and 2.00."
+
+
+def test_runs_without_two_losses_have_no_curve(drawn):
+    show_recorded_losses({"model": [[1.0, 2.0], [1.0]], "another": [[]]})
+    assert drawn == []
+    show_recorded_losses({"model": [[1.0]], "another": [[2.0, 1.0]]})
+    assert drawn[0][1] == "Training loss, in the first and in the last block of updates: another 2.00 and 1.00."
+
+
+@pytest.mark.parametrize("n", [5, 15])
+def test_a_short_training_is_drawn_and_its_result_returned(drawn, n):
+    def train():
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.constant_(model.weight, 3.0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        for update in range(n):
+            optimizer.zero_grad()
+            (model.weight.sum() * (update + 1)).backward()
+            optimizer.step()
+        return model
+
+    assert trained_with_losses(train, "your model").weight.item() == 3.0
+    ((_, alt),) = drawn
+    assert alt == f"Training loss of your model over {n} updates, the first and the last: 3.00 and {3 * n}.00."
+
+
+def test_a_function_that_trains_nothing_has_no_curve(drawn):
+    assert trained_with_losses(lambda: 7, "your model") == 7
+    assert drawn == []
 
 
 @pytest.mark.parametrize("losses", [(), (1.0,)])

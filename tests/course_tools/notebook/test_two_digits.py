@@ -5,7 +5,14 @@ import torch
 
 from course_lib.datasets import LabelledImages
 from course_tools.notebook import two_digits
-from course_tools.notebook.two_digits import fit, ink_by_position, other_digit_over_chance, show_arrows, show_canvases, titles
+from course_tools.notebook.two_digits import (
+    fit_on_canvases,
+    ink_by_position,
+    other_digit_over_chance,
+    show_arrows,
+    show_canvases,
+    titles,
+)
 
 
 def canvases() -> LabelledImages:
@@ -34,8 +41,14 @@ def test_one_of_two_arrows_on_the_other_digit_is_far_above_chance():
     assert other_digit_over_chance(canvases(), arrows_to(0, 0)) == 0.0
 
 
-def test_the_text_gives_the_mean_length_of_an_arrow_in_pixels(capsys):
+def test_the_text_gives_the_mean_length_of_an_arrow_in_pixels(capsys, monkeypatch):
+    strongest = []
+    drawn = two_digits.pictures
+    monkeypatch.setattr(
+        two_digits, "pictures", lambda *given, **named: strongest.append(named["strongest"]) or drawn(*given, **named)
+    )
     show_arrows(canvases(), arrows_to(0, 10), torch.ones(2, 121, 2), n=2)
+    assert strongest == [2]
     assert "2 canvases" in (text := capsys.readouterr().out)
     assert "an arrow is 40 pixels long" in text
 
@@ -59,7 +72,7 @@ def test_the_seed_decides_weights_and_batches(monkeypatch):
     monkeypatch.setattr(two_digits, "fitted", fitted)
     parts = type("Parts", (), {"train": LabelledImages(torch.zeros(64, 1, 2, 2), torch.arange(64))})
     for seed in (0, 0, 1):
-        fit(lambda: torch.nn.Linear(3, 2), parts, 5, seed, "any")
+        fit_on_canvases(lambda: torch.nn.Linear(3, 2), parts, 5, seed, "any")
     assert torch.equal(seen[0][0], seen[1][0])
     assert torch.equal(seen[0][1], seen[1][1])
     assert not torch.equal(seen[0][0], seen[2][0])

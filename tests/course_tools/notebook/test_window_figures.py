@@ -43,3 +43,8 @@ def test_changes_are_counted_and_relative_to_the_largest(capsys):
     change[1, 2], change[1, 3] = 2.0, 4.0
     show_changes(torch.rand(1, 5, 7), (1, 2), {"a layer": change})
     assert "a layer, 2 pixels change, the pixel itself by 0.50." in capsys.readouterr().out
+
+
+def test_layers_that_do_not_change_have_changes_of_0(capsys):
+    show_changes(torch.rand(1, 5, 7), (1, 2), {"a layer": torch.zeros(5, 7)})
+    assert "a layer, 0 pixels change, the pixel itself by 0.00." in capsys.readouterr().out

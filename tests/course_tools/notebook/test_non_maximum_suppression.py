@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.suppression import kept_by_suppression
+from course_tools.notebook.non_maximum_suppression import non_maximum_suppression
 
 
 def test_a_box_that_overlaps_a_removed_one_alone_remains():
@@ -12,8 +12,8 @@ def test_a_box_that_overlaps_a_removed_one_alone_remains():
         ([0.9, 0.8, 0.7, 0.1], [True, False, True, True]),
         ([0.8, 0.9, 0.7, 0.1], [False, True, False, True]),
     ):
-        assert kept_by_suppression(torch.tensor([confidence]), corners, 0.3)[0].tolist() == kept
-    assert kept_by_suppression(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), corners, 0.4).all()
+        assert non_maximum_suppression(torch.tensor([confidence]), corners, 0.3)[0].tolist() == kept
+    assert non_maximum_suppression(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), corners, 0.4).all()
 
 
 def test_each_image_of_a_batch_is_treated_by_itself():
@@ -21,7 +21,7 @@ def test_each_image_of_a_batch_is_treated_by_itself():
     points = torch.rand(5, 7, 2, 2, generator=generator).sort(-2).values
     confidence = torch.rand(5, 7, generator=generator)
     corners = points.flatten(-2)
-    together = kept_by_suppression(confidence, corners, 0.2)
-    alone = [kept_by_suppression(confidence[i : i + 1], corners[i : i + 1], 0.2)[0] for i in range(5)]
+    together = non_maximum_suppression(confidence, corners, 0.2)
+    alone = [non_maximum_suppression(confidence[i : i + 1], corners[i : i + 1], 0.2)[0] for i in range(5)]
     assert torch.equal(together, torch.stack(alone))
     assert not together.all()

@@ -6,8 +6,8 @@ from torch import Tensor
 from course_lib.primitives import iou
 
 
-def kept_by_suppression(confidence: Tensor, corners: Tensor, threshold: float = 0.5) -> Tensor:
-    """Tell which boxes remain when each box that overlaps a more confident remaining one is removed.
+def non_maximum_suppression(confidence: Tensor, corners: Tensor, threshold: float = 0.5) -> Tensor:
+    """Return which boxes remain when each box that overlaps a more confident remaining one is removed.
 
     Args:
         confidence: (B, N), of each box.

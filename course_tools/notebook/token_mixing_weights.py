@@ -29,10 +29,10 @@ def correlation_at(maps: Tensor, distance: int) -> float:
 
 
 def uniform_fraction(maps: Tensor) -> float:
-    """Give the fraction of the squared weights that is due to the mean of each map: 1 where all positions are equal."""
+    """Compute the fraction of the squared weights that is due to the mean of each map: 1 where all positions are equal."""
     return (maps.mean((1, 2)).square().sum() * maps[0].numel() / maps.square().sum()).item()
 
 
 def largest_maps(maps: Tensor, n: int = 16) -> Tensor:
-    """Give the n maps with the largest norms, the largest first."""
+    """Return the n maps with the largest norms, the largest first."""
     return maps[maps.flatten(1).norm(dim=1).argsort(descending=True)[:n]]

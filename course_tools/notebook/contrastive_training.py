@@ -1,6 +1,6 @@
 """Train SimCLR or BYOL on two views of unlabelled digits, and look at the model on the way: the experiments of lecture 16."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from course_tools.notebook.device import device
 from course_tools.notebook.digit_split import DigitSplit
 from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.few_labels import backbone, few
+from course_tools.notebook.nearest_neighbours import nearest_neighbour_accuracy
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.show import show
 
@@ -21,7 +22,7 @@ View = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class ViewTraining(NamedTuple):
-    """A trained model in evaluation mode, the loss of each update, and what `look` gave after some of them."""
+    """A trained model in evaluation mode, the loss of each update, and what `look` returned after some of them."""
 
     model: nn.Module
     losses: list[float]
@@ -29,7 +30,7 @@ class ViewTraining(NamedTuple):
 
 
 def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> Iterator[tuple[Tensor, Tensor]]:
-    """Give endless batches of two views of the digits to learn from, without labels."""
+    """Yield endless batches of two views of the digits to learn from, without labels."""
     generator = torch.Generator().manual_seed(seed)
     for (batch,) in batches(digits.images[digits.learn[seed]], batch_size=n_pairs, seed=seed):
         yield view(batch, generator), view(batch, generator)
@@ -52,13 +53,13 @@ def train_on_views(
     Args:
         model: on the device of the views.
         pairs: two views of a batch for each update.
-        loss: gives a scalar from (model, pair).
-        lr: the learning rate at its highest.
+        loss: computes a scalar from (model, pair).
+        lr: the maximum learning rate.
         steps: number of updates.
         update: called with the model after every update, such as BYOL's moving average.
         looks: the updates after which `look` is called.
         look: called with the model in evaluation mode and without gradients; its results are kept.
-        label: stands beside the progress bar.
+        label: the label of the progress bar.
     """
     training = train(model, pairs, loss, steps=steps, lr=lr, warmup=steps // 10)
     losses, seen = [], {}
@@ -74,7 +75,7 @@ def train_on_views(
 
 
 def untrained(seed: int) -> nn.Sequential:
-    """Make the encoder of `few_labels.backbone` with its random initial weights, in evaluation mode."""
+    """Create the encoder of `few_labels.backbone` with its random initial weights, in evaluation mode."""
     torch.manual_seed(seed)
     return backbone().to(device()).eval()
 
@@ -91,7 +92,7 @@ def probe_accuracy(
     """Measure a linear probe of frozen features of unit length on unseen digits.
 
     Args:
-        encoder: gives features (n, d) of images.
+        encoder: computes features (n, d) of images.
         digits: images, labels and splits.
         seed: of the split.
         n_each: labelled digits of each class.
@@ -107,12 +108,6 @@ def probe_accuracy(
     return torch.stack(correct).float().mean().item()
 
 
-def neighbours_agree(points: Tensor, kinds: Tensor) -> float:
-    """Give the fraction of points (n, d) whose nearest other point, by cosine of unit vectors, has the same class (n,)."""
-    nearest = (points @ points.mT).fill_diagonal_(-torch.inf).argmax(-1)
-    return (kinds[nearest] == kinds).float().mean().item()
-
-
 def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, seed: int = 0) -> None:
     """Arrange the first n embeddings of each panel in the plane by t-SNE, and draw each as the numeral of its class.
 
@@ -125,14 +120,11 @@ def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, s
     from sklearn.manifold import TSNE
 
     planes = {name: TSNE(random_state=seed).fit_transform(points[:n].numpy()) for name, points in panels.items()}
-    agree = ", ".join(f"{100 * neighbours_agree(points, kinds):.0f} % in {name}" for name, points in panels.items())
+    agree = ", ".join(
+        f"{100 * nearest_neighbour_accuracy(-points @ points.mT, kinds):.0f} % in {name}" for name, points in panels.items()
+    )
     show(
         clouds(planes, kinds[:n]),
         alt=f"Embeddings of {n} unseen digits, arranged by t-SNE; the nearest other of {len(kinds):,} embeddings has the same "
         f"class for {agree}.",
     )
-
-
-def differences(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Subtract two lists of scores seed by seed."""
-    return [a - b for a, b in zip(ours, theirs, strict=True)]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.blocks import TokenMixing
-from course_tools.notebook.position_weights import added_maps, correlation_at, largest_maps, uniform_fraction
+from course_tools.notebook.token_mixing_weights import added_maps, correlation_at, largest_maps, uniform_fraction
 
 
 def test_only_what_training_added_is_in_the_maps():

@@ -23,7 +23,7 @@ def estimated(
         orthogonalise: `orthogonalised`; the directions are orthogonal in blocks.
         spread: standard deviation of the logits.
         m: number of features.
-        seed: decides queries, keys and directions.
+        seed: determines queries, keys and directions.
         T: number of tokens.
         d: size of queries and keys.
 

@@ -1,4 +1,4 @@
-"""Compute an MLP-Mixer by a function for its block, which owns no weights: lecture 13 trains the student's block so.
+"""Compute an MLP-Mixer by a function for its block, so that lecture 13 can train the student's block.
 
 model = computed_by(mixer_block, Mixer(10, (1, 28, 28), 4, sizes))       # the weights of the Mixer, the student's computation
 """
@@ -18,11 +18,11 @@ BlockFunction = Callable[[Tensor, FeedForwardWeights, FeedForwardWeights, tuple[
 """`mixer_block`, or another function of its arguments."""
 
 
-class BlockOfFunction(nn.Module):
+class _BlockOfFunction(nn.Module):
     """The weights of a Mixer's block, under the same names, and a function that computes the block from them."""
 
     def __init__(self, block: Block, function: BlockFunction) -> None:
-        """Take over the weights of a block of a Mixer."""
+        """Use the weights of a block of a Mixer."""
         super().__init__()
         self.mixer, self.feed_forward = block.mixer, block.feed_forward
         self.norm_1, self.norm_2 = block.norm_1, block.norm_2
@@ -30,28 +30,28 @@ class BlockOfFunction(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform x (B, N, d)."""
-        norms = (norm_weights(self.norm_1), norm_weights(self.norm_2))
-        return self.function(x, layer_weights(self.mixer), layer_weights(self.feed_forward), norms)
+        norms = (_norm_weights(self.norm_1), _norm_weights(self.norm_2))
+        return self.function(x, _layer_weights(self.mixer), _layer_weights(self.feed_forward), norms)
 
 
 def computed_by(function: BlockFunction, model: Mixer) -> Mixer:
-    """Let a function compute all blocks of a Mixer, in place; the weights stay the same. Gives the model back."""
-    model.stack.blocks = nn.ModuleList(BlockOfFunction(block, function) for block in model.stack.blocks)
+    """Let a function compute all blocks of a Mixer, in place; the weights stay the same. Return the model."""
+    model.stack.blocks = nn.ModuleList(_BlockOfFunction(block, function) for block in model.stack.blocks)
     return model
 
 
-def layer_weights(network: nn.Module) -> FeedForwardWeights:
-    """Give (W_1, b_1, W_2, b_2) of a network of two linear layers, in the order of `token_mixing` and `channel_mixing`."""
+def _layer_weights(network: nn.Module) -> FeedForwardWeights:
+    """Return (W_1, b_1, W_2, b_2) of a network of two linear layers, in the order of `token_mixing` and `channel_mixing`."""
     return network.W_1.weight, network.W_1.bias, network.W_2.weight, network.W_2.bias
 
 
-def norm_weights(norm: nn.Module) -> NormWeights:
-    """Give gain and bias of a layer norm."""
+def _norm_weights(norm: nn.Module) -> NormWeights:
+    """Return gain and bias of a layer norm."""
     return norm.weight, norm.bias
 
 
 @torch.no_grad()
-def rewired(model: Mixer, reorder: Callable[..., tuple[Tensor, ...]], order: Tensor, inner: Tensor) -> Mixer:
+def with_permuted_inputs(model: Mixer, reorder: Callable[..., tuple[Tensor, ...]], order: Tensor, inner: Tensor) -> Mixer:
     """Copy a Mixer so that the copy computes from shuffled images what the model computes from images in order.
 
     Args:
@@ -64,8 +64,8 @@ def rewired(model: Mixer, reorder: Callable[..., tuple[Tensor, ...]], order: Ten
     here = model.project.weight.device
     copied.project.weight.copy_(model.project.weight[:, inner.to(here)])
     for block in copied.stack.blocks:
-        new = [part.clone() for part in reorder(*layer_weights(block.mixer), order.to(here))]
-        for parameter, tensor in zip(layer_weights(block.mixer), new, strict=True):
+        new = [part.clone() for part in reorder(*_layer_weights(block.mixer), order.to(here))]
+        for parameter, tensor in zip(_layer_weights(block.mixer), new, strict=True):
             parameter.copy_(tensor)
     return copied
 
@@ -85,10 +85,10 @@ def by_convolutions(model: Mixer, images: Tensor, kernels: Callable[..., TokenMi
     x = F.conv2d(images, patch_kernels, model.project.bias, stride=model.P)
     d, H, W = x.shape[1:]
     for block in model.stack.blocks:
-        first, first_bias, second, second_bias = kernels(*layer_weights(block.mixer), d, H, W)
+        first, first_bias, second, second_bias = kernels(*_layer_weights(block.mixer), d, H, W)
         hidden = F.gelu(F.conv2d(_normed(x, block.norm_1), first, first_bias, groups=d))
         x = x + F.conv2d(hidden, second, second_bias, groups=d).view(x.shape)
-        W_3, b_3, W_4, b_4 = layer_weights(block.feed_forward)
+        W_3, b_3, W_4, b_4 = _layer_weights(block.feed_forward)
         hidden = F.gelu(F.conv2d(_normed(x, block.norm_2), W_3[..., None, None], b_3))
         x = x + F.conv2d(hidden, W_4[..., None, None], b_4)
     return model.head(_normed(x, model.stack.closing).mean((2, 3)))
@@ -96,11 +96,11 @@ def by_convolutions(model: Mixer, images: Tensor, kernels: Callable[..., TokenMi
 
 def _normed(x: Tensor, norm: nn.Module) -> Tensor:
     """Normalise over the channels of (B, d, H, W)."""
-    return layer_norm(x.movedim(1, -1), *norm_weights(norm)).movedim(-1, 1)
+    return layer_norm(x.movedim(1, -1), *_norm_weights(norm)).movedim(-1, 1)
 
 
 def mixing_weights_of(kernel: Tensor, side: int) -> FeedForwardWeights:
-    """Give the weights with which token mixing computes a depth-wise convolution that all channels share.
+    """Return the weights with which token mixing computes a depth-wise convolution that all channels share.
 
     Twice as many hidden units as positions undo the GELU, since σ(x) - σ(-x) = x.
 

@@ -1,4 +1,4 @@
-"""Training on two views, looking on the way, and the measures of lecture 16: probe, neighbours, crops and histograms."""
+"""Training on two views, looking on the way, and the accuracy of the probe."""
 
 import pytest
 import torch
@@ -6,8 +6,7 @@ from torch import nn
 
 from course_lib.metrics import linear_probe
 from course_tools.notebook import few_labels
-from course_tools.notebook.colour_crops import colour_histograms, nearest_agrees, random_crops
-from course_tools.notebook.view_training import differences, neighbours_agree, probe_accuracy, train_on_views, two_views
+from course_tools.notebook.contrastive_training import probe_accuracy, train_on_views, two_views
 
 SEED = 0
 
@@ -45,20 +44,3 @@ def test_looks_are_kept_by_step_and_updates_are_called_after_each(digits):
 def test_the_probe_reads_pixels_better_than_chance_and_constants_at_chance(digits):
     assert probe_accuracy(nn.Flatten(), digits, SEED, 4, linear_probe) > 0.5
     assert probe_accuracy(lambda batch: batch.new_ones(len(batch), 3), digits, SEED, 4, linear_probe) < 0.2
-
-
-def test_neighbours_and_differences_by_hand():
-    points = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]])
-    assert neighbours_agree(points, torch.tensor([0, 0, 1, 1])) == 1.0
-    assert neighbours_agree(points, torch.tensor([0, 1, 0, 1])) == 0.0
-    assert differences([0.5, 0.75], [0.25, 0.5]) == [0.25, 0.25]
-
-
-def test_crops_of_plain_images_have_the_histogram_of_their_image():
-    photos = torch.tensor([0.1, 0.9]).view(2, 1, 1, 1).expand(2, 3, 11, 13)
-    crops, origin = random_crops(photos, 5, 7, torch.Generator().manual_seed(0))
-    assert crops.shape == (10, 3, 7, 7)
-    histograms = colour_histograms(crops, 4)
-    torch.testing.assert_close(histograms[0].view(3, 4), torch.tensor([1.0, 0, 0, 0]).expand(3, 4))
-    assert nearest_agrees(histograms, histograms, origin) == 1.0
-    assert nearest_agrees(histograms, histograms.flip(0), origin) == 0.0

@@ -8,7 +8,7 @@ from torch import nn
 
 from course_lib.blocks import MixerSizes, mixer_block, reordered_token_mixing, token_mixing, token_mixing_kernels
 from course_lib.models import Mixer
-from course_tools.notebook.mixer_by_blocks import by_convolutions, computed_by, mixing_weights_of, rewired
+from course_tools.notebook.mixer_by_function import by_convolutions, computed_by, mixing_weights_of, with_permuted_inputs
 from course_tools.notebook.shuffled_patches import random_orders, shuffled
 
 
@@ -36,7 +36,7 @@ def test_a_rewired_mixer_computes_the_same_logits_from_shuffled_images():
     model, images = random_mixer()
     order, inner = random_orders(25, 9, seed=3)
     moved = shuffled(images, 3, order, inner)
-    torch.testing.assert_close(rewired(model, reordered_token_mixing, order, inner)(moved), model(images))
+    torch.testing.assert_close(with_permuted_inputs(model, reordered_token_mixing, order, inner)(moved), model(images))
     assert (model(moved) - model(images)).abs().max() > 1e-2
 
 

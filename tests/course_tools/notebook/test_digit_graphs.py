@@ -1,0 +1,24 @@
+"""Graphs of digits: edges are kept, removed or permuted within each graph."""
+
+import torch
+
+from course_lib.datasets import digits, pixel_graphs
+from course_tools.notebook.digit_graphs import described, kept, removed, rewired
+
+
+def test_rewired_graphs_keep_their_nodes_and_their_numbers_of_edges():
+    torch.manual_seed(0)
+    graphs = pixel_graphs(digits()[0][:5])
+    query, key = rewired(graphs)
+    assert (query == graphs.edges[0]).all()
+    assert (key.sort().values == graphs.edges[1].sort().values).all()
+    assert (graphs.graph_of[query] == graphs.graph_of[key]).all()
+    assert (key != graphs.edges[1]).any()
+    assert kept(graphs).shape == graphs.edges.shape
+    assert removed(graphs).shape == (2, 0)
+
+
+def test_without_positions_their_features_are_zero():
+    edges, features, members, n_graphs = described(digits()[0][:5], kept, False)
+    assert (features.shape[1], n_graphs, edges.max() < len(features), members.shape) == (26, 5, True, (2, len(features)))
+    assert features[:, 10:].abs().max() == 0
