@@ -1152,9 +1152,9 @@ repair_training = check("05.8", repair_training)
 # | 1 | the logits at a position depend on the target up to there, and not on the token that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a target, the model outputs the token with the largest logit at each step, and reads it at the next |
-# | 1 | only the first `n_train` sentences are trained on |
 # | 1 | new sentences: exact match at least 0.25 (without positions less than 0.15) |
 # | 2 | new sentences: exact match at least 0.45 |
+# | 1 | only the first `n_train` sentences are trained on |
 
 # %% exercise="05.9" difficulty="●●●" minutes=35
 from course_tools.bank.lecture_05.train_transformer import train_transformer

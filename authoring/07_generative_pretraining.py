@@ -850,6 +850,10 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
+import time
+
+from course_lib.generation import CachedGPT, generate
+
 gap = (step_by_step(texts[-1], W, 4) - recomputed(texts[-1], W, 4)).abs().max().item()
 claim(
     "07.m",
@@ -864,11 +868,6 @@ claim(
     round(saved[-1], 1),
     between=(32.5, 60.0),
 )
-
-# %% tags=["nbval-check-output"]
-import time
-
-from course_lib.generation import CachedGPT, generate
 
 prompt = new[None, : T // 4].to(device())
 models = {

@@ -1126,7 +1126,7 @@ show(
     f"{mean(losses[-25:]):.2f} with [MASK] always.",
 )
 
-# %%
+# %% tags=["nbval-check-output"]
 seen_words = {
     "80/10/10": own_word(masked_only[SEEDS[0]][0], hide=False),
     "always [MASK]": own_word(always, hide=False),
@@ -1150,7 +1150,6 @@ show(
     + ".",
 )
 
-# %% tags=["nbval-check-output"]
 claim(
     "08.t",
     "probability of the true piece where it is visible: 80/10/10 over always [MASK], "
@@ -1225,8 +1224,8 @@ print(
 updates, losses = plays.curve("pre-trained")
 half = len(updates) // 2 - 1
 print(
-    f"loss of the masked pieces: {losses[half]:.2f} nats after {updates[half]} updates, "
-    f"{losses[-1]:.2f} after {updates[-1]}"
+    f"loss of the masked pieces, in nats: {losses[half]:.2f} after {updates[half]} "
+    f"updates, {losses[-1]:.2f} after {updates[-1]}"
 )
 gains = {
     n: [
@@ -1248,8 +1247,8 @@ print(
 )
 claim(
     "08.z-five",
-    "as recorded, five labels per play: accuracy of the pre-trained BERT less BERT from "
-    "scratch, least of the seeds",
+    "as recorded, five labels per play: accuracy of the pre-trained BERT less that of "
+    "BERT from scratch, least of the seeds",
     min(gains[5]),
     at_least=0.01,
 )
