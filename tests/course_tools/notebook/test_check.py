@@ -156,7 +156,7 @@ def test_a_right_answer_in_a_variant_comes_back_in_the_usual_convention_and_keep
     assert unwrap(stand_in) is unwrap(usual)
     said = capsys.readouterr().out
     assert "points. Right." not in said
-    note = "Judged in your variant: The corners are returned in thousandths of the picture"
+    note = "Judged in your variant: The corners are returned in thousandths of the image"
     assert note in said
     check("12.1", stand_in, variant="thousandths")
     assert note in (again := capsys.readouterr().out)

@@ -43,7 +43,7 @@ def test_the_sentence_is_that_of_the_model(shown):
     microscope()
     sentence = shown[0]["text/plain"]
     assert "reverse order, noitnetta" in sentence
-    assert 0.5 < float(re.search(r"puts (\d\.\d\d) of its weight", sentence)[1]) <= 1
+    assert 0.5 < float(re.search(r"assigns (\d\.\d\d) of its weight", sentence)[1]) <= 1
 
 
 def test_another_view_is_refused():

@@ -158,7 +158,7 @@ def test_where_nothing_is_done_one_sentence_says_so(tmp_path, monkeypatch, capsy
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
     progress.show_progress()
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("Nothing is recorded yet: ")
+    assert first.startswith("Nothing is recorded yet. ")
     assert second.startswith("The page: ")
 
 

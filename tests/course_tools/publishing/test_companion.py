@@ -28,7 +28,7 @@ def test_a_row_leads_from_the_deck_to_lecture_and_library(course):
         "`course_lib.attention.scaled_dot_product_attention` |" in text
     )
     assert "| Universal Transformer | *still to come: lecture 06* | | |" in text
-    assert "| References | the papers stand at the end of each lecture | | |" in text
+    assert "| References | the papers are listed at the end of each lecture | | |" in text
 
 
 def test_what_of_a_section_is_not_covered_stands_below_it(course):
