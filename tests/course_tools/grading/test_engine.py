@@ -203,7 +203,7 @@ def test_a_hang_in_one_case_keeps_the_points_of_the_others(mark_of, monkeypatch)
     mark = mark_of(f"def {NAME}(q, k, v, mask=None):\n    while mask is not None: pass\n{BODY}")
     assert mark.status == "judged"
     assert 0 < mark.points < mark.max_points
-    assert any("still running after 2 seconds of processor time: " in finding.detail for finding in mark.findings)
+    assert any("still running after 2 seconds of processor time. " in finding.detail for finding in mark.findings)
 
 
 @pytest.fixture
@@ -267,9 +267,9 @@ def test_a_finding_names_the_limit_that_held_and_not_that_of_the_notebook():
     late = [Outcome(None, error=TimedOut())]
     finding = Examination(exercise("04.1"), 0).judge(late).findings[0]
     assert finding.status == "fails"
-    assert "after 5 seconds: " in finding.detail
+    assert "after 5 seconds. " in finding.detail
     told = _for_student(finding, late, "It was still running after 7 seconds in which it did not compute.").detail
-    assert told.startswith("It was still running after 7 seconds in which it did not compute: ")
+    assert told.startswith("It was still running after 7 seconds in which it did not compute. ")
 
 
 def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_on_them(engine):
@@ -290,7 +290,7 @@ def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_o
         (3, "lost = open('weights.pt')", "it raised FileNotFoundError"),
         (4, "for step in train(BIAS): print(step)", "it trains a model"),
         (5, "SCALE = time.sleep(60)", "it did not end in time"),
-        (6, "def helper(q: return q", "it is not valid Python"),
+        (6, "def helper(q: return q", "this cell is not valid Python"),
     ]
     assert {mark.not_run for mark in marks[1:]} == {()}
     right = engine.grade([*before, *submitted(ALL[0], f"{CODE}\n{NAME}.lost = lost")], "04")

@@ -111,7 +111,7 @@ def test_what_is_no_notebook_is_said_in_a_sentence(tmp_path, capsys, content, sa
 def test_the_notebook_of_another_lecture_is_refused(tmp_path):
     path = tmp_path / "mine.ipynb"
     path.write_text(json.dumps(student_notebook("02_alignment")))
-    with pytest.raises(CannotGrade, match="It is the notebook of lecture 02, and lecture 04 is graded"):
+    with pytest.raises(CannotGrade, match="It is the notebook of lecture 02, not of lecture 04"):
         self_assessment.assess(ROOT, "04", path)
 
 

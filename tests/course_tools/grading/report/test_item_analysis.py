@@ -92,5 +92,5 @@ def test_the_command_writes_both_and_refuses_what_is_no_grading(weeks, tmp_path,
     assert command.main(["item-analysis", str(tmp_path)]) == 1
     assert "report.json cannot be read" in capsys.readouterr().err
     (tmp_path / "report.json").write_text("[]")
-    with pytest.raises(CannotGrade, match="no report"):
+    with pytest.raises(CannotGrade, match="is not a report"):
         analyse([tmp_path])

@@ -15,14 +15,18 @@ def refuse(name): raise Refused(name)
 functions = [f for item in exercises() for f in item.forbids]
 disable(functions, refuse)
 x = torch.zeros(1, 2)
+index = torch.zeros(1, 1, dtype=torch.long)
 state, weights = [torch.zeros(1, 3)] * 2, [torch.zeros(12, 2), torch.zeros(12, 3)]
 inputs = {
     "lstm_cell": (x, state, *weights),
     "chunked_linear_attention": (x, x, x),
     "recurrent_linear_attention": (x, x, x),
     "sliced_local_attention": (x, x, x),
+    "nt_xent": (x, x),
+    "lean_nt_xent": (x, x),
+    "gathered_nt_xent": (x, x),
     "lstm": (x[None], [s[None] for s in state], weights, False, 1, 0.0, False, False, False),
-    "set_loss": (torch.zeros(1, 1, 3), torch.zeros(1, 1, 4), torch.zeros(1, 1, dtype=torch.long)),
+    "set_loss": (torch.zeros(1, 1, 3), torch.zeros(1, 1, 4), index, torch.zeros(1, 1, 4), index),
     "_native_multi_head_attention": (x[None],) * 3 + (2, 1, *map(torch.zeros, ((6, 2), 6, (2, 2), 2))),
 }
 for f in functions:
