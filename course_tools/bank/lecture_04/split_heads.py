@@ -63,7 +63,7 @@ def takes_n_heads_for_the_size_of_a_head(x, n_heads):
 
 
 @wrong.detail
-def leaves_the_heads_behind_the_positions(x, n_heads):
+def leaves_the_heads_after_the_positions(x, n_heads):
     """You cut the features but left the axes as (T, n_heads, d). The products of attention run over the last two axes,
     so yours would compare heads with each other at one position, instead of positions."""
     return x.unflatten(-1, (n_heads, -1))

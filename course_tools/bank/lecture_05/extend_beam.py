@@ -27,7 +27,7 @@ HINTS = (
 )
 
 
-def _behind(said, going, padding):
+def _added(said, going, padding):
     """What each token adds to its beginning: after an end padding alone, for nothing."""
     stays = torch.full_like(said, -torch.inf)
     stays[..., padding] = 0.0
@@ -45,7 +45,7 @@ def _best_of_all(scores, total):
 def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, penalty=0.0):
     """You extend every hypothesis by its own best token. Your hypotheses never compete: an unlikely one stays on the beam,
     and two good continuations of one hypothesis cannot both be kept."""
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     new, word = total.max(-1)
     scores, parent = (new / ((5 + length) / 6) ** penalty).sort(descending=True)
     return scores, new.gather(1, parent), parent, word.gather(1, parent)
@@ -55,14 +55,14 @@ def lets_each_beginning_go_on_by_itself(log_p, logits, going, length, padding, p
 def adds_the_logits_themselves(log_p, logits, going, length, padding, penalty=0.0):
     """You add the logits as they come. They are log p only up to a constant that differs for each hypothesis, so sums of
     them cannot be compared; the log-softmax removes that constant."""
-    total = log_p[..., None] + _behind(logits, going, padding)
+    total = log_p[..., None] + _added(logits, going, padding)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
 @wrong.idea
 def normalises_over_the_beam(log_p, logits, going, length, padding, penalty=0.0):
     """Your log-softmax runs over the beam. For each hypothesis, the probabilities of all tokens must sum to 1."""
-    total = log_p[..., None] + _behind(logits.log_softmax(1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(1), going, padding)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
@@ -70,7 +70,7 @@ def normalises_over_the_beam(log_p, logits, going, length, padding, penalty=0.0)
 def exchanges_parent_and_word(log_p, logits, going, length, padding, penalty=0.0):
     """You exchange parent and token. The flat index is parent · n_tokens + token, so the quotient by n_tokens is the
     parent, and the remainder the token."""
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
     return scores, total.flatten(1).gather(1, best), best % logits.shape[-1], best // logits.shape[-1]
 
@@ -80,7 +80,7 @@ def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=
     """You divide the flat index by the width of the beam. A row of the table has n_tokens entries, so parent and token are
     quotient and remainder by n_tokens."""
     width = log_p.shape[1]
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(width)
     return scores, total.flatten(1).gather(1, best), best // width, best % width
 
@@ -89,7 +89,7 @@ def counts_the_rows_by_the_width(log_p, logits, going, length, padding, penalty=
 def forgets_what_went_before(log_p, logits, going, length, padding, penalty=0.0):
     """You rank by log p of the new token alone. The log p of a hypothesis is the sum over all its tokens: without that of
     the beginning, an unlikely hypothesis wins by one likely token."""
-    total = _behind(logits.log_softmax(-1), going, padding)
+    total = _added(logits.log_softmax(-1), going, padding)
     return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
 
 
@@ -122,7 +122,7 @@ def makes_ended_sentences_pay_for_padding(log_p, logits, going, length, padding,
 def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
     """You multiply log p by the penalty of its length. log p is negative, so multiplying makes long hypotheses worse still;
     dividing raises it."""
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     return _best_of_all(total * ((5 + length[..., None]) / 6) ** penalty, total)
 
 
@@ -130,7 +130,7 @@ def multiplies_by_the_penalty(log_p, logits, going, length, padding, penalty=0.0
 def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
     """You return the divided scores as log p too. In the next step they are added to and divided once more, so that early
     tokens count less and less; log p must be the undivided sum."""
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
     return scores, scores.clone(), best // logits.shape[-1], best % logits.shape[-1]
 
@@ -139,7 +139,7 @@ def carries_the_scores_on(log_p, logits, going, length, padding, penalty=0.0):
 def counts_the_new_word_twice(log_p, logits, going, length, padding, penalty=0.0):
     """You add 1 to the length of every hypothesis that goes on. `length` already counts the new token, so yours favours
     unfinished hypotheses over ended ones."""
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     return _best_of_all(total / ((5 + (length + going)[..., None]) / 6) ** penalty, total)
 
 
@@ -152,7 +152,7 @@ def forgets_the_penalty(log_p, logits, going, length, padding, penalty=0.0):
 @wrong.detail
 def divides_by_a_power_of_the_length(log_p, logits, going, length, padding, penalty=0.0):
     """You divide by length^α. The penalty here is ((5 + length) / 6)^α, which is 1 at length 1 and grows more slowly."""
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     scores, best = (total / length[..., None] ** penalty).flatten(1).topk(log_p.shape[1])
     n_tokens = logits.shape[-1]
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
@@ -162,7 +162,7 @@ def divides_by_a_power_of_the_length(log_p, logits, going, length, padding, pena
 def adds_probabilities(log_p, logits, going, length, padding, penalty=0.0):
     """You add probabilities to log p. Probabilities of successive tokens are multiplied, so their logarithms are added: take
     the log-softmax."""
-    total = log_p[..., None] + _behind(logits.softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.softmax(-1), going, padding)
     scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten(1).topk(log_p.shape[1])
     n_tokens = logits.shape[-1]
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
@@ -171,7 +171,7 @@ def adds_probabilities(log_p, logits, going, length, padding, penalty=0.0):
 @wrong.detail
 def divides_by_the_length(log_p, logits, going, length, padding, penalty=0.0):
     """You divide log p by the length and never use `penalty`. The penalty here is ((5 + length) / 6)^α: with α = 0 it is 1."""
-    total = log_p[..., None] + _behind(logits.log_softmax(-1), going, padding)
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
     scores, best = (total / length[..., None]).flatten(1).topk(log_p.shape[1])
     n_tokens = logits.shape[-1]
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens

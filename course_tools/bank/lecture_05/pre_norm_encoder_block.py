@@ -37,7 +37,7 @@ HINTS = (
 
 
 @wrong.idea
-def normalises_behind_each_sum(x, attention, network, norms, n_heads, mask=None):
+def normalises_after_each_sum(x, attention, network, norms, n_heads, mask=None):
     """You normalise the sums, as in the original Transformer. In a pre-norm block the norms come before the layers, and the
     residual sum is never normalised."""
     x = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])

@@ -82,7 +82,7 @@ def counts_steps_from_zero(x, attention, network, norms, n_heads, n_steps, mask=
 
 
 @wrong.detail
-def encodes_behind_the_block(x, attention, network, norms, n_heads, n_steps, mask=None):
+def encodes_after_the_block(x, attention, network, norms, n_heads, n_steps, mask=None):
     """You add the encoding to what the block returns. The first step then has none, and the last encoding is in the result;
     add it before the block."""
     for step in range(1, n_steps + 1):

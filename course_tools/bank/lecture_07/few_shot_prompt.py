@@ -31,31 +31,31 @@ def _parts(shots, question, names, task):
     return f"{task}\n" if task else "", solved, f"{names[0]}: {question}\n{names[1]}:"
 
 
-def _shortened(before, solved, behind, room, left=slice(1, None)):
+def _shortened(before, solved, after, room, left=slice(1, None)):
     """Leave out the oldest until all fits; `left` are those that stay each time."""
-    while solved and room is not None and len(before + "".join(solved) + behind) > room:
+    while solved and room is not None and len(before + "".join(solved) + after) > room:
         solved = solved[left]
-    return before + "".join(solved) + behind
+    return before + "".join(solved) + after
 
 
 @wrong.detail
 def leaves_a_space_at_the_end(shots, question, names=("Input", "Output"), task="", room=None):
     """Your prompt ends with a space after the last colon. Most vocabularies have tokens with a leading space, so a lone
     space at the end is a sequence that training texts hardly contain; end with the colon."""
-    before, solved, behind = _parts(shots, question, names, task)
-    return _shortened(before, solved, behind + " ", room)
+    before, solved, after = _parts(shots, question, names, task)
+    return _shortened(before, solved, after + " ", room)
 
 
 @wrong.detail
 def ends_with_a_line_break(shots, question, names=("Input", "Output"), task="", room=None):
     """You end the last line with a line break, but the answer belongs on it, after the colon, as in the examples: end with
     the colon."""
-    before, solved, behind = _parts(shots, question, names, task)
-    return _shortened(before, solved, behind + "\n", room)
+    before, solved, after = _parts(shots, question, names, task)
+    return _shortened(before, solved, after + "\n", room)
 
 
 @wrong.detail
-def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output"), task="", room=None):
+def leaves_no_space_after_the_colons(shots, question, names=("Input", "Output"), task="", room=None):
     """You write inputs and answers directly after their colons. A space follows each colon except the last."""
     whole = [(f"{names[0]}:{given}\n", f"{names[1]}:{answer}\n") for given, answer in shots]
     return _shortened(f"{task}\n" if task else "", [*map("".join, whole)], f"{names[0]}:{question}\n{names[1]}:", room)
@@ -65,15 +65,15 @@ def leaves_no_space_behind_the_colons(shots, question, names=("Input", "Output")
 def begins_with_an_empty_line(shots, question, names=("Input", "Output"), task="", room=None):
     """You write the line break of the task even where there is no task. Your prompt then begins with an empty line, which
     uses up room."""
-    _, solved, behind = _parts(shots, question, names, task)
-    return _shortened(f"{task}\n", solved, behind, room)
+    _, solved, after = _parts(shots, question, names, task)
+    return _shortened(f"{task}\n", solved, after, room)
 
 
 @wrong.detail
 def parts_the_shots_by_empty_lines(shots, question, names=("Input", "Output"), task="", room=None):
     """You put an empty line after each shot. The format has none: each shot is two lines, and the next follows directly."""
-    before, solved, behind = _parts(shots, question, names, task)
-    return _shortened(before, [shot + "\n" for shot in solved], behind, room)
+    before, solved, after = _parts(shots, question, names, task)
+    return _shortened(before, [shot + "\n" for shot in solved], after, room)
 
 
 @wrong.detail
@@ -92,8 +92,8 @@ def leaves_out_the_newest(shots, question, names=("Input", "Output"), task="", r
 def forgets_the_question_in_the_count(shots, question, names=("Input", "Output"), task="", room=None):
     """You make task and shots fit and add the question afterwards. What you return can then be longer than `room`; the
     limit is for the whole prompt, its open last line included."""
-    before, solved, behind = _parts(shots, question, names, task)
-    return _shortened(before, solved, "", room) + behind
+    before, solved, after = _parts(shots, question, names, task)
+    return _shortened(before, solved, "", room) + after
 
 
 @wrong.case
@@ -107,20 +107,20 @@ def never_fills_the_room(shots, question, names=("Input", "Output"), task="", ro
 def cuts_through_a_shot(shots, question, names=("Input", "Output"), task="", room=None):
     """You cut the finished prompt off at the front. That removes the task and cuts a shot in two; shots are left out whole,
     and task and question always stay."""
-    before, solved, behind = _parts(shots, question, names, task)
-    prompt = before + "".join(solved) + behind
+    before, solved, after = _parts(shots, question, names, task)
+    prompt = before + "".join(solved) + after
     return prompt if room is None or len(prompt) <= room else prompt[len(prompt) - room :]
 
 
 @wrong.case
 def jumps_over_a_long_shot(shots, question, names=("Input", "Output"), task="", room=None):
     """You skip a shot that does not fit and keep older ones that do. If one does not fit, all older ones are left out too."""
-    before, solved, behind = _parts(shots, question, names, task)
+    before, solved, after = _parts(shots, question, names, task)
     middle = ""
     for shot in reversed(solved):
-        if room is None or len(before + shot + middle + behind) <= room:
+        if room is None or len(before + shot + middle + after) <= room:
             middle = shot + middle
-    return before + middle + behind
+    return before + middle + after
 
 
 @wrong.case
@@ -143,10 +143,10 @@ def reverses_the_shots(shots, question, names=("Input", "Output"), task="", room
     """You write the newest shot first. The shots keep their order: the oldest first, the newest just before the question."""
     before = f"{task}\n" if task else ""
     solved = [f"{names[0]}: {given}\n{names[1]}: {answer}\n" for given, answer in shots]
-    behind = f"{names[0]}: {question}\n{names[1]}:"
-    while solved and room is not None and len(before + "".join(solved) + behind) > room:
+    after = f"{names[0]}: {question}\n{names[1]}:"
+    while solved and room is not None and len(before + "".join(solved) + after) > room:
         solved = solved[1:]
-    return before + "".join(reversed(solved)) + behind
+    return before + "".join(reversed(solved)) + after
 
 
 @wrong.part

@@ -122,7 +122,7 @@ def takes_a_gelu(states, W_p, b_p, W, b):
 
 
 @wrong.detail
-def adds_the_bias_behind_the_tanh(states, W_p, b_p, W, b):
+def adds_the_bias_after_the_tanh(states, W_p, b_p, W, b):
     """You add b_p after the tanh. The bias belongs to the linear layer, inside the tanh; yours only shifts the result."""
     return F.linear(torch.tanh(F.linear(states[:, 0], W_p)) + b_p, W, b)
 

@@ -56,7 +56,7 @@ def _statistics(weights, delimiters, lengths, mean=_mean, rows=None):
 
 
 @wrong.detail
-def exchanges_before_and_behind(weights, delimiters, lengths):
+def exchanges_before_and_after(weights, delimiters, lengths):
     """You take the diagonal above the main one for the previous token. Rows are queries and columns keys, so the key before
     query i is in column i - 1: below the diagonal."""
     right = _statistics(weights, delimiters, lengths)
@@ -155,8 +155,8 @@ def sentence_by_sentence(weights, delimiters, lengths):
     for A, delimiter, T in zip(weights, delimiters, lengths.tolist(), strict=True):
         A = A[:, :T]
         logs = torch.where(A > 0, A, 1.0).log()
-        before, own, behind = (A[..., :T].diagonal(offset, 1, 2).sum(-1) for offset in (-1, 0, 1))
-        sums = sums + torch.stack([before, own, behind, A[..., delimiter].sum((1, 2)), -(A * logs).sum((1, 2))])
+        before, own, after = (A[..., :T].diagonal(offset, 1, 2).sum(-1) for offset in (-1, 0, 1))
+        sums = sums + torch.stack([before, own, after, A[..., delimiter].sum((1, 2)), -(A * logs).sum((1, 2))])
         n, n_pairs = n + T, n_pairs + T - 1
     return tuple(sums[i] / d for i, d in enumerate(torch.tensor([n_pairs, n, n_pairs, n, n])))
 

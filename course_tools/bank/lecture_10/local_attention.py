@@ -69,7 +69,7 @@ def looks_outside(q, k, v, rows, columns, stride=1):
 
 
 @wrong.part
-def cuts_off_behind_the_softmax(q, k, v, rows, columns, stride=1):
+def cuts_off_after_the_softmax(q, k, v, rows, columns, stride=1):
     """You normalise first and set the weights outside to 0. Then those of a border pixel no longer sum to 1: forbidden scores
     must be -∞ before the softmax."""
     return _mixed(_scores(q, k, rows, columns, stride).softmax(-1) * _mask(k, rows, stride), v, rows, stride)

@@ -51,7 +51,7 @@ def forgets_the_outer_bias(x, W_3, b_3, W_4, b_4):
 
 
 @wrong.detail
-def adds_the_inner_bias_behind(x, W_3, b_3, W_4, b_4):
+def adds_the_inner_bias_late(x, W_3, b_3, W_4, b_4):
     """You add b_3 after the GELU. It belongs to the first layer, before the GELU."""
     return (F.gelu(x @ W_3.mT) + b_3) @ W_4.mT + b_4
 

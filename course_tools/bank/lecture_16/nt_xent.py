@@ -70,7 +70,7 @@ def competes_with_itself(a, b, temperature):
 
 
 @wrong.detail
-def hides_itself_behind_a_zero(a, b, temperature):
+def hides_itself_with_a_zero(a, b, temperature):
     """You set the similarity of each view with itself to 0. exp(0) = 1 is still in the sum: set it to -∞."""
     z = unit(torch.cat([a, b]))
     logits = (z @ z.mT / temperature).fill_diagonal_(0.0)

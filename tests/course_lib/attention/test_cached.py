@@ -47,7 +47,7 @@ def test_it_is_the_last_row_of_the_module():
     torch.testing.assert_close(output, module(x, x, x).context[:, -1])
 
 
-def test_the_past_is_kept_as_it_was_and_the_new_token_stands_behind_it(normal):
+def test_the_past_is_kept_as_it_was_and_the_new_token_stands_after_it(normal):
     keys, values, W = normal(B, H, T, d_k), normal(B, H, T, d_v), weights(normal)
     before = keys.clone(), values.clone()
     x = normal(B, d_in)

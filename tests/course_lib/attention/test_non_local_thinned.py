@@ -10,7 +10,7 @@ B, C, d = 2, 11, 13
 T, H, W = 3, 5, 7
 
 
-def test_thinned_out_keys_and_values_are_pooled_behind_their_projections(normal, agree):
+def test_thinned_out_keys_and_values_are_pooled_after_their_projections(normal, agree):
     layer = NonLocal(C, d, pool=nn.MaxPool2d(2, ceil_mode=True)).double()
 
     def spelled_out(x):

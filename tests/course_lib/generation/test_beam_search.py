@@ -131,7 +131,7 @@ def test_a_sentence_alone_is_found_as_in_the_batch():
         torch.testing.assert_close(alone.scores[0], together.scores[row])
 
 
-def test_behind_an_end_stands_padding_and_nothing_else_is_padding():
+def test_after_an_end_stands_padding_and_nothing_else_is_padding():
     beam = beam_search(*markov(4), first(), END, PADDING, 8, width=4)
     for line in beam.tokens.flatten(0, 1).tolist():
         said = line.index(END) + 1 if END in line else len(line)

@@ -164,7 +164,7 @@ def test_half_the_pairs_follow_at_5_sigma_and_the_others_come_from_other_documen
     assert first.tolist() == [i for i in range(600) if i % 30 != 29]
 
 
-def test_no_pair_where_no_sentence_has_another_behind_it():
+def test_no_pair_where_no_sentence_has_another_after_it():
     none = torch.zeros(0)
     for document in (torch.tensor([3, 1, 2]), torch.tensor([5]), torch.zeros(0, dtype=torch.long)):
         assert [len(part) for part in nsp_pairs(document, none, none)] == [0, 0, 0]

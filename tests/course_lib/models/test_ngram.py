@@ -22,9 +22,9 @@ def by_dictionaries(text, gram, order, n_tokens):
     for n in range(1, order + 1):
         ends = Counter(run[order - n :] for run in runs)
         context = tuple(gram[len(gram) - n : -1])
-        behind = {run: count for run, count in ends.items() if run[:-1] == context}
-        if behind:
-            p = (ends[(*context, gram[-1])] + len(behind) * p) / (sum(behind.values()) + len(behind))
+        after = {run: count for run, count in ends.items() if run[:-1] == context}
+        if after:
+            p = (ends[(*context, gram[-1])] + len(after) * p) / (sum(after.values()) + len(after))
     return p
 
 
@@ -45,7 +45,7 @@ def test_a_bigram_by_hand():
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_the_probabilities_behind_a_context_sum_to_1(order):
+def test_the_probabilities_after_a_context_sum_to_1(order):
     for context in (TEXT[:7], torch.tensor([4, 4, 4, 4]), TEXT[:0]):
         p = ngram(order).probabilities(context)
         assert p.shape == (N_TOKENS,)

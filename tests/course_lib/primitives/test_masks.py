@@ -41,7 +41,7 @@ def test_causal_mask_hides_the_future(normal):
         assert not from_scores[t, t + 1 :].any()
 
 
-def test_padding_mask_hides_what_stands_behind_the_end(normal):
+def test_padding_mask_hides_what_stands_after_the_end(normal):
     lengths = torch.tensor([7, 3, 0])
     scores, values = normal(B, T_q, T_k), normal(B, T_k, d_v)
     attend(scores, values, padding_mask(lengths, T_k)).context.square().sum().backward()

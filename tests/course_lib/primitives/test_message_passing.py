@@ -27,7 +27,7 @@ def undirected(n=N, chance=0.4, seed=0):
     return allowed.nonzero().mT, allowed
 
 
-def test_loops_are_added_where_they_are_missing_and_behind_the_other_edges():
+def test_loops_are_added_where_they_are_missing_and_after_the_other_edges():
     edges = torch.tensor([[2, 0, 1, 1], [2, 1, 0, 1]])
     expected = torch.tensor([[2, 0, 1, 1, 0, 3], [2, 1, 0, 1, 0, 3]])
     torch.testing.assert_close(with_self_loops(edges, 4), expected)

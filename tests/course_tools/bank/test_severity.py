@@ -32,7 +32,7 @@ RANKED = {
         counts_the_new_word_twice exchanges_parent_and_word
     """,
     "06.4": """
-        takes_one_step_only begins_anew_each_time never_encodes encodes_once encodes_behind_the_block
+        takes_one_step_only begins_anew_each_time never_encodes encodes_once encodes_after_the_block
         tells_the_place_only takes_one_step_too_few forgets_the_mask cuts_the_graph_between_steps
         overwrites_the_states
     """,

@@ -24,7 +24,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture
 def mark_of(engine: Engine) -> Callable[..., Mark]:
-    """Return `mark_of(source, id, *others)`: the mark of an exercise whose cell has this source, and other cells behind it."""
+    """Return `mark_of(source, id, *others)`: the mark of an exercise whose cell has this source, and other cells after it."""
 
     def mark(source: str, id: str = "04.1", *others: Cell) -> Mark:
         asked = exercise(id)

@@ -152,11 +152,11 @@ def count_matrices_alone(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=
 
 
 def prompt(shots, question, names, task, room, end=":", line="\n"):
-    before, behind = f"{task}\n" if task else "", f"{names[0]}: {question}\n{names[1]}{end}"
+    before, after = f"{task}\n" if task else "", f"{names[0]}: {question}\n{names[1]}{end}"
     solved = [f"{names[0]}: {given}\n{names[1]}: {answer}{line}" for given, answer in shots]
-    while room is not None and solved and len(before) + sum(map(len, solved)) + len(behind) > room:
+    while room is not None and solved and len(before) + sum(map(len, solved)) + len(after) > room:
         solved = solved[1:]
-    return before + "".join(solved) + behind
+    return before + "".join(solved) + after
 
 
 def prompt_in_capitals(shots, question, names=("Input", "Output"), task="", room=None):

@@ -113,7 +113,7 @@ def pairs_with_one_stranger_for_all(document, coins, picks):
     return nsp_pairs(document, coins, picks[:1].expand_as(picks))
 
 
-def pairs_with_the_stranger_behind(document, coins, picks):
+def pairs_with_the_next_stranger(document, coins, picks):
     first, second, follows = nsp_pairs(document, coins, picks)
     return first, torch.where(follows, second, (second + 1) % len(document)), follows
 
@@ -198,7 +198,7 @@ STRANGERS = {
         input_with_two_separators_between,
         input_in_floats,
     ),
-    "08.5": (pairs_with_one_stranger_for_all, pairs_with_the_stranger_behind, pairs_two_apart),
+    "08.5": (pairs_with_one_stranger_for_all, pairs_with_the_next_stranger, pairs_two_apart),
     "08.6": (head_of_the_second_token, head_with_a_sigmoid, head_of_a_sum),
     "08.7": (
         statistics_in_bits,
@@ -215,7 +215,7 @@ RELATIVES = (
     ("08.3", loss_by_a_sum_of_logarithms, "adds_up"),
     ("08.4", input_of_one_segment_by_multiplying, "knows_one_segment_only"),
     ("08.6", head_without_biases_by_zeros, "forgets_the_biases"),
-    ("08.7", statistics_with_keys_and_queries_exchanged_in_pairs, "exchanges_before_and_behind"),
+    ("08.7", statistics_with_keys_and_queries_exchanged_in_pairs, "exchanges_before_and_after"),
 )
 """A mistake of the bank in other words."""
 
@@ -226,5 +226,5 @@ TWO_MISTAKES = (
     ("08.4", input_open_and_from_one, {"leaves_the_end_open", "counts_segments_from_one"}),
     ("08.5", pairs_turned_round_twice, {"turns_the_coin_round", "names_the_false_pairs"}),
     ("08.6", head_averaged_without_tanh, {"averages_the_tokens", "forgets_the_tanh"}),
-    ("08.7", statistics_exchanged_and_padded, {"exchanges_before_and_behind", "counts_the_padding"}),
+    ("08.7", statistics_exchanged_and_padded, {"exchanges_before_and_after", "counts_the_padding"}),
 )

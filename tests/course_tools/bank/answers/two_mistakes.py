@@ -127,7 +127,7 @@ TWO_MISTAKES = (
     ("04.1", scaled_dot_product, {"forgets_the_scale", "inverts_the_mask"}),
     ("04.2", causal, {"looks_into_the_future", "returns_ones_and_zeros"}),
     ("04.3", padded, {"marks_the_padding", "returns_ones_and_zeros"}),
-    ("04.4", heads, {"takes_every_nth_feature", "leaves_the_heads_behind_the_positions"}),
+    ("04.4", heads, {"takes_every_nth_feature", "leaves_the_heads_after_the_positions"}),
     ("04.5", multihead, {"does_not_give_the_mask_to_the_heads", "averages_the_weights_over_the_heads"}),
     ("04.6", over_image, {"forgets_the_scale", "flattens_column_by_column"}),
     *lecture_05.TWO_MISTAKES,

@@ -150,7 +150,7 @@ def answers_in_one_cell():
 
 
 def split_at_the_docstring():
-    """Each answer was split behind its docstring."""
+    """Each answer was split after its docstring."""
 
     def change(cell):
         above, _, below = source(cell).rpartition('"""\n')

@@ -178,7 +178,7 @@ def test_the_search_finds_the_padding_mask(site, browser):
 @pytest.mark.parametrize("address", ["host/name/course", "http://host/name/course", "https://host", "https://host/a b/c"])
 def test_what_is_no_address_of_a_repository_is_refused(address, tmp_path):
     pytest.importorskip("myst_nb", reason="needs the extra [site]")
-    with pytest.raises(PublishingFailed, match="address such as https://"):
+    with pytest.raises(PublishingFailed, match="must look like https://"):
         build_site(project_root(), tmp_path / "out", ["04"], repository=address)
     assert not (tmp_path / "out").exists()
 
