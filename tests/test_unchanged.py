@@ -24,7 +24,8 @@ FILES = {
     "course_tools/bank/lecture_99/__init__.py": "from course_tools.bank.lecture_99 import first, unrelated\n",
     "course_tools/bank/lecture_99/unrelated.py": "",
     "course_tools/bank/lecture_99/first.py": "def late():\n    from course_lib import near\n",
-    "tests/course_tools/bank/survivors.toml": "",
+    "tests/course_tools/bank/survivors/lecture_98.toml": "",
+    "tests/course_tools/bank/survivors/lecture_99.toml": "",
     "tests/course_tools/bank/test_bank.py": "@pytest.mark.exhaustive\n",
     "tests/course_tools/bank/test_unrelated.py": "",
     "tests/course_tools/bank/test_build_tasks.py": "@pytest.mark.exhaustive\n",
@@ -288,7 +289,7 @@ def lecture(small: Path) -> Path:
         (True, "tests/nbval_sanitize.cfg"),
         (False, "course_lib/__init__.py"),
         (False, "authoring/studies/98_other.json"),
-        (False, "tests/course_tools/bank/survivors.toml"),
+        (False, "tests/course_tools/bank/survivors/lecture_99.toml"),
     ],
 )
 def test_a_lecture_depends_on_what_its_cells_import_its_exercises_and_its_studies(lecture, changed, name):

@@ -25,7 +25,6 @@ from tests.course_tools.bank.answers import (
     lecture_15,
     lecture_16,
 )
-from tests.course_tools.bank.answers.two_mistakes import TWO_MISTAKES
 
 LECTURES = (
     lecture_01,
@@ -47,6 +46,7 @@ LECTURES = (
 )
 STRANGERS = [(id, answer) for lecture in LECTURES for id, answers in lecture.STRANGERS.items() for answer in answers]
 RELATIVES = [relative for lecture in LECTURES for relative in lecture.RELATIVES]
+TWO_MISTAKES = [pair for lecture in LECTURES for pair in lecture.TWO_MISTAKES]
 
 
 def misconceptions(id):

@@ -1,6 +1,8 @@
 """The checks refuse the reference of each exercise as soon as one thing in it is changed, but for the survivors listed.
 
-`survivors.toml` lists every mutant that passes, with the reason: most are the same function in other words.
+`survivors/` lists every mutant that passes, by exercise, with the reason: most are the same function in other words.
+`equivalent` says that no input of the exercise can tell the mutant from the reference; a mutant that is not equivalent counts
+against the check.
 """
 
 import tomllib
@@ -13,7 +15,8 @@ from course_tools.checks import Exercise
 from course_tools.checks.verdict import Examination
 from tests.course_tools.bank.mutator import mutants
 
-SURVIVORS = tomllib.loads((Path(__file__).parent / "survivors.toml").read_text(encoding="utf-8"))
+LISTS = sorted((Path(__file__).parent / "survivors").glob("lecture_*.toml"))
+SURVIVORS = {id: groups for file in LISTS for id, groups in tomllib.loads(file.read_text(encoding="utf-8")).items()}
 
 
 def listed(id, *, equivalent):

@@ -1,7 +1,8 @@
 """Answers to the exercises of lecture 01 that are not in the bank.
 
 STRANGERS are wrong in ways of their own. RELATIVES make a mistake of the bank in other words: each stands beside the name of
-the wrong answer whose misconception it shares.
+the wrong answer whose misconception it shares. TWO_MISTAKES make two mistakes of the bank at once: a message about either of
+them helps, a message about a third thing would mislead.
 """
 
 import torch
@@ -207,6 +208,29 @@ def carousel_adds_in_a_loop(forget_gates):
     return total
 
 
+def rnn_with_two_mistakes(x, h, W, U, b):
+    return torch.sigmoid(x @ W.mT + h @ U + b)
+
+
+def bptt_with_two_mistakes(grad_h_new, x, h, h_new, W, U):
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U.mT, delta.mT @ x / len(x), delta.mT @ h / len(x), delta.mean(0)
+
+
+def clip_with_two_mistakes(gradients, max_norm):
+    return [g * (max_norm / g.norm()) for g in gradients]
+
+
+def lstm_with_two_mistakes(x, h, c, W, U, b):
+    f, i, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * c, c
+
+
+def carousel_with_two_mistakes(forget_gates):
+    return torch.sigmoid(forget_gates[1:]).prod(0)
+
+
 RELATIVES = (
     ("01.1", rnn_by_einsum_with_swapped_indices, "transposes_the_recurrent_matrix"),
     ("01.1", rnn_with_two_layers_and_two_biases, "adds_the_bias_twice"),
@@ -218,4 +242,11 @@ RELATIVES = (
     ("01.4", lstm_without_the_last_tanh, "shows_the_raw_cell_state"),
     ("01.5", carousel_starts_from_the_first_gate, "fails_without_steps"),
     ("01.5", carousel_adds_in_a_loop, "adds_the_gates_up"),
+)
+TWO_MISTAKES = (
+    ("01.1", rnn_with_two_mistakes, {"squashes_with_the_sigmoid", "transposes_the_recurrent_matrix"}),
+    ("01.2", bptt_with_two_mistakes, {"transposes_the_recurrent_matrix", "averages_over_the_batch"}),
+    ("01.3", clip_with_two_mistakes, {"clips_each_tensor_alone", "always_rescales"}),
+    ("01.4", lstm_with_two_mistakes, {"swaps_input_gate_and_forget_gate", "shows_the_raw_cell_state"}),
+    ("01.5", carousel_with_two_mistakes, {"leaves_out_the_first_gate", "squashes_the_gates_again"}),
 )

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lecture 02 that are not in the bank: STRANGERS and RELATIVES, as in lecture_01.py."""
+"""Answers to the exercises of lecture 02 that are not in the bank. The tables are those of lecture_01.py."""
 
 import math
 
@@ -235,6 +235,38 @@ def loss_by_hand_without_the_shift(logits, target, padding):
     return -(log_p * real).sum() / real.sum()
 
 
+def additive_with_two_mistakes(q, k, W, U, v):
+    return ((q @ W.mT).unsqueeze(-3) + (k @ U.mT).unsqueeze(-2)) @ v
+
+
+def general_with_two_mistakes(q, k, W):
+    return torch.tanh(q @ W @ k.mT / math.sqrt(k.shape[-1]))
+
+
+def concat_with_two_mistakes(q, k, W, v):
+    d_k = k.shape[-1]
+    return ((k @ W[:, :d_k].mT).unsqueeze(-3) + (q @ W[:, d_k:].mT).unsqueeze(-2)) @ v
+
+
+def normalise_and_mix_with_two_mistakes(scores, values, mask=None):
+    weights = scores.softmax(-2)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return weights @ values, weights
+
+
+def read_with_two_mistakes(x, lengths, h, W, U, b):
+    h, states = torch.zeros_like(h), []
+    for t in range(x.shape[1]):
+        h = torch.where((t < lengths)[:, None], rnn_step(x[:, t], h, W, U, b), h)
+        states.append(h)
+    return torch.stack(states, dim=1), h
+
+
+def loss_with_two_mistakes(logits, target, padding):
+    return F.cross_entropy(logits.transpose(1, 2), target, ignore_index=padding, reduction="sum")
+
+
 RELATIVES = (
     ("02.1", additive_in_loops_without_tanh, "without_the_tanh"),
     ("02.2", general_by_linear_the_wrong_way, "matrix_transposed"),
@@ -243,4 +275,12 @@ RELATIVES = (
     ("02.4", attend_with_an_additive_mask, "nan_for_a_row_masked_whole"),
     ("02.5", encode_takes_the_last_column, "state_walks_on_over_the_padding"),
     ("02.6", loss_by_hand_without_the_shift, "without_the_shift"),
+)
+TWO_MISTAKES = (
+    ("02.1", additive_with_two_mistakes, {"without_the_tanh", "queries_and_keys_on_swapped_axes"}),
+    ("02.2", general_with_two_mistakes, {"tanh_around_the_product", "scaled_by_the_root_of_d_k"}),
+    ("02.3", concat_with_two_mistakes, {"key_before_query", "without_the_tanh"}),
+    ("02.4", normalise_and_mix_with_two_mistakes, {"softmax_over_the_queries", "mask_after_the_softmax"}),
+    ("02.5", read_with_two_mistakes, {"starts_from_zero", "padding_states_not_zeroed"}),
+    ("02.6", loss_with_two_mistakes, {"without_the_shift", "sum_instead_of_mean"}),
 )

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lecture 04 that are not in the bank: STRANGERS and RELATIVES, as in lecture_01.py."""
+"""Answers to the exercises of lecture 04 that are not in the bank. The tables are those of lecture_01.py."""
 
 import math
 
@@ -215,6 +215,35 @@ def image_by_convolutions_without_the_scale(x, W_q, W_k, W_v):
     return (v @ (q.mT @ k).softmax(-1).mT).unflatten(-1, x.shape[2:])
 
 
+def scaled_dot_product_with_two_mistakes(q, k, v, mask=None):
+    return attend(q @ k.mT, v, None if mask is None else ~mask)
+
+
+def causal_with_two_mistakes(T_q, T_k=None, device=None):
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, device=device).triu(T_k - T_q)
+
+
+def padded_with_two_mistakes(lengths, T_k):
+    return (torch.arange(T_k) >= lengths[:, None]).float()[:, None]
+
+
+def heads_with_two_mistakes(x, n_heads):
+    return x.unflatten(-1, (-1, n_heads)).mT
+
+
+def multihead_with_two_mistakes(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v)
+    return merge_heads(context) @ W_o.mT, weights.mean(-3)
+
+
+def over_image_with_two_mistakes(x, W_q, W_k, W_v):
+    pixels = x.transpose(2, 3).flatten(2).mT
+    context, _ = attend(pixels @ W_q.mT @ (pixels @ W_k.mT).mT, pixels @ W_v.mT)
+    return context.mT.unflatten(-1, x.shape[2:])
+
+
 RELATIVES = (
     ("04.1", sdpa_by_einsum_without_the_scale, "forgets_the_scale"),
     ("04.2", causal_in_loops_without_the_shift, "aligns_the_first_query_with_the_first_key"),
@@ -222,4 +251,12 @@ RELATIVES = (
     ("04.4", heads_by_one_view, "views_instead_of_transposing"),
     ("04.5", multihead_by_loops_with_the_scale_of_the_model, "scales_by_d_model"),
     ("04.6", image_by_convolutions_without_the_scale, "forgets_the_scale"),
+)
+TWO_MISTAKES = (
+    ("04.1", scaled_dot_product_with_two_mistakes, {"forgets_the_scale", "inverts_the_mask"}),
+    ("04.2", causal_with_two_mistakes, {"looks_into_the_future", "returns_ones_and_zeros"}),
+    ("04.3", padded_with_two_mistakes, {"marks_the_padding", "returns_ones_and_zeros"}),
+    ("04.4", heads_with_two_mistakes, {"takes_every_nth_feature", "leaves_the_heads_after_the_positions"}),
+    ("04.5", multihead_with_two_mistakes, {"does_not_give_the_mask_to_the_heads", "averages_the_weights_over_the_heads"}),
+    ("04.6", over_image_with_two_mistakes, {"forgets_the_scale", "flattens_column_by_column"}),
 )
