@@ -21,6 +21,7 @@ from course_tools.publishing import nbgrader_cells as nbgrader
 from course_tools.publishing.prediction_cells import question
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.source import FunctionSource, ReferenceImport
+from course_tools.publishing.student_time import time_phrase
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -35,7 +36,8 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
 
     Args:
         lecture: the lecture whose authoring source is read.
-        measured: the sentence on run time and memory that replaces `{measured}` in the header cell.
+        measured: the sentence on run time and memory that replaces `{measured}` in the header cell. `{minutes}` is replaced by
+            the time that the lecture takes a student.
 
     Raises:
         PublishingFailed: an exercise, bug hunt or check cell is invalid; the text names file and line.
@@ -43,10 +45,10 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
     text = lecture.authoring.read_text(encoding="utf-8")
     lines = [i for i, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
     cells: list[NotebookNode] = []
-    drafting = _Drafting(lecture.number)
+    drafting = _Drafting(lecture.number, {"{measured}": measured, "{minutes}": time_phrase(lecture)})
     for i, authored in enumerate(jupytext.reads(text, fmt="py:percent").cells):
         try:
-            cells += drafting.cells(authored, measured)
+            cells += drafting.cells(authored)
         except (ValueError, ImportError, UnknownExercise) as error:
             line = f":{lines[i]}" if i < len(lines) else ""
             raise PublishingFailed(f"{lecture.source_name}{line}: {error}") from error
@@ -86,15 +88,16 @@ def check_call(source: str) -> tuple[str, str] | None:
 class _Drafting:
     """State kept from cell to cell: the exercise that has no check yet, and which exercises have points and hints already."""
 
-    def __init__(self, number: str) -> None:
+    def __init__(self, number: str, header: dict[str, str]) -> None:
         self.number = number
+        self.header = header
         self.unchecked: tuple[str, str] | None = None
         self.seen: set[str] = set()
         self.n_predictions = 0
 
-    def cells(self, authored: NotebookNode, measured: str) -> list[NotebookNode]:
+    def cells(self, authored: NotebookNode) -> list[NotebookNode]:
         metadata = {key: value for key, value in authored.metadata.items() if key not in _JUPYTEXT_KEYS}
-        cell, source = self._cell(authored.cell_type, authored.source, metadata, measured)
+        cell, source = self._cell(authored.cell_type, authored.source, metadata)
         cell["origin"] = source
         added = [cell]
         if "predict" in metadata.get("tags", ()):
@@ -112,9 +115,11 @@ class _Drafting:
         call["origin"] = f"prediction {id}"
         return call
 
-    def _cell(self, kind: str, source: str, metadata: dict, measured: str) -> tuple[NotebookNode, str]:
+    def _cell(self, kind: str, source: str, metadata: dict) -> tuple[NotebookNode, str]:
         if kind == "markdown":
-            filled = source.replace("{measured}", measured) if "header" in metadata.get("tags", ()) else source
+            filled = source
+            for placeholder, text in self.header.items() if "header" in metadata.get("tags", ()) else ():
+                filled = filled.replace(placeholder, text)
             return new_markdown_cell(_with_diagrams(filled), metadata=metadata), source
         if kind != "code":
             raise ValueError(f"a {kind} cell: a lecture has only code and Markdown cells")

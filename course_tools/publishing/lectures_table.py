@@ -1,7 +1,6 @@
 """docs/lectures.md: the contents of each lecture: code that students write, prose, diagrams, exercises, build tasks."""
 
 import ast
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -12,17 +11,17 @@ from course_tools.publishing.lecture_cells import draft
 from course_tools.publishing.nbgrader_cells import BEGIN, END
 from course_tools.publishing.outputs import tags
 from course_tools.publishing.project import Lecture, lectures
+from course_tools.publishing.student_time import n_words
 
 _HEAD = """# Contents of the lectures
 
 Code is counted in statements, without docstrings, independent of line breaks. A student writes the bodies of the exercises
 and build tasks; all other code of the notebook is handed out. Prose is counted in words, without hints,
-tables and formulas. This page is written by `course build`.
+folded answers, tables and formulas. This page is written by `course build`.
 
 | Lecture | Students write | Handed out | Share | Words | Diagrams | Exercises | Build tasks |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
-_NO_PROSE = re.compile(r"<img [^>]*>|</?\w+[^>]*>|\$\$.*?\$\$|\$[^$\n]*\$|^\|[^\n]*$|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def parts(solved: NotebookNode) -> Parts:
             asked[cell.metadata["exercise"]] = cell.source.startswith("# Build task")
             written += _statements(cell.source.partition(f"{BEGIN}\n")[2].partition(END)[0])
     prose = [cell.source for cell in solved.cells if cell.cell_type == "markdown" and "hints" not in tags(cell)]
-    words = sum(len(re.findall(r"[^\W\d_]{2,}|\b[aAI]\b", _NO_PROSE.sub(" ", source))) for source in prose)
+    words = sum(map(n_words, prose))
     diagrams = sum(source.count("data:image/svg+xml") for source in prose)
     build_tasks = sum(asked.values())
     return Parts(written, given, words, diagrams, len(asked) - build_tasks, build_tasks)

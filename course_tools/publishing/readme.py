@@ -8,6 +8,7 @@ from course_tools.bank import exercises
 from course_tools.publishing.claims_table import cell
 from course_tools.publishing.measured import load
 from course_tools.publishing.project import Lecture, PublishingFailed
+from course_tools.publishing.student_time import student_minutes
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ def readme_with(lectures: Sequence[Lecture], claims_of: dict[str, tuple[str, str
         f"| --- | --- | --- | --- | --- |\n| {len(counts)} | {total[0]} | {total[1]:,} | {total[2]} | 0 |"
     )
     costs = load(root)
-    rows = ["| | Lecture | Exercises | Claims | Runs in |", "| --- | --- | --- | --- | --- |"]
+    times = sorted(map(student_minutes, lectures))
+    head = f"Each takes {times[0]} to {times[-1]} minutes. The last column is the run time of the notebook on two CPU cores.\n"
+    rows = [head, "| | Lecture | Exercises | Claims | Runs in |", "| --- | --- | --- | --- | --- |"]
     for lecture in lectures:
         link = f"[{cell(lecture.title)}]({lecture.name(lecture.unsolved)})"
         seconds = f"{costs[lecture.number]['seconds']} s" if lecture.number in costs else ""

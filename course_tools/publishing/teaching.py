@@ -15,6 +15,7 @@ from course_tools.publishing.companion import Row, rows
 from course_tools.publishing.outputs import tags
 from course_tools.publishing.prediction_cells import split_question
 from course_tools.publishing.project import Lecture, lectures
+from course_tools.publishing.student_time import exercise_minutes, student_minutes
 
 FILE = Path("docs/teaching.md")
 SESSION, FRAME = 120, 20
@@ -94,17 +95,12 @@ def session(lecture: Lecture) -> Session:
     """Read from the source of a lecture what it offers to a class."""
     cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
     text = "\n".join(c.source for c in cells if c.cell_type == "markdown")
-    stated = re.search(r"\*\*Time:\*\*\s+about\s+(\d+)\s+(minutes|hours)", text)
     asked = [split_question(c.source)[0] for c in cells if "predict" in tags(c)]
-    minutes: dict[str, int] = {}
-    for c in cells:
-        if "exercise" in c.metadata and "minutes" in c.metadata:
-            minutes.setdefault(c.metadata["exercise"], int(c.metadata["minutes"]))
     return Session(
         lecture,
-        int(stated[1]) * (60 if stated[2] == "hours" else 1) if stated else 90,
+        student_minutes(lecture),
         tuple((f"{lecture.number}.p{i}", _the_question(source)) for i, source in enumerate(asked, 1)),
-        tuple(sorted(minutes.items())),
+        tuple(sorted(exercise_minutes(lecture).items())),
         tuple(re.findall(r"^##+ (.*[Bb]uild task.*)$", text, flags=re.MULTILINE)),
         tuple(_errata([c.source for c in cells if c.cell_type == "markdown"])),
         tuple(rows(lecture)),

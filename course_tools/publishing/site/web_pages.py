@@ -241,7 +241,7 @@ _DOORS = """## Learn, teach or build
 :gutter: 3
 
 :::{{grid-item-card}} Learn
-90 to 140 minutes a lecture: predict, write the mechanism, see it measured, break it.
+Two to three hours a lecture: predict, write the mechanism, see it measured, break it.
 
 [Begin with recurrence]({start}.ipynb), or read it [solved]({solved}.ipynb).
 :::

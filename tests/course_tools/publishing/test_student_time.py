@@ -1,0 +1,63 @@
+"""The time that a lecture takes a student: its exercises, and its words."""
+
+import pytest
+
+from course_tools.publishing.lecture_cells import draft
+from course_tools.publishing.project import lectures
+from course_tools.publishing.student_time import exercise_minutes, n_words, student_minutes, time_phrase
+
+WORDS = 1_020
+"""17 minutes of reading."""
+LECTURE = f"""\
+# %% [markdown] tags=["header"]
+# # 05 · Small
+# **Time:** {{minutes}}. {{measured}}
+
+# %% [markdown]
+# {"word " * WORDS}
+#
+# <details><summary>An answer.</summary>{"folded " * 600}</details>
+
+# %% exercise="05.2" minutes=13
+from course_lib.primitives import layer_norm
+
+# %%
+layer_norm = check("05.2", layer_norm)
+
+# %% exercise="05.2" minutes=13
+from course_lib.primitives import layer_norm
+
+# %%
+layer_norm = check("05.2", layer_norm)
+"""
+
+
+@pytest.fixture
+def lecture(course, author):
+    author("05_small", LECTURE)
+    return lectures(course, ["05"])[0]
+
+
+def test_reading_and_exercises_add_up_and_an_exercise_counts_once(lecture):
+    assert exercise_minutes(lecture) == {"05.2": 13}
+    assert student_minutes(lecture) == 30
+
+
+def test_the_header_states_the_time(lecture):
+    assert time_phrase(lecture) == "about 30 minutes, 13 of them for exercises"
+    header = draft(lecture, "Runs in a second.").cells[0].source
+    assert header.endswith("**Time:** about 30 minutes, 13 of them for exercises. Runs in a second.")
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("Two words, a third: $x y$.", 4),
+        ("| a table | of words |", 0),
+        ("<details><summary>A. one</summary>\n\nfolded answer</details> seen", 1),
+        ("[the text](of-an-address)", 2),
+        ("$$a\nb$$ one", 1),
+    ],
+)
+def test_words_are_those_of_the_prose_that_stands_open(text, n):
+    assert n_words(text) == n
