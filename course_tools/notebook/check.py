@@ -1,6 +1,7 @@
 """Check an answer in a notebook: show the verdict, and return the function with which the lecture continues."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 
 from course_tools.bank import exercise
@@ -10,10 +11,11 @@ from course_tools.checks import Exercise, Verdict
 from course_tools.checks.verdict import FailingInput, judge
 from course_tools.checks.verdict_display import Hint, VerdictDisplay, show_verdict
 from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell
+from course_tools.notebook.progress_bar import updates_shown
 from course_tools.notebook.progress_record import remember
 from course_tools.notebook.training_curve import show_training
 
-_REPEATED = "This is the verdict on your previous function. After changing it, run its cell again, then this one."
+_REPEATED = "Your function has not changed since the last check. After changing it, run its cell again, then this one."
 
 _SAME_WAY = 3
 """Number of answers that fail in the same way before the next hint is offered."""
@@ -29,7 +31,8 @@ _n_hints: dict[str, int] = {}
 def check(id: str, fn: object, variant: str | None = None) -> Callable[..., object]:
     """Check an answer in a notebook, show a report, and return the function to continue with.
 
-    The report of a build task is followed by the loss curve of the training that was checked, whether it passed or not. Running
+    While a build task trains, a progress bar counts its updates. Its report is followed by the loss curve of the training that
+    was checked, whether it passed or not. Running
     the check again repeats the verdict: the library's function, returned in place of a wrong answer, is never judged. An
     undefined name, or one whose cell has since ended with an error, is reported in a sentence. After three consecutive answers
     that fail in the same way, the next hint is offered.
@@ -58,7 +61,8 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
         return _show(asked, verdict, answer, answer._note_when_repeated, answer._note_when_repeated)
     _under_check.add(id)
     try:
-        verdict = judge(asked if own is None else varied(asked, own), answer)
+        with nullcontext() if asked.training is None else updates_shown(f"Check {id} trains"):
+            verdict = judge(asked if own is None else varied(asked, own), answer)
     finally:
         _under_check.discard(id)
     if verdict.started:

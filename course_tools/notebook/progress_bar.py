@@ -1,10 +1,12 @@
 """A progress bar for long cells, silent in unattended runs."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from tqdm.auto import tqdm
 
 T = TypeVar("T")
@@ -22,6 +24,21 @@ def progress(iterable: Iterable[T], description: str, total: int | None = None) 
         an iterator over the same items.
     """
     yield from tqdm(iterable, desc=description, total=total, leave=False, disable=not watched())
+
+
+@contextlib.contextmanager
+def updates_shown(description: str) -> Iterator[None]:
+    """Count in a progress bar the updates that optimizers make while the block runs, whoever calls them.
+
+    Args:
+        description: what is being trained, in words.
+    """
+    with tqdm(desc=description, unit=" updates", leave=False, disable=not watched()) as bar:
+        hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: bar.update() and None)
+        try:
+            yield
+        finally:
+            hook.remove()
 
 
 def watched() -> bool:

@@ -1,10 +1,14 @@
 """A progress bar passes everything on, and is silent where nobody watches."""
 
 import sys
+import time
+from importlib import import_module
 
 import pytest
+import torch
 
 from course_tools.notebook import progress
+from course_tools.notebook.progress_bar import updates_shown
 
 
 class Terminal:
@@ -42,6 +46,31 @@ def test_a_generator_may_state_its_total(monkeypatch):
     terminal = watching(monkeypatch)
     assert list(progress((n for n in range(5)), "counting", total=5)) == [0, 1, 2, 3, 4]
     assert "/5" in terminal.text
+
+
+def test_updates_of_any_optimizer_are_counted_while_the_block_runs(monkeypatch):
+    terminal = watching(monkeypatch)
+    weight = torch.nn.Parameter(torch.zeros(3))
+    weight.grad = torch.ones(3)
+    with updates_shown("training"):
+        for optimizer in (torch.optim.SGD([weight], 0.1), torch.optim.Adam([weight])):
+            for _ in range(7):
+                optimizer.step()
+            time.sleep(0.15)  # a bar is drawn at most ten times a second
+            optimizer.step()
+    assert "training: 16 updates" in terminal.text
+    drawn = terminal.text
+    optimizer.step()
+    assert terminal.text == drawn
+
+
+def test_the_hook_is_removed_after_an_error(monkeypatch):
+    watching(monkeypatch)
+    optimizer_module = import_module("torch.optim.optimizer")
+    before = dict(optimizer_module._global_optimizer_post_hooks)
+    with pytest.raises(RuntimeError, match="stop"), updates_shown("training"):
+        raise RuntimeError("stop")
+    assert dict(optimizer_module._global_optimizer_post_hooks) == before
 
 
 @pytest.mark.parametrize("name", ["CI", "PYTEST_VERSION"])
