@@ -1,4 +1,4 @@
-"""Linear attention against softmax attention and against its own prefix sums, by length; the recurrent step; the Performer."""
+"""Linear attention against softmax, its own prefix sums and, in half precision, float32; the recurrent step; the Performer."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,6 +26,7 @@ B, H, D = 1, 8, 64
 LENGTHS = (1_024, 2_048, 4_096, 8_192)
 LONG = 16_384
 PREFIX_SUMS_UNTIL = 2_048  # all their states: 256 MiB a thousand positions
+HALF_LENGTHS = (1_024, 4_096)
 M = 256
 PERFORMER_LENGTHS = (1_024, 4_096)
 NOTE = """Where autograd differentiates the equation, or all chunks are computed at once, the features and what they are made of
@@ -41,6 +42,7 @@ def rows(rounds: int) -> Iterator[Row]:
     """Time all forms on one sequence with eight heads; `long_rows` times the longest."""
     for T in LENGTHS:
         yield from _by_length(T, rounds)
+    yield from _half(rounds)
     yield from _steps(rounds)
     yield from _performers(rounds)
 
@@ -88,6 +90,18 @@ def _by_length(T: int, rounds: int) -> Iterator[Row]:
     full = ("equation", _of_features(linear_attention, q, k, v))
     softmax = ("softmax: F.sdpa", _of_module(fused_scaled_dot_product_attention, q, k, v))
     yield compare("linear attention, full", full, softmax, sizes, rounds)
+
+
+def _half(rounds: int) -> Iterator[Row]:
+    """Half precision, with sums in float32, against float32: the cost of converting inputs, context and gradients."""
+    for T in HALF_LENGTHS:
+        full = _qkv(T)
+        for dtype in (torch.float16, torch.bfloat16):
+            half = tuple(x.detach().to(dtype).requires_grad_() for x in full)
+            name, sizes = str(dtype).removeprefix("torch."), f"B {B}, {H} heads, L {T}, d {D}"
+            for mechanism, form in (("full", linear_attention), ("causal", chunked_linear_attention)):
+                ours, peer = (name, _of_features(form, *half)), ("float32", _of_features(form, *full))
+                yield compare(f"linear attention, {mechanism}", ours, peer, sizes, rounds)
 
 
 def _steps(rounds: int) -> Iterator[Row]:

@@ -9,7 +9,11 @@ import pytest
 from tests.pretend_gpu import device
 
 FOLDER = Path(__file__).parent / "pretend_gpu"
-INPUTS = ("tests/pretend_gpu", "course_lib", "course_tools/bank", "course_tools/checks")
+INPUTS = (
+    *("tests/pretend_gpu", "course_lib", "course_tools/bank", "course_tools/checks"),
+    *("tests/course_lib/attention/test_precision.py", "tests/course_lib/attention/test_transforms.py"),
+    "tests/course_lib/models/compiled.py",
+)
 PARTS = sorted(path.stem for path in FOLDER.glob("on_*.py"))
 
 
@@ -33,4 +37,4 @@ def test_without_a_compiler_there_is_a_reason_to_skip(monkeypatch):
 
 
 def test_the_parts_are_found():
-    assert {"on_mechanisms", "on_models", "on_losses", "on_exercises", "on_faults"} <= set(PARTS)
+    assert {"on_mechanisms", "on_models", "on_losses", "on_datasets", "on_exercises", "on_faults"} <= set(PARTS)

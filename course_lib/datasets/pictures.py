@@ -28,7 +28,7 @@ def few_of_each(labels: Int[Tensor, "n"], n_each: int, seed: int) -> Int[Tensor,
     Raises:
         ValueError: a class has fewer examples.
     """
-    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
     kinds = labels.unique()
     chosen = [shuffled[labels[shuffled] == kind][:n_each] for kind in kinds]
     for kind, found in zip(kinds.tolist(), chosen, strict=True):

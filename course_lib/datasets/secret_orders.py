@@ -67,15 +67,15 @@ def walks(orders: Orders, n: int, T: int = 32, jumps: tuple[float, float] = (0.1
         seed: seed of the random draw.
 
     Returns:
-        Walks(tokens (n, T), told (n, T)).
+        Walks(tokens (n, T), told (n, T)), on the device of the orders; they are drawn on the CPU.
     """
-    generator = torch.Generator().manual_seed(seed)
-    follows = successors(orders)[torch.randint(len(orders), (n,), generator=generator)]
+    generator, device = torch.Generator().manual_seed(seed), orders.device
+    follows = successors(orders)[torch.randint(len(orders), (n,), generator=generator).to(device)]
     rate = jumps[0] + (jumps[1] - jumps[0]) * torch.rand(n, 1, generator=generator)
-    jumped = torch.rand(n, T, generator=generator) < rate
-    tokens = torch.randint(orders.shape[1], (n, T), generator=generator)
-    told = torch.zeros(n, T, dtype=torch.bool)
-    shown, row = torch.zeros_like(follows, dtype=torch.bool), torch.arange(n)
+    jumped = (torch.rand(n, T, generator=generator) < rate).to(device)
+    tokens = torch.randint(orders.shape[1], (n, T), generator=generator).to(device)
+    told = torch.zeros(n, T, dtype=torch.bool, device=device)
+    shown, row = torch.zeros_like(follows, dtype=torch.bool), torch.arange(n, device=device)
     for t in range(1, T):
         last = tokens[:, t - 1]
         tokens[:, t] = torch.where(jumped[:, t], tokens[:, t], follows[row, last])

@@ -9,6 +9,11 @@ LSTM. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://a
 
 The weights of each word sum to 1 over the regions; the penalty favours weights that also sum to 1 over the words for each
 region.
+
+Dropout, if asked for, acts in Show, Attend and Tell (section 4.3) on the input of L_o, the word prediction, as in its published
+code, which also drops h_t there. In Show and Tell (section 4.3.1) it acts on the inputs and outputs of the LSTM, not on its
+recurrent connections (Zaremba, Sutskever, Vinyals 2014, https://arxiv.org/abs/1409.2329). Call `eval()` before decoding: a step
+of a captioner in training drops features too.
 """
 
 from typing import NamedTuple
@@ -121,28 +126,33 @@ class Captioned(NamedTuple):
 class ShowAndTell(nn.Module):
     """LSTM captioner that reads one image vector, once, before the first word."""
 
-    def __init__(self, n_tokens: int, d_picture: int, d_embedding: int, d_hidden: int) -> None:
-        """Set up for image vectors of d_picture features: the mean of the regions, or their concatenation."""
+    def __init__(self, n_tokens: int, d_picture: int, d_embedding: int, d_hidden: int, dropout: float = 0.0) -> None:
+        """Set up for image vectors of d_picture features: the mean of the regions, or their concatenation.
+
+        In training, a feature of an input or output of the LSTM is set to 0 with probability `dropout`.
+        """
         super().__init__()
         self.words = nn.Embedding(n_tokens, d_embedding)
         self.look = nn.Linear(d_picture, d_embedding)
         self.cell = LSTM(d_embedding, d_hidden)
         self.readout = nn.Linear(d_hidden, n_tokens)
+        self.dropout = nn.Dropout(dropout)
 
     def start(self, picture: Float[Tensor, "B d_picture"]) -> LSTMState:
         """Read image vectors (B, d_picture); return the state before the first word."""
-        _, state = self.cell(self.look(picture)[:, None])
+        _, state = self.cell(self.dropout(self.look(picture))[:, None])
         return state
 
     def forward(self, picture: Float[Tensor, "B d_picture"], caption: Tokens, state: LSTMState | None = None) -> Captioned:
         """Compute next-token logits of a caption (B, T), read after the image vector (B, d_picture) or from `state`."""
-        states, last = self.cell(self.words(caption), self.start(picture) if state is None else state)
-        return Captioned(self.readout(states), None, last)
+        state = self.start(picture) if state is None else state
+        states, last = self.cell(self.dropout(self.words(caption)), state)
+        return Captioned(self.readout(self.dropout(states)), None, last)
 
     def step(self, tokens: Int[Tensor, "B"], state: LSTMState) -> tuple[Float[Tensor, "B n_tokens"], LSTMState]:
         """Read one more token (B,) of each caption; give next-token logits (B, n_tokens) and the new state."""
-        states, state = self.cell(self.words(tokens[:, None]), state)
-        return self.readout(states[:, 0]), state
+        states, state = self.cell(self.dropout(self.words(tokens[:, None])), state)
+        return self.readout(self.dropout(states[:, 0])), state
 
 
 class AttentiveState(NamedTuple):
@@ -156,8 +166,13 @@ class AttentiveState(NamedTuple):
 class ShowAttendAndTell(nn.Module):
     """LSTM captioner with attention over the image regions before each word."""
 
-    def __init__(self, n_tokens: int, d_region: int, d_embedding: int, d_hidden: int, d_attention: int) -> None:
-        """Set up for regions of d_region features."""
+    def __init__(
+        self, n_tokens: int, d_region: int, d_embedding: int, d_hidden: int, d_attention: int, dropout: float = 0.0
+    ) -> None:
+        """Set up for regions of d_region features.
+
+        In training, a feature of the input of the word prediction is set to 0 with probability `dropout`.
+        """
         super().__init__()
         self.words = nn.Embedding(n_tokens, d_embedding)
         self.attention = AdditiveAttention(d_hidden, d_region, d_attention)
@@ -167,6 +182,7 @@ class ShowAttendAndTell(nn.Module):
         self.from_h = nn.Linear(d_hidden, d_embedding, bias=False)
         self.from_z = nn.Linear(d_region, d_embedding, bias=False)
         self.readout = nn.Linear(d_embedding, n_tokens, bias=False)
+        self.dropout = nn.Dropout(dropout)
 
     def initial_state(self, regions: Regions) -> LSTMState:
         """Compute h_0 and c_0 from the mean of the regions (B, L, d_region)."""
@@ -183,13 +199,16 @@ class ShowAttendAndTell(nn.Module):
         attention = self.attention.U, self.attention.W, self.attention.v
         gate = self.gate.weight, self.gate.bias
         cell = self.cell.weight_ih_l0, self.cell.weight_hh_l0, self.cell.bias_ih_l0 + self.cell.bias_hh_l0
-        readout = self.from_h.weight, self.from_z.weight, self.readout.weight
-        logits, weights = [], []
-        for y in self.words(caption).unbind(1):
-            said, h, c, row = caption_step(y, h, c, regions, attention, gate, cell, readout)
-            logits.append(said)
+        embedded = self.words(caption)
+        identity = torch.eye(embedded.shape[-1], dtype=embedded.dtype, device=embedded.device)
+        readout = self.from_h.weight, self.from_z.weight, identity  # L_o follows the dropout, for all words at once
+        inputs, weights = [], []
+        for y in embedded.unbind(1):
+            x, h, c, row = caption_step(y, h, c, regions, attention, gate, cell, readout)
+            inputs.append(x)
             weights.append(row)
-        return Captioned(torch.stack(logits, dim=1), torch.stack(weights, dim=1), (h, c))
+        logits = self.readout(self.dropout(torch.stack(inputs, dim=1)))
+        return Captioned(logits, torch.stack(weights, dim=1), (h, c))
 
     def start(self, regions: Regions) -> AttentiveState:
         """Read an image's regions (B, L, d_region); return the state before the first token."""

@@ -9,6 +9,9 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 3.2
 The values carry no positions, and x starts at 0: queries differ only in their learned q. In the paper r = 0;
 with a reference point r = (σ⁻¹(x, y), 0, 0) each query predicts objects near its own point (Zhu et al. 2021, section
 4.1, https://arxiv.org/abs/2010.04159; q from sinusoids of the point, Wang et al. 2022, https://arxiv.org/abs/2109.07107).
+
+Dropout, if asked for, acts on the output of each attention and each feed-forward network, before the residual sum and its norm
+(appendix A.4; rate 0.1 in the paper).
 """
 
 from collections.abc import Callable
@@ -88,21 +91,29 @@ class ObjectBlock(nn.Module):
     """DETR decoder layer: self-attention among the queries, cross-attention to the image, feed-forward network."""
 
     def __init__(
-        self, sizes: Sizes, mechanism: AnyMechanism = scaled_dot_product_attention, residual: Residual = post_norm
+        self,
+        sizes: Sizes,
+        mechanism: AnyMechanism = scaled_dot_product_attention,
+        residual: Residual = post_norm,
+        dropout: float = 0.0,
     ) -> None:
-        """Set up the layer; `n_layers` of the sizes is not used. A mechanism that is a module is copied for each attention."""
+        """Set up the layer; `n_layers` of the sizes is not used. A mechanism that is a module is copied for each attention.
+
+        In training, a feature of the output of each sublayer is set to 0 with probability `dropout`.
+        """
         super().__init__()
         d_model = sizes.d_model
         self.mixer = PositionalSelfAttention(MultiHead(d_model, sizes.n_heads, _of_one_layer(mechanism)))
         self.cross = MultiHead(d_model, sizes.n_heads, _of_one_layer(mechanism))
         self.feed_forward, self.residual = FeedForward(d_model, sizes.d_ff), residual
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: TokenFeatures, asked: Tensor, memory: Memory, positions: Tensor) -> Tensor:
         """Transform x (B, N, d_model), at positions `asked`, with memory (B, L, d_model) at `positions`."""
-        x = self.residual(x, lambda y: self.mixer(y, asked), self.norm_1)
-        x = self.residual(x, lambda y: self.cross(y + asked, memory + positions, memory).context, self.norm_2)
-        return self.residual(x, self.feed_forward, self.norm_3)
+        x = self.residual(x, lambda y: self.dropout(self.mixer(y, asked)), self.norm_1)
+        x = self.residual(x, lambda y: self.dropout(self.cross(y + asked, memory + positions, memory).context), self.norm_2)
+        return self.residual(x, lambda y: self.dropout(self.feed_forward(y)), self.norm_3)
 
 
 def sinusoidal_positions_2d(
@@ -125,6 +136,7 @@ class DETR(nn.Module):
         sizes: Sizes,
         mechanism: AnyMechanism = scaled_dot_product_attention,
         positions: Callable[..., Float[Tensor, "H_W d_model"]] = sinusoidal_positions_2d,
+        dropout: float = 0.0,
     ) -> None:
         """Set up the model.
 
@@ -136,6 +148,7 @@ class DETR(nn.Module):
             sizes: d_model, n_heads, d_ff, and the number of layers of both encoder and decoder.
             mechanism: how each head attends; a module is copied for each attention, so that each owns its parameters.
             positions: encodes the positions of an (h, w) map, `(h, w, d_model, device) -> (h · w, d_model)`.
+            dropout: probability with which, in training, a feature of the output of each sublayer is set to 0.
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
@@ -144,10 +157,10 @@ class DETR(nn.Module):
 
         def block() -> Block:
             mixer = PositionalSelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
-            return Block(mixer, FeedForward(d_model, d_ff), d_model)
+            return Block(mixer, FeedForward(d_model, d_ff), d_model, dropout=dropout)
 
         self.encoder = nn.ModuleList(block() for _ in range(n_layers))
-        self.decoder = nn.ModuleList(ObjectBlock(sizes, mechanism) for _ in range(n_layers))
+        self.decoder = nn.ModuleList(ObjectBlock(sizes, mechanism, dropout=dropout) for _ in range(n_layers))
         self.closing = nn.LayerNorm(d_model)
         self.classify = nn.Linear(d_model, n_classes + 1)
         self.box = nn.Sequential(

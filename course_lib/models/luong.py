@@ -7,6 +7,10 @@ Luong, Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machi
     h̃_t = tanh(W_c [c_t; h_t])           p(y_t) = softmax(W_s h̃_t)                                          (eqs. 5, 6)
 
 Since h_t does not depend on c_t, a whole target takes one recurrent call and one attention.
+
+Dropout, if asked for, acts on the connections that are not recurrent (Zaremba, Sutskever, Vinyals 2014, section 3.2,
+https://arxiv.org/abs/1409.2329, which the paper follows in section 4.1, with a rate of 0.2): on E y_{t-1}, and on h_t where
+attention and W_c read it.
 """
 
 from collections.abc import Callable
@@ -33,6 +37,7 @@ class LuongDecoder(nn.Module):
         d_memory: int,
         mechanism: AnyMechanism,
         run: Callable[..., tuple[Tensor, tuple[Tensor]]] = gru,
+        dropout: float = 0.0,
     ) -> None:
         """Set up the parameters.
 
@@ -43,6 +48,8 @@ class LuongDecoder(nn.Module):
             d_memory: features of the encoder's annotations.
             mechanism: `dot_attention`, `GeneralAttention(d_hidden, d_memory)`, `ConcatAttention(d_hidden, d_memory, d_a)`, …
             run: `gru`, or `fused_gru` for torch's own kernel.
+            dropout: probability with which, in training, a feature of an embedding, or of a state as attention and readout
+                receive it, is set to 0. Call `eval()` before decoding: a step of a model in training drops features too.
         """
         super().__init__()
         self.embedding = nn.Embedding(n_tokens, d_embedding)
@@ -51,11 +58,13 @@ class LuongDecoder(nn.Module):
         self.attention = mechanism
         self.combine = nn.Linear(d_memory + d_hidden, d_hidden)
         self.readout = nn.Linear(d_hidden, n_tokens)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, encoded: Encoded, target: Tokens, state: HiddenState | None = None) -> Decoded:
         """Read target (B, T) from `state` (the bridge from the encoder if None), and compute next-token logits."""
         state = torch.tanh(self.bridge(encoded.final)) if state is None else state
-        states, (last,) = self.cell(self.embedding(target), (state,))
+        states, (last,) = self.cell(self.dropout(self.embedding(target)), (state,))
+        states = self.dropout(states)
         attended = self.attention(states, encoded.keys, encoded.values, encoded.mask)
         combined = torch.tanh(self.combine(torch.cat([attended.context, states], dim=-1)))
         return Decoded(self.readout(combined), attended, last)

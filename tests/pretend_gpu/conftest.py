@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.pretend_gpu import device as pretend
+from tests.pretend_gpu.ran import watching
 
 
 def moved(x: object, device: torch.device) -> object:
@@ -53,7 +55,9 @@ def same_there(device: torch.device) -> Callable[..., None]:
         results = []
         for where in (torch.device("cpu"), device):
             given = moved(inputs, where)
-            result = moved(form, where)(*given)
+            there = moved(form, where)
+            with watching() if where == device else nullcontext():
+                result = there(*given)
             found = tensors(result)
             if not found:
                 results.append(result)

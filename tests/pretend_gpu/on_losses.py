@@ -1,11 +1,12 @@
-"""Every loss, every metric of tensors, and the preparation of batches: pairs, masks, augmentation, matching."""
+"""Every loss, every metric of tensors, and the preparation of batches: pairs, masks, matching."""
 
 import pytest
 import torch
 
 from course_lib import losses as L
-from course_lib.datasets import colour_matrix, recolour, warp
+from course_lib import metrics
 from course_lib.training import batches, train
+from tests.pretend_gpu.ran import never_ran
 
 B, T, N, M, C, d = 3, 5, 7, 2, 4, 6
 GENERATOR = torch.Generator().manual_seed(0)
@@ -29,6 +30,7 @@ LOSSES = {
     "lean NT-Xent": (lambda a, b: L.lean_nt_xent(a, b, 0.5), real(B, d), real(B, d)),
     "BYOL": (L.byol_loss, real(B, d), real(B, d).detach()),
     "teacher forcing": (lambda x, y: L.teacher_forced_loss(x, y, 0), real(B, T, N), WORDS),
+    "smoothed labels": (lambda x, y: L.label_smoothed_loss(x, y, 0), real(B, T, N), WORDS),
     "next token": (L.next_token_loss, real(B, T, N), WORDS),
     "next token, some": (L.next_token_loss, real(B, T, N), WORDS, CHOSEN),
     "previous token": (L.previous_token_loss, real(B, T, N), WORDS),
@@ -76,20 +78,58 @@ def test_inputs_of_bert(same_there):
     same_there(L.nsp_pairs, document, torch.tensor([0.2, 0.8, 0.4]), torch.tensor([0.1, 0.5, 0.9]))
 
 
-def test_pictures_are_augmented(same_there):
-    images, A = torch.rand(B, 3, 5, 7), torch.eye(2).repeat(B, 1, 1) * 0.8
-    same_there(warp, images, A, torch.full((B, 2), 0.1))
-    same_there(lambda x, a, b, c: recolour(x, colour_matrix(a, b, c)), images, *torch.rand(3, B))
-
-
 def test_a_model_is_trained_from_batches(device):
     """With the fused Adam, clipping and a shuffled stream of the device's tensors."""
+    torch.manual_seed(0)
     model = torch.nn.Linear(d, C).to(device)
     x, y = real(20, d).detach().to(device), torch.arange(20, device=device) % C
 
     def loss(model, batch):
         return torch.nn.functional.cross_entropy(model(batch[0]), batch[1]), {"rows": len(batch[0])}
 
+    before = loss(model, (x, y))[0].item()
     steps = list(train(model, batches(x, y, batch_size=8, seed=0), loss, steps=6, lr=0.1, warmup=2))
-    assert steps[-1].loss < steps[0].loss
+    assert len(steps) == 6
+    assert loss(model, (x, y))[0].item() < before
     assert model.weight.device.type == device.type
+
+
+OF_OBJECTS = torch.rand(B, N, C, generator=GENERATOR), predicted(B, N).detach(), CLASSES, BOXES
+METRICS = {
+    "IoU of each class": (lambda a, b: metrics.class_ious(a, b, N), WORDS, WORDS.flip(0)),
+    "mean IoU": (lambda a, b: metrics.mean_iou(a, b, N), WORDS, WORDS.flip(0)),
+    "average precision": (
+        lambda s, hits: metrics.average_precision(s, hits, 4),
+        torch.rand(5),
+        torch.tensor([True, False] * 2 + [True]),
+    ),
+    "mean average precision": (metrics.mean_average_precision, *OF_OBJECTS),
+    "spectrum": (metrics.spectrum, real(20, d).detach()),
+    "linear probe": (
+        lambda x, y: metrics.linear_probe(x, y, C, 0.1),
+        real(20, d).detach(),
+        torch.arange(20) % C,
+    ),
+    "fine-tuned head": (
+        lambda x, y: metrics.fine_tuned_head(x, y, C, 0.1, 0.9, 3),
+        real(20, d).detach(),
+        torch.arange(20) % C,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric(name, same_there):
+    form, *inputs = METRICS[name]
+    same_there(form, *inputs)
+
+
+def test_every_public_loss_ran_here():
+    """Processes exchange tensors by NCCL on CUDA, and there is no such backend for this device."""
+    assert never_ran(L) == {"gathered_nt_xent"}
+
+
+def test_every_public_metric_of_tensors_ran_here():
+    """The others count parameters and operations from sizes, or compare words."""
+    counts = {name for name in metrics.__all__ if name.endswith(("_parameters", "_cost", "_operations"))}
+    assert never_ran(metrics) - counts == {"add_one", "bleu", "unsmoothed"}

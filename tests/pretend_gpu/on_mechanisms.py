@@ -1,10 +1,14 @@
 """Every mechanism in every form, and the modules around them."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from course_lib import attention as A
+from tests.course_lib.attention.test_precision import MASKED, UNMASKED
 from tests.course_lib.attention.test_transforms import FORMS, SIDES, drawn
+from tests.pretend_gpu.ran import never_ran
 
 T, d = 5, 6
 
@@ -75,3 +79,44 @@ def test_sums_are_float32_under_autocast(form, dtype, device):
     with torch.autocast(device.type, dtype):
         context = form(phi_q, phi_k, v)
     torch.testing.assert_close(context.cpu(), form(phi_q, phi_k, v).cpu())
+
+
+def real(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
+
+
+@pytest.mark.parametrize("name", [*MASKED, *UNMASKED])
+def test_a_mechanism_with_its_parameters(name, same_there):
+    """The cases that are compared in low precision, among them poolings, projections and scores of their own."""
+    make, sizes = (MASKED | UNMASKED)[name]
+    torch.manual_seed(0)
+    same_there(make(), *(real(*size) for size in sizes))
+
+
+EDGES = torch.tensor([[0, 0, 1, 3, 3, 2, 4], [1, 2, 0, 0, 1, 2, 3]])
+STATE = [real(2, 3).detach(), real(2).exp().detach(), *(real(2).exp().detach() for _ in range(2)), real(3).detach()]
+OTHERS = {
+    "cross-attention": (partial(A.cross_attention, n_heads=2), real(2, T, d), real(2, 7, d), *(real(d, d) for _ in range(4))),
+    "dropout in evaluation": (A.AttentionDropout(A.causal_attention, 0.1).eval(), *(real(2, T, d) for _ in range(3))),
+    "mean": (A.mean_pool, real(2, T, d)),
+    "concatenation": (A.NonLocalConcatenation(d), *(real(2, T, d) for _ in range(3))),
+    "step in place": (lambda *state: A.inplace_linear_attention_step(*(x.clone() for x in state)), *STATE),
+    "scores of all pairs of nodes": (A.gat_scores, real(2, 3, T, d), real(3, 2 * d)),
+    "neighbours alike": (A.uniform_graph_attention, real(2, 3, T, d), EDGES),
+    "heads of a graph": (A.multi_head_graph_attention, real(2, T, d), real(3 * 2, d), real(3, 4), EDGES),
+    "averaged heads of a graph": (
+        partial(A.multi_head_graph_attention, combine=A.average_heads),
+        *(real(2, T, d), real(3 * 2, d), real(3, 4), EDGES),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_form(name, same_there):
+    form, *inputs = OTHERS[name]
+    same_there(form, *inputs)
+
+
+def test_every_public_mechanism_ran_here():
+    """Only a function that copies a module computes nothing."""
+    assert never_ran(A) == {"without_attention_dropout"}

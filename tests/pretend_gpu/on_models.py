@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib import generation, models
 from course_lib.generation import CachedGPT, beam_search, generate, greedy, greedy_translation, sample
 from course_lib.models import (
     GPT,
@@ -22,6 +23,7 @@ from course_lib.models import (
 )
 from course_lib.primitives import GRU, LSTM, RNN, fused_gru, fused_lstm, hoisted_rnn
 from tests.course_lib.models.compiled import LENGTHS, MODELS, SIZES, VARIANTS, WORDS, B, N
+from tests.pretend_gpu.ran import never_ran, watching
 
 LONG = 9
 
@@ -72,7 +74,8 @@ def test_continues_a_prompt(name, lengths, same_there):
 
 def test_samples_with_a_generator_of_the_device(device):
     logits = torch.randn(B, N, generator=torch.Generator().manual_seed(0)).to(device)
-    drawn = [sample(logits, k=5, p=0.9, generator=torch.Generator(device).manual_seed(1)) for _ in range(2)]
+    with watching():
+        drawn = [sample(logits, k=5, p=0.9, generator=torch.Generator(device).manual_seed(1)) for _ in range(2)]
     assert torch.equal(drawn[0].cpu(), drawn[1].cpu())
     assert drawn[0].device.type == device.type
 
@@ -126,3 +129,69 @@ def test_captions(make, picture, same_there):
 def test_recurrent_layers(make, lengths, same_there):
     torch.manual_seed(0)
     same_there(lambda cell, x, n: cell(x, lengths=n), make(), torch.randn(*WORDS.shape, 3, requires_grad=True), lengths)
+
+
+def real(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
+
+
+def state_of(*size):
+    return [real(*size), real(*size)]
+
+
+PARTS = {
+    "sentence head": (lambda: models.SentenceHead(6, 7), real(B, 4, 6)),
+    "span head": (lambda: models.SpanHead(6), real(B, 4, 6), LENGTHS),
+    "best span": (lambda: lambda a, b: models.best_span(models.Span(a, b), 3), real(B, 4), real(B, 4)),
+    "tag head": (lambda: models.TagHead(6, 7), real(B, 4, 6)),
+    "document": (
+        lambda: lambda x, mask, *w: models.compose_document(x, mask, w[:3], w[3:]),
+        real(B, 2, 4, 6),
+        torch.tensor([2, 4, 0, 1, 3, 4]).view(B, 2, 1) > torch.arange(4),
+        *(real(7, 6), real(7), real(7)),
+        *(real(7, 6), real(7), real(7)),
+    ),
+    "scalar mix": (lambda: models.ScalarMix(3), real(B, 4, 3, 6)),
+    "moving average": (lambda: lambda *x: models.ema_update(x[:2], x[2:], 0.9), *state_of(3, 5), *state_of(3, 5)),
+    "moving average in place": (
+        lambda: lambda *x: models.ema_update_([y.clone() for y in x[:2]], x[2:], 0.9),
+        *(x.detach() for x in (*state_of(3, 5), *state_of(3, 5))),
+    ),
+    "penalty of a captioner": (lambda: models.doubly_stochastic_penalty, real(B, 4, 5)),
+    "shared encoder": (
+        lambda: lambda x, *w: models.shared_encoder(x, w[:4], w[4:8], (w[8:10], w[10:12]), 3, 2),
+        real(B, 4, 6),
+        *(real(6, 6) for _ in range(4)),
+        *(real(11, 6), real(11), real(6, 11), real(6)),
+        *(real(6) for _ in range(4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_a_model(name, same_there):
+    make, *inputs = PARTS[name]
+    torch.manual_seed(0)
+    same_there(make(), *inputs)
+
+
+@pytest.mark.parametrize("form", [models.DETR, models.LuongDecoder, models.ShowAndTell, models.ShowAttendAndTell])
+def test_dropout_draws_on_the_device(form, device):
+    name = next(name for name in MODELS if form.__name__ == name or (form is models.LuongDecoder and name == "Seq2Seq, Luong"))
+    make, inputs = MODELS[name]
+    model = make().to(device).train()
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.5
+    one, other = (flat(model(*(x.to(device) for x in inputs)))[0] for _ in range(2))
+    assert one.device.type == device.type
+    assert not torch.equal(one.cpu(), other.cpu())
+
+
+def test_every_public_model_ran_here():
+    assert never_ran(models) == set()
+
+
+def test_everything_public_that_generates_ran_here():
+    """A prompt of examples is a text."""
+    assert never_ran(generation) == {"few_shot_prompt"}
