@@ -17,16 +17,16 @@
 #
 # ![](diagram:non_local)
 #
-# You will write the forms of the non-local operation and the block, test the block on a question about two distant digits, and
-# build the strongest baseline without attention that you can: a network that obtains a large receptive field by other means.
+# You will write the forms of the non-local operation and the block, and test the block on a question about two distant digits.
+# At the end you build the strongest baseline without attention that you can: a network that obtains a large receptive field by
+# other means.
 #
 # **Prerequisites:** lecture 04 (dot-product attention, attention over an image) and the basics of convolutional networks.
 # **Time:** about 100 minutes. {measured}
 
 # %%
 from course_lib.datasets import same_or_different
-from course_tools.notebook import at_scale, predict
-from course_tools.notebook.two_digits import show_canvases
+from course_tools.notebook import at_scale, predict, two_digits
 
 SEED, N_CANVASES = 0, at_scale(cpu=4_000, gpu=20_000)
 canvases = same_or_different(N_CANVASES, 1, 500, side=44, n_kinds=3, seed=SEED)
@@ -38,7 +38,8 @@ canvases = same_or_different(N_CANVASES, 1, 500, side=44, n_kinds=3, seed=SEED)
 # belong to the same class? They are always two different images, so comparing pixels does not help. One digit alone carries no
 # information about the answer: half of the 2s, for example, are paired with another 2.
 #
-# In our network, three convolutions produce a feature map of 11 × 11 positions with 32 features each. Global average pooling and a linear layer then give the answer.
+# In our network, three convolutions produce a feature map of 11 × 11 positions with 32 features each. Global average pooling and
+# a linear layer then give the answer.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The two answers are equally frequent. What accuracy does this network reach on pairs of unseen digits?
@@ -56,48 +57,25 @@ canvases = same_or_different(N_CANVASES, 1, 500, side=44, n_kinds=3, seed=SEED)
 # One digit alone carries no information about the answer.</details>
 
 # %%
-show_canvases(canvases.test)
+two_digits.show_canvases(canvases.test)
 
 # %%
-from torch import nn
-
-from course_lib.blocks import ConvNet
-from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.two_digits import canvas_accuracy, fit_on_canvases
-
 STEPS = at_scale(cpu=1_200, gpu=3_000)
-
-
-def network(
-    *between, widths=(16, 32, 32), strides=(2, 2, 1), pool=nn.AdaptiveAvgPool2d
-):
-    """Convolutions, further layers, global pooling, and a linear layer."""
-    return nn.Sequential(
-        ConvNet(1, widths, strides),
-        *between,
-        pool(1),
-        nn.Flatten(),
-        nn.Linear(widths[-1], 2),
-    )
-
-
-plain = fit_on_canvases(network, canvases, STEPS, SEED, "three convolutions")
-show_losses({"three convolutions": plain})
-print(
-    f"three convolutions, mean of the map, {STEPS} steps, one seed: accuracy "
-    f"{canvas_accuracy(plain, canvases):.3f}; chance is 0.5"
-)
+networks = {"three convolutions": two_digits.canvas_network}
+models = two_digits.fit_networks(networks, canvases, STEPS, SEED)
+two_digits.show_networks(models, canvases)
 
 # %% [markdown]
 # ## 2 The non-local operation
 #
-# We therefore let the positions exchange information *before* averaging. With $x_i$ the features at position $i$, the paper writes all forms of the operation as
-# one equation:
+# We therefore let the positions exchange information *before* averaging. Let $x_i$ be the features at position $i$. The paper
+# writes all forms of the operation as one equation:
 #
 # $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
 #
-# The **embedded Gaussian** takes $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and $\mathcal C = \sum_j f$ ($\mathcal C$ is the
-# normalisation; the plain letter C is the number of features). This is the softmax attention of lecture 04 without $1/\sqrt{d_k}$.
+# The **embedded Gaussian** uses $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and
+# $\mathcal C = \sum_j f$ ($\mathcal C$ is the normalisation factor; the plain letter C is the number of features). This is the
+# softmax attention of lecture 04 without the factor $1/\sqrt{d_k}$.
 #
 # | name | shape |
 # | --- | --- |
@@ -111,7 +89,7 @@ import math
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.attention import Attended, attend
 from course_lib.attention.non_local import PixelFeatures
@@ -226,22 +204,10 @@ non_local_concatenation = check("09.3", non_local_concatenation)
 # compares the colours directly.
 
 # %%
-from course_tools.notebook.photograph_weights import weights_on_a_photograph
+from course_tools.notebook.photograph_weights import four_forms, weights_on_a_photograph
 
-
-def four_forms(x, W_theta, W_phi, w_f):
-    """The weights of all positions x by each form, (N, N)."""
-    theta, phi = x @ W_theta.mT, x @ W_phi.mT
-    embedded = non_local_embedded_gaussian(x, W_theta, W_phi, torch.eye(3))
-    return {
-        "Gaussian": attend(x @ x.mT, x).weights,
-        "embedded Gaussian": embedded[1],
-        "dot product, above 0": non_local_dot_product(theta, phi, x).weights.relu(),
-        "concatenation": non_local_concatenation(theta, phi, x, w_f)[1],
-    }
-
-
-draw_forms = weights_on_a_photograph(four_forms)
+forms = four_forms(non_local_embedded_gaussian, non_local_concatenation)
+draw_forms = weights_on_a_photograph(forms)
 draw_forms(row=15, column=22, sharpness=2.0)
 
 # %% [markdown] tags=["interactive"]
@@ -250,8 +216,9 @@ draw_forms(row=15, column=22, sharpness=2.0)
 #
 # <details><summary>Answer</summary>
 #
-# The maps of the two Gaussian forms change in shape: with larger scores, the softmax concentrates the weight on fewer pixels. The dot product and the ReLU are
-# homogeneous, so the maps of the other two forms change only in magnitude.</details>
+# The maps of the two Gaussian forms change in shape: with larger scores, the softmax concentrates the weight on fewer pixels. The
+# dot product and the ReLU are homogeneous: multiplying their inputs by a factor multiplies their outputs by a power of it. So
+# the maps of the other two forms change only in magnitude.</details>
 
 # %% tags=["interactive"]
 from course_tools.notebook import explore
@@ -262,8 +229,8 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # ## 4 The non-local block in space and time
 #
 # The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a
-# trained network without changing its output (09.zero); the library achieves this with a normalisation whose gain is initialised to 0.
-# Inside the block, $d$ is smaller than C, usually C/2: a **bottleneck**.
+# trained network without changing its output (09.zero); the library achieves this with a normalisation layer whose gain is
+# initialised to 0. Inside the block, $d$ is smaller than C, usually C/2: a **bottleneck**.
 #
 # Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
 #
@@ -273,8 +240,8 @@ explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5)
 # | W_θ, W_φ, W_g, W_z | (d_k, C), (d_k, C), (d, C), (C, d) |
 # | result | the shape of x |
 #
-# **Bug hunt.** This block was written for images and then extended to videos. It runs, and every shape is right. Which positions can a pixel of the first
-# frame never attend to? Decide before you run the check.
+# **Bug hunt.** This block was written for images and then extended to videos. It runs, and every shape is right. Which positions
+# can a pixel of the first frame never attend to? Decide before you run the check.
 
 # %%
 from course_lib.attention.non_local import Map
@@ -294,49 +261,29 @@ from course_lib.attention import non_local_block
 non_local_block = check("09.4", non_local_block)
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook import device
-
-with torch.no_grad():
-    features = plain[0](canvases.test.images[:20].to(device())).cpu()
+features = torch.randn(2, 32, 11, 11, generator=generator)
 inserted = [torch.randn(16, 32, generator=generator) for _ in range(3)]
 claim(
     "09.zero",
-    "a block with W_z = 0 after the convolutions of section 1: largest change of a "
-    "feature",
+    "a block with W_z = 0: largest change of a feature",
     (non_local_block(features, *inserted, torch.zeros(32, 16)) - features).abs().max(),
     equals=0.0,
 )
 
 # %% [markdown]
-# We test the block on a video: a digit moves behind a wall, and either the same digit or a different one comes out on the other side. No single frame shows
-# which of the two happened. Does the output for the first frame depend on the last frame? We compute the gradient.
+# We test the block on a video: a digit moves behind a wall, and either the same digit or a different one comes out on the other
+# side. No single frame shows which of the two happened. Does the output for the first frame depend on the last frame? We compute
+# the gradient.
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import moving_digits
+from course_tools.notebook.frame_gradients import frame_by_frame, gradient_of_each_frame
 
 video = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEED).train[0][:1]
-video = F.avg_pool3d(video, (1, 2, 2))
-matrices = [
-    torch.randn(n, m, generator=generator) for n, m in ((3, 1), (3, 1), (2, 1), (1, 2))
-]
-
-
-def gradient_of_each_frame(block):
-    """The sum of the absolute gradient of the first output frame with respect to each
-    input frame."""
-    x = video.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(block(x, *matrices)[:, :, 0].sum(), x)
-    return gradient.abs().sum((0, 1, 3, 4))
-
-
-def frame_by_frame(x, *matrices):
-    """The block applied to each frame separately."""
-    return torch.stack(
-        [non_local_block(frame, *matrices) for frame in x.unbind(2)], dim=2
-    )
-
-
-reached = gradient_of_each_frame(non_local_block)
+sizes = (3, 1), (3, 1), (2, 1), (1, 2)
+matrices = [torch.randn(*size, generator=generator) for size in sizes]
+reached = gradient_of_each_frame(non_local_block, video, *matrices)
+separate = gradient_of_each_frame(frame_by_frame(non_local_block), video, *matrices)
 claim(
     "09.e",
     "space-time block: gradient of the first output frame with respect to the last "
@@ -344,25 +291,25 @@ claim(
     (reached[-1] / reached[0]).item(),
     at_least=1e-3,
 )
-separate = gradient_of_each_frame(frame_by_frame)[-1].item()
 claim(
     "09.f",
     "frame by frame: gradient of the first output frame with respect to the last frame",
-    separate,
+    separate[-1].item(),
     equals=0.0,
 )
 
 # %% [markdown]
 # ## 5 One block, or more convolutions?
 #
-# We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`. Two baselines replace the block by **two more
-# convolutions** of 3 × 3. The two have the same number of parameters and differ only in one stride:
+# We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`. Two baselines
+# replace the block by **two more convolutions** of 3 × 3. The two have the same number of parameters and differ only in one
+# stride:
 #
 # | network | strides | receptive field | last feature map |
 # | --- | --- | --- | --- |
 # | three convolutions, block | 2 2 1 | the whole canvas | 11 × 11 |
 # | five convolutions | 2 2 1 1 1 | 31 × 31 pixels | 11 × 11 |
-# | five convolutions, one more stride | 2 2 2 1 1 | 47 × 47 pixels | 6 × 6 |
+# | five convolutions, one more with stride 2 | 2 2 2 1 1 | 47 × 47 pixels | 6 × 6 |
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The canvas has 44 × 44 pixels, and 16 pixels lie between the digits. Which networks learn "same or different"?
@@ -372,60 +319,33 @@ claim(
 # With strides 2 2 1 1 1, the receptive field of a position covers at most about half of each digit.</details>
 # <details><summary>B. Only the block: it multiplies features at two positions.</summary>
 #
-# The block does this in one layer and at any distance. But a stack of convolutions with nonlinearities can compare two digits too, once both lie in its
-# receptive field.</details>
+# The block does this in one layer and at any distance. But a stack of convolutions with nonlinearities can compare two digits
+# too, if both lie in its receptive field.</details>
 # <details><summary>C. The block, and the convolutions with one more stride.</summary>
 #
-# Yes. What the first baseline lacks is a large enough *receptive field*, not attention: one more stride provides it, with the same number of parameters. The
-# block provides it without reducing the resolution of the feature map.</details>
+# Yes. What the first baseline lacks is a large enough *receptive field*, not attention: one more stride of 2 provides it, with
+# the same number of parameters. The block provides it without reducing the resolution of the feature map.</details>
 
 # %%
-from course_lib.attention import NonLocal, NonLocalBlock
-
-
-def with_non_local(mechanism):
-    """The network of section 1 with one block."""
-    return network(NonLocalBlock(32, NonLocal(32, mechanism=mechanism)))
-
-
 FIVE = (16, 32, 32, 32, 32)
-makers = {
-    "one block": lambda: with_non_local(associative_dot_product),
-    "five convolutions": lambda: network(widths=FIVE, strides=(2, 2, 1, 1, 1)),
-    "one more stride": lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1)),
+networks = {
+    "one block": lambda: two_digits.network_with_block(associative_dot_product),
+    "five convolutions": lambda: two_digits.canvas_network(
+        widths=FIVE, strides=(2, 2, 1, 1, 1)
+    ),
+    "five, one more stride": lambda: two_digits.canvas_network(
+        widths=FIVE, strides=(2, 2, 2, 1, 1)
+    ),
 }
-models = {"three convolutions": plain} | {
-    name: fit_on_canvases(make, canvases, STEPS, SEED, name)
-    for name, make in makers.items()
-}
-show_losses(models)
-print(f"accuracy after {STEPS} steps, one seed:")
-for name, model in models.items():
-    print(f"{name:<20} {canvas_accuracy(model, canvases):.3f}")
-
-# %% tags=["nbval-check-output"]
-sizes = {
-    name: sum(p.numel() for p in model.parameters()) for name, model in models.items()
-}
-more = {name: size - sizes["three convolutions"] for name, size in sizes.items()}
-claim(
-    "09.j",
-    "parameters of five convolutions, with and without the stride: equal",
-    sizes["five convolutions"] == sizes["one more stride"],
-    equals=True,
-)
-claim(
-    "09.j-block",
-    "parameters that the two convolutions add, over those that the block adds",
-    more["five convolutions"] / more["one block"],
-    at_least=5,
-)
+models |= two_digits.fit_networks(networks, canvases, STEPS, SEED)
+two_digits.show_networks(models, canvases)
 
 # %% [markdown] tags=["try-it"]
 # **Longer training and three seeds.** One seed is little evidence. The study `09_reach` (docs/studies.md) trains these networks,
 # and one with max pooling instead of average pooling, for twice as many steps and with three seeds. The figure shows the recorded
-# results, and the claims below it compare the worst seed of one network with the best seed of the other. **Try it**
-# live with `side=32`, where the digits are closer together: do the networks with more convolutions learn the task then?
+# results, and the claims below it compare the worst seed of one network with the best seed of the other. **Try it**: set
+# `side=32` in the first code cell, so that the digits are closer together, and run the notebook up to here. Do both networks with
+# five convolutions learn the task then?
 
 # %%
 from course_tools.notebook import show_study
@@ -467,7 +387,7 @@ claim(
 # %% [markdown]
 # ## 6 The strongest weights as arrows
 #
-# The paper's figure 3 draws, for one position, arrows to the positions with the largest weights. `topk` gives flat indices; to
+# The paper's figure 3 shows, for one position, arrows to the positions with the largest weights. `topk` returns flat indices; to
 # draw arrows we need the frame, row and column of each position. Positions are numbered frame by frame, row by row: index =
 # (time · H + row) · W + column. (Your `associative_dot_product` never computes the weights. So we replace it in the trained
 # block by the form with explicit weights, which computes the same function: 09.c.)
@@ -489,19 +409,8 @@ from course_lib.analysis import strongest_arrows
 strongest_arrows = check("09.5", strongest_arrows)
 
 # %%
-from course_tools.notebook.two_digits import other_digit_over_chance, show_arrows
-
-
-def arrows_in(model):
-    """The eight strongest arrows of each position, for a hundred unseen canvases."""
-    model[1].attention.mechanism = non_local_dot_product
-    with torch.no_grad():
-        features = model[0](canvases.test.images[:100].to(device()))
-        weights = model[1].attention(features).weights.cpu()
-    return strongest_arrows(weights, 8, *features.shape[2:])
-
-
-show_arrows(canvases.test, *arrows_in(models["one block"]))
+arrows = two_digits.arrows_in(models["one block"], canvases.test, strongest_arrows)
+two_digits.show_arrows(canvases.test, *arrows)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Arrows from one digit to the other look as if the block compared the two. Do the strongest arrows end on ink of
@@ -522,38 +431,37 @@ show_arrows(canvases.test, *arrows_in(models["one block"]))
 # %% tags=["nbval-check-output"]
 from statistics import mean
 
-untrained = []
-for seed in range(8):
-    torch.manual_seed(seed)
-    model = with_non_local(non_local_dot_product).to(device()).eval()
-    untrained.append(other_digit_over_chance(canvases.test, arrows_in(model)[0]))
-after = other_digit_over_chance(canvases.test, arrows_in(models["one block"])[0])
+untrained = [
+    two_digits.arrows_in(model, canvases.test, strongest_arrows)[0]
+    for model in two_digits.untrained_with_block(range(8))
+]
 claim(
     "09.k",
     "one trained block: strongest arrows that end on the other digit, over chance",
-    after,
+    two_digits.other_digit_over_chance(canvases.test, arrows[0]),
     at_least=1.2,
 )
 claim(
     "09.l",
     "untrained blocks: strongest arrows that end on the other digit, over chance, "
     "mean of eight",
-    mean(untrained),
+    mean(two_digits.other_digit_over_chance(canvases.test, ends) for ends in untrained),
     at_least=1.2,
 )
 
 # %% [markdown] tags=["predict"]
 # ## 7 Max pooling instead of attention
 #
-# **Predict.** We return to the network of section 1, without a block, and replace global *average* pooling by global *max* pooling. What happens?
+# **Predict.** We return to the network of section 1, without a block, and replace global *average* pooling by global *max*
+# pooling. What happens?
 #
 # <details><summary>A. It stays at chance: no receptive field covers both digits.</summary>
 #
 # No receptive field does, but the pooling combines all of them.</details>
 # <details><summary>B. It learns the task.</summary>
 #
-# Yes. The maximum is not linear: a feature that detects "stroke of a 2" has the same maximum for two 2s as for one. So the number of active features tells
-# whether there are one or two classes, and a linear layer can count them.</details>
+# Yes. The maximum is not linear: a feature that detects a stroke of a 2 has the same maximum for two 2s as for one. So the number
+# of active features shows whether there are one or two classes, and a linear layer can count them.</details>
 # <details><summary>C. It depends on the distance between the digits.</summary>
 #
 # Global pooling gives the same result at any distance.</details>
@@ -579,8 +487,9 @@ claim(
 # %% [markdown]
 # What does the block provide? **A global receptive field and products of features at two positions, without a loss of
 # resolution**, with few parameters. That may matter where each position needs an output of its own, as in segmentation (section
-# 8). This task does not require attention: in the recorded study, no seed of the block is more than 0.02 better
-# than the worst seed of max pooling (09.m-block), and one more stride brings more than half of the gain. When you add a block to a network, compare it with a network whose receptive field is as large.
+# 8). This task does not require attention: in the recorded study, no seed of the block is more than 0.02 better than the worst
+# seed of max pooling (09.m-block), and one more stride of 2 is enough for five convolutions to learn the task (09.stride). When
+# you add a block to a network, compare it with a network whose receptive field is as large.
 
 # %% [markdown] tags=["predict"]
 # **Videos.** The study `09_video` trains the space-time block on the videos of section 4: three kinds of digits, four frames of
@@ -632,10 +541,11 @@ claim(
 )
 
 # %% [markdown]
-# If the frames are processed separately, accuracy stays near chance, even with a block within each frame: the pooled output is
-# then a sum of one term per frame, as in section 1. With each seed, the space-time block with a softmax is well above chance: 0.95, 0.93 and
-# 0.75 (09.video). It is not needed, though: with every seed, max pooling, which adds no parameters, and the temporal convolution,
-# which has more parameters than the block but takes fewer multiply-adds, are more accurate (09.video-max, 09.video-rival). This
+# If the frames are processed separately, the accuracy stays near chance, even with a block within each frame: the pooled output
+# is then a sum of one term per frame, as in section 1. With each seed, the space-time block with a softmax is well above chance:
+# 0.95, 0.93 and 0.75 (09.video). But the task does not require it: with every seed, max pooling, which adds no parameters, and the
+# temporal convolution, which has more parameters than the block but needs fewer multiply-adds, are more accurate (09.video-max,
+# 09.video-rival). This
 # holds for 1,200 updates with a learning rate that decreases to 0. The mean curves of both space-time blocks, of the space-time
 # mean and of the 3-D convolutions were still rising, so the study does not show which network leads after longer training.
 
@@ -668,33 +578,40 @@ from course_lib.attention import co_occurrent_features
 co_occurrent_features = check("09.6", co_occurrent_features)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** There are sixty positions, and $d_k = 4$. What is the rank of the matrix of log-weights for a single softmax, and for a mixture of two?
+# **Predict.** There are sixty positions, and $d_k = 4$. What is the rank of the matrix of log-weights for a single softmax, and
+# for a mixture of two?
 #
 # <details><summary>A. 60 both times.</summary>
 #
 # For a single softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: the rank is at most 5.</details>
 # <details><summary>B. 5, and far more.</summary>
 #
-# Yes. The logarithm of a *sum* of exponentials is not linear in the scores, so the mixture is not limited to rank 5. The limit of a single softmax is called the
-# "softmax bottleneck".</details>
+# Yes. The logarithm of a *sum* of exponentials is not linear in the scores, so the mixture is not limited to rank 5. The
+# limitation of a single softmax is called the "softmax bottleneck".</details>
 # <details><summary>C. 5 and 10.</summary>
 #
 # If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each
 # row. But the mixture adds probabilities, not logarithms.</details>
 
 # %% tags=["nbval-check-output"]
-x = torch.randn(60, 5, dtype=torch.float64, generator=generator)
+positions = torch.randn(60, 5, dtype=torch.float64, generator=generator)
 W_k, W_v = torch.randn(2, 4, 5, dtype=torch.float64, generator=generator)
 W_pi = torch.randn(2, 4, dtype=torch.float64, generator=generator)
-ranks = [
-    torch.linalg.matrix_rank(
-        co_occurrent_features(x, W_k, W_v, W[:n])[1].double().log(), rtol=1e-9
-    ).item()
-    for n, W in ((1, W_pi), (2, W_pi))
-]
-claim("09.n", "rank of the log-weights, one softmax with d_k = 4", ranks[0], equals=5)
+one, two = (
+    co_occurrent_features(positions, W_k, W_v, W_pi[:n])[1].double().log()
+    for n in (1, 2)
+)
 claim(
-    "09.o", "rank of the log-weights, mixture of two softmaxes", ranks[1], at_least=12
+    "09.n",
+    "rank of the log-weights, one softmax with d_k = 4",
+    torch.linalg.matrix_rank(one, rtol=1e-9).item(),
+    equals=5,
+)
+claim(
+    "09.o",
+    "rank of the log-weights, mixture of two softmaxes",
+    torch.linalg.matrix_rank(two, rtol=1e-9).item(),
+    at_least=12,
 )
 
 # %% [markdown]
@@ -712,30 +629,29 @@ print_scores(pixels, "mIoU", costs=["parameters", "multiply-adds"])
 
 
 # %% tags=["nbval-check-output"]
-def gain(*names):
-    """mIoU of the first setting less that of the second, for each seed."""
-    first, second = (pixels.scores(name, "mIoU") for name in names)
-    return [a - b for a, b in zip(first, second, strict=True)]
+from course_tools.notebook.seed_scores import paired_differences, show_seeds
 
-
+both, mean_alone, no_context, strided = (
+    pixels.scores(name, "mIoU")
+    for name in ("co-occurrent and mean", "mean", "no context", "strided convolutions")
+)
 claim(
     "09.mIoU",
     "recorded study, segmentation, co-occurrent features and mean less no context: "
     "mIoU, lowest of three seeds",
-    min(gain("co-occurrent and mean", "no context")),
+    min(paired_differences(both, no_context)),
     at_least=0.15,
 )
 claim(
     "09.mIoU-mean",
     "the same, less the mean of the image alone: mIoU, mean of three seeds",
-    mean(gain("co-occurrent and mean", "mean")),
+    mean(paired_differences(both, mean_alone)),
     at_most=0.02,
 )
 claim(
     "09.mIoU-strided",
     "strided convolutions less co-occurrent features and mean: mIoU, best seed of each",
-    max(pixels.scores("strided convolutions", "mIoU"))
-    - max(pixels.scores("co-occurrent and mean", "mIoU")),
+    max(strided) - max(both),
     at_least=0.05,
 )
 
@@ -745,10 +661,10 @@ claim(
 # 0.63 to 0.65 too: added to it, they gain almost nothing (09.mIoU-mean). At the end, where the learning rate falls to 0, these
 # curves are nearly flat. The mean is probably enough here because a class that occurs twice raises the mean of its features. The
 # strided convolutions, which have twice the parameters, vary most between seeds: 0.62, 0.49 and 0.77. The last is the highest
-# mIoU of the study (09.mIoU-strided), but their mean, 0.63, is not the highest. Their curve and that of the non-local operation were still
-# rising after 1,600 updates. The paper evaluates on photographs, with many classes and a deep pre-trained backbone: this study
+# mIoU of the study (09.mIoU-strided), but their mean, 0.63, is not the highest. Their curve and that of the non-local operation
+# were still rising after 1,600 updates. The paper evaluates on photographs, with many classes and a deep pre-trained backbone: this study
 # does not test its result. **Try it** with a fourth seed: `course study
-# 09_segmentation --seeds 3` takes about two minutes. Do the strided convolutions lead?
+# 09_segmentation --seeds 3` takes about two minutes. Which network has the highest mIoU?
 
 # %% [markdown]
 # ## 9 Build it: a rival without attention
@@ -787,19 +703,9 @@ claim(
 # distinguish them from a softmax.
 
 # %%
-from course_tools.bank.lecture_09.train_reach_rival import (
-    examples,
-    scores_of,
-    trained_on,
-    with_block as model_with_block,
-)
+from course_tools.notebook import convolution_rival
 
-(images, answers), _ = examples(SEED)
-n_parameters = sum(p.numel() for p in model_with_block().parameters())
-print(f"images {tuple(images.shape)}; same, and a 0, of three: {answers[:3].tolist()}")
-print(
-    f"{n_parameters:,} parameters, 600 updates with batches of 32, Adam from 0.01 to 0"
-)
+convolution_rival.print_examples(SEED)
 
 # %% exercise="09.7" difficulty="●●●" minutes=25
 from course_tools.bank.lecture_09.train_reach_rival import train_reach_rival
@@ -811,26 +717,8 @@ train_reach_rival = check("09.7", train_reach_rival)
 # One run of each model is little evidence. The next cell repeats the comparison with two other seeds.
 
 # %%
-from course_tools.notebook.seed_scores import show_seeds
-
-compared = {
-    f"{question}: {name}": []
-    for question in ("same or different", "does a 0 occur")
-    for name in ("block", "rival")
-}
-for seed in (SEED + 1, SEED + 2):
-    known, (unseen, wanted) = examples(seed)
-    torch.manual_seed(seed)
-    candidates = {
-        "block": trained_on(model_with_block(), *known, 600),
-        "rival": train_reach_rival(*known, n_parameters, 600),
-    }
-    for name, model in candidates.items():
-        with torch.no_grad():
-            found = scores_of(model(unseen), wanted)
-        compared[f"same or different: {name}"].append(found.claim)
-        compared[f"does a 0 occur: {name}"].append(found.control)
-show_seeds(compared, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
+found = convolution_rival.compared(train_reach_rival, seeds=(SEED + 1, SEED + 2))
+show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 
 # %% [markdown]
 # After so few updates, the better of the two may change with the seed: a difference smaller than the spread of the points shows
@@ -842,11 +730,13 @@ show_seeds(compared, "accuracy on unseen canvases", "two seeds", {"chance": 0.5}
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
 #
-# **Question 1.** You insert a non-local block with $W_z = 0$ into a trained network. What is the gradient with respect to $W_\theta$ in the first step?
+# **Question 1.** You insert a non-local block with $W_z = 0$ into a trained network. What is the gradient with respect to
+# $W_\theta$ in the first step?
 #
 # <details><summary>A. Zero, and it stays zero.</summary>
 #
-# It is zero at first. But $W_z$ itself has a gradient, and once $W_z$ is nonzero, the gradients of the other matrices are nonzero too.</details>
+# It is zero at first. But $W_z$ itself has a nonzero gradient, and after the first update of $W_z$ the gradients of the other
+# matrices are nonzero too.</details>
 # <details><summary>B. Zero at first, nonzero later.</summary>
 #
 # Right: the gradient reaches $W_\theta$ through $W_z$.</details>
@@ -879,24 +769,25 @@ show_seeds(compared, "accuracy on unseen canvases", "two seeds", {"chance": 0.5}
 # Such a map exists whether or not the block helps.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them." What do these arrows show, what
-# do they not show, and which two experiments of this lecture would you add?*
+# **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them." What
+# do these arrows show, what do they not show, and which two experiments of this lecture would you add?*
 #
 # | points | criterion |
 # | --- | --- |
 # | 1 | says that a weight describes the mixing in one layer only, and may be negative in the dot-product form |
 # | 1 | uses section 5: more convolutions with a small receptive field fail at this distance; with a large one they do not |
 # | 1 | uses section 7: the task can be solved without any attention |
-# | 1 | says that an untrained block gives such arrows too |
+# | 1 | says that the arrows of an untrained block end on the other digit more often than chance, too |
 # | 1 | is clear and short |
 
 # %% [markdown] tags=["companion"]
 # ## 11 Summary and sources
 #
-# **Remarks on the deck.** *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which the positions are rows
-# of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$ (09.EE-meant). *EE*, figure 2: "the dot-product
-# version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are
-# linear layers at each position (09.EE).
+# **Remarks on the deck.** *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in
+# which the positions are the rows of $g(x)$. If the positions are the columns of x, the formula reads
+# $W_g x\, \mathrm{softmax}(\dots)^\top$ (09.EE-meant). *EE*, figure 2: "the dot-product version can be done by replacing softmax
+# with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are linear layers
+# at each position (09.EE).
 #
 # **What this lecture does not show.** In the notebook, each network is trained with one seed, on three classes of digits, and
 # 09.k rests on that seed; 09.g, 09.i and 09.stride rest on the study `09_reach`, with three seeds and twice as many steps. The
@@ -905,8 +796,8 @@ show_seeds(compared, "accuracy on unseen canvases", "two seeds", {"chance": 0.5}
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3
-# (CVPR 2019) · Yang, Dai, Salakhutdinov, Cohen 2018, *Breaking the Softmax Bottleneck* (https://arxiv.org/abs/1711.03953) · Kim, Papamakarios,
-# Mnih 2021, *The Lipschitz Constant of Self-Attention* (https://arxiv.org/abs/2006.04710).
+# (CVPR 2019) · Yang, Dai, Salakhutdinov, Cohen 2018, *Breaking the Softmax Bottleneck* (https://arxiv.org/abs/1711.03953) · Kim,
+# Papamakarios, Mnih 2021, *The Lipschitz Constant of Self-Attention* (https://arxiv.org/abs/2006.04710).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
@@ -915,29 +806,23 @@ show_seeds(compared, "accuracy on unseen canvases", "two seeds", {"chance": 0.5}
 # | EE | Attention in computer vision: non-local blocks | 2 The non-local operation | `course_lib.attention.NonLocal`, `course_lib.attention.NonLocalBlock`, `course_lib.analysis.strongest_arrows` |
 # | CS | Attention for Semantic Segmentation | 8 Co-occurrent features | `course_lib.attention.co_occurrent_features`, `course_lib.models.Segmenter` |
 
-# %%
-places = torch.randn(1, 4, 3, 5, 7, generator=generator)
-kernel = torch.randn(6, 4, generator=generator)
-as_convolution = F.conv3d(places, kernel[:, :, None, None, None])
-as_layer = (places.flatten(2).mT @ kernel.mT).mT.unflatten(2, (3, 5, 7))
-columns = torch.randn(13, 35, generator=generator)
-softmax = ((W_theta @ columns).mT @ (W_phi @ columns)).softmax(-1)
-values = W_g @ columns
-as_meant = (values @ softmax.mT).mT
-
 # %% tags=["nbval-check-output"]
+video = torch.randn(1, 4, 3, 5, 7, generator=generator)
+kernel = torch.randn(6, 4, generator=generator)
+as_layer = (video.flatten(2).mT @ kernel.mT).mT.unflatten(2, (3, 5, 7))
 claim(
     "09.EE",
     "a convolution of 1 × 1 × 1 and a linear layer at each position: difference",
-    (as_convolution - as_layer).abs().max(),
+    (F.conv3d(video, kernel[:, :, None, None, None]) - as_layer).abs().max(),
     at_most=1e-5,
 )
-gap = as_meant - non_local_embedded_gaussian(columns.mT, W_theta, W_phi, W_g)[0]
+weights = ((W_theta @ x.mT).mT @ (W_phi @ x.mT)).softmax(-1)
+as_meant = (W_g @ x.mT @ weights.mT).mT
 claim(
     "09.EE-meant",
     "W_g x softmax(…)ᵀ with columns, and the embedded Gaussian of section 2: "
     "difference",
-    gap.abs().max(),
+    (as_meant - non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0]).abs().max(),
     at_most=1e-4,
 )
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from course_lib.attention import GraphAttention
 from course_lib.attention.multihead import cached_step
 from course_tools.notebook.device import device
 from course_tools.notebook.layer_costs import multiply_adds, one_head
@@ -17,6 +18,13 @@ def peak_mib(form: Callable[..., object], L: int, d: int = 64) -> float:
     """Measure the peak memory of a mechanism `(q, k, v)` over L tokens, one head of size d, in MiB."""
     inputs = one_head(L, d)
     return peak_memory(lambda: form(*inputs)) / 2**20
+
+
+def graph_attention_mib(n_nodes: int, edges: Tensor, d: int = 8) -> float:
+    """Measure the peak memory of graph attention (GAT) over edges (2, E), one head of size d, in MiB."""
+    mechanism, nodes = GraphAttention(1, d), torch.randn(1, n_nodes, d)
+    with torch.no_grad():
+        return peak_memory(lambda: mechanism(nodes, edges)) / 2**20
 
 
 def work_with_cache(n: int, d: int = 64) -> int:

@@ -12,6 +12,7 @@ from course_lib.datasets.pixel_graphs import PixelGraphs
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import accuracy_of, classify, fitted
+from course_tools.notebook.node_tasks import SEEDS, Runs
 
 EdgeChange = Callable[[PixelGraphs], Tensor]
 """Computes the edges (2, E) of the input of a network from some graphs."""
@@ -75,6 +76,12 @@ def fit_graph_classifier(
     graphs = ((described(batch, change, with_positions), answers) for batch, answers in stream)
     model = fitted(make().to(device()), graphs, classify, steps=60, lr=3e-2, label=f"seed {seed}")
     return model, accuracy_of(model, described(images[tested], change, with_positions), labels[tested])
+
+
+def fit_graph_classifiers(make: Callable[[], nn.Module], change: EdgeChange, with_positions: bool) -> Runs:
+    """Train a classifier by `fit_graph_classifier` for each seed of `SEEDS`; the scores are accuracies on unseen graphs."""
+    fits = [fit_graph_classifier(make, seed, change, with_positions) for seed in SEEDS]
+    return Runs([model for model, _ in fits], [score for _, score in fits])
 
 
 @cache

@@ -11,7 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.analysis import record
-from course_lib.attention import Attended, average_heads, merge_heads, split_heads, uniform_graph_attention
+from course_lib.attention import (
+    Attended,
+    DynamicGraphAttention,
+    average_heads,
+    merge_heads,
+    split_heads,
+    uniform_graph_attention,
+)
 from course_lib.attention.graph import GraphMechanism
 from course_lib.models import GATLayer
 from course_lib.primitives import propagate, with_self_loops
@@ -66,6 +73,22 @@ class TwoLayerGCN(nn.Module):
 def uniform(n_heads: int, d: int) -> GraphMechanism:
     """Return the control for `GAT` and `GATLayer`: attention whose weights are the same for all neighbours."""
     return uniform_graph_attention
+
+
+class DynamicAttention(nn.Module):
+    """The mechanism of GATv2 with a given score function: owns a (n_heads, d), drawn as in the library's mechanism."""
+
+    def __init__(
+        self, n_heads: int, d: int, scores: Callable[[Tensor, Tensor, Tensor], Tensor], attend: Callable[..., Attended]
+    ) -> None:
+        """Create a for n_heads heads of size d; `scores` is `dynamic_edge_scores`, `attend` is `attend_edges`."""
+        super().__init__()
+        self.a = DynamicGraphAttention(n_heads, d).a
+        self.scores, self.attend = scores, attend
+
+    def forward(self, z: Tensor, edges: Tensor) -> Attended:
+        """Attend over the edges (2, E) of z (*batch, n_heads, N, d)."""
+        return self.attend(self.scores(z, self.a, edges), z, edges)
 
 
 class LookupGAT(nn.Module):

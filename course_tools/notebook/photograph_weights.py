@@ -5,12 +5,33 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from course_lib.attention import attend, non_local_dot_product
 from course_lib.datasets import photographs
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
 
 _H, _W = 30, 45
 WeightsByName = Callable[[Tensor, Tensor, Tensor, Tensor], Mapping[str, Tensor]]
+
+
+def four_forms(embedded_gaussian: Callable[..., tuple], concatenation: Callable[..., tuple]) -> WeightsByName:
+    """Create a function that computes the weights of the four forms of the non-local operation.
+
+    Args:
+        embedded_gaussian: `non_local_embedded_gaussian`.
+        concatenation: `non_local_concatenation`.
+    """
+
+    def weights(x: Tensor, W_theta: Tensor, W_phi: Tensor, w_f: Tensor) -> dict[str, Tensor]:
+        theta, phi = x @ W_theta.mT, x @ W_phi.mT
+        return {
+            "Gaussian": attend(x @ x.mT, x).weights,
+            "embedded Gaussian": embedded_gaussian(x, W_theta, W_phi, torch.eye(3))[1],
+            "dot product, above 0": non_local_dot_product(theta, phi, x).weights.relu(),
+            "concatenation": concatenation(theta, phi, x, w_f)[1],
+        }
+
+    return weights
 
 
 def weights_on_a_photograph(mechanisms: WeightsByName, seed: int = 2) -> Callable[..., None]:

@@ -1,23 +1,70 @@
 """Two digits on a canvas, of one class or of two: training, accuracy and attention arrows of the networks of lecture 09."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.attention import NonLocal, NonLocalBlock, non_local_dot_product
+from course_lib.blocks import ConvNet
 from course_lib.datasets import LabelledImages
 from course_lib.datasets.splits import Splits
 from course_lib.training import batches
 from course_tools.notebook.device import device
-from course_tools.notebook.fitting import accuracy_of, classify, fitted
+from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
 from course_tools.notebook.grey import grey
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
 
 _FAR = 15
 """In pixels: positions further from the marked one than this lie on the other digit, if they have ink."""
+
+
+def canvas_network(
+    *between: nn.Module, widths: Sequence[int] = (16, 32, 32), strides: Sequence[int] = (2, 2, 1)
+) -> nn.Sequential:
+    """Create a convolutional network from images (B, 1, H, W) to two logits, with global average pooling before a linear layer.
+
+    Args:
+        between: layers between the convolutions and the pooling; they keep the number of features.
+        widths: features of each convolution.
+        strides: of each convolution.
+    """
+    pooled = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 2)
+    return nn.Sequential(ConvNet(1, widths, strides), *between, *pooled)
+
+
+def network_with_block(mechanism: Callable[..., object]) -> nn.Sequential:
+    """Create three convolutions and one non-local block with a mechanism `(θ, φ, g)`, such as `non_local_dot_product`."""
+    return canvas_network(NonLocalBlock(32, NonLocal(32, mechanism=mechanism)))
+
+
+def untrained_with_block(seeds: Iterable[int]) -> list[nn.Sequential]:
+    """Create a network with a block for each seed, without training."""
+    models = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        models.append(network_with_block(non_local_dot_product).to(device()).eval())
+    return models
+
+
+def fit_networks(
+    makers: Mapping[str, Callable[[], nn.Module]], canvases: Splits[LabelledImages], steps: int, seed: int
+) -> dict[str, nn.Module]:
+    """Train a network of each kind by `fit_on_canvases`, with the same seed."""
+    return {name: fit_on_canvases(make, canvases, steps, seed, name) for name, make in makers.items()}
+
+
+def show_networks(models: Mapping[str, nn.Module], canvases: Splits[LabelledImages]) -> None:
+    """Show the training losses of networks, and print the accuracy of each on the `test` part and its number of parameters."""
+    show_losses(models)
+    width = max(map(len, models))
+    print("accuracy on unseen canvases, one seed; chance is 0.5:")
+    for name, model in models.items():
+        size = sum(p.numel() for p in model.parameters())
+        print(f"{name:<{width}}  {canvas_accuracy(model, canvases):.3f}, {size:,} parameters")
 
 
 def fit_on_canvases(
@@ -59,6 +106,29 @@ def show_canvases(canvases: LabelledImages, n: int = 3) -> None:
 def ink_by_position(canvases: LabelledImages, n_side: int) -> Tensor:
     """Average the ink of canvases (n, 1, H, W) over the positions of a feature map of n_side × n_side: (n, n_side²)."""
     return F.avg_pool2d(canvases.images[:, 0], canvases.images.shape[-1] // n_side).flatten(1)
+
+
+def arrows_in(
+    model: nn.Sequential, canvases: LabelledImages, strongest_arrows: Callable[..., tuple[Tensor, Tensor]], n: int = 100
+) -> tuple[Tensor, Tensor]:
+    """Compute the eight strongest arrows of each position, for the first n canvases.
+
+    The mechanism of the block is replaced by `non_local_dot_product`, which also returns the weights.
+
+    Args:
+        model: of `network_with_block`.
+        canvases: at least n.
+        strongest_arrows: the function of the library or the student's.
+        n: number of canvases.
+
+    Returns:
+        ends (n, N, 8, 3) and weights (n, N, 8), as `strongest_arrows` returns them.
+    """
+    model[1].attention.mechanism = non_local_dot_product
+    with torch.no_grad():
+        features = model[0](canvases.images[:n].to(device()))
+        weights = model[1].attention(features).weights.cpu()
+    return strongest_arrows(weights, 8, *features.shape[2:])
 
 
 def show_arrows(canvases: LabelledImages, ends: Tensor, strength: Tensor, n: int = 3) -> None:

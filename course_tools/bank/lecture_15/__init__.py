@@ -3,6 +3,7 @@
 from course_tools.bank.lecture_15 import (
     attend_edges,
     dirichlet_energy,
+    dynamic_edge_scores,
     edge_softmax,
     gat_scores,
     gcn_weights,
@@ -16,6 +17,7 @@ EXERCISES = (
     attend_edges.exercise,
     multi_head_graph_attention.exercise,
     gcn_weights.exercise,
+    dynamic_edge_scores.exercise,
     dirichlet_energy.exercise,
     train_gat.exercise,
 )

@@ -1,4 +1,4 @@
-"""Exercise 15.6, dirichlet_energy: what students answer, wrong and right."""
+"""Exercise 15.7, dirichlet_energy: what students answer, wrong and right."""
 
 import torch
 
@@ -196,7 +196,7 @@ def _both_ways(draw: Draw, n_nodes: int, d: int) -> Call:
 
 
 exercise = Exercise(
-    id="15.6",
+    id="15.7",
     title="The Dirichlet energy",
     reference=dirichlet_energy,
     properties=(

@@ -1,4 +1,4 @@
-"""Build task 15.7, train_gat: a graph attention network and its training; what students hand in, wrong and right.
+"""Build task 15.8, train_gat: a graph attention network and its training; what students hand in, wrong and right.
 
 The graph is the look-up graph of section 6: each reader has a key, and its class is the value of that neighbour which has the
 same key. The labels of hidden nodes that a submission receives are false, so that one which reads them is found out.
@@ -486,7 +486,7 @@ def padded_neighbours(features, edges, labels, known, n_classes, n_steps):
 _TRAINED = ("training", "evaluation")
 
 exercise = Exercise(
-    id="15.7",
+    id="15.8",
     title="A graph attention network and its training",
     reference=train_gat,
     properties=(

@@ -80,7 +80,7 @@ RANKED = {
         deals_out_the_features_in_turn exchanges_the_halves forgets_the_leaky_relu lets_each_node_see_itself
         ends_with_the_nonlinearity averages_the_weights
     """,
-    "15.6": """
+    "15.7": """
         takes_the_product compares_the_lengths squares_at_the_end takes_absolute_differences adds_up_distances
         divides_by_the_degrees averages_over_the_edges averages_over_the_features adds_up_the_batch
         counts_each_edge_once

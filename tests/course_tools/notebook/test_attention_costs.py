@@ -6,11 +6,24 @@ import torch
 from course_lib.attention import linear_attention_step, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
-from course_tools.notebook.attention_costs import StepBy, floats_in, peak_mib, work_of_step, work_with_cache, work_with_state
+from course_tools.notebook.attention_costs import (
+    StepBy,
+    floats_in,
+    graph_attention_mib,
+    peak_mib,
+    work_of_step,
+    work_with_cache,
+    work_with_state,
+)
 
 
 def test_attention_holds_scores_and_weights():
     assert peak_mib(scaled_dot_product_attention, 512) >= 2 * 512 * 512 * 4 / 2**20
+
+
+def test_graph_attention_holds_a_message_for_each_edge():
+    n_edges, d = 10_007, 7
+    assert graph_attention_mib(101, torch.randint(101, (2, n_edges)), d) >= n_edges * d * 4 / 2**20
 
 
 def test_the_work_of_a_cache_grows_with_the_text():

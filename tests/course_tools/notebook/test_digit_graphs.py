@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.datasets import digits, pixel_graphs
-from course_tools.notebook.digit_graphs import described, kept, removed, rewired
+from course_tools.notebook import digit_graphs
+from course_tools.notebook.digit_graphs import described, fit_graph_classifiers, kept, removed, rewired
 
 
 def test_rewired_graphs_keep_their_nodes_and_their_numbers_of_edges():
@@ -22,3 +23,10 @@ def test_without_positions_their_features_are_zero():
     edges, features, members, n_graphs = described(digits()[0][:5], kept, False)
     assert (features.shape[1], n_graphs, edges.max() < len(features), members.shape) == (26, 5, True, (2, len(features)))
     assert features[:, 10:].abs().max() == 0
+
+
+def test_a_classifier_is_trained_for_each_seed(monkeypatch):
+    monkeypatch.setattr(digit_graphs, "fit_graph_classifier", lambda make, seed, change, with_positions: (make(), seed / 4))
+    runs = fit_graph_classifiers(torch.nn.Identity, kept, True)
+    assert [type(model) for model in runs.models] == [torch.nn.Identity] * 3
+    assert runs.scores == [0.0, 0.25, 0.5]

@@ -2,12 +2,19 @@
 
 import torch
 
-from course_lib.attention import GraphAttention, attend_edges, multi_head_graph_attention
+from course_lib.attention import (
+    DynamicGraphAttention,
+    GraphAttention,
+    attend_edges,
+    dynamic_edge_scores,
+    multi_head_graph_attention,
+)
 from course_lib.datasets import digits
 from course_lib.models import GAT, GCN
 from course_lib.primitives import gcn_weights
 from course_tools.notebook.digit_graphs import described, kept
 from course_tools.notebook.graph_networks import (
+    DynamicAttention,
     GraphClassifier,
     LookupGAT,
     TwoLayerGAT,
@@ -39,6 +46,16 @@ def test_convolutions_are_a_gcn_with_its_weights():
         mine.load_state_dict(layer.state_dict())
     for edges in (EDGES, EDGES[:, 2:]):
         torch.testing.assert_close(own(x, edges), gcn(x, edges))
+
+
+def test_with_the_librarys_scores_dynamic_attention_is_the_librarys():
+    z = torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(0))
+    results = []
+    for make in (DynamicGraphAttention, lambda n_heads, d: DynamicAttention(n_heads, d, dynamic_edge_scores, attend_edges)):
+        torch.manual_seed(0)
+        results.append(make(3, 5)(z, EDGES))
+    for theirs, mine in zip(*results, strict=True):
+        assert torch.equal(theirs, mine)
 
 
 def test_a_reader_finds_the_neighbour_with_the_largest_weight():

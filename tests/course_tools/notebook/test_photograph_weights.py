@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from course_tools.notebook.photograph_weights import _fewest_with_half, weights_on_a_photograph
+from course_lib.attention import non_local_concatenation, non_local_embedded_gaussian
+from course_tools.notebook.photograph_weights import _fewest_with_half, four_forms, weights_on_a_photograph
 
 
 def test_the_row_of_the_marked_pixel_is_drawn_and_sharpness_scales_products(capsys):
@@ -25,6 +26,15 @@ def test_the_row_of_the_marked_pixel_is_drawn_and_sharpness_scales_products(caps
     assert torch.equal(W, W_again)
     assert torch.equal(w_f, w_f_again)
     torch.testing.assert_close(once.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+
+
+def test_with_identity_matrices_the_two_gaussian_forms_are_equal_and_no_weight_is_negative():
+    x, w_f = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([1.0, 2.0, 3.0, -1.0, -2.0, -3.0])
+    found = four_forms(non_local_embedded_gaussian, non_local_concatenation)(x, torch.eye(3), torch.eye(3), w_f)
+    torch.testing.assert_close(found["Gaussian"], found["embedded Gaussian"])
+    torch.testing.assert_close(found["dot product, above 0"], (x @ x.mT).relu() / 5)
+    pairs = (x @ w_f[:3]).unsqueeze(1) + x @ w_f[3:]
+    torch.testing.assert_close(found["concatenation"], pairs.relu() / 5)
 
 
 @pytest.mark.parametrize(("weights", "fewest"), [([0.6, 0.1, 0.3], 1), ([0.4, 0.3, 0.3], 2), ([1.0, 1.0, 1.0, 1.0], 2)])

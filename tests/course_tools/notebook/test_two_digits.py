@@ -3,15 +3,24 @@
 import pytest
 import torch
 
-from course_lib.datasets import LabelledImages
+from course_lib.analysis import strongest_arrows
+from course_lib.attention import associative_dot_product, non_local_dot_product
+from course_lib.datasets import LabelledImages, same_or_different
 from course_tools.notebook import two_digits
 from course_tools.notebook.two_digits import (
+    arrows_in,
+    canvas_accuracy,
+    canvas_network,
+    fit_networks,
     fit_on_canvases,
     ink_by_position,
+    network_with_block,
     other_digit_over_chance,
     show_arrows,
     show_canvases,
+    show_networks,
     titles,
+    untrained_with_block,
 )
 
 
@@ -78,3 +87,27 @@ def test_the_seed_decides_weights_and_batches(monkeypatch):
     assert not torch.equal(seen[0][0], seen[2][0])
     assert not torch.equal(seen[0][1], seen[2][1])
     assert len(seen[0][1]) == 16
+
+
+def test_networks_are_trained_and_their_accuracy_and_size_printed(capsys):
+    parts = same_or_different(40, 1, 20, side=44, n_kinds=3, seed=0)
+    makers = {"plain": canvas_network, "deeper": lambda: canvas_network(widths=(3, 5, 7, 7), strides=(2, 2, 1, 2))}
+    models = fit_networks(makers, parts, 30, seed=0)
+    capsys.readouterr()
+    show_networks(models, parts)
+    told = capsys.readouterr().out
+    for name, model in models.items():
+        size = sum(p.numel() for p in model.parameters())
+        assert f"{name:<6}  {canvas_accuracy(model, parts):.3f}, {size:,} parameters" in told
+
+
+def test_arrows_are_those_of_the_form_with_weights():
+    one, other = untrained_with_block((0, 1))
+    assert not torch.equal(one[2:][2].weight, other[2:][2].weight)
+    model = network_with_block(associative_dot_product).eval()
+    images = torch.rand(3, 1, 44, 44, generator=torch.Generator().manual_seed(0))
+    ends, weights = arrows_in(model, LabelledImages(images, torch.zeros(3)), strongest_arrows, n=2)
+    assert model[1].attention.mechanism is non_local_dot_product
+    assert (ends.shape, weights.shape) == ((2, 121, 8, 3), (2, 121, 8))
+    full = model[1].attention(model[0](images[:2])).weights
+    torch.testing.assert_close(weights[..., 0], full.amax(-1))

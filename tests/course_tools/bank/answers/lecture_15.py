@@ -3,7 +3,15 @@
 import torch
 from torch.nn import functional as F
 
-from course_lib.attention import Attended, attend_edges, edge_softmax, gat_edge_scores, merge_heads, split_heads
+from course_lib.attention import (
+    Attended,
+    attend_edges,
+    dynamic_edge_scores,
+    edge_softmax,
+    gat_edge_scores,
+    merge_heads,
+    split_heads,
+)
 
 
 def gat_takes_the_absolute_value(z, a, slope=0.2):
@@ -115,6 +123,23 @@ def energy_divides_by_the_nodes(x, edges):
     return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1)) / x.shape[-2]
 
 
+def dynamic_in_absolute_values(z, a, edges, slope=0.2):
+    return dynamic_edge_scores(z, a, edges, -1.0)
+
+
+def dynamic_doubles_the_query(z, a, edges, slope=0.2):
+    hidden = F.leaky_relu(2 * z[..., edges[0], :] + z[..., edges[1], :], slope)
+    return (hidden * a.unsqueeze(-2)).sum(-1)
+
+
+def dynamic_by_the_euclidean_distance(z, a, edges, slope=0.2):
+    return dynamic_edge_scores(z, a, edges, slope) - (z[..., edges[0], :] - z[..., edges[1], :]).square().sum(-1)
+
+
+def dynamic_hides_the_loops(z, a, edges, slope=0.2):
+    return dynamic_edge_scores(z, a, edges, slope).masked_fill(edges[0] == edges[1], -1e9)
+
+
 def gat_pairs_without_the_bend(z, a, slope=0.2):
     d = z.shape[-1]
     return (z * a[..., None, :d]).sum(-1).unsqueeze(-1) + (z * a[..., None, d:]).sum(-1).unsqueeze(-2)
@@ -150,6 +175,11 @@ def energy_in_a_loop_without_the_half(x, edges):
     return sum(steps, torch.zeros(x.shape[:-2]))
 
 
+def dynamic_by_the_static_score_in_a_loop(z, a, edges, slope=0.2):
+    scores = [F.leaky_relu(((z[..., i, :] + z[..., j, :]) * a).sum(-1), slope) for i, j in edges.T.tolist()]
+    return torch.stack(scores, dim=-1)
+
+
 def gat_twice_wrong(z, a, slope=0.2):
     a_key, a_query = a.unsqueeze(-1).chunk(2, dim=-2)
     return z @ a_query + (z @ a_key).mT
@@ -178,6 +208,11 @@ def gcn_twice_wrong(edges, n_nodes):
     return 1 / (degree[edges[0]] * degree[edges[1]])
 
 
+def dynamic_twice_wrong(z, a, edges, slope=0.2):
+    hidden = torch.tanh(z[..., edges[0], :] - z[..., edges[1], :])
+    return (hidden * a.unsqueeze(-2)).sum(-1)
+
+
 def energy_twice_wrong(x, edges):
     return (x[..., edges[0], :] - x[..., edges[1], :]).abs().sum((-2, -1))
 
@@ -193,7 +228,13 @@ STRANGERS = {
     ),
     "15.4": (heads_share_the_first_projection, heads_come_out_in_reverse, heads_score_linearly),
     "15.5": (gcn_takes_the_larger_degree, gcn_normalises_by_the_mean, gcn_gives_a_matrix),
-    "15.6": (energy_takes_the_root, energy_adds_the_neighbours, energy_divides_by_the_nodes),
+    "15.6": (
+        dynamic_in_absolute_values,
+        dynamic_doubles_the_query,
+        dynamic_by_the_euclidean_distance,
+        dynamic_hides_the_loops,
+    ),
+    "15.7": (energy_takes_the_root, energy_adds_the_neighbours, energy_divides_by_the_nodes),
 }
 RELATIVES = (
     ("15.1", gat_pairs_without_the_bend, "forgets_the_leaky_relu"),
@@ -201,7 +242,8 @@ RELATIVES = (
     ("15.3", mixing_in_a_loop_that_overwrites, "keeps_the_last_message_only"),
     ("15.4", heads_always_concatenated, "always_merges"),
     ("15.5", gcn_mean_of_a_counter, "takes_the_mean"),
-    ("15.6", energy_in_a_loop_without_the_half, "forgets_the_half"),
+    ("15.6", dynamic_by_the_static_score_in_a_loop, "applies_the_nonlinearity_last"),
+    ("15.7", energy_in_a_loop_without_the_half, "forgets_the_half"),
 )
 TWO_MISTAKES = (
     ("15.1", gat_twice_wrong, {"swaps_the_halves", "forgets_the_leaky_relu"}),
@@ -209,5 +251,6 @@ TWO_MISTAKES = (
     ("15.3", mixing_twice_wrong, {"passes_the_values_backwards", "forgets_the_weights"}),
     ("15.4", heads_twice_wrong, {"always_merges", "averages_the_weights"}),
     ("15.5", gcn_twice_wrong, {"counts_who_is_looked_at", "forgets_the_root"}),
-    ("15.6", energy_twice_wrong, {"forgets_the_half", "takes_absolute_differences"}),
+    ("15.6", dynamic_twice_wrong, {"takes_tanh", "subtracts_the_key"}),
+    ("15.7", energy_twice_wrong, {"forgets_the_half", "takes_absolute_differences"}),
 )

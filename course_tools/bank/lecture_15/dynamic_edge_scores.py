@@ -1,0 +1,257 @@
+"""Exercise 15.6, dynamic_edge_scores: what students answer, wrong and right."""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import dynamic_edge_scores
+from course_tools.bank.lecture_15 import edge_lists
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+
+wrong, right = Answers(), Answers()
+
+HINTS = (
+    (
+        "In the static score, LeakyReLU is applied to one number for each edge. Here it is applied to a vector of d numbers, "
+        "and the product with a comes last. Which vectors do you need for each edge?"
+    ),
+    (
+        "Select the features of the query node and of the key node of each edge, on the axis of the nodes: two tensors of "
+        "shape (…, E, d). Add them, apply LeakyReLU, and multiply by a."
+    ),
+    (
+        "`z[..., edges[0], :] + z[..., edges[1], :]` is the sum z_i + z_j of each edge. Call its LeakyReLU with the given "
+        "`slope` `hidden`. `(hidden @ a.unsqueeze(-1)).squeeze(-1)` also works where `a` has a vector for each head."
+    ),
+)
+
+
+def _pairs(z, edges):
+    return z[..., edges[0], :], z[..., edges[1], :]
+
+
+def _times(hidden, a):
+    return (hidden @ a.unsqueeze(-1)).squeeze(-1)
+
+
+@wrong.idea
+def applies_the_nonlinearity_last(z, a, edges, slope=0.2):
+    """You multiply by a before LeakyReLU. That score is static: all nodes rank their neighbours in the same order. Apply
+    LeakyReLU to the vector z_i + z_j, and multiply by a afterwards."""
+    query, key = _pairs(z, edges)
+    return F.leaky_relu(_times(query + key, a), slope)
+
+
+@wrong.idea
+def leaves_out_the_nonlinearity(z, a, edges, slope=0.2):
+    """You leave out LeakyReLU. Then aᵀ z_i is the same in all scores of node i and cancels in the softmax."""
+    query, key = _pairs(z, edges)
+    return _times(query + key, a)
+
+
+@wrong.part
+def applies_it_to_each_node(z, a, edges, slope=0.2):
+    """You apply LeakyReLU to z_i and to z_j, and add afterwards. The term of z_i then cancels in the softmax. Add the two
+    vectors first."""
+    query, key = _pairs(F.leaky_relu(z, slope), edges)
+    return _times(query + key, a)
+
+
+@wrong.detail
+def takes_tanh(z, a, edges, slope=0.2):
+    """You use tanh, as Bahdanau's additive score does. GATv2 uses LeakyReLU."""
+    query, key = _pairs(z, edges)
+    return _times(torch.tanh(query + key), a)
+
+
+@wrong.detail
+def takes_relu(z, a, edges, slope=0.2):
+    """You use ReLU, which sets the negative entries of z_i + z_j to 0. LeakyReLU multiplies them by the slope."""
+    query, key = _pairs(z, edges)
+    return _times(F.relu(query + key), a)
+
+
+@wrong.case
+def takes_the_default_slope_of_torch(z, a, edges, slope=0.2):
+    """You call LeakyReLU without a slope, and the default of torch is 0.01. Pass the argument `slope`."""
+    query, key = _pairs(z, edges)
+    return _times(F.leaky_relu(query + key), a)
+
+
+@wrong.case
+def fixes_the_slope(z, a, edges, slope=0.2):
+    """You use a fixed slope of 0.2 and never use the argument."""
+    query, key = _pairs(z, edges)
+    return _times(F.leaky_relu(query + key, 0.2), a)
+
+
+@wrong.idea
+def multiplies_the_nodes(z, a, edges, slope=0.2):
+    """You multiply z_i and z_j elementwise, as a dot product does. This score is additive: it takes their sum."""
+    query, key = _pairs(z, edges)
+    return _times(F.leaky_relu(query * key, slope), a)
+
+
+@wrong.part
+def subtracts_the_key(z, a, edges, slope=0.2):
+    """You subtract z_j from z_i. The score takes their sum; your score of a self-loop is always 0."""
+    query, key = _pairs(z, edges)
+    return _times(F.leaky_relu(query - key, slope), a)
+
+
+@wrong.idea
+def uses_the_query_twice(z, a, edges, slope=0.2):
+    """You add z_i to itself and never use the key node. Then all scores of a node are equal, and its weights are uniform."""
+    query, _ = _pairs(z, edges)
+    return _times(F.leaky_relu(query + query, slope), a)
+
+
+@wrong.idea
+def uses_the_key_alone(z, a, edges, slope=0.2):
+    """You use z_j alone. A score without z_i gives all nodes the same ranking of their neighbours."""
+    _, key = _pairs(z, edges)
+    return _times(F.leaky_relu(key, slope), a)
+
+
+@wrong.detail
+def averages_the_nodes(z, a, edges, slope=0.2):
+    """You take the mean of z_i and z_j, and so compute half of each score. The formula has their sum."""
+    query, key = _pairs(z, edges)
+    return _times(F.leaky_relu((query + key) / 2, slope), a)
+
+
+@wrong.detail
+def scales_as_a_dot_product(z, a, edges, slope=0.2):
+    """You divide the scores by √d. Scaled dot-product attention does; this score has no such factor."""
+    query, key = _pairs(z, edges)
+    return _times(F.leaky_relu(query + key, slope), a) / z.shape[-1] ** 0.5
+
+
+@wrong.part
+def sums_without_the_vector(z, a, edges, slope=0.2):
+    """You add up the entries after LeakyReLU and never use a. The entries must be weighted by the learned vector a."""
+    query, key = _pairs(z, edges)
+    return F.leaky_relu(query + key, slope).sum(-1)
+
+
+@wrong.detail
+def takes_the_softmax_already(z, a, edges, slope=0.2):
+    """You return weights and not scores. The softmax comes later, over the edges of each query node; yours is over
+    all edges."""
+    query, key = _pairs(z, edges)
+    return _times(F.leaky_relu(query + key, slope), a).softmax(-1)
+
+
+@wrong.case
+def uses_the_first_head_for_all(z, a, edges, slope=0.2):
+    """You use the first row of a for every head. Each head has its own vector; with one head the mistake has no effect."""
+    query, key = _pairs(z, edges)
+    return F.leaky_relu(query + key, slope) @ a.reshape(-1, a.shape[-1])[0]
+
+
+@wrong.case
+def lists_each_edge_once(z, a, edges, slope=0.2):
+    """You remove repeated edges, which also sorts them. Return a score for each entry of the list, in its order."""
+    query, key = _pairs(z, edges.unique(dim=1))
+    return _times(F.leaky_relu(query + key, slope), a)
+
+
+@right
+def all_pairs_then_the_edges(z, a, edges, slope=0.2):
+    """All pairs of nodes, as a mask would need them; then the entries at the edges."""
+    hidden = F.leaky_relu(z.unsqueeze(-2) + z.unsqueeze(-3), slope)
+    scores = torch.einsum("...ijd,...d->...ij", hidden, a)
+    return scores[..., edges[0], edges[1]]
+
+
+@right
+def by_concatenated_matrices(z, a, edges, slope=0.2):
+    """Eq. 7 as printed: a matrix applied to [z_i ‖ z_j]; here it is two identity matrices, one beside the other."""
+    d = z.shape[-1]
+    W = torch.eye(d, dtype=z.dtype, device=z.device).repeat(1, 2)
+    pairs = torch.cat([z[..., edges[0], :], z[..., edges[1], :]], dim=-1)
+    return (F.leaky_relu(pairs @ W.mT, slope) * a.unsqueeze(-2)).sum(-1)
+
+
+@right
+def edge_by_edge(z, a, edges, slope=0.2):
+    """A loop over the edges, with LeakyReLU written out as a choice."""
+    scores = [z[..., :0, 0]]
+    for i, j in edges.mT.tolist():
+        total = z[..., i, :] + z[..., j, :]
+        scores.append((torch.where(total > 0, total, slope * total) * a).sum(-1, keepdim=True))
+    return torch.cat(scores, dim=-1)
+
+
+@right
+def in_double_precision(z, a, edges, slope=0.2):
+    """The sum of both ends by one selection, in float64; the result is cast back."""
+    ends = z.double().index_select(-2, edges.flatten().long()).unflatten(-2, (2, -1))
+    hidden = F.leaky_relu(ends.sum(-3), negative_slope=slope)
+    return torch.einsum("...ed,...d->...e", hidden, a.double()).to(z.dtype)
+
+
+def _graph(draw: Draw, n_nodes: int, *batch: int, heads: tuple[int, ...] = (), make=edge_lists.plain) -> Call:
+    (d,) = draw.sizes(1)
+    return draw.normal(*batch, *heads, n_nodes, d), draw.normal(*heads, d), make(draw, n_nodes)
+
+
+def _one_edge(draw: Draw, *edge: int) -> Call:
+    (d,) = draw.sizes(1)
+    return draw.normal(2, d), draw.normal(d), torch.tensor(edge).unsqueeze(-1)
+
+
+exercise = Exercise(
+    id="15.6",
+    title="Dynamic scores of a GATv2",
+    reference=dynamic_edge_scores,
+    properties=(
+        runs_on(lambda draw: [_graph(draw, 5), _graph(draw, 5, heads=(3,))]),
+        has_shape("One score for each edge.", lambda draw: [_graph(draw, 5), _graph(draw, 5, 2, heads=(3,))]),
+        Property(
+            "self-loop",
+            "The score of a node with itself is aᵀ LeakyReLU(2 z_i).",
+            lambda draw: [_one_edge(draw, 1, 1) for _ in range(4)],
+        ),
+        Property(
+            "two nodes",
+            "Both nodes of an edge take part, and the product with a comes last.",
+            lambda draw: [_one_edge(draw, 0, 1) for _ in range(4)],
+            points=2,
+            needs=("self-loop",),
+        ),
+        Property(
+            "edge list",
+            "The scores are in the order of the edges; a repeated edge has a score each time.",
+            lambda draw: [_graph(draw, 5), _graph(draw, 7, make=edge_lists.tangled)],
+            points=2,
+            needs=("two nodes",),
+        ),
+        Property(
+            "slope",
+            "LeakyReLU has the slope that is passed in.",
+            lambda draw: [(*_graph(draw, 5), 0.5), (*_graph(draw, 5), 0.05)],
+            needs=("two nodes",),
+        ),
+        Property(
+            "heads",
+            "Each head has its own vector, and each graph of a batch the same ones.",
+            lambda draw: [_graph(draw, 3, heads=(2,)), _graph(draw, 5, 2, heads=(3,)), _graph(draw, 3, 5)],
+            needs=("two nodes",),
+        ),
+        has_gradient(lambda draw: [_graph(draw, 5), _graph(draw, 3, 2, heads=(5,))], needs=("edge list", "heads")),
+        leaves_inputs(lambda draw: [_graph(draw, 5, heads=(3,))]),
+    ),
+    wrong=wrong,
+    right=right,
+    hints=HINTS,
+)

@@ -1,0 +1,27 @@
+"""Repeated graph convolution: its features are powers of Â, and the energy falls by the square of an eigenvalue."""
+
+import pytest
+import torch
+
+from course_lib.datasets import karate_club
+from course_lib.datasets.social_networks import Graph
+from course_lib.primitives import dirichlet_energy, gcn_weights
+from course_tools.notebook.over_smoothing import show_energies, smoothed
+
+
+def test_two_nodes_are_equal_after_one_step():
+    """Â of a pair is ½ everywhere: eigenvalues 1 and 0."""
+    pair = Graph(torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1.0], [3.0]]), torch.tensor([0, 1]), ("a", "b"))
+    found = smoothed(pair, 40, gcn_weights, dirichlet_energy)
+    assert found.features[1].flatten().tolist() == pytest.approx([2.0, 2.0])
+    assert found.energy[:2].tolist() == pytest.approx([1.0, 0.0])
+    assert found.limit == pytest.approx(0.0)
+
+
+def test_on_the_club_the_rate_is_the_square_of_the_second_eigenvalue(capsys):
+    club = smoothed(karate_club(), 43, gcn_weights, dirichlet_energy)
+    assert len(club.features) == len(club.energy) == 44
+    assert club.rate == pytest.approx(club.limit, rel=1e-2)
+    assert 0 < club.limit < 1
+    show_energies({"club": club})
+    assert f"{club.energy[-1]:.0e} is left on club" in capsys.readouterr().out
