@@ -33,3 +33,13 @@ def paired_differences(ours: Sequence[float], theirs: Sequence[float]) -> list[f
         ValueError: there are not as many scores of one as of the other.
     """
     return [a - b for a, b in zip(ours, theirs, strict=True)]
+
+
+def lead_over_best(scores: Mapping[str, Sequence[float]], name: str) -> list[float]:
+    """Subtract from the scores of one model, seed by seed, the highest score of all others.
+
+    Raises:
+        ValueError: there is no other model, or the models have different numbers of scores.
+    """
+    others = zip(*(values for other, values in scores.items() if other != name), strict=True)
+    return paired_differences(scores[name], [max(row) for row in others])
