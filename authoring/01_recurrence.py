@@ -56,9 +56,7 @@ recalling = RecallExperiment(SEEDS, steps, lr)
 # That would be so if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
 
 # %%
-sequences = recalling.unseen(T=5)
-print(f"symbols {sequences.tokens[0].tolist()}, answer {sequences.labels[0]}")
-print("0 to 7 come first, 8 to 15 are noise")
+recalling.print_example(T=5)
 
 # %%
 from functools import partial
@@ -306,8 +304,8 @@ claim(
 #
 # <details><summary>A. In both cases: the singular values are above 1.</summary>
 #
-# The singular values alone determine the growth only while the state is near 0. A strong input drives the units to ±1, where the derivative
-# of tanh is nearly 0.</details>
+# The singular values alone determine the growth only while the state is near 0. A strong input drives the units to ±1, where
+# the derivative of tanh is nearly 0.</details>
 # <details><summary>B. With the weak input it grows; with the strong input it still vanishes.</summary>
 #
 # Yes. A singular value above 1 is necessary for the gradient to grow in a step. It is not sufficient, because the derivatives
@@ -435,16 +433,13 @@ from course_lib.primitives import lstm_step
 lstm_step = check("01.4", lstm_step)
 
 # %% tags=["nbval-check-output"]
-torch.manual_seed(SEEDS[0])
-layer = nn.LSTM(1, 32).double()
-h, c = torch.zeros(10, 32).double(), torch.zeros(10, 32).double()
-for pixel in pixels:
-    h, c = lstm_step(pixel, h, c, *parameters_of(layer))
+from course_tools.notebook.gradients_through_time import lstm_difference_to_torch
+
 claim(
     "01.l",
     "lstm_step over real digits ends in the cell state of torch.nn.LSTM: largest "
     "difference",
-    (c - layer(pixels)[1][1][0]).abs().max(),
+    lstm_difference_to_torch(lstm_step, pixels, SEEDS[0]),
     at_most=1e-5,
 )
 
@@ -891,8 +886,9 @@ train_lstm = check("01.6", train_lstm)
 #
 # **Papers.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Werbos 1990 (https://doi.org/10.1109/5.58337) · Bengio, Simard,
 # Frasconi 1994, section 3 (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3
-# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et
-# al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8 (https://arxiv.org/abs/1406.1078).
+# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) ·
+# Pascanu et al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8
+# (https://arxiv.org/abs/1406.1078).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #

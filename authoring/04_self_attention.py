@@ -56,7 +56,8 @@ looking_up = lookup_task(lookups, n_values)
 # gates do not learn this in the number of steps used here.</details>
 # <details><summary>B. One in eight, as by guessing among the eight values.</summary>
 #
-# It does better: it soon learns which values occur in the text, and a guess among those is right more often.</details>
+# It does better: it soon learns which values occur in the text, and a guess among those is right more
+# often than a guess among all eight.</details>
 # <details><summary>C. About as many as a model that knows which values occur, but not with which key.</summary>
 #
 # Yes, at this budget. The state holds a bag of values without their keys. The next cells compare the two.</details>
@@ -92,8 +93,8 @@ claim(
 )
 
 # %% [markdown]
-# A question must be compared with each key. By the time it arrives, the GRU has merged all keys into one state. Self-attention keeps
-# every token, and the question attends to all of them.
+# A question must be compared with each key. By the time it arrives, the GRU has merged all keys into one state.
+# Self-attention keeps every token, and the question attends to all of them.
 #
 # ## 2 Queries, keys and values
 #
@@ -113,10 +114,11 @@ claim(
 # | scores, weights | (…, T_q, T_k) | the last: keys |
 # | context | (…, T_q, d_v) | |
 #
-# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. Write the rest.
+# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. You write the rest.
 
 # %%
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.attention import Attended, attend
@@ -181,8 +183,9 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Does the scale matter for *learning*? We train the layer on the look-up task at $d_k = 512$, once with the scale
-# and once without; nothing else differs. Its input features have variance 1, as after a normalisation layer.
+# **Predict.** Does the scale matter for *learning*? We train a layer that applies your function to $XW_Q$, $XW_K$ and
+# $XW_V$ on the look-up task at $d_k = 512$, once with the scale and once without; nothing else differs. Its input features
+# have variance 1, as after a normalisation layer.
 #
 # <details><summary>A. No: the optimiser can make the matrices smaller, which has the same effect.</summary>
 #
@@ -335,9 +338,6 @@ claim(
 # %%
 layer = partial(SelfAttentionByFunction, scaled_dot_product_attention, 64)
 leak = measure_leak(layer, causal_mask(12), SEEDS)
-print(f"entropy {leak.entropy:.2f} nats; loss on unseen text, mean of the seeds:")
-for name, values in leak.losses.items():
-    print(f"  {name} {mean(values):.2f}")
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -365,8 +365,8 @@ claim(
 # ## 5 Multi-head attention
 #
 # One softmax gives each query one set of weights. A token that needs information from two positions gets only a weighted sum of
-# the two. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and one
-# more matrix combines the results; in this section you write the complete layer.
+# the two. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and a
+# further matrix combines the results; in this section you write the complete layer.
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
@@ -426,8 +426,8 @@ multi_head_attention = check("04.5", multi_head_attention)
 # - **reversal**: output a text backwards. Position $i$ must attend to position $T - 1 - i$, the anti-diagonal, whatever the
 #   tokens are.
 #
-# The model has one layer with one head and is trained with three seeds. The baseline is the GRU, with more parameters and
-# trained for as many steps.
+# The model has one layer, your `multi_head_attention` with one head and four trained matrices; it is trained with three
+# seeds. The baseline is the GRU, which has more parameters and is trained for as many steps.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A model that reads from left to right must reverse a text of ten symbols, each one of eight. What is the best
@@ -592,8 +592,8 @@ attention_over_image = check("04.6", attention_over_image)
 # %% [markdown]
 # **Restore the colours of a photograph.** We use your layer on a photograph that has lost most of its colours: every pixel
 # keeps its brightness, but only one in fifty keeps its colour. Which colour did the others have? Each pixel must attend to
-# pixels of known colour that have a similar brightness and are not too far away. This is a look-up by content and by position, so one
-# layer of attention can do it. There is no training: we set the three matrices by hand such that
+# pixels of known colour that have a similar brightness and are not too far away. This is a look-up by content and by
+# position, so one layer of attention can do it. There is no training: we set the three matrices by hand such that
 #
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and } -\infty \text{ where the colour is unknown,}$$
 #
@@ -666,7 +666,7 @@ claim(
 show_weights_of_a_pixel(faded, faded.samples[0], by_setting["both"])
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Both numbers are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
+# **Explore.** $b$ and $p$ are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
 # large values, each pixel copies the colour of a single one. What goes wrong at each end? Which setting restores the colours
 # best? (The sliders show powers of ten: 2 stands for 100.)
 
@@ -698,8 +698,7 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # The table gives orders of growth, without constant factors. We count the work in multiply-adds with torch's own counter and
 # fit its exponent in $n$. The number of sequential operations is the length of the longest chain of matrix products in the
 # graph of a forward pass: two for self-attention, at every length. The path length is the number of times that a layer must be
-# applied until the gradient of the last position reaches the first. We count the library's implementations, which do the same
-# arithmetic as yours.
+# applied until the gradient of the last position reaches the first.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65 tokens depends on
@@ -778,8 +777,8 @@ claim(
 )
 
 # %% [markdown]
-# Work is not time, because a processor computes independent products in parallel. The next figure therefore shows the time
-# measured on this machine. We make no claim about it, since it depends on the hardware and on what else is running.
+# Work is not time, because a processor computes independent products in parallel. The next figure shows the time on this
+# machine. We make no claim about it, since it depends on the hardware.
 
 # %%
 show_times([64, 128, 256, 512, 1024, 2048], d=64)
@@ -787,8 +786,9 @@ show_times([64, 128, 256, 512, 1024, 2048], d=64)
 # %% [markdown] tags=["predict"]
 # ## 10 Ablations
 #
-# **Predict.** Each position must now output two symbols: the one at the opposite position *and* the one just before its own. We
-# compare one head of size 64 with two heads of size 32; both models have the same number of parameters. What does the single head do?
+# **Predict.** Each position must now output two symbols: the one at the opposite position *and* the one just before its own.
+# We compare one head of size 64 with two heads of size 32; both models have the same number of parameters. What does the
+# single head do?
 #
 # <details><summary>A. The same as two heads: the number of parameters is equal.</summary>
 #
@@ -892,7 +892,7 @@ claim(
 #
 # Reversal needs only positions. It is the **positive control**: if a rival fails even there, its failure at look-up shows
 # nothing. The model is one layer of attention with one head between three embeddings (of the key, the value and the position)
-# and a linear read-out. The next cell trains it.
+# and a linear readout. The next cell trains it.
 
 # %%
 from course_tools.notebook.attention_rival import (
@@ -906,8 +906,8 @@ n_parameters = train_the_model(seed=SEEDS[0])
 # %% [markdown] tags=["try-it"]
 # Write `train_attention_rival`, which builds the rival, trains it as the model is trained, and returns it. Any design that the
 # table allows is accepted, and you may use `torch.nn`. Before you run the check, write down which accuracies you expect. No
-# point depends on whether the rival wins or loses. The check trains attention as well and, where the comparison is fair, says
-# what it shows.
+# point depends on whether the rival wins or loses. The check trains attention as well and, if the comparison is fair,
+# reports its result.
 #
 # | points | what is judged |
 # | --- | --- |

@@ -73,6 +73,20 @@ def difference_to_autograd(step: RecurrentStep, back_step: BackwardStep, x: Tens
     return ((ours - theirs).norm() / theirs.norm()).item()
 
 
+def lstm_difference_to_torch(lstm_step: Callable[..., tuple[Tensor, Tensor]], x: Tensor, seed: int = 0, n: int = 32) -> float:
+    """Read x (T, B, d) in float64 by `lstm_step` and by torch.nn.LSTM with n units and the same weights.
+
+    Returns:
+        the largest difference of an entry of the last cell state.
+    """
+    torch.manual_seed(seed)
+    layer = nn.LSTM(x.shape[2], n).double()
+    h, c = x.new_zeros(x.shape[1], n), x.new_zeros(x.shape[1], n)
+    for x_t in x:
+        h, c = lstm_step(x_t, h, c, *parameters_of(layer))
+    return (c - layer(x)[1][1][0]).abs().max().item()
+
+
 def steps_reached(step: RecurrentStep, x: Tensor, weights: Sequence[Tensor], k: int) -> list[int]:
     """Return how many steps back the gradient of Σ h_T² reaches if x (T, B, d) is read in segments of k steps.
 

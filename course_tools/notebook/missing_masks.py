@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import mean
 from typing import NamedTuple
 
 import torch
@@ -65,7 +66,7 @@ class Leak(NamedTuple):
 def measure_leak(
     make_layer: Callable[[Tensor | None], nn.Module], causal: Tensor, seeds: Sequence[int], steps: int = 200
 ) -> Leak:
-    """Train language models on `counting_task` with the causal mask and without, draw their losses, and test them.
+    """Train language models on `counting_task` with the causal mask and without; draw their losses, test them, print the means.
 
     Args:
         make_layer: returns a layer of size 64 with the mask that it is given, or None, in its attribute `mask`.
@@ -93,4 +94,7 @@ def measure_leak(
     losses = {name: tested(models) for name, models in trained.items()}
     for model in trained["no mask"]:
         model.mixer.mask = causal
-    return Leak(losses | {"masked afterwards": tested(trained["no mask"])}, entropy)
+    losses["masked afterwards"] = tested(trained["no mask"])
+    means = " | ".join(f"{name} {mean(values):.2f}" for name, values in losses.items())
+    print(f"entropy {entropy:.2f} nats; loss on unseen text, mean of the seeds: {means}")
+    return Leak(losses, entropy)

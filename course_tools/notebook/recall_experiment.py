@@ -43,6 +43,11 @@ class RecallExperiment:
         """Return the 1,000 test sequences of the first seed."""
         return _sequences(T, self.seeds[0]).test
 
+    def print_example(self, T: int) -> None:
+        """Print the first test sequence of the first seed, and its answer."""
+        tokens, labels = (part[0].tolist() for part in self.unseen(T))
+        print(f"symbols {tokens}, answer {labels}; 0 to {N_SYMBOLS - 1} come first, {N_SYMBOLS} to 15 are noise")
+
     def fit(
         self, make_cell: Callable[[], nn.Module], T: int, lr: float | None = None, n_seeds: int | None = None
     ) -> list[SequenceClassifier]:

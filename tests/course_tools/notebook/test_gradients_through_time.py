@@ -15,6 +15,7 @@ from course_tools.notebook.gradients_through_time import (
     digit_pixels,
     gradient_by_lag,
     gradient_norms,
+    lstm_difference_to_torch,
     parameters_of,
     show_carousel,
     show_carousel_by_bias,
@@ -100,6 +101,14 @@ def test_a_digit_is_read_one_pixel_at_a_time_row_by_row():
     assert pixels.shape == (64, 3, 1)
     assert pixels[9, 2, 0] == images[2, 1, 1]
     assert labels == all_labels[:3].tolist()
+
+
+def test_an_lstm_step_is_that_of_torch_and_a_step_without_forget_gate_is_not(x):
+    def keeps_all(x, h, c, W, U, b):
+        return lstm_step(x, h, c, W, U, b)[0], c + lstm_step(x, h, torch.zeros_like(c), W, U, b)[1]
+
+    assert lstm_difference_to_torch(lstm_step, x, n=N) < 1e-12
+    assert lstm_difference_to_torch(keeps_all, x, n=N) > 1e-2
 
 
 def test_the_gradient_reaches_the_last_segment_only(layer, x):

@@ -48,7 +48,7 @@ def test_the_entropy_is_that_of_counting_with_jumps(capsys):
     assert "Training loss" in capsys.readouterr().out
 
 
-def test_each_group_has_its_mask_and_the_unmasked_models_get_it_afterwards(monkeypatch):
+def test_each_group_has_its_mask_and_the_unmasked_models_get_it_afterwards(monkeypatch, capsys):
     made = []
 
     class Mixer(nn.Module):
@@ -68,3 +68,4 @@ def test_each_group_has_its_mask_and_the_unmasked_models_get_it_afterwards(monke
     leak = measure_leak(Mixer, causal_mask(5), (0, 1))
     assert [mask is None for mask in made] == [False, False, True, True]
     assert leak.losses == {"causal mask": [2.0, 2.0], "no mask": [1.0, 1.0], "masked afterwards": [2.0, 2.0]}
+    assert "causal mask 2.00 | no mask 1.00 | masked afterwards 2.00" in capsys.readouterr().out

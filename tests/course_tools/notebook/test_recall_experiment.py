@@ -48,6 +48,12 @@ def test_training_and_test_sequences_are_those_of_the_first_seed_and_the_first_s
     assert RecallExperiment((1, 0), 2, 1e-3).unseen(5).tokens.equal(unseen.tokens) is False
 
 
+def test_the_printed_answer_is_the_first_symbol(capsys):
+    EXPERIMENT.print_example(5)
+    symbols = EXPERIMENT.unseen(5).tokens[0].tolist()
+    assert capsys.readouterr().out == f"symbols {symbols}, answer {symbols[0]}; 0 to 7 come first, 8 to 15 are noise\n"
+
+
 def test_a_comparison_draws_losses_and_accuracies_and_returns_the_accuracies(capsys):
     models = {"plain": EXPERIMENT.fit(SMALL, 5)}
     found = EXPERIMENT.compare(models, 5)
