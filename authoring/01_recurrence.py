@@ -38,8 +38,8 @@ recalling = RecallExperiment(SEEDS, steps, lr)
 #
 # A word early in a text can determine a word much later. The smallest task of this kind is *recall*: in each sequence **the
 # first symbol is the answer**, and all other symbols are noise from another alphabet. The network reads the sequence symbol by
-# symbol and then predicts which symbol came first. The task tests one thing: can training still *learn from* step 1 when the
-# error appears at step T?
+# symbol and then predicts which symbol came first. The task tests one thing: whether training can still *learn from* step 1
+# when the error appears at step T.
 #
 # **Predict.** A plain recurrent network with 64 units is trained on sequences of 5 symbols, and another one on sequences of 60.
 # How accurate does each become? There are eight possible first symbols, so chance is one in eight.
@@ -50,10 +50,10 @@ recalling = RecallExperiment(SEEDS, steps, lr)
 # weights.</details>
 # <details><summary>B. Five symbols are easy; with sixty the accuracy is at chance.</summary>
 #
-# Yes. Section 8 measures the cause; section 7 removes it and changes nothing else.</details>
+# Yes. Section 7 removes only the cause, and section 8 measures it.</details>
 # <details><summary>C. Sixty symbols work too, only less accurately.</summary>
 #
-# That would be so if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
+# That would be true if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
 
 # %%
 recalling.print_example(T=5)
@@ -114,8 +114,8 @@ from course_lib.primitives import rnn_step
 rnn_step = check("01.1", rnn_step)
 
 # %% [markdown]
-# The next cell uses your step twice: `states_of` applies it to one input after the other. First it reads handwritten digits one
-# pixel at a time, 64 steps per digit. With the weights of `torch.nn.RNN`, your states must equal torch's.
+# The next cell uses your step in two ways: `states_of` applies it to one input after the other. First it reads handwritten
+# digits one pixel at a time, 64 steps per digit. With the weights of `torch.nn.RNN`, your states must equal torch's.
 #
 # Then it solves the recall task with weights that we set by hand. There are eight units, one for each symbol. The first symbol
 # sets its own unit to a high value; each noise symbol changes all units a little, at random. Each unit feeds back only to
@@ -273,10 +273,10 @@ mended = check("01.2", mended)
 # ### Truncated back-propagation
 #
 # A long text does not fit into one backward pass: all its states would have to stay in memory. *Truncated* back-propagation
-# through time (Williams & Peng, 1990) therefore cuts the text into segments of $k$ steps. The state is passed on from one segment
-# to the next, but without its gradient: `detached` from `course_lib.truncated_bptt` cuts it off. The gradient then reaches at
-# most $k$ steps back, so training receives no signal about longer dependencies. The next cell reads the 64 pixels of each digit
-# in segments of 16.
+# through time (Williams & Peng, 1990) therefore cuts the text into segments of $k$ steps. The state is passed on from one
+# segment to the next, but without its gradient: `detached` from `course_lib.truncated_bptt` removes it. The gradient then
+# reaches at most $k$ steps back, so training receives no signal about longer dependencies. The next cell reads the 64 pixels
+# of each digit in segments of 16.
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.gradients_through_time import steps_reached
@@ -296,11 +296,11 @@ claim(
 # This section measures how the gradient shrinks or grows over many steps. Each step back multiplies it by $U^\top$ and by the
 # derivatives $1 - h_t^2$, which are at most 1. If the state is near 0, these derivatives are near 1, and only $U$ matters. Let
 # $U = \rho\,Q$, where $Q$ is orthogonal and therefore preserves lengths. All singular values of $U$ are then $\rho$, and $T$
-# steps multiply the length of every gradient by $\rho^T$. Claim 01.g below compares your step with this factor.
+# steps multiply the length of every gradient by $\rho^T$. Claim 01.g below tests this with your step.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Let $\rho = 1.5$, so all singular values of $U$ are 1.5. The pixels are multiplied by 0.001 (weak input) or by 4
-# (strong input). Does the gradient explode?
+# **Predict.** Let $\rho = 1.5$, so all singular values of $U$ are 1.5. The entries of $W$ have the standard deviation 0.001
+# (weak input) or 4 (strong input). Does the gradient explode?
 #
 # <details><summary>A. In both cases: the singular values are above 1.</summary>
 #
@@ -377,8 +377,8 @@ from course_lib.primitives import clip_gradients
 clip_gradients = check("01.3", clip_gradients)
 
 # %% [markdown]
-# Does clipping matter in training? The next cell runs plain gradient descent with three seeds on the recall task with 10 symbols.
-# It uses your `rnn_step`, the recurrent matrix $1.5\,Q$ and the learning rate 1. In half of the runs, your
+# Does clipping matter in training? The next cell runs plain gradient descent with three seeds on the recall task with 10
+# symbols. It uses your `rnn_step`, the recurrent matrix $1.5\,Q$ and the learning rate 1. In half of the runs, your
 # `clip_gradients` is applied before each update.
 
 # %%
@@ -466,7 +466,7 @@ from course_lib.primitives import carousel_gradient
 carousel_gradient = check("01.5", carousel_gradient)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** At initialisation the weights of the forget gate are small, so $f \approx \sigma(b_f)$. By which factor does the
+# **Predict.** At initialisation the weights of the forget gate are small, so $f \approx \sigma(b_f)$. By what factor does the
 # carousel multiply a gradient over 60 steps, with the bias $b_f = 0$ and with $b_f = 4$?
 #
 # <details><summary>A. About a half, and nearly 1.</summary>
@@ -514,7 +514,7 @@ claim(
 #
 # - the plain network as torch initialises it (as in section 1);
 # - **LSTM, bias 4**: the forget gate starts open;
-# - **LSTM, bias 0**, the control: the same parameters, but the gate starts half closed;
+# - **LSTM, bias 0**, the control: the same parameters, but the gate starts half open;
 # - **plain, orthogonal $U$**: the plain network of section 1, but $U$ is initialised as an orthogonal matrix and $W$ is scaled
 #   down. It has no gates and no cell state.
 #
@@ -522,7 +522,7 @@ claim(
 #
 # <details><summary>A. Both LSTMs, because they have gates.</summary>
 #
-# A forget gate that starts half closed halves the gradient at each step. Training could open the gate, but the gradient that
+# A forget gate that starts half open halves the gradient at each step. Training could open the gate, but the gradient that
 # would do so has vanished.</details>
 # <details><summary>B. Only the LSTM with bias 4.</summary>
 #

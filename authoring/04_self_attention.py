@@ -56,8 +56,8 @@ looking_up = lookup_task(lookups, n_values)
 # gates do not learn this in the number of steps used here.</details>
 # <details><summary>B. One in eight, as by guessing among the eight values.</summary>
 #
-# It does better: it soon learns which values occur in the text, and a guess among those is right more
-# often than a guess among all eight.</details>
+# It does better: it soon learns which values occur in the text, and a guess among those is right more often
+# than a guess among all eight.</details>
 # <details><summary>C. About as many as a model that knows which values occur, but not with which key.</summary>
 #
 # Yes, at this budget. The state holds a bag of values without their keys. The next cells compare the two.</details>
@@ -151,7 +151,7 @@ scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 # <details><summary>B. About one half.</summary>
 #
 # A standard deviation of two or three would give about one half. The standard deviation is $\sqrt{d_k}$, which reaches that
-# value already at small $d_k$: see the curve.</details>
+# value at a small $d_k$, as the curve shows.</details>
 # <details><summary>C. Nearly 1.</summary>
 #
 # Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
@@ -284,7 +284,7 @@ causal_mask = check("04.2", causal_mask)
 # | lengths | (B,) |
 # | mask | (B, 1, T_k): the axis of size 1 broadcasts over the queries |
 #
-# Masks are combined by `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). A row may be all False, as for an
+# Masks are combined with `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). A row may be all False, as for an
 # empty sentence. Then `attend` gives zero weights and a zero context, where a plain softmax would compute 0/0.
 
 # %% exercise="04.3" difficulty="●○○" minutes=5
@@ -295,8 +295,7 @@ padding_mask = check("04.3", padding_mask)
 
 # %% [markdown]
 # The next cell pads the look-up texts with zeros, as in a batch with a longer text, and gives them to the trained layer of
-# section 3. Zero is also the index of a real pair: without a mask, each padding position is read as the pair
-# $k_0 = v_0$.
+# section 3. Zero is also the index of a real pair: without a mask, each padding position is read as the pair $k_0 = v_0$.
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.missing_masks import measure_leak, measure_padding
@@ -319,8 +318,8 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A language model is trained on sequences that count upwards most of the time and otherwise jump at random. A jump
-# cannot be predicted, so the expected loss of a causal model is at least the entropy of the next token. We forget the causal
-# mask. The loss then …
+# cannot be predicted, so the expected loss of a causal model is at least the entropy of the next token. Suppose that we forget
+# the causal mask. The loss then …
 #
 # <details><summary>A. … stays the same; the mask only saves time.</summary>
 #
@@ -443,7 +442,7 @@ multi_head_attention = check("04.5", multi_head_attention)
 # is right. This bound follows without any training; whether a GRU reaches it at this budget is another question.</details>
 # <details><summary>C. One in eight.</summary>
 #
-# That would be guessing everywhere. In the second half of the text the model can know the answer.</details>
+# That is the accuracy of guessing everywhere. In the second half of the text the model can know the answer.</details>
 
 
 # %%
@@ -514,8 +513,8 @@ claim(
 # ## 7 Attention maps
 #
 # We now look at the weights of the trained layer on one new text, collected by `record` from `course_lib.analysis`. Rows are
-# queries, and each row sums to 1. A map by itself is easy to over-interpret; here each map can be compared with the right
-# answer: the cells where the weight should be are outlined.
+# queries, and each row sums to 1. A map by itself is easy to over-interpret; here the cells where the
+# weight should be are outlined.
 
 # %%
 from course_tools.notebook.token_reader import show_lookup, show_reversal
@@ -532,7 +531,7 @@ show_reversal(on_reversal["attention"][-1], [3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T 
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** The attention microscope runs small trained transformers inside the page, without the kernel. It opens with one
-# that continues a text, under the causal mask of section 4; two others reverse a word that you type and classify a digit.
+# that continues a text, under the causal mask of section 4; the other two reverse a word that you type, or classify a digit.
 # Predict what happens when you switch off the scale, a mask, the positions or a head; then try it. `python3 course.py
 # microscope` writes the same page as a file.
 
@@ -591,7 +590,7 @@ attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown]
 # **Restore the colours of a photograph.** We use your layer on a photograph that has lost most of its colours: every pixel
-# keeps its brightness, but only one in fifty keeps its colour. Which colour did the others have? Each pixel must attend to
+# keeps its brightness, but only one in fifty keeps its colour. What colour did the others have? Each pixel must attend to
 # pixels of known colour that have a similar brightness and are not too far away. This is a look-up by content and by
 # position, so one layer of attention can do it. There is no training: we set the three matrices by hand such that
 #
@@ -685,8 +684,8 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # %% [markdown]
 # ## 9 Cost
 #
-# Two decks reproduce the table of Vaswani et al.: the work per layer, the sequential operations, and the longest path between two
-# positions. In this section we *measure* these three numbers for four ways to mix $n$ tokens of size $d$:
+# Two decks reproduce the table of Vaswani et al.: the work per layer, the sequential operations, and the longest path between
+# two positions. In this section we *measure* these three numbers for four ways to mix $n$ tokens of size $d$:
 #
 # | layer | work | sequential operations | longest path |
 # | --- | --- | --- | --- |
@@ -710,7 +709,7 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # well.</details>
 # <details><summary>B. 64: one position per layer.</summary>
 #
-# Yes. Width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
+# Yes. A convolution of width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
 # <details><summary>C. One: a convolution slides over the whole text.</summary>
 #
 # It slides over the whole text, but each output depends on only three inputs.</details>
@@ -794,7 +793,7 @@ show_times([64, 128, 256, 512, 1024, 2048], d=64)
 #
 # The number of parameters does not matter here: one softmax makes one set of weights for each query, whatever the size of the
 # head.</details>
-# <details><summary>B. It splits its weight between the two positions and gets each symbol half of the time.</summary>
+# <details><summary>B. It splits its weight between the two positions and gets each symbol right half of the time.</summary>
 #
 # The weight is split, yes. But the weighted sum of two values has no order: it shows *which* two symbols occur, and the model
 # must guess which is which.</details>
@@ -945,7 +944,7 @@ show_seeds(scores, "accuracy", "unseen texts, one point per seed", guessed)
 # %% [markdown] tags=["quiz"]
 # ## 12 Exit quiz
 #
-# **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What happens first?
+# **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What is the immediate effect?
 #
 # <details><summary>A. The weights become more even.</summary>
 #

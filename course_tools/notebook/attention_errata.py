@@ -11,7 +11,7 @@ from course_tools.notebook.layer_costs import dilated_convolutions, numbers_kept
 from course_tools.notebook.matrix_shapes import conforms
 
 
-class DeckStatements(NamedTuple):
+class AttentionStatements(NamedTuple):
     """Measured values, one for each statement.
 
     Attributes:
@@ -35,7 +35,7 @@ class DeckStatements(NamedTuple):
     growth: float
 
 
-def deck_statements(seed: int = 0) -> DeckStatements:
+def deck_statements(seed: int = 0) -> AttentionStatements:
     """Measure the statements of the decks with random matrices; the seed determines them."""
     generator = torch.Generator().manual_seed(seed)
     n, d_key, d_value = 5, 512, 8
@@ -48,7 +48,7 @@ def deck_statements(seed: int = 0) -> DeckStatements:
     def kept(d: int) -> int:
         return numbers_kept(scaled_dot_product_attention, *(torch.randn(1_024, d, requires_grad=True) for _ in range(3)))
 
-    return DeckStatements(
+    return AttentionStatements(
         spread_by_values=(queries @ keys.mT / math.sqrt(d_value)).std().item(),
         without_bias=[nn.Linear(3, 2, bias=bias).bias is None for bias in (None, False)],
         matches=[conforms(W_k, X), conforms(X, W_k)],

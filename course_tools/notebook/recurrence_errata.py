@@ -16,7 +16,7 @@ from course_tools.notebook.matrix_shapes import conforms
 from course_tools.notebook.sequence_classifier import dense_first_to_last
 
 
-class DeckStatements(NamedTuple):
+class RecurrenceStatements(NamedTuple):
     """Measured values, one for each statement.
 
     Attributes:
@@ -44,7 +44,7 @@ def deck_statements(
     known: Recall,
     unseen: Recall,
     seed: int = 0,
-) -> DeckStatements:
+) -> RecurrenceStatements:
     """Measure the statements of the decks.
 
     Args:
@@ -61,7 +61,7 @@ def deck_statements(
     steep = first_gradient(rnn_step, unseen.tokens, unseen.labels, seed)
     bound = steep.abs().max() / 10
     clipped = steep.clamp(-bound, bound), clip_gradients([steep], 1.0)[0]
-    return DeckStatements(
+    return RecurrenceStatements(
         [conforms(W_ya, a), conforms(W_ay, a)],
         least_output,
         *(F.cosine_similarity(steep, other, dim=0).item() for other in clipped),
