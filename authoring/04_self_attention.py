@@ -874,7 +874,7 @@ claim(
     at_most=0.5,
 )
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # ## 11 Build it: a control
 #
 # **Build task (25 minutes, 12 points).** This lecture says that attention can look up values because its *weights depend on
