@@ -26,23 +26,20 @@
 
 
 # %%
-from course_lib.datasets import recall
-from course_tools.notebook import at_scale, predict
+from course_tools.notebook import at_scale, check, claim, explore, ledger, predict
+from course_tools.notebook.recall_experiment import RecallExperiment
 
-SEEDS, LONG = (0, 1, 2), at_scale(cpu=60, gpu=80)
-recall_sets = {
-    (T, seed): recall(4_000, 1, 1_000, T=T, seed=seed)
-    for T in (5, LONG)
-    for seed in SEEDS
-}
+SEEDS, LONG, N_HIDDEN = (0, 1, 2), at_scale(cpu=60, gpu=80), at_scale(cpu=64, gpu=128)
+steps, lr = at_scale(cpu=300, gpu=400), at_scale(cpu=1.5e-3, gpu=1e-3)
+recalling = RecallExperiment(SEEDS, steps, lr)
 
 # %% [markdown] tags=["predict"]
 # ## 1 A network that forgets
 #
 # A word early in a text can determine a word much later. The smallest task of this kind is *recall*: in each sequence **the
 # first symbol is the answer**, and all other symbols are noise from another alphabet. The network reads the sequence symbol by
-# symbol and then predicts which symbol came first. The task tests one thing: can training still *learn from* step 1 when the
-# error appears at step T?
+# symbol and then predicts which symbol came first. The task tests one thing: whether training can still *learn from* step 1
+# when the error appears at step T.
 #
 # **Predict.** A plain recurrent network with 64 units is trained on sequences of 5 symbols, and another one on sequences of 60.
 # How accurate does each become? There are eight possible first symbols, so chance is one in eight.
@@ -53,52 +50,25 @@ recall_sets = {
 # weights.</details>
 # <details><summary>B. Five symbols are easy; with sixty the accuracy is at chance.</summary>
 #
-# Yes. Section 8 shows why, and section 7 changes only the cause.</details>
+# Yes. Section 7 removes only the cause, and section 8 measures it.</details>
 # <details><summary>C. Sixty symbols work too, only less accurately.</summary>
 #
-# That would be so if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
+# That would be true if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
 
 # %%
-tokens, label = (part[0].tolist() for part in recall_sets[5, SEEDS[0]].train)
-print(f"symbols {tokens}, answer {label}; 0 to 7 come first, 8 to 15 are noise")
+recalling.print_example(T=5)
+
+# %%
+from functools import partial
+
+from course_lib.primitives import RNN, hoisted_rnn
+
+plain = partial(RNN, 16, N_HIDDEN, hoisted_rnn)
+plain_models = {T: recalling.fit(plain, T) for T in (5, LONG)}
+recalling.show_losses({f"{T} symbols": models for T, models in plain_models.items()})
 
 # %% tags=["nbval-check-output"]
-from course_lib.primitives import RNN, hoisted_rnn
-from course_tools.notebook import claim
-from course_tools.notebook.sequence_classifier import (
-    classifier_accuracy,
-    fit_classifier,
-    one_hot,
-)
-
-N_HIDDEN, N_STEPS = at_scale(cpu=64, gpu=128), at_scale(cpu=300, gpu=400)
-LR = at_scale(cpu=1.5e-3, gpu=1e-3)
-
-
-def trained(make_cell, T, seed, lr=LR):
-    """A network trained on 4,000 sequences of length T."""
-    known = recall_sets[T, seed].train
-    return fit_classifier(
-        make_cell, (one_hot(known.tokens), known.labels), seed, N_STEPS, lr
-    )
-
-
-def recalls(model, T, seed):
-    """The accuracy on 1,000 new sequences."""
-    new = recall_sets[T, seed].test
-    return classifier_accuracy(model, (one_hot(new.tokens), new.labels))
-
-
-def plain():
-    """The plain network as torch initialises it."""
-    return RNN(16, N_HIDDEN, hoisted_rnn)
-
-
-plain_models = {T: [trained(plain, T, seed) for seed in SEEDS] for T in (5, LONG)}
-near, far = (
-    [recalls(model, T, seed) for model, seed in zip(models, SEEDS, strict=True)]
-    for T, models in plain_models.items()
-)
+near, far = (recalling.accuracies(models, T) for T, models in plain_models.items())
 claim(
     "01.a",
     "accuracy of a plain network, first of 5 symbols: worst of the seeds",
@@ -107,20 +77,10 @@ claim(
 )
 claim(
     "01.b",
-    f"accuracy of a plain network after {LONG} symbols and {N_STEPS} updates, chance "
+    f"accuracy of a plain network after {LONG} symbols and {steps} updates, chance "
     "0.125: best of the seeds",
     max(far),
     at_most=0.2,
-)
-
-# %%
-import math
-
-from course_tools.notebook.fitting import show_losses
-
-show_losses(
-    {f"{T} symbols": models for T, models in plain_models.items()},
-    across={"a guess among 8": math.log(8)},
 )
 
 # %% [markdown]
@@ -146,7 +106,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.primitives.recurrent import HiddenState, Input
-from course_tools.notebook import check
 
 # %% exercise="01.1" difficulty="●○○" minutes=5
 from course_lib.primitives import rnn_step
@@ -155,8 +114,8 @@ from course_lib.primitives import rnn_step
 rnn_step = check("01.1", rnn_step)
 
 # %% [markdown]
-# The next cell uses your step twice: `states_of` applies it to one input after the other. First it reads handwritten digits one
-# pixel at a time, 64 steps per digit. With the weights of `torch.nn.RNN`, your states must equal torch's.
+# The next cell uses your step in two ways: `states_of` applies it to one input after the other. First it reads handwritten
+# digits one pixel at a time, 64 steps per digit. With the weights of `torch.nn.RNN`, your states must equal torch's.
 #
 # Then it solves the recall task with weights that we set by hand. There are eight units, one for each symbol. The first symbol
 # sets its own unit to a high value; each noise symbol changes all units a little, at random. Each unit feeds back only to
@@ -166,30 +125,30 @@ rnn_step = check("01.1", rnn_step)
 # %% tags=["nbval-check-output"]
 from torch import nn
 
-from course_lib.datasets import digits
-from course_tools.notebook.gradients_through_time import parameters_of, states_of
+from course_tools.notebook.gradients_through_time import (
+    digit_pixels,
+    parameters_of,
+    states_of,
+)
+from course_tools.notebook.sequence_classifier import one_hot
 
-images, labels = digits()
-pixels = images.flatten(1)[..., None]
-few = pixels[:10].transpose(0, 1).double()
+pixels, labels = digit_pixels(10)
 torch.manual_seed(SEEDS[0])
-torchs = nn.RNN(1, 32, batch_first=True).double()
-digit_weights = parameters_of(torchs)
-digit_states = states_of(rnn_step, few, torch.zeros(10, 32).double(), *digit_weights)
-together = torchs(pixels[:10].double())[0].transpose(0, 1)
+layer = nn.RNN(1, 32).double()
+weights = parameters_of(layer)
+digit_states = states_of(rnn_step, pixels, torch.zeros(10, 32).double(), *weights)
 claim(
     "01.c",
     "rnn_step over real digits gives every state of torch.nn.RNN: largest difference",
-    (torch.stack(digit_states[1:]) - together).abs().max(),
+    (torch.stack(digit_states[1:]) - layer(pixels)[0]).abs().max(),
     at_most=1e-5,
 )
 
-unseen = recall_sets[LONG, SEEDS[0]].test
+unseen = recalling.unseen(LONG)
 x = one_hot(unseen.tokens).double().transpose(0, 1)
 W = torch.cat([5 * torch.eye(8), 0.1 * torch.randn(8, 8)], dim=1).double()
 U, b = 3 * torch.eye(8).double(), -torch.ones(8).double()
-start = torch.zeros(len(unseen.labels), 8).double()
-latched = states_of(rnn_step, x, start, W, U, b)
+latched = states_of(rnn_step, x, torch.zeros(len(x[0]), 8).double(), W, U, b)
 held = (latched[-1].argmax(-1) == unseen.labels).float().mean()
 claim("01.d", "accuracy of eight latches with weights set by hand", held, at_least=0.99)
 
@@ -206,7 +165,7 @@ claim("01.d", "accuracy of eight latches with weights set by hand", held, at_lea
 # Yes. A latch is robust against noise because it damps small disturbances, and for the same reason its gradient vanishes.
 # Bengio, Simard and Frasconi proved in 1994 that in a plain network that stores information robustly, the gradient vanishes.
 # Section 3 measures this gradient.</details>
-# <details><summary>C. As large as with respect to the last state but one.</summary>
+# <details><summary>C. As large as that with respect to the second-to-last state.</summary>
 #
 # That would require every step to preserve small changes. Here each step reduces them to less than a third.</details>
 
@@ -241,26 +200,26 @@ bptt_step = check("01.2", bptt_step)
 
 # %% [markdown]
 # Back-propagation through time applies your step repeatedly, from the last time step to the first. The next cell runs it over
-# 64 pixels of real digits, where the gradient of every parameter must agree with autograd. Then it measures the gradient at the
-# latches, which answers the last prediction.
+# 64 pixels of real digits, where the gradient of every parameter must agree with autograd. Then it measures the gradient of the
+# latches, which answers the question above.
 
 # %% tags=["nbval-check-output"]
 import torch.nn.functional as F
 
-from course_tools.notebook.gradients_through_time import back_through_time
-from course_tools.notebook.gradients_through_time import difference_to_autograd
+from course_tools.notebook.gradients_through_time import (
+    back_through_time,
+    difference_to_autograd,
+)
 
 claim(
     "01.e",
     "bptt_step over 64 pixels gives autograd's gradients of W, U, b: relative "
     "difference",
-    difference_to_autograd(rnn_step, bptt_step, few, digit_weights),
+    difference_to_autograd(rnn_step, bptt_step, pixels, weights),
     at_most=1e-5,
 )
-
-_, sizes = back_through_time(
-    bptt_step, F.one_hot(unseen.labels, 8).double(), x, latched, W, U
-)
+at_the_end = F.one_hot(unseen.labels, 8).double()
+_, sizes = back_through_time(bptt_step, at_the_end, x, latched, W, U)
 claim(
     "01.f",
     "gradient norm at the latches: after step 1, divided by that at the end",
@@ -282,7 +241,7 @@ from course_tools.bank.lecture_01.bptt_step import (
 
 # %% tags=["try-it"]
 for T in (1, 2, 5):
-    difference = difference_to_autograd(rnn_step, suspect, few[-T:], digit_weights)
+    difference = difference_to_autograd(rnn_step, suspect, pixels[-T:], weights)
     print(f"{T} step{'s' * (T > 1)}: relative difference to autograd {difference:.1e}")
 
 # %% tags=["nbval-check-output"]
@@ -314,24 +273,20 @@ mended = check("01.2", mended)
 # ### Truncated back-propagation
 #
 # A long text does not fit into one backward pass: all its states would have to stay in memory. *Truncated* back-propagation
-# through time (Williams & Peng, 1990) therefore cuts the text into segments of $k$ steps. The state is passed on from one segment
-# to the next, but without its gradient: `detached` from `course_lib.truncated_bptt` cuts it off. An error then reaches at most
-# $k$ steps back, and training gets no signal about dependencies that are longer. The next cell reads the 64 pixels of each digit
-# in segments of 16.
+# through time (Williams & Peng, 1990) therefore cuts the text into segments of $k$ steps. The state is passed on from one
+# segment to the next, but without its gradient: `detached` from `course_lib.truncated_bptt` removes it. The gradient then
+# reaches at most $k$ steps back, so training receives no signal about longer dependencies. The next cell reads the 64 pixels
+# of each digit in segments of 16.
 
 # %% tags=["nbval-check-output"]
-from course_lib.truncated_bptt import detached
+from course_tools.notebook.gradients_through_time import steps_reached
 
-source, state = few.clone().requires_grad_(), torch.zeros(10, 32).double()
-for segment in source.split(16):
-    state = states_of(rnn_step, segment, detached(state), *digit_weights)[-1]
-(by_pixel,) = torch.autograd.grad(state.square().sum(), source)
-steps_back = 63 - by_pixel.abs().amax(dim=(1, 2)).nonzero().flatten()
+reached = steps_reached(rnn_step, pixels, weights, k=16)
 claim(
     "01.zb",
     "64 pixels in segments of 16: how many pixels the gradient reaches, and how many "
     "steps back the first of them is",
-    [len(steps_back), steps_back.max().item()],
+    [len(reached), max(reached)],
     equals=[16, 15],
 )
 
@@ -341,16 +296,16 @@ claim(
 # This section measures how the gradient shrinks or grows over many steps. Each step back multiplies it by $U^\top$ and by the
 # derivatives $1 - h_t^2$, which are at most 1. If the state is near 0, these derivatives are near 1, and only $U$ matters. Let
 # $U = \rho\,Q$, where $Q$ is orthogonal and therefore preserves lengths. All singular values of $U$ are then $\rho$, and $T$
-# steps multiply the length of every gradient by $\rho^T$. Claim 01.g below compares your step with this factor.
+# steps multiply the length of every gradient by $\rho^T$. Claim 01.g below tests this with your step.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Let $\rho = 1.5$, so all singular values of $U$ are 1.5. The pixels are multiplied by 0.001 (weak input) or by 4
-# (strong input). Does the gradient explode?
+# **Predict.** Let $\rho = 1.5$, so all singular values of $U$ are 1.5. The entries of $W$ have the standard deviation 0.001
+# (weak input) or 4 (strong input). Does the gradient explode?
 #
 # <details><summary>A. In both cases: the singular values are above 1.</summary>
 #
-# The singular values alone decide only while the state is near 0. A strong input drives the units to ±1, where the derivative
-# of tanh is nearly 0.</details>
+# The singular values alone determine the growth only while the state is near 0. A strong input drives the units to ±1, where
+# the derivative of tanh is nearly 0.</details>
 # <details><summary>B. With the weak input it grows; with the strong input it still vanishes.</summary>
 #
 # Yes. A singular value above 1 is necessary for the gradient to grow in a step. It is not sufficient, because the derivatives
@@ -364,32 +319,20 @@ claim(
 
 # %%
 from collections.abc import Sequence
-from functools import partial
 
-from course_tools.notebook import plots, show
-from course_tools.notebook.gradients_through_time import gradient_norms
-
-norms_of = partial(gradient_norms, rnn_step, bptt_step, few, seed=SEEDS[0])
-settings = {
-    "1.5 Q, weak input": (1.5, 1e-3),
-    "1.0 Q, weak input": (1.0, 1e-3),
-    "0.6 Q, weak input": (0.6, 1e-3),
-    "1.5 Q, strong input": (1.5, 4.0),
-}
-norms = {name: norms_of(*setting) for name, setting in settings.items()}
-show(
-    plots.curves(
-        {name: (range(65), sizes) for name, sizes in norms.items()},
-        "steps back (pixels of a digit)",
-        "norm of the gradient, 1 at the end",
-        "one random Q for each factor",
-        log="y",
-    ),
-    alt="Norm of the gradient against the number of steps back, on a logarithmic "
-    "axis, for one random Q. After 64 steps it is "
-    + ", ".join(f"{sizes[-1]:.0e} ({name})" for name, sizes in norms.items())
-    + " of what it was at the end.",
+from course_tools.notebook.gradients_through_time import (
+    gradient_norms,
+    show_gradient_norms,
 )
+
+norms_of = partial(gradient_norms, rnn_step, bptt_step, pixels, seed=SEEDS[0])
+norms = {
+    "1.5 Q, weak input": norms_of(1.5, 1e-3),
+    "1.0 Q, weak input": norms_of(1.0, 1e-3),
+    "0.6 Q, weak input": norms_of(0.6, 1e-3),
+    "1.5 Q, strong input": norms_of(1.5, 4.0),
+}
+show_gradient_norms(norms, "one random Q", "steps back (pixels of a digit)")
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -413,8 +356,8 @@ claim(
 )
 
 # %% [markdown]
-# **Clipping.** An exploding gradient still has a useful direction, but its norm is far too large: a single update with it ruins
-# the weights. Pascanu, Mikolov and Bengio therefore rescale it. Concatenate the gradients of all parameters into one vector
+# **Clipping.** An exploding gradient still has a useful direction, but its norm is far too large: a single update with it can
+# ruin the weights. Pascanu, Mikolov and Bengio therefore rescale it. Concatenate the gradients of all parameters into one vector
 # $g$. If its norm is larger than a threshold $\theta$, replace it by
 #
 # $$\hat g = g \cdot \frac{\theta}{\lVert g \rVert}$$
@@ -434,39 +377,19 @@ from course_lib.primitives import clip_gradients
 clip_gradients = check("01.3", clip_gradients)
 
 # %% [markdown]
-# Does clipping matter in training? The next cell runs plain gradient descent with three seeds on the recall task with 10 symbols.
-# It uses your `rnn_step`, the recurrent matrix $1.5\,Q$ and the learning rate 1. One of the two groups of runs uses your
-# `clip_gradients`.
+# Does clipping matter in training? The next cell runs plain gradient descent with three seeds on the recall task with 10
+# symbols. It uses your `rnn_step`, the recurrent matrix $1.5\,Q$ and the learning rate 1. In half of the runs, your
+# `clip_gradients` is applied before each update.
 
 # %%
-from statistics import mean
+from course_tools.notebook.gradient_clipping import descend, show_descents
 
-from course_tools.notebook.gradient_clipping import descend
-
-clips = {
-    "clipped": lambda gradients: clip_gradients(gradients, 0.3),
-    "not clipped": None,
-}
+clip = partial(clip_gradients, max_norm=0.3)
 descents = {
-    name: [descend(rnn_step, clip, seed) for seed in SEEDS]
-    for name, clip in clips.items()
+    "clipped": [descend(rnn_step, clip, seed) for seed in SEEDS],
+    "not clipped": [descend(rnn_step, None, seed) for seed in SEEDS],
 }
-show(
-    plots.curves(
-        {
-            f"gradients {name}": (range(150), runs[0].losses)
-            for name, runs in descents.items()
-        },
-        "step of gradient descent",
-        "cross-entropy, nats",
-        "first of three seeds",
-        across={"a guess among 8": math.log(8)},
-    ),
-    alt="Loss against steps of gradient descent, first seed. Clipped, it ends at "
-    f"{mean(descents['clipped'][0].losses[-20:]):.2f}; unclipped at "
-    f"{mean(descents['not clipped'][0].losses[-20:]):.1f}, where guessing would cost "
-    f"{math.log(8):.2f}.",
-)
+show_descents(descents)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -510,17 +433,13 @@ from course_lib.primitives import lstm_step
 lstm_step = check("01.4", lstm_step)
 
 # %% tags=["nbval-check-output"]
-torch.manual_seed(SEEDS[0])
-torchs = nn.LSTM(1, 32, batch_first=True).double()
-h, c = torch.zeros(10, 32).double(), torch.zeros(10, 32).double()
-for pixel in few:
-    h, c = lstm_step(pixel, h, c, *parameters_of(torchs))
-gap = (c - torchs(pixels[:10].double())[1][1][0]).abs().max()
+from course_tools.notebook.gradients_through_time import lstm_difference_to_torch
+
 claim(
     "01.l",
     "lstm_step over real digits ends in the cell state of torch.nn.LSTM: largest "
     "difference",
-    gap,
+    lstm_difference_to_torch(lstm_step, pixels, SEEDS[0]),
     at_most=1e-5,
 )
 
@@ -547,7 +466,7 @@ from course_lib.primitives import carousel_gradient
 carousel_gradient = check("01.5", carousel_gradient)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** At initialisation the weights of the forget gate are small, so $f \approx \sigma(b_f)$. By which factor does the
+# **Predict.** At initialisation the weights of the forget gate are small, so $f \approx \sigma(b_f)$. By what factor does the
 # carousel multiply a gradient over 60 steps, with the bias $b_f = 0$ and with $b_f = 4$?
 #
 # <details><summary>A. About a half, and nearly 1.</summary>
@@ -563,7 +482,7 @@ carousel_gradient = check("01.5", carousel_gradient)
 # %%
 from course_tools.notebook.gradients_through_time import carousel
 
-by_bias = {bias: carousel(lstm_step, few, bias) for bias in (0.0, 4.0)}
+by_bias = {bias: carousel(lstm_step, pixels, bias) for bias in (0.0, 4.0)}
 by_product = carousel_gradient(by_bias[4.0].gates)
 
 # %% tags=["nbval-check-output"]
@@ -571,19 +490,19 @@ claim(
     "01.m",
     "along the cell's own path over 64 pixels, autograd gives the product of forget "
     "gates of carousel_gradient: relative difference",
-    ((by_bias[4.0].along - by_product).norm() / by_product.norm()).item(),
+    (by_bias[4.0].along - by_product).norm() / by_product.norm(),
     at_most=1e-5,
 )
 claim(
     "01.n",
     "factor of the carousel over 64 pixels, forget bias 4, one initialisation: mean",
-    by_bias[4.0].along.mean().item(),
+    by_bias[4.0].along.mean(),
     at_least=0.1,
 )
 claim(
     "01.o",
     "factor of the carousel over 64 pixels, forget bias 0, one initialisation: largest",
-    by_bias[0.0].along.max().item(),
+    by_bias[0.0].along.max(),
     at_most=1e-9,
 )
 
@@ -593,9 +512,9 @@ claim(
 # We return to the task of section 1, with the same data, readout, number of updates and learning rate, and compare the accuracy
 # of four networks with 64 units each (128 on a GPU):
 #
-# - the plain network as torch initialises it (its runs of section 1);
+# - the plain network as torch initialises it (as in section 1);
 # - **LSTM, bias 4**: the forget gate starts open;
-# - **LSTM, bias 0**, the control: the same parameters, but the gate starts half closed;
+# - **LSTM, bias 0**, the control: the same parameters, but the gate starts half open;
 # - **plain, orthogonal $U$**: the plain network of section 1, but $U$ is initialised as an orthogonal matrix and $W$ is scaled
 #   down. It has no gates and no cell state.
 #
@@ -603,7 +522,7 @@ claim(
 #
 # <details><summary>A. Both LSTMs, because they have gates.</summary>
 #
-# A forget gate that starts half closed halves the gradient at each step. Training could open the gate, but the gradient that
+# A forget gate that starts half open halves the gradient at each step. Training could open the gate, but the gradient that
 # would do so has vanished.</details>
 # <details><summary>B. Only the LSTM with bias 4.</summary>
 #
@@ -617,49 +536,24 @@ claim(
 
 # %%
 from course_lib.primitives import LSTM, fused_lstm
-
-
-def orthogonal(d=16, n=N_HIDDEN, input_scale=0.3):
-    """A plain network whose recurrent matrix preserves lengths and whose input is
-    scaled down, so that tanh is nearly linear."""
-    cell = RNN(d, n, hoisted_rnn)
-    nn.init.orthogonal_(cell.weight_hh_l0)
-    cell.weight_ih_l0.data.mul_(input_scale)
-    return cell
-
+from course_tools.notebook.recurrent_initialisation import gru_with_bias, orthogonal_rnn
 
 networks = {
     "plain": plain,
-    "plain, orthogonal U": orthogonal,
+    "plain, orthogonal U": partial(orthogonal_rnn, 16, N_HIDDEN),
     "LSTM, bias 0": partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=0.0),
     "LSTM, bias 4": partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=4.0),
 }
 models = {"plain": plain_models[LONG]} | {
-    name: [trained(make, LONG, seed) for seed in SEEDS]
+    name: recalling.fit(make, LONG)
     for name, make in networks.items()
     if make is not plain
 }
-recalled = {
-    name: [recalls(model, LONG, seed) for model, seed in zip(each, SEEDS, strict=True)]
-    for name, each in models.items()
-}
-show_losses(models, across={"a guess among 8": math.log(8)})
-show(
-    plots.seeds(
-        recalled,
-        "accuracy",
-        f"recall after {LONG} steps, one point per seed",
-        across={"chance": 1 / 8},
-    ),
-    alt=f"Accuracy after {LONG} steps, one point per seed. "
-    + "; ".join(
-        f"{name}: {min(shares):.2f} to {max(shares):.2f}"
-        for name, shares in recalled.items()
-    )
-    + f"; chance is {1 / 8:.3f}.",
-)
+recalled = recalling.compare(models, LONG)
 
 # %% tags=["nbval-check-output"]
+from statistics import mean
+
 claim(
     "01.p",
     f"accuracy of an LSTM whose forget gate starts open, {LONG} symbols: worst of the "
@@ -695,7 +589,7 @@ claim(
 # The gradient also flows through the gates and the candidate $g$ to $h_{t-1}$, and from there back into the carousel.</details>
 # <details><summary>B. Less: the other paths vanish and reduce the total.</summary>
 #
-# The gradients of several paths are added. A path whose gradient vanishes adds nothing and removes nothing.</details>
+# The gradients of all paths are added. A path whose gradient vanishes does not change the sum.</details>
 # <details><summary>C. More.</summary>
 #
 # Yes, with torch's initialisation. The figure shows how much more, and claim 01.IT-path in the ledger compares the
@@ -703,35 +597,12 @@ claim(
 
 
 # %%
-from course_tools.notebook.gradients_through_time import gradient_by_lag
-
-
-def untrained_gradient(make_cell, seed=SEEDS[0]):
-    """The gradient of the loss at the memory 0, 1, 2 … steps before the end, over that
-    at the end, for 32 sequences."""
-    data = recall_sets[LONG, seed].test
-    torch.manual_seed(seed)
-    x, y = one_hot(data.tokens[:32]), data.labels[:32]
-    return gradient_by_lag(rnn_step, lstm_step, make_cell(), x, y)
-
-
 by_lag = {
-    name: [untrained_gradient(make, seed) for seed in SEEDS]
+    name: recalling.gradients(rnn_step, lstm_step, make, LONG)
     for name, make in networks.items()
 }
-show(
-    plots.curves(
-        {name: (range(LONG), runs[0]) for name, runs in by_lag.items()},
-        "steps back",
-        "norm of the gradient, 1 at the end",
-        "before training, first of three seeds",
-        log="y",
-    ),
-    alt="Norm of the gradient at the memory against the number of steps back, before "
-    "training, logarithmic, first of three seeds. At the first step it is "
-    + ", ".join(f"{runs[0][-1]:.0e} ({name})" for name, runs in by_lag.items())
-    + " of what it is at the end.",
-)
+first_seed = {name: runs[0] for name, runs in by_lag.items()}
+show_gradient_norms(first_seed, "before training, first of three seeds")
 
 # %% tags=["nbval-check-output"]
 reached = {name: [run[-1] for run in runs] for name, runs in by_lag.items()}
@@ -765,79 +636,41 @@ claim(
 )
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** How close to orthogonal must $U$ be? Change the factor by which $U$ scales a vector and the scale of the input,
-# and train once. How small may the gradient at the first step be before training fails? Each run uses one seed, so repeat a
-# result with other seeds before you trust it.
+# **Try it.** How close to 1 must the singular values of $U$ be? Change `stretch`, the factor by which $U$ multiplies the length
+# of a vector, and the scale of the input, and train one network. How small may the gradient at the first step become before
+# training fails? Each run uses one seed, so repeat a result with other seeds before you trust it.
 
 # %% tags=["try-it"]
-stretch, input_scale = 0.6, 0.3
+scaled = partial(orthogonal_rnn, 16, N_HIDDEN, stretch=0.6, input_scale=0.3)
 
-
-def scaled():
-    """The orthogonal network, with U times `stretch`."""
-    cell = orthogonal(input_scale=input_scale)
-    cell.weight_hh_l0.data.mul_(stretch)
-    return cell
-
-
-kept = untrained_gradient(scaled)[-1]
+kept = recalling.gradients(rnn_step, lstm_step, scaled, LONG)[0][-1]
 print(f"gradient at the first step: {kept:.0e} of that at the end")
-model = trained(scaled, LONG, SEEDS[0])
-print(f"accuracy: {recalls(model, LONG, SEEDS[0]):.2f}, chance {1 / 8:.2f}")
-
+trial = recalling.fit(scaled, LONG, n_seeds=1)
+print(f"accuracy: {recalling.accuracies(trial, LONG)[0]:.2f}, chance {1 / 8:.2f}")
+recalling.show_losses({"one seed": trial})
 
 # %% tags=["interactive"]
-from course_tools.notebook import explore
+from course_tools.notebook.gradients_through_time import (
+    show_carousel,
+    show_carousel_by_bias,
+)
 
 
 def draw_carousel(forget_bias=2.0, digit=0):
-    """Draw the factor of the carousel of an untrained LSTM after each pixel of a digit,
-    beside the rule σ(bias)^t."""
-    gates = carousel(lstm_step, few[:, digit : digit + 1], forget_bias).gates
-    t = range(len(gates) + 1)
-    measured = [carousel_gradient(gates[:k]).mean().item() for k in t]
-    rule = [torch.sigmoid(torch.tensor(forget_bias)).item() ** k for k in t]
-    show(
-        plots.curves(
-            {
-                "product of the gates": (t, measured),
-                "σ(bias) to the power t": (t, rule),
-            },
-            "pixels read",
-            "factor of the gradient",
-            log="y",
-        ),
-        alt=f"With a forget bias of {forget_bias:g} and an image of the digit "
-        f"{labels[digit]}, the carousel multiplies a gradient by {measured[-1]:.1e} "
-        f"over {len(gates)} pixels; the rule gives {rule[-1]:.1e}.",
-    )
+    """Draw the factor of the carousel of an untrained LSTM after each pixel."""
+    chosen = pixels[:, digit : digit + 1]
+    show_carousel(lstm_step, carousel_gradient, chosen, forget_bias, labels[digit])
 
 
 explore(draw_carousel, forget_bias=(-2.0, 8.0, 0.5), digit=(0, 9))
 
 # %%
-biases = [b / 2 for b in range(-2, 17)]
-left = [
-    carousel_gradient(carousel(lstm_step, few[:, :1], bias).gates).mean().item()
-    for bias in biases
-]
-half = next((b for b, share in zip(biases, left, strict=True) if share >= 0.5), None)
-show(
-    plots.curves(
-        {"64 pixels of a digit": (biases, left)},
-        "initial bias of the forget gate",
-        "factor of the gradient over 64 pixels",
-    ),
-    alt="Factor by which the carousel multiplies a gradient over 64 pixels against the "
-    f"forget bias: {left[biases.index(0.0)]:.0e} at 0, "
-    f"{left[biases.index(4.0)]:.2f} at 4, {left[biases.index(8.0)]:.2f} at 8; at least "
-    f"one half from a bias of {half} on.",
-)
+show_carousel_by_bias(lstm_step, carousel_gradient, pixels[:, :1])
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablations
 #
-# Does it matter *which* gate carries the state? Here we remove the forget gate, and then we replace the LSTM by a GRU.
+# Does it matter *which* gate carries the state? Here we remove the forget gate, and then we replace the LSTM with a GRU.
 #
 # **No forget gate.** The LSTM of 1997 had none: $c_t = c_{t-1} + i \odot g$, a sum like the residual connections of deep
 # feed-forward networks. A bias of 40 has the same effect: in float32, σ(40) is rounded to 1 and its derivative to 0, so
@@ -863,30 +696,13 @@ show(
 
 
 # %%
-from course_lib.primitives import GRU, fused_gru
-
-
-def gru(update_bias):
-    """A GRU whose update gate starts at σ(update_bias)."""
-    cell = GRU(16, N_HIDDEN, fused_gru)
-    update = slice(N_HIDDEN, 2 * N_HIDDEN)
-    nn.init.constant_(cell.bias_ih_l0[update], update_bias)
-    nn.init.zeros_(cell.bias_hh_l0[update])
-    return cell
-
-
 no_forget_gate = partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=40.0)
-ablated = {
-    "LSTM, no forget gate": [trained(no_forget_gate, LONG, seed) for seed in SEEDS]
-} | {
-    f"GRU, bias {bias:g}": [trained(partial(gru, bias), LONG, SEEDS[0], lr=4e-3)]
-    for bias in (0.0, 4.0)
+grus = {bias: partial(gru_with_bias, 16, N_HIDDEN, bias) for bias in (0.0, 4.0)}
+ablated = {"LSTM, no forget gate": recalling.fit(no_forget_gate, LONG)} | {
+    f"GRU, bias {bias:g}": recalling.fit(make, LONG, lr=4e-3, n_seeds=1)
+    for bias, make in grus.items()
 }
-never_forgets, (half_open,), (open_gate,) = (
-    [recalls(model, LONG, seed) for model, seed in zip(each, SEEDS, strict=False)]
-    for each in ablated.values()
-)
-show_losses(ablated, across={"a guess among 8": math.log(8)})
+never_forgets, half_open, open_gate = recalling.compare(ablated, LONG).values()
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -898,13 +714,13 @@ claim(
 claim(
     "01.x",
     "accuracy of a GRU whose update gate starts open, one seed",
-    open_gate,
+    open_gate[0],
     at_least=0.9,
 )
 claim(
     "01.y",
     "accuracy of the same GRU with its update gate half open, one seed",
-    half_open,
+    half_open[0],
     at_most=0.2,
 )
 
@@ -922,41 +738,22 @@ claim(
 # At the start, its cell state is nearly the sum of everything read so far, so a single pixel changes it little.</details>
 # <details><summary>B. Bias 0.</summary>
 #
-# Yes, clearly. The pixels that identify a digit are spread over the sequence. Those near the end give gradients that train the
-# gates.</details>
+# Yes, clearly. The pixels that identify a digit are spread over the sequence. The gradients from
+# those near the end are large enough to train the gates.</details>
 # <details><summary>C. The same: both sequences have about 60 steps.</summary>
 #
 # What counts is not the length of the sequence, but how far back the useful part is.</details>
 
 # %%
-from course_tools.notebook.sequence_classifier import fit_digits
+from course_tools.notebook.sequence_classifier import compare_on_digits
 
 readers = {
     "plain": partial(RNN, 1, 64, hoisted_rnn),
-    "plain, orthogonal U": partial(orthogonal, 1, 64, input_scale=1.0),
+    "plain, orthogonal U": partial(orthogonal_rnn, 1, 64, input_scale=1.0),
     "LSTM, bias 0": partial(LSTM, 1, 64, fused_lstm, forget_bias=0.0),
     "LSTM, bias 4": partial(LSTM, 1, 64, fused_lstm, forget_bias=4.0),
 }
-read_by = {
-    name: list(zip(*(fit_digits(make, seed) for seed in SEEDS), strict=True))
-    for name, make in readers.items()
-}
-on_digits = {name: accuracies for name, (_, accuracies) in read_by.items()}
-show_losses({name: each for name, (each, _) in read_by.items()})
-show(
-    plots.seeds(
-        on_digits,
-        "accuracy",
-        "real digits, read pixel by pixel, one point per seed",
-        across={"chance": 0.1},
-    ),
-    alt="Accuracy on digits, one point per seed. "
-    + "; ".join(
-        f"{name}: {min(shares):.2f} to {max(shares):.2f}"
-        for name, shares in on_digits.items()
-    )
-    + "; chance is 0.10.",
-)
+on_digits = compare_on_digits(readers, SEEDS)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -988,7 +785,7 @@ claim(
 # | 1 | the model maps tokens (B, T) to logits (B, T, n_tokens) |
 # | 1 | at most `n_steps` updates and at most 200,000 weights |
 # | 1 | each update uses only its own gradients, and every trained weight has a gradient |
-# | 1 | the loss falls during the training |
+# | 1 | the loss falls during training |
 # | 1 | the returned model gives the same logits for the same tokens |
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
@@ -1089,8 +886,9 @@ train_lstm = check("01.6", train_lstm)
 #
 # **Papers.** Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Werbos 1990 (https://doi.org/10.1109/5.58337) · Bengio, Simard,
 # Frasconi 1994, section 3 (https://doi.org/10.1109/72.279181) · Hochreiter & Schmidhuber 1997, section 3
-# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et
-# al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8 (https://arxiv.org/abs/1406.1078).
+# (https://doi.org/10.1162/neco.1997.9.8.1735) · Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) ·
+# Pascanu et al. 2013, eqs. 3 to 5 and algorithm 1 (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8
+# (https://arxiv.org/abs/1406.1078).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #
@@ -1112,40 +910,20 @@ train_lstm = check("01.6", train_lstm)
 
 
 # %% tags=["nbval-check-output"]
-from course_lib import primitives
-from course_tools.notebook.layer_costs import sequential_operations
-from course_tools.notebook.matrix_shapes import conforms
-from course_tools.notebook.sequence_classifier import dense_first_to_last
-from course_tools.notebook.gradient_clipping import first_gradient
+from course_tools.notebook.recurrence_errata import deck_statements
 
-torch.manual_seed(SEEDS[0])
-a, W_ya, W_ay = torch.randn(5, 1), torch.randn(3, 5), torch.randn(5, 3)
-states, _ = primitives.rnn(
-    torch.randn(1, 64, 1), (torch.zeros(1, 8),), *RNN(1, 8).parameters()
-)
-longest_chain = sequential_operations(states[0, -1].sum(), ("Tanh",))
-
-steep = first_gradient(rnn_step, unseen.tokens, unseen.labels, SEEDS[0])
-bound = steep.abs().max() / 10
-by_value, by_norm = steep.clamp(-bound, bound), clip_gradients([steep], 1.0)[0]
-turned, kept_straight = (
-    F.cosine_similarity(steep, clipped, dim=0).item() for clipped in (by_value, by_norm)
-)
-
-known = recall_sets[LONG, SEEDS[0]].train
-before, after = dense_first_to_last(known.tokens, known.labels)
-by_all_paths = by_bias[4.0].all_paths
-
+known = recalling.known(LONG)
+found = deck_statements(rnn_step, clip_gradients, known, unseen, SEEDS[0])
 claim(
     "01.IT-name",
     "the shapes match in W_ya a; they match in W_ay a",
-    [conforms(W_ya, a), conforms(W_ay, a)],
+    found.matches,
     equals=[True, False],
 )
 claim(
     "01.IT-output",
     "with g = tanh as in the state, the smallest entry of an output of ten",
-    torch.tanh(torch.randn(10, 5) @ a).min(),
+    found.least_output,
     at_most=-0.1,
 )
 claim(
@@ -1158,27 +936,27 @@ claim(
     "01.IT-clip",
     "exploding gradient clipped entry by entry at a tenth of its largest entry: "
     "cosine with the unclipped one",
-    turned,
+    found.cosine_by_value,
     at_most=0.99,
 )
 claim(
     "01.IT-norm",
     "the same gradient, clipped by its norm: cosine to itself",
-    kept_straight,
+    found.cosine_by_norm,
     at_least=0.9999,
 )
 claim(
     "01.IT-dense",
     "weights of a dense layer before training: size for the first symbol over that "
     "for the last",
-    before,
+    found.dense_before,
     between=(0.8, 1.25),
 )
 claim(
     "01.IT-early",
     "weights of one dense layer trained on recall: size for the first symbol over that "
     "for the last",
-    after,
+    found.dense_after,
     at_least=2.0,
 )
 claim(
@@ -1192,17 +970,15 @@ claim(
     "01.IT-path",
     "∂c_T/∂c_0 by all paths differs from that of the carousel: relative difference "
     "over 64 pixels",
-    ((by_all_paths - by_product).norm() / by_product.norm()).item(),
+    (by_bias[4.0].all_paths - by_product).norm() / by_product.norm(),
     at_least=0.05,
 )
 claim(
     "01.RK",
     "the longest chain of tanh in a plain network over 64 steps",
-    longest_chain,
+    found.longest_chain,
     equals=64,
 )
 
 # %% tags=["ledger"]
-from course_tools.notebook import ledger
-
 ledger()

@@ -26,11 +26,14 @@
 
 # %%
 from course_lib.datasets import lookup
-from course_tools.notebook import at_scale, predict
+from course_tools.notebook import at_scale, check, claim, device, explore, ledger
+from course_tools.notebook import microscope, predict
+from course_tools.notebook.token_reader import lookup_task, print_lookup
 
 SEEDS, T_k, n_values = (0, 1, 2), at_scale(cpu=8, gpu=32), 8
-texts = {"T_q": 4, "T_k": T_k, "n_keys": 2 * T_k, "n_values": n_values}
-lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, **texts, seed=0)
+sizes = {"T_q": 4, "T_k": T_k, "n_keys": 2 * T_k, "n_values": n_values}
+lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, **sizes, seed=0)
+looking_up = lookup_task(lookups, n_values)
 
 # %% [markdown]
 # ## 1 A recurrent network keeps everything in one state
@@ -53,53 +56,45 @@ lookups = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, **texts, seed=0)
 # gates do not learn this in the number of steps used here.</details>
 # <details><summary>B. One in eight, as by guessing among the eight values.</summary>
 #
-# It does better: it soon learns which values occur in the text, and a guess among those is right more often.</details>
+# It does better: it soon learns which values occur in the text, and a guess among those is right more often
+# than a guess among all eight.</details>
 # <details><summary>C. About as many as a model that knows which values occur, but not with which key.</summary>
 #
 # Yes, at this budget. The state holds a bag of values without their keys. The next cells compare the two.</details>
 
 # %%
-from course_tools.notebook.token_reader import lookup_in_words
+print_lookup(lookups.test)
 
-pairs, questions = lookup_in_words(lookups.test, row=0)
-print("pairs:    ", *pairs)
-print("questions:", *questions)
-print("answers:  ", *(f"v{value}" for value in lookups.test.targets[0].tolist()))
-
-
-# %% tags=["nbval-check-output"]
+# %%
+import math
 from functools import partial
-from statistics import mean
-
-import torch.nn.functional as F
 
 from course_lib.primitives import GRU, fused_gru
-from course_tools.notebook import claim
-from course_tools.notebook.token_reader import fit_seeds, lookup_task, token_accuracy
+from course_tools.notebook.fitting import show_losses
+from course_tools.notebook.token_reader import fit_seeds
 
-looking_up = lookup_task(lookups, n_values)
-steps = at_scale(cpu=300, gpu=1_500)
-lookup_grus = fit_seeds(partial(GRU, 64, 64, fused_gru), looking_up, SEEDS, steps)
-gru_on_lookup = [token_accuracy(model, looking_up) for model in lookup_grus]
-bag = (F.one_hot(lookups.test.values, n_values).sum(1).amax(-1) / T_k).mean().item()
+steps, guess = at_scale(cpu=300, gpu=1_500), {"a guess among 8": math.log(n_values)}
+gru = partial(GRU, 64, 64, fused_gru)
+lookup_grus = fit_seeds(gru, looking_up, SEEDS, steps)
+show_losses({"GRU on look-up": lookup_grus}, across=guess)
+
+# %% tags=["nbval-check-output"]
+from statistics import mean
+
+from course_tools.notebook.token_reader import best_guess_from_values, token_accuracies
+
+gru_on_lookup = token_accuracies(lookup_grus, looking_up)
 claim(
     "04.a",
     f"at this budget of {steps} steps, accuracy of a GRU less that of the best guess "
     "from a bag of values",
-    mean(gru_on_lookup) - bag,
+    mean(gru_on_lookup) - best_guess_from_values(lookups.test),
     at_most=0.15,
 )
 
-# %%
-import math
-
-from course_tools.notebook.fitting import show_losses
-
-show_losses({"GRU on look-up": lookup_grus}, across={"a guess among 8": math.log(8)})
-
 # %% [markdown]
-# A question must be compared with each key. When it arrives, the GRU has merged all keys into one state. Self-attention keeps
-# every token, and the question attends to all of them.
+# A question must be compared with each key. By the time it arrives, the GRU has merged all keys into one state.
+# Self-attention keeps every token, and the question attends to all of them.
 #
 # ## 2 Queries, keys and values
 #
@@ -119,42 +114,21 @@ show_losses({"GRU on look-up": lookup_grus}, across={"a guess among 8": math.log
 # | scores, weights | (…, T_q, T_k) | the last: keys |
 # | context | (…, T_q, d_v) | |
 #
-# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. Write the rest.
+# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. You write the rest.
 
 # %%
-from torch import Tensor
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from course_lib.attention import Attended, attend
 from course_lib.shapes import Keys, Mask, Queries, Values
-from course_tools.notebook import check
 
 # %% exercise="04.1" difficulty="●●○" minutes=10
 from course_lib.attention import scaled_dot_product_attention
 
 # %% tags=["nbval-check-output"]
 scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
-
-
-# %%
-from torch import nn
-
-
-class SelfAttention(nn.Module):
-    """Queries, keys and values of the same tokens: three matrices around a mechanism
-    `(q, k, v, mask)`."""
-
-    def __init__(self, d_model, mechanism=scaled_dot_product_attention, mask=None):
-        super().__init__()
-        self.W_q, self.W_k, self.W_v = (
-            nn.Linear(d_model, d_model, bias=False) for _ in range(3)
-        )
-        self.mechanism, self.mask = mechanism, mask
-
-    def forward(self, x):
-        context, weights = self.mechanism(
-            self.W_q(x), self.W_k(x), self.W_v(x), self.mask
-        )
-        return Attended(context.to(x.dtype), weights.to(x.dtype))
 
 
 # %% [markdown]
@@ -177,67 +151,41 @@ class SelfAttention(nn.Module):
 # <details><summary>B. About one half.</summary>
 #
 # A standard deviation of two or three would give about one half. The standard deviation is $\sqrt{d_k}$, which reaches that
-# value already at small $d_k$: see the curve.</details>
+# value at a small $d_k$, as the curve shows.</details>
 # <details><summary>C. Nearly 1.</summary>
 #
 # Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
 
 # %%
-import torch
+from course_tools.notebook.softmax_saturation import measure_saturation, show_saturation
 
-from course_lib import attention
-from course_tools.notebook import plots, show
-
-sizes = [2, 8, 32, 128, 512]
-generator = torch.Generator().manual_seed(SEEDS[0])
-largest = {"with 1/√d_k": [], "without": []}
-for d_k in sizes:
-    queries = torch.randn(1_000, 1, d_k, generator=generator)
-    keys = torch.randn(1_000, 16, d_k, generator=generator)
-    scores = attention.dot_scores(queries, keys)
-    weights = {
-        "with 1/√d_k": (scores / math.sqrt(d_k)).softmax(-1),
-        "without": scores.softmax(-1),
-    }
-    for name in weights:
-        largest[name].append(weights[name].amax(-1).mean().item())
-show(
-    plots.curves(
-        {name: (sizes, means) for name, means in largest.items()},
-        "size of the keys, d_k",
-        "largest of 16 weights, mean",
-        log="x",
-    ),
-    alt="Largest weight against the size of the keys: with the scale it stays near "
-    f"{largest['with 1/√d_k'][-1]:.2f}; without, it rises from "
-    f"{largest['without'][0]:.2f} at d_k = {sizes[0]} to "
-    f"{largest['without'][-1]:.2f} at d_k = {sizes[-1]}.",
-)
+saturation = measure_saturation([2, 8, 32, 128, 512], n_keys=16, seed=SEEDS[0])
+show_saturation(saturation)
 
 # %% tags=["nbval-check-output"]
-slope = {name: (w * (1 - w)).amax(-1).median().item() for name, w in weights.items()}
 claim(
     "04.b",
     "standard deviation of random dot products of size 512, over √512",
-    scores.std().item() / math.sqrt(512),
+    saturation.spread[-1] / math.sqrt(512),
     between=(0.9, 1.1),
 )
 claim(
     "04.c",
     "without the scale, largest of 16 weights: mean",
-    largest["without"][-1],
+    saturation.largest["without"][-1],
     at_least=0.85,
 )
 claim(
     "04.d",
     "largest derivative of the softmax, median: without the scale over that with it",
-    slope["without"] / slope["with 1/√d_k"],
+    saturation.slope["without"] / saturation.slope["with 1/√d_k"],
     at_most=0.1,
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Does the scale matter for *learning*? We train the layer on the look-up task at $d_k = 512$, once with the scale
-# and once without; nothing else differs. Its input features have variance 1, as after a normalisation layer.
+# **Predict.** Does the scale matter for *learning*? We train a layer that applies your function to $XW_Q$, $XW_K$ and
+# $XW_V$ on the look-up task at $d_k = 512$, once with the scale and once without; nothing else differs. Its input features
+# have variance 1, as after a normalisation layer.
 #
 # <details><summary>A. No: the optimiser can make the matrices smaller, which has the same effect.</summary>
 #
@@ -252,7 +200,13 @@ claim(
 # It needs sharp weights at the *right* position. Without the scale, the weights are sharp at a random position from the start,
 # and they receive almost no gradient.</details>
 
-# %% tags=["nbval-check-output"]
+# %%
+from course_lib import attention
+from course_tools.notebook.attention_by_function import (
+    MultiHeadByFunction,
+    SelfAttentionByFunction,
+)
+
 mechanisms = {
     "with 1/√d_k": scaled_dot_product_attention,
     "without": attention.dot_attention,
@@ -261,13 +215,19 @@ wider = {"d_model": 512, "std": 1.0, "lr": 1e-3, "batch_size": 32}
 few_steps = at_scale(cpu=60, gpu=200)
 wide_readers = {
     name: fit_seeds(
-        partial(SelfAttention, 512, mechanism), looking_up, SEEDS, few_steps, **wider
+        partial(SelfAttentionByFunction, mechanism, 512),
+        looking_up,
+        SEEDS,
+        few_steps,
+        **wider,
     )
     for name, mechanism in mechanisms.items()
 }
+show_losses(wide_readers, across=guess)
+
+# %% tags=["nbval-check-output"]
 wide = {
-    name: [token_accuracy(model, looking_up) for model in models]
-    for name, models in wide_readers.items()
+    name: token_accuracies(models, looking_up) for name, models in wide_readers.items()
 }
 claim(
     "04.e",
@@ -281,9 +241,6 @@ claim(
     max(wide["without"]),
     at_most=0.7,
 )
-
-# %%
-show_losses(wide_readers, across={"a guess among 8": math.log(8)})
 
 # %% [markdown]
 # ## 4 Masks
@@ -327,7 +284,7 @@ causal_mask = check("04.2", causal_mask)
 # | lengths | (B,) |
 # | mask | (B, 1, T_k): the axis of size 1 broadcasts over the queries |
 #
-# Masks are combined by `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). A row may be all False, as for an
+# Masks are combined with `&`: `causal_mask(T) & padding_mask(lengths, T)` has shape (B, T, T). A row may be all False, as for an
 # empty sentence. Then `attend` gives zero weights and a zero context, where a plain softmax would compute 0/0.
 
 # %% exercise="04.3" difficulty="●○○" minutes=5
@@ -338,47 +295,31 @@ padding_mask = check("04.3", padding_mask)
 
 # %% [markdown]
 # The next cell pads the look-up texts with zeros, as in a batch with a longer text, and gives them to the trained layer of
-# section 3. Zero is also the index of a real pair: without a mask, each padding position claims that $k_0 = v_0$.
+# section 3. Zero is also the index of a real pair: without a mask, each padding position is read as the pair $k_0 = v_0$.
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook import device
-from course_tools.notebook.token_reader import logits_under_mask
+from course_tools.notebook.missing_masks import measure_leak, measure_padding
 
-reader, n_tokens, length = wide_readers["with 1/√d_k"][0], T_k + 4, 4 * T_k + 4
-padded = [F.pad(index, (0, length - n_tokens)) for index in looking_up.new]
-lengths = torch.full((len(padded[0]),), n_tokens, device=device())
-texts = {
-    "alone": (looking_up.new, None),
-    "padded": (padded, None),
-    "padded, with its mask": (padded, padding_mask(lengths, length)),
-}
-logits = {
-    name: logits_under_mask(reader, given, mask)[:, T_k:n_tokens]
-    for name, (given, mask) in texts.items()
-}
-asks_k0 = lookups.test.queries == 0
-right = {
-    name: (found.argmax(-1) == lookups.test.targets)[asks_k0].float().mean().item()
-    for name, found in logits.items()
-}
+reader = wide_readers["with 1/√d_k"][0]
+padding = measure_padding(reader, looking_up, lookups.test, padding_mask, 3 * T_k)
 claim(
     "04.y",
     "one model: look-up in a padded batch with padding_mask, less look-up alone, "
     "largest difference of a logit",
-    (logits["padded, with its mask"] - logits["alone"]).abs().max(),
+    padding.difference,
     at_most=1e-3,
 )
 claim(
     "04.z",
     "one model: accuracy of the questions for k0, alone less padded without a mask",
-    right["alone"] - right["padded"],
+    padding.alone - padding.unmasked,
     at_least=0.3,
 )
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A language model is trained on sequences that count upwards most of the time and otherwise jump at random. A jump
-# cannot be predicted, so the expected loss of a causal model is at least the entropy of the next token. We forget the causal
-# mask. The loss then …
+# cannot be predicted, so the expected loss of a causal model is at least the entropy of the next token. Suppose that we forget
+# the causal mask. The loss then …
 #
 # <details><summary>A. … stays the same; the mask only saves time.</summary>
 #
@@ -386,7 +327,7 @@ claim(
 # $i+1$.</details>
 # <details><summary>B. … falls below the entropy.</summary>
 #
-# Yes. No causal model can do that: this one copies the token that it should predict. A loss below the entropy is the sign of a
+# Yes. No causal model can do that: this one copies the token that it should predict. A loss below the entropy is a sign of a
 # leak.</details>
 # <details><summary>C. … rises, because the future tokens are noise.</summary>
 #
@@ -394,59 +335,28 @@ claim(
 
 
 # %%
-from course_tools.notebook.token_reader import (
-    counting_task,
-    fit_token_reader,
-    loss_on_new,
-)
-
-counting = {seed: counting_task(seed, T=12, keep=0.75, n_symbols=8) for seed in SEEDS}
-entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25 / 7))
-causal = causal_mask(12).to(device())
-masks = {"causal mask": causal, "no mask": None}
-language_models = {
-    name: [
-        fit_token_reader(
-            partial(SelfAttention, 64, mask=mask), counting[seed], seed, 200
-        )
-        for seed in SEEDS
-    ]
-    for name, mask in masks.items()
-}
-
-
-def losses_on_new(models):
-    """The loss of the model of each seed on unseen sequences."""
-    return [loss_on_new(m, counting[s]) for m, s in zip(models, SEEDS, strict=True)]
-
-
-losses = {name: losses_on_new(models) for name, models in language_models.items()}
-for model in language_models["no mask"]:
-    model.mixer.mask = causal
-losses["masked afterwards"] = losses_on_new(language_models["no mask"])
-show_losses(language_models, across={"entropy of the next token": entropy})
-print(f"entropy {entropy:.2f} nats; loss on unseen text:")
-print(*(f"{name} {mean(values):.2f}" for name, values in losses.items()), sep=" | ")
+layer = partial(SelfAttentionByFunction, scaled_dot_product_attention, 64)
+leak = measure_leak(layer, causal_mask(12), SEEDS)
 
 # %% tags=["nbval-check-output"]
 claim(
     "04.g",
     "with the mask, the loss on unseen text over the entropy",
-    mean(losses["causal mask"]) / entropy,
+    mean(leak.losses["causal mask"]) / leak.entropy,
     between=(0.93, 1.25),
 )
 claim(
     "04.h",
     "without the mask, loss divided by the entropy, which no causal model can "
     "beat in expectation: largest of the seeds",
-    max(losses["no mask"]) / entropy,
+    max(leak.losses["no mask"]) / leak.entropy,
     at_most=0.6,
 )
 claim(
     "04.i",
     "the model trained without the mask, evaluated with it: its loss over ln 8, a "
     "uniform guess; least of the seeds",
-    min(losses["masked afterwards"]) / math.log(8),
+    min(leak.losses["masked afterwards"]) / math.log(8),
     at_least=1.5,
 )
 
@@ -454,8 +364,8 @@ claim(
 # ## 5 Multi-head attention
 #
 # One softmax gives each query one set of weights. A token that needs information from two positions gets only a weighted sum of
-# the two. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and one
-# more matrix combines the results; in this section you write the complete layer.
+# the two. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and a
+# further matrix combines the results; in this section you write the complete layer.
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
@@ -515,8 +425,8 @@ multi_head_attention = check("04.5", multi_head_attention)
 # - **reversal**: output a text backwards. Position $i$ must attend to position $T - 1 - i$, the anti-diagonal, whatever the
 #   tokens are.
 #
-# The model has one layer with one head and is trained with three seeds. The baseline is the GRU, with more parameters and as
-# many steps.
+# The model has one layer, your `multi_head_attention` with one head and four trained matrices; it is trained with three
+# seeds. The baseline is the GRU, which has more parameters and is trained for as many steps.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A model that reads from left to right must reverse a text of ten symbols, each one of eight. What is the best
@@ -532,110 +442,70 @@ multi_head_attention = check("04.5", multi_head_attention)
 # is right. This bound follows without any training; whether a GRU reaches it at this budget is another question.</details>
 # <details><summary>C. One in eight.</summary>
 #
-# That would be guessing everywhere. In the second half of the text the model can know the answer.</details>
+# That is the accuracy of guessing everywhere. In the second half of the text the model can know the answer.</details>
 
 
 # %%
 from course_lib.datasets import reversal
-from course_tools.notebook.token_reader import attends_correctly, reversal_task
-
-
-class MultiHeadSelfAttention(nn.Module):
-    """The layer of this lecture: owns the four matrices and calls
-    `multi_head_attention`."""
-
-    def __init__(self, d_model, n_heads, mask=None):
-        super().__init__()
-        self.W_q, self.W_k, self.W_v, self.W_o = (
-            nn.Parameter(
-                torch.empty(d_model, d_model).uniform_(-(d_model**-0.5), d_model**-0.5)
-            )
-            for _ in range(4)
-        )
-        self.n_heads, self.mask = n_heads, mask
-
-    def forward(self, x):
-        context, weights = multi_head_attention(
-            x, x, x, self.W_q, self.W_k, self.W_v, self.W_o, self.n_heads, self.mask
-        )
-        return Attended(context.to(x.dtype), weights.to(x.dtype))
-
+from course_tools.notebook.token_reader import (
+    attends_correctly,
+    compare_readers,
+    reversal_task,
+)
 
 T = at_scale(cpu=10, gpu=40)
 reversing = reversal_task(reversal(4_000, 10, 500, T=T, n_symbols=8, seed=0))
-tasks = {"look-up": looking_up, "reversal": reversing}
-readers = {
-    name: fit_seeds(partial(MultiHeadSelfAttention, 64, 1), task, SEEDS, steps)
-    for name, task in tasks.items()
+one_head = partial(MultiHeadByFunction, multi_head_attention, 64, 1)
+on_lookup = {
+    "attention": fit_seeds(one_head, looking_up, SEEDS, steps),
+    "GRU": lookup_grus,
 }
-reversal_grus = fit_seeds(partial(GRU, 64, 64, fused_gru), reversing, SEEDS, steps)
-right, pattern = (
-    {
-        name: [measure(model, task) for model in readers[name]]
-        for name, task in tasks.items()
-    }
-    for measure in (token_accuracy, attends_correctly)
-)
-gru_on_reversal = [token_accuracy(model, reversing) for model in reversal_grus]
-show_losses(
-    {f"{name}: attention": models for name, models in readers.items()}
-    | {"look-up: GRU": lookup_grus, "reversal: GRU": reversal_grus}
-)
-show(
-    plots.seeds(
-        {
-            "look-up: attention": right["look-up"],
-            "look-up: GRU": gru_on_lookup,
-            "reversal: attention": right["reversal"],
-            "reversal: GRU": gru_on_reversal,
-        },
-        "accuracy",
-        "new texts, one point per seed",
-        across={"a guess among 8": 1 / 8},
-    ),
-    alt="Accuracy on new texts, one point per seed: attention "
-    f"{mean(right['look-up']):.2f} and {mean(right['reversal']):.2f}, GRU "
-    f"{mean(gru_on_lookup):.2f} and {mean(gru_on_reversal):.2f}, guessing {1 / 8:.3f}.",
+on_reversal = {
+    "attention": fit_seeds(one_head, reversing, SEEDS, steps),
+    "GRU": fit_seeds(gru, reversing, SEEDS, steps),
+}
+right = compare_readers(
+    {"look-up": (looking_up, on_lookup), "reversal": (reversing, on_reversal)}
 )
 
 # %% tags=["nbval-check-output"]
 claim(
     "04.j",
     "accuracy of attention on look-up: worst of the seeds",
-    min(right["look-up"]),
+    min(right["look-up: attention"]),
     at_least=0.95,
 )
 claim(
     "04.k",
     "questions whose largest weight is on the pair that holds the key: worst of the "
     "seeds",
-    min(pattern["look-up"]),
+    min(attends_correctly(m, looking_up) for m in on_lookup["attention"]),
     at_least=0.95,
 )
 claim(
     "04.l",
     "accuracy on look-up at equal steps, attention less GRU: worst against best of "
     "the seeds",
-    min(right["look-up"]) - max(gru_on_lookup),
+    min(right["look-up: attention"]) - max(right["look-up: GRU"]),
     at_least=0.4,
 )
 claim(
     "04.m",
     "accuracy of attention on the reversal of new texts: worst of the seeds",
-    min(right["reversal"]),
+    min(right["reversal: attention"]),
     at_least=0.95,
 )
 claim(
     "04.n",
     "queries whose largest weight is on the anti-diagonal: worst of the seeds",
-    min(pattern["reversal"]),
+    min(attends_correctly(m, reversing) for m in on_reversal["attention"]),
     at_least=0.95,
 )
 claim(
     "04.o",
     "accuracy of the GRU on reversal, against the bound of any left-to-right reader: "
     "best of the seeds",
-    max(gru_on_reversal),
+    max(right["reversal: GRU"]),
     at_most=0.5 + 0.5 / 8 + 0.02,
 )
 
@@ -643,13 +513,13 @@ claim(
 # ## 7 Attention maps
 #
 # We now look at the weights of the trained layer on one new text, collected by `record` from `course_lib.analysis`. Rows are
-# queries, and each row sums to 1. A map by itself is easy to over-interpret; here each map can be compared with the right
-# answer: the cells where the weight should be are outlined.
+# queries, and each row sums to 1. A map by itself is easy to over-interpret; here the cells where the
+# weight should be are outlined.
 
 # %%
-from course_tools.notebook.token_reader import show_lookup
+from course_tools.notebook.token_reader import show_lookup, show_reversal
 
-show_lookup(readers["look-up"][-1], looking_up, pairs, questions)
+show_lookup(on_lookup["attention"][-1], looking_up, lookups.test)
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** In the next cell the layer reverses a text. Change the text (T symbols, each from 0 to 7): does the pattern depend
@@ -657,19 +527,15 @@ show_lookup(readers["look-up"][-1], looking_up, pairs, questions)
 
 
 # %% tags=["try-it"]
-from course_tools.notebook.token_reader import show_reversal
-
-show_reversal(readers["reversal"][-1], [3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
+show_reversal(on_reversal["attention"][-1], [3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10))
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** The attention microscope runs small trained transformers inside the page, without the kernel. It opens with one
-# that continues a text, under the causal mask of section 4; two more reverse the word that you type and classify a digit.
+# that continues a text, under the causal mask of section 4; the other two reverse a word that you type, or classify a digit.
 # Predict what happens when you switch off the scale, a mask, the positions or a head; then try it. `python3 course.py
 # microscope` writes the same page as a file.
 
 # %% tags=["interactive"]
-from course_tools.notebook import microscope
-
 microscope("continue")
 
 # %% [markdown]
@@ -724,9 +590,9 @@ attention_over_image = check("04.6", attention_over_image)
 
 # %% [markdown]
 # **Restore the colours of a photograph.** We use your layer on a photograph that has lost most of its colours: every pixel
-# keeps its brightness, but only one in fifty keeps its colour. Which colour did the others have? Each pixel queries for pixels
-# of known colour that have a similar brightness and are not too far away. This is a look-up by content and by position, so one
-# layer of attention can do it. There is no training: we set the three matrices by hand such that
+# keeps its brightness, but only one in fifty keeps its colour. What colour did the others have? Each pixel must attend to
+# pixels of known colour that have a similar brightness and are not too far away. This is a look-up by content and by
+# position, so one layer of attention can do it. There is no training: we set the three matrices by hand such that
 #
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and } -\infty \text{ where the colour is unknown,}$$
 #
@@ -749,12 +615,16 @@ attention_over_image = check("04.6", attention_over_image)
 # Yes: each term alone restores most of the colours, and the two make different errors.</details>
 # <details><summary>C. Five decibels or more.</summary>
 #
-# That is the lead over the 3×3 window and over the plain mean of all known colours. These rivals lack the information, so the
-# lead over them does not mean much.</details>
+# That is the lead over the 3×3 window and over the plain mean of all known colours. These rivals lack the information, so a
+# lead over them means little.</details>
 
 # %%
-from course_tools.notebook.colour_restoration import faded_photograph, show_restored
-from course_tools.notebook.colour_restoration import show_weights_of_a_pixel
+from course_tools.notebook.colour_restoration import (
+    compare_restorations,
+    faded_photograph,
+    show_restored,
+    show_weights_of_a_pixel,
+)
 
 faded = faded_photograph(at_scale(cpu=(40, 60), gpu=(80, 120)), SEEDS, share=0.02)
 
@@ -777,59 +647,33 @@ settings = {
     "position": (0.0, 30.0),
     "both": (300.0, 10.0),
 }
-restored = {
-    "no colour": [torch.zeros_like(faded.photo) for _ in faded.samples],
-    "3×3 window": [faded.from_neighbours(known) for known in faded.samples],
-} | {
-    name: [
-        attention_over_image(faded.features(known), *matrices(*setting)).float()
-        for known in faded.samples
-    ]
-    for name, setting in settings.items()
-}
-quality = {
-    name: [faded.decibels(c) for c in colours] for name, colours in restored.items()
-}
-show(
-    plots.seeds(
-        quality,
-        "PSNR (dB)",
-        "restored photograph, one point per sample of known pixels",
-    ),
-    alt="Peak signal-to-noise ratio in decibels, one point per sample of known pixels: "
-    + ", ".join(f"{name} {mean(values):.1f}" for name, values in quality.items())
-    + ".",
-)
+by_setting = {name: matrices(*setting) for name, setting in settings.items()}
+quality = compare_restorations(faded, attention_over_image, by_setting)
 
 # %% tags=["nbval-check-output"]
-rivals = ("position", "brightness", "3×3 window", "uniform")
-rows = zip(quality["both"], *(quality[name] for name in rivals), strict=True)
-lead = [both - max(others) for both, *others in rows]
+from course_tools.notebook.seed_scores import lead_over_best
+
 claim(
     "04.p",
     "scores by brightness and position, over the best rival of each draw: mean lead "
     "in dB",
-    mean(lead),
+    mean(lead_over_best(quality, "both")),
     at_least=0.8,
 )
 
 # %%
-show_weights_of_a_pixel(faded, faded.samples[0], matrices(*settings["both"]))
+show_weights_of_a_pixel(faded, faded.samples[0], by_setting["both"])
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Both numbers are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
+# **Explore.** $b$ and $p$ are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
 # large values, each pixel copies the colour of a single one. What goes wrong at each end? Which setting restores the colours
 # best? (The sliders show powers of ten: 2 stands for 100.)
 
 
 # %% tags=["interactive"]
-from course_tools.notebook import explore
-
-
 def draw_colours(brightness=4.0, position=0.5):
     """Restore the photograph at two inverse temperatures, given as powers of ten."""
-    known = faded.samples[0]
-    both = matrices(10**brightness - 1, 10**position - 1)
+    both, known = matrices(10**brightness - 1, 10**position - 1), faded.samples[0]
     colours = attention_over_image(faded.features(known), *both).float()
     setting = f"with brightness at 10^{brightness:g} and position at 10^{position:g}"
     show_restored(faded, known, colours, setting)
@@ -840,8 +684,8 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # %% [markdown]
 # ## 9 Cost
 #
-# Two decks print the table of Vaswani et al.: the work per layer, the sequential operations, and the longest path between two
-# positions. In this section we *measure* these three numbers for four ways to mix $n$ tokens of size $d$:
+# Two decks reproduce the table of Vaswani et al.: the work per layer, the sequential operations, and the longest path between
+# two positions. In this section we *measure* these three numbers for four ways to mix $n$ tokens of size $d$:
 #
 # | layer | work | sequential operations | longest path |
 # | --- | --- | --- | --- |
@@ -853,8 +697,7 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # The table gives orders of growth, without constant factors. We count the work in multiply-adds with torch's own counter and
 # fit its exponent in $n$. The number of sequential operations is the length of the longest chain of matrix products in the
 # graph of a forward pass: two for self-attention, at every length. The path length is the number of times that a layer must be
-# applied until the gradient of the last position reaches the first. We count the library's implementations, which do the same
-# arithmetic as yours.
+# applied until the gradient of the last position reaches the first.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65 tokens depends on
@@ -866,50 +709,42 @@ explore(draw_colours, brightness=(0.0, 5.0, 0.25), position=(0.0, 4.0, 0.25))
 # well.</details>
 # <details><summary>B. 64: one position per layer.</summary>
 #
-# Yes. Width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
+# Yes. A convolution of width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
 # <details><summary>C. One: a convolution slides over the whole text.</summary>
 #
 # It slides over the whole text, but each output depends on only three inputs.</details>
 
 
 # %%
+from course_tools.notebook.layer_cost_figures import (
+    attention_cheaper_until,
+    show_costs,
+    show_times,
+)
 from course_tools.notebook.layer_costs import measured_costs
 
 FOUR = ("self-attention", "recurrent", "convolution", "restricted")
-d, lengths, short = 64, [128, 256, 512, 1024], [17, 33, 65]
-work, fitted, waits, paths = measured_costs(FOUR, lengths, short, d)
-print(f"exponent of the work; sequential operations and longest path at n = {short}")
-for name in FOUR:
-    print(f"{name:<16}{fitted[name]:<8.2f}{waits[name]!s:<16}{paths[name]}")
-show(
-    plots.curves(
-        {name: (lengths, work[name]) for name in FOUR},
-        "number of tokens, n",
-        "multiply-adds",
-        f"d = {d}",
-        log="xy",
-    ),
-    alt="Multiply-adds against the number of tokens, both logarithmic; fitted "
-    f"exponents: {', '.join(f'{name} {power:.2f}' for name, power in fitted.items())}.",
-)
+lengths, short = [128, 256, 512, 1024], [17, 33, 65]
+costs = measured_costs(FOUR, lengths, short, d=64)
+show_costs(costs, lengths, short)
 
 # %% tags=["nbval-check-output"]
 claim(
     "04.q",
     f"work grows with n to the power, fitted to two decimals ({', '.join(FOUR)})",
-    [fitted[name] for name in FOUR],
+    list(costs.exponents.values()),
     equals=[2.0, 1.0, 1.0, 1.0],
 )
 claim(
     "04.r",
     f"sequential matrix products at n = {short}: self-attention, then recurrence",
-    waits["self-attention"] + waits["recurrent"],
+    costs.waits["self-attention"] + costs.waits["recurrent"],
     equals=[2, 2, 2, *short],
 )
 claim(
     "04.s",
     f"layers, or steps, to join the ends of {short[-1]} tokens ({', '.join(FOUR)})",
-    [paths[name][-1] for name in FOUR],
+    [lengths[-1] for lengths in costs.paths.values()],
     equals=[1, 64, 64, 8],
 )
 
@@ -931,75 +766,43 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
-from course_lib.primitives import LSTM, RNN
-from course_tools.notebook.layer_costs import cheaper_until
-
 d = 16
-layer, rnn, lstm = attention.MultiHead(d, 1, bias=False), RNN(d, d), LSTM(d, d)
-crossings = [
-    cheaper_until(lambda x: attention.scaled_dot_product_attention(x, x, x), rnn, d),
-    cheaper_until(lambda x: layer(x, x, x), rnn, d),
-    cheaper_until(lambda x: layer(x, x, x), lstm, d),
-]
 claim(
     "04.t",
     "d = 16, the last n at which attention is cheaper: its mixing than an RNN, "
     "the whole layer than an RNN, than an LSTM",
-    crossings,
+    attention_cheaper_until(d),
     equals=[d - 1, 0, 2 * d - 1],
 )
 
 # %% [markdown]
-# Work is not time, because a processor computes independent products in parallel. The next figure therefore shows the time
-# measured on this machine. We make no claim about it, since it depends on the hardware and on what else is running.
+# Work is not time, because a processor computes independent products in parallel. The next figure shows the time on this
+# machine. We make no claim about it, since it depends on the hardware.
 
 # %%
-from course_tools.notebook.layer_costs import milliseconds
-
-d, lengths = 64, [64, 128, 256, 512, 1024, 2048]
-fused = attention.fused_scaled_dot_product_attention
-layer = attention.MultiHead(d, 1, fused).to(device())
-gru = GRU(d, d, fused_gru).to(device())
-texts = [torch.randn(1, n, d, device=device()) for n in lengths]
-with torch.no_grad():
-    taken = {
-        "self-attention (fused)": [milliseconds(layer, x, x, x) for x in texts],
-        "GRU (fused)": [milliseconds(gru, x) for x in texts],
-    }
-show(
-    plots.curves(
-        {name: (lengths, times) for name, times in taken.items()},
-        "number of tokens, n",
-        "milliseconds",
-        f"forward, one text, d = {d}",
-        log="xy",
-    ),
-    alt=f"Milliseconds against the number of tokens from {lengths[0]} to "
-    f"{lengths[-1]}: "
-    + ", ".join(f"{name} {ms[0]:.2f} to {ms[-1]:.2f}" for name, ms in taken.items())
-    + ".",
-)
+show_times([64, 128, 256, 512, 1024, 2048], d=64)
 
 # %% [markdown] tags=["predict"]
 # ## 10 Ablations
 #
-# **Predict.** Each position must now output two symbols: the one at the opposite position *and* the one before it. We compare
-# one head of size 64 with two heads of size 32; both models have the same number of parameters. What does the single head do?
+# **Predict.** Each position must now output two symbols: the one at the opposite position *and* the one just before its own.
+# We compare one head of size 64 with two heads of size 32; both models have the same number of parameters. What does the
+# single head do?
 #
 # <details><summary>A. The same as two heads: the number of parameters is equal.</summary>
 #
 # The number of parameters does not matter here: one softmax makes one set of weights for each query, whatever the size of the
 # head.</details>
-# <details><summary>B. It splits its weight between the two positions and gets each symbol half of the time.</summary>
+# <details><summary>B. It splits its weight between the two positions and gets each symbol right half of the time.</summary>
 #
 # The weight is split, yes. But the weighted sum of two values has no order: it shows *which* two symbols occur, and the model
 # must guess which is which.</details>
 # <details><summary>C. It knows which two symbols there are, but not which is which.</summary>
 #
 # Yes, for two equal weights. So it gets both symbols right far less often than two heads do. The maps show it (the right
-# cells are outlined): in the single head, a row has two maxima; in each of the two heads, a row has one sharp maximum. (A head with *unequal* weights could encode
-# the order in the sum, and a readout that computes both symbols jointly could learn to decode it. Here each symbol has its own
-# linear readout.)</details>
+# cells are outlined): in the single head, a row has two maxima; in each of the two heads, a row has one sharp maximum. (A head
+# with *unequal* weights could encode the order in the sum, and a readout that computes both symbols jointly could learn to
+# decode it. Here each symbol has its own linear readout.)</details>
 
 # %%
 from course_tools.notebook.token_reader import show_heads, two_answers
@@ -1007,30 +810,29 @@ from course_tools.notebook.token_reader import show_heads, two_answers
 opposite_and_before = two_answers(reversing)
 n_steps = at_scale(cpu=400, gpu=1_500)
 ablated = {
-    n: fit_seeds(
-        partial(MultiHeadSelfAttention, 64, n), opposite_and_before, SEEDS, n_steps
+    name: fit_seeds(
+        partial(MultiHeadByFunction, multi_head_attention, 64, n_heads),
+        opposite_and_before,
+        SEEDS,
+        n_steps,
     )
-    for n in (1, 2)
+    for name, n_heads in (("one head", 1), ("two heads", 2))
 }
-show_losses({"one head": ablated[1], "two heads": ablated[2]})
-shown = {"one head": ablated[1][-1], "two heads": ablated[2][-1]}
-show_heads(shown, opposite_and_before)
+show_losses(ablated)
+last_seed = {name: models[-1] for name, models in ablated.items()}
+show_heads(last_seed, opposite_and_before)
 
 # %% tags=["nbval-check-output"]
-both = {
-    n: [token_accuracy(model, opposite_and_before) for model in models]
-    for n, models in ablated.items()
-}
 claim(
     "04.u",
     "both symbols right with two heads: worst of the seeds",
-    min(both[2]),
+    min(token_accuracies(ablated["two heads"], opposite_and_before)),
     at_least=0.9,
 )
 claim(
     "04.v",
     "both symbols right with one head of as many parameters: best of the seeds",
-    max(both[1]),
+    max(token_accuracies(ablated["one head"], opposite_and_before)),
     at_most=0.6,
 )
 
@@ -1038,7 +840,7 @@ claim(
 # **And without positions?** If the tokens contain no position, permuting them should permute the outputs in the same way and
 # change nothing else. Is that true?
 #
-# <details><summary>A. True: attention sees a set, not a sequence.</summary>
+# <details><summary>A. True: attention treats its tokens as a set, not as a sequence.</summary>
 #
 # Yes, and the next cell tests it. Lecture 05 adds the positions, as sines and cosines.</details>
 # <details><summary>B. False: the rows of the weights are numbered.</summary>
@@ -1048,9 +850,9 @@ claim(
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
-layer = MultiHeadSelfAttention(64, 2)
+layer = MultiHeadByFunction(multi_head_attention, 64, 2)
 x, shuffle = torch.randn(3, 11, 64), torch.randperm(11)
-gap = (layer(x[:, shuffle]).context - layer(x).context[:, shuffle]).abs().max().item()
+gap = (layer(x[:, shuffle]).context - layer(x).context[:, shuffle]).abs().max()
 claim(
     "04.w",
     "self-attention without positions: permuting its input or its output gives the "
@@ -1058,20 +860,21 @@ claim(
     gap,
     at_most=1e-4,
 )
+
+# %%
 without = reversing._replace(known=reversing.known[:1], new=reversing.new[:1])
-no_positions = fit_seeds(partial(MultiHeadSelfAttention, 64, 1), without, SEEDS, steps)
-lost = [token_accuracy(model, without) for model in no_positions]
+no_positions = fit_seeds(one_head, without, SEEDS, steps)
+show_losses({"with positions": on_reversal["attention"], "without": no_positions})
+
+# %% tags=["nbval-check-output"]
 claim(
     "04.x",
     "accuracy on reversal without positions: best of the seeds",
-    max(lost),
+    max(token_accuracies(no_positions, without)),
     at_most=0.5,
 )
 
-# %%
-show_losses({"with positions": readers["reversal"], "without": no_positions})
-
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # ## 11 Build it: a control
 #
 # **Build task (25 minutes, 12 points).** This lecture says that attention can look up values because its *weights depend on
@@ -1088,26 +891,22 @@ show_losses({"with positions": readers["reversal"], "without": no_positions})
 #
 # Reversal needs only positions. It is the **positive control**: if a rival fails even there, its failure at look-up shows
 # nothing. The model is one layer of attention with one head between three embeddings (of the key, the value and the position)
-# and a linear read-out. The next cell trains it.
+# and a linear readout. The next cell trains it.
 
 # %%
-from course_tools.bank.lecture_04.train_attention_rival import SelfAttentionReader
-from course_tools.bank.lecture_04.train_attention_rival import examples, trained_on
+from course_tools.notebook.attention_rival import (
+    compared,
+    most_frequent_value,
+    train_the_model,
+)
 
-given, answers = examples(4_000, seed=SEEDS[0])
-print(f"keys    {given[0, :, 0].tolist()}")
-print(f"values  {given[0, :, 1].tolist()}, where {n_values} is the blank")
-print(f"answers {answers[0].tolist()}")
-torch.manual_seed(SEEDS[0])
-model = trained_on(SelfAttentionReader(), given, answers, 300)
-n_parameters = sum(p.numel() for p in model.parameters())
-print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.005")
+n_parameters = train_the_model(seed=SEEDS[0])
 
 # %% [markdown] tags=["try-it"]
 # Write `train_attention_rival`, which builds the rival, trains it as the model is trained, and returns it. Any design that the
 # table allows is accepted, and you may use `torch.nn`. Before you run the check, write down which accuracies you expect. No
-# point depends on whether the rival wins or loses. The check trains attention as well and, where the comparison is fair, says
-# what it shows.
+# point depends on whether the rival wins or loses. The check trains attention as well and, if the comparison is fair,
+# reports its result.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1135,22 +934,17 @@ train_attention_rival = check("04.7", train_attention_rival)
 # One run of each model is weak evidence. The next cell repeats the comparison with three seeds.
 
 # %%
-from course_tools.notebook.attention_rival import compared, most_frequent_value
+from course_tools.notebook.seed_scores import show_seeds
 
 scores = compared(train_attention_rival, n_parameters, SEEDS)
 # The best guess from the eight values without their keys: the most frequent value.
-guess = most_frequent_value(seed=100)
-show(
-    plots.seeds(scores, "accuracy", across={"look-up: the most frequent value": guess}),
-    alt="Accuracy on unseen texts, one point per seed: "
-    + ", ".join(f"{name} {mean(found):.2f}" for name, found in scores.items())
-    + ".",
-)
+guessed = {"look-up: the most frequent value": most_frequent_value(seed=100)}
+show_seeds(scores, "accuracy", "unseen texts, one point per seed", guessed)
 
 # %% [markdown] tags=["quiz"]
 # ## 12 Exit quiz
 #
-# **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What happens first?
+# **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What is the immediate effect?
 #
 # <details><summary>A. The weights become more even.</summary>
 #
@@ -1262,89 +1056,59 @@ show(
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.layer_costs import dilated_convolutions, numbers_kept
-from course_tools.notebook.layer_costs import path_length
-from course_tools.notebook.matrix_shapes import conforms
+from course_tools.notebook.attention_errata import deck_statements
 
-
-generator = torch.Generator().manual_seed(SEEDS[0])
-n, d_key, d_value = 5, 512, 8
-queries, keys = (torch.randn(1_000, d_key, generator=generator) for _ in range(2))
-X, W_k = (
-    torch.randn(n, d_key, generator=generator),
-    torch.randn(d_key, 3, generator=generator),
-)
-rows_to_1 = torch.randn(n, n, generator=generator).softmax(-1)
-K = W_k.mT @ X.mT
-
-
-def attention_at(d):
-    """The numbers that attention over 1,024 tokens of size d keeps."""
-    return numbers_kept(
-        attention.scaled_dot_product_attention,
-        *(torch.randn(1_024, d, requires_grad=True) for _ in range(3)),
-    )
-
-
-spread_by_values = (queries @ keys.mT / math.sqrt(d_value)).std().item()
-without_bias = [nn.Linear(3, 2, bias=bias).bias is None for bias in (None, False)]
-off = (rows_to_1.sum(0) - 1).abs().max()
-ends = torch.randn(short[-1], 8, dtype=torch.float64, requires_grad=True)
-layers_needed = path_length(dilated_convolutions(8), ends)
-unequal = conforms(torch.randn(n, 3), torch.randn(n, 4).mT)
-growth = attention_at(64) / attention_at(16)
+found = deck_statements(SEEDS[0])
 claim(
     "04.EE",
     "keys of size 512, values of size 8: standard deviation of the scores over √8, "
     "which should be 1",
-    spread_by_values,
+    found.spread_by_values,
     between=(7.0, 9.0),
 )
 claim(
     "04.EE-bias",
     "a Linear with bias=None, and one with bias=False, has no bias",
-    without_bias,
+    found.without_bias,
     equals=[True, True],
 )
 claim(
     "04.CS",
     "the shapes match in W_k X; they match in X W_k",
-    [conforms(W_k, X), conforms(X, W_k)],
+    found.matches,
     equals=[False, True],
 )
 claim(
     "04.CS-axis",
     "where rows sum to 1, the column sums that CS needs miss 1 by up to",
-    off,
+    found.columns_miss,
     at_least=0.1,
 )
 claim(
     "04.CS-path",
     "dilated convolutions of width 3 that join the ends of 65 tokens: log₃ 65, "
     "rounded up",
-    layers_needed,
+    found.dilated_layers,
     equals=4,
 )
 claim(
     "04.IT",
     "Q Kᵀ of 5 tokens as columns of size 3 has the shape",
-    (K @ K.mT).shape,
+    found.features_compared,
     equals=(3, 3),
 )
 claim(
     "04.RK",
     "queries of length 3 and keys of length 4 can be multiplied",
-    unequal,
+    found.unequal_match,
     equals=False,
 )
 claim(
     "04.GA",
     "at 1,024 tokens, growth of what attention keeps when d grows fourfold; L²d says 4",
-    growth,
+    found.growth,
     at_most=1.6,
 )
 
 # %% tags=["ledger"]
-from course_tools.notebook import ledger
-
 ledger()

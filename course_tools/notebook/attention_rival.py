@@ -1,18 +1,39 @@
 """Compare a rival without content-dependent weights with attention on the two questions of build task 04.7, over some seeds."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_tools.bank.lecture_04.train_attention_rival import SelfAttentionReader, examples, trained_on
+from course_tools.bank.lecture_04.train_attention_rival import N_VALUES, SelfAttentionReader, examples, trained_on
+from course_tools.checks.training_record import Recorder
+from course_tools.notebook.training_curve import show_recorded_losses, trained_with_losses
+
+
+def train_the_model(seed: int, n_steps: int = 300) -> int:
+    """Print a text with its answers, train the model of build task 04.7, draw its losses, and return its number of parameters.
+
+    Args:
+        seed: of the 4,000 texts, the weights and the batches.
+        n_steps: number of updates with batches of 64, by Adam with learning rate 0.005.
+    """
+    texts, answers = examples(4_000, seed)
+    print(f"keys    {texts[0, :, 0].tolist()}")
+    print(f"values  {texts[0, :, 1].tolist()}, where {N_VALUES} is the blank")
+    print(f"answers {answers[0].tolist()}")
+    torch.manual_seed(seed)
+    model = SelfAttentionReader()
+    trained_with_losses(lambda: trained_on(model, texts, answers, n_steps), "the model", "cross-entropy, nats")
+    n_parameters = sum(p.numel() for p in model.parameters())
+    print(f"{n_parameters:,} parameters, {n_steps} updates with batches of 64, Adam at 0.005")
+    return n_parameters
 
 
 def compared(
     train_rival: Callable[[Tensor, Tensor, int, int], nn.Module], n_parameters: int, seeds: Iterable[int], n_steps: int = 300
 ) -> dict[str, list[float]]:
-    """Train attention and the rival on 4,000 texts with each seed, and measure both on 500 unseen texts.
+    """Train attention and the rival on 4,000 texts with each seed, draw their losses, and measure both on 500 unseen texts.
 
     The rival is measured as it is returned: in training mode, its dropout is active.
 
@@ -26,15 +47,23 @@ def compared(
         accuracies, one per seed, under "look-up: attention", "look-up: rival", "reversal: attention" and "reversal: rival".
     """
     found: dict[str, list[float]] = {f"{ask}: {name}": [] for ask in ("look-up", "reversal") for name in ("attention", "rival")}
+    losses: dict[str, list[Sequence[float]]] = {"attention": [], "rival": []}
     for seed in seeds:
         known, (unseen, answers) = examples(4_000, seed), examples(500, 100 + seed)
         torch.manual_seed(seed)
-        attention = trained_on(SelfAttentionReader(), *known, n_steps)
-        for name, model in (("attention", attention), ("rival", train_rival(*known, n_parameters, n_steps))):
+        trainings = {
+            "attention": lambda known=known: trained_on(SelfAttentionReader(), *known, n_steps),
+            "rival": lambda known=known: train_rival(*known, n_parameters, n_steps),
+        }
+        for name, train in trainings.items():
+            with Recorder() as training:
+                model = train()
+            losses[name].append(training.losses)
             with torch.no_grad():
                 right = (model(unseen).argmax(-1) == answers).float().mean(0)
             found[f"look-up: {name}"].append(right[8:].mean().item())
             found[f"reversal: {name}"].append(right[:8].mean().item())
+    show_recorded_losses(losses, "cross-entropy, nats")
     return found
 
 

@@ -1,7 +1,7 @@
 """Restore the colours of a photograph from a few coloured pixels: features, metrics and figures for lecture 04."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from course_lib.attention import AttentionLayer2d
 from course_lib.datasets import photographs
 from course_tools.notebook.device import device
 from course_tools.notebook.plots import pictures
+from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.show import show
 
 
@@ -51,6 +52,30 @@ def faded_photograph(size: tuple[int, int], seeds: Iterable[int], share: float =
     photo = photographs(size)[1:].to(device())
     draws = (torch.rand(1, 1, *size, generator=torch.Generator().manual_seed(seed)) for seed in seeds)
     return FadedPhotograph(photo, photo.mean(1, keepdim=True), [draw.lt(share).float().to(device()) for draw in draws])
+
+
+def compare_restorations(
+    faded: FadedPhotograph, layer: Callable[..., Tensor], matrices: Mapping[str, Sequence[Tensor]]
+) -> dict[str, list[float]]:
+    """Restore the photograph from each sample of known pixels, and draw the peak signal-to-noise ratios, in dB.
+
+    Args:
+        faded: the photograph and its samples.
+        layer: `(features, W_q, W_k, W_v)` → colours (1, 3, H, W), such as `attention_over_image`.
+        matrices: name -> W_q, W_k and W_v.
+
+    Returns:
+        the ratios of each restoration, one for each sample; "no colour" and "3×3 window" are added.
+    """
+    restored = {
+        "no colour": [torch.zeros_like(faded.photo) for _ in faded.samples],
+        "3×3 window": [faded.from_neighbours(known) for known in faded.samples],
+    } | {
+        name: [layer(faded.features(known), *of_name).float() for known in faded.samples] for name, of_name in matrices.items()
+    }
+    quality = {name: [faded.decibels(colours) for colours in each] for name, each in restored.items()}
+    show_seeds(quality, "PSNR (dB)", "restored photograph, one point per sample of known pixels")
+    return quality
 
 
 def show_restored(faded: FadedPhotograph, known: Tensor, colours: Tensor, setting: str) -> None:

@@ -3,7 +3,9 @@
 An experiment of lecture 01: U = 1.5 Q with an orthogonal Q, and learning rate 1. `rnn_step` and `clip` are arguments.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
 from typing import NamedTuple
 
 import torch
@@ -13,7 +15,9 @@ from torch import Tensor
 from course_lib.datasets import recall
 from course_lib.training import batches
 from course_tools.notebook.gradients_through_time import RecurrentStep, states_of
+from course_tools.notebook.plots import curves
 from course_tools.notebook.sequence_classifier import one_hot
+from course_tools.notebook.show import show
 
 Clip = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
@@ -67,3 +71,13 @@ def descend(rnn_step: RecurrentStep, clip: Clip | None, seed: int, T: int = 10, 
         losses.append(loss.item())
     right = recall_logits(rnn_step, one_hot(data.test.tokens), weights).argmax(-1) == data.test.labels
     return Descent(losses, right.float().mean().item())
+
+
+def show_descents(descents: Mapping[str, Sequence[Descent]]) -> None:
+    """Draw the loss of the first run of each name; the alternative text states the mean of its last twenty losses."""
+    first = {name: runs[0].losses for name, runs in descents.items()}
+    lines = {name: (range(len(losses)), losses) for name, losses in first.items()}
+    across = {"a guess among 8": math.log(8)}
+    figure = curves(lines, "step of gradient descent", "cross-entropy, nats", "training loss, first seed", across=across)
+    ends = "; ".join(f"{name} it ends at {mean(losses[-20:]):.2f}" for name, losses in first.items())
+    show(figure, alt=f"Loss against steps of gradient descent, first seed: {ends}; a guess costs {math.log(8):.2f}.")

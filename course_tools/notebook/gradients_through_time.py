@@ -3,19 +3,29 @@
 The experiments of lecture 01. `rnn_step`, `bptt_step` and `lstm_step` are arguments: the lecture passes the student's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib.datasets import digits
 from course_lib.primitives import LSTM
+from course_lib.truncated_bptt import detached
+from course_tools.notebook.plots import curves
+from course_tools.notebook.show import show
 
 RecurrentStep = Callable[..., Tensor]
 """`(x, h, W, U, b)` → the new state, as `course_lib.primitives.rnn_step`."""
 BackwardStep = Callable[..., Sequence[Tensor]]
 """`(∂L/∂h_t, x, h, h_t, W, U)` → the gradients of x, h, W, U and b, as `course_lib.primitives.bptt_step`."""
+
+
+def digit_pixels(n: int) -> tuple[Tensor, list[int]]:
+    """Return the first n handwritten digits as x (64, n, 1) in float64, one pixel per step, and their labels."""
+    images, labels = digits()
+    return images[:n].flatten(1).T[..., None].double(), labels[:n].tolist()
 
 
 def parameters_of(cell: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,6 +71,33 @@ def difference_to_autograd(step: RecurrentStep, back_step: BackwardStep, x: Tens
     by_hand, _ = back_through_time(back_step, 2 * constant[-1], x, constant, W, U)
     ours, theirs = (torch.cat([g.flatten() for g in gradients]) for gradients in (by_hand, by_autograd))
     return ((ours - theirs).norm() / theirs.norm()).item()
+
+
+def lstm_difference_to_torch(lstm_step: Callable[..., tuple[Tensor, Tensor]], x: Tensor, seed: int = 0, n: int = 32) -> float:
+    """Read x (T, B, d) in float64 by `lstm_step` and by torch.nn.LSTM with n units and the same weights.
+
+    Returns:
+        the largest difference of an entry of the last cell state.
+    """
+    torch.manual_seed(seed)
+    layer = nn.LSTM(x.shape[2], n).double()
+    h, c = x.new_zeros(x.shape[1], n), x.new_zeros(x.shape[1], n)
+    for x_t in x:
+        h, c = lstm_step(x_t, h, c, *parameters_of(layer))
+    return (c - layer(x)[1][1][0]).abs().max().item()
+
+
+def steps_reached(step: RecurrentStep, x: Tensor, weights: Sequence[Tensor], k: int) -> list[int]:
+    """Return how many steps back the gradient of Σ h_T² reaches if x (T, B, d) is read in segments of k steps.
+
+    The state is carried from segment to segment without its gradient. An input at the last step is 0 steps back; every input
+    whose gradient is not 0 is listed, the earliest first.
+    """
+    source, state = x.clone().requires_grad_(), x.new_zeros(x.shape[1], len(weights[1]))
+    for segment in source.split(k):
+        state = states_of(step, segment, detached(state), *weights)[-1]
+    (by_step,) = torch.autograd.grad(state.square().sum(), source)
+    return (len(x) - 1 - by_step.abs().amax(dim=(1, 2)).nonzero().flatten()).tolist()
 
 
 def gradient_norms(
@@ -147,3 +184,70 @@ def gradient_by_lag(
     logits = h @ torch.randn(cell.d_hidden, 8).double() / cell.d_hidden**0.5
     gradients = torch.autograd.grad(F.cross_entropy(logits, labels), memories)
     return [(g.norm() / gradients[-1].norm()).item() for g in reversed(gradients)]
+
+
+def show_gradient_norms(norms: Mapping[str, Sequence[float]], title: str, x: str = "steps back") -> None:
+    """Draw norms of gradients 0, 1, 2 … steps back on a logarithmic axis, one curve per name; each starts at 1.
+
+    Args:
+        norms: name -> norms, as returned by `gradient_norms` or `gradient_by_lag`.
+        title: above the figure.
+        x: label of the x axis.
+    """
+    ends = ", ".join(f"{values[-1]:.0e} after {len(values) - 1} steps ({name})" for name, values in norms.items())
+    lines = {name: (range(len(values)), values) for name, values in norms.items()}
+    figure = curves(lines, x, "norm of the gradient, 1 at the end", title, log="y")
+    show(
+        figure, alt=f"Norm of the gradient against the number of steps back, logarithmic; {title}. From 1 it changes to {ends}."
+    )
+
+
+CarouselGradient = Callable[[Tensor], Tensor]
+"""Forget gates (T, …, n) → their product over the steps, as `course_lib.primitives.carousel_gradient`."""
+
+
+def show_carousel(
+    lstm_step: Callable[..., tuple[Tensor, Tensor]], product: CarouselGradient, x: Tensor, forget_bias: float, label: int
+) -> None:
+    """Draw the factor of the carousel of an untrained LSTM after each pixel of a digit, beside the rule σ(bias)^t.
+
+    Args:
+        lstm_step: one step of an LSTM.
+        product: the product of forget gates.
+        x: one digit, (T, 1, 1).
+        forget_bias: initial bias of the forget gates.
+        label: of the digit.
+    """
+    gates = carousel(lstm_step, x, forget_bias).gates
+    t = range(len(gates) + 1)
+    measured = [product(gates[:k]).mean().item() for k in t]
+    rule = [torch.sigmoid(torch.tensor(forget_bias)).item() ** k for k in t]
+    lines = {"product of the gates": (t, measured), "σ(bias) to the power t": (t, rule)}
+    show(
+        curves(lines, "pixels read", "factor of the gradient", log="y"),
+        alt=f"With a forget bias of {forget_bias:g} and an image of the digit {label}, the carousel multiplies a gradient by "
+        f"{measured[-1]:.1e} over {len(gates)} pixels; the rule gives {rule[-1]:.1e}.",
+    )
+
+
+def show_carousel_by_bias(lstm_step: Callable[..., tuple[Tensor, Tensor]], product: CarouselGradient, x: Tensor) -> None:
+    """Draw the factor of the carousel over all steps of x (T, B, d) against the forget bias, from -1 to 8.
+
+    Args:
+        lstm_step: one step of an LSTM.
+        product: the product of forget gates.
+        x: the inputs.
+    """
+    biases = [b / 2 for b in range(-2, 17)]
+    left = {bias: product(carousel(lstm_step, x, bias).gates).mean().item() for bias in biases}
+    half = min((bias for bias in biases if left[bias] >= 0.5), default=None)
+    show(
+        curves(
+            {f"mean over {len(x)} pixels of a digit": (biases, list(left.values()))},
+            "initial bias of the forget gate",
+            f"factor of the gradient over {len(x)} pixels",
+            across={"one half": 0.5},
+        ),
+        alt=f"Factor by which the carousel multiplies a gradient over {len(x)} pixels against the forget bias: {left[0.0]:.0e} "
+        f"at 0, {left[4.0]:.2f} at 4, {left[8.0]:.2f} at 8; at least one half from a bias of {half} on.",
+    )

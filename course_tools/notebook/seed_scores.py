@@ -57,3 +57,13 @@ def print_mean_difference(name: str, ours: Sequence[float], theirs: Sequence[flo
     half = float(t.ppf(0.975, len(gaps) - 1)) * stdev(gaps) / len(gaps) ** 0.5
     each = ", ".join(f"{gap:+.3f}" for gap in gaps)
     print(f"{name}: {mean(gaps):+.3f} ± {half:.3f} (95 % interval of the mean), by seed {each}")
+
+
+def lead_over_best(scores: Mapping[str, Sequence[float]], name: str) -> list[float]:
+    """Subtract from the scores of one model, seed by seed, the highest score of all others.
+
+    Raises:
+        ValueError: there is no other model, or the models have different numbers of scores.
+    """
+    others = zip(*(values for other, values in scores.items() if other != name), strict=True)
+    return paired_differences(scores[name], [max(row) for row in others])

@@ -1,6 +1,6 @@
 """Classify a sequence by the last state of a recurrent layer, or by a dense layer over all steps: experiments of lecture 01."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from course_lib.datasets import digits
 from course_lib.training import batches
 from course_tools.notebook.device import device
-from course_tools.notebook.fitting import accuracy_of, classify, fitted
+from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
+from course_tools.notebook.seed_scores import show_seeds
 
 
 class SequenceClassifier(nn.Module):
@@ -58,6 +59,15 @@ def fit_digits(make_cell: Callable[[], nn.Module], seed: int) -> tuple[SequenceC
     known, new = ((pixels[part], labels[part]) for part in order.split([1_400, len(pixels) - 1_400]))
     model = fit_classifier(make_cell, known, seed, steps=250, lr=5e-3)
     return model, classifier_accuracy(model, new)
+
+
+def compare_on_digits(makers: Mapping[str, Callable[[], nn.Module]], seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Train a classifier of digits for each layer and seed by `fit_digits`; draw losses and accuracies, return accuracies."""
+    runs = {name: [fit_digits(make_cell, seed) for seed in seeds] for name, make_cell in makers.items()}
+    show_losses({name: [model for model, _ in group] for name, group in runs.items()})
+    found = {name: [accuracy for _, accuracy in group] for name, group in runs.items()}
+    show_seeds(found, "accuracy", "real digits, read pixel by pixel, one point per seed", {"chance": 0.1})
+    return found
 
 
 def dense_first_to_last(tokens: Tensor, labels: Tensor, steps: int = 300) -> tuple[float, float]:

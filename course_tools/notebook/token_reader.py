@@ -13,8 +13,9 @@ from course_lib.datasets.alignment import Lookup, Reversal
 from course_lib.datasets.splits import Splits
 from course_lib.training import batches
 from course_tools.notebook.device import device
-from course_tools.notebook.fitting import fitted
+from course_tools.notebook.fitting import fitted, show_losses
 from course_tools.notebook.plots import attention_map, attention_maps, describe
+from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.show import show
 
 
@@ -71,10 +72,23 @@ def _with_positions(tokens: Tensor) -> tuple[Tensor, Tensor]:
     return tokens, torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
 
 
+def best_guess_from_values(part: Lookup) -> float:
+    """Compute the mean accuracy of guessing, for each text, the value that occurs most often among its pairs."""
+    return (F.one_hot(part.values).sum(1).amax(-1) / part.values.shape[1]).mean().item()
+
+
 def lookup_in_words(part: Lookup, row: int) -> tuple[list[str], list[str]]:
     """Write one example as text: its pairs, such as "k4=v5", and its questions, such as "k15?"."""
     keys, values, queries = (numbers[row].tolist() for numbers in (part.keys, part.values, part.queries))
     return [f"k{key}=v{value}" for key, value in zip(keys, values, strict=True)], [f"k{key}?" for key in queries]
+
+
+def print_lookup(part: Lookup, row: int = 0) -> None:
+    """Print one example: its pairs, its questions and the right answers."""
+    pairs, questions = lookup_in_words(part, row)
+    print("pairs:    ", *pairs)
+    print("questions:", *questions)
+    print("answers:  ", *(f"v{value}" for value in part.targets[row].tolist()))
 
 
 def _task(
@@ -148,6 +162,29 @@ def token_accuracy(model: nn.Module, task: TokenTask) -> float:
     return right.flatten(2).all(-1).float().mean().item() if right.dim() > 2 else right.float().mean().item()
 
 
+def token_accuracies(models: Iterable[nn.Module], task: TokenTask) -> list[float]:
+    """Measure the accuracy of each model on the test rows by `token_accuracy`."""
+    return [token_accuracy(model, task) for model in models]
+
+
+def compare_readers(trained: Mapping[str, tuple[TokenTask, Mapping[str, Sequence[nn.Module]]]]) -> dict[str, list[float]]:
+    """Draw the training losses of models on several tasks and their accuracies on new texts; return the accuracies.
+
+    Args:
+        trained: task -> (the task, name -> models that differ only in their seed).
+
+    Returns:
+        one accuracy for each seed, under "task: name".
+    """
+    models = {f"{task}: {name}": group for task, (_, groups) in trained.items() for name, group in groups.items()}
+    show_losses(models)
+    tasks = [task for task, groups in trained.values() for _ in groups]
+    found = {name: token_accuracies(group, task) for (name, group), task in zip(models.items(), tasks, strict=True)}
+    n_symbols = int(max(task.targets.max() for task in tasks)) + 1
+    show_seeds(found, "accuracy", "new texts, one point per seed", {f"a guess among {n_symbols}": 1 / n_symbols})
+    return found
+
+
 @torch.no_grad()
 def loss_on_new(model: nn.Module, task: TokenTask) -> float:
     """Compute the cross-entropy of the answers in the test rows, in nats."""
@@ -198,15 +235,15 @@ def two_answers(task: TokenTask) -> TokenTask:
     return TokenTask(task.known, both(task.known[0]), task.new, both(task.new[0]), pattern.expand(len(task.new[0]), -1, -1))
 
 
-def show_lookup(model: TokenReader, task: TokenTask, pairs: Sequence[str], questions: Sequence[str]) -> None:
+def show_lookup(model: TokenReader, task: TokenTask, part: Lookup) -> None:
     """Draw the attention weights of the questions of the first new text; the pair with the right key is outlined.
 
     Args:
         model: trained on the task.
         task: as `lookup_task` returns it.
-        pairs: the pairs of the text, in words.
-        questions: its questions, in words.
+        part: the test part from which the task was made.
     """
+    pairs, questions = lookup_in_words(part, row=0)
     weights = mixer_weights(model, [index[:1] for index in task.new])[0, 0, -len(questions) :]
     right = F.pad(task.pattern[0], (0, len(questions))).cpu()
     tokens = [*pairs, *questions]

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_tools.notebook.attention_rival import compared, most_frequent_value
+from course_tools.bank.lecture_04.train_attention_rival import SelfAttentionReader
+from course_tools.notebook import attention_rival
+from course_tools.notebook.attention_rival import compared, most_frequent_value, train_the_model
 
 
 class Constant(nn.Module):
@@ -30,3 +32,18 @@ def test_accuracies_of_both_models_on_both_questions_one_for_each_seed():
 
 def test_the_most_frequent_of_eight_values_is_right_more_often_than_one_in_eight():
     assert 0.25 < most_frequent_value(seed=0) < 0.45
+
+
+def test_the_model_is_trained_with_a_loss_curve_and_its_parameters_are_counted(capsys):
+    assert train_the_model(seed=0, n_steps=3) == sum(p.numel() for p in SelfAttentionReader().parameters())
+    text = capsys.readouterr().out
+    assert text.startswith("keys ")
+    assert "Training loss of the model over 3 updates" in text
+
+
+def test_the_losses_of_every_training_are_drawn(monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(attention_rival, "show_recorded_losses", lambda losses, y: drawn.update(losses))
+    compared(lambda texts, answers, n_parameters, n_steps: Constant(), 1_000, (0, 1), n_steps=2)
+    assert [len(losses) for losses in drawn["attention"]] == [2, 2]
+    assert [len(losses) for losses in drawn["rival"]] == [0, 0]

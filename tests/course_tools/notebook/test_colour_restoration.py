@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from course_tools.notebook import colour_restoration
-from course_tools.notebook.colour_restoration import faded_photograph, show_restored, show_weights_of_a_pixel
+from course_tools.notebook.colour_restoration import (
+    compare_restorations,
+    faded_photograph,
+    show_restored,
+    show_weights_of_a_pixel,
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +65,18 @@ def test_equal_scores_give_every_pixel_the_same_weight(faded, shown):
     ((figure, alt),) = shown
     assert figure.axes[3].get_title() == "weights of one pixel"
     assert f"{100 * 5 / 77:.0f} % of its weight" in alt
+
+
+def test_each_restoration_is_measured_on_each_sample(faded, capsys):
+    given = []
+
+    def layer(features, *matrices):
+        given.append((tuple(features.shape), matrices))
+        return faded.photo - faded.grey + 0.1
+
+    found = compare_restorations(faded, layer, {"ours": (1, 2, 3)})
+    assert given == [((1, 10, 7, 11), (1, 2, 3))] * 2
+    assert found["ours"] == pytest.approx([20.0, 20.0], abs=1e-3)
+    assert found["no colour"] == [faded.decibels(0 * faded.photo)] * 2
+    assert found["3×3 window"] == [faded.decibels(faded.from_neighbours(known)) for known in faded.samples]
+    assert "ours 20.000, 20.000" in capsys.readouterr().out

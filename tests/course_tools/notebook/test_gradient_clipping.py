@@ -3,7 +3,14 @@
 import torch
 
 from course_lib.primitives import clip_gradients, rnn_step
-from course_tools.notebook.gradient_clipping import descend, exploding_weights, first_gradient, recall_logits
+from course_tools.notebook.gradient_clipping import (
+    Descent,
+    descend,
+    exploding_weights,
+    first_gradient,
+    recall_logits,
+    show_descents,
+)
 
 
 def test_all_singular_values_of_the_recurrent_matrix_are_one_and_a_half():
@@ -41,3 +48,14 @@ def test_every_gradient_passes_through_the_clipping_and_without_it_the_descent_d
     assert clipped.losses[0] == free.losses[0]
     assert clipped.losses[1:] != free.losses[1:]
     assert 0.0 <= clipped.accuracy <= 1.0
+
+
+def test_the_figure_is_that_of_the_first_runs_and_the_text_states_where_they_end(capsys):
+    runs = {
+        "clipped": [Descent([3.0] * 5 + [1.0] * 20, 0.9), Descent([7.0] * 25, 0.1)],
+        "not clipped": [Descent([9.0] * 25, 0.2)],
+    }
+    show_descents(runs)
+    text = capsys.readouterr().out
+    assert "clipped it ends at 1.00; not clipped it ends at 9.00" in text
+    assert "2.08" in text

@@ -4,16 +4,24 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.primitives import LSTM, RNN, bptt_step, lstm_step, rnn_step
+from course_lib.datasets import digits
+from course_lib.primitives import LSTM, RNN, bptt_step, carousel_gradient, lstm_step, rnn_step
 from course_tools.bank.lecture_01.bptt_step import transposes_the_recurrent_matrix
+from course_tools.notebook import gradients_through_time
 from course_tools.notebook.gradients_through_time import (
     back_through_time,
     carousel,
     difference_to_autograd,
+    digit_pixels,
     gradient_by_lag,
     gradient_norms,
+    lstm_difference_to_torch,
     parameters_of,
+    show_carousel,
+    show_carousel_by_bias,
+    show_gradient_norms,
     states_of,
+    steps_reached,
 )
 
 T, B, D, N = 11, 3, 2, 5
@@ -78,3 +86,58 @@ def test_the_gradient_by_lag_is_1_at_the_end_and_has_a_value_for_each_step(cell)
     assert len(lags) == T
     assert lags[0] == 1.0
     assert all(lag > 0 for lag in lags)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    figures = []
+    monkeypatch.setattr(gradients_through_time, "show", lambda figure, alt: figures.append((figure, alt)))
+    return figures
+
+
+def test_a_digit_is_read_one_pixel_at_a_time_row_by_row():
+    pixels, labels = digit_pixels(3)
+    images, all_labels = digits()
+    assert pixels.shape == (64, 3, 1)
+    assert pixels[9, 2, 0] == images[2, 1, 1]
+    assert labels == all_labels[:3].tolist()
+
+
+def test_an_lstm_step_is_that_of_torch_and_a_step_without_forget_gate_is_not(x):
+    def keeps_all(x, h, c, W, U, b):
+        return lstm_step(x, h, c, W, U, b)[0], c + lstm_step(x, h, torch.zeros_like(c), W, U, b)[1]
+
+    assert lstm_difference_to_torch(lstm_step, x, n=N) < 1e-12
+    assert lstm_difference_to_torch(keeps_all, x, n=N) > 1e-2
+
+
+def test_the_gradient_reaches_the_last_segment_only(layer, x):
+    weights = parameters_of(layer)
+    assert steps_reached(rnn_step, x, weights, k=4) == [2, 1, 0]
+    assert steps_reached(rnn_step, x, weights, k=T) == list(range(T - 1, -1, -1))
+
+
+def test_norms_of_gradients_are_drawn_from_the_end_backwards(shown):
+    show_gradient_norms({"A": [1.0, 0.5, 0.25], "B": [1.0, 2.0, 4.0]}, "two curves")
+    ((figure, alt),) = shown
+    assert [line.get_ydata().tolist() for line in figure.axes[0].get_lines()] == [[1.0, 0.5, 0.25], [1.0, 2.0, 4.0]]
+    assert figure.axes[0].get_yscale() == "log"
+    assert "2e-01 after 2 steps (A), 4e+00 after 2 steps (B)" in alt
+
+
+def test_the_carousel_starts_at_one_and_ends_at_the_product_of_all_gates(shown, x):
+    show_carousel(lstm_step, carousel_gradient, x[:, :1], 1.0, label=7)
+    ((figure, alt),) = shown
+    measured, rule = (line.get_ydata() for line in figure.axes[0].get_lines())
+    assert measured[0] == rule[0] == 1.0
+    assert measured[-1] == pytest.approx(carousel(lstm_step, x[:, :1], 1.0).along.mean().item())
+    assert "the digit 7" in alt
+
+
+def test_the_factor_grows_with_the_forget_bias(shown, x):
+    show_carousel_by_bias(lstm_step, carousel_gradient, x)
+    ((figure, alt),) = shown
+    factors = figure.axes[0].get_lines()[0].get_ydata()
+    assert len(factors) == 19
+    assert (factors[1:] > factors[:-1]).all()
+    assert f"over {T} pixels" in alt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_tools.notebook.seed_scores import paired_differences, print_mean_difference, show_seeds
+from course_tools.notebook.seed_scores import lead_over_best, paired_differences, print_mean_difference, show_seeds
 
 
 def test_every_score_and_line_is_in_the_text(capsys):
@@ -28,3 +28,10 @@ def test_the_interval_is_that_of_students_t(capsys):
     assert capsys.readouterr().out == expected
     with pytest.raises(ValueError, match="two seeds"):
         print_mean_difference("A minus B", [0.5], [0.25])
+
+
+def test_the_lead_is_over_the_best_other_model_of_each_seed():
+    scores = {"ours": [0.75, 0.5], "A": [0.5, 1.0], "B": [0.25, 0.0]}
+    assert lead_over_best(scores, "ours") == [0.25, -0.5]
+    with pytest.raises(ValueError, match="shorter"):
+        lead_over_best(scores | {"B": [0.25]}, "ours")

@@ -11,6 +11,8 @@ from course_tools.notebook.token_reader import (
     TokenReader,
     TokenTask,
     attends_correctly,
+    best_guess_from_values,
+    compare_readers,
     counting_task,
     fit_seeds,
     fit_token_reader,
@@ -19,10 +21,12 @@ from course_tools.notebook.token_reader import (
     lookup_task,
     loss_on_new,
     mixer_weights,
+    print_lookup,
     reversal_task,
     show_heads,
     show_lookup,
     show_reversal,
+    token_accuracies,
     token_accuracy,
     two_answers,
 )
@@ -173,7 +177,7 @@ def test_the_map_of_a_look_up_outlines_the_pair_of_each_question(monkeypatch):
     parts = lookup(5, 1, 3, T_q=2, T_k=4, n_keys=8, n_values=8, seed=0)
     task = lookup_task(parts, 8)
     torch.manual_seed(0)
-    show_lookup(TokenReader(OneHead(), [8, 9], 8), task, *lookup_in_words(parts.test, 0))
+    show_lookup(TokenReader(OneHead(), [8, 9], 8), task, parts.test)
     ((figure, alt),) = shown
     columns = [round(patch.get_x() + 0.5) for patch in figure.axes[0].patches]
     assert [parts.test.keys[0, column] for column in columns] == parts.test.queries[0].tolist()
@@ -190,3 +194,28 @@ def test_the_maps_of_heads_have_the_names_of_their_models(monkeypatch):
     assert figure.axes[0].get_title() == "one"
     assert len(figure.axes[0].patches) == int(task.pattern[0].sum())
     assert " in one (" in alt
+
+
+def test_the_best_guess_is_the_most_frequent_value():
+    part = lookups().test._replace(values=torch.tensor([[0, 0, 1, 2], [2, 2, 2, 1]]))
+    assert best_guess_from_values(part) == (0.5 + 0.75) / 2
+
+
+def test_a_printed_example_has_its_pairs_questions_and_answers(capsys):
+    part = lookups().test
+    print_lookup(part, row=1)
+    pairs, questions = lookup_in_words(part, 1)
+    answers = [f"v{value}" for value in part.targets[1].tolist()]
+    assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [pairs, questions, answers]
+
+
+def test_readers_are_compared_on_the_new_texts_of_their_task(capsys):
+    models = fit_seeds(Keep, copying(), (0, 1), steps=2)
+    other = copying()._replace(new_targets=(copying().new_targets + 1) % 5)
+    found = compare_readers({"same": (copying(), {"A": models}), "other": (other, {"A": models[:1], "B": models[1:]})})
+    assert found == {
+        "same: A": token_accuracies(models, copying()),
+        "other: A": token_accuracies(models[:1], other),
+        "other: B": token_accuracies(models[1:], other),
+    }
+    assert "a guess among 5 is 0.2" in capsys.readouterr().out
