@@ -13,8 +13,8 @@
 # %% [markdown] tags=["header"]
 # # 13 · MLP-Mixer
 #
-# MLP-Mixer classifies images with two small networks, one that mixes the patches and one that mixes the channels, without
-# attention and without any convolution larger than a patch.
+# MLP-Mixer classifies images with two small networks in each block, one that mixes the patches and one that mixes the channels,
+# without attention and without any convolution larger than a patch.
 #
 # ![](diagram:mixer)
 #
@@ -46,11 +46,11 @@ from course_tools.notebook import claim, digit_classifier, digit_split, fitting,
 #
 # <details><summary>A. About ten: patches of 4 × 4 all look alike.</summary>
 #
-# Not quite alike. The amount of ink, and how much of it is in upright or in slanted strokes, carries some
+# Not quite alike: the amount of ink, and how much of it is in vertical or in slanted strokes, carries some
 # information.</details>
 # <details><summary>B. Far more than ten, far fewer than half.</summary>
 #
-# Yes. A 1 has little ink, most of it in upright strokes. For the other digits, most of the information is in *where* the
+# Yes. A 1 has little ink, most of it in vertical strokes. For the other digits, most of the information is in *where* the
 # strokes are. (The model without positions in lecture 11 did better: its patches were larger and attended to each
 # other.)</details>
 # <details><summary>C. About ninety: digits are easy.</summary>
@@ -237,9 +237,9 @@ mixer_block = check("13.3", mixer_block)
 
 
 # %% [markdown]
-# From here on, every Mixer is trained by the functions that you checked: `computed_by` takes the library's `Mixer`, which owns
-# the weights, and lets `mixer_block` compute its blocks. (Where a function did not pass, the library's takes its place.) The
-# next cell compares such a Mixer with the library's own.
+# From here on, every Mixer uses the functions that you checked: `computed_by` takes the library's `Mixer`, which owns the
+# weights, and computes its blocks by `mixer_block`. (Where a function did not pass, the library's takes its place.) The next cell
+# compares such a Mixer with the library's own.
 
 # %%
 from copy import deepcopy
@@ -386,7 +386,7 @@ reordered_token_mixing = check("13.4", reordered_token_mixing)
 # <details><summary>A. Both fall: such images are unreadable.</summary>
 #
 # *You* could not read them: you rely on the arrangement of neighbouring patches. A Mixer does not.</details>
-# <details><summary>B. The Mixer's accuracy stays the same, apart from its random initialisation; the CNN's falls.</summary>
+# <details><summary>B. The Mixer's accuracy stays the same, apart from the effect of its random initialisation; the CNN's falls.</summary>
 #
 # Yes: if the Mixer's initial weights are shuffled in the same way, every training step is the same as
 # well.</details>
@@ -552,7 +552,7 @@ claim(
 # optimal.</details>
 # <details><summary>C. Smooth blobs and edges, as in the kernels of a CNN.</summary>
 #
-# The paper shows such maps after three hundred million photographs. After so few digits they are noisy; patches at the border
+# The paper shows such maps after training on three hundred million photographs. After so few digits they are noisy; patches at the border
 # are nearly always empty, so their weights hardly change.</details>
 
 

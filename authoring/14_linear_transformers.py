@@ -326,7 +326,7 @@ causal_linear_attention = check("14.3", causal_linear_attention)
 
 # %% [markdown]
 # Storing all $S_i$ at once takes $L \cdot f \cdot d_v$ numbers: with $f = d_v = 64$, that is more than the $L^2$ weights of
-# softmax attention until $L = 4096$. In practice, the text is therefore split into **chunks** of 64 tokens. Within a chunk, the
+# softmax attention for all $L$ below 4,096. In practice, the text is therefore split into **chunks** of 64 tokens. Within a chunk, the
 # small matrix of weights is computed explicitly; from chunk to chunk, only one state is passed on. `chunked_linear_attention`
 # does this, with its own backward pass.
 
@@ -526,7 +526,7 @@ claim(
 )
 
 # %% [markdown]
-# The measured speeds cross later than the counts. After 64 tokens the two models need about as many multiply-adds (14.p-short),
+# The measured speeds cross later than the counts suggest. After 64 tokens the two models need about as many multiply-adds (14.p-short),
 # but generation with a state is slower for the first few hundred tokens, and faster from about a thousand on (see the printed
 # ratios). What a model keeps does not depend on the machine: after 4,096 tokens, the cache holds more than a hundred times as many
 # numbers as the state (14.p-kept).
@@ -780,9 +780,9 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The next figure shows the weights of four queries over the 32 pairs of one sequence, for three trained models (one
-# seed each). The pair with the query's key is outlined. The weights that a model does not compute itself are computed by
-# `kernel_attention`. What do you expect for elu + 1?
+# **Predict.** The next figure shows which of the 32 pairs of one sequence has the key of each of four queries, and the weights of
+# three trained models (one seed each). The weights that a model does not compute itself are computed by `kernel_attention`. What
+# do you expect for elu + 1?
 #
 # <details><summary>A. One large weight in each row, at a wrong pair.</summary>
 #
@@ -838,8 +838,9 @@ claim(
 # that.</details>
 # <details><summary>C. Softmax and elu + 1 are close to each other; the plain average is much worse.</summary>
 #
-# Yes, with contexts of 32 characters. The next character then depends mostly on the last few, and approximate attention suffices. Longer contexts, where
-# names and numbers must be copied, may differ: that is a recall task again, and not measured here.</details>
+# Yes, with contexts of 32 characters: the next character then depends mostly on the last few, and approximate attention
+# suffices. Longer contexts, where names and numbers must be copied, may differ: that is a recall task again, and not measured
+# here.</details>
 
 # %%
 from course_tools.notebook.character_text import character_text, gap_of_steps

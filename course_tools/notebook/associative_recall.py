@@ -127,7 +127,8 @@ def show_recall(readers: Readers, title: str) -> None:
         ax.set_title(f"{n} pairs", fontsize=9)
     for ax in grid.flat[len(pairs) :]:
         ax.set_axis_off()
-    figure.supxlabel("update", fontsize=10)
+    for ax in grid[-1]:
+        ax.set_xlabel("update")
     figure.supylabel("cross-entropy, nats", fontsize=10)
     handles = dict(zip(*reversed(grid.flat[0].get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
@@ -150,7 +151,7 @@ def show_recall(readers: Readers, title: str) -> None:
 def show_recall_weights(
     models: Mapping[str, tuple[AssociativeRecall, Callable[[Tensor], Tensor] | None]], n_pairs: int
 ) -> dict[str, float]:
-    """Draw the weights of four queries over the pairs of one unseen sequence; the pair with the query's key is outlined.
+    """Draw the weights of four queries over the pairs of one unseen sequence, next to the pair that has the query's key.
 
     Args:
         models: name -> a trained model, and its feature map, or None for softmax attention.
@@ -168,8 +169,8 @@ def show_recall_weights(
     right = part.pattern[0]
     share = {name: (weights * right).sum(-1).mean().item() for name, weights in maps.items()}
     show(
-        attention_maps(maps, x="pair", y="query", outlined=right),
-        alt=f"Weights of four queries over {n_pairs} pairs, with the pair that has the query's key outlined; its mean weight "
-        "is " + ", ".join(f"{value:.2f} in {name}" for name, value in share.items()) + ".",
+        attention_maps({"the pair with the query's key": right} | maps, x="pair", y="query"),
+        alt=f"Which of {n_pairs} pairs has the key of each of four queries, and the weights of the models: the mean weight of "
+        "that pair is " + ", ".join(f"{value:.2f} in {name}" for name, value in share.items()) + ".",
     )
     return share
