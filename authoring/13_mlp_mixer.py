@@ -842,7 +842,8 @@ from course_tools.notebook.mixing_rival import show_mixing_rival
 (patches, answers), _ = examples(SEEDS[0])
 n_parameters = sum(p.numel() for p in OneBlockMixer().parameters())
 print(
-    f"patches {tuple(patches.shape)}; digit and grain of three: {answers[:3].tolist()}; "
+    f"patches {tuple(patches.shape)}; "
+    f"digit and grain of three: {answers[:3].tolist()}; "
     f"a Mixer of {n_parameters:,} parameters,\n"
     "trained by 300 updates with batches of 64, Adam at 0.008"
 )
