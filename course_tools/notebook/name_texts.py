@@ -52,6 +52,15 @@ class NameTexts:
         tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
         return BERTInput(tokens, pad([segments.tolist() for _, segments in both])[0], lengths)
 
+    def one_name_each(self, part: Sequence[DisplayName]) -> tuple[Tensor, ...]:
+        """Convert names, one to a row, for pre-training: tokens, segments, lengths, and the class 0 (n,)."""
+        rows = [(row, None) for _, row in self.passages(part, n_names=1)]
+        return *self.lay_out(rows), torch.zeros(len(rows), dtype=torch.long)
+
+    def unpaired(self, part: Sequence[DisplayName]) -> Tensor:
+        """Convert the passages from all four offsets, one to a row: tokens (n, T)."""
+        return self.lay_out([(row, None) for offset in range(4) for _, row in self.passages(part, offset)]).tokens
+
     def alone(self, part: Sequence[DisplayName]) -> tuple[Tensor, ...]:
         """Convert names, one to a row: tokens, segments, lengths, and the language (n,) of each, on `device()`."""
         rows = self.lay_out([(self.encode(name.text), None) for name in part])
@@ -109,6 +118,18 @@ class NameTexts:
             of_pieces = [i for i, name in zip(chosen, both, strict=True) for _ in name]
             tags.append([-100] * (len(question) + 2) + of_pieces + [-100])
         return [x.to(device()) for x in (*self.lay_out(rows), pad(tags, -100)[0], torch.tensor(ends))]
+
+
+def mixed_documents(names: Sequence[DisplayName], seed: int) -> list[DisplayName]:
+    """Exchange the names of all documents at random; the numbers and the sizes of the documents stay the same."""
+    order = torch.randperm(len(names), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [names[i]._replace(document=place.document) for i, place in zip(order, names, strict=True)]
+
+
+def word_piece_vocabulary(pieces: Sequence[str]) -> set[str]:
+    """Convert byte pairs, of which "▁" starts a word, to word pieces, of which "##" continues one."""
+    first = {piece.removeprefix("▁") for piece in pieces if piece[0] == "▁" or len(piece) == 1}
+    return first | {f"##{piece}" for piece in pieces if piece[0] != "▁"}
 
 
 def labelled(names: Sequence[DisplayName], seed: int, n_each: int = 5) -> list[DisplayName]:
