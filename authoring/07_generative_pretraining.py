@@ -13,7 +13,7 @@
 # %% [markdown] tags=["header"]
 # # 07 · Generative pre-training
 #
-# A GPT is trained to predict the next token; in doing so it can learn to infer a rule from its prompt and to apply it.
+# A GPT is trained to predict the next token; in doing so, it can learn to infer a rule from its prompt and apply it.
 #
 # ![](diagram:gpt)
 #
@@ -204,8 +204,8 @@ claim(
 )
 
 # %% [markdown]
-# A table of counts made for each text alone would be induction programmed by hand (we do not measure it here). GPT has learned
-# a similar rule by gradient descent.
+# A separate table of counts for each text would follow the same rule by construction (we do not measure it). GPT has learned it
+# by gradient descent.
 
 # %% [markdown] tags=["predict"]
 # ### Attention maps of the two heads
@@ -225,7 +225,7 @@ claim(
 # first token of the text has no choice.)</details>
 # <details><summary>C. To some other positions; the result is not useful.</summary>
 #
-# Yes: see the rows of letters that are new. These positions are no targets of the loss.</details>
+# Yes: see the rows of letters that are new. These positions are not targets of the loss.</details>
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.in_context_orders import head_weights, show_induction_heads
@@ -501,9 +501,9 @@ claim(
 # %% [markdown]
 # In our training the table needs fewer bits, and the curves of both networks are still falling. The study `07_updates`
 # (docs/studies.md) repeats the comparison on the same text with a GPT of twice the width, an LSTM of as many parameters and
-# 2,500 updates, and adds the counts of Kneser and Ney, which section 11 explains. Both networks overtake the table of section
-# 4, but neither overtakes Kneser and Ney's counts. GPT learns more slowly at first, and its curve falls faster later (07.jj).
-# Each network has one learning rate.
+# 2,500 updates, and adds the counts of Kneser and Ney (section 11). Both networks overtake the table of section 4, but neither
+# overtakes Kneser and Ney's counts. GPT learns more slowly at first, and its curve falls faster later (07.jj). Each network has
+# one learning rate.
 
 # %% [markdown]
 # ## 6 Sampling
@@ -605,10 +605,10 @@ claim(
 
 # %% [markdown]
 # Greedy decoding gives the largest fraction of real words, but it repeats itself. Sampling from the model's own probabilities
-# is more varied and has more errors. (`course_lib.pretrained` can read GPT-2's published weights.)
+# is more varied and makes more errors. The next figure shows which characters our model considers likely.
 #
-# The next figure shows which characters our model considers likely. Our model has read very little. The cell after the figure
-# shows how a larger GPT, trained on Shakespeare in section 11, continues one scene in the four ways, as recorded.
+# Our model has read very little. The cell after the figure shows how a larger GPT, trained on Shakespeare in section 11,
+# continues one scene in the four ways, as recorded. (`course_lib.pretrained` can read GPT-2's published weights.)
 
 # %% tags=["interactive"]
 from course_tools.notebook.character_sampling import next_character_figure
@@ -628,7 +628,7 @@ for manner in manners:
 # %% [markdown]
 # ## 7 The key-value cache
 #
-# So far, the model computes all $t$ tokens again to generate token $t+1$. But no token attends to a later one, so what was
+# So far, the model recomputes all $t$ tokens to generate token $t+1$. But no token attends to a later one, so what was
 # computed for earlier tokens remains valid. In this section you write a step that stores the **keys and values** of the past
 # and computes only the new row (section 3.2.3 of Vaswani et al., one token at a time):
 #
@@ -743,7 +743,7 @@ gpt_parameters = check("07.5", gpt_parameters)
 #
 # <details><summary>A. GPT-3: a round 175 billion cannot be exact.</summary>
 #
-# It is rounded, and right to a few parts in a thousand.</details>
+# It is rounded, but correct to within a few parts in a thousand.</details>
 # <details><summary>B. XLNet-Large: the same 340M, layers and width as BERT-Large.</summary>
 #
 # Yes. XLNet differs from BERT: its positions are relative, and they need another projection in each block.</details>
@@ -795,7 +795,7 @@ claim(
 # unsolved one. The model's continuation is the answer (Brown et al., section 2 and figure 2.1). Without a shot this is called
 # *zero-shot*, with one *one-shot*. In this section you write a function that builds such prompts, by two rules:
 #
-# - The prompt ends **exactly** where the answer begins: an extra space is a token that no training text has at this position.
+# - The prompt ends **exactly** where the answer begins: training texts have no extra space at this position.
 # - The prompt must fit into the model's context window. If it does not, drop whole examples, the oldest first, but never the
 #   question.
 #
@@ -816,8 +816,8 @@ from course_lib.generation import few_shot_prompt
 few_shot_prompt = check("07.6", few_shot_prompt)
 
 # %% [markdown]
-# Now we prompt the model of section 3. It was trained on walks and has never seen a list of examples. Its vocabulary is eight
-# letters, and the other characters of a prompt are dropped. The task is: *which letter comes next in my order?* Each example
+# Now we prompt the model of section 3. It has never seen a list of examples in training. Its vocabulary is eight letters; the
+# other characters of a prompt are dropped. The task is: *which letter comes next in my order?* Each example
 # shows one step of the order. One of the examples, at a random position, shows the letter that the question asks about, so the
 # prompt always contains the answer.
 
@@ -930,8 +930,8 @@ print_next_letter(
 # ## 10 Build it
 #
 # **Build task (30 minutes, 12 points).** So far you have written parts of a GPT. Now write the whole model and its training
-# loop, starting from an empty cell. Define the classes and functions that you need above `train_gpt`, in the same cell. Only
-# the library's `GPT` is not allowed.
+# loop, starting from an empty cell. Define the classes and functions that you need above `train_gpt`, in the same cell. You may
+# not use the library's `GPT`.
 #
 # The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
 # lower-case letters and the space) and `n_steps=400`. It evaluates the returned model on held-out text. The function has at
@@ -957,8 +957,8 @@ from course_tools.bank.lecture_07.train_gpt import train_gpt
 train_gpt = check("07.7", train_gpt)
 
 # %% [markdown]
-# The next cell trains this model once more, for 400 updates on letters alone, and lets it generate text. The first 16
-# characters are the prompt, taken from the training text. Expect many invented words after it.
+# The next cell trains this model once more, on letters and spaces only, and lets it generate text. The first 16 characters are
+# the prompt, taken from the training text. Expect many invented words after it.
 
 # %%
 from course_tools.notebook.authorship import whose
@@ -1031,7 +1031,7 @@ for name in networks:
 # is clearly better than Kneser and Ney's counts of the same text: at this scale, they are the baseline to beat. Each network has
 # one seed and one of three learning rates; a longer training might change the ranking.
 #
-# How good is a text at these numbers of bits? The next cell prints a text generated by each model, GPT first.
+# What does a text at this number of bits look like? The next cell prints one generated by each model, GPT first.
 
 # %%
 for name in (*networks, counts):
@@ -1095,15 +1095,15 @@ for name in (*networks, counts):
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger
 #
-# **Errata of the deck *CS* (CSE 891), "Scaling Up Transformer".** The sizes confirm nine of ten counts
-# and correct one (07.p; the next cell has a claim for each row).
+# **Errata of the deck *CS* (CSE 891), "Scaling Up Transformer".** The sizes confirm nine of ten counts and correct one (07.p;
+# the next cell has a claim for each row).
 #
 # - *XLNet-Large, 340M*: its relative positions need a fifth projection in each block; it has 360M.
 # - *GPT-2, heads "?"*: 25 heads of 64 features each, according to the released configuration. Its paper counts 1542M (table 2);
 #   computed from the sizes it is 1,558M.
 # - *GPT-3, 694GB*: the number is not in the paper, which gives 570 GB for 410 billion tokens of filtered web text, one of five
-#   parts of 499 billion in all. (570 · 499 / 410 is 694; whether the slide's number comes from this is a guess.) The model was
-#   trained on 300 billion tokens.
+#   parts with 499 billion tokens in all. (In proportion, all five would have 694 GB.) The model was trained on 300 billion
+#   tokens.
 # - *CS*, "Programming by Prompt": the last line of the prompt repeats "Poor English input"; as printed, the prompt does not ask
 #   for an answer.
 #

@@ -79,8 +79,8 @@ def fit_with_head(
     head: nn.Module,
     loss: Callable[[BERTWithHead, Sequence[Tensor]], Tensor],
     data: Sequence[Tensor],
-    *,
     steps: int,
+    *,
     seed: int,
     label: str,
 ) -> BERTWithHead:

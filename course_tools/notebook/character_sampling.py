@@ -72,9 +72,9 @@ def next_character_figure(
         logits = model(torch.tensor([characters.encode(words)], device=device()))[0, -1].cpu()
 
     def draw(temperature: float = 1.5, k: int = 5, p: float = 1.0) -> None:
-        odds, ranks = top_p(top_k(logits / temperature, k), p).softmax(-1), range(1, 11)
+        odds, n = top_p(top_k(logits / temperature, k), p).softmax(-1), min(10, len(logits))
         both = {"with temperature, k and p": odds, "the model's own": logits.softmax(-1)}
-        lines = {name: (ranks, shares.topk(10).values) for name, shares in both.items()}
+        lines = {name: (range(1, n + 1), shares.topk(n).values) for name, shares in both.items()}
         show(
             curves(lines, "rank of the character", "probability"),
             alt=f"After {words!r}: {(odds > 0).sum()} characters are kept, the most likely is "

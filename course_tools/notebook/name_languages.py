@@ -32,13 +32,13 @@ class LanguageReader(nn.Module):
 
 
 def fine_tune(
-    bert: BERT, head: Callable[..., Tensor], data: Sequence[Tensor], seed: int, steps: int = 60, lr: float = 2e-3
+    head: Callable[..., Tensor], bert: BERT, data: Sequence[Tensor], seed: int, steps: int = 60, lr: float = 2e-3
 ) -> LanguageReader:
     """Fine-tune a copy of an encoder and a new head on labelled names.
 
     Args:
-        bert: the encoder.
         head: such as `classification_head(states, W_p, b_p, W, b)`.
+        bert: the encoder.
         data: as returned by `NameTexts.alone`.
         seed: determines the weights of the head and the order of the names.
         steps: number of updates.
@@ -86,7 +86,7 @@ class LayerMixture(nn.Module):
         return self.of_layers(self.layers_of(tokens, segments, lengths))
 
 
-def fit_mixture(bert: BERT, mix: Callable[[Tensor, Tensor, Tensor], Tensor], data: Sequence[Tensor], seed: int) -> LayerMixture:
+def fit_mixture(mix: Callable[[Tensor, Tensor, Tensor], Tensor], bert: BERT, data: Sequence[Tensor], seed: int) -> LayerMixture:
     """Train the weights of the layers and a linear map on labelled names, as returned by `NameTexts.alone`; BERT is frozen."""
     torch.manual_seed(seed)
     return fitted(

@@ -1,6 +1,7 @@
 """Masked pre-training of a small BERT on names, by given functions for the masking and the loss; for lecture 08."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import mean
@@ -18,6 +19,7 @@ from course_lib.models import BERT, PretrainingBERT
 from course_tools.notebook import bert_tasks
 from course_tools.notebook.device import device
 from course_tools.notebook.name_texts import NameTexts
+from course_tools.notebook.training_curve import show_recorded_losses
 
 _RATE, _AVERAGED = 0.4, 25
 """The masking rate, and the number of updates in the mean of a loss."""
@@ -71,8 +73,9 @@ class NamePretraining:
         """The index of [MASK]: the token after those of the vocabulary."""
         return len(self.texts.words)
 
-    def new_bert(self, mechanism: Mechanism = fused_scaled_dot_product_attention) -> BERT:
-        """Create an untrained BERT for texts of up to 64 tokens."""
+    def new_bert(self, seed: int, mechanism: Mechanism = fused_scaled_dot_product_attention) -> BERT:
+        """Create an untrained BERT for texts of up to 64 tokens; the seed determines its weights."""
+        torch.manual_seed(seed)
         return BERT(self.mask + 1, 64, self.sizes, mechanism)
 
     def loss(
@@ -99,12 +102,16 @@ class NamePretraining:
             always: whether every chosen token becomes [MASK].
             batch_size: texts in a batch.
         """
-        torch.manual_seed(seed)
         loss = partial(self.loss, next_sentence=next_sentence, always=always)
         model, losses = bert_tasks.pretrain(
-            self.new_bert(), data, loss, steps=self.steps, lr=self.lr, seed=seed, batch_size=batch_size
+            self.new_bert(seed), data, loss, steps=self.steps, lr=self.lr, seed=seed, batch_size=batch_size
         )
         return Pretrained(model, losses)
+
+    def show_losses(self, trained: Mapping[str, Sequence[Pretrained]]) -> None:
+        """Draw the losses of the masked pieces: for each name, the mean of its models, which differ only in the seed."""
+        runs = {name: [each.losses for each in models] for name, models in trained.items()}
+        show_recorded_losses(runs, "nats per masked piece", {"a uniform guess": math.log(self.mask + 1)})
 
     @torch.no_grad()
     def print_predictions(self, model: PretrainingBERT, text: str, place: int, n: int = 5) -> None:
@@ -131,7 +138,7 @@ class NamePretraining:
 
     def inspected(self, model: PretrainingBERT, part: Sequence[DisplayName]) -> bert_tasks.Inspected:
         """Copy the encoder with a mechanism that returns its weights, with pairs of names from twenty in a row of the given."""
-        shown = self.new_bert(scaled_dot_product_attention).to(device())
+        shown = self.new_bert(0, scaled_dot_product_attention).to(device())
         shown.load_state_dict(model.bert.state_dict())
         names = [name for _, name in self.texts.passages(part, n_names=1)]
         batch = [x.to(device()) for x in self.texts.lay_out(list(zip(names[::20], names[1::20], strict=True)))]

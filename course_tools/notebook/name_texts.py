@@ -93,6 +93,19 @@ class NameTexts:
         parts = torch.tensor_split(tokens, (tokens == END).nonzero()[:1, 0])
         return [self.pieces.join(self.words.decode([t for t in part.tolist() if t not in (BEGIN, END)])) for part in parts]
 
+    def print_pairs(self, part: Sequence[DisplayName], seed: int, n: int) -> None:
+        """Print the beginnings of n pairs of passages, every fiftieth, and whether the second follows the first."""
+        tokens, _, _, classes = self.pairs(part, seed)
+        for row, random in zip(tokens[: 50 * n : 50], classes[: 50 * n : 50].tolist(), strict=True):
+            first, second = self.sentences(row)
+            print("random  " if random else "follows ", first[:48], "|", second[:48])
+
+    def same_document_rate(self, part: Sequence[DisplayName]) -> float:
+        """Compute the probability that a passage drawn from all documents comes from the document of the first of a pair."""
+        document = torch.tensor([document for document, _ in self.passages(part)])
+        first = document[:-1][document[1:] == document[:-1]]
+        return (first[:, None] == document).float().mean().item()
+
     def two_names(self, part: Sequence[DisplayName], n: int, seed: int) -> list[Tensor]:
         """Create rows of a question, the code of a language, and two names in two languages, one of them in that language.
 
