@@ -289,7 +289,7 @@ segment_input = check("08.4", segment_input)
 # %% [markdown]
 # ### Bug hunt
 #
-# The function below searches for the boundary between the sentences, and on ordinary texts its result is right. Which property
+# The function below searches for the boundary between the sentences, and its result is right for ordinary texts. Which property
 # does it violate, and which text would show this? Decide before you run the check; then correct the function.
 
 # %% exercise="08.4" bug="looks_for_the_separator"
@@ -349,7 +349,7 @@ for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True
 # <details><summary>A. Below 1: with context on both sides, a missing piece is nearly certain.</summary>
 #
 # In a long English sentence it often is. In a list of place names, the context hardly determines the next place.</details>
-# <details><summary>B. Between 4 and 5.5: the model learns which pieces are likely in the language of the passage, and hardly more.</summary>
+# <details><summary>B. Between 4 and 5.5: the model learns which pieces are likely in the language of the passage, and little more.</summary>
 #
 # Yes. A single language has far fewer pieces to choose from than all eight together. The model learns little more than that,
 # but section 6 needs exactly this.</details>
@@ -677,7 +677,7 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **What is the cause of the gain?** Pre-training reads passages of names from one document, all in one language, so it can
+# **Where does the gain come from?** Pre-training reads passages of names from one document, all in one language, so it can
 # learn which pieces occur *together* in a language. Two controls remove this: the names are shuffled across documents before
 # pre-training (08.w), or the model reads one name at a time (08.y). Most of the gain then disappears. The information lies in the document
 # boundaries. Simpler methods use them, too. TF-IDF with an SVD of the same passages comes close to BERT (08.v), and a naive Bayes
@@ -777,7 +777,7 @@ print(
 # masked tokens.</details>
 # <details><summary>C. It does not help here.</summary>
 #
-# Yes: there is no gain above 0.04 (08.o), and a single seed may go either way. The published BERT kept the task; the authors of
+# Yes: there is no gain above 0.04 (08.o). The published BERT kept the task; the authors of
 # RoBERTa tested it again, on full-length text, and dropped it (Liu et al., table 2).</details>
 
 # %%
@@ -868,7 +868,7 @@ claim(
 #
 # <details><summary>A. Only the span task: in the tag task, every piece of a text has a label.</summary>
 #
-# Every piece has a label, but forty names contain few pieces, and an untrained encoder has no information about all the others.</details>
+# Every piece has a label, but forty names contain few pieces, and an untrained encoder has no information about the others.</details>
 # <details><summary>B. Both.</summary>
 #
 # Yes, with the one seed that we tried. A pre-trained encoder knows which pieces occur together in a language, and both tasks
@@ -968,7 +968,7 @@ from course_lib.analysis import head_statistics
 head_statistics = check("08.7", head_statistics)
 
 # %% [markdown]
-# If you have the weights of a published BERT, put the path of its folder here (`bert-base-uncased`: config.json, model.safetensors, vocab.txt). The files are
+# If you have the weights of a published BERT, set `CHECKPOINT` to the path of its folder (`bert-base-uncased`: config.json, model.safetensors, vocab.txt). The files are
 # read without running any code from them, and the figures below then show that model. Otherwise they show our small model.
 
 
@@ -1067,7 +1067,7 @@ explore(
 # %% [markdown]
 # Clark et al. found heads in BERT-base that put at least half of their weight on the previous token, on the next token, and, in the middle layers, on [SEP]. Our
 # small model has no such heads: its heads attend broadly, as those of BERT's lowest layer do. In a few hundred steps on names, a model learns which pieces occur
-# together in a language; it does not learn a grammar, for which neighbouring tokens would matter.
+# together in a language; it does not learn grammar, for which neighbouring tokens would matter.
 
 # %%
 closest = max(numbers["previous"].max().item(), numbers["following"].max().item())
@@ -1172,7 +1172,7 @@ claim(
 #
 # So far the pieces were byte pairs, which are merged in the order in which they were learned. BERT uses **WordPiece** (Wu et al.,
 # section 4.1), which cuts a word from left to right and takes the longest piece of its vocabulary each time. A piece that
-# continues a word is marked by `##`. The next cell cuts two names in both ways, by the same pieces. (This version, that of the
+# continues a word is marked by `##`. The next cell cuts two names in both ways, with the same pieces. (This version, that of the
 # uncased BERT, also drops accents.)
 
 # %%
@@ -1194,7 +1194,7 @@ for text in ("mitteleuropäische normalzeit", "keskinen normaaliaika"):
 # %% [markdown] tags=["predict"]
 # Lists of names are not running text. The study `08_word_pieces` (docs/studies.md) pre-trains a small BERT on plays by
 # Shakespeare and fine-tunes it to recognise which of eight plays a passage of 64 word pieces comes from, with 5 or 10 labelled
-# passages of each play. The vocabulary is learned from other plays, so many names of characters are cut into several pieces. The
+# passages of each play. The vocabulary is learned from other plays, so many characters' names are cut into several pieces. The
 # rivals are the same BERT without pre-training, the same BERT pre-trained on passages whose pieces are in random order, and
 # logistic regression on TF-IDF, with and without an SVD of all unlabelled passages.
 #
@@ -1275,9 +1275,9 @@ claim(
 # %% [markdown]
 # With five labels per play, the network gains a little from masked pre-training on every seed (08.z-five); with ten, it gains on
 # average, but the gain varies from seed to seed (08.z). The order of the pieces contributes to it (08.z-order). But logistic regression on TF-IDF is ahead of both BERTs (08.z-words). A possible reason, not tested here, is that passages of one
-# play share names and other rare words, which TF-IDF counts directly. The pre-training is short: 600 updates with 16 passages of
-# eight plays each. The published BERT learned from 3.3 billion words. This study does not show whether a longer pre-training on
-# more text would overtake TF-IDF. Each training has one learning rate.
+# play share names and other rare words, which TF-IDF counts directly. The pre-training is short: 600 updates with 16 passages
+# each, from eight plays. The published BERT learned from 3.3 billion words. This study does not show whether a longer pre-training on
+# more text would overtake TF-IDF. Each training used a single learning rate.
 #
 # ## 12 Build it
 #
@@ -1423,9 +1423,9 @@ print(
 # document (08.RK-NSP), and occasionally one is the true next sentence. The published code draws from another document, as your
 # function does.
 #
-# **Limits of this lecture.** Neither two thousand names nor eight plays are a corpus, and the heads show none of the patterns that
-# Clark et al. found. The gain from pre-training on names comes from documents of one language, and a simpler method with the same information does as
-# well. The result that next-sentence prediction does not help is measured for *these* passages, where a random passage is
+# **Limits of this lecture.** Two thousand names and eight plays are very small corpora, and the heads show none of the patterns that
+# Clark et al. found. The gain from pre-training on names comes from documents of one language, and a simpler method with the same information does
+# better (08.x). The result that next-sentence prediction does not help is measured for *these* passages, where a random passage is
 # nearly always in another language. Neither the tag task nor the span task is solved: both heads are trained for only a few
 # steps.
 #

@@ -1,5 +1,6 @@
 """Train BERT with a tag head or a span head, pre-train it, and read its layers; for lecture 08."""
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from course_lib.models import BERT, PretrainingBERT, SpanHead, best_span
 from course_lib.pretrained import load_bert
 from course_lib.training import batches, train
 from course_tools.notebook.device import device
+from course_tools.notebook.fitting import fitted
 from course_tools.notebook.progress_bar import progress
 
 
@@ -70,6 +72,32 @@ def span_loss(model: BERTWithHead, batch: Sequence[Tensor]) -> Tensor:
     """Compute the sum of the cross-entropies of start and end, in nats, of a batch as `NameTexts.two_names` returns it."""
     span = model(*batch[:3])
     return F.cross_entropy(span.start, batch[4][:, 0]) + F.cross_entropy(span.end, batch[4][:, 1])
+
+
+def fit_with_head(
+    bert: BERT,
+    head: nn.Module,
+    loss: Callable[[BERTWithHead, Sequence[Tensor]], Tensor],
+    data: Sequence[Tensor],
+    steps: int,
+    *,
+    seed: int,
+    label: str,
+) -> BERTWithHead:
+    """Fine-tune copies of an encoder and a head on texts as `NameTexts.two_names` returns them.
+
+    Args:
+        bert: the encoder.
+        head: a `TagHead` or a `SpanHead`.
+        loss: `tag_loss` or `span_loss`.
+        data: the texts.
+        steps: number of updates.
+        seed: determines the order of the texts.
+        label: shown next to the progress bar.
+    """
+    model = BERTWithHead(copy.deepcopy(bert), copy.deepcopy(head)).to(device())
+    stream = batches(*data, batch_size=16, seed=seed)
+    return fitted(model, stream, loss, steps=steps, lr=2e-3, label=label, warmup=20)
 
 
 @torch.no_grad()

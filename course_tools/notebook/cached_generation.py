@@ -1,6 +1,7 @@
 """Generate with a GPT by a function for one cached attention step, or by recomputing everything; for lecture 07."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from course_lib.attention import CachedStep, MultiHead, multi_head_attention
 from course_lib.models import GPT
 from course_lib.primitives import causal_mask
+from course_tools.notebook.layer_costs import multiply_adds
 
 CachedStepFunction = Callable[..., CachedStep]
 """The arguments and result of `course_lib.attention.cached_step`."""
@@ -64,6 +66,23 @@ def recomputed(x: Tensor, W: list[Tensor], n_heads: int) -> Tensor:
     """For each token of x (B, T, d_model), attend over the whole text so far, as generation without a cache does."""
     rows = (multi_head_attention(*[x[:, :t]] * 3, *W, n_heads, causal_mask(t)).context[:, -1] for t in range(1, x.shape[1] + 1))
     return torch.stack(list(rows), 1)
+
+
+class CacheComparison(NamedTuple):
+    """For each length: multiply-adds recomputed over cached; and the largest absolute difference of the outputs."""
+
+    saved: list[float]
+    difference: float
+
+
+def compare_with_recomputed(step: CachedStepFunction, lengths: Sequence[int], seed: int) -> CacheComparison:
+    """Compare a cached step, token by token, with `recomputed` in one layer of width 32 with 4 heads, on random texts."""
+    generator, n_heads = torch.Generator().manual_seed(seed), 4
+    W = [torch.randn(32, 32, generator=generator) / 32**0.5 for _ in range(4)]
+    texts = [torch.randn(1, n, 32, generator=generator) for n in lengths]
+    cached = partial(one_by_one, step=step)
+    saved = [multiply_adds(recomputed, x, W, n_heads) / multiply_adds(cached, x, W, n_heads) for x in texts]
+    return CacheComparison(saved, max((cached(x, W, n_heads) - recomputed(x, W, n_heads)).abs().max().item() for x in texts))
 
 
 def _weights_with_biases(heads: MultiHead) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """Train character-level language models, measure bits per character, and generate text; for lecture 07."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,12 @@ from course_lib.losses import next_token_loss
 from course_lib.models import GPT, KneserNey, NGram
 from course_lib.training import batches, train
 from course_tools.notebook.device import device
+from course_tools.notebook.plots import curves
 from course_tools.notebook.progress_bar import progress
+from course_tools.notebook.show import show
+
+WINDOWS = 16
+"""Windows in a batch."""
 
 
 @torch.no_grad()
@@ -28,6 +33,50 @@ def bits_by_counts(table: NGram | KneserNey, tokens: Tensor, order: int) -> floa
     return -table.probability(tokens.unfold(0, order, 1)).log2().mean().item()
 
 
+def unseen_runs(known: str, new: str, n: int) -> float:
+    """Compute the fraction of the runs of n characters of a new text that do not occur in the known text."""
+    seen = {known[i : i + n] for i in range(len(known) - n + 1)}
+    runs = [new[i : i + n] for i in range(len(new) - n + 1)]
+    return sum(run not in seen for run in runs) / len(runs)
+
+
+def unseen_words(known: str, new: str) -> list[str]:
+    """List the words of a new text, letters only, that do not occur in the known text, each once."""
+    seen = set(known.split())
+    return [word for word in dict.fromkeys(new.split()) if word.isalpha() and word not in seen]
+
+
+def letters_and_spaces(text: str, n: int) -> tuple[str, Tensor]:
+    """Reduce a text to the letters a to z and single spaces: the alphabet of 27 characters, and the first n tokens (n,)."""
+    alphabet = " abcdefghijklmnopqrstuvwxyz"
+    plain = " ".join("".join(c if c in alphabet else " " for c in text.lower()).split())
+    return alphabet, torch.tensor([alphabet.index(c) for c in plain[:n]])
+
+
+def gradient_by_position(model: GPT, tokens: Tensor, t: int) -> Tensor:
+    """Compute the largest absolute gradient of the state at position t with respect to each input of tokens (1, T): (T,)."""
+    x = (model.tokens(tokens) + model.positions(tokens.shape[1])).detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(model.stack(x)[:, t].square().sum(), x)
+    return gradient[0].abs().amax(-1)
+
+
+def show_held_out_bits(trained: Mapping[str, Mapping[int, float]], T: int, across: Mapping[str, float]) -> None:
+    """Draw the bits per character of held-out text against the characters read in training.
+
+    Args:
+        trained: name -> the bits after numbers of updates, as returned by `fit_text`.
+        T: length of a window.
+        across: name -> bits per character of a baseline.
+    """
+    lines = {name: ([round(WINDOWS * T * n / 1_000) for n in bits], list(bits.values())) for name, bits in trained.items()}
+    ends = ", ".join(f"{name} to {values[-1]:.2f}" for name, (_, values) in lines.items())
+    baselines = ", ".join(f"{name} {bits:.2f}" for name, bits in across.items())
+    show(
+        curves(lines, "characters read in training, in thousands", "bits per character, held-out text", log="x", across=across),
+        alt=f"Bits per character of held-out text fall during training: {ends}. Baselines: {baselines}.",
+    )
+
+
 def fit_text(
     model: nn.Module,
     known: Tensor,
@@ -39,7 +88,7 @@ def fit_text(
     lr: float,
     seed: int,
 ) -> tuple[nn.Module, dict[int, float]]:
-    """Train a model on windows of a text, 16 at a time.
+    """Train a model on windows of a text, `WINDOWS` at a time.
 
     Args:
         model: trained in place, on `device()`.
@@ -54,7 +103,7 @@ def fit_text(
     Returns:
         the model, in evaluation mode, and the bits per character of the held-out text after five numbers of updates.
     """
-    stream, curve = batches(known.to(device()).unfold(0, T, 1), batch_size=16, seed=seed), {}
+    stream, curve = batches(known.to(device()).unfold(0, T, 1), batch_size=WINDOWS, seed=seed), {}
     training = train(model, stream, lambda model, batch: loss(model(batch[0]), batch[0]), steps=steps, lr=lr, warmup=50)
     for step in progress(training, type(model).__name__, steps):
         if step.index + 1 in {steps // 16, steps // 8, steps // 4, steps // 2, steps}:

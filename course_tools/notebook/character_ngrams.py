@@ -1,4 +1,4 @@
-"""Classify short texts by character n-grams: TF-IDF with and without an SVD, naive Bayes on documents; for lecture 08."""
+"""Character n-grams of short texts: predict a missing letter, classify by TF-IDF, SVD and naive Bayes; for lecture 08."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,8 +7,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_lib.datasets import DisplayName
+from course_lib.datasets import DisplayName, Vocabulary
 from course_lib.datasets.display_names import LANGUAGES
+from course_lib.models import NGram
+
+_GAP = " " * 4
+
+
+def bits_of_a_missing_letter(known: Sequence[str], new: Sequence[str], order: Sequence[int]) -> float:
+    """Measure the bits per missing letter of new texts by counts of runs of five letters in the known texts.
+
+    Args:
+        known: texts, separated by four spaces before they are counted.
+        new: the same; only letters are predicted, no spaces.
+        order: the positions 0 to 4 of a run; the last one is missing, and those next to it are the last to be left out where a
+            run is rare: (0, 1, 2, 3, 4) is a table of the four letters before, (0, 4, 1, 3, 2) one of two on either side.
+    """
+    letters = Vocabulary.of([_GAP.join([*known, *new])])
+    runs, asked = (torch.tensor(letters.encode(_GAP.join(part))).unfold(0, 5, 1)[:, list(order)] for part in (known, new))
+    asked = asked[asked[:, -1] != letters.encode(" ")[0]]
+    return -NGram(runs, len(letters)).probability(asked).log2().mean().item()
 
 
 class CharacterNgrams:
@@ -48,6 +66,12 @@ class CharacterNgrams:
             "TF-IDF + SVD": _ridge(in_svd, y, new_in_svd),
             "naive Bayes + documents": (new_counts @ rates.mT).argmax(1),
         }
+
+    def accuracies(self, draws: Sequence[Sequence[DisplayName]], new: Sequence[DisplayName]) -> dict[str, list[float]]:
+        """Measure the accuracy of the three methods on new names, for each of several draws of labelled names."""
+        answers = torch.tensor([name.language for name in new])
+        predicted = [self.languages(few, new) for few in draws]
+        return {name: [(p[name] == answers).float().mean().item() for p in predicted] for name in predicted[0]}
 
 
 def _ngrams(text: str) -> list[str]:

@@ -5,23 +5,46 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from course_lib.analysis import record
 from course_lib.attention import causal_attention, fused_causal_attention
 from course_lib.blocks import Sizes
-from course_lib.datasets.secret_orders import Walks, successors
+from course_lib.datasets.secret_orders import Walks, secret_orders, successors, walks
 from course_lib.models import GPT, NGram
 from course_lib.primitives import LSTM, causal_mask, fused_lstm
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import fitted
+from course_tools.notebook.plots import attention_maps
+from course_tools.notebook.show import show
 
 LETTERS = "ABCDEFGH"
 _T = 32
 
 NextTokenLoss = Callable[..., Tensor]
 """The arguments and result of `course_lib.losses.next_token_loss`."""
+
+
+class OrderTask(NamedTuple):
+    """Texts for training and for testing, and the orders (n, 8) of the test texts, which no training text follows."""
+
+    train: Walks
+    test: Walks
+    test_orders: Tensor
+
+
+def order_task(seed: int) -> OrderTask:
+    """Draw 3,000 orders for 8,000 training texts and 1,000 other orders for 500 test texts, of 32 letters each."""
+    orders = secret_orders(3_000, 100, 1_000, len(LETTERS), seed=seed)
+    return OrderTask(walks(orders.train, 8_000, seed=seed), walks(orders.test, 500, seed=100 + seed), orders.test)
+
+
+def print_texts(texts: Walks, n: int) -> None:
+    """Print the first n texts; a star marks each step that the text has shown before."""
+    for tokens, told in zip(texts.tokens[:n].tolist(), texts.told[:n].tolist(), strict=True):
+        print(*(LETTERS[letter] + "*" * scored for letter, scored in zip(tokens, told, strict=True)))
 
 
 class Recurrent(nn.Module):
@@ -118,6 +141,33 @@ def head_weights(model: GPT, sizes: Sizes, new: Walks) -> HeadWeights:
     return HeadWeights(first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)), on_places)
 
 
+def show_induction_heads(model: GPT, sizes: Sizes, tokens: Tensor) -> None:
+    """Draw the best previous-token head of layer 1 and the best induction head of layer 2 on one text.
+
+    Args:
+        model: an `order_gpt` of two layers.
+        sizes: its sizes.
+        tokens: the text (T,). The cells where each head should put its weight are outlined.
+    """
+    T, letters = len(tokens), [LETTERS[letter] for letter in tokens.tolist()]
+    wanted = [torch.ones(T, T).tril(-1).triu(-1), after_copies(tokens[None])[0].float()]
+    layers = [weights[0] for weights in weights_of_layers(model, sizes, tokens[None])]
+    heads = [heads[(heads * where).sum((-1, -2)).argmax()] for heads, where in zip(layers, wanted, strict=True)]
+    figure = attention_maps(
+        dict(zip(("layer 1: the token before", "layer 2: after earlier copies"), heads, strict=True)), letters, letters
+    )
+    for ax, where in zip(figure.axes, wanted, strict=False):  # the last of the axes is the scale of the colours
+        for query, key in where.nonzero().tolist():
+            ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor="tab:red"))
+    on_wanted = [(head * where).sum() / where.any(-1).sum() for head, where in zip(heads, wanted, strict=True)]
+    show(
+        figure,
+        alt=f"One head of each layer on a new text of {T} letters. The first puts {on_wanted[0]:.2f} of its weight on the "
+        f"token before, the second {on_wanted[1]:.2f} on tokens after earlier copies of the same letter, where there are any. "
+        "These cells are outlined.",
+    )
+
+
 class OrderQuestion(NamedTuple):
     """A letter, the prompt that asks what follows it, the true answer, and the examples of the prompt, letter → answer."""
 
@@ -167,6 +217,20 @@ class LetterAnswers(NamedTuple):
     true: Tensor
     as_shown: Tensor
     letter_is_an_answer: Tensor
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of true answers."""
+        return self.true.float().mean().item()
+
+    @property
+    def follows_examples(self) -> float:
+        """The fraction of answers that are those of the example."""
+        return self.as_shown.float().mean().item()
+
+    def accuracy_where(self, letter_is_an_answer: bool) -> float:
+        """Compute the accuracy on the questions whose letter is, or is not, the answer of an example."""
+        return self.true[self.letter_is_an_answer == letter_is_an_answer].float().mean().item()
 
 
 def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:

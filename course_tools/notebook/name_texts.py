@@ -52,6 +52,15 @@ class NameTexts:
         tokens, lengths = pad([tokens.tolist() for tokens, _ in both])
         return BERTInput(tokens, pad([segments.tolist() for _, segments in both])[0], lengths)
 
+    def one_name_each(self, part: Sequence[DisplayName]) -> tuple[Tensor, ...]:
+        """Convert names, one to a row, for pre-training: tokens, segments, lengths, and the class 0 (n,)."""
+        rows = [(row, None) for _, row in self.passages(part, n_names=1)]
+        return *self.lay_out(rows), torch.zeros(len(rows), dtype=torch.long)
+
+    def unpaired(self, part: Sequence[DisplayName]) -> Tensor:
+        """Convert the passages from all four offsets, one to a row: tokens (n, T)."""
+        return self.lay_out([(row, None) for offset in range(4) for _, row in self.passages(part, offset)]).tokens
+
     def alone(self, part: Sequence[DisplayName]) -> tuple[Tensor, ...]:
         """Convert names, one to a row: tokens, segments, lengths, and the language (n,) of each, on `device()`."""
         rows = self.lay_out([(self.encode(name.text), None) for name in part])
@@ -84,6 +93,19 @@ class NameTexts:
         parts = torch.tensor_split(tokens, (tokens == END).nonzero()[:1, 0])
         return [self.pieces.join(self.words.decode([t for t in part.tolist() if t not in (BEGIN, END)])) for part in parts]
 
+    def print_pairs(self, part: Sequence[DisplayName], seed: int, n: int) -> None:
+        """Print the beginnings of n pairs of passages, every fiftieth, and whether the second follows the first."""
+        tokens, _, _, classes = self.pairs(part, seed)
+        for row, random in zip(tokens[: 50 * n : 50], classes[: 50 * n : 50].tolist(), strict=True):
+            first, second = self.sentences(row)
+            print("random  " if random else "follows ", first[:48], "|", second[:48])
+
+    def same_document_rate(self, part: Sequence[DisplayName]) -> float:
+        """Compute the probability that a passage drawn from all documents comes from the document of the first of a pair."""
+        document = torch.tensor([document for document, _ in self.passages(part)])
+        first = document[:-1][document[1:] == document[:-1]]
+        return (first[:, None] == document).float().mean().item()
+
     def two_names(self, part: Sequence[DisplayName], n: int, seed: int) -> list[Tensor]:
         """Create rows of a question, the code of a language, and two names in two languages, one of them in that language.
 
@@ -109,6 +131,18 @@ class NameTexts:
             of_pieces = [i for i, name in zip(chosen, both, strict=True) for _ in name]
             tags.append([-100] * (len(question) + 2) + of_pieces + [-100])
         return [x.to(device()) for x in (*self.lay_out(rows), pad(tags, -100)[0], torch.tensor(ends))]
+
+
+def mixed_documents(names: Sequence[DisplayName], seed: int) -> list[DisplayName]:
+    """Exchange the names of all documents at random; the numbers and the sizes of the documents stay the same."""
+    order = torch.randperm(len(names), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [names[i]._replace(document=place.document) for i, place in zip(order, names, strict=True)]
+
+
+def word_piece_vocabulary(pieces: Sequence[str]) -> set[str]:
+    """Convert byte pairs, of which "▁" starts a word, to word pieces, of which "##" continues one."""
+    first = {piece.removeprefix("▁") for piece in pieces if piece[0] == "▁" or len(piece) == 1}
+    return first | {f"##{piece}" for piece in pieces if piece[0] != "▁"}
 
 
 def labelled(names: Sequence[DisplayName], seed: int, n_each: int = 5) -> list[DisplayName]:

@@ -23,3 +23,14 @@ def print_scores(study: RecordedStudy, *scores: str, costs: Sequence[str] = (), 
         once = [f"{study.scores(name, cost)[0]:>9,.0f} {cost}" for cost in costs]
         each = [f"{score} by seed " + ", ".join(f"{x:.{decimals}f}" for x in study.scores(name, score)) for score in scores]
         print(f"{name:<{width}}  {'; '.join([*once, *each])}")
+
+
+def second_half_gain(study: RecordedStudy, name: str) -> float:
+    """Compute by how much the curve of a setting, averaged over the seeds, falls in the second half of the updates.
+
+    Raises:
+        KeyError: no run has this name.
+        ValueError: the curve has no value at half of its last update.
+    """
+    updates, values = study.curve(name)
+    return values[updates.index(updates[-1] // 2)] - values[-1]

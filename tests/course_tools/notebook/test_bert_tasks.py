@@ -11,6 +11,7 @@ from course_lib.losses import segment_input
 from course_lib.models import BERT, SpanHead, TagHead
 from course_tools.notebook.bert_tasks import (
     BERTWithHead,
+    fit_with_head,
     mean_states,
     pretrain,
     published_bert,
@@ -95,3 +96,11 @@ def test_a_published_bert_is_read_with_its_vocabulary(tmp_path):
         end = int(row.nonzero()[0])
         assert of_row.tolist() == [0] * (end + 1) + [1] * (int(length) - end - 1) + [0] * (len(row) - int(length))
     assert bert(tokens, segments, lengths).shape == (*tokens.shape, 6)
+
+
+def test_copies_are_fine_tuned():
+    bert, head = BERT(11, 5, SIZES), TagHead(6, 3)
+    before = [p.clone() for p in (*bert.parameters(), *head.parameters())]
+    model = fit_with_head(bert, head, tag_loss, DATA, 20, seed=0, label="tags")
+    assert all(torch.equal(p, q) for p, q in zip(before, (*bert.parameters(), *head.parameters()), strict=True))
+    assert tag_loss(model, DATA) < tag_loss(BERTWithHead(bert, head), DATA)

@@ -6,7 +6,7 @@ from course_lib.attention import cached_step
 from course_lib.blocks import Sizes
 from course_lib.generation import generate
 from course_lib.models import GPT
-from course_tools.notebook.cached_generation import StepwiseGPT, one_by_one, recomputed
+from course_tools.notebook.cached_generation import StepwiseGPT, compare_with_recomputed, one_by_one, recomputed
 
 
 def test_the_logits_are_those_of_the_whole_model():
@@ -26,3 +26,11 @@ def test_the_logits_are_those_of_the_whole_model():
 def test_a_layer_step_by_step_equals_the_recomputed_rows():
     x, W = torch.randn(2, 5, 6), [torch.randn(6, 6) for _ in range(4)]
     torch.testing.assert_close(one_by_one(x, W, 3, cached_step), recomputed(x, W, 3))
+
+
+def test_the_cache_saves_more_for_longer_texts():
+    saved, difference = compare_with_recomputed(cached_step, [2, 8], seed=0)
+    assert 1 < saved[0] < saved[1]
+    assert difference < 1e-5
+    wrong = lambda *args: cached_step(*args)._replace(output=args[0] * 0)  # noqa: E731
+    assert compare_with_recomputed(wrong, [2], seed=0).difference > 0.1

@@ -1,7 +1,7 @@
 """Languages with letters of their own are told apart, and documents help where the labelled names share no letters."""
 
 from course_lib.datasets import DisplayName
-from course_tools.notebook.character_ngrams import CharacterNgrams
+from course_tools.notebook.character_ngrams import CharacterNgrams, bits_of_a_missing_letter
 
 SHAPES = ("{0}{0}{1}", "{1}{0}", "{0}{1}{1}", "{1}{1}{0}")
 
@@ -32,3 +32,17 @@ def test_unlabelled_documents_reveal_letters_that_no_label_shows():
 def test_more_directions_than_the_rank_give_finite_features():
     classifiers = CharacterNgrams(3 * UNLABELLED, n_directions=9)
     assert classifiers.to_svd.isfinite().all()
+
+
+def test_the_letter_after_a_gap_tells_the_missing_one():
+    known = ["xay", "xbz", "yay", "ybz", "zay", "zbz"]
+    before, around = (bits_of_a_missing_letter(known, ["xay", "zbz"], order) for order in ((0, 1, 2, 3, 4), (0, 4, 1, 3, 2)))
+    assert around < before
+
+
+def test_accuracies_of_each_draw():
+    few = [DisplayName("ab", 0, 0), DisplayName("cd", 1, 1), DisplayName("fe", 2, 2)]
+    swapped = [few[0]._replace(language=1), few[1]._replace(language=0), few[2]]
+    new = [DisplayName("aba", 0, 9), DisplayName("eff", 2, 9)]
+    found = CharacterNgrams(UNLABELLED, n_directions=3).accuracies([few, swapped], new)
+    assert found == {name: [1.0, 0.5] for name in ("TF-IDF", "TF-IDF + SVD", "naive Bayes + documents")}

@@ -5,11 +5,12 @@ from torch import nn
 
 from course_lib.blocks import Sizes
 from course_lib.datasets import walks
-from course_lib.datasets.secret_orders import Walks
+from course_lib.datasets.secret_orders import Walks, successors
 from course_lib.generation import few_shot_prompt
 from course_lib.losses import next_token_loss
 from course_tools.notebook.in_context_orders import (
     LETTERS,
+    LetterAnswers,
     Recurrent,
     accuracy_of_counts,
     accuracy_on_orders,
@@ -19,7 +20,10 @@ from course_tools.notebook.in_context_orders import (
     head_weights,
     next_letter,
     order_gpt,
+    order_task,
+    print_texts,
     questions,
+    show_induction_heads,
     weights_of_layers,
 )
 
@@ -73,3 +77,34 @@ def test_answers_are_compared_with_the_truth_and_the_examples():
     true, as_shown, is_an_answer = answers(Successor(), asked)
     assert (true.tolist(), as_shown.tolist(), is_an_answer.tolist()) == ([True, True], [True, False], [True, True])
     assert next_letter(Successor(), ["A, b", "H"]).argmax(-1).tolist() == [1, 0]
+
+
+def test_the_test_texts_follow_orders_that_are_returned():
+    task = order_task(seed=0)
+    assert (task.train.tokens.shape, task.test.tokens.shape, task.test_orders.shape) == ((8_000, 32), (500, 32), (1_000, 8))
+    told = task.test.told[0].nonzero()[:, 0]
+    steps = task.test.tokens[0][torch.stack([told - 1, told])]
+    assert (successors(task.test_orders)[:, steps[0]] == steps[1]).all(1).any()
+
+
+def test_a_star_marks_what_the_text_has_shown(capsys):
+    print_texts(Walks(torch.tensor([[0, 3, 0, 3], [1, 1, 1, 1]]), torch.tensor([[False] * 3 + [True]] * 2)), 1)
+    assert capsys.readouterr().out == "A D A D*\n"
+
+
+def test_both_induction_heads_are_drawn_with_their_weight(capsys):
+    model = order_gpt(SIZES)
+    for block in model.stack.blocks:
+        nn.init.zeros_(block.mixer.attention.W_q.weight)
+        nn.init.zeros_(block.mixer.attention.W_q.bias)
+    show_induction_heads(model, SIZES, torch.tensor([0, 3, 1, 0, 3, 1]))
+    told = capsys.readouterr().out
+    assert f"{(1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) / 5:.2f} of its weight on the token before" in told
+    assert f"the second {(1 / 4 + 1 / 5 + 1 / 6) / 3:.2f} on tokens after earlier copies" in told
+
+
+def test_fractions_of_the_answers():
+    flags = [[True, False, False, True], [False, True, False, False], [True, True, False, False]]
+    found = LetterAnswers(*torch.tensor(flags))
+    assert (found.accuracy, found.follows_examples) == (0.5, 0.25)
+    assert (found.accuracy_where(True), found.accuracy_where(False)) == (0.5, 0.5)

@@ -4,7 +4,7 @@ import torch
 
 from course_lib.datasets import BEGIN, END, BytePairs, DisplayName, Vocabulary
 from course_lib.losses import nsp_pairs, segment_input
-from course_tools.notebook.name_texts import NameTexts, labelled
+from course_tools.notebook.name_texts import NameTexts, labelled, mixed_documents, word_piece_vocabulary
 
 TEXTS = ("aa", "ab", "ba", "bb", "ca", "cb", "da")
 NAMES = [DisplayName(text, i, document) for document, i in ((0, 0), (1, 1)) for text in TEXTS] + [
@@ -53,3 +53,29 @@ def test_as_many_names_of_each_language_are_labelled():
     assert [name.language for name in few] == list(range(8))
     assert {labelled(NAMES, seed, 1)[0].text for seed in range(20)} > {few[0].text}
     assert torch.equal(MADE.encode("aa"), torch.tensor(WORDS.encode("▁ a a")))
+
+
+def test_names_and_passages_have_rows_without_a_second_segment():
+    tokens, segments, lengths, classes = MADE.one_name_each(NAMES[:3])
+    assert (lengths.tolist(), segments.any().item(), classes.tolist()) == ([5, 5, 5], False, [0, 0, 0])
+    assert MADE.sentences(tokens[1])[0] == "ab"
+    rows = MADE.unpaired(NAMES[:7])
+    assert len(rows) == 2 + 2 + 2 + 1
+    assert [MADE.sentences(row[row != 0])[0] for row in (rows[0], rows[2])] == ["aa ab ba bb", "ab ba bb ca"]
+
+
+def test_mixed_documents_keep_their_sizes():
+    mixed = mixed_documents(NAMES[:14], seed=0)
+    assert [name.document for name in mixed] == [name.document for name in NAMES[:14]]
+    assert sorted((name.text, name.language) for name in mixed) == sorted((name.text, name.language) for name in NAMES[:14])
+    assert len({name.language for name in mixed[:7]}) == 2
+
+
+def test_passages_of_two_documents_of_equal_size_share_one_half_of_the_time():
+    assert MADE.same_document_rate(NAMES[:14]) == 0.5
+
+
+def test_pairs_are_printed_with_their_class(capsys):
+    MADE.print_pairs(NAMES[:14], seed=0, n=1)
+    assert capsys.readouterr().out.split()[0] in ("follows", "random")
+    assert word_piece_vocabulary(["▁a", "b", "cd"]) == {"a", "b", "##b", "##cd"}

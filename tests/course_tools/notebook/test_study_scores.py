@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_tools.notebook.study_scores import print_scores
+from course_tools.notebook.study_scores import print_scores, second_half_gain
 from course_tools.studies import RecordedRun, RecordedStudy
 
 
@@ -28,3 +28,9 @@ def test_scores_stand_in_the_order_of_the_seeds_after_the_costs(capsys):
 def test_a_score_that_was_not_recorded_is_refused():
     with pytest.raises(KeyError):
         print_scores(recorded(), "loss")
+
+
+def test_the_gain_of_the_second_half_is_that_of_the_mean_curve():
+    runs = [RecordedRun("any", seed, {}, {5: 4.0, 10: 3.0 + seed, 20: 1.0}, 1.0) for seed in (0, 1)]
+    study = RecordedStudy("00_any", "s", "l", "3.11", "2.13", "one CPU thread", runs)
+    assert second_half_gain(study, "any") == 2.5
