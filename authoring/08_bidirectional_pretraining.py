@@ -25,16 +25,20 @@
 
 
 # %%
+import math
+from statistics import mean
+
 from course_lib.datasets import display_names
 from course_lib.datasets.display_names import LANGUAGES
-from course_tools.notebook import check, claim, ledger, plots, predict
+from course_tools.notebook import at_scale, check, claim, explore, ledger, predict
+from course_tools.notebook import show_study
 
 SEEDS = (0, 1, 2)
 
 # %% [markdown]
 # ## 1 Both sides of a gap
 #
-# Computer programs show the names of places and time zones in many languages: *heure normale d'Europe centrale*, *keskinen
+# Software displays the names of places and time zones in many languages: *heure normale d'Europe centrale*, *keskinen
 # normaaliaika*. Take such a name and hide one letter. GPT reads from left to right and can use only what comes **before** the
 # letter. A human reader uses both sides.
 #
@@ -65,39 +69,23 @@ print(
 for name in names.train[::250]:
     print(f"{LANGUAGES[name.language]}  {name.text}")
 
-# %%
-import torch
-
-from course_lib.datasets import Vocabulary
-from course_lib.models import NGram
-
-gap = " " * 4
-letters = Vocabulary.of([gap.join(texts)])
-
-
-def missing_letter(order):
-    """Bits of a missing letter of a new name by a table of the positions `order` of
-    five; the last one is missing."""
-    known, new = (
-        torch.tensor(letters.encode(gap.join(part))).unfold(0, 5, 1)[:, order]
-        for part in (texts, [n.text for n in names.test])
-    )
-    asked = new[new[:, -1] != letters.encode(" ")[0]]
-    return -NGram(known, len(letters)).probability(asked).log2().mean().item()
-
-
-one_side, both_sides = missing_letter([0, 1, 2, 3, 4]), missing_letter([0, 4, 1, 3, 2])
-print(
-    f"a missing letter costs {one_side:.2f} bits from the four before it, "
-    f"{both_sides:.2f} from two on either side"
-)
-
 # %% tags=["nbval-check-output"]
+from course_tools.notebook.character_ngrams import bits_of_a_missing_letter
+
+new_texts = [name.text for name in names.test]
+one_side = bits_of_a_missing_letter(texts, new_texts, order=(0, 1, 2, 3, 4))
+both_sides = bits_of_a_missing_letter(texts, new_texts, order=(0, 4, 1, 3, 2))
 claim(
     "08.a",
     "bits of a missing letter, four letters before it less two on either side",
     one_side - both_sides,
     at_least=0.2,
+)
+
+# %%
+print(
+    f"a missing letter costs {one_side:.2f} bits from the four before it, "
+    f"{both_sides:.2f} from two on either side"
 )
 
 # %% [markdown]
@@ -119,8 +107,9 @@ claim(
 # ![](diagram:elmo)
 
 # %%
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.models import ELMo
 
@@ -131,30 +120,22 @@ from course_lib.models import scalar_mix
 scalar_mix = check("08.1", scalar_mix)
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook.elmo_directions import changes_with_the_future
+
 torch.manual_seed(SEEDS[0])
-elmo, sentence = ELMo(50, 16, 2), torch.randint(4, 50, (1, 9))
-changed, n = sentence.clone(), torch.tensor([9])
-changed[:, 6:] = torch.randint(4, 50, (1, 3))
-with torch.no_grad():
-    logits, logits_of_changed = (
-        elmo.language_models(text, n).next[:, :6] for text in (sentence, changed)
-    )
-    word, word_in_changed = (
-        scalar_mix(elmo(text, n), torch.zeros(3), torch.ones(()))[:, 5]
-        for text in (sentence, changed)
-    )
+elmo = ELMo(50, 16, 2)
+changed = changes_with_the_future(elmo, scalar_mix, SEEDS[0])
 claim(
     "08.b",
     "change of ELMo's forward logits when the following words change",
-    (logits - logits_of_changed).abs().max().item(),
+    changed.logits,
     equals=0.0,
 )
-moved = (word - word_in_changed).abs()
 claim(
     "08.c",
     "features of ELMo's mixture, of 32, that change when the following words change: "
     "those of the other direction",
-    (moved > 0).sum().item(),
+    changed.n_features,
     equals=16,
 )
 
@@ -179,7 +160,7 @@ claim(
 # %%
 from jaxtyping import Bool
 
-from course_lib.datasets import BEGIN, END, PADDING, BytePairs
+from course_lib.datasets import BytePairs, Vocabulary
 from course_lib.losses import Masked
 from course_lib.shapes import Tokens
 
@@ -204,31 +185,16 @@ corrupt = check("08.2", corrupt)
 # That is the percentage among the chosen tokens.</details>
 
 # %% tags=["nbval-check-output"]
+from course_tools.notebook.name_pretraining import NamePretraining, corrupted
+
 pieces = BytePairs.learn(texts, 600)
 words = Vocabulary.of([pieces.cut(text) for text in texts], between=" ")
 MASK = len(words)
 print(pieces.cut(texts[300]), "|", pieces.cut("mitteleuropäische normalzeit"))
 
-
-def corrupted(tokens, rate, always=False):
-    """Corrupt a batch by your function; `always` writes [MASK] at every chosen
-    position."""
-    eligible = (tokens != PADDING) & (tokens != BEGIN) & (tokens != END)
-    choice, fate = torch.rand(2, *tokens.shape, device=tokens.device)
-    return corrupt(
-        tokens,
-        eligible,
-        MASK,
-        choice,
-        fate * 0 if always else fate,
-        torch.randint_like(tokens, 4, MASK),
-        rate,
-    )
-
-
 torch.manual_seed(SEEDS[0])
 whole_text = torch.tensor(words.encode(pieces.cut(" ".join(texts))))[None]
-masked = corrupted(whole_text, 0.15)
+masked = corrupted(corrupt, whole_text, MASK, rate=0.15)
 claim(
     "08.d",
     "fraction of the tokens that are chosen",
@@ -329,19 +295,16 @@ nsp_pairs = check("08.5", nsp_pairs)
 from course_tools.notebook.name_texts import NameTexts
 
 made = NameTexts(pieces, words, segment_input, nsp_pairs)
-example = made.pairs(names.train, SEEDS[0])
-for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True):
-    first, second = made.sentences(tokens)
-    print("follows " if follows == 0 else "random  ", first[:48], "|", second[:48])
+made.print_pairs(names.train, SEEDS[0], 6)
 
 # %% [markdown]
 # ## 5 Pre-training
 #
 # We compare three kinds of pre-training on the same names, without labels: only masked tokens; masked tokens and next-sentence
 # prediction (section 7); and masked tokens where every chosen token becomes [MASK] (section 10). In the first and the third,
-# the second passage is always the true next one. The output layer is applied only at the chosen positions, which saves a fifth
-# of the time. The masking rate is 40 %, not 15 %: with only a few hundred steps, each step must have more targets, and even
-# large models gain from a higher rate (Wettig et al.).
+# the second passage is always the true next one. The training calls your `corrupt` and your `mlm_loss`.
+# The masking rate is 40 %, not 15 %: with only a few hundred steps, each step must have more targets, and even large models gain
+# from a higher rate (Wettig et al.).
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A masked piece is one of about six hundred, so in the first steps the loss is about $\ln 600 = 6.4$ nats. What is it at the end of training?
@@ -358,68 +321,26 @@ for tokens, follows in zip(example[0][:300:50], example[3][:300:50], strict=True
 # There is: *▁heure* nearby makes *▁de* likely and *-zeit* unlikely.</details>
 
 # %%
-from functools import partial
-
-from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.models import BERT
-from course_tools.notebook import at_scale, bert_tasks
 
 sizes = at_scale(cpu=Sizes(64, 4, 128, 2), gpu=Sizes(128, 4, 512, 4))
-steps, lr = at_scale(cpu=500, gpu=4_000), at_scale(cpu=4.5e-3, gpu=1e-3)
-
-
-def new_bert(mechanism=fused_scaled_dot_product_attention):
-    """A BERT for our pieces, [MASK] and two segments."""
-    return BERT(len(words) + 1, 64, sizes, mechanism)
-
-
-def of_words_and_pairs(model, batch, next_sentence, always):
-    """The loss of masked words, with that of next sentence where asked; and the first
-    of them alone."""
-    tokens, segments, lengths, follows = (
-        part[:, : batch[2].max()] if part.dim() == 2 else part for part in batch
-    )
-    text, chosen = corrupted(tokens, 0.4, always)
-    states = model.bert(text, segments, lengths)
-    logits = model.words(states[chosen], model.bert.tokens.weight)
-    of_words = mlm_loss(logits[None], tokens[chosen][None], chosen[chosen][None])
-    return of_words + next_sentence * F.cross_entropy(model.follows(states), follows), {
-        "words": of_words.item()
-    }
-
-
-def pretrain(seed, next_sentence=False, always=False, data=None, batch_size=16):
-    """Pre-train a new model, on pairs of passages unless there is other data; give it
-    with the loss of its masked words at each step."""
-    torch.manual_seed(seed)
-    return bert_tasks.pretrain(
-        new_bert(),
-        data or made.pairs(names.train, seed, strangers=next_sentence),
-        partial(of_words_and_pairs, next_sentence=next_sentence, always=always),
-        steps=steps,
-        lr=lr,
-        seed=seed,
-        batch_size=batch_size,
-    )
-
-
-masked_only = {seed: pretrain(seed) for seed in SEEDS}
-
+training = NamePretraining(
+    made,
+    corrupt,
+    mlm_loss,
+    sizes,
+    steps=at_scale(cpu=500, gpu=4_000),
+    lr=at_scale(cpu=4.5e-3, gpu=1e-3),
+)
+pairs = [made.pairs(names.train, seed, strangers=False) for seed in SEEDS]
+masked_only = [training.pretrain(pairs[seed], seed) for seed in SEEDS]
+training.show_losses({"masked pieces": masked_only})
 
 # %% tags=["nbval-check-output"]
-import math
-from statistics import mean
-
-
-def by_25(losses):
-    """The mean loss of every 25 steps, and the steps at which they end."""
-    ends = range(25, len(losses) + 1, 25)
-    return ends, [mean(losses[end - 25 : end]) for end in ends]
-
-
-curves = {f"seed {seed}": by_25(losses) for seed, (_, losses) in masked_only.items()}
-first, last = (mean(curve[i] for _, curve in curves.values()) for i in (0, -1))
+first, last = (
+    mean(losses)
+    for losses in zip(*((p.first_loss, p.last_loss) for p in masked_only), strict=True)
+)
 claim(
     "08.f",
     "loss of the first steps over ln n_tokens, a uniform guess",
@@ -433,39 +354,9 @@ claim(
     at_least=0.8,
 )
 
-# %%
-from course_tools.notebook import show
-
-show(
-    plots.curves(
-        curves,
-        "update",
-        "loss, nats per masked piece",
-        across={"a uniform guess": math.log(MASK + 1)},
-    ),
-    alt=f"Loss of masked pieces in pre-training, three seeds: from {first:.2f} nats, "
-    f"about a uniform guess, to {last:.2f}.",
-)
-
 # %% tags=["try-it"]
 # Try it: a piece of your choice is masked; the five likeliest predictions.
-from course_tools.notebook import device
-
-text, place = "mitteleuropäische normalzeit", 4
-row, segments, lengths = (
-    part.to(device()) for part in made.lay_out([(made.encode(text), None)])
-)
-row[0, place] = MASK
-with torch.no_grad():
-    odds = masked_only[SEEDS[0]][0](row, segments, lengths).words[0, place].softmax(-1)
-print(
-    pieces.cut(text).split()[place - 1],
-    "→",
-    ", ".join(
-        f"{words.symbols[i]} {odds[i]:.2f}"
-        for i in odds[:MASK].topk(5).indices.tolist()
-    ),
-)
+training.print_predictions(masked_only[0].model, "mitteleuropäische normalzeit", 4)
 
 # %% [markdown]
 # ## 6 Fine-tuning on five labels per language
@@ -482,7 +373,6 @@ print(
 # | `W`, `b` | (n_classes, d_p), (n_classes,) |
 
 # %%
-from course_lib.models import SentenceHead
 from course_lib.models.bert_heads import BertStates
 
 # %% exercise="08.6" difficulty="●○○" minutes=6
@@ -493,48 +383,11 @@ classification_head = check("08.6", classification_head)
 
 
 # %%
-import copy
+from functools import partial
 
-from torch import nn
+from course_tools.notebook.name_languages import fine_tune
 
-from course_lib.training import batches
-from course_tools.notebook.fitting import fitted
-
-
-class Reader(nn.Module):
-    """BERT with your head for sentences."""
-
-    def __init__(self, bert, n_classes):
-        super().__init__()
-        self.bert, self.head = bert, SentenceHead(sizes.d_model, n_classes)
-
-    def forward(self, tokens, segments, lengths):
-        pool, classify = self.head.pool, self.head.classify
-        return classification_head(
-            self.bert(tokens, segments, lengths),
-            *(pool.weight, pool.bias, classify.weight, classify.bias),
-        )
-
-
-def tuned(bert, data, seed, steps=60, lr=2e-3):
-    """Fine-tune a copy of an encoder, head and all, on a few labelled names."""
-    torch.manual_seed(seed)
-    model = Reader(copy.deepcopy(bert), len(LANGUAGES)).to(device())
-    return fitted(
-        model,
-        batches(*data, batch_size=20, seed=seed),
-        lambda model, batch: F.cross_entropy(model(*batch[:3]), batch[3]),
-        steps=steps,
-        lr=lr,
-        label=f"fine-tuning, seed {seed}",
-    )
-
-
-@torch.no_grad()
-def right(model, data):
-    """The accuracy of the language."""
-    return (model(*data[:3]).argmax(-1) == data[3]).float().mean().item()
-
+tune = partial(fine_tune, classification_head)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** There are forty labelled names, five in each of eight languages; chance is one in eight. Rank these models from worst to best: a BERT trained from
@@ -552,76 +405,55 @@ def right(model, data):
 # They are, but forty names contain only a few of the letter groups that distinguish them.</details>
 
 # %%
-order = torch.randperm(
-    len(names.train), generator=torch.Generator().manual_seed(SEEDS[0])
-).tolist()
-mixed_names = [
-    name._replace(document=place.document)
-    for place, name in zip(names.train, (names.train[i] for i in order), strict=True)
-]
-alone = [(row, None) for _, row in made.passages(names.train, n_names=1)]
-one_name_each = (*made.lay_out(alone), torch.zeros(len(alone), dtype=torch.long))
+from course_tools.notebook.name_texts import labelled, mixed_documents
+
+mixed = mixed_documents(names.train, SEEDS[0])
+one_name_each = made.one_name_each(names.train)
 controls = {
-    "mixed passages": {
-        seed: pretrain(seed, data=made.pairs(mixed_names, seed, strangers=False))
+    "mixed passages": [
+        training.pretrain(made.pairs(mixed, seed, strangers=False), seed)
         for seed in SEEDS[:2]
-    },
-    "one name each": {
-        seed: pretrain(seed, data=one_name_each, batch_size=8 * 16)
-        for seed in SEEDS[:2]
-    },
+    ],
+    "one name each": [
+        training.pretrain(one_name_each, seed, batch_size=8 * 16) for seed in SEEDS[:2]
+    ],
 }
-seen = {"passages of one language": masked_only} | controls
-show(
-    plots.curves(
-        {name: by_25(models[SEEDS[0]][1]) for name, models in seen.items()},
-        "update",
-        "loss, nats per masked piece",
-        "pre-training, first seed",
-    ),
-    alt="Loss of masked pieces in the last updates of pre-training, first seed: "
-    + ", ".join(
-        f"{name} {mean(models[SEEDS[0]][1][-25:]):.2f}" for name, models in seen.items()
-    )
-    + ".",
-)
+training.show_losses({"passages of one language": masked_only[:2]} | controls)
 
 # %%
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.character_ngrams import CharacterNgrams
-from course_tools.notebook.name_texts import labelled
+from course_tools.notebook.name_languages import with_shuffled_labels
 
-test, answers = made.alone(names.test), torch.tensor([n.language for n in names.test])
-by_letters = CharacterNgrams(names.train)
-results = {"TF-IDF": [], "TF-IDF + SVD": [], "naive Bayes + documents": []}
-encoders = {"pre-trained": masked_only} | controls
-models = {name: [] for name in ("from scratch", *encoders, "labels shuffled")}
-for seed in SEEDS:
-    forty = labelled(names.train, seed)
-    for name, guesses in by_letters.languages(forty, names.test).items():
-        results[name].append((guesses == answers).float().mean().item())
-    few = made.alone(forty)
-    for name, trained in encoders.items():
-        if seed in trained:
-            models[name].append(tuned(trained[seed][0].bert, few, seed))
-    torch.manual_seed(seed)
-    models["from scratch"].append(tuned(new_bert(), few, seed, steps=150))
-    order = torch.randperm(40, generator=torch.Generator().manual_seed(seed))
-    shuffled = [*few[:3], few[3][order.to(device())]]
-    models["labels shuffled"].append(tuned(masked_only[seed][0].bert, shuffled, seed))
+draws = [labelled(names.train, seed) for seed in SEEDS]
+few = [made.alone(forty) for forty in draws]
+models = {
+    "from scratch": [
+        tune(training.new_bert(seed), few[seed], seed, steps=150) for seed in SEEDS
+    ]
+}
+for name, pretrained in ({"pre-trained": masked_only} | controls).items():
+    models[name] = [
+        tune(each.model.bert, few[seed], seed) for seed, each in enumerate(pretrained)
+    ]
+models["labels shuffled"] = [
+    tune(each.model.bert, with_shuffled_labels(few[seed], seed), seed)
+    for seed, each in enumerate(masked_only)
+]
 show_losses(models, "nats per name, fine-tuning")
 
 # %% tags=["nbval-check-output"]
-results |= {name: [right(m, test) for m in trained] for name, trained in models.items()}
-show(
-    plots.seeds(results, "accuracy", across={"chance": 1 / len(LANGUAGES)}),
-    alt="Accuracy of the language of new names from five labels each, one point per "
-    "seed: "
-    + ", ".join(f"{name} {mean(shares):.2f}" for name, shares in results.items())
-    + ".",
-)
+from course_tools.notebook.character_ngrams import CharacterNgrams
+from course_tools.notebook.name_languages import language_accuracy
+from course_tools.notebook.seed_scores import paired_differences, show_seeds
 
-of = {name: mean(shares) for name, shares in results.items()}
+test = made.alone(names.test)
+results = CharacterNgrams(names.train).accuracies(draws, names.test) | {
+    name: [language_accuracy(model, test) for model in tuned]
+    for name, tuned in models.items()
+}
+show_seeds(results, "accuracy on new names", across={"chance": 1 / len(LANGUAGES)})
+
+of = {name: mean(scores) for name, scores in results.items()}
 claim(
     "08.h",
     "accuracy of the pre-trained BERT, mean of the seeds",
@@ -631,10 +463,7 @@ claim(
 claim(
     "08.i",
     "pre-trained less from scratch: worst of the seeds",
-    min(
-        a - b
-        for a, b in zip(results["pre-trained"], results["from scratch"], strict=True)
-    ),
+    min(paired_differences(results["pre-trained"], results["from scratch"])),
     at_least=0.12,
 )
 claim(
@@ -701,62 +530,26 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.bert_tasks import mean_states
-from course_tools.notebook.fitting import classify
+from course_tools.notebook.name_languages import fit_mixture
 
-
-class Mixture(nn.Module):
-    """Your mixture over the layers of a model that stays as it is, and a linear map."""
-
-    def __init__(self, n_layers, d, n_classes):
-        super().__init__()
-        self.w, self.gamma, self.classify = (
-            nn.Parameter(torch.zeros(n_layers)),
-            nn.Parameter(torch.ones(())),
-            nn.Linear(d, n_classes),
-        )
-
-    def forward(self, layers):
-        return self.classify(scalar_mix(layers, self.w, self.gamma))
-
-
-frozen, shares, mixtures = [], [], {}
-for seed, (model, _) in masked_only.items():
-    torch.manual_seed(seed)
-    few, mixture = (
-        made.alone(labelled(names.train, seed)),
-        Mixture(sizes.n_layers + 1, sizes.d_model, len(LANGUAGES)).to(device()),
-    )
-    mixtures[seed] = fitted(
-        mixture,
-        batches(mean_states(model.bert, *few[:3]), few[3], batch_size=20, seed=seed),
-        classify,
-        steps=150,
-        lr=2e-2,
-        label=f"mixture, seed {seed}",
-        warmup=0,
-    )
-    frozen.append(
-        (mixture(mean_states(model.bert, *test[:3])).argmax(-1) == test[3])
-        .float()
-        .mean()
-        .item()
-    )
-    shares.append(mixture.w.softmax(0).tolist())
-show_losses({"mixture and linear map": list(mixtures.values())}, "nats per name")
-print(
-    "weight of each layer in the mixture:",
-    ", ".join(f"{mean(share):.2f}" for share in zip(*shares, strict=True)),
-)
+mixtures = [
+    fit_mixture(scalar_mix, each.model.bert, few[seed], seed)
+    for seed, each in enumerate(masked_only)
+]
+show_losses({"mixture and linear map": mixtures}, "nats per name")
+frozen = mean(language_accuracy(mixture, test) for mixture in mixtures)
 claim(
     "08.l",
     "accuracy with frozen layers, mixed: mean of the seeds",
-    mean(frozen),
+    frozen,
     at_least=0.4,
 )
+weights = torch.stack([mixture.w.softmax(0) for mixture in mixtures]).mean(0)
 print(
-    "fine-tuning all weights less frozen layers, mean of the seeds: "
-    f"{of['pre-trained'] - mean(frozen):.2f}"
+    "weight of each layer in the mixture:",
+    ", ".join(f"{weight:.2f}" for weight in weights.tolist()),
+    "\nfine-tuning all weights less frozen layers, mean of the seeds: "
+    f"{of['pre-trained'] - frozen:.2f}",
 )
 
 # %% [markdown]
@@ -781,71 +574,52 @@ print(
 # RoBERTa tested it again, on full-length text, and dropped it (Liu et al., table 2).</details>
 
 # %%
-with_next = {seed: pretrain(seed, next_sentence=True) for seed in SEEDS[:2]}
-show(
-    plots.curves(
-        {
-            "masked tokens only": by_25(masked_only[SEEDS[0]][1]),
-            "and next-sentence prediction": by_25(with_next[SEEDS[0]][1]),
-        },
-        "update",
-        "loss, nats per masked piece",
-        "pre-training, first seed",
-    ),
-    alt="Loss of masked pieces in the last updates of pre-training, first seed: "
-    f"{mean(masked_only[SEEDS[0]][1][-25:]):.2f} with masked tokens only, "
-    f"{mean(with_next[SEEDS[0]][1][-25:]):.2f} with next-sentence prediction, too.",
-)
+kinds = {
+    "masked tokens only": masked_only[:2],
+    "and next-sentence prediction": [
+        training.pretrain(made.pairs(names.train, seed), seed, next_sentence=True)
+        for seed in SEEDS[:2]
+    ],
+}
+training.show_losses(kinds)
 
 # %%
-pairs_right, by_kind = [], {"masked words": [], "and next sentence": []}
-for seed in with_next:
-    with torch.no_grad():
-        *pair, follows = (part.to(device()) for part in made.pairs(names.test, 99))
-        pairs_right.append(
-            (with_next[seed][0](*pair).follows.argmax(-1) == follows)
-            .float()
-            .mean()
-            .item()
-        )
-    for name, model in (
-        ("masked words", masked_only[seed][0]),
-        ("and next sentence", with_next[seed][0]),
-    ):
-        draws = [made.alone(labelled(names.train, 10 * seed + i)) for i in range(3)]
-        by_kind[name] += [tuned(model.bert, few, i) for i, few in enumerate(draws)]
-languages = {name: [right(m, test) for m in found] for name, found in by_kind.items()}
+six_draws = [
+    [made.alone(labelled(names.train, 10 * seed + i)) for i in range(3)]
+    for seed in SEEDS[:2]
+]
+by_kind = {
+    kind: [
+        tune(each.model.bert, draw, i)
+        for each, of_seed in zip(pretrained, six_draws, strict=True)
+        for i, draw in enumerate(of_seed)
+    ]
+    for kind, pretrained in kinds.items()
+}
 show_losses(by_kind, "nats per name, fine-tuning")
-show(
-    plots.seeds(
-        {
-            "pairs": pairs_right,
-            **{f"languages, {name}": shares for name, shares in languages.items()},
-        },
-        "accuracy",
-    ),
-    alt="Accuracy of next-sentence prediction on new pairs, two seeds: "
-    f"{mean(pairs_right):.2f}. Accuracy of the language from five labels, six draws: "
-    + ", ".join(
-        f"{mean(shares):.2f} after {name}" for name, shares in languages.items()
-    )
-    + ".",
-)
+languages = {
+    kind: [language_accuracy(model, test) for model in tuned]
+    for kind, tuned in by_kind.items()
+}
+show_seeds(languages, "accuracy of the language")
 
 # %% tags=["nbval-check-output"]
-gained = mean(languages["and next sentence"]) - mean(languages["masked words"])
 claim(
     "08.n",
     "accuracy of next-sentence prediction on new pairs: mean of the seeds; chance is "
     "0.5",
-    mean(pairs_right),
+    mean(
+        training.next_sentence_accuracy(each.model, names.test, 99)
+        for each in kinds["and next-sentence prediction"]
+    ),
     at_least=0.57,
 )
 claim(
     "08.o",
     "accuracy of the language, with next sentence less without: mean over two seeds "
     "and three draws of labels for each",
-    gained,
+    mean(languages["and next-sentence prediction"])
+    - mean(languages["masked tokens only"]),
     at_most=0.04,
 )
 
@@ -880,63 +654,51 @@ claim(
 
 # %%
 from course_lib.models import SpanHead, TagHead
-from course_tools.notebook.bert_tasks import (
-    BERTWithHead,
-    span_accuracy,
-    span_loss,
-    tag_accuracy,
-    tag_loss,
-)
+from course_tools.notebook import bert_tasks
 
-new_texts = made.two_names(names.test, 300, 2)
-forty = labelled(names.train, SEEDS[0])
+torch.manual_seed(SEEDS[0])
 tasks = {
     "tags": (
-        partial(TagHead, sizes.d_model, len(LANGUAGES)),
-        *(tag_loss, tag_accuracy, made.two_names(forty, 1_000, 1), 100),
+        TagHead(sizes.d_model, len(LANGUAGES)),
+        *(bert_tasks.tag_loss, made.two_names(draws[0], 1_000, 1), 100),
     ),
     "spans": (
-        partial(SpanHead, sizes.d_model),
-        *(span_loss, span_accuracy, made.two_names(names.train, 4_000, 1), 200),
+        SpanHead(sizes.d_model),
+        *(bert_tasks.span_loss, made.two_names(names.train, 4_000, 1), 200),
     ),
 }
-found, headed = {}, {}
-for task, (head, loss, score, data, n_steps) in tasks.items():
-    for start in ("from scratch", "pre-trained"):
-        torch.manual_seed(SEEDS[0])
-        bert = (
-            new_bert()
-            if start == "from scratch"
-            else copy.deepcopy(masked_only[SEEDS[0]][0].bert)
-        )
-        model = BERTWithHead(bert, head()).to(device())
-        stream = batches(*data, batch_size=16, seed=SEEDS[0])
-        name = f"{task}, {start}"
-        headed[name] = fitted(
-            model, stream, loss, steps=n_steps, lr=2e-3, label=name, warmup=20
-        )
-        found[name] = score(headed[name], new_texts)
-show_losses(headed, "nats per tag, or per pair of ends")
-
-# %%
-show(
-    plots.seeds(found, "accuracy"),
-    alt="Accuracy on new texts of two names after few steps of fine-tuning: "
-    + ", ".join(f"{name} {share:.2f}" for name, share in found.items())
-    + ".",
+starts = {
+    "from scratch": training.new_bert(SEEDS[0]),
+    "pre-trained": masked_only[0].model.bert,
+}
+headed = {
+    (task, start): bert_tasks.fit_with_head(bert, *parts, seed=SEEDS[0], label=task)
+    for task, parts in tasks.items()
+    for start, bert in starts.items()
+}
+show_losses(
+    {", ".join(name): model for name, model in headed.items()},
+    "nats per tag, or per pair of ends",
 )
 
 # %% tags=["nbval-check-output"]
+two_names = made.two_names(names.test, 300, 2)
+score = {"tags": bert_tasks.tag_accuracy, "spans": bert_tasks.span_accuracy}
+found = {name: score[name[0]](model, two_names) for name, model in headed.items()}
+show_seeds(
+    {", ".join(name): [accuracy] for name, accuracy in found.items()},
+    "accuracy on new texts of two names",
+)
 claim(
     "08.p",
     "accuracy of the tags, pre-trained less from scratch, equal steps, one seed",
-    found["tags, pre-trained"] - found["tags, from scratch"],
+    found["tags", "pre-trained"] - found["tags", "from scratch"],
     at_least=0.02,
 )
 claim(
     "08.q",
     "answers found exactly, pre-trained less from scratch, equal steps, one seed",
-    found["spans, pre-trained"] - found["spans, from scratch"],
+    found["spans", "pre-trained"] - found["spans", "from scratch"],
     at_least=0.03,
 )
 
@@ -973,109 +735,34 @@ head_statistics = check("08.7", head_statistics)
 
 
 # %%
-from course_lib.analysis import record
-from course_lib.attention import scaled_dot_product_attention
-from course_tools.notebook.bert_tasks import Inspected, published_bert
+from course_tools.notebook.head_figures import (
+    attention_heads,
+    head_map,
+    show_head_statistics,
+)
 
 CHECKPOINT = ""
-
-
-def small_model():
-    """Our pre-trained BERT with a mechanism that returns its weights, some new texts,
-    and the pieces by their numbers."""
-    shown = new_bert(scaled_dot_product_attention).to(device())
-    shown.load_state_dict(masked_only[SEEDS[0]][0].bert.state_dict())
-    found = [name for _, name in made.passages(names.test, n_names=1)]
-    rows = made.lay_out(list(zip(found[0::20], found[1::20], strict=True)))
-    batch = [part.to(device()) for part in rows]
-    symbols = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", *words.symbols[4:], "[MASK]")
-    return Inspected(shown, *batch, batch[0] == END, symbols)
-
-
-bert, tokens, segments, lengths, delimiters, symbols = (
-    published_bert(CHECKPOINT, segment_input) if CHECKPOINT else small_model()
-)
-which = (
-    f"the published BERT in {CHECKPOINT}"
+heads = attention_heads(
+    bert_tasks.published_bert(CHECKPOINT, segment_input)
     if CHECKPOINT
-    else f"our small BERT, {sizes.n_layers} layers of {sizes.n_heads} heads"
+    else training.inspected(masked_only[0].model, names.test),
+    f"the published BERT in {CHECKPOINT}" if CHECKPOINT else "our small BERT",
+    head_statistics,
 )
-with record(bert) as seen, torch.no_grad():
-    bert(tokens, segments, lengths)
-every = [attended[0].weights for attended in seen.values()]
-layers = [head_statistics(weights, delimiters, lengths) for weights in every]
-numbers = {
-    name: torch.cat([getattr(layer, name) for layer in layers]).cpu()
-    for name in HeadStatistics._fields
-}
-even = (
-    (1 / lengths).mean().item(),
-    (delimiters.sum(1) / lengths).mean().item(),
-    lengths.log().mean().item(),
-)
-print(f"{which}: {len(numbers['current'])} heads, {int(lengths.sum())} tokens")
-
-wanted = ("previous", "current", "following", "delimiters")
-show(
-    plots.seeds(
-        {name: numbers[name] for name in wanted},
-        "mean weight, one point per head",
-        across={"uniform, one token": even[0], "uniform, all delimiters": even[1]},
-    ),
-    alt=f"Of {which}: the mean weight of each head on the previous token "
-    f"({numbers['previous'].min():.2f} to {numbers['previous'].max():.2f}), itself "
-    f"({numbers['current'].min():.2f} to {numbers['current'].max():.2f}), the next "
-    f"token ({numbers['following'].min():.2f} to {numbers['following'].max():.2f}) "
-    f"and delimiters ({numbers['delimiters'].min():.2f} to "
-    f"{numbers['delimiters'].max():.2f}); uniform weights would give {even[0]:.2f} "
-    f"and {even[1]:.2f}.",
-)
-
-# %%
-n = int(lengths[0])
-labels = [symbols[i] for i in tokens[0, :n].tolist()]
-layer, head = divmod(int(numbers["previous"].argmax()), every[0].shape[1])
-weights = every[layer][0, head, :n, :n].cpu()
-title = f"layer {layer + 1}, head {head + 1}"
-show(
-    plots.attention_map(weights, labels, labels, title),
-    alt=f"The head of {which} with the most weight on the previous token, {title}, on "
-    "one text. " + plots.describe(weights, labels, labels, 4),
-)
-
+show_head_statistics(heads)
 
 # %% tags=["interactive"]
-from course_tools.notebook import explore
-
-
-def draw_head(layer=1, head=1, text=1):
-    """Draw the attention weights of one head in one text."""
-    n = int(lengths[text - 1])
-    weights = every[layer - 1][text - 1, head - 1, :n, :n].cpu()
-    labels = [symbols[i] for i in tokens[text - 1, :n].tolist()]
-    show(
-        plots.attention_map(weights, labels, labels, x="key", y="query"),
-        alt=f"Layer {layer}, head {head}. "
-        + plots.describe(weights, labels, labels, 4),
-    )
-
-
 explore(
-    draw_head, layer=(1, len(every)), head=(1, every[0].shape[1]), text=(1, len(tokens))
+    head_map(heads),
+    layer=(1, len(heads.weights)),
+    head=(1, heads.weights[0].shape[1]),
+    text=(1, len(heads.shown.tokens)),
 )
 
 # %% [markdown]
 # Clark et al. found heads in BERT-base that put at least half of their weight on the previous token, on the next token, and, in the middle layers, on [SEP]. Our
 # small model has no such heads: its heads attend broadly, as those of BERT's lowest layer do. In a few hundred steps on names, a model learns which pieces occur
 # together in a language; it does not learn grammar, for which neighbouring tokens would matter.
-
-# %%
-closest = max(numbers["previous"].max().item(), numbers["following"].max().item())
-print(
-    f"{which}: largest mean weight on a neighbour {closest:.2f}, mean entropy over "
-    f"that of uniform weights {numbers['entropy'].mean().item() / even[2]:.2f}"
-)
-
 
 # %% [markdown] tags=["predict"]
 # ## 10 Always [MASK]
@@ -1097,73 +784,37 @@ print(
 
 
 # %%
-@torch.no_grad()
-def own_word(model, hide):
-    """The mean probability of the true piece at one position in seven of new texts,
-    masked there if `hide`."""
-    tokens, segments, lengths = (
-        part.to(device()) for part in made.pairs(names.test, 99, strangers=False)[:3]
-    )
-    asked = (tokens > END) & (
-        torch.arange(tokens.shape[1], device=tokens.device) % 7 == 3
-    )
-    p = model(
-        tokens.masked_fill(asked, MASK) if hide else tokens, segments, lengths
-    ).words.softmax(-1)
-    return p.gather(-1, tokens[..., None])[..., 0][asked].mean().item()
-
-
-always, losses = pretrain(SEEDS[0], always=True)
-show(
-    plots.curves(
-        {"80/10/10": by_25(masked_only[SEEDS[0]][1]), "always [MASK]": by_25(losses)},
-        "update",
-        "loss, nats per masked piece",
-        "pre-training, first seed",
-    ),
-    alt="Loss of masked pieces in the last updates of pre-training, first seed: "
-    f"{mean(masked_only[SEEDS[0]][1][-25:]):.2f} with 80/10/10, "
-    f"{mean(losses[-25:]):.2f} with [MASK] always.",
-)
+rules = {
+    "80/10/10": masked_only[0],
+    "always [MASK]": training.pretrain(pairs[0], SEEDS[0], always=True),
+}
+training.show_losses({rule: [each] for rule, each in rules.items()})
 
 # %% tags=["nbval-check-output"]
-seen_words = {
-    "80/10/10": own_word(masked_only[SEEDS[0]][0], hide=False),
-    "always [MASK]": own_word(always, hide=False),
-}
-hidden_words = {
-    "80/10/10": own_word(masked_only[SEEDS[0]][0], hide=True),
-    "always [MASK]": own_word(always, hide=True),
-}
-show(
-    plots.seeds(
-        {
-            **{f"seen, {name}": p for name, p in seen_words.items()},
-            **{f"hidden, {name}": p for name, p in hidden_words.items()},
-        },
-        "probability of the true piece",
-    ),
-    alt="Mean probability of the true piece in new texts. Where it can be seen: "
-    + ", ".join(f"{p:.3f} with {name}" for name, p in seen_words.items())
-    + "; where it is hidden: "
-    + ", ".join(f"{p:.3f} with {name}" for name, p in hidden_words.items())
-    + ".",
+visible, hidden = (
+    {
+        rule: training.probability_of_truth(each.model, names.test, 99, hide)
+        for rule, each in rules.items()
+    }
+    for hide in (False, True)
 )
-
+show_seeds(
+    {f"visible, {rule}": [p] for rule, p in visible.items()}
+    | {f"hidden, {rule}": [p] for rule, p in hidden.items()},
+    "probability of the true piece",
+)
+ratio = visible["80/10/10"] / visible["always [MASK]"]
 claim(
     "08.t",
     "probability of the true piece where it is visible: 80/10/10 over always [MASK], "
     "one model of each",
-    seen_words["80/10/10"] / seen_words["always [MASK]"],
+    ratio,
     at_least=4,
 )
 claim(
     "08.u",
     "this ratio over the same ratio where the piece is hidden",
-    seen_words["80/10/10"]
-    / seen_words["always [MASK]"]
-    * hidden_words["always [MASK]"]
-    / hidden_words["80/10/10"],
+    ratio / (hidden["80/10/10"] / hidden["always [MASK]"]),
     at_least=3,
 )
 
@@ -1177,19 +828,12 @@ claim(
 
 # %%
 from course_lib.datasets import word_pieces
+from course_tools.notebook.name_texts import word_piece_vocabulary
 
-merged = words.symbols[4:]
-vocabulary = {
-    *(
-        piece.removeprefix("▁")
-        for piece in merged
-        if piece[0] == "▁" or len(piece) == 1
-    ),
-    *(f"##{piece}" for piece in merged if piece[0] != "▁"),
-}
+vocabulary = word_piece_vocabulary(words.symbols[4:])
 for text in ("mitteleuropäische normalzeit", "keskinen normaaliaika"):
-    print(f"byte pairs  {pieces.cut(text)}")
-    print(f"WordPiece   {' '.join(word_pieces(text, vocabulary))}\n")
+    print("byte pairs ", pieces.cut(text))
+    print("WordPiece  ", " ".join(word_pieces(text, vocabulary)), "\n")
 
 # %% [markdown] tags=["predict"]
 # Lists of names are not running text. The study `08_word_pieces` (docs/studies.md) pre-trains a small BERT on plays by
@@ -1212,50 +856,31 @@ for text in ("mitteleuropäische normalzeit", "keskinen normaaliaika"):
 # TF-IDF leads both BERTs, and on average pre-training adds to the accuracy of the network (08.z).</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook import show_study
+from course_tools.notebook.study_scores import print_scores, second_half_gain
 
 plays = show_study("08_word_pieces")
-print(plays.cost)
+print_scores(plays, "5 labels", "10 labels")
+print(
+    "loss of the masked pieces that the second half of the pre-training gains: "
+    f"{second_half_gain(plays, 'pre-trained'):.2f} nats"
+)
 of_plays = {name: plays.mean(name, "10 labels") for name in plays.names}
-print(
-    "accuracy with ten labels per play, mean of the seeds: "
-    + ", ".join(f"{name} {accuracy:.2f}" for name, accuracy in of_plays.items())
-)
-updates, losses = plays.curve("pre-trained")
-half = len(updates) // 2 - 1
-print(
-    f"loss of the masked pieces, in nats: {losses[half]:.2f} after {updates[half]} "
-    f"updates, {losses[-1]:.2f} after {updates[-1]}"
-)
-gains = {
-    n: [
-        a - b
-        for a, b in zip(
-            plays.scores("pre-trained", f"{n} labels"),
-            plays.scores("from scratch", f"{n} labels"),
-            strict=True,
-        )
-    ]
-    for n in (5, 10)
-}
-print(
-    "gain of pre-training, one number per seed: "
-    + "; ".join(
-        f"{n} labels {', '.join(f'{gain:.2f}' for gain in of_seeds)}"
-        for n, of_seeds in gains.items()
-    )
-)
 claim(
     "08.z-five",
     "as recorded, five labels per play: accuracy of the pre-trained BERT less that of "
     "BERT from scratch, least of the seeds",
-    min(gains[5]),
+    min(
+        paired_differences(
+            plays.scores("pre-trained", "5 labels"),
+            plays.scores("from scratch", "5 labels"),
+        )
+    ),
     at_least=0.01,
 )
 claim(
     "08.z",
     "the same, ten labels per play, mean of the seeds",
-    mean(gains[10]),
+    of_plays["pre-trained"] - of_plays["from scratch"],
     at_least=0.04,
 )
 claim(
@@ -1313,44 +938,37 @@ train_bert = check("08.8", train_bert)
 
 # %% [markdown]
 # The next cell trains your BERT once more, on the passages and the forty labelled names of section 6 (first seed), and draws
-# which languages it confuses. The models of section 6 were pre-trained on pairs of passages, with a masking rate of 40 %.
+# which languages it confuses; the correct answers are outlined. The models of section 6 were pre-trained on pairs of passages, with a masking rate of 40 %.
 
 # %%
-torch.manual_seed(SEEDS[0])
 from course_tools.notebook.authorship import whose
+from course_tools.notebook.name_languages import show_confusion
+from course_tools.notebook.training_curve import trained_with_losses
 
-rows = made.lay_out(
-    [(row, None) for i in range(4) for _, row in made.passages(names.train, i)]
-)
-forty = [part.cpu() for part in made.alone(labelled(names.train, SEEDS[0]))]
-built = train_bert(
-    rows[0],
-    forty[0],
-    forty[3],
-    torch.ones(len(forty[3]), dtype=torch.bool),
-    MASK + 1,
-    len(LANGUAGES),
-    460,
+tokens, _, _, labels = (part.cpu() for part in few[0])
+torch.manual_seed(SEEDS[0])
+built = trained_with_losses(
+    lambda: train_bert(
+        made.unpaired(names.train),
+        tokens,
+        labels,
+        torch.ones(len(labels), dtype=torch.bool),
+        MASK + 1,
+        len(LANGUAGES),
+        460,
+    ),
+    f"{whose(train_bert)} BERT",
+    "loss, nats",
 )
 with torch.no_grad():
-    guesses = built(test[0].cpu()).argmax(1)
-confused = torch.stack(
-    [F.one_hot(guesses[answers == i], len(LANGUAGES)).float().mean(0) for i in range(8)]
-)
-figure = plots.attention_map(confused, LANGUAGES, LANGUAGES, x="predicted", y="true")
-figure.axes[-1].set_ylabel("fraction of the names")
-show(
-    figure,
-    alt=f"Languages predicted by the BERT of {whose(train_bert)} function, one row per "
-    "true language. Accuracy: "
-    + ", ".join(f"{name} {confused[i, i]:.2f}" for i, name in enumerate(LANGUAGES))
-    + ".",
-)
+    guesses, answers = built(test[0].cpu()).argmax(1), test[3].cpu()
+show_confusion(guesses, answers, f"{whose(train_bert)} BERT")
 print(
-    f"accuracy: {whose(train_bert)} function {(guesses == answers).float().mean():.2f}"
-    f", section 6 {results['pre-trained'][0]:.2f}, TF-IDF "
-    f"{results['TF-IDF'][0]:.2f}, from "
-    f"scratch {results['from scratch'][0]:.2f}"
+    f"accuracy: {whose(train_bert)} BERT {(guesses == answers).float().mean():.2f}; "
+    + ", ".join(
+        f"{name} {results[name][0]:.2f}"
+        for name in ("pre-trained", "TF-IDF", "from scratch")
+    )
 )
 
 # %% [markdown] tags=["quiz"]
@@ -1463,17 +1081,7 @@ print(
 # </details>
 
 # %% tags=["nbval-check-output"]
-generator = torch.Generator().manual_seed(SEEDS[0])
-duplicate = torch.rand(10_000, generator=generator) < 0.37
-guessed = torch.where(
-    torch.rand(10_000, generator=generator) < 0.8, duplicate, ~duplicate
-)
-f1 = [
-    2
-    * (guessed == c)[duplicate == c].sum().item()
-    / ((guessed == c).sum() + (duplicate == c).sum()).item()
-    for c in (True, False)
-]
+f1 = [2 * share * 0.8 / (2 * share * 0.8 + 0.2) for share in (0.37, 0.63)]
 claim(
     "08.RK-QQP",
     "F1 of the same answers to QQP, classes swapped as RK has it, less F1 as it is "
@@ -1481,23 +1089,24 @@ claim(
     f1[1] - f1[0],
     at_least=0.05,
 )
-both = ELMo(50, 16, 2)
-alone = 2 * (
-    sum(p.numel() for p in both.parameters())
-    - sum(p.numel() for p in both.backwards.parameters())
-)
-shared = both.tokens.weight.numel() + both.bias.numel()
+
+
+def n_parameters(module):
+    """The number of parameters."""
+    return sum(p.numel() for p in module.parameters())
+
+
 claim(
     "08.RK-ELMo",
     "additional parameters if ELMo's two models were independent: embedding and bias "
     "once more",
-    alone - sum(p.numel() for p in both.parameters()),
-    equals=shared,
+    2 * (n_parameters(elmo) - n_parameters(elmo.backwards)) - n_parameters(elmo),
+    equals=elmo.tokens.weight.numel() + elmo.bias.numel(),
 )
-sentence = torch.randint(4, 50, (1, 9), generator=generator)
+layers = elmo(torch.randint(4, 50, (1, 9)), torch.tensor([9]))
 lowest, top = (
-    scalar_mix(both(sentence, torch.tensor([9])), w, torch.ones(()))
-    for w in (torch.tensor([9.0, 0.0, 0.0]), torch.tensor([0.0, 0.0, 9.0]))
+    scalar_mix(layers, w, torch.ones(()))
+    for w in torch.tensor([[9.0, 0.0, 0.0], [0.0, 0.0, 9.0]])
 )
 claim(
     "08.CS",
@@ -1505,16 +1114,13 @@ claim(
     (lowest - top).abs().max().item(),
     at_least=0.1,
 )
-documents = torch.tensor([document for document, _ in made.passages(names.train)])
-first = (documents[1:] == documents[:-1]).nonzero()[:, 0]
-own = (documents[first][:, None] == documents[None, :]).float().mean().item()
 claim(
     "08.RK-NSP",
     "random passages drawn from the whole corpus that come from the same document",
-    own,
+    made.same_document_rate(names.train),
     at_least=0.04,
 )
-asked = corrupted(whole_text, 0.15).chosen[0]
+asked = corrupted(corrupt, whole_text, MASK, rate=0.15).chosen[0]
 claim(
     "08.IT",
     "probability of a chosen piece next to a chosen one, over its probability "
