@@ -56,9 +56,12 @@ SEEDS = (0, 1, 2)
 # From a bag it can infer what the letters *must* spell, such as a month. Digits can be in any order.</details>
 
 # %%
+# Pairs (source, target) by the number of dates: known[1], known[2] to train, new to test.
 known, new, words = date_sentences()
-letters, characters = words
-sizes = at_scale(cpu=Sizes(64, 4, 128, 1), gpu=Sizes(128, 8, 256, 2))
+letters, characters = words  # the vocabularies of the sources and of the targets
+sizes = at_scale(
+    cpu=Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=1), gpu=Sizes(128, 8, 256, 2)
+)
 print(known[1][0], known[2][0], sep="\n")
 
 
@@ -130,8 +133,8 @@ claim(
 # %% [markdown]
 # ## 2 Positional encoding
 #
-# Positional encoding gives every position $t$ its own vector and **adds** it to the token embedding, which is first multiplied by $\sqrt d$. The vectors may be
-# learned, one for each position that occurs in training, or computed for any position (Vaswani et al., section 3.5):
+# Positional encoding gives every position $t$ its own vector and **adds** it to the token embedding. In the paper, the embedding is first multiplied by $\sqrt d$,
+# where $d$ is `d_model`. The vectors may be learned, one for each position that occurs in training, or computed for any position (Vaswani et al., section 3.5):
 #
 # $$PE_{t,\,2i} = \sin\!\left(t / 10000^{2i/d}\right) \qquad PE_{t,\,2i+1} = \cos\!\left(t / 10000^{2i/d}\right)$$
 #
@@ -362,9 +365,9 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # %% [markdown]
 # ### Bug hunt
 #
-# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run
-# the check. Then copy the function into the empty cell after it and correct the one faulty line. This repeats exercise 05.5 and
-# earns no further points.
+# The function below runs, returns the right shapes and resembles yours, but one of its expressions is wrong. Which one, and why?
+# Decide before you run the check. Then write the corrected body into `mended`, the cell after the check. This repeats exercise
+# 05.5 and earns no further points.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
 from course_tools.bank.lecture_05.pre_norm_encoder_block import (
@@ -381,7 +384,7 @@ from course_lib.blocks import pre_norm_encoder_block as mended
 mended = check("05.5", mended)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** We build stacks of 2, 8 and 32 untrained blocks. How does the gradient at the *last* block change with the depth of the stack?
+# **Predict.** We build stacks of 2, 8 and 32 untrained blocks. How does the gradient of the *last* block's weights change with the depth of the stack?
 #
 # <details><summary>A. Little in either form: the last block is next to the loss, however many blocks precede it.</summary>
 #
@@ -496,6 +499,7 @@ claim(
 # | `x`, `memory` | (B, T, d_model), (B, T_k, d_model) |
 # | `own`, `cross` | the four matrices of self-attention and of cross-attention |
 # | `memory_mask` | (B, 1, T_k): True where the memory is not padding |
+# | `causal_mask(T)` | (T, T): True where the key is not later than the query |
 
 # %%
 from course_lib.primitives import causal_mask, padding_mask
@@ -509,7 +513,7 @@ decoder_block = check("05.6", decoder_block)
 
 # %% tags=["nbval-check-output"]
 generator.manual_seed(SEEDS[0])
-d, words, memory = (
+d, tokens, memory = (
     16,
     torch.randn(1, 6, 16, generator=generator),
     torch.randn(1, 9, 16, generator=generator),
@@ -522,9 +526,9 @@ network = tuple(
     torch.randn(*shape, generator=generator)
     for shape in ((32, d), (32,), (d, 32), (d,))
 )
-words.requires_grad_(), memory.requires_grad_()
+tokens.requires_grad_(), memory.requires_grad_()
 y = decoder_block(
-    words,
+    tokens,
     memory,
     own,
     cross,
@@ -537,7 +541,7 @@ future, padded = 0.0, 0.0
 for t in range(6):
     by_word, by_memory = torch.autograd.grad(
         (y[0, t] * torch.randn(d, generator=generator)).sum(),
-        (words, memory),
+        (tokens, memory),
         retain_graph=True,
     )
     future = max(future, by_word[0, t + 1 :].abs().sum().item())
@@ -753,8 +757,8 @@ for text in ("14 juil. 1989", "5 mars 1987", "5 mars 1987; 3 Apr 2004"):
 
 # %% tags=["nbval-check-output"]
 def weights_of_it(tired, layers=2):
-    """Weights of "it" on (animal, street), where the last word is `tired` parts "tired"
-    and the rest "wide"."""
+    """Weights of "it" on (animal, street); the features of the adjective are a mixture:
+    `tired` times those of "tired" plus 1 - `tired` times those of "wide"."""
     tokens = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [tired, 1 - tired]])
     nouns, adjective = (
         torch.tensor([True, True, False, False]),
@@ -818,9 +822,9 @@ explore(draw_it, tired=(0.0, 1.0, 0.05))
 # %% [markdown]
 # ## 9 Beam search
 #
-# Greedy decoding takes the most likely *next* token and cannot revise it. **Beam search** keeps the $k$ best prefixes (the
-# beam). In each step it extends every prefix by every token, adds the token's $\log p$ to that of the prefix, and keeps the
-# best $k$ of all extended prefixes. A finished sequence stays as it is. Longer sequences sum more negative terms, so for the
+# Greedy decoding takes the most likely *next* token and cannot revise it. **Beam search** keeps the $k$ best prefixes,
+# called *hypotheses*; together they are the beam. In each step it extends every hypothesis by every token, adds the token's
+# $\log p$ to that of the hypothesis, and keeps the best $k$ of all extended hypotheses. One that has ended stays as it is. Longer sequences sum more negative terms, so for the
 # *ranking*, $\log p$ may be divided by a length penalty (Wu et al., eq. 14):
 #
 # $$\text{score} = \log p \,/\, \left(\tfrac{5 + \text{length}}{6}\right)^{\alpha}$$
@@ -829,7 +833,7 @@ explore(draw_it, tired=(0.0, 1.0, 0.05))
 # | --- | --- |
 # | `log_p`, `going`, `length` | (B, width) |
 # | `logits` | (B, width, n_tokens) |
-# | scores, log p, parent, word | (B, width) each |
+# | `Extension(scores, log_p, parent, word)` | (B, width) each |
 
 # %%
 from jaxtyping import Bool
@@ -966,7 +970,7 @@ if wrong.any():  # at the larger setting the beam may make no error
 # ## 10 Ablation: large embeddings
 #
 # **Predict.** Our embeddings are initialised with a standard deviation of $1/\sqrt d$, so that after multiplication by $\sqrt d$ a token's vector is about as
-# large as that of its position. By default, `torch.nn.Embedding` is initialised with a standard deviation of 1. We keep this default and train as before. What happens?
+# large as that of its position. By default, `torch.nn.Embedding` is initialised with a standard deviation of 1. We keep this default, still multiply by $\sqrt d$, and train as before. What happens?
 #
 # <details><summary>A. Nothing changes: the normalisation after the first sum removes the scale.</summary>
 #
@@ -1081,12 +1085,15 @@ for i in (0, 5):
 # **Build task (25 minutes, 12 points).** The code below trains a decoder-only Transformer to predict the next character. It
 # runs without an error, but the trained model is useless, because we planted three faults. Measure before you read the code:
 # the cell after it runs the training for a few updates, and has room for your own measurements. The check names the faults that
-# it can prove, one at a time.
+# it can prove; a fault can hide another one. Each check trains for 400 updates and prints nothing before it ends, about ten
+# seconds later.
 
 # %% exercise="05.8" bug="three_faults"
 from course_tools.bank.lecture_05.repair_training import three_faults as suspect
 
 # %%
+import math
+
 tokens = torch.arange(3_000) % 27  # any text will do for the first measurements
 model = suspect(tokens, 27, 20)
 window = tokens[None, :32]
@@ -1094,6 +1101,7 @@ with torch.no_grad():
     logits = model(window)
     loss = F.cross_entropy(logits[0, :-1], window[0, 1:])
 print(f"loss after 20 updates: {loss:.2f} nats (mean of -ln p of the right character)")
+print(f"a uniform guess among 27 characters: {math.log(27):.2f} nats")
 # Change one later token: do earlier logits change? Call twice: are they equal?
 
 # %% tags=["nbval-check-output"]
@@ -1134,12 +1142,14 @@ repair_training = check("05.8", repair_training)
 #
 # The returned model is called in two ways. `model(source, lengths, target)` gives the logits under teacher forcing.
 # `model(source, lengths)` has no target, so it generates the answer by greedy decoding: it starts with `BEGIN`, and at each
-# step it reads all tokens that it chose so far. The answer includes `END`.
+# step it reads all tokens that it chose so far. The answer includes `END`. The tokens `BEGIN`, `END` and `PADDING` come from
+# `course_lib.datasets`; section 9 imports them.
 #
 # The check calls `train_transformer(source, lengths, target, n_train, n_letters, n_characters, n_steps)` once, with 5,500
 # sentences, `n_train=5_000` and `n_steps=500`. The last 500 rows are held out: measure with them, but do not train on them. The
 # check scores the model on sentences that are in neither part, and whose days occur in no training sentence. The function has
-# at most 60 seconds of processor time; a good answer needs 10 to 25.
+# at most 60 seconds of processor time; a good answer needs 10 to 25. The check prints nothing before it ends. Before you run it,
+# call your function with `n_steps=20` on a few sentences: that finds most errors in a second.
 #
 # | points | what is judged |
 # | --- | --- |
@@ -1163,7 +1173,7 @@ from course_tools.bank.lecture_05.train_transformer import train_transformer
 train_transformer = check("05.9", train_transformer)
 
 # %% [markdown]
-# The next cell trains this model on the sentences of sections 1 and 7, one date or two, and draws its loss. The label tells you
+# The next cell trains this model again, as long as in the check, on the sentences of sections 1 and 7, one date or two, and draws its loss. The label tells you
 # whose function ran: yours, or the library's if yours did not pass.
 
 # %%
@@ -1220,7 +1230,7 @@ show(
 #
 # <details><summary>A. In the attention: four matrices.</summary>
 #
-# The attention has four matrices of size d × d, together four d².</details>
+# No: its four matrices of size d × d have four d² weights, half as many as those of the network.</details>
 # <details><summary>B. In the feed-forward network: two matrices.</summary>
 #
 # Right: two matrices of size 4d × d have eight d² weights, compared with four d² in the attention.</details>

@@ -270,7 +270,7 @@ exercise = Exercise(
         Property("greedy", "A beam of one takes the likeliest token.", _beams((1, 1, 5), (3, 1, 7))),
         Property("first step", "At the first step all continue the only hypothesis.", _first, needs=("greedy",)),
         Property("best of all", "The best continuations of all hypotheses, best first.", _GOING, points=2, needs=("greedy",)),
-        Property("log p", "The second result is log p, not the score.", _GOING, right_result(1), needs=("greedy",)),
+        Property("log p", "The second result is log p of each hypothesis.", _GOING, right_result(1), needs=("greedy",)),
         Property("ended", "An ended hypothesis stays as it is, and competes.", _ENDED, points=2, needs=("best of all",)),
         Property("penalty", "The length penalty changes the ranking, and not log p.", _penalised, points=3, needs=("ended",)),
         Property("batch", "Each source has its own beam.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),
