@@ -21,7 +21,7 @@
 # You will write one step of a plain recurrent network and of an LSTM, back-propagation through time and gradient clipping, and
 # train four networks to recall the first of sixty symbols.
 #
-# **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** about 90 minutes.
+# **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** {minutes}.
 # {measured}
 
 

@@ -20,7 +20,7 @@
 # You will write additive and multiplicative scores, the masked softmax, an encoder for padded batches and the loss, and train
 # decoders with and without attention to convert dates to ISO 8601.
 #
-# **Prerequisites:** lecture 01 (recurrent cells). **Time:** about 2 hours. {measured}
+# **Prerequisites:** lecture 01 (recurrent cells). **Time:** {minutes}. {measured}
 
 
 # %%

@@ -22,7 +22,7 @@
 # and Tell*, soft and hard, a document model with attention over words and sentences, and a captioner that learns which of two
 # digits is on the left.
 #
-# **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** about 2 hours. {measured}
+# **Prerequisites:** lectures 01 (LSTM) and 02 (additive scores, teacher forcing). **Time:** {minutes}. {measured}
 
 
 # %%

@@ -20,7 +20,7 @@
 # You will write scaled dot-product attention, its masks and multi-head attention, compare learned weights with a pattern that
 # is known to be right, remove one ingredient at a time, and design a control.
 #
-# **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** about 115 minutes.
+# **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** {minutes}.
 # {measured}
 
 

@@ -20,7 +20,7 @@
 # You will write its blocks, train it to convert dates to ISO 8601, find out what happens without positional encoding, and at
 # the end write a whole Transformer and its training from an empty cell.
 #
-# **Prerequisites:** lectures 02 (alignment) and 04 (self-attention). **Time:** about 150 minutes. {measured}
+# **Prerequisites:** lectures 02 (alignment) and 04 (self-attention). **Time:** {minutes}. {measured}
 
 
 # %%
@@ -1085,8 +1085,7 @@ for i in (0, 5):
 # **Build task (25 minutes, 12 points).** The code below trains a decoder-only Transformer to predict the next character. It
 # runs without an error, but the trained model is useless, because we planted three faults. Measure before you read the code:
 # the cell after it runs the training for a few updates, and has room for your own measurements. The check names the faults that
-# it can prove; a fault can hide another one. Each check trains for 400 updates and prints nothing before it ends, about ten
-# seconds later.
+# it can prove; a fault can hide another one. Each check trains for 400 updates, which takes about ten seconds.
 
 # %% exercise="05.8" bug="three_faults"
 from course_tools.bank.lecture_05.repair_training import three_faults as suspect
@@ -1148,8 +1147,8 @@ repair_training = check("05.8", repair_training)
 # The check calls `train_transformer(source, lengths, target, n_train, n_letters, n_characters, n_steps)` once, with 5,500
 # sentences, `n_train=5_000` and `n_steps=500`. The last 500 rows are held out: measure with them, but do not train on them. The
 # check scores the model on sentences that are in neither part, and whose days occur in no training sentence. The function has
-# at most 60 seconds of processor time; a good answer needs 10 to 25. The check prints nothing before it ends. Before you run it,
-# call your function with `n_steps=20` on a few sentences: that finds most errors in a second.
+# at most 60 seconds of processor time; a good answer needs 10 to 25. Before you run the check, call
+# your function with `n_steps=20` on a few sentences: that finds most errors in a second.
 #
 # | points | what is judged |
 # | --- | --- |

@@ -20,7 +20,7 @@
 # You will write the step encoding, the halting distribution, the ponder cost and the adaptive step, train a model to add binary
 # numbers of ten digits, and find out what it needs to add numbers of twenty.
 #
-# **Prerequisites:** lecture 05 (positions, blocks). **Time:** about 110 minutes. {measured}
+# **Prerequisites:** lecture 05 (positions, blocks). **Time:** {minutes}. {measured}
 
 
 # %%

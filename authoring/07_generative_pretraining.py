@@ -20,7 +20,7 @@
 # You will write the loss, top-k and nucleus sampling, a key-value cache, the parameter count and a few-shot prompt, and train
 # GPTs on sequences with a hidden rule and on real text.
 #
-# **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** about 90 minutes. {measured}
+# **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** {minutes}. {measured}
 
 
 # %%
@@ -86,7 +86,7 @@ print(
 # $$h_0 = E[x] + P \qquad h_l = \mathrm{Block}_l(h_{l-1}) \qquad p(x_{t+1} \mid x_{\le t}) = \mathrm{softmax}(E\,\mathrm{Norm}(h_L)_t)$$
 #
 # All positions are trained at once, and the causal mask hides the targets. The loss is the mean of $-\log p(x_{t+1} \mid x_{\le
-# t})$. Sometimes not every token is a target (padding, a prompt); `counts` states which tokens are.
+# t})$. Sometimes not every token is a target (padding, a prompt); the mask `counts` is True at the tokens that are.
 #
 # | name | shape |
 # | --- | --- |
@@ -502,8 +502,8 @@ claim(
 # In our training the table needs fewer bits, and the curves of both networks are still falling. The study `07_updates`
 # (docs/studies.md) repeats the comparison on the same text with a GPT of twice the width, an LSTM of as many parameters and
 # 2,500 updates, and adds the counts of Kneser and Ney (section 11). Both networks overtake the table of section 4, but neither
-# overtakes Kneser and Ney's counts. GPT learns more slowly at first, and its curve falls faster later (07.jj). Each network has
-# one learning rate.
+# overtakes Kneser and Ney's counts. GPT learns more slowly at first, and gains more in the second half of the updates (07.jj).
+# Each network has one learning rate.
 
 # %% [markdown]
 # ## 6 Sampling
@@ -535,14 +535,14 @@ top_k = check("07.2", top_k)
 # **nucleus** (top-p, Holtzman et al.) keeps as many as are needed: *the smallest set of the most likely tokens whose
 # probabilities sum to $p$ or more*.
 #
-# **Bug hunt.** The version below runs, and it keeps about $p$ of the probability. Decide what is wrong, then run the check, and
-# write it correctly.
+# **Bug hunt.** The version below runs, and it keeps about $p$ of the probability. Answer the question below, then run
+# the check, and write the function correctly.
 
 # %% exercise="07.3" bug="does_not_sort"
 from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
 
 # %% [markdown] tags=["predict"]
-# **Which property does it violate, and when would you have noticed?**
+# **What is wrong with it?**
 #
 # <details><summary>A. The sum of the probabilities does not reach p.</summary>
 #
@@ -726,7 +726,7 @@ claim(
 # | --- | --- | --- |
 # | `n_tokens`, `T_max` | 50,257 and 1,024 | 50,257 and 2,048 |
 # | `d_model`, `n_layers` | 1,600 and 48 | 12,288 and 96 |
-# | `n_norms_at_the_end` | 1 | 1 (0 in GPT-1) |
+# | `n_norms_at_the_end` | 1 | 1 |
 
 # %% exercise="07.5" difficulty="●●○" minutes=12
 from course_lib.metrics import gpt_parameters
@@ -805,6 +805,16 @@ claim(
 # | `names` | labels before the input and before the answer, such as `("English", "French")` |
 # | `task` | a first line, if any |
 # | `room` | the largest number of characters of the prompt; None = no limit |
+#
+# For example, `few_shot_prompt([("2", "two")], "3", ("Digit", "Word"), "Spell.")` has five lines:
+#
+# ```
+# Spell.
+# Digit: 2
+# Word: two
+# Digit: 3
+# Word:
+# ```
 
 # %%
 from collections.abc import Sequence
@@ -935,7 +945,8 @@ print_next_letter(
 #
 # The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
 # lower-case letters and the space) and `n_steps=400`. It evaluates the returned model on held-out text. The function has at
-# most 60 seconds of processor time; a good answer needs about five.
+# most 60 seconds of processor time; a good answer needs about five. First call your function yourself with `n_steps=20`: that
+# finds most errors in a second.
 #
 # | points | what is judged |
 # | --- | --- |

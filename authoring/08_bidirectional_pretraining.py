@@ -21,7 +21,7 @@
 # You will write ELMo's mixture and BERT's masking, input, loss and heads, pre-train a small BERT on names without labels,
 # fine-tune it to recognise eight languages from five labels each, and find out where the gain comes from.
 #
-# **Prerequisites:** lectures 04 (self-attention), 05 (the Transformer) and 07 (GPT). **Time:** about 120 minutes. {measured}
+# **Prerequisites:** lectures 04 (self-attention), 05 (the Transformer) and 07 (GPT). **Time:** {minutes}. {measured}
 
 
 # %%

@@ -22,7 +22,7 @@
 # other means.
 #
 # **Prerequisites:** lecture 04 (dot-product attention, attention over an image) and the basics of convolutional networks.
-# **Time:** about 100 minutes. {measured}
+# **Time:** {minutes}. {measured}
 
 # %%
 from course_lib.datasets import same_or_different

@@ -20,7 +20,7 @@
 # You will write the windows, the mask, the relative positions and the attention itself, count its parameters and multiply-adds, and compare it in training with
 # convolutions of the same width. At the end you build and train a whole network of local attention.
 #
-# **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** about 110 minutes. {measured}
+# **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** {minutes}. {measured}
 
 # %%
 from course_tools.notebook import claim, predict

@@ -22,7 +22,7 @@
 # into a ViT, build a ViT and its training loop from an empty cell, and repair a run that does not learn.
 #
 # **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), and the basics of convolutional networks. **Time:**
-# about 90 minutes, and 55 for the two build tasks. {measured}
+# {minutes}. {measured}
 
 # %%
 from course_tools.notebook import claim, predict

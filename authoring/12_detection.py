@@ -21,7 +21,7 @@
 # You will write the box operations, the matching, the loss and the metric, train a small DETR on scenes of digits, compare its
 # matching with other ways to assign objects to queries, and build a detector with its training loop.
 #
-# **Prerequisites:** lecture 05 (encoder, decoder, cross-attention). **Time:** about 120 minutes. {measured}
+# **Prerequisites:** lecture 05 (encoder, decoder, cross-attention). **Time:** {minutes}. {measured}
 
 # %%
 from course_lib.datasets import split

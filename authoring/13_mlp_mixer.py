@@ -22,8 +22,8 @@
 # patches of all images are shuffled in the same way, rewrite it as a convolutional network, design a control for token mixing,
 # and write a complete Mixer and its training loop.
 #
-# **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 130
-# minutes. {measured}
+# **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:**
+# {minutes}. {measured}
 
 # %%
 import math

@@ -21,7 +21,7 @@
 # You will write it in parallel, causal and recurrent form, approximate the softmax by random features, measure what linear
 # attention loses (the recall of one item among many), and build a language model that generates text in constant memory.
 #
-# **Prerequisites:** lecture 04 (self-attention); lecture 01 (recurrence) helps from section 5 on. **Time:** about 2 hours.
+# **Prerequisites:** lecture 04 (self-attention); lecture 01 (recurrence) helps from section 5 on. **Time:** {minutes}.
 # {measured}
 
 # %%

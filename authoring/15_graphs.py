@@ -21,7 +21,7 @@
 # find tasks where learned edge weights are necessary, tasks where they are not, and a task that one head with static scores
 # cannot learn. You will see when edges help to classify whole graphs. At the end you build and train a graph attention network.
 #
-# **Prerequisites:** lecture 04 (self-attention, masks, heads). **Time:** about 120 minutes.
+# **Prerequisites:** lecture 04 (self-attention, masks, heads). **Time:** {minutes}.
 # {measured}
 
 # %%

@@ -20,8 +20,8 @@
 # You will write the augmentation, both losses, the moving average of BYOL and a linear probe, train both on unlabelled digits,
 # remove each of their ingredients in turn, write SimCLR's whole training loop, and repair another one.
 #
-# **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:** about 140
-# minutes. {measured}
+# **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:**
+# {minutes}. {measured}
 
 # %%
 import math

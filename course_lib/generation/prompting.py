@@ -17,12 +17,13 @@ def few_shot_prompt(
 ) -> str:
     r"""Build a few-shot prompt: the task, solved examples, and a question for the model to answer.
 
-    few_shot_prompt([("2", "two")], "3", ("Digit", "Word"), "Spell.") is "Spell.\nDigit: 2\nWord: two\nDigit: 3\nWord:".
+    few_shot_prompt([("2", "two")], "3", ("Digit", "Word")) is
+    "Digit: 2\nWord: two\nDigit: 3\nWord:"
 
     Args:
         shots: solved examples (given, answer), the oldest first; may be empty.
         question: the input of the question.
-        names: labels of the input and of the answer; a colon and a space follow each.
+        names: labels of the input and of the answer. A colon follows each label, and a space separates it from its text.
         task: description, on a separate line; empty = no such line.
         room: maximal number of characters. The oldest shots that do not fit are left out; task and question are always kept.
             None = no limit.

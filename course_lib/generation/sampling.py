@@ -45,7 +45,7 @@ def top_k(logits: Logits, k: int) -> Logits:
 
 @requires(_require_p)
 def top_p(logits: Logits, p: float) -> Logits:
-    """Keep the nucleus: the fewest most likely tokens whose probabilities sum to p or more; the others get -inf.
+    """Keep the nucleus, the smallest set of the most likely tokens whose probabilities sum to p or more; others get -inf.
 
     Args:
         logits: (*batch, n_classes).

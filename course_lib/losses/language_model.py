@@ -98,7 +98,8 @@ def next_token_loss(
     Args:
         logits: (B, T, n_tokens); logits[:, t] predicts tokens[:, t+1]; the last logits are not used.
         tokens: the text (B, T).
-        counts: (B, T), False at tokens that do not count, such as padding or a prompt; None = all except the first count.
+        counts: (B, T), False at tokens that do not count, such as padding or a prompt; None = every token
+            counts except the first.
 
     Returns:
         the mean of -log p(next token), in nats per token; divided by ln 2, in bits. NaN if no token counts.

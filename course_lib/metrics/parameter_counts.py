@@ -48,7 +48,7 @@ def gpt_parameters(n_tokens: int, T_max: int, d_model: int, n_layers: int, n_nor
     """Count the parameters of a GPT; its feed-forward networks have width 4 d_model, and its last matrix is the embedding.
 
     Each block has four projections (queries, keys, values, and output), a network of two layers, all six with
-    biases, and two norms, each a gain and a shift.
+    biases, and two norms, each with a gain and a bias.
 
     Args:
         n_tokens: size of the vocabulary.
@@ -156,7 +156,7 @@ def vit_parameters(
 ) -> int:
     """Count the parameters of a ViT, one head of one layer for each learned token.
 
-    Each block has four projections and a network of two layers, all six with biases, and two norms, each a gain and a shift;
+    Each block has four projections and a network of two layers, all six with biases, and two norms with gain and bias;
     one more norm follows the last block.
 
     Args:

@@ -183,7 +183,7 @@ exercise = Exercise(
         Property("tables", "Without blocks there are two tables, for tokens and positions.", lambda draw: [_sizes(draw, 0, 0)]),
         Property(
             "end",
-            "Each norm at the end has a gain and a shift.",
+            "Each norm at the end has a gain and a bias.",
             lambda draw: [_sizes(draw, 0, 1), _sizes(draw, 0, 3), _sizes(draw, 0)],
             needs=("tables",),
         ),

@@ -231,7 +231,7 @@ exercise = Exercise(
         ),
         Property(
             "equal",
-            "Of equal logits at the border as many are kept as make k; which of them is free.",
+            "If logits tie for the k-th place, exactly k logits are kept; which of the tied ones is free.",
             lambda draw: [_equal(draw, 2), _equal(draw, 4)],
             _as_many_of_each,
             needs=("batch",),

@@ -121,7 +121,7 @@ def counts_the_stem_for_each_patch(d_model, d_tokens, d_channels, n_layers, n_pa
 
 @wrong.detail
 def counts_half_of_each_norm(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
-    """You count d parameters for a norm. It has two for each channel, a gain and a shift: 2·d."""
+    """You count d parameters for a norm. It has two for each channel, a gain and a bias: 2·d."""
     every = _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
     return every - (2 * n_layers + 1) * d_model
 
