@@ -95,9 +95,11 @@ def titles(canvases: LabelledImages, n: int = 3) -> list[str]:
     return [f"{i}: {'same' if same else 'different'}" for i, same in enumerate(canvases.labels[:n].tolist(), start=1)]
 
 
-def show_canvases(canvases: LabelledImages, n: int = 3) -> None:
-    """Show the first n canvases with their labels."""
-    drawn = dict(zip(titles(canvases, n), map(grey, canvases.images[:n]), strict=True))
+def show_canvases(canvases: LabelledImages, n: int = 2) -> None:
+    """Show the first n canvases of each label, with the same digit twice and with different digits."""
+    shown = torch.cat([(canvases.labels == label).nonzero()[:n, 0] for label in (1, 0)])
+    chosen = LabelledImages(canvases.images[shown], canvases.labels[shown])
+    drawn = dict(zip(titles(chosen, len(shown)), map(grey, chosen.images), strict=True))
     side = canvases.images.shape[-1]
     words = f"{len(drawn)} canvases of {side} × {side} pixels, each with two digits at opposite borders: {', '.join(drawn)}."
     show(pictures(drawn), alt=words)

@@ -64,7 +64,8 @@ def test_the_text_gives_the_mean_length_of_an_arrow_in_pixels(capsys, monkeypatc
 
 def test_canvases_are_named_by_their_labels(capsys):
     assert titles(canvases(), 2) == ["1: same", "2: different"]
-    show_canvases(canvases(), 2)
+    labels = torch.tensor([0, 0, 0, 1])
+    show_canvases(LabelledImages(canvases().images[[1, 1, 1, 0]], labels), 1)
     assert (
         "2 canvases of 44 × 44 pixels, each with two digits at opposite borders: 1: same, 2: different."
         in capsys.readouterr().out
