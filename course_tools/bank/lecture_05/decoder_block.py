@@ -56,6 +56,15 @@ def asks_from_the_memory(x, memory, own, cross, network, norms, n_heads, memory_
 
 
 @wrong.idea
+def lets_the_memory_attend_to_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """You take the queries from the encoder, and keys and values from the decoder. Then the source attends to the target, with
+    a row for each *source* token. The queries come from the target tokens, keys and values from the memory."""
+    x = _looked_back(x, own, n_heads, norms[0])
+    x = layer_norm(x + multi_head_attention(memory, x, x, *cross, n_heads, memory_mask).context, *norms[1])
+    return layer_norm(x + feed_forward(x, *network), *norms[2])
+
+
+@wrong.idea
 def takes_the_values_from_the_words(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You take the values of the cross-attention from the target tokens. Only its weights then depend on the source; keys
     and values both come from the memory."""

@@ -108,6 +108,13 @@ def forgets_the_mask(x, attention, network, norms, n_heads, mask=None):
     return layer_norm(h + feed_forward(h, *network), *norms[1])
 
 
+@wrong.detail
+def adds_the_pair_of_results(x, attention, network, norms, n_heads, mask=None):
+    """You add the whole result of `multi_head_attention` to x. It is a pair, context and weights: add its `.context`."""
+    h = layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask), *norms[0])
+    return layer_norm(h + feed_forward(h, *network), *norms[1])
+
+
 @wrong.idea
 def mixes_the_channels_first(x, attention, network, norms, n_heads, mask=None):
     """You run the network first and attend afterwards. Here attention comes first: the network is applied to its result."""

@@ -55,6 +55,15 @@ def adds_to_the_normalised_input(x, attention, network, norms, n_heads, mask=Non
 
 
 @wrong.part
+def adds_the_attention_to_its_normalised_input(x, attention, network, norms, n_heads, mask=None):
+    """Your second half is right, but the first adds the attention's output to the normalised copy of x. It is added to x
+    itself; the copy is only what the attention reads."""
+    seen = layer_norm(x, *norms[0])
+    x = seen + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return x + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+@wrong.part
 def adds_the_network_to_its_normalised_input(x, attention, network, norms, n_heads, mask=None):
     """Your first half is right, but the second adds the network's output to the input of the network, the normalised sum.
     It is added to the sum before that norm."""

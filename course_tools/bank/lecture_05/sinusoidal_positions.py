@@ -76,6 +76,16 @@ def doubles_the_exponent_twice(T, d_model, device=None):
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :d_model]
 
 
+@wrong.part
+def doubles_the_index_of_every_feature(T, d_model, device=None):
+    """You count all features as i, and multiply by 2. In the formula i counts the *pairs* of features: feature 2i and feature
+    2i + 1 share the exponent 2i / d_model. Your exponents run to 2, and sine and cosine of a pair differ in frequency."""
+    t = torch.arange(T, device=device)[:, None]
+    feature = torch.arange(d_model, device=device)
+    angle = t / 10_000 ** (2 * feature / d_model)
+    return torch.where(feature % 2 == 0, angle.sin(), angle.cos())
+
+
 @wrong.idea
 def speeds_up_along_the_features(T, d_model, device=None):
     """You multiply the position by the power of 10000 instead of dividing by it. The frequencies of your later features are
