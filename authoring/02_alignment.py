@@ -219,7 +219,7 @@ attend = check("02.4", attend)
 # %% [markdown]
 # ### Bug hunt
 #
-# The version below runs without an error, and its results have the right shapes. Which property does it violate, and what is
+# The version below runs without an error, and its results have the right shapes. What is wrong with it, and what is
 # the smallest input that shows it? Find the faulty line, and correct it in the next exercise.
 
 # %% exercise="02.4" bug="mask_after_the_softmax"

@@ -132,8 +132,8 @@ soft_attention = check("03.1", soft_attention)
 # %% [markdown]
 # ### Bug hunt
 #
-# The version below runs, and its weights sum to 1, but it attends to the same regions before every word. Which property does it
-# violate, and why does the decoder's state have no effect? Correct it in the next exercise.
+# The version below runs, and its weights sum to 1, but it attends to the same regions before every word. What is wrong
+# with it, and why does the decoder's state have no effect? Correct it in the next exercise.
 
 # %% exercise="03.1" bug="has_no_tanh"
 from course_tools.bank.lecture_03.soft_attention import has_no_tanh as suspect

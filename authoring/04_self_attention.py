@@ -568,7 +568,7 @@ from course_tools.bank.lecture_04.attention_over_image import (
 suspect = check("04.6", suspect)
 
 # %% [markdown] tags=["predict"]
-# **Which property does it violate, and why does the shape not show it?**
+# **What is wrong with it, and why does the shape not show it?**
 #
 # <details><summary>A. The scale.</summary>
 #

@@ -385,7 +385,7 @@ adaptive_step = check("06.5", adaptive_step)
 # %% [markdown]
 # ### Bug hunt
 #
-# The function below runs, returns the right shapes and resembles yours. Which property does it violate? Decide before you run the check; then correct the one
+# The function below runs, returns the right shapes and resembles yours. What is wrong with it? Decide before you run the check; then correct the one
 # faulty line.
 
 # %% exercise="06.5" bug="halts_the_whole_sentence"

@@ -255,8 +255,8 @@ segment_input = check("08.4", segment_input)
 # %% [markdown]
 # ### Bug hunt
 #
-# The function below searches for the boundary between the sentences, and its result is right for ordinary texts. Which property
-# does it violate, and which text would show this? Decide before you run the check; then correct the function.
+# The function below searches for the boundary between the sentences, and its result is right for ordinary texts. What is
+# wrong with it, and which text would show this? Decide before you run the check; then correct the function.
 
 # %% exercise="08.4" bug="looks_for_the_separator"
 from course_tools.bank.lecture_08.segment_input import (

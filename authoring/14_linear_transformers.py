@@ -302,7 +302,7 @@ from course_tools.bank.lecture_14.causal_linear_attention import (
 )
 
 # %% [markdown] tags=["predict"]
-# **Which property is violated, and which information leaks?**
+# **What is wrong with it, and which information leaks?**
 #
 # <details><summary>A. The mask: the features of masked keys are not set to 0.</summary>
 #
