@@ -23,7 +23,7 @@ from course_tools.notebook.training_curve import block_means
 
 LOOKS = (1, 15, 30, 60, 120, 240)
 """The updates after which `fit_simclr` and `fit_byol` evaluate the model."""
-Loss = Callable[[Any, tuple[Tensor, Tensor]], Tensor]
+ViewLoss = Callable[[Any, tuple[Tensor, Tensor]], Tensor]
 """Computes a scalar from a model and two views of a batch."""
 View = Callable[[Tensor, torch.Generator], Tensor]
 """Draws one view of each image of a batch, with random numbers of a generator."""
@@ -47,7 +47,7 @@ def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> I
 def train_on_views(
     model: nn.Module,
     pairs: Iterator[tuple[Tensor, Tensor]],
-    loss: Loss,
+    loss: ViewLoss,
     *,
     lr: float,
     steps: int = 240,
@@ -89,7 +89,7 @@ class Look(NamedTuple):
     accuracy: float
 
 
-def fit_simclr(label: str, seed: int, digits: DigitSplit, view: View, loss: Loss, probe: Callable[..., float]) -> ViewTraining:
+def fit_simclr(label: str, seed: int, digits: DigitSplit, view: View, loss: ViewLoss, probe: Callable[..., float]) -> ViewTraining:
     """Train SimCLR for 240 updates with 32 pairs, and look at its encoder after the updates `LOOKS`.
 
     Args:
@@ -118,7 +118,7 @@ def fit_byol(
     seed: int,
     digits: DigitSplit,
     view: View,
-    loss: Loss,
+    loss: ViewLoss,
     probe: Callable[..., float],
     ema_update: Callable[..., Sequence[Tensor]],
     predictor: nn.Module | None = None,
@@ -176,7 +176,7 @@ def gap_to_byol_update(ema_update: Callable[..., Sequence[Tensor]], seed: int = 
     return max((xi.detach() - own).abs().max().item() for xi, own in pairs)
 
 
-def target_gradients(loss: Loss, pair: tuple[Tensor, Tensor], seed: int = 0) -> int:
+def target_gradients(loss: ViewLoss, pair: tuple[Tensor, Tensor], seed: int = 0) -> int:
     """Count the tensors of BYOL's target network that a loss of (model, pair) gives a gradient, were they not frozen."""
     torch.manual_seed(seed)
     model = BYOL(backbone(), 64).to(device())
