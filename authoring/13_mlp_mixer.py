@@ -13,14 +13,14 @@
 # %% [markdown] tags=["header"]
 # # 13 · MLP-Mixer
 #
-# MLP-Mixer classifies images with two small networks, one that mixes the patches and one that mixes the channels, without
-# attention and without any convolution larger than a patch.
+# MLP-Mixer classifies images with two small networks in each block, one that mixes the patches and one that mixes the channels,
+# without attention and without any convolution larger than a patch.
 #
 # ![](diagram:mixer)
 #
 # You will write both networks and the block, compare a Mixer with a ViT and a CNN, show that it learns equally well when the
 # patches of all images are shuffled in the same way, rewrite it as a convolutional network, design a control for token mixing,
-# and build a Mixer and its training from an empty cell.
+# and write a complete Mixer and its training loop.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (ViT) helps. **Time:** about 130
 # minutes. {measured}
@@ -42,15 +42,15 @@ from course_tools.notebook import claim, digit_classifier, digit_split, fitting,
 
 # %% [markdown] tags=["predict"]
 # **Predict.** This network is trained on four thousand digits. On average, how many of a hundred new digits does it classify
-# correctly? Guessing gets ten.
+# correctly? Guessing gets ten right.
 #
 # <details><summary>A. About ten: patches of 4 × 4 all look alike.</summary>
 #
-# Not quite alike. The amount of ink, and how much of it is in upright or in slanted strokes, carries some
+# Not quite alike: the amount of ink, and how much of it is in vertical or in slanted strokes, carries some
 # information.</details>
 # <details><summary>B. Far more than ten, far fewer than half.</summary>
 #
-# Yes. A 1 has little ink, most of it in upright strokes. For the other digits, most of the information is in *where* the
+# Yes. A 1 has little ink, most of it in vertical strokes. For the other digits, most of the information is in *where* the
 # strokes are. (The model without positions in lecture 11 did better: its patches were larger and attended to each
 # other.)</details>
 # <details><summary>C. About ninety: digits are easy.</summary>
@@ -67,20 +67,22 @@ def bag_of_patches():
     return Mixer(10, (1, 28, 28), P, MIXER, lambda x, *weights: 0 * x)
 
 
-without_mixing, bag, _ = digit_classifier.fit(bag_of_patches, digits, SEEDS[0])
+bag = digit_classifier.fit(bag_of_patches, digits, SEEDS[0])
 claim(
     "13.a",
     "a bag of patches, one trained model: accuracy on unseen digits",
-    bag,
+    bag.accuracy,
     at_most=0.45,
 )
-uniform_guess = {"log 10, a uniform guess": math.log(10)}
-fitting.show_losses({"Mixer, no token mixing": without_mixing}, across=uniform_guess)
+fitting.show_losses(
+    {"Mixer, no token mixing": bag.model},
+    across={"log 10, a uniform guess": math.log(10)},
+)
 
 # %% [markdown]
-# In our run, the loss jumps near update 130: for two successive updates it is about twice as high, then it returns to its
-# previous level. The batches of these two updates contain all digits, as other batches do, and training with the second seed
-# shows no such jump. So the jump is an artefact of this one training run, not of the data. Two later figures show the curve again.
+# In our run, the loss jumps near update 130: for two updates it is about twice as high, then it returns to its previous level.
+# The two batches contain all digits, as other batches do, and training with the second seed shows no such jump: it is an
+# artefact of this run, not of the data.
 #
 # ## 2 Token mixing
 #
@@ -156,8 +158,8 @@ claim(
 #
 # $$y_n = W_4\, \sigma(W_3 x_n + b_3) + b_4 \qquad \text{for each position } n$$
 #
-# This is the feed-forward network of every Transformer, with GELU. In a Mixer it is called **channel mixing**. It is the
-# counterpart of token mixing: applied to the transposed matrix, each does what the other does.
+# This is the feed-forward network of every Transformer, with GELU. In a Mixer it is called **channel mixing**. Channel mixing of
+# the transposed matrix is token mixing, and vice versa.
 #
 # | name | shape |
 # | --- | --- |
@@ -172,12 +174,10 @@ from course_lib.blocks import channel_mixing
 channel_mixing = check("13.2", channel_mixing)
 
 # %% tags=["nbval-check-output"]
-transposed = channel_mixing(x.mT, *weights).mT
-apart = (transposed - mixed).abs().max().item()
 claim(
     "13.e",
     "`channel_mixing` of the transposed features and `token_mixing` differ by",
-    apart,
+    (channel_mixing(x.mT, *weights).mT - mixed).abs().max().item(),
     at_most=1e-4,
 )
 
@@ -211,9 +211,6 @@ from course_tools.bank.lecture_13.mixer_block import (
     normalises_over_the_places as suspect,
 )
 
-# %% tags=["nbval-check-output"]
-suspect = check("13.3", suspect)
-
 # %% [markdown] tags=["predict"]
 # **What is lost?**
 #
@@ -229,6 +226,9 @@ suspect = check("13.3", suspect)
 #
 # The positions keep their order; the norm makes the *channels* similar.</details>
 
+# %% tags=["nbval-check-output"]
+suspect = check("13.3", suspect)
+
 # %% exercise="13.3" difficulty="●●○" minutes=8
 from course_lib.blocks import mixer_block
 
@@ -237,15 +237,16 @@ mixer_block = check("13.3", mixer_block)
 
 
 # %% [markdown]
-# From here on, every Mixer is trained by the functions that you checked: `computed_by` takes the library's `Mixer`, which owns
-# the weights, and lets `mixer_block` compute its blocks. (Where a function did not pass, the library's takes its place.) The
-# next cell compares such a Mixer with the library's own.
+# From here on, every Mixer uses the functions that you checked: `computed_by` takes the library's `Mixer`, which owns the
+# weights, and computes its blocks by `mixer_block`. (Where a function did not pass, the library's takes its place.) The next cell
+# compares such a Mixer with the library's own.
 
 # %%
 from copy import deepcopy
 
 from course_tools.notebook import device
-from course_tools.notebook.mixer_by_function import computed_by
+from course_tools.notebook.mixer_by_function import by_convolutions, computed_by
+from course_tools.notebook.mixer_by_function import with_permuted_inputs
 
 
 def mixer(sizes=MIXER, block=mixer_block):
@@ -279,8 +280,8 @@ claim(
 # ## 5 Mixer, ViT and CNN
 #
 # Now we train a Mixer, a ViT and a small CNN on the same batches and at the same learning rate. The sizes are chosen so that
-# the same number of steps takes all three about the same time on one processor core. The patch size is *not* equal: the Mixer
-# has patches of 4 × 4, the ViT of 7 × 7. We train two versions of the ViT: with position embeddings initialised four times as
+# the same number of steps takes all three about the same time on one processor core. The patch sizes differ: the Mixer has
+# patches of 4 × 4, the ViT of 7 × 7. We train two versions of the ViT: with position embeddings initialised four times as
 # large as the library does, as in lecture 11, and with the library's own initialisation (two seeds instead of three).
 
 # %% [markdown] tags=["predict"]
@@ -304,31 +305,20 @@ claim(
 from functools import partial
 from statistics import mean
 
+from course_tools.notebook.digit_classifier import fit_seeds, initialised
+from course_tools.notebook.digit_classifier import show_classifiers
 from course_tools.notebook.digit_vit import small_cnn, small_vit
-from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.seed_scores import show_seeds
 
-fit = partial(digit_classifier.fit, digits=digits)
-MAKERS = {"CNN": small_cnn, "Mixer": mixer, "ViT": small_vit}
-trained = {
-    (name, seed): fit(make, seed=seed, label=name)
-    for name, make in MAKERS.items()
-    for seed in SEEDS
-}
-accuracies = {name: [trained[name, seed].accuracy for seed in SEEDS] for name in MAKERS}
-by_default = [fit(partial(small_vit, scale=1.0), seed=seed) for seed in SEEDS[:2]]
-default = [one.accuracy for one in by_default]
-seconds = {name: trained[name, SEEDS[0]].seconds for name in MAKERS}
-print("processor seconds:", ", ".join(f"{name} {seconds[name]:.1f}" for name in MAKERS))
-models = {name: [trained[name, seed].model for seed in SEEDS] for name in MAKERS}
-without = {"Mixer, no token mixing": without_mixing}
-show_losses(
-    models | {"ViT, default positions": [one.model for one in by_default]} | without
-)
-others = {"ViT, default positions": default, "Mixer, no token mixing": [bag]}
-show_seeds(accuracies | others, across={"chance": 0.1})
+makers = {"CNN": small_cnn, "Mixer": mixer, "ViT": small_vit}
+runs = {name: fit_seeds(make, digits, SEEDS, name) for name, make in makers.items()}
+default = fit_seeds(partial(small_vit, scale=1.0), digits, SEEDS[:2])
+of_both = {"ViT, default positions": default}
+show_classifiers(runs | of_both, {"Mixer, no token mixing": [bag]})
+each = (f"{name} {trained[0].seconds:.1f}" for name, trained in runs.items())
+print("processor seconds:", ", ".join(each))
 
 # %% tags=["nbval-check-output"]
+accuracies = {name: [one.accuracy for one in trained] for name, trained in runs.items()}
 average = {name: mean(values) for name, values in accuracies.items()}
 claim(
     "13.h",
@@ -339,7 +329,7 @@ claim(
 claim(
     "13.i",
     "the Mixer leads a bag of patches: accuracy, worst of the seeds against one bag",
-    min(accuracies["Mixer"]) - bag,
+    min(accuracies["Mixer"]) - bag.accuracy,
     at_least=0.4,
 )
 print(
@@ -350,7 +340,7 @@ claim(
     "13.j-scale",
     "ViT: positions initialised four times as large lead the default, accuracy, mean "
     "of two seeds",
-    mean(accuracies["ViT"][:2]) - mean(default),
+    mean(accuracies["ViT"][:2]) - mean(one.accuracy for one in default),
     at_least=0.01,
 )
 claim(
@@ -396,7 +386,7 @@ reordered_token_mixing = check("13.4", reordered_token_mixing)
 # <details><summary>A. Both fall: such images are unreadable.</summary>
 #
 # *You* could not read them: you rely on the arrangement of neighbouring patches. A Mixer does not.</details>
-# <details><summary>B. The Mixer's accuracy stays the same, apart from its random initialisation; the CNN's falls.</summary>
+# <details><summary>B. The Mixer's accuracy stays the same, apart from the effect of its random initialisation; the CNN's falls.</summary>
 #
 # Yes: if the Mixer's initial weights are shuffled in the same way, every training step is the same as
 # well.</details>
@@ -405,46 +395,34 @@ reordered_token_mixing = check("13.4", reordered_token_mixing)
 # That is true of the last layer. The kernels before it look at neighbours, and the neighbours have changed.</details>
 
 # %%
-from course_tools.notebook.shuffled_patches import (
-    random_orders,
-    show_shuffled,
-    shuffled,
-)
+from course_tools.notebook.shuffled_patches import random_orders, show_predictions
+from course_tools.notebook.shuffled_patches import show_shuffled, shuffled
 
 order, inner = random_orders(49, P * P, SEEDS[0])
-torn = shuffled(images, P, order, inner)
+moved = shuffled(images, P, order, inner)
 three = torch.tensor([0, 1_200, 3_400])
-show_shuffled(images[three], torn[three], labels[three])
+show_shuffled(images[three], moved[three], labels[three])
 
 # %%
-from course_lib.training import batches, train
-from course_tools.notebook.fitting import accuracy_of, classify
-from course_tools.notebook.mixer_by_function import with_permuted_inputs
+from course_tools.notebook.fitting import accuracy_of
+from course_tools.notebook.shuffled_training import first_losses
 
 rewire = partial(
     with_permuted_inputs, reorder=reordered_token_mixing, order=order, inner=inner
 )
-torch.manual_seed(SEEDS[0])
-fresh, known, losses = mixer().to(device()).double(), learn[SEEDS[0]], {}
-first_steps = {"in order": (fresh, images), "shuffled": (rewire(fresh), torn)}
-for name, (model, inputs) in first_steps.items():
-    pairs = inputs[known].double(), labels[known]
-    stream = batches(*pairs, batch_size=32, seed=SEEDS[0])
-    steps = train(model, stream, classify, steps=40, lr=4e-3, warmup=4)
-    losses[name] = [step.loss for step in steps]
-in_order, same_seed = trained["Mixer", SEEDS[0]].model, unseen[SEEDS[0]]
+known, same_seed = learn[SEEDS[0]], unseen[SEEDS[0]]
+first, in_order = initialised(mixer, SEEDS[0]).double(), runs["Mixer"][0].model
+losses = [
+    first_losses(model, inputs[known], labels[known], SEEDS[0])
+    for model, inputs in ((rewire(first), moved), (first, images))
+]
 with torch.no_grad():
-    before, after = in_order(images[same_seed]), rewire(in_order)(torn[same_seed])
-confused = accuracy_of(in_order, torn[same_seed], labels[same_seed])
-shuffled_digits = digits._replace(images=torn)
-on_shuffled = [fit(small_cnn, digits=shuffled_digits, seed=seed) for seed in SEEDS]
-pairs = zip(accuracies["CNN"], on_shuffled, strict=True)
-lost = [accuracy - other.accuracy for accuracy, other in pairs]
-shuffled_cnns = [other.model for other in on_shuffled]
-show_losses({"CNN, in order": models["CNN"], "CNN, shuffled": shuffled_cnns})
+    before, after = in_order(images[same_seed]), rewire(in_order)(moved[same_seed])
+on_shuffled = fit_seeds(small_cnn, digits._replace(images=moved), SEEDS)
+show_classifiers({"CNN, in order": runs["CNN"], "CNN, shuffled": on_shuffled})
 
 # %% tags=["nbval-check-output"]
-apart = max(abs(a - b) for a, b in zip(*losses.values(), strict=True))
+apart = max(abs(a - b) for a, b in zip(*losses, strict=True))
 claim(
     "13.l",
     "a trained Mixer, rewired, on shuffled images: its logits change by",
@@ -454,7 +432,7 @@ claim(
 claim(
     "13.m",
     "the same Mixer not rewired, on shuffled images: accuracy, one model",
-    confused,
+    accuracy_of(in_order, moved[same_seed], labels[same_seed]),
     at_most=0.6,
 )
 claim(
@@ -466,40 +444,28 @@ claim(
 claim(
     "13.o",
     "a CNN trained on shuffled images: loss of accuracy, mean of three seeds",
-    mean(lost),
+    average["CNN"] - mean(one.accuracy for one in on_shuffled),
     at_least=0.01,
 )
 
 # %% [markdown]
-# The CNN loses only 0.03 on average of three seeds (13.o). A possible reason is that the pixels of a patch remain together, though in a
-# different order. For the Mixer, shuffling only renumbers its inputs: with its initial weights permuted in the same way, every
-# training step is the same (13.n).
+# The CNN loses only 0.03, the mean of three seeds (13.o). A possible reason is that the pixels of a patch remain together, though
+# in a different order. For the Mixer, shuffling only renumbers the inputs: if its initial weights are permuted in the same way,
+# every training step is the same (13.n).
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Choose a digit, 0 to 999, and an order by its seed. Can you read it? The weights of the Mixer are rearranged for
-# the first order only.
-
+# **Try it.** Choose a digit, 0 to 999, and an order by its seed. Can you read the digit? The weights of the Mixer are permuted
+# for the order of seed 0 only.
 
 # %% tags=["try-it"]
-from course_tools.notebook.shuffled_patches import show_predictions
-
-
-def draw_shuffled(number, seed):
-    """Show one unseen digit, shuffled by an order of your choice, and what the Mixer
-    predicts."""
-    digit = images[same_seed[number]][None]
-    views = {
-        "in order": digit,
-        "shuffled": shuffled(digit, P, *random_orders(49, P * P, seed)),
-    }
-    show_predictions(
-        views,
-        {"the Mixer": in_order, "the rewired Mixer": rewire(in_order)},
-        f"Unseen digit {number}, a {labels[same_seed[number]].item()}",
-    )
-
-
-draw_shuffled(7, SEEDS[0])
+number, seed = 7, SEEDS[0]
+digit = images[same_seed[number]][None]
+shown = shuffled(digit, P, *random_orders(49, P * P, seed))
+show_predictions(
+    {"in order": digit, "shuffled": shown},
+    {"the Mixer": in_order, "the rewired Mixer": rewire(in_order)},
+    f"Unseen digit {number}, a {labels[same_seed[number]].item()}",
+)
 
 # %% [markdown]
 # ## 7 The Mixer as a CNN
@@ -534,7 +500,6 @@ token_mixing_kernels = check("13.5", token_mixing_kernels)
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.layer_costs import multiply_adds
-from course_tools.notebook.mixer_by_function import by_convolutions
 
 some = images[same_seed[:100]]
 as_cnn = partial(by_convolutions, in_order, kernels=token_mixing_kernels)
@@ -569,8 +534,9 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 8 What token mixing learns
 #
-# A hidden unit of token mixing reads the positions by a row of $W_1$ and writes to them by a column of $W_2$: 49 numbers each,
-# which can be drawn as an image. At the start they are random. Subtracting these initial values shows what training has added.
+# A hidden unit of token mixing has 49 input weights, a row of $W_1$, and 49 output weights, a column of $W_2$: one for each
+# position, so both can be drawn as images. At the start they are random. Subtracting these initial values shows what training
+# has added.
 #
 # **Predict.** The initial weights of token mixing do not reflect which positions are neighbours, or that the head averages over
 # the positions. What has training added to them?
@@ -586,95 +552,50 @@ claim(
 # optimal.</details>
 # <details><summary>C. Smooth blobs and edges, as in the kernels of a CNN.</summary>
 #
-# The paper shows such maps after three hundred million photographs. After so few digits they are noisy; patches at the border
+# The paper shows such maps after training on three hundred million photographs. After so few digits they are noisy; patches at the border
 # are nearly always empty, so their weights hardly change.</details>
 
 
 # %%
-from course_tools.notebook import plots, show, weight_maps
-from course_tools.notebook.token_mixing_weights import added_maps, correlation_at
-from course_tools.notebook.token_mixing_weights import largest_maps, uniform_fraction
+from course_tools.notebook.token_mixing_weights import show_added, show_hidden_unit
 
-
-def added(seed, block, read):
-    """What training has added to the weights of one block, as maps."""
-    torch.manual_seed(seed)
-    ends = trained["Mixer", seed].model, mixer().to(device())
-    return added_maps(*(end.stack.blocks[block].mixer for end in ends), read)
-
-
-first_reads = [added(seed, 0, read=True) for seed in SEEDS]
-last_writes = [added(seed, -1, read=False) for seed in SEEDS]
-near, far = (mean(correlation_at(maps, n) for maps in first_reads) for n in (1, 2))
-uniform = [mean(map(uniform_fraction, maps)) for maps in (first_reads, last_writes)]
-show(
-    weight_maps(
-        {
-            "first block reads": largest_maps(first_reads[0]),
-            "last block writes": largest_maps(last_writes[0]),
-        },
-        label="added weight",
-    ),
-    alt="What training added to sixteen hidden units each, 7 × 7 positions: rough "
-    "maps where the first block reads, nearly one colour where the last writes. "
-    f"In the first, positions that touch correlate by {near:.2f}, positions two "
-    f"apart by {far:.2f}; the mean of a map makes up {100 * uniform[0]:.0f} % of "
-    f"the squared weights in the first and {100 * uniform[1]:.0f} % in the last.",
-)
+initial = [initialised(mixer, seed) for seed in SEEDS]
+added = show_added([one.model for one in runs["Mixer"]], initial)
 
 # %% tags=["nbval-check-output"]
 claim(
     "13.r",
-    "added by training, first block: touching positions are more alike than positions "
-    "two apart, mean",
-    near - far,
+    "added by training, first block: input weights of adjacent positions correlate "
+    "more than those of positions two apart, difference, mean of the seeds",
+    added.near - added.far,
     at_least=0.05,
 )
 claim(
     "13.s",
     "added by training, last block: fraction of the squared output weights that is "
     "equal at all positions, mean of the seeds",
-    uniform[1],
+    added.last,
     at_least=0.5,
 )
 claim(
     "13.s-first",
     "added by training, first block: fraction of the squared input weights that is "
     "equal at all positions, mean of the seeds",
-    uniform[0],
+    added.first,
     at_most=0.4,
 )
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** The figure shows what one hidden unit reads and where it writes: its row of $W_1$ and its column of $W_2$, in
-# either block. Find one that compares two sides of the image. Does it write where it reads?
+# **Explore.** The figure shows the input and output weights of one hidden unit of either block. Find a unit whose input weights
+# have opposite signs on two sides of the image. Are its output weights large at the same positions?
 
 # %% tags=["interactive"]
 from course_tools.notebook import explore
 
-ranks = {
-    layer: block.mixer.W_1.weight.norm(dim=1).argsort(descending=True)
-    for layer, block in enumerate(in_order.stack.blocks, 1)
-}
-
 
 def draw_unit(rank=1, block=1):
-    """Show what a hidden unit reads and writes; rank 1 has the largest input
-    weights."""
-    network, unit = in_order.stack.blocks[block - 1].mixer, ranks[block][rank - 1]
-    reads, writes = (
-        network.W_1.weight[unit].view(1, 7, 7),
-        network.W_2.weight[:, unit].view(1, 7, 7),
-    )
-    row, column = divmod(reads.abs().argmax().item(), 7)
-    both = torch.stack([reads.flatten(), writes.flatten()])
-    correlation = torch.corrcoef(both)[0, 1].item()
-    show(
-        weight_maps({"reads": reads, "writes": writes}),
-        alt=f"Block {block}, hidden unit of rank {rank}: its largest input weight is "
-        f"at row {row + 1}, column {column + 1}; its input and output weights "
-        f"correlate by {correlation:.2f}.",
-    )
+    """Show the weights of a hidden unit; rank 1 has the largest input weights."""
+    show_hidden_unit(in_order, block, rank)
 
 
 explore(draw_unit, rank=(1, 128), block=(1, 2))
@@ -694,7 +615,6 @@ explore(draw_unit, rank=(1, 128), block=(1, 2))
 # | n_layers, n_patches, d_patch, n_classes | $L$, $N$, $d_p$, classes of the head (0 = no head) |
 
 # %%
-from course_lib.attention import scaled_dot_product_attention
 from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL
 
 # %% exercise="13.6" difficulty="●○○" minutes=8
@@ -741,26 +661,9 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
-from course_lib.blocks import TokenMixing
-from course_tools.notebook.layer_costs import exponent
+from course_tools.notebook.mixer_costs import growth_of_work
 
-
-def work_of_mixing(N, d_tokens, d=32):
-    """Multiply-adds of token mixing at N positions."""
-    return multiply_adds(TokenMixing(N, d_tokens), torch.zeros(1, N, d))
-
-
-def work_of_attention(N, d=32):
-    """Multiply-adds of one head over N positions, projections aside."""
-    return multiply_adds(scaled_dot_product_attention, *[torch.zeros(1, 1, N, d)] * 3)
-
-
-grids = [49, 196, 784]
-growth = {
-    "attention": exponent(grids, [work_of_attention(N) for N in grids]),
-    "token mixing": exponent(grids, [work_of_mixing(N, 128) for N in grids]),
-    "hidden 4N": exponent(grids, [work_of_mixing(N, 4 * N) for N in grids]),
-}
+growth = growth_of_work([49, 196, 784])
 claim(
     "13.u",
     "multiply-adds of attention against the number of positions: fitted exponent",
@@ -776,13 +679,13 @@ claim(
 
 # %% [markdown]
 # The next figures show accuracy against parameters and against multiply-adds for one image. Each model has three widths and
-# is trained for the same number of steps; the two smaller widths are shown for one seed, the largest as the mean of three.
+# is trained for the same number of steps; the two smaller widths are shown for one seed, the largest for the mean of three.
 
 # %%
 from course_lib.blocks import Sizes
 from course_tools.notebook.model_costs import cost, show_accuracy_against_cost
 
-SMALLER = {
+narrow = {
     "CNN": [partial(small_cnn, widths=widths) for widths in ((4, 8, 16), (8, 16, 32))],
     "Mixer": (
         partial(mixer, MixerSizes(8, 32, 16, 2)),
@@ -794,21 +697,24 @@ SMALLER = {
     ],
 }
 smaller = {
-    name: [fit(make, seed=SEEDS[0], label=name) for make in makes]
-    for name, makes in SMALLER.items()
+    name: [digit_classifier.fit(make, digits, SEEDS[0], label=name) for make in makes]
+    for name, makes in narrow.items()
 }
+fitting.show_losses(
+    {
+        f"{name}, {width} of the width": one.model
+        for name, pair in smaller.items()
+        for width, one in zip(("a quarter", "half"), pair, strict=True)
+    }
+)
 costs = {
-    name: [cost(one.model, images[:1]) for one in [*runs, trained[name, SEEDS[0]]]]
-    for name, runs in smaller.items()
+    name: [cost(one.model, images[:1]) for one in [*pair, runs[name][0]]]
+    for name, pair in smaller.items()
 }
 heights = {
-    name: [*(one.accuracy for one in runs), average[name]]
-    for name, runs in smaller.items()
+    name: [*(one.accuracy for one in pair), average[name]]
+    for name, pair in smaller.items()
 }
-for size, width in enumerate(("a quarter", "half")):
-    show_losses(
-        {f"{name}, {width} of the width": smaller[name][size].model for name in smaller}
-    )
 title = "smaller sizes: one seed; the largest: mean of three"
 show_accuracy_against_cost(costs, heights, title)
 
@@ -864,41 +770,35 @@ def linear_token_mixing(x, tokens, channels, norms):
     return x + channel_mixing(layer_norm(x, *norms[1]), *channels)
 
 
-blocks = {
+reduced = {
     "no channel mixing": no_channel_mixing,
     "linear token mixing": linear_token_mixing,
 }
-reduced = {
-    name: fit(partial(mixer, block=block), seed=SEEDS[0])
-    for name, block in blocks.items()
+ablated = {
+    name: fit_seeds(partial(mixer, block=block), digits, SEEDS[:1], name)
+    for name, block in reduced.items()
 }
-ablated = {name: [one.accuracy] for name, one in reduced.items()}
-groups = {"Mixer": accuracies["Mixer"], "no token mixing": [bag]} | ablated
-show_losses(
-    {"Mixer": models["Mixer"], "no token mixing": without_mixing}
-    | {name: one.model for name, one in reduced.items()}
-)
-show_seeds(groups, across={"chance": 0.1})
+show_classifiers({"Mixer": runs["Mixer"]} | ablated, {"no token mixing": [bag]})
 
 # %% tags=["nbval-check-output"]
 claim(
     "13.y",
     "a Mixer without channel mixing leads one without token mixing: accuracy, one "
     "model each",
-    ablated["no channel mixing"][0] - bag,
+    ablated["no channel mixing"][0].accuracy - bag.accuracy,
     at_least=0.3,
 )
 claim(
     "13.z",
     "a Mixer with linear token mixing leads one without any: accuracy, one model each",
-    ablated["linear token mixing"][0] - bag,
+    ablated["linear token mixing"][0].accuracy - bag.accuracy,
     at_least=0.3,
 )
 claim(
     "13.z-cost",
     "the worse of the two ablations, one model each: accuracy below the mean of three "
     "Mixers",
-    average["Mixer"] - min(values[0] for values in ablated.values()),
+    average["Mixer"] - min(one.accuracy for (one,) in ablated.values()),
     at_most=0.15,
 )
 
@@ -913,7 +813,7 @@ claim(
 #
 # Each image has two labels: its digit, and whether a fine grain was added to it (as to half of the images). The grain is
 # visible in every single patch, so it is the **positive control**: if a rival does not even detect the grain, its failure on
-# digits shows nothing about token mixing. The cell below the table trains the model, a Mixer of one block.
+# digits shows nothing about token mixing. The model is a Mixer of one block; the cell below the table counts its parameters.
 #
 # Write `train_mixing_rival`: it builds the rival, trains it as the Mixer is trained, and returns it. The loss is the
 # cross-entropy of the first ten logits (the digit) plus that of the last two (the grain). Before you run the check, write down
@@ -936,21 +836,17 @@ claim(
 # logits by the sum of the changes from replacing each set alone. The Mixer fails this test.
 
 # %%
-from course_tools.bank.lecture_13.train_mixing_rival import (
-    OneBlockMixer,
-    examples,
-    scores_of,
-    trained_on,
-)
+from course_tools.notebook.mixing_rival import OneBlockMixer, examples
+from course_tools.notebook.mixing_rival import show_mixing_rival
 
 (patches, answers), _ = examples(SEEDS[0])
+n_parameters = sum(p.numel() for p in OneBlockMixer().parameters())
 print(
-    f"patches {tuple(patches.shape)}; digit and grain of three: {answers[:3].tolist()}"
+    f"patches {tuple(patches.shape)}; "
+    f"digit and grain of three: {answers[:3].tolist()}; "
+    f"a Mixer of {n_parameters:,} parameters,\n"
+    "trained by 300 updates with batches of 64, Adam at 0.008"
 )
-torch.manual_seed(SEEDS[0])
-small_mixer = trained_on(OneBlockMixer(), patches, answers, 300)
-n_parameters = sum(p.numel() for p in small_mixer.parameters())
-print(f"{n_parameters:,} parameters, 300 updates with batches of 64, Adam at 0.008")
 
 # %% exercise="13.7" difficulty="●●●" minutes=25
 from course_tools.bank.lecture_13.train_mixing_rival import train_mixing_rival
@@ -962,29 +858,9 @@ train_mixing_rival = check("13.7", train_mixing_rival)
 # One run of each model is little evidence. The next cell repeats the comparison with three seeds, and draws the losses of both.
 
 # %%
-from course_tools.checks.training_record import Recorder
-from course_tools.notebook.training_curve import show_recorded_losses
-
-of_each = {"Mixer": [], "rival": []}
-compared = {
-    f"{question}: {name}": [] for question in ("digits", "grain") for name in of_each
-}
-for seed in SEEDS:
-    known, (inputs, wanted) = examples(seed)
-    torch.manual_seed(seed)
-    with Recorder() as of_mixer:
-        mixing = trained_on(OneBlockMixer(), *known, 300)
-    with Recorder() as of_rival:
-        rival = train_mixing_rival(*known, n_parameters, 300)
-    pairs = {"Mixer": (mixing, of_mixer), "rival": (rival, of_rival)}
-    for name, (model, training) in pairs.items():
-        of_each[name].append(training.losses)
-        with torch.no_grad():
-            found = scores_of(model(inputs), wanted)
-        compared[f"digits: {name}"].append(found.claim)
-        compared[f"grain: {name}"].append(found.control)
-show_recorded_losses(of_each, "cross-entropy of digit and grain, nats")
-show_seeds({"digits: the bag of section 1": [bag]} | compared)
+show_mixing_rival(
+    train_mixing_rival, SEEDS, {"digits: the bag of section 1": [bag.accuracy]}
+)
 
 # %% [markdown]
 # If the rival is as accurate as the Mixer, or more so, the bag failed mainly because it does not know *where a patch is*, not
@@ -994,7 +870,7 @@ show_seeds({"digits: the bag of section 1": [bag]} | compared)
 #
 # ## 12 Build it: an MLP-Mixer
 #
-# **Build task (30 minutes, 12 points).** Starting from an empty cell, write a complete MLP-Mixer and the loop that trains it.
+# **Build task (30 minutes, 12 points).** Write a complete MLP-Mixer and the loop that trains it, starting from an empty cell.
 # Define the classes and functions that you need above `train_mixer`, in the same cell. You may use torch's layers and your own
 # functions from above, but not the library's `Mixer`.
 #
@@ -1040,29 +916,14 @@ train_mixer = check("13.8", train_mixer)
 
 # %% [markdown]
 # Section 6 shows that a Mixer can learn shuffled images as well as images in order. The next cell trains the Mixer of this
-# task on both, with the same three seeds, and draws the losses. The patches of all digits are shuffled in the same way, and the
-# order is not given to the network. With our reference solution, the seed alone changes the accuracy by one or two hundredths.
+# task on both, with three seeds, and draws the losses. The patches of all digits are shuffled in the same way, and the
+# network is not given the order. With our reference solution, the seed alone changes the accuracy by one or two hundredths.
 
 # %%
-from course_lib.datasets import digits as handwritten_digits
 from course_tools.notebook.authorship import whose
+from course_tools.notebook.shuffled_training import show_both_orders
 
-small, kinds = handwritten_digits()
-small, places = small[:, None], random_orders(16, 4, SEEDS[0])[0]
-sets = {"in order": small, "shuffled": shuffled(small, 2, places, torch.arange(4))}
-found, of_each = {name: [] for name in sets}, {name: [] for name in sets}
-for seed in SEEDS:
-    rows = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(seed))
-    known, new = rows[:1_297], rows[1_297:]
-    for name, inputs in sets.items():
-        torch.manual_seed(seed)
-        with Recorder() as training:
-            built = train_mixer(inputs[known], kinds[known], 10, 500)
-        of_each[name].append(training.losses)
-        found[name].append(accuracy_of(built, inputs[new], kinds[new]))
-show_recorded_losses(of_each)
-title = f"{whose(train_mixer)} Mixer"
-show_seeds(found, "accuracy on held-out digits", title, across={"chance": 0.1})
+show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 
 # %% [markdown] tags=["quiz"]
 # ## 13 Exit quiz
@@ -1115,7 +976,7 @@ show_seeds(found, "accuracy on held-out digits", title, across={"chance": 0.1})
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | says what is built in nevertheless: patches, equal weights for all positions and for all channels, residual paths |
+# | 1 | says what is built in nevertheless: patches, equal weights for all positions and for all channels, residual connections |
 # | 1 | says what is not: neighbourhood (section 6), with a number |
 # | 1 | says in which sense it is a CNN (section 7), or that a fully connected layer is something else (13.g) |
 # | 1 | compares it with the CNN on the same batches, and says that the data are few and easy, and that the ViT's initialisation was tuned |
@@ -1156,36 +1017,17 @@ show_seeds(found, "accuracy on held-out digits", title, across={"chance": 0.1})
 
 
 # %%
-from course_tools.notebook.mixer_by_function import mixing_weights_of
-
-
-def as_in_the_deck(sizes, side):
-    """Parameters with both networks four times as wide as what they mix, as in the
-    deck's PyTorch code, without a head."""
-    N = (224 // side) ** 2
-    return mixer_parameters(
-        sizes.d_model, 4 * N, 4 * sizes.d_model, sizes.n_layers, N, 3 * side**2, 0
-    )
-
+from course_tools.notebook.digit_classifier import loss_on_unseen
+from course_tools.notebook.mixer_by_function import gap_to_a_shared_convolution
+from course_tools.notebook.mixer_costs import with_a_network_for_each_channel
+from course_tools.notebook.mixer_costs import with_wide_networks
 
 small = mixer_parameters(*MIXER_SMALL, 196, 768, 0)
-own_networks = small + MIXER_SMALL.n_layers * (MIXER_SMALL.d_model - 1) * (
-    2 * 196 * 256 + 256 + 196
-)
+own_networks = with_a_network_for_each_channel(mixer_parameters, MIXER_SMALL, 16)
+wide = [with_wide_networks(mixer_parameters, *which) for which in published]
 line = torch.linspace(-6, 6, 12_001, dtype=torch.float64)
-gelus_apart = (F.gelu(line) - F.gelu(line, approximate="tanh")).abs().max().item()
-torch.manual_seed(SEEDS[0])
-at_zero, drawn = mixer().to(device()), mixer().to(device())
+at_zero, drawn = initialised(mixer, SEEDS[0]), initialised(mixer, SEEDS[0])
 drawn.head.reset_parameters()
-with torch.no_grad():
-    first = {
-        name: F.cross_entropy(model(some), labels[same_seed[:100]]).item()
-        for name, model in (("zero", at_zero), ("drawn", drawn))
-    }
-x = torch.randn(2, 5, 7, 7, generator=torch.Generator().manual_seed(SEEDS[0]))
-kernel = torch.linspace(-1, 1, 9).view(1, 1, 3, 3)
-by_kernel = F.conv2d(x, kernel.expand(5, 1, 3, 3), padding=1, groups=5)
-as_mixing = token_mixing(x.flatten(2).mT, *mixing_weights_of(kernel, 7)).mT.view_as(x)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -1199,43 +1041,39 @@ claim(
     "13.CS-wide",
     "the deck's code, d_s = 4N: multiply-adds against the number of positions, fitted "
     "exponent",
-    growth["hidden 4N"],
+    growth["token mixing, 4N"],
     between=(1.99, 2.01),
-)
-met = sum(
-    round(as_in_the_deck(*which) / 1e6) == count
-    for which, count in zip(published, millions, strict=True)
 )
 claim(
     "13.CS-count",
     "of the seven counts of the paper's table 1, the deck's code, at the same sizes, "
     "reproduces",
-    met,
+    sum(round(n / 1e6) == count for n, count in zip(wide, millions, strict=True)),
     at_most=4,
 )
 claim(
     "13.CS-gelu",
     "GELU and the approximation by tanh in the deck's second code differ by",
-    gelus_apart,
+    (F.gelu(line) - F.gelu(line, approximate="tanh")).abs().max().item(),
     between=(1e-4, 1e-3),
 )
 claim(
     "13.CS-head",
     "first loss of a head that starts at 0, over log 10",
-    first["zero"] / math.log(10),
+    loss_on_unseen(at_zero, digits, SEEDS[0]) / math.log(10),
     between=(0.9999, 1.0001),
 )
 claim(
     "13.CS-drawn",
     "first loss of a head with PyTorch's default initialisation: away from log 10 by",
-    abs(first["drawn"] - math.log(10)),
+    abs(loss_on_unseen(drawn, digits, SEEDS[0]) - math.log(10)),
     at_least=1e-3,
 )
 claim(
     "13.CS-converse",
     "a depth-wise 3 × 3 convolution, shared by all channels, and token mixing: differ "
     "by",
-    (by_kernel - as_mixing).abs().max().item(),
+    gap_to_a_shared_convolution(token_mixing),
     at_most=1e-4,
 )
 

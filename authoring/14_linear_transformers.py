@@ -13,8 +13,8 @@
 # %% [markdown] tags=["header"]
 # # 14 · Linear transformers
 #
-# Linear attention replaces the exponential with a dot product of features, so that its cost grows linearly with the length of a
-# text.
+# Linear attention replaces the exponential of attention by a dot product of features, so that the cost grows linearly with the
+# length of a text.
 #
 # ![](diagram:linear_recurrence)
 #
@@ -49,7 +49,8 @@ SEEDS = (0, 1, 2)
 # another.</details>
 # <details><summary>C. Well above 100 MiB.</summary>
 #
-# Yes. A text twice as long needs four times as much. This lecture is about avoiding that quadratic cost.</details>
+# Yes: scores and weights take 64 MiB each, and a text twice as long needs four times as much. This lecture is about avoiding
+# that quadratic cost.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -92,9 +93,8 @@ import torch
 from torch import Tensor, nn
 import torch.nn.functional as F
 
-from course_lib.attention import kernel_attention
 from course_lib.primitives.kernels import Vectors
-from course_tools.notebook import check, plots, show
+from course_tools.notebook import check
 
 # %% exercise="14.1" difficulty="●○○" minutes=5
 from course_lib.primitives import elu_feature_map
@@ -104,8 +104,8 @@ elu_feature_map = check("14.1", elu_feature_map)
 
 # %% [markdown]
 # In the notation of lecture 04, this is `attend` with the scores $\log \phi(q)^\top\phi(k)$, and that is how the library's
-# `kernel_attention` computes it. This form still computes all weights, so it saves nothing. We use it to examine the effect of
-# a different similarity.
+# `kernel_attention` computes it. This form still computes all weights, so it saves nothing. The next figure uses it to show the
+# effect of a different similarity.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Take one query and 64 random keys, and multiply queries and keys by 10, then by 100. Softmax attention becomes
@@ -124,37 +124,9 @@ elu_feature_map = check("14.1", elu_feature_map)
 # The exponential is applied only where $x \le 0$.</details>
 
 # %%
-generator = torch.Generator().manual_seed(SEEDS[0])
-q, k = (
-    torch.randn(500, 1, 64, generator=generator),
-    torch.randn(500, 64, 64, generator=generator),
-)
-scales, largest = [0.1, 0.3, 1, 3, 10, 30, 100], {"softmax": [], "elu + 1": []}
-for scale in scales:
-    phi_q, phi_k = (elu_feature_map(scale * x).float() for x in (q, k))
-    largest["softmax"].append(
-        scaled_dot_product_attention(scale * q, scale * k, k)
-        .weights.amax(-1)
-        .mean()
-        .item()
-    )
-    largest["elu + 1"].append(
-        kernel_attention(phi_q, phi_k, k).weights.amax(-1).mean().item()
-    )
-lines = {name: (scales, values) for name, values in largest.items()}
-show(
-    plots.curves(
-        lines,
-        "factor on queries and keys",
-        "largest of 64 weights",
-        across={"uniform, 1/64": 1 / 64},
-        log="x",
-    ),
-    alt=f"Largest of 64 weights against a factor on queries and keys from {scales[0]} "
-    f"to {scales[-1]}: softmax rises from {largest['softmax'][0]:.2f} to "
-    f"{largest['softmax'][-1]:.2f}, elu + 1 from {largest['elu + 1'][0]:.3f} to "
-    f"{largest['elu + 1'][-1]:.3f}.",
-)
+from course_tools.notebook.attention_sharpness import show_sharpness
+
+largest = show_sharpness(elu_feature_map, "elu + 1")
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -236,51 +208,29 @@ def with_elu(mix):
 
 # %%
 from course_tools.notebook import at_scale
-from course_tools.notebook.attention_costs import peak_mib
-from course_tools.notebook.layer_costs import exponent, milliseconds, one_head
 from course_tools.notebook.authorship import whose
 
 ours, softmax = with_elu(linear_attention), scaled_dot_product_attention
+fused = attention.fused_scaled_dot_product_attention
 linear = f"{whose(elu_feature_map, linear_attention)} linear attention"
-mechanisms = {
-    "softmax, weights stored": (softmax, at_scale(cpu=4096, gpu=16384)),
-    "softmax, fused": (
-        attention.fused_scaled_dot_product_attention,
-        at_scale(cpu=8192, gpu=32768),
-    ),
-    linear: (ours, at_scale(cpu=16384, gpu=65536)),
-}
-memory, taken = {}, {}
-with torch.no_grad():
-    for name, (form, longest) in mechanisms.items():
-        sizes = [2**n for n in range(9, 17) if 2**n <= longest]
-        memory[name] = sizes, [peak_mib(form, L) for L in sizes]
-        taken[name] = sizes, [milliseconds(form, *one_head(L)) for L in sizes]
-for measured, unit in ((memory, "peak memory in MiB"), (taken, "milliseconds")):
-    slopes = {
-        name: exponent(sizes[-3:], values[-3:])
-        for name, (sizes, values) in measured.items()
+memory, times = attention_costs.show_costs(
+    {
+        "softmax, weights stored": (softmax, at_scale(cpu=4096, gpu=16384)),
+        "softmax, fused": (fused, at_scale(cpu=8192, gpu=32768)),
+        linear: (ours, at_scale(cpu=16384, gpu=65536)),
     }
-    show(
-        plots.curves(
-            measured, "number of tokens, L", unit, "one head, d = 64, forward", log="xy"
-        ),
-        alt=f"{unit[0].upper()}{unit[1:]} against the number of tokens, both "
-        "logarithmic; over the longest three each grows with the length to the "
-        "power: "
-        + ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
-        + ".",
-    )
+)
 
 # %% [markdown]
 # Look at the lowest line of the first figure. The *fused* kernel of lecture 04 computes softmax attention tile by tile and
-# never stores the full matrix of weights: its memory grows no faster than that of linear attention, and is smaller. It does not
-# reduce the number of operations, however, as its running times in the second figure show. So the *memory* of softmax attention
-# grows quadratically in some implementations only, its number of *operations* in all of them. The times of
-# linear attention do not grow quite linearly on the machine of the solution either; its number of operations does (14.e).
+# never stores the full matrix of weights: its memory grows no faster than that of linear attention, and is smaller. But it does
+# not reduce the number of operations, as its running times in the second figure show. So the *memory* of softmax attention grows
+# quadratically only if all weights are stored; its number of *operations* always does. The running times of linear attention are
+# not quite linear on the machine of the solution either, but its number of operations is (14.e).
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.layer_costs import multiply_adds
+from course_tools.notebook.layer_costs import cheaper_until, exponent
+from course_tools.notebook.layer_costs import multiply_adds, one_head
 
 library = attention.LinearAttention()
 counted = [256, 512, 1024]
@@ -295,17 +245,11 @@ claim(
     powers,
     equals=[2.0, 1.0],
 )
-first = next(
-    L
-    for L in range(1, 99)
-    if multiply_adds(library, *one_head(L, 16))
-    < multiply_adds(softmax, *one_head(L, 16))
-)
 claim(
     "14.f",
     "with d = 16, linear attention needs fewer multiply-adds than softmax from this "
     "length on",
-    first,
+    cheaper_until(lambda x: softmax(x, x, x), lambda x: library(x, x, x), d=16) + 1,
     equals=17,
 )
 slopes = [exponent(sizes[-3:], values[-3:]) for sizes, values in memory.values()]
@@ -322,15 +266,11 @@ claim(
     max(slopes[1:]),
     at_most=1.2,
 )
-lead = (
-    taken["softmax, weights stored"][1][-1]
-    / taken[linear][1][taken[linear][0].index(4096)]
-)
 claim(
     "14.i",
     "softmax attention at its longest text takes longer than linear attention at 4,096 "
     "tokens: ratio of times",
-    lead,
+    times["softmax, weights stored"][1][-1] / times[linear][1][3],
     at_least=3,
 )
 
@@ -361,9 +301,6 @@ from course_tools.bank.lecture_14.causal_linear_attention import (
     normalises_over_all_positions as suspect,
 )
 
-# %% tags=["nbval-check-output"]
-suspect = check("14.3", suspect)
-
 # %% [markdown] tags=["predict"]
 # **Which property is violated, and which information leaks?**
 #
@@ -378,6 +315,9 @@ suspect = check("14.3", suspect)
 #
 # The axes are counted from the end, so no sum runs over the batch axis.</details>
 
+# %% tags=["nbval-check-output"]
+suspect = check("14.3", suspect)
+
 # %% exercise="14.3" difficulty="●●○" minutes=12
 from course_lib.attention import causal_linear_attention
 
@@ -386,38 +326,32 @@ causal_linear_attention = check("14.3", causal_linear_attention)
 
 # %% [markdown]
 # Storing all $S_i$ at once takes $L \cdot f \cdot d_v$ numbers: with $f = d_v = 64$, that is more than the $L^2$ weights of
-# softmax attention until $L = 4096$. In practice, the text is therefore split into **chunks** of 64 tokens. Within a chunk, the
+# softmax attention for all $L$ below 4,096. In practice, the text is therefore split into **chunks** of 64 tokens. Within a chunk, the
 # small matrix of weights is computed explicitly; from chunk to chunk, only one state is passed on. `chunked_linear_attention`
 # does this, with its own backward pass.
 
 # %% tags=["nbval-check-output"]
+from functools import partial
+
 from course_tools.notebook import peak_memory
 
 inputs = [elu_feature_map(x) for x in one_head(1024)[:2]] + one_head(1024)[2:]
-gap = (
-    (
-        attention.chunked_linear_attention(*(x.double() for x in inputs))
-        - causal_linear_attention(*inputs)
-    )
-    .abs()
-    .max()
-)
+in_chunks = attention.chunked_linear_attention(*(x.double() for x in inputs))
 claim(
     "14.j",
     "chunks and `causal_linear_attention` give the same contexts over 1,024 tokens: "
     "largest difference",
-    gap,
+    (in_chunks - causal_linear_attention(*inputs)).abs().max(),
     at_most=1e-4,
 )
-tables = {
-    form: peak_memory(lambda form=form: form(*inputs))
+by_softmax, by_prefixes, by_chunks = (
+    peak_memory(partial(form, *inputs))
     for form in (
         attention.causal_attention,
         attention.causal_linear_attention,
         attention.chunked_linear_attention,
     )
-}
-by_softmax, by_prefixes, in_chunks = tables.values()
+)
 claim(
     "14.k",
     "prefix sums need more memory than causal softmax over 1,024 tokens: ratio",
@@ -427,7 +361,7 @@ claim(
 claim(
     "14.l",
     "chunks need less memory than causal softmax over 1,024 tokens: ratio",
-    in_chunks / by_softmax,
+    by_chunks / by_softmax,
     at_most=0.5,
 )
 
@@ -462,12 +396,11 @@ S, z, steps = torch.zeros(64, 64).to(v), torch.zeros(64).to(v), []
 for position in zip(phi_q, phi_k, v, strict=True):
     context, S, z = linear_attention_step(S, z, *position)
     steps.append(context)
-gap = (torch.stack(steps) - causal_linear_attention(phi_q, phi_k, v)).abs().max()
 claim(
     "14.m",
     "300 steps of `linear_attention_step` give the rows of `causal_linear_attention`: "
     "largest difference",
-    gap,
+    (torch.stack(steps) - causal_linear_attention(phi_q, phi_k, v)).abs().max(),
     at_most=1e-5,
 )
 
@@ -489,54 +422,43 @@ claim(
 
 
 # %%
-from course_tools.notebook.attention_costs import work_with_cache, work_with_state
-
 texts = [16, 64, 256, 1024, 4096, 16384]
-d = 64
-cached, kept = {n: 2 * n * d for n in texts}, d * d + d
-lines = {
-    "softmax, with a cache": (texts, list(cached.values())),
-    "linear, with S and z": (texts, [kept] * len(texts)),
-}
-show(
-    plots.curves(
-        lines, "tokens generated so far", "numbers kept", "one head, d = 64", log="xy"
-    ),
-    alt="Numbers kept against the tokens generated so far: a cache grows from "
-    f"{cached[16]:,} at 16 tokens to {cached[16384]:,} at 16,384; the state has "
-    f"{kept:,} throughout.",
-)
+attention_costs.show_kept_numbers(texts)
 
 # %% tags=["nbval-check-output"]
-work_cached = [work_with_cache(n) for n in texts]
-work_state = {work_with_state(linear_attention_step) for n in texts}
-growth = exponent(texts[-3:], work_cached[-3:])
-outgrown = next(n for n in range(1, 99) if 2 * n * d > kept)
+from course_lib.blocks import Sizes
+from course_lib.models import GPT, LinearTransformer
+from course_tools.notebook import device
+from course_tools.notebook.attention_costs import StepBy, floats_in
+from course_tools.notebook.attention_costs import work_of_step, work_with_cache
+
+one_layer = LinearTransformer(50, Sizes(64, 1, 64, 1), elu_feature_map).to(device())
+stepwise, d = StepBy(one_layer, linear_attention_step), 64
 claim(
     "14.n",
     "with a state, a token takes as much work after 16 tokens as after 16,384: number "
     "of different counts",
-    len(work_state),
+    len({work_of_step(stepwise, n) for n in texts}),
     equals=1,
 )
 claim(
     "14.o",
     "with a cache, the work for a token grows about in proportion to the text: fitted "
     "exponent",
-    growth,
+    exponent(texts[-3:], [work_with_cache(n) for n in texts[-3:]]),
     between=(0.7, 1.05),
 )
 claim(
     "14.p",
     "the cache of a head of size 64 is larger than S and z from this number of tokens "
     "on",
-    outgrown,
+    next(n for n in range(1, 99) if 2 * n * d > d * d + d),
     equals=33,
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The counts above are for one head. A whole model also has projections, feed-forward networks and an output
-# matrix, whose work does not depend on the length. One model has four layers of width 256. After 4,096 tokens, how many times
+# **Predict.** A whole model also has projections, feed-forward networks and an output matrix, whose work does not depend on the
+# length. One model has four layers of width 256. After 4,096 tokens, how many times
 # as many multiply-adds does its next token need with a cache as with a state?
 #
 # <details><summary>A. About 4,096 / 64 = 64 times.</summary>
@@ -552,67 +474,36 @@ claim(
 # They dominate for texts much shorter than $6 d$ tokens (14.p-short).</details>
 
 # %%
-from course_lib.blocks import Sizes
 from course_lib.generation import CachedGPT
-from course_lib.models import GPT, LinearTransformer
-from course_tools.notebook import device
-from course_tools.notebook.attention_costs import StepBy
-from course_tools.notebook.layer_costs import tokens_per_second
+from course_tools.notebook.generation_speed import show_generation_speed
 
 deep, read = Sizes(256, 4, 1024, 4), [64, 256, 1024, 4096]
 torch.manual_seed(SEEDS[0])
 gpt = GPT(50, 5_000, deep, attention.fused_causal_attention).to(device())
-generators = {
-    "softmax, no cache": gpt,
-    "softmax, cache": CachedGPT(gpt),
-    "linear, state": StepBy(
-        LinearTransformer(50, deep, elu_feature_map).to(device()), linear_attention_step
-    ),
-}
-speed = {name: [] for name in generators}
-for n in read:
-    prompt = torch.zeros(1, n, dtype=torch.long, device=device())
-    for name, model in generators.items():
-        if model is not gpt:
-            speed[name].append(tokens_per_second(model, prompt, n_sequences=8))
-        elif n <= 256:  # slow: it reads the whole text again for each token
-            speed[name].append(tokens_per_second(model, prompt, 8, n_steps=2))
-show(
-    plots.curves(
-        {name: (read[: len(values)], values) for name, values in speed.items()},
-        "tokens read so far",
-        "tokens generated per second",
-        "eight sequences, four layers of width 256",
-        log="xy",
-    ),
-    alt="Generation speed against the number of tokens read, both logarithmic: "
-    + "; ".join(
-        f"{name} from {values[0]:,.0f} to {values[-1]:,.0f} tokens per second"
-        for name, values in speed.items()
-    )
-    + ".",
+linear_transformer = LinearTransformer(50, deep, elu_feature_map).to(device())
+with_cache, with_state = (
+    CachedGPT(gpt),
+    StepBy(linear_transformer, linear_attention_step),
 )
-ratios = [
-    linear / cached
-    for linear, cached in zip(
-        speed["linear, state"], speed["softmax, cache"], strict=True
-    )
-]
-print(
-    "speed with a state over that with a cache: "
-    + ", ".join(f"{ratio:.2f} after {n}" for n, ratio in zip(read, ratios, strict=True))
+speeds = show_generation_speed(
+    {
+        "softmax, no cache": gpt,
+        "softmax, cache": with_cache,
+        "linear, state": with_state,
+    },
+    read,
+    "eight sequences, four layers of width 256",
+    slow=["softmax, no cache"],
 )
-
+pairs = zip(read, speeds["linear, state"], speeds["softmax, cache"], strict=True)
+ratios = ", ".join(f"{state / cache:.2f} after {n}" for n, state, cache in pairs)
+print(f"speed with a state over that with a cache: {ratios} tokens")
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.attention_costs import floats_in, work_of_step
-
-with_cache, with_state = list(generators.values())[1:]
 claim(
     "14.p-model",
-    "after 4,096 tokens, four layers of width 256: multiply-adds of the next "
-    "token with "
-    "a cache over those with a state",
+    "after 4,096 tokens, four layers of width 256: multiply-adds of the next token "
+    "with a cache over those with a state",
     work_of_step(with_cache, 4096) / work_of_step(with_state, 4096),
     between=(3, 5),
 )
@@ -623,22 +514,21 @@ claim(
     work_of_step(with_cache, 64) / work_of_step(with_state, 64),
     between=(0.9, 1.1),
 )
-prompt = torch.zeros(1, 4096, dtype=torch.long, device=device())
 with torch.no_grad():
     _, keys_and_values = gpt.stack.read(torch.zeros(1, 4096, 256, device=device()))
-    in_state = floats_in(with_state.start(prompt))
+    state = with_state.start(torch.zeros(1, 4096, dtype=torch.long, device=device()))
 claim(
     "14.p-kept",
     "after 4,096 tokens, in the same models: numbers kept, keys and values over S and "
     "z",
-    floats_in(keys_and_values) / in_state,
+    floats_in(keys_and_values) / floats_in(state),
     between=(120, 130),
 )
 
 # %% [markdown]
-# The measured speeds cross later than the counts. After 64 tokens the two models need about as many multiply-adds (14.p-short),
+# The measured speeds cross later than the counts suggest. After 64 tokens the two models need about as many multiply-adds (14.p-short),
 # but generation with a state is slower for the first few hundred tokens, and faster from about a thousand on (see the printed
-# ratios). What a model keeps does not depend on the clock: after 4,096 tokens, the cache holds more than a hundred times as many
+# ratios). What a model keeps does not depend on the machine: after 4,096 tokens, the cache holds more than a hundred times as many
 # numbers as the state (14.p-kept).
 #
 # ## 6 Random features for the exponential
@@ -674,7 +564,7 @@ from course_lib.primitives import favor_features
 favor_features = check("14.5", favor_features)
 
 # %% [markdown]
-# Rows that are drawn independently may point in similar directions, which makes them redundant. It is better to make the
+# Rows that are drawn independently may point in similar directions and are then redundant. It is better to make the
 # rows **orthogonal** to each other, in blocks of at most $d$ rows, without changing the distribution of each row. The length
 # and the direction of a Gaussian row are independent; so orthogonalise the directions by the Gram-Schmidt process, and keep the
 # lengths.
@@ -711,45 +601,22 @@ orthogonalised = check("14.6", orthogonalised)
 
 
 # %%
-from course_tools.notebook.random_feature_error import estimated, relative_error
-
-
-def errors_of(features, spread):
-    """The relative error of the weights for each number of features."""
-    return [relative_error(features, orthogonalised, spread, m) for m in features_tried]
-
+from course_tools.notebook.random_feature_error import estimated, show_errors
+from course_tools.notebook.random_feature_error import estimates_of_exponential
+from course_tools.notebook.random_feature_error import show_estimate
 
 features_tried = [16, 64, 256, 1024, 4096]
-errors = {
-    "positive, logits spread 0.25": errors_of(favor_features, 0.25),
-    "positive, logits spread 4": errors_of(favor_features, 4.0),
-    "trigonometric, 0.25": errors_of(trigonometric_features, 0.25),
-    "trigonometric, 4": errors_of(trigonometric_features, 4.0),
-}
-show(
-    plots.curves(
-        {name: (features_tried, values) for name, values in errors.items()},
-        "number of features, m",
-        "relative error of the weights",
-        log="xy",
-    ),
-    alt="Relative error of estimated attention weights against the number of features "
-    f"from {features_tried[0]} to {features_tried[-1]}: "
-    + ", ".join(
-        f"{name} from {values[0]:.2f} to {values[-1]:.2f}"
-        for name, values in errors.items()
-    )
-    + ".",
-)
+maps = {"positive": favor_features, "trigonometric": trigonometric_features}
+errors = show_errors(maps, orthogonalised, (0.25, 4.0), features_tried)
 
 # %% [markdown]
 # The two lower curves may surprise readers of the paper, which recommends positive features: for *small* logits,
 # the **trigonometric** features, $e^{\|x\|^2/2}[\cos \Omega x; \sin \Omega x]/\sqrt m$, give the better estimate. Their
-# disadvantage is that the products of features can be negative. For large logits, positive and negative terms should cancel but
-# do not: some weights become negative, and the denominator, which is a sum of such terms, can come near 0.
+# disadvantage is that the products of features can be negative. For large logits, positive and negative terms do not cancel as
+# they should: some weights become negative, and the denominator, a sum of such terms, can come near 0.
 
 # %% tags=["nbval-check-output"]
-small, large, cosines, astray = errors.values()
+small, large = errors["positive", 0.25], errors["positive", 4.0]
 claim(
     "14.q",
     "at a logit spread of 0.25, the error falls as features are added: fitted exponent "
@@ -775,12 +642,12 @@ claim(
     "14.t",
     "at a logit spread of 0.25, trigonometric features have a smaller error than "
     "positive ones: ratio at 4,096 features",
-    cosines[-1] / small[-1],
+    errors["trigonometric", 0.25][-1] / small[-1],
     at_most=0.8,
 )
 lowest = [
     min(estimated(f, orthogonalised, 4.0, 256, s)[1].min().item() for s in SEEDS)
-    for f in (favor_features, trigonometric_features)
+    for f in maps.values()
 ]
 claim(
     "14.u",
@@ -797,38 +664,27 @@ claim(
 )
 
 # %% tags=["nbval-check-output"]
-generator = torch.Generator().manual_seed(SEEDS[0])
-q = k = 0.4 * F.normalize(torch.randn(16, generator=generator), dim=0).double()
-omega = gaussian_projection(16 * 8_000, 16, generator).double()
-spreads, off = [], []
-for rows in (omega, orthogonalised(omega).double()):
-    terms = (favor_features(q, rows) * favor_features(k, rows)).view(8_000, 16).sum(
-        -1
-    ) * 8_000
-    spreads.append(terms.std().item())
-    off.append(
-        (terms.mean() - (q @ k).exp()).abs().item()
-        / (terms.std().item() / math.sqrt(8_000))
-    )
+independent = estimates_of_exponential(favor_features)
+orthogonal = estimates_of_exponential(favor_features, orthogonalised)
 claim(
     "14.w",
-    "estimates agree with exp(q·k) on average, with independent and perpendicular "
-    "directions: larger deviation of 8,000, in standard errors",
-    max(off),
+    "estimates agree with exp(q·k) on average, with independent and orthogonal "
+    "directions: larger deviation of the mean of 8,000, in standard errors",
+    max(independent.deviation, orthogonal.deviation),
     at_most=5,
 )
 claim(
     "14.x",
-    "perpendicular directions reduce the standard deviation of an estimate: ratio to "
+    "orthogonal directions reduce the standard deviation of an estimate: ratio to "
     "independent ones",
-    spreads[1] / spreads[0],
+    orthogonal.spread / independent.spread,
     at_most=0.98,
 )
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** The figure shows the exact and the estimated weights of one query over 16 keys. Begin with small logits and find
-# an $m$ for which you would call the estimate good. Keep that $m$ and increase the spread: when does the estimate no longer
-# follow the exact weights?
+# an $m$ for which you consider the estimate good. Keep that $m$ and increase the spread: from which spread on is the estimate no
+# longer close to the exact weights?
 
 
 # %% tags=["interactive"]
@@ -838,20 +694,7 @@ from course_tools.notebook import explore
 def draw_weights(spread=0.5, log_m=6, trial=0):
     """Compare the weights of one query with their estimate from 2^log_m positive
     features."""
-    truth, guess = (
-        weights[0]
-        for weights in estimated(
-            favor_features, orthogonalised, spread, 2**log_m, trial, T=16
-        )
-    )
-    keys = list(range(16))
-    lines = {"softmax": (keys, truth), f"{2**log_m} positive features": (keys, guess)}
-    off = (guess - truth).abs().sum().item() / 2
-    show(
-        plots.curves(lines, "key", "weight", f"logits spread {spread:g}"),
-        alt=f"Weights of a query over 16 keys with logits that spread by {spread:g}: "
-        f"{2**log_m} features put {100 * off:.0f} % of the weight on wrong keys.",
-    )
+    show_estimate(favor_features, orthogonalised, spread, 2**log_m, trial)
 
 
 explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
@@ -884,64 +727,26 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # %%
 from statistics import mean
 
-from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.associative_recall import fit_associative_recall, pairs_task
+from course_tools.notebook.associative_recall import show_recall, train_readers
+from course_tools.notebook.associative_recall import show_recall_weights
 
 contenders = {
     "softmax": lambda: scaled_dot_product_attention,
     "Performer, m = 64": lambda: attention.PerformerAttention(64, 64),
     "elu + 1": lambda: with_elu(linear_attention),
-    "control: φ = 1": lambda: attention.LinearAttention(torch.ones_like),
 }
-pairs = at_scale(cpu=[4, 8, 16, 32], gpu=[4, 8, 16, 32, 64])
-accuracies = {name: {n: [] for n in pairs} for name in contenders}
-readers = {}
-tasks = [
-    (name, n, seed)
-    for name in contenders
-    for n in pairs
-    for seed in (SEEDS if n == 32 else SEEDS[:1])
-]
-tasks = [
-    task
-    for task in tasks
-    if "control" not in task[0] or task[1:] in ((4, SEEDS[0]), (32, SEEDS[0]))
-]
-for name, n, seed in tasks:
-    steps = at_scale(cpu=200, gpu=1_000)
-    accuracy, model = fit_associative_recall(contenders[name], n, seed, steps, name)
-    readers.setdefault((name, n), []).append(model)
-    accuracies[name][n].append(accuracy)
-lines = {
-    name: (
-        [n for n in pairs if accuracies[name][n]],
-        [mean(values) for values in accuracies[name].values() if values],
-    )
-    for name in contenders
-}
-show_losses(
-    {f"{name}, 32 pairs": readers[name, 32] for name in contenders},
-    across={"log 8, a uniform guess": math.log(8)},
-)
-show(
-    plots.curves(
-        lines,
-        "pairs in the text",
-        "accuracy on unseen texts",
-        "one seed; at 32 pairs the mean of three (control: one)",
-        across={"chance, 1/8": 1 / 8},
-        log="x",
-    ),
-    alt=f"Accuracy against the number of pairs from {pairs[0]} to {pairs[-1]}: "
-    + ", ".join(
-        f"{name} from {values[0]:.2f} to {values[-1]:.2f}"
-        for name, (_, values) in lines.items()
-    )
-    + ".",
-)
+control = {"control: φ = 1": lambda: attention.LinearAttention(torch.ones_like)}
+pairs, steps = at_scale(cpu=[4, 8, 16], gpu=[4, 8, 16, 64]), at_scale(cpu=200, gpu=1000)
+of_pairs = dict.fromkeys(pairs, SEEDS[:1]) | {32: SEEDS}
+readers = train_readers(contenders, of_pairs, steps)
+readers |= train_readers(control, {4: SEEDS[:1], 32: SEEDS[:1]}, steps)
+show_recall(readers, "one seed; at 32 pairs the mean of three (control: one)")
 
 # %% tags=["nbval-check-output"]
-few, many = ({name: accuracies[name][n] for name in contenders} for n in (4, 32))
+few, many = (
+    {name: [one.accuracy for one in of_n[n]] for name, of_n in readers.items()}
+    for n in (4, 32)
+)
 claim(
     "14.y",
     "softmax and elu + 1 recall one of 4 pairs: the lower accuracy, one seed",
@@ -975,9 +780,9 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The next figure shows the weights of four queries over the 32 pairs of one sequence, for three trained models (one
-# seed each), beside the ideal weights. For the models that never compute their weights, `kernel_attention` does. What do you expect for
-# elu + 1?
+# **Predict.** The next figure shows which of the 32 pairs of one sequence has the key of each of four queries, and the weights of
+# three trained models (one seed each). The weights that a model does not compute itself are computed by `kernel_attention`. What
+# do you expect for elu + 1?
 #
 # <details><summary>A. One large weight in each row, at a wrong pair.</summary>
 #
@@ -992,38 +797,14 @@ claim(
 
 
 # %%
-@torch.no_grad()
-def weights_of(name, part, n=32):
-    """The weights (T_q, T_k) of a trained model in the first text, in the order of its
-    pairs."""
-    model = readers[name, n][-1].cpu()
-    q, k = model.projected(*(x[:1] for x in (part.queries, part.keys, part.values)))
-    if name == "softmax":
-        return scaled_dot_product_attention(q, k, k).weights[0]
-    phi = (
-        elu_feature_map
-        if "elu" in name
-        else lambda x: favor_features(x / 64**0.25, model.attention.mechanism.omega)
-    )
-    return kernel_attention(phi(q), phi(k), k).weights[0]
-
-
-part = pairs_task(32).test
-maps = {name: weights_of(name, part) for name in list(contenders)[:3]}
-share = {
-    name: (weights * part.pattern[0]).sum(-1).mean().item()
-    for name, weights in maps.items()
+last = {name: readers[name][32][-1].model for name in contenders}
+omega = last["Performer, m = 64"].attention.mechanism.omega
+feature_maps = {
+    "softmax": None,
+    "Performer, m = 64": lambda x: favor_features(x / 64**0.25, omega),
+    "elu + 1": elu_feature_map,
 }
-show(
-    plots.attention_maps(
-        {"the pair with the query's key": part.pattern[0]} | maps, x="pair", y="query"
-    ),
-    alt="Which of 32 pairs has the key of each of four queries, and the weights "
-    "of three "
-    "models: the mean weight of that pair is "
-    + ", ".join(f"{value:.2f} in {name}" for name, value in share.items())
-    + ".",
-)
+share = show_recall_weights({n: (last[n], feature_maps[n]) for n in last}, n_pairs=32)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -1057,11 +838,13 @@ claim(
 # that.</details>
 # <details><summary>C. Softmax and elu + 1 are close to each other; the plain average is much worse.</summary>
 #
-# Yes, with contexts of 32 characters. The next character then depends mostly on the last few, and approximate attention suffices. Longer contexts, where
-# names and numbers must be copied, may differ: that is a recall task again, and not measured here.</details>
+# Yes, with contexts of 32 characters: the next character then depends mostly on the last few, and approximate attention
+# suffices. Longer contexts, where names and numbers must be copied, may differ: that is a recall task again, and not measured
+# here.</details>
 
 # %%
-from course_tools.notebook.character_text import character_text
+from course_tools.notebook.character_text import character_text, gap_of_steps
+from course_tools.notebook.character_text import sampled, softmax_twin, train_writers
 
 T = 32
 reference = character_text(T)
@@ -1072,56 +855,29 @@ print(
 
 
 # %%
-from course_lib.blocks import encoder_stack, pre_norm
-from course_tools.notebook.character_text import fit_characters
-
 sizes = at_scale(cpu=Sizes(64, 4, 256, 1), gpu=Sizes(256, 16, 1024, 4))
-steps, lr = at_scale(cpu=500, gpu=2_000), at_scale(cpu=1e-2, gpu=1e-3)
-average_of_the_past = (torch.ones_like, attention.chunked_linear_attention)
-
-
-def language_model(name):
-    """A linear transformer, or its twin with softmax attention."""
-    linear = {
-        "linear, elu + 1": (elu_feature_map, causal_linear_attention),
-        "control: φ = 1": average_of_the_past,
-    }
-    model = LinearTransformer(len(reference.letters), sizes, *linear.get(name, ()))
-    if name == "softmax":
-        causal = attention.fused_causal_attention
-        model.stack = encoder_stack(sizes, causal, F.gelu, pre_norm)
-    return model
-
-
-scores, writers = {}, {}
-seeds = {"softmax": SEEDS, "linear, elu + 1": SEEDS, "control: φ = 1": SEEDS[:1]}
-for name in seeds:
-    scores[name], writers[name] = [], []
-    for seed in seeds[name]:
-        torch.manual_seed(seed)
-        model = language_model(name)
-        measured = fit_characters(model, reference, seed, steps, lr, name)
-        scores[name].append(measured)
-        writers[name].append(model)
-show_losses(writers, "bits per character")
-show(
-    plots.seeds(scores, "bits per character, held-out text"),
-    alt="Bits per character on held-out text, one point per seed: "
-    + ", ".join(f"{name} {mean(values):.2f}" for name, values in scores.items())
-    + ".",
-)
+steps, lr = at_scale(cpu=(500, 1e-2), gpu=(2_000, 1e-3))
+linear_model = partial(LinearTransformer, len(reference.letters), sizes)
+elu = partial(linear_model, elu_feature_map, causal_linear_attention)
+average = partial(linear_model, torch.ones_like, attention.chunked_linear_attention)
+makers = {
+    "softmax": (partial(softmax_twin, len(reference.letters), sizes), SEEDS),
+    "linear, elu + 1": (elu, SEEDS),
+    "control: φ = 1": (average, SEEDS[:1]),
+}
+writers = train_writers(makers, reference, steps, lr)
 
 # %% tags=["nbval-check-output"]
-ahead = min(scores["control: φ = 1"]) - max(scores["linear, elu + 1"])
+bits = {name: [one.bits for one in trained] for name, trained in writers.items()}
+plain = mean(bits["control: φ = 1"])
+part = (plain - mean(bits["linear, elu + 1"])) / (plain - mean(bits["softmax"]))
 claim(
     "14.E",
     "elu + 1 predicts characters better than a plain average of the past: bits gained, "
     "worst seed against best",
-    ahead,
+    min(bits["control: φ = 1"]) - max(bits["linear, elu + 1"]),
     at_least=0.2,
 )
-average = mean(scores["control: φ = 1"])
-part = (average - mean(scores["linear, elu + 1"])) / (average - mean(scores["softmax"]))
 claim(
     "14.F",
     "elu + 1 gains at least half of what softmax gains over the plain average, in "
@@ -1131,36 +887,27 @@ claim(
 )
 
 # %% [markdown]
-# The linear model now **generates text**: `read` processes the prompt in parallel, then each character is one step of the
-# recurrence. The state has the same size after any number of characters (14.G compares the memory for 20 and 200). The
+# The linear model now **generates text**: it reads the prompt in parallel, then each character is one step of the recurrence. The state has the same size after any number of characters (14.G compares the memory for 20 and 200). The
 # recurrence *can* go on indefinitely, but the model was trained on pieces of 32 characters only; beyond that length the text
 # gets worse.
 
 # %% tags=["try-it"]
-from course_lib.generation import generate
-
-trained = writers["linear, elu + 1"][-1]
-writer, prompt = StepBy(trained, linear_attention_step), "The value of the "
-codes_of_prompt = reference.encode(prompt)
-generator = torch.Generator(device=device()).manual_seed(0)
-
-
-def draw_letter(logits):
-    """Sample the next character at temperature 0.6."""
-    return torch.multinomial((logits / 0.6).softmax(-1), 1, generator=generator)[:, 0]
-
-
-print(prompt + reference.decode(generate(writer, codes_of_prompt, 150, draw_letter)[0]))
+trained = writers["linear, elu + 1"][-1].model
+writer = StepBy(trained, linear_attention_step)
+prompt = reference.encode("The value of the ")
+print(reference.decode(sampled(writer, prompt, 150, temperature=0.6)))
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Change the prompt, the temperature 0.6 and the number of characters. After how many characters does the text stop
 # forming words? Is that number near the length of the pieces that the model was trained on?
 
 # %% tags=["nbval-check-output"]
-one = codes_of_prompt[:, :1]
+from course_lib.generation import generate
+
 likeliest = lambda logits: logits.argmax(-1)  # noqa: E731
 memory_of = {
-    n: peak_memory(lambda n=n: generate(writer, one, n, likeliest)) for n in (20, 200)
+    n: peak_memory(partial(generate, writer, prompt[:, :1], n, likeliest))
+    for n in (20, 200)
 }
 claim(
     "14.G",
@@ -1168,17 +915,11 @@ claim(
     memory_of[200] / memory_of[20],
     between=(0.8, 1.2),
 )
-held_out = reference.held_out[:8, :T]
-with torch.no_grad():
-    state = writer.start(held_out[:, :20])
-    for t in range(20, T):
-        logits, state = writer.step(held_out[:, t], state)
-    gap = (logits - trained(held_out)[:, -1]).abs().max()
 claim(
     "14.H",
     "reading in parallel and token by token gives the same logits after 32 characters: "
     "largest difference",
-    gap,
+    gap_of_steps(writer, trained, reference.held_out[:8, :T]),
     at_most=1e-2,
 )
 
@@ -1228,7 +969,7 @@ claim(
 # ## 10 Build it
 #
 # **Build task (35 minutes, 12 points).** Write a language model with linear attention, in both forms, and the loop that trains
-# it, from an empty cell. In training, the parallel form processes all positions at once; in generation, the recurrent form
+# it, starting from an empty cell. In training, the parallel form processes all positions at once; in generation, the recurrent form
 # needs constant memory. Define the classes and functions that you need above `train_linear_transformer`, in the same cell.
 # Everything is allowed except the library's `LinearTransformer` and torch's recurrent networks.
 #
@@ -1266,7 +1007,7 @@ train_linear_transformer = check("14.7", train_linear_transformer)
 
 # %% [markdown]
 # The model has the same `start` and `step` as all models of the course, so the library's `generate` can use it. The next
-# cell trains it once more and generates text by its `step`, one character after the other.
+# cell trains it once more and generates text by its `step`, character by character.
 
 # %%
 from course_tools.bank.language_models import encoded
@@ -1274,15 +1015,8 @@ from course_tools.bank.language_models import encoded
 torch.manual_seed(SEEDS[0])
 small = encoded(reference.text)[:100_000]
 built = train_linear_transformer(small, 27, 400)
-drawn = generate(
-    built,
-    small[None, :16],
-    150,
-    lambda logits: torch.multinomial((logits / 0.6).softmax(-1), 1)[:, 0],
-)
-print(
-    "".join(" abcdefghijklmnopqrstuvwxyz"[i] for i in torch.cat([small[:16], drawn[0]]))
-)
+codes = sampled(built, small[None, :16], 150)
+print("".join(" abcdefghijklmnopqrstuvwxyz"[code] for code in codes))
 
 # %% [markdown]
 # Beyond the length of the training windows the text may get worse (compare *Try it* in section 8): positions and sums over so
@@ -1396,7 +1130,9 @@ X, W_K = (
 q, k, v = (torch.randn(50, 64, generator=generator) for _ in range(3))
 scaled = scaled_dot_product_attention(q, k, v).context
 as_on_the_slide = attention.attend(q @ k.mT, v).context
-by_size = [peak_mib(scaled_dot_product_attention, 2048, d) for d in (16, 64)]
+by_size = [
+    attention_costs.peak_mib(scaled_dot_product_attention, 2048, d) for d in (16, 64)
+]
 
 # %% tags=["nbval-check-output"]
 claim(

@@ -1,16 +1,23 @@
 """Train one layer of attention to recall the value of one key among many pairs, with any mechanism: for lecture 14."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from statistics import mean
+from typing import NamedTuple
 
+import seaborn as sns
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib.attention import MultiHead
+from course_lib.attention import MultiHead, kernel_attention, scaled_dot_product_attention
 from course_lib.datasets import lookup
 from course_lib.training import batches
 from course_tools.notebook.device import device
-from course_tools.notebook.fitting import fitted
+from course_tools.notebook.fitting import fitted, losses_of
+from course_tools.notebook.plots import MARKERS, attention_maps, curves
+from course_tools.notebook.show import show
+from course_tools.notebook.training_curve import block_means
 
 N_VALUES = 8
 
@@ -41,10 +48,21 @@ def pairs_task(n_pairs: int):
     return lookup(4_000, 10, 500, T_q=4, T_k=n_pairs, n_keys=2 * n_pairs, n_values=N_VALUES, seed=0)
 
 
+class Recalled(NamedTuple):
+    """A trained model, and its accuracy on unseen sequences."""
+
+    accuracy: float
+    model: AssociativeRecall
+
+
+Readers = dict[str, dict[int, list[Recalled]]]
+"""For each mechanism and number of pairs: the trained models, which differ only in their seed."""
+
+
 def fit_associative_recall(
     make: Callable[[], Callable[..., tuple]], n_pairs: int, seed: int, steps: int, label: str
-) -> tuple[float, AssociativeRecall]:
-    """Train on sequences of n_pairs pairs; return the accuracy on unseen sequences, and the model.
+) -> Recalled:
+    """Train on sequences of n_pairs pairs.
 
     Args:
         make: creates the mechanism `(q, k, v, mask)`; it is called after the seed is set.
@@ -66,4 +84,93 @@ def fit_associative_recall(
     fitted(model, batches(*learn, batch_size=64, seed=seed), loss, steps=steps, lr=5e-3, label=f"{label}, {n_pairs} pairs")
     *given, targets = unseen
     with torch.no_grad():
-        return (model(*given).argmax(-1) == targets).float().mean().item(), model
+        return Recalled((model(*given).argmax(-1) == targets).float().mean().item(), model)
+
+
+def train_readers(
+    mechanisms: Mapping[str, Callable[[], Callable[..., tuple]]], seeds: Mapping[int, Iterable[int]], steps: int
+) -> Readers:
+    """Train a model with each mechanism, on each number of pairs, with each of its seeds.
+
+    Args:
+        mechanisms: name -> what creates the mechanism.
+        seeds: number of pairs -> seeds.
+        steps: number of updates.
+    """
+    return {
+        name: {n: [fit_associative_recall(make, n, seed, steps, name) for seed in of_n] for n, of_n in seeds.items()}
+        for name, make in mechanisms.items()
+    }
+
+
+def show_recall(readers: Readers, title: str) -> None:
+    """Draw the training losses for each number of pairs, mean of the seeds, then accuracy against the number of pairs.
+
+    Args:
+        readers: as `train_readers` returns them.
+        title: above the figure of the accuracies.
+    """
+    pairs = sorted({n for trained in readers.values() for n in trained})
+    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+    grid = figure.subplots(2, -(-len(pairs) // 2), sharex=True, sharey=True, squeeze=False)
+    palette = sns.color_palette("colorblind", len(readers))
+    last = []
+    for ax, n in zip(grid.flat, pairs, strict=False):
+        for colour, marker, (name, trained) in zip(palette, MARKERS * len(readers), readers.items(), strict=False):
+            if n in trained:
+                ends, losses = block_means([losses_of(one.model) for one in trained[n]])
+                ax.plot(ends, losses, color=colour, marker=marker, markevery=6, markersize=4, linewidth=1.4, label=name)
+                last.append(f"{name}, {n} pairs, {losses[-1]:.2f}")
+        ax.axhline(
+            torch.tensor(float(N_VALUES)).log().item(), color="0.35", linestyle="--", linewidth=1.0, label="uniform guess"
+        )
+        ax.set_title(f"{n} pairs", fontsize=9)
+    for ax in grid.flat[len(pairs) :]:
+        ax.set_axis_off()
+    for ax in grid[-1]:
+        ax.set_xlabel("update")
+    figure.supylabel("cross-entropy, nats", fontsize=10)
+    handles = dict(zip(*reversed(grid.flat[0].get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    show(
+        figure, alt=f"Training loss in nats, a panel for each number of pairs; in the last block of updates: {'; '.join(last)}."
+    )
+    lines = {
+        name: (sorted(trained), [mean(one.accuracy for one in trained[n]) for n in sorted(trained)])
+        for name, trained in readers.items()
+    }
+    across = {f"chance, 1/{N_VALUES}": 1 / N_VALUES}
+    ends = ", ".join(f"{name} from {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
+    show(
+        curves(lines, "pairs in the sequence", "accuracy on unseen sequences", title, "x", across),
+        alt=f"Accuracy against the number of pairs from {pairs[0]} to {pairs[-1]}: {ends}.",
+    )
+
+
+@torch.no_grad()
+def show_recall_weights(
+    models: Mapping[str, tuple[AssociativeRecall, Callable[[Tensor], Tensor] | None]], n_pairs: int
+) -> dict[str, float]:
+    """Draw the weights of four queries over the pairs of one unseen sequence, next to the pair that has the query's key.
+
+    Args:
+        models: name -> a trained model, and its feature map, or None for softmax attention.
+        n_pairs: number of pairs on which the models were trained.
+
+    Returns:
+        for each name, the mean weight of the right pair.
+    """
+    part, maps = pairs_task(n_pairs).test, {}
+    for name, (model, phi) in models.items():
+        place = next(model.parameters()).device
+        q, k = model.projected(*(x[:1].to(place) for x in (part.queries, part.keys, part.values)))
+        attended = scaled_dot_product_attention(q, k, k) if phi is None else kernel_attention(phi(q), phi(k), k)
+        maps[name] = attended.weights[0].cpu()
+    right = part.pattern[0]
+    share = {name: (weights * right).sum(-1).mean().item() for name, weights in maps.items()}
+    show(
+        attention_maps({"the pair with the query's key": right} | maps, x="pair", y="query"),
+        alt=f"Which of {n_pairs} pairs has the key of each of four queries, and the weights of the models: the mean weight of "
+        "that pair is " + ", ".join(f"{value:.2f} in {name}" for name, value in share.items()) + ".",
+    )
+    return share

@@ -1,7 +1,7 @@
 """What attention costs in memory and in generation: peak memory, work of the next token, floating-point numbers in a state."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,8 +9,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from course_lib.attention.multihead import cached_step
 from course_tools.notebook.device import device
-from course_tools.notebook.layer_costs import multiply_adds, one_head
+from course_tools.notebook.layer_costs import exponent, milliseconds, multiply_adds, one_head
 from course_tools.notebook.memory import peak_memory
+from course_tools.notebook.plots import curves
+from course_tools.notebook.show import show
 
 
 def peak_mib(form: Callable[..., object], L: int, d: int = 64) -> float:
@@ -26,16 +28,48 @@ def work_with_cache(n: int, d: int = 64) -> int:
     return multiply_adds(cached_step, x, *cache, *matrices)
 
 
-def work_with_state(step: Callable[..., tuple[Tensor, ...]], d: int = 64) -> int:
-    """Count the multiply-adds of one token in one head of size d by `step`, such as `linear_attention_step`."""
-    x, matrices = torch.randn(1, d), [torch.randn(d, d) for _ in range(4)]
-    S, z = torch.rand(d, d), torch.rand(d)
+class Costs(NamedTuple):
+    """Peak memory in MiB and time in milliseconds of mechanisms: name -> (lengths, values)."""
 
-    def next_token() -> Tensor:
-        q, k, v = ((x @ W.mT)[0] for W in matrices[:3])
-        return step(S, z, q, k, v)[0] @ matrices[3]
+    memory: dict[str, tuple[list[int], list[float]]]
+    times: dict[str, tuple[list[int], list[float]]]
 
-    return multiply_adds(next_token)
+
+@torch.no_grad()
+def show_costs(mechanisms: Mapping[str, tuple[Callable[..., Any], int]], shortest: int = 512, d: int = 64) -> Costs:
+    """Measure and draw the peak memory and the time of one head, from a shortest length, doubled up to the longest.
+
+    Args:
+        mechanisms: name -> the mechanism `(q, k, v)`, and its longest length.
+        shortest: the first length, the same for all; each needs at least three lengths.
+        d: size of queries, keys and values.
+    """
+    costs = Costs({}, {})
+    for name, (form, longest) in mechanisms.items():
+        lengths = [shortest]
+        while 2 * lengths[-1] <= longest:
+            lengths.append(2 * lengths[-1])
+        costs.memory[name] = lengths, [peak_mib(form, L, d) for L in lengths]
+        costs.times[name] = lengths, [milliseconds(form, *one_head(L, d)) for L in lengths]
+    for measured, unit in ((costs.memory, "peak memory in MiB"), (costs.times, "milliseconds")):
+        powers = ", ".join(f"{name} {exponent(Ls[-3:], values[-3:]):.2f}" for name, (Ls, values) in measured.items())
+        show(
+            curves(measured, "number of tokens, L", unit, f"one head, d = {d}, forward", log="xy"),
+            alt=f"{unit[0].upper()}{unit[1:]} against the number of tokens, both logarithmic; over the longest three each "
+            f"grows with the length to the power: {powers}.",
+        )
+    return costs
+
+
+def show_kept_numbers(lengths: Sequence[int], d: int = 64) -> None:
+    """Draw how many numbers a cache of keys and values and a state (S, z) hold, for one head of size d."""
+    cached, kept = [2 * n * d for n in lengths], d * d + d
+    lines = {"softmax, with a cache": (lengths, cached), "linear, with S and z": (lengths, [kept] * len(lengths))}
+    show(
+        curves(lines, "tokens generated so far", "numbers kept", f"one head, d = {d}", log="xy"),
+        alt=f"Numbers kept against the tokens generated so far: a cache grows from {cached[0]:,} at {lengths[0]:,} tokens to "
+        f"{cached[-1]:,} at {lengths[-1]:,}; the state has {kept:,} throughout.",
+    )
 
 
 @torch.no_grad()

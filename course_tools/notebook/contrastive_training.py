@@ -1,12 +1,14 @@
 """Train SimCLR or BYOL on two views of unlabelled digits, and look at the model on the way: the experiments of lecture 16."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.metrics import LinearProbe
+from course_lib.models import BYOL, SimCLR
 from course_lib.primitives import unit
 from course_lib.training import batches, train
 from course_tools.notebook.device import device
@@ -14,9 +16,15 @@ from course_tools.notebook.digit_split import DigitSplit
 from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.few_labels import backbone, few
 from course_tools.notebook.nearest_neighbours import nearest_neighbour_accuracy
+from course_tools.notebook.plots import curves
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.show import show
+from course_tools.notebook.training_curve import block_means
 
+LOOKS = (1, 15, 30, 60, 120, 240)
+"""The updates after which `fit_simclr` and `fit_byol` evaluate the model."""
+Loss = Callable[[Any, tuple[Tensor, Tensor]], Tensor]
+"""Computes a scalar from a model and two views of a batch."""
 View = Callable[[Tensor, torch.Generator], Tensor]
 """Draws one view of each image of a batch, with random numbers of a generator."""
 
@@ -39,7 +47,7 @@ def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> I
 def train_on_views(
     model: nn.Module,
     pairs: Iterator[tuple[Tensor, Tensor]],
-    loss: Callable[[nn.Module, tuple[Tensor, Tensor]], Tensor],
+    loss: Loss,
     *,
     lr: float,
     steps: int = 240,
@@ -72,6 +80,151 @@ def train_on_views(
                 seen[step.index + 1] = look(model.eval())
             model.train()
     return ViewTraining(model.eval(), losses, seen)
+
+
+class Look(NamedTuple):
+    """The embeddings of the unseen digits, (1000, d), and the accuracy of a probe of the encoder with 40 labels."""
+
+    points: Tensor
+    accuracy: float
+
+
+def fit_simclr(label: str, seed: int, digits: DigitSplit, view: View, loss: Loss, probe: Callable[..., float]) -> ViewTraining:
+    """Train SimCLR for 240 updates with 32 pairs, and look at its encoder after the updates `LOOKS`.
+
+    Args:
+        label: the label of the progress bar.
+        seed: of the split, the weights and the batches.
+        digits: images, labels and splits.
+        view: draws one view of each image of a batch.
+        loss: of (model, pair).
+        probe: `probe_accuracy`, called with an encoder, `seed` and `n_each`.
+
+    Returns:
+        the training; a `Look` contains the features of unit length.
+    """
+    torch.manual_seed(seed)
+    model = SimCLR(backbone(), 64).to(device())
+
+    def look(model: SimCLR) -> Look:
+        points = unit(model.encoder(digits.images[digits.unseen[seed]])).cpu()
+        return Look(points, probe(model.encoder, seed=seed, n_each=4))
+
+    return train_on_views(model, two_views(digits, seed, view), loss, lr=3e-3, label=label, looks=LOOKS, look=look)
+
+
+def fit_byol(
+    label: str,
+    seed: int,
+    digits: DigitSplit,
+    view: View,
+    loss: Loss,
+    probe: Callable[..., float],
+    ema_update: Callable[..., Sequence[Tensor]],
+    predictor: nn.Module | None = None,
+) -> ViewTraining:
+    """Train BYOL for 240 updates with 32 pairs, and look at it after the updates `LOOKS`.
+
+    Args:
+        label: the label of the progress bar.
+        seed: of the split, the weights and the batches.
+        digits: images, labels and splits.
+        view: draws one view of each image of a batch.
+        loss: of (model, pair).
+        probe: `probe_accuracy`, called with an encoder, `seed` and `n_each`.
+        ema_update: computes the new weights of the target network from those of both networks and the decay.
+        predictor: replaces BYOL's predictor.
+
+    Returns:
+        the training; a `Look` contains the projections.
+    """
+    torch.manual_seed(seed)
+    model = BYOL(backbone(), 64, decay=0.95).to(device())
+    if predictor is not None:
+        model.predictor = predictor
+
+    def look(model: BYOL) -> Look:
+        return Look(model.online(digits.images[digits.unseen[seed]]).cpu(), probe(model.online[0], seed=seed, n_each=4))
+
+    @torch.no_grad()
+    def update(model: BYOL) -> None:
+        target = list(model.target.parameters())
+        for xi, new in zip(target, ema_update(target, list(model.online.parameters()), model.decay), strict=True):
+            xi.copy_(new)
+
+    pairs = two_views(digits, seed, view)
+    return train_on_views(model, pairs, loss, lr=5e-3, update=update, label=label, looks=LOOKS, look=look)
+
+
+def without_stop_gradient(model: BYOL, pair: tuple[Tensor, Tensor]) -> Tensor:
+    """Compute BYOL's loss with one network on both sides, so that the target has a gradient too."""
+    z = model.online(torch.cat(pair))
+    return (2 - 2 * (unit(model.predictor(z)) * unit(z.roll(len(pair[0]), 0))).sum(-1)).mean()
+
+
+def gap_to_byol_update(ema_update: Callable[..., Sequence[Tensor]], seed: int = 0) -> float:
+    """Compute the largest difference between the weights of `ema_update` and those of `BYOL.update`, for random networks."""
+    torch.manual_seed(seed)
+    model = BYOL(backbone(), 64, decay=0.9)
+    with torch.no_grad():
+        for theta in model.online.parameters():
+            theta.add_(torch.randn_like(theta))
+    before = [xi.detach().clone() for xi in model.target.parameters()]
+    expected = ema_update(before, [theta.detach() for theta in model.online.parameters()], 0.9)
+    model.update()
+    pairs = zip(model.target.parameters(), expected, strict=True)
+    return max((xi.detach() - own).abs().max().item() for xi, own in pairs)
+
+
+def target_gradients(loss: Loss, pair: tuple[Tensor, Tensor], seed: int = 0) -> int:
+    """Count the tensors of BYOL's target network that a loss of (model, pair) gives a gradient, were they not frozen."""
+    torch.manual_seed(seed)
+    model = BYOL(backbone(), 64).to(device())
+    model.target.requires_grad_(True)
+    loss(model, pair).backward()
+    return sum(xi.grad is not None for xi in model.target.parameters())
+
+
+def show_byol_losses(runs: Mapping[str, ViewTraining]) -> None:
+    """Draw the losses of BYOL and its variants, averaged over blocks of updates, on a logarithmic axis."""
+    lines = {name: block_means([run.losses]) for name, run in runs.items()}
+    ends = "; ".join(f"{name} from {values[0]:.3f} to {values[-1]:.4f}" for name, (_, values) in lines.items())
+    show(
+        curves(lines, "update", "BYOL's loss, 0 to 4", "training loss", log="y"),
+        alt=f"Training loss of BYOL and its variants, logarithmic, in the first and in the last block of updates: {ends}.",
+    )
+
+
+def show_spectra(projections: Mapping[str, Tensor], spectrum: Callable[[Tensor], Tensor], n: int = 30) -> dict[str, float]:
+    """Draw the spectra of projections (N, d); return the sum of the squares of each spectrum, 1 for a full sphere."""
+    spectra = {name: spectrum(points).double() for name, points in projections.items()}
+    spread = {name: values.square().sum().item() for name, values in spectra.items()}
+    lines = {name: (range(1, n + 1), values[:n].clamp_min(1e-5)) for name, values in spectra.items()}
+    show(
+        curves(lines, "principal axis", "standard deviation along it", "projections of unseen digits", log="y"),
+        alt=f"Standard deviation of the projections along their first {n} principal axes, logarithmic. Sum of squares, 1 for a "
+        f"full sphere: {', '.join(f'{name} {total:.4f}' for name, total in spread.items())}.",
+    )
+    return spread
+
+
+def show_probe_curves(
+    lines: Mapping[str, tuple[Sequence[int], Sequence[float]]], pixels: float, ticks: Sequence[int], title: str
+) -> None:
+    """Draw the accuracy of probes with 40 labels through training.
+
+    Args:
+        lines: name -> (updates, accuracies).
+        pixels: accuracy of a probe of the pixels, a dashed line.
+        ticks: the updates that are labelled.
+        title: above the figure.
+    """
+    drawn = curves(lines, "update", "probe accuracy, 40 labels", title, log="x", across={"pixels": pixels})
+    drawn.axes[0].set_xticks(ticks, [f"{step:,}" for step in ticks])
+    each = "; ".join(
+        f"{name} " + ", ".join(f"{y:.2f} after {x}" for x, y in zip(*line, strict=True)) for name, line in lines.items()
+    )
+    show(drawn, alt=f"Accuracy of a probe with forty labels through training, {title}: {each}; the pixels {pixels:.2f}.")
 
 
 def untrained(seed: int) -> nn.Sequential:
@@ -128,3 +281,10 @@ def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, s
         alt=f"Embeddings of {n} unseen digits, arranged by t-SNE; the nearest other of {len(kinds):,} embeddings has the same "
         f"class for {agree}.",
     )
+
+
+def nt_xent_of_adjacent_rows(a: Tensor, b: Tensor, temperature: float) -> Tensor:
+    """Compute NT-Xent of stacked views (N, d) each, with rows 2k - 1 and 2k of the stack as pairs: the error of the deck."""
+    z = unit(torch.cat([a, b]))
+    similarity = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(similarity, torch.arange(len(z)) ^ 1)

@@ -1,7 +1,7 @@
-"""Train a classifier of handwritten digits, and measure its accuracy on the test set: the experiment of lecture 13."""
+"""Train classifiers of handwritten digits, measure and draw their accuracy on the test set: the experiments of lecture 13."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,7 +10,8 @@ from torch import nn
 from course_lib.training import batches
 from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.digit_split import DigitSplit
-from course_tools.notebook.fitting import accuracy_of, classify, fitted
+from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
+from course_tools.notebook.seed_scores import show_seeds
 
 
 class Trained(NamedTuple):
@@ -19,6 +20,12 @@ class Trained(NamedTuple):
     model: nn.Module
     accuracy: float
     seconds: float
+
+
+def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Create a classifier with the initial weights that `fit` gives it, on the device of the course."""
+    torch.manual_seed(seed)
+    return make().to(device())
 
 
 def fit(
@@ -42,9 +49,34 @@ def fit(
     """
     steps = at_scale(cpu=260, gpu=400) if steps is None else steps
     images, labels, learn, unseen = digits
-    torch.manual_seed(seed)
-    model, start = make().to(device()), time.process_time()
+    model, start = initialised(make, seed), time.process_time()
     stream = batches(images[learn[seed]], labels[learn[seed]], batch_size=32, seed=seed)
     fitted(model, stream, classify, steps=steps, lr=lr, label=f"{label}, seed {seed}")
     seconds = time.process_time() - start
     return Trained(model, accuracy_of(model, images[unseen[seed]], labels[unseen[seed]]), seconds)
+
+
+def fit_seeds(
+    make: Callable[[], nn.Module], digits: DigitSplit, seeds: Iterable[int], label: str = "training"
+) -> list[Trained]:
+    """Call `fit` once for each seed."""
+    return [fit(make, digits, seed, label=label) for seed in seeds]
+
+
+@torch.no_grad()
+def loss_on_unseen(model: nn.Module, digits: DigitSplit, seed: int, n: int = 100) -> float:
+    """Compute the cross-entropy of the first n test digits of a seed, in nats."""
+    rows = digits.unseen[seed][:n]
+    return classify(model, (digits.images[rows], digits.labels[rows])).item()
+
+
+def show_classifiers(trained: Mapping[str, Sequence[Trained]], earlier: Mapping[str, Sequence[Trained]] | None = None) -> None:
+    """Draw the training losses of classifiers, the mean of the seeds, and the accuracy of each seed.
+
+    Args:
+        trained: name -> the classifiers of one kind, which differ only in their seed.
+        earlier: the same for classifiers whose losses an earlier figure shows: only their accuracies are drawn.
+    """
+    show_losses({name: [one.model for one in runs] for name, runs in trained.items()})
+    groups = {**trained, **(earlier or {})}
+    show_seeds({name: [one.accuracy for one in runs] for name, runs in groups.items()}, across={"chance": 0.1})

@@ -1,7 +1,8 @@
 """Classify handwritten digits from a few labels, with augmentation: data, encoder and baseline of lecture 16."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,8 @@ from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.digit_split import DigitSplit, digit_split
 from course_tools.notebook.fitting import accuracy_of, fitted
+from course_tools.notebook.plots import curves
+from course_tools.notebook.show import show
 
 RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
 """Rotation, zoom, shear and shift that preserve the class of a digit."""
@@ -61,3 +64,33 @@ def supervised_draws(digits: DigitSplit, seed: int, n_each: int, draws: int = 4)
 def mean_on_unseen(models: Sequence[nn.Module], digits: DigitSplit, seed: int) -> float:
     """Average the accuracies of several classifiers on the unseen digits of a seed."""
     return mean(on_unseen(model, digits, seed) for model in models)
+
+
+class Supervised(NamedTuple):
+    """Classifiers trained on the same number of labels, and the accuracy on unseen digits for each seed, mean of the draws."""
+
+    models: list[nn.Module]
+    accuracies: list[float]
+
+
+def supervised_seeds(digits: DigitSplit, seeds: Iterable[int], n_each: int, draws: int = 1) -> Supervised:
+    """Train `supervised` with each seed of the split, for several draws of the labelled digits."""
+    by_seed = {seed: supervised_draws(digits, seed, n_each, draws) for seed in seeds}
+    accuracies = [mean_on_unseen(models, digits, seed) for seed, models in by_seed.items()]
+    return Supervised([model for models in by_seed.values() for model in models], accuracies)
+
+
+def show_accuracy_by_labels(accuracies: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
+    """Draw the mean accuracy of classifiers against the number of labels.
+
+    Args:
+        accuracies: name -> labels of each class -> accuracies, one for each seed.
+    """
+    lines = {name: ([10 * n for n in by_n], [mean(each) for each in by_n.values()]) for name, by_n in accuracies.items()}
+    each = "; ".join(
+        f"{name} " + ", ".join(f"{y:.2f} with {n}" for n, y in zip(*line, strict=True)) for name, line in lines.items()
+    )
+    show(
+        curves(lines, "labels", "accuracy on unseen digits", "mean of the seeds", log="x"),
+        alt=f"Accuracy against the number of labels, mean of the seeds: {each}.",
+    )

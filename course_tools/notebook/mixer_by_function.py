@@ -116,3 +116,17 @@ def mixing_weights_of(kernel: Tensor, side: int) -> FeedForwardWeights:
     T = F.conv2d(each_position, kernel, padding=kernel.shape[-1] // 2).view(N, N).T
     signs = torch.cat([torch.eye(N), -torch.eye(N)])
     return signs @ T, torch.zeros(2 * N), signs.T, torch.zeros(N)
+
+
+def gap_to_a_shared_convolution(mixing: Callable[..., Tensor], side: int = 7) -> float:
+    """Compute the largest difference between token mixing and a depth-wise 3 × 3 convolution that all channels share.
+
+    Args:
+        mixing: `token_mixing`; its weights are those of `mixing_weights_of`.
+        side: of the square grid of positions.
+    """
+    x = torch.randn(2, 5, side, side, generator=torch.Generator().manual_seed(0))
+    kernel = torch.linspace(-1, 1, 9).view(1, 1, 3, 3)
+    convolved = F.conv2d(x, kernel.expand(5, 1, 3, 3), padding=1, groups=5)
+    mixed = mixing(x.flatten(2).mT, *mixing_weights_of(kernel, side)).mT.view_as(x)
+    return (convolved - mixed).abs().max().item()

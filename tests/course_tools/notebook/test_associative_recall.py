@@ -1,9 +1,16 @@
 """A model of associative recall computes one query per question and one key per pair."""
 
+import pytest
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_tools.notebook.associative_recall import AssociativeRecall, pairs_task
+from course_tools.notebook.associative_recall import (
+    AssociativeRecall,
+    pairs_task,
+    show_recall,
+    show_recall_weights,
+    train_readers,
+)
 
 
 def test_queries_and_pairs_are_projected():
@@ -13,3 +20,22 @@ def test_queries_and_pairs_are_projected():
     model = AssociativeRecall(scaled_dot_product_attention, 10, d_model=16)
     q, k = model.projected(*inputs)
     assert (q.shape, k.shape, model(*inputs).shape) == ((3, 4, 16), (3, 5, 16), (3, 4, 8))
+
+
+def test_readers_are_trained_with_each_seed_and_drawn(capsys):
+    readers = train_readers({"softmax": lambda: scaled_dot_product_attention}, {2: (0, 1), 3: (0,)}, steps=3)
+    assert {n: len(trained) for n, trained in readers["softmax"].items()} == {2: 2, 3: 1}
+    show_recall(readers, "three updates")
+    out = capsys.readouterr().out
+    assert "softmax, 2 pairs, " in out
+    accuracies = [sum(one.accuracy for one in trained) / len(trained) for trained in readers["softmax"].values()]
+    assert f"softmax from {accuracies[0]:.2f} to {accuracies[1]:.2f}" in out
+
+
+def test_the_weight_of_the_right_pair_is_uniform_for_equal_features(capsys):
+    torch.manual_seed(0)
+    model = AssociativeRecall(scaled_dot_product_attention, 10)
+    share = show_recall_weights({"equal": (model, torch.ones_like), "softmax": (model, None)}, 5)
+    assert share["equal"] == pytest.approx(1 / 5)
+    assert share["softmax"] != pytest.approx(1 / 5)
+    assert "0.20 in equal" in capsys.readouterr().out

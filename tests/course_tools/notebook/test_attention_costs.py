@@ -3,10 +3,19 @@
 import pytest
 import torch
 
-from course_lib.attention import linear_attention_step, scaled_dot_product_attention
+from course_lib.attention import fused_scaled_dot_product_attention, linear_attention_step, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
-from course_tools.notebook.attention_costs import StepBy, floats_in, peak_mib, work_of_step, work_with_cache, work_with_state
+from course_tools.notebook.attention_costs import (
+    StepBy,
+    floats_in,
+    peak_mib,
+    show_costs,
+    show_kept_numbers,
+    work_of_step,
+    work_with_cache,
+)
+from course_tools.notebook.layer_costs import exponent
 
 
 def test_attention_holds_scores_and_weights():
@@ -18,8 +27,21 @@ def test_the_work_of_a_cache_grows_with_the_text():
     assert work_with_cache(20, d) - work_with_cache(10, d) == 2 * 10 * d
 
 
-def test_the_work_of_a_state_is_that_of_projections_and_step():
-    assert work_with_state(linear_attention_step, 8) >= 4 * 8 * 8
+def test_lengths_are_doubled_up_to_the_longest_and_stored_weights_grow_quadratically(capsys):
+    forms = {"stored": (scaled_dot_product_attention, 512), "fused": (fused_scaled_dot_product_attention, 1024)}
+    costs = show_costs(forms, shortest=128, d=8)
+    assert {name: lengths for name, (lengths, _) in costs.memory.items()} == {
+        "stored": [128, 256, 512],
+        "fused": [128, 256, 512, 1024],
+    }
+    assert exponent(*costs.memory["stored"]) == pytest.approx(2, abs=0.1)
+    assert min(costs.times["stored"][1]) > 0
+    assert "Peak memory in MiB against the number of tokens" in capsys.readouterr().out
+
+
+def test_a_cache_grows_by_a_key_and_a_value_for_each_token(capsys):
+    show_kept_numbers([3, 1_000], d=8)
+    assert "from 48 at 3 tokens to 16,000 at 1,000; the state has 72 throughout" in capsys.readouterr().out
 
 
 def test_the_state_of_a_linear_transformer_does_not_grow():

@@ -1,8 +1,18 @@
 """A text is cut into pieces of characters, and the loss is in bits."""
 
+import pytest
 import torch
 
-from course_tools.notebook.character_text import character_text, next_character_loss
+from course_lib.blocks import Sizes
+from course_lib.models import LinearTransformer
+from course_tools.notebook.character_text import (
+    character_text,
+    gap_of_steps,
+    next_character_loss,
+    sampled,
+    softmax_twin,
+    train_writers,
+)
 
 
 def test_a_text_is_cut_into_pieces_and_a_uniform_model_needs_the_logarithm():
@@ -13,3 +23,25 @@ def test_a_text_is_cut_into_pieces_and_a_uniform_model_needs_the_logarithm():
     n = len(text.letters)
     uniform = next_character_loss(lambda tokens: torch.zeros(*tokens.shape, n), (text.held_out,))
     torch.testing.assert_close(uniform, torch.tensor(float(n)).log2())
+
+
+def test_writers_are_trained_with_each_seed_and_write_step_by_step(capsys):
+    text, sizes = character_text(8, n_held_out=20), Sizes(12, 3, 24, 1)
+    n = len(text.letters)
+    makers = {
+        "linear": (lambda: LinearTransformer(n, sizes), (0, 1)),
+        "softmax": (lambda: softmax_twin(n, sizes), (0,)),
+    }
+    writers = train_writers(makers, text, steps=50, lr=1e-2)
+    assert {name: len(trained) for name, trained in writers.items()} == {"linear": 2, "softmax": 1}
+    for trained in writers.values():
+        measured = next_character_loss(trained[0].model, (text.held_out,))
+        assert trained[0].bits == pytest.approx(measured.item())
+    assert f"linear {writers['linear'][0].bits:.3f}" in capsys.readouterr().out
+    model, prompt = writers["linear"][0].model, text.encode("The ")
+    codes = sampled(model, prompt, 5)
+    assert codes.shape == (9,)
+    assert torch.equal(codes[:4], prompt[0])
+    assert torch.equal(codes, sampled(model, prompt, 5))
+    assert gap_of_steps(model, model, text.held_out[:2, :8], n_prompt=3) < 1e-4
+    assert gap_of_steps(model, writers["linear"][1].model, text.held_out[:2, :8], n_prompt=3) > 1e-2

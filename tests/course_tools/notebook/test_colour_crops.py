@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.colour_crops import colour_histograms, random_crops
+from course_tools.notebook.colour_crops import colour_histograms, matched_by_histogram, random_crops
 
 
 def test_crops_of_plain_images_have_the_histogram_of_their_image():
@@ -12,3 +12,8 @@ def test_crops_of_plain_images_have_the_histogram_of_their_image():
     histograms = colour_histograms(crops, 4)
     torch.testing.assert_close(histograms[0].view(3, 4), torch.tensor([1.0, 0, 0, 0]).expand(3, 4))
     assert origin.tolist() == [0] * 5 + [1] * 5
+
+
+def test_colour_distortion_hides_which_crops_are_of_one_image():
+    plain, distorted = matched_by_histogram(n_each=9, seed=1)
+    assert 1 / 8 < distorted < plain <= 1

@@ -2,7 +2,16 @@
 
 import torch
 
-from course_tools.notebook.few_labels import backbone, few, on_unseen, small_digits, supervised
+from course_tools.notebook.few_labels import (
+    backbone,
+    few,
+    mean_on_unseen,
+    on_unseen,
+    show_accuracy_by_labels,
+    small_digits,
+    supervised,
+    supervised_seeds,
+)
 
 
 def test_digits_have_half_the_sides_and_the_mean_ink():
@@ -27,3 +36,12 @@ def test_more_labels_teach_more():
     digits = small_digits((0,))
     one, ten = (on_unseen(supervised(digits, 0, n_each, 0, steps=60), digits, 0) for n_each in (1, 10))
     assert 0.3 < one < ten - 0.1
+
+
+def test_each_seed_has_the_mean_accuracy_of_its_draws(monkeypatch, capsys):
+    monkeypatch.setattr("course_tools.notebook.few_labels.fitted", lambda model, *args, **settings: model.eval())
+    digits = small_digits((0, 1))
+    models, accuracies = supervised_seeds(digits, (0, 1), 1, draws=2)
+    assert accuracies == [mean_on_unseen(models[:2], digits, 0), mean_on_unseen(models[2:], digits, 1)]
+    show_accuracy_by_labels({"untrained": {1: accuracies, 4: [0.25, 0.75]}})
+    assert f"untrained {sum(accuracies) / 2:.2f} with 10, 0.50 with 40" in capsys.readouterr().out

@@ -8,7 +8,13 @@ from torch import nn
 
 from course_lib.blocks import MixerSizes, mixer_block, reordered_token_mixing, token_mixing, token_mixing_kernels
 from course_lib.models import Mixer
-from course_tools.notebook.mixer_by_function import by_convolutions, computed_by, mixing_weights_of, with_permuted_inputs
+from course_tools.notebook.mixer_by_function import (
+    by_convolutions,
+    computed_by,
+    gap_to_a_shared_convolution,
+    mixing_weights_of,
+    with_permuted_inputs,
+)
 from course_tools.notebook.shuffled_patches import random_orders, shuffled
 
 
@@ -50,3 +56,5 @@ def test_token_mixing_computes_a_convolution_that_all_channels_share():
     x, kernel = torch.randn(2, 3, 5, 5), torch.randn(1, 1, 3, 3)
     mixed = token_mixing(x.flatten(2).mT, *mixing_weights_of(kernel, 5)).mT.view_as(x)
     torch.testing.assert_close(mixed, F.conv2d(x, kernel.expand(3, 1, 3, 3), padding=1, groups=3))
+    assert gap_to_a_shared_convolution(token_mixing) < 1e-5
+    assert gap_to_a_shared_convolution(lambda *inputs: token_mixing(*inputs) + 1) > 0.5

@@ -3,7 +3,13 @@
 import torch
 
 from course_lib.primitives import favor_features, orthogonalised
-from course_tools.notebook.random_feature_error import estimated, relative_error
+from course_tools.notebook.random_feature_error import (
+    estimated,
+    estimates_of_exponential,
+    relative_error,
+    show_errors,
+    show_estimate,
+)
 
 
 def test_estimated_weights_sum_to_one_and_come_nearer_with_more_features():
@@ -12,3 +18,23 @@ def test_estimated_weights_sum_to_one_and_come_nearer_with_more_features():
         torch.testing.assert_close(weights.sum(-1), torch.ones(64, dtype=torch.float64), rtol=1e-5, atol=1e-5)
     few, many = (relative_error(favor_features, orthogonalised, 0.25, m, draws=3) for m in (16, 1_024))
     assert many < few / 2
+
+
+def test_errors_are_drawn_for_each_map_and_spread(capsys):
+    errors = show_errors({"positive": favor_features}, orthogonalised, (0.25, 4.0), [16, 64])
+    assert errors["positive", 0.25] == [relative_error(favor_features, orthogonalised, 0.25, m) for m in (16, 64)]
+    assert f"logit spread 4 from {errors['positive', 4.0][0]:.2f}" in capsys.readouterr().out
+
+
+def test_orthogonal_directions_reduce_the_spread_and_a_wrong_feature_map_is_biased():
+    independent, orthogonal = (estimates_of_exponential(favor_features, change) for change in (lambda w: w, orthogonalised))
+    assert max(independent.deviation, orthogonal.deviation) < 5
+    assert orthogonal.spread < independent.spread
+    assert estimates_of_exponential(lambda x, omega: 1.1 * favor_features(x, omega)).deviation > 20
+
+
+def test_the_distance_of_equal_weights_is_zero(capsys, monkeypatch):
+    weights = torch.full((16, 16), 1 / 16)
+    monkeypatch.setattr("course_tools.notebook.random_feature_error.estimated", lambda *inputs: (weights, weights))
+    show_estimate(favor_features, orthogonalised, 0.5, 64, 0)
+    assert "weights is 0.00" in capsys.readouterr().out

@@ -1,0 +1,48 @@
+"""Compare a rival without token mixing with a Mixer of one block, the control of build task 13.7, over some seeds."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from course_tools.bank.lecture_13.train_mixing_rival import OneBlockMixer, examples, scores_of, trained_on
+from course_tools.checks.training_record import Recorder
+from course_tools.notebook.seed_scores import show_seeds
+from course_tools.notebook.training_curve import show_recorded_losses
+
+__all__ = ["OneBlockMixer", "examples", "show_mixing_rival"]
+
+
+def show_mixing_rival(
+    train_rival: Callable[[Tensor, Tensor, int, int], nn.Module],
+    seeds: Iterable[int],
+    others: Mapping[str, Sequence[float]] | None = None,
+    n_steps: int = 300,
+) -> None:
+    """Train the Mixer and the rival with each seed; draw their losses, and their accuracies on unseen digits.
+
+    Args:
+        train_rival: `(patches, labels, n_parameters, n_steps)` → the trained rival.
+        seeds: of the images, the weights and the batches.
+        others: name → accuracies of other models, which are drawn first.
+        n_steps: number of updates of each model.
+    """
+    losses: dict[str, list[list[float]]] = {"Mixer": [], "rival": []}
+    scores: dict[str, list[float]] = {f"{asked}: {name}": [] for asked in ("digits", "grain") for name in losses}
+    for seed in seeds:
+        known, (unseen, labels) = examples(seed)
+        torch.manual_seed(seed)
+        mixer = OneBlockMixer()
+        n_parameters = sum(p.numel() for p in mixer.parameters())
+        with Recorder() as of_mixer:
+            trained_on(mixer, *known, n_steps)
+        with Recorder() as of_rival:
+            rival = train_rival(*known, n_parameters, n_steps)
+        for name, model, training in (("Mixer", mixer, of_mixer), ("rival", rival, of_rival)):
+            losses[name].append(training.losses)
+            with torch.no_grad():
+                found = scores_of(model(unseen), labels)
+            scores[f"digits: {name}"].append(found.claim)
+            scores[f"grain: {name}"].append(found.control)
+    show_recorded_losses(losses, "cross-entropy of digit and grain, nats")
+    show_seeds({**(others or {}), **scores})

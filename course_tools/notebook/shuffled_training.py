@@ -1,0 +1,50 @@
+"""Train on images in order and on shuffled ones: the first losses of a model, and a student's Mixer on small digits."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.datasets import digits
+from course_lib.training import batches, train
+from course_tools.checks.training_record import Recorder
+from course_tools.notebook.fitting import accuracy_of, classify
+from course_tools.notebook.seed_scores import show_seeds
+from course_tools.notebook.shuffled_patches import random_orders, shuffled
+from course_tools.notebook.training_curve import show_recorded_losses
+
+
+def first_losses(model: nn.Module, images: Tensor, labels: Tensor, seed: int, steps: int = 40) -> list[float]:
+    """Train a classifier in place, in float64, with batches of 32, and return the loss of each update."""
+    stream = batches(images.double(), labels, batch_size=32, seed=seed)
+    return [step.loss for step in train(model.double(), stream, classify, steps=steps, lr=4e-3, warmup=steps // 10)]
+
+
+def show_both_orders(
+    train_mixer: Callable[[Tensor, Tensor, int, int], nn.Module], seeds: Iterable[int], title: str, n_steps: int = 500
+) -> None:
+    """Train a classifier on scikit-learn's digits in order and shuffled; draw losses, and accuracies on held-out digits.
+
+    Args:
+        train_mixer: `(images, labels, n_classes, n_steps)` → the trained classifier.
+        seeds: of the split and of the weights; the patches, of 2 × 2 pixels, are always shuffled in the same way.
+        title: above the figure of the accuracies, such as "your Mixer".
+        n_steps: number of updates.
+    """
+    images, labels = digits()
+    images = images[:, None]
+    order, inner = random_orders(16, 4, seed=0)
+    sets = {"in order": images, "shuffled": shuffled(images, 2, order, inner)}
+    losses: dict[str, list[list[float]]] = {name: [] for name in sets}
+    accuracies: dict[str, list[float]] = {name: [] for name in sets}
+    for seed in seeds:
+        rows = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+        known, unseen = rows[:1_297], rows[1_297:]
+        for name, inputs in sets.items():
+            torch.manual_seed(seed)
+            with Recorder() as training:
+                model = train_mixer(inputs[known], labels[known], 10, n_steps)
+            losses[name].append(training.losses)
+            accuracies[name].append(accuracy_of(model, inputs[unseen], labels[unseen]))
+    show_recorded_losses(losses, "cross-entropy, nats")
+    show_seeds(accuracies, "accuracy on held-out digits", title, across={"chance": 0.1})
