@@ -191,7 +191,7 @@ def finding(study):
     late = [f"{kind} {reached[f'{kind}, width 16'] - reached[half]:+.3f}" for kind, half in halves.items()]
     both = reached["convolution, then local attention, width 16"]
     return (
-        f"After {STEPS:,} updates ({n_seeds} seeds), at the widths {', '.join(map(str, WIDTHS))}, the accuracy of the convolutions "
+        f"After {STEPS:,} updates ({n_seeds} seed{'s' * (n_seeds != 1)}), at the widths {', '.join(map(str, WIDTHS))}, the accuracy of the convolutions "
         f"exceeds that of local attention by {leads}. A convolution followed by local attention reaches {both:.3f} at width 16, "
         f"convolutions {ours[1]:.3f}. Twice as many updates add at width 16: {', '.join(late)}."
     )
