@@ -5,7 +5,8 @@ text, and an LSTM with as many parameters as GPT that reads the same batches. Al
 characters of Python's language reference and are tested on paragraphs that they never saw. Each network has one learning rate;
 no others were tried.
 
-Budget: 2,500 updates with 1,024 characters each; about 3 minutes for GPT and 2 for the LSTM on one CPU thread.
+Budget: 2,500 updates with 1,024 characters each; about 3 minutes for GPT and 2 for the LSTM on one CPU thread. On a GPU: the same
+settings; the study of larger models is `07_text`.
 """
 
 import math

@@ -5,7 +5,8 @@ convolution of the frames' means; convolutions of 3 × 3 × 3 with a stride; the
 and one block over all positions, in the dot-product form and as embedded Gaussian. After each stands a layer for each position
 with a ReLU, so that any of them could compare. Three kinds of digits, four frames of 16 × 42 pixels (`moving_digits`).
 
-Budget: 1,200 updates with 16 videos each, three seeds. About 7 minutes on one CPU thread.
+Budget: 1,200 updates with 16 videos each, three seeds. About 7 minutes on one CPU thread. On a GPU: also two
+blocks, and four convolutions of 3 × 3 × 3.
 """
 
 import torch
@@ -65,6 +66,13 @@ SETTINGS = {
     "largest value": lambda: network(pool=nn.AdaptiveMaxPool3d),
     "space-time block, dot product": lambda: network(block(mechanism=associative_dot_product)),
     "space-time block, softmax": lambda: network(block()),
+}
+GPU_SETTINGS = SETTINGS | {
+    "two space-time blocks, dot product": lambda: network(*(block(mechanism=associative_dot_product) for _ in range(2))),
+    "two space-time blocks, softmax": lambda: network(block(), block()),
+    "3-D convolutions, four": lambda: network(
+        convolved(WIDTH, (3, 3, 3), (1, 2, 2)), *(convolved(WIDTH, (3, 3, 3)) for _ in range(3))
+    ),
 }
 TOLERANCE = {"accuracy": 0.08, "curve": 0.2}
 

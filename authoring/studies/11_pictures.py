@@ -10,7 +10,7 @@ to three pixels and rotated by up to 15 degrees, at random, each time they are u
 Budget: 2,000 updates with 64 pictures each in the first part; in the second 400 updates, after 1,000 of pre-training. Accuracy on
 1,000 unseen pictures, in the second part on those that show the digits 5 to 9; three seeds. Each model has the learning rate that
 was best in 500 updates with 1,000 pictures: of 0.0005, 0.001, 0.002 and 0.004 for the ViT, of 0.001, 0.002, 0.004 and 0.008 for
-the CNNs. About 30 minutes on one CPU thread.
+the CNNs. About 30 minutes on one CPU thread. On a GPU: more numbers of pictures, and smaller numbers distorted, too.
 """
 
 from copy import deepcopy
@@ -38,6 +38,9 @@ SETTINGS |= {
     for n in (10, 50)
     for start in ("random", "pre-trained")
     for kind in RATES
+}
+GPU_SETTINGS = SETTINGS | {
+    f"{kind}, {n} pictures": (kind, n) for n in ("125", "500", "2,000", "250 distorted", "1,000 distorted") for kind in RATES
 }
 TOLERANCE = {"accuracy": 0.04, "curve": 0.2}
 

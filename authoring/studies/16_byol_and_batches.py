@@ -3,7 +3,8 @@
 Rivals: SimCLR; BYOL; BYOL without its predictor; without the stop-gradient; SimCLR with 32 and with 96 pairs in a batch, 240
 updates each. The probe sees 40 labels and is compared with a probe of the pixels. The lecture's encoder, data and augmentation.
 
-Budget: 1,000 updates with 32 pairs, and 3,000 for SimCLR and for BYOL; three seeds. About 16 minutes on one CPU thread.
+Budget: 1,000 updates with 32 pairs, and 3,000 for SimCLR and for BYOL; three seeds. About 16 minutes on one CPU thread. On a GPU:
+also batches of 32 to 2,048 pairs, 3,000 updates each.
 """
 
 from functools import cache
@@ -84,6 +85,11 @@ SETTINGS = {  # name: (loss, pairs a batch, steps)
     "no stop-gradient": (no_stop_gradient_loss, 32, STEPS),
     "SimCLR, 32 pairs, 240 steps": (simclr_loss, 32, 240),
     "SimCLR, 96 pairs, 240 steps": (simclr_loss, 96, 240),
+}
+GPU_SETTINGS = SETTINGS | {
+    f"{name}, {n:,} pairs, 3,000 steps": (loss, n, LONG)
+    for name, loss in (("SimCLR", simclr_loss), ("BYOL", bootstrap_loss))
+    for n in (32, 128, 512, 2_048)
 }
 TOLERANCE = {"probe": 0.05, "spread of projections": 0.1, "spread of features": 0.1, "loss": 0.2, "curve": 0.1}
 

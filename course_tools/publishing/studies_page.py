@@ -30,7 +30,7 @@ def _section(study: Study, folder: Path) -> str:
     lines = [f"## {study.name}", "", f"**{study.question}**{study.text.removeprefix(study.question)}", ""]
     if record is None or not record.runs:
         return "\n".join([*lines, f"*Not recorded yet: `course study {study.name}` runs it.*", ""])
-    if record.source != study.source:
+    if record.source != study.source_on("cpu"):
         return "\n".join([*lines, f"*Changed since it was recorded: `course study {study.name}` runs it again.*", ""])
     lines += [_table(record), "", f"*{record.cost}.*", ""]
     if study.figure:

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 from course_tools.dask_cluster import dask_client
-from course_tools.studies.study import CannotStudy, StaleStudy, Study, load, source_of
+from course_tools.studies.study import CannotStudy, StaleStudy, Study, load
 from course_tools.studies.study_record import RecordedRun, RecordedStudy, read, record_path, write
 
 
@@ -79,7 +79,7 @@ def run_missing(
     done = {(run.name, run.seed) for run in record.runs}
     todo = [(name, seed) for seed in seeds for name in settings if (name, seed) not in done]
     started = {
-        executor.submit(run_one, study.name, study.source, name, seed, device, folder): (name, seed) for name, seed in todo
+        executor.submit(run_one, study.name, fresh.source, name, seed, device, folder): (name, seed) for name, seed in todo
     }
     failed = []
     for future in _watched(started, len(done), len(done) + len(todo), study.name):
@@ -118,17 +118,17 @@ def check(study: Study, executor: Executor, device: str = "cpu", folder: Path | 
         StaleStudy: the record comes from another version of the study.
     """
     path = record_path(study.path.parent, study.name, device)
-    record = require_fresh(study, read(path))
+    record = require_fresh(study, read(path), device)
     before = min((run for run in record.runs if run.name in study.settings_on(device)), key=lambda run: run.seconds)
-    now = executor.submit(run_one, study.name, study.source, before.name, before.seed, device, folder).result()
+    now = executor.submit(run_one, study.name, record.source, before.name, before.seed, device, folder).result()
     differences = _differences(study, before, now)
     if not differences and record.library != study.library:
         write(RecordedStudy(**{**vars(record), "library": study.library}), path)
     return differences
 
 
-def require_fresh(study: Study, record: RecordedStudy | None) -> RecordedStudy:
-    """Return the record of a study.
+def require_fresh(study: Study, record: RecordedStudy | None, device: str = "cpu") -> RecordedStudy:
+    """Return the record of a study on a device.
 
     Raises:
         CannotStudy: there is none.
@@ -136,7 +136,7 @@ def require_fresh(study: Study, record: RecordedStudy | None) -> RecordedStudy:
     """
     if record is None or not record.runs:
         raise CannotStudy(f"the study {study.name} is not recorded yet: `course study {study.name}` runs it.")
-    if record.source != study.source:
+    if record.source != study.source_on(device):
         raise StaleStudy(
             f"the study {study.name} has changed since it was recorded: `course study {study.name}` runs it again."
         )
@@ -149,7 +149,7 @@ def state(study: Study, device: str = "cpu") -> str:
     if record is None or not record.runs:
         return "not recorded"
     n = len(study.settings_on(device)) * len(study.seeds)
-    if record.source != study.source:
+    if record.source != study.source_on(device):
         return "stale: the study has changed since"
     said = f"{record.cost}" if len(record.runs) >= n else f"{len(record.runs)} of {n} runs so far; {record.cost}"
     changed = record.library != study.library
@@ -170,7 +170,7 @@ def run_one(name: str, source: str, setting: str, seed: int, device: str, folder
     import torch
 
     study = load(name, folder)
-    if source_of(study.path) != source:
+    if study.source_on(device) != source:
         raise StaleStudy(f"the worker has another version of the study {name}.")
     on_cpu = torch.device(device).type == "cpu"
     threads = torch.get_num_threads()
@@ -195,7 +195,7 @@ def _head(study: Study, device: str) -> RecordedStudy:
     else:
         raise CannotStudy(f"the device {device} is not available: torch finds no GPU.")
     versions = platform.python_version(), torch.__version__.partition("+")[0]
-    return RecordedStudy(study.name, study.source, study.library, *versions, machine)
+    return RecordedStudy(study.name, study.source_on(device), study.library, *versions, machine)
 
 
 def _watched(futures, n_done: int, total: int, label: str):

@@ -14,7 +14,8 @@
     def figure(study):                                   # optional: a figure of the record, and its alt text
     def finding(study):                                  # optional: the finding as text, with numbers from the record
 
-Also optional: `SEEDS` (default 0, 1, 2), and `GPU_SETTINGS`, which `--device cuda` runs instead of SETTINGS.
+Also optional: `SEEDS` (default 0, 1, 2), and `GPU_SETTINGS`, which `--device cuda` runs instead of SETTINGS. They are no part
+of the source of a record made on a CPU: a change of them does not make it stale.
 """
 
 import ast
@@ -77,10 +78,18 @@ class Study:
         """The first line of its docstring."""
         return self.text.partition("\n")[0]
 
-    @cached_property
-    def source(self) -> str:
-        """Digest of its file, without the docstring and the functions that only draw or describe the record."""
-        return source_of(self.path)
+    def source_on(self, device: str) -> str:
+        """Hash its file, without docstring, `figure` and `finding`, and on a CPU without `GPU_SETTINGS`, to 16 digits."""
+        text = self.path.read_text(encoding="utf-8")
+        lines: list[str | None] = list(text.splitlines())
+        body = ast.parse(text).body
+        for i, node in enumerate(body):
+            is_docstring = i == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            describes = isinstance(node, ast.FunctionDef) and node.name in _DESCRIBING
+            if is_docstring or describes or (device == "cpu" and _assigned(node) == ["GPU_SETTINGS"]):
+                lines[node.lineno - 1 : node.end_lineno] = [None] * ((node.end_lineno or 0) - node.lineno + 1)
+        kept = "\n".join(line for line in lines if line and line.strip())
+        return hashlib.sha256(kept.encode()).hexdigest()[:16]
 
     @cached_property
     def library(self) -> str:
@@ -141,17 +150,9 @@ def load(name: str, folder: Path | None = None) -> Study:
     return Study(path, module.SETTINGS, module.run, **given)
 
 
-def source_of(path: Path) -> str:
-    """Return the digest of the file of a study, without its docstring, `figure` and `finding`."""
-    text = path.read_text(encoding="utf-8")
-    lines: list[str | None] = list(text.splitlines())
-    body = ast.parse(text).body
-    for i, node in enumerate(body):
-        is_docstring = i == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_docstring or (isinstance(node, ast.FunctionDef) and node.name in _DESCRIBING):
-            lines[node.lineno - 1 : node.end_lineno] = [None] * ((node.end_lineno or 0) - node.lineno + 1)
-    kept = "\n".join(line for line in lines if line and line.strip())
-    return hashlib.sha256(kept.encode()).hexdigest()[:16]
+def _assigned(node: ast.stmt) -> list[str]:
+    """List the names that a statement assigns."""
+    return [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
 
 
 def _full_name(name: str, known: Iterable[str]) -> str:

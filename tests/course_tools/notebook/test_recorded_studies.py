@@ -27,7 +27,7 @@ def figure(study):
 def folder(tmp_path):
     (tmp_path / "12_toy.py").write_text(TOY)
     study = load("12_toy", tmp_path)
-    head = RecordedStudy("12_toy", study.source, "", "3.11.7", "2.13.0", "one CPU thread")
+    head = RecordedStudy("12_toy", study.source_on("cpu"), "", "3.11.7", "2.13.0", "one CPU thread")
     write(head.with_run(RecordedRun("a", 0, {"score": 0.5}, {}, 120.0)), tmp_path / "12_toy.json")
     return tmp_path
 

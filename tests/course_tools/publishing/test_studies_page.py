@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "12_toy.py").write_text(TOY)
     study = load("12_toy", folder)
-    record = RecordedStudy("12_toy", study.source, "", "3.11.7", "2.13.0", "one CPU thread")
+    record = RecordedStudy("12_toy", study.source_on("cpu"), "", "3.11.7", "2.13.0", "one CPU thread")
     for run in (
         RecordedRun("a", 0, {"score": 0.25}, {}, 60.0),
         RecordedRun("a", 1, {"score": 0.5}, {}, 60.0),

@@ -7,7 +7,6 @@ import pytest
 from course_tools import cli
 from course_tools.studies import command, load, names, studies_folder
 from course_tools.studies.runner import require_fresh
-from course_tools.studies.study import source_of
 from course_tools.studies.study_record import read, record_path
 
 RECORDED = sorted(path.stem for path in studies_folder().glob("*.json"))
@@ -67,9 +66,9 @@ def test_every_record_is_that_of_its_study(name):
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_study_has_a_question_settings_and_a_budget(name):
+def test_every_study_has_a_question_settings_a_budget_and_what_a_gpu_runs(name):
     study = load(name)
     assert study.question.endswith("?")
     assert len(study.settings) > 1
     assert "Budget:" in study.text
-    assert source_of(study.path)
+    assert study.gpu_settings or "On a GPU" in study.text

@@ -3,19 +3,29 @@
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from course_tools.studies import CannotStudy, RecordedStudy, StaleStudy, check, load, run_missing
+from course_tools.studies import CannotStudy, RecordedStudy, StaleStudy, Study, check, load, run_missing
 from course_tools.studies.runner import require_fresh, run_one, state, workers
 from course_tools.studies.study_record import read, record_path, write
 
+ENVIRONMENT = os.environ | {"PYTHONPATH": f"{Path(__file__).parents[3]}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
-def recorded(toy) -> RecordedStudy:
+
+def recorded(toy) -> RecordedStudy | None:
     return read(record_path(toy.path.parent, toy.name))
+
+
+def changed(toy, first: str) -> Study:
+    """The toy study with a statement at the beginning of its run."""
+    text, head = toy.path.read_text(), "def run(setting, seed, device):\n"
+    toy.path.write_text(text.replace(head, f"{head}    {first}\n"))
+    return load(toy.name, toy.path.parent)
 
 
 def test_all_settings_and_seeds_are_run_one_seed_after_another(toy, here, folder, ran):
@@ -47,15 +57,38 @@ def test_what_ended_before_a_run_failed_is_kept(toy, here, folder, ran):
 
 
 def test_a_killed_worker_loses_nothing_that_was_done(toy, folder):
-    text = toy.path.read_text().replace(
-        "    with (FOLDER", '    if seed and (FOLDER / "kill").exists():\n        __import__("os")._exit(1)\n    with (FOLDER'
-    )
-    toy.path.write_text(text)
-    deadly = load("12_toy", folder)
+    deadly = changed(toy, "if seed and (FOLDER / 'kill').exists():\n        __import__('os')._exit(1)")
     (folder / "kill").touch()
     with pytest.raises(CannotStudy, match="run the same command to resume"), workers(1) as executor:
         run_missing(deadly, executor, folder=folder)
     assert [(run.name, run.seed) for run in recorded(toy).runs] == [("a", 0), ("b", 0)]
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from course_tools.studies.command import run_all
+
+if __name__ == "__main__":
+    run_all(["12_toy"], Path(sys.argv[1]), None, "cpu", 1, *sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("dask", [(), pytest.param(("local",), marks=pytest.mark.slow)])
+def test_a_study_whose_process_was_killed_goes_on_with_what_is_missing(toy, here, folder, ran, tmp_path, dask):
+    if dask:
+        pytest.importorskip("distributed", reason="the extra [dask] is not installed")
+    slow = changed(toy, "if seed and (FOLDER / 'wait').exists():\n        __import__('time').sleep(600)")
+    (folder / "wait").touch()
+    (script := tmp_path / "command.py").write_text(COMMAND, encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script), str(folder), *dask], env=ENVIRONMENT) as process:
+        while process.poll() is None and (recorded(toy) is None or len(recorded(toy).runs) < 2):
+            time.sleep(0.05)
+        process.kill()
+    assert ran() == "10 20 "
+    (folder / "wait").unlink()
+    assert len(run_missing(slow, here, folder=folder).runs) == 4
+    assert ran() == "10 20 11 21 "
 
 
 PARENT = """
@@ -72,8 +105,7 @@ if __name__ == "__main__":
 
 def test_no_worker_outlives_a_study_that_was_killed(tmp_path):
     (script := tmp_path / "parent.py").write_text(PARENT, encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as parent:
         worker = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
     psutil.wait_procs([worker], timeout=300)
@@ -138,7 +170,13 @@ def test_without_a_gpu_a_study_for_one_says_so(toy, here, folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_runs_a_study(toy, folder):
+def test_a_study_on_a_dask_cluster_survives_a_killed_worker(toy, folder, ran):
     pytest.importorskip("distributed", reason="the extra [dask] is not installed")
-    with workers(1, "local") as executor:
-        assert len(run_missing(toy, executor, [0], folder=folder).runs) == 2
+    killing = "(FOLDER / 'kill').unlink()\n        __import__('psutil').Process().kill()"
+    deadly = changed(toy, f"if (setting, seed) == (2, 0) and (FOLDER / 'kill').exists():\n        {killing}")
+    (folder / "kill").touch()
+    with workers(2, "local") as executor:
+        run_missing(deadly, executor, folder=folder)
+    assert not (folder / "kill").exists()
+    assert {(run.name, run.seed) for run in recorded(toy).runs} == {("a", 0), ("b", 0), ("a", 1), ("b", 1)}
+    assert set(ran().split()) == {"10", "20", "11", "21"}

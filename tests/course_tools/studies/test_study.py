@@ -3,7 +3,6 @@
 import pytest
 
 from course_tools.studies import CannotStudy, UnknownStudy, load, names
-from course_tools.studies.study import source_of
 
 
 def test_a_file_gives_question_settings_and_run(toy, folder):
@@ -40,15 +39,16 @@ def test_a_file_without_a_run_is_no_study(folder):
 @pytest.mark.parametrize(
     ("old", "new", "differs"),
     [
-        ("SEEDS = (0, 1)", "SEEDS = (0, 1, 2)", True),
-        ("seed / 3", "seed / 4", True),
-        ("Budget: none.", "Budget: nothing\nat all.", False),
-        (" runs.", " runs in all.", False),
-        ("\n\n\ndef run", "\n\ndef run", False),
+        ("SEEDS = (0, 1)", "SEEDS = (0, 1, 2)", {"cpu", "cuda"}),
+        ("seed / 3", "seed / 4", {"cpu", "cuda"}),
+        ('GPU_SETTINGS = {"c": 3}', 'GPU_SETTINGS = {\n    "c": 3,\n    "d": 4,\n}', {"cuda"}),
+        ("Budget: none.", "Budget: nothing\nat all.", set()),
+        (" runs.", " runs in all.", set()),
+        ("\n\n\ndef run", "\n\ndef run", set()),
     ],
 )
-def test_the_digest_leaves_out_docstring_figure_and_finding(toy, old, new, differs):
-    before, text = toy.source, toy.path.read_text()
+def test_the_digest_of_a_device_leaves_out_what_does_not_affect_its_record(toy, old, new, differs):
+    before, text = {device: toy.source_on(device) for device in ("cpu", "cuda")}, toy.path.read_text()
     assert old in text
     toy.path.write_text(text.replace(old, new))
-    assert (source_of(toy.path) != before) == differs
+    assert {device for device in before if toy.source_on(device) != before[device]} == differs
