@@ -89,7 +89,9 @@ class Look(NamedTuple):
     accuracy: float
 
 
-def fit_simclr(label: str, seed: int, digits: DigitSplit, view: View, loss: ViewLoss, probe: Callable[..., float]) -> ViewTraining:
+def fit_simclr(
+    label: str, seed: int, digits: DigitSplit, view: View, loss: ViewLoss, probe: Callable[..., float]
+) -> ViewTraining:
     """Train SimCLR for 240 updates with 32 pairs, and look at its encoder after the updates `LOOKS`.
 
     Args:
