@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Block = Callable[..., Tensor]
+VideoBlock = Callable[..., Tensor]
 """A block `(x, *matrices)` from x (B, C, T, H, W) to the same shape, such as `non_local_block`."""
 
 
-def gradient_of_each_frame(block: Block, video: Tensor, *matrices: Tensor) -> Tensor:
+def gradient_of_each_frame(block: VideoBlock, video: Tensor, *matrices: Tensor) -> Tensor:
     """Sum the absolute gradient of the first output frame with respect to each input frame, (T,).
 
     Args:
@@ -22,6 +22,6 @@ def gradient_of_each_frame(block: Block, video: Tensor, *matrices: Tensor) -> Te
     return gradient.abs().sum((0, 1, 3, 4))
 
 
-def frame_by_frame(block: Block) -> Block:
+def frame_by_frame(block: VideoBlock) -> VideoBlock:
     """Create the block that is applied to each frame (B, C, H, W) separately."""
     return lambda x, *matrices: torch.stack([block(frame, *matrices) for frame in x.unbind(2)], dim=2)

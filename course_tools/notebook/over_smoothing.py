@@ -11,7 +11,7 @@ from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 
 
-class Smoothing(NamedTuple):
+class EnergyDecay(NamedTuple):
     """What repeated multiplication by Â does to the features of a graph.
 
     `features`: (N, d) in float64, after 0, 1, …, depth steps. `energy` (depth + 1,): the energy of x_i / √d_i, relative to
@@ -27,7 +27,7 @@ class Smoothing(NamedTuple):
 
 def smoothed(
     graph: Any, depth: int, edge_weights: Callable[[Tensor, int], Tensor], energy: Callable[[Tensor, Tensor], Tensor]
-) -> Smoothing:
+) -> EnergyDecay:
     """Multiply the features of a connected graph by Â, `depth` times.
 
     Args:
@@ -45,10 +45,10 @@ def smoothed(
     energies = torch.stack([energy(x / root, graph.edges.cpu()) for x in features])
     matrix = torch.zeros(n_nodes, n_nodes, dtype=torch.float64).index_put(tuple(edges), weights)
     limit = torch.linalg.eigvalsh(matrix).abs().sort().values[-2].item() ** 2
-    return Smoothing(features, energies / energies[0], (energies[40] / energies[20]).item() ** (1 / 20), limit)
+    return EnergyDecay(features, energies / energies[0], (energies[40] / energies[20]).item() ** (1 / 20), limit)
 
 
-def show_energies(graphs: Mapping[str, Smoothing]) -> None:
+def show_energies(graphs: Mapping[str, EnergyDecay]) -> None:
     """Draw the relative energy of each graph against the number of steps, on a logarithmic axis."""
     lines = {name: (range(len(each.energy)), each.energy) for name, each in graphs.items()}
     ends = (f"{each.energy[-1]:.0e} is left on {name}, a factor of {each.rate:.2f} per step" for name, each in graphs.items())

@@ -28,7 +28,7 @@ def progress(iterable: Iterable[T], description: str, total: int | None = None) 
 
 @contextlib.contextmanager
 def updates_shown(description: str) -> Iterator[None]:
-    """Count in a progress bar the updates that optimizers make while the block runs, whoever calls them.
+    """Count in a progress bar the updates that optimizers make while the block runs.
 
     Args:
         description: what is being trained, in words.
