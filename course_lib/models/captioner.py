@@ -10,10 +10,9 @@ LSTM. Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2 (https://a
 The weights of each word sum to 1 over the regions; the penalty favours weights that also sum to 1 over the words for each
 region.
 
-Dropout, if asked for, acts in Show, Attend and Tell (section 4.3) on the input of L_o, the word prediction, as in its published
-code, which also drops h_t there. In Show and Tell (section 4.3.1) it acts on the inputs and outputs of the LSTM, not on its
-recurrent connections (Zaremba, Sutskever, Vinyals 2014, https://arxiv.org/abs/1409.2329). Call `eval()` before decoding: a step
-of a captioner in training drops features too.
+Dropout, if asked for, acts in Show and Tell (section 4.3.1) on the inputs and outputs of the LSTM, not on its recurrent
+connections (Zaremba, Sutskever, Vinyals 2014, https://arxiv.org/abs/1409.2329). Call `eval()` before decoding: a step in
+training drops features too. Show, Attend and Tell has none: it repeats `caption_step`, which is one equation.
 """
 
 from typing import NamedTuple
@@ -166,13 +165,8 @@ class AttentiveState(NamedTuple):
 class ShowAttendAndTell(nn.Module):
     """LSTM captioner with attention over the image regions before each word."""
 
-    def __init__(
-        self, n_tokens: int, d_region: int, d_embedding: int, d_hidden: int, d_attention: int, dropout: float = 0.0
-    ) -> None:
-        """Set up for regions of d_region features.
-
-        In training, a feature of the input of the word prediction is set to 0 with probability `dropout`.
-        """
+    def __init__(self, n_tokens: int, d_region: int, d_embedding: int, d_hidden: int, d_attention: int) -> None:
+        """Set up for regions of d_region features."""
         super().__init__()
         self.words = nn.Embedding(n_tokens, d_embedding)
         self.attention = AdditiveAttention(d_hidden, d_region, d_attention)
@@ -182,7 +176,6 @@ class ShowAttendAndTell(nn.Module):
         self.from_h = nn.Linear(d_hidden, d_embedding, bias=False)
         self.from_z = nn.Linear(d_region, d_embedding, bias=False)
         self.readout = nn.Linear(d_embedding, n_tokens, bias=False)
-        self.dropout = nn.Dropout(dropout)
 
     def initial_state(self, regions: Regions) -> LSTMState:
         """Compute h_0 and c_0 from the mean of the regions (B, L, d_region)."""
@@ -199,16 +192,13 @@ class ShowAttendAndTell(nn.Module):
         attention = self.attention.U, self.attention.W, self.attention.v
         gate = self.gate.weight, self.gate.bias
         cell = self.cell.weight_ih_l0, self.cell.weight_hh_l0, self.cell.bias_ih_l0 + self.cell.bias_hh_l0
-        embedded = self.words(caption)
-        identity = torch.eye(embedded.shape[-1], dtype=embedded.dtype, device=embedded.device)
-        readout = self.from_h.weight, self.from_z.weight, identity  # L_o follows the dropout, for all words at once
-        inputs, weights = [], []
-        for y in embedded.unbind(1):
-            x, h, c, row = caption_step(y, h, c, regions, attention, gate, cell, readout)
-            inputs.append(x)
+        readout = self.from_h.weight, self.from_z.weight, self.readout.weight
+        logits, weights = [], []
+        for y in self.words(caption).unbind(1):
+            said, h, c, row = caption_step(y, h, c, regions, attention, gate, cell, readout)
+            logits.append(said)
             weights.append(row)
-        logits = self.readout(self.dropout(torch.stack(inputs, dim=1)))
-        return Captioned(logits, torch.stack(weights, dim=1), (h, c))
+        return Captioned(torch.stack(logits, dim=1), torch.stack(weights, dim=1), (h, c))
 
     def start(self, regions: Regions) -> AttentiveState:
         """Read an image's regions (B, L, d_region); return the state before the first token."""

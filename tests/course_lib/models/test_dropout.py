@@ -15,11 +15,9 @@ from course_lib.models import (
     LuongDecoder,
     ObjectBlock,
     ShowAndTell,
-    ShowAttendAndTell,
     Transformer,
     TransformerXL,
     ViT,
-    soft_attention,
 )
 from course_lib.primitives import gru_step
 from tests.course_lib.models.decoders import LENGTHS as SOURCE_LENGTHS
@@ -40,7 +38,6 @@ MODELS = {
         2 * 2 + 2 * 3,
     ),
     "Show and Tell": (lambda p: ShowAndTell(10, 7, 5, 11, p), (torch.ones(2, 7), TOKENS), 1 + 1 + 1),
-    "Show, Attend and Tell": (lambda p: ShowAttendAndTell(10, 7, 5, 11, 3, p), (torch.ones(2, 4, 7), TOKENS), 1),
 }
 each_model = pytest.mark.parametrize("name", MODELS)
 
@@ -148,28 +145,6 @@ def test_evaluation_of_luongs_decoder_is_the_decoder_without_dropout():
     whole.decoder.dropout.p = 0.5
     assert not torch.allclose(whole(SOURCE, SOURCE_LENGTHS, TARGET).logits, plain.logits)
     torch.testing.assert_close(whole.eval()(SOURCE, SOURCE_LENGTHS, TARGET), plain)
-
-
-def test_show_attend_and_tell_drops_the_input_of_the_word_prediction():
-    """Weights, states and what the LSTM reads are those without dropout."""
-    torch.manual_seed(0)
-    model, regions = ShowAttendAndTell(10, 7, 5, 11, 3, 0.3).double().train(), torch.randn(2, 4, 7, dtype=torch.float64)
-    torch.manual_seed(4)
-    found = model(regions, TOKENS)
-    torch.manual_seed(4)
-    factors = kept(*TOKENS.shape, 5, p=0.3)
-    cell = nn.LSTMCell(5 + 7, 11).double()
-    cell.load_state_dict({name.removesuffix("_l0"): weight for name, weight in model.cell.state_dict().items()})
-    h, c = model.initial_state(regions)
-    for t in range(TOKENS.shape[1]):
-        y = model.words(TOKENS[:, t])
-        context, row = soft_attention(regions, h, model.attention.U, model.attention.W, model.attention.v)
-        z = torch.sigmoid(model.gate(h)) * context
-        h, c = cell(torch.cat([y, z], dim=1), (h, c))
-        wanted = model.readout(factors[:, t] * (y + model.from_h(h) + model.from_z(z)))
-        torch.testing.assert_close(found.logits[:, t], wanted)
-        torch.testing.assert_close(found.weights[:, t], row)
-    torch.testing.assert_close(found.state, (h, c))
 
 
 def test_show_and_tell_drops_what_the_lstm_reads_and_returns():
