@@ -815,6 +815,90 @@ claim(
     at_least=3,
 )
 
+# %% [markdown] tags=["predict"]
+# In this task the queries follow the pairs directly. The study `14_long_sequences` (docs/studies.md) separates them: 16 pairs,
+# other keys without values up to the middle of 128, 512 or 2,048 positions, then queries only. It trains one block with softmax
+# attention in its fused form, one with linear attention and elu + 1, and an LSTM with about as many parameters, for 400 updates
+# each, with three seeds.
+#
+# **Predict.** Which of the three keeps the least memory from the forward to the backward pass at 2,048 positions?
+#
+# <details><summary>A. Linear attention: its state has a fixed size.</summary>
+#
+# In generation it has. In training, this form keeps queries, keys, their features and values of all positions.</details>
+# <details><summary>B. The LSTM: its state is the smallest.</summary>
+#
+# The backward pass needs the gates and cells of all positions.</details>
+# <details><summary>C. Softmax attention.</summary>
+#
+# Yes (14.long-memory). The fused form does not keep the weights: the backward pass computes them again.</details>
+
+# %%
+from course_tools.notebook import show_study
+from course_tools.notebook.study_scores import print_scores
+
+long = show_study("14_long_sequences")
+print_scores(long, "accuracy", "seconds an update", "MiB", decimals=3)
+
+# %% tags=["nbval-check-output"]
+accuracy, seconds, mib = (
+    {name: long.scores(name, score) for name in long.names}
+    for score in ("accuracy", "seconds an update", "MiB")
+)
+claim(
+    "14.long-512",
+    "512 positions, recorded study: accuracy of softmax and elu + 1, lowest of three "
+    "seeds",
+    min(
+        *accuracy["softmax, 512 positions"], *accuracy["linear, elu + 1, 512 positions"]
+    ),
+    at_least=0.95,
+)
+claim(
+    "14.long-2048",
+    "2,048 positions, 400 updates: accuracy of softmax less that of elu + 1, worst seed "
+    "against best",
+    min(accuracy["softmax, 2,048 positions"])
+    - max(accuracy["linear, elu + 1, 2,048 positions"]),
+    at_least=0.3,
+)
+claim(
+    "14.long-lstm",
+    "128 positions: accuracy of softmax less that of an LSTM with ten times as many "
+    "updates, worst seed against best",
+    min(accuracy["softmax, 128 positions"])
+    - max(accuracy["LSTM, 128 positions, ten times as long"]),
+    at_least=0.5,
+)
+claim(
+    "14.long-time",
+    "2,048 positions: processor time of an update, softmax over elu + 1, lowest of "
+    "three seeds",
+    min(
+        ours / theirs
+        for ours, theirs in zip(
+            seconds["softmax, 2,048 positions"],
+            seconds["linear, elu + 1, 2,048 positions"],
+            strict=True,
+        )
+    ),
+    at_least=2.0,
+)
+claim(
+    "14.long-memory",
+    "2,048 positions: memory kept for the backward pass, elu + 1 over softmax",
+    mean(mib["linear, elu + 1, 2,048 positions"])
+    / mean(mib["softmax, 2,048 positions"]),
+    between=(1.3, 1.7),
+)
+
+# %% [markdown]
+# Softmax attention and elu + 1 learn the task at 128 and 512 positions (14.long-512). At 2,048 positions, elu + 1 is less accurate
+# after 400 updates (14.long-2048), but it is still improving, and an update takes it at most half the time (14.long-time). Whether
+# it reaches the accuracy of softmax in the same time was not tried. The LSTM does not learn the task, at 128 positions not even with
+# ten times as many updates (14.long-lstm). In training, linear attention in the form of section 4 saves time here, but no memory
+# (14.long-memory); the library's `lean_linear_attention` keeps only its inputs, like the fused form of softmax.
+
 # %% [markdown]
 # ## 8 Character language models
 #

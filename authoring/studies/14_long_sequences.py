@@ -135,7 +135,7 @@ def figure(study):
 
     from course_tools.notebook import plots
 
-    drawn, said = Figure(figsize=(6.0, 5.0), layout="constrained"), []
+    drawn, said = Figure(figsize=(6.0, 4.0), layout="constrained"), []
     axes = drawn.subplot_mosaic([["accuracy", "seconds an update"], ["updates", "updates"]])
     for name, marker, colour in zip(MODELS, plots.MARKERS, sns.color_palette("colorblind"), strict=False):
         settings, style = [f"{name}, {length:,} positions" for length in LENGTHS], {"color": colour, "marker": marker}
