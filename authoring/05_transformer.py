@@ -56,7 +56,7 @@ SEEDS = (0, 1, 2)
 # From a bag it can infer what the letters *must* spell, such as a month. Digits can be in any order.</details>
 
 # %%
-# Pairs (source, target) by the number of dates: known[1], known[2] to train, new to test.
+# (source, target) by the number of dates: known[1] and known[2] to train, new to test.
 known, new, words = date_sentences()
 letters, characters = words  # the vocabularies of the sources and of the targets
 sizes = at_scale(

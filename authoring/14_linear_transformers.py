@@ -856,8 +856,8 @@ claim(
 )
 claim(
     "14.long-2048",
-    "2,048 positions, 400 updates: accuracy of softmax less that of elu + 1, worst seed "
-    "against best",
+    "2,048 positions, 400 updates: accuracy of softmax less that of elu + 1, worst "
+    "seed against best",
     min(accuracy["softmax, 2,048 positions"])
     - max(accuracy["linear, elu + 1, 2,048 positions"]),
     at_least=0.3,
