@@ -152,6 +152,14 @@ def takes_the_softmax_already(z, a, edges, slope=0.2):
 
 
 @wrong.case
+def leaves_no_axis_for_the_edges(z, a, edges, slope=0.2):
+    """You multiply by a as it is. With a vector for each head, its first axis is that of the heads and meets the axis of the
+    edges; `a.unsqueeze(-2)` leaves an axis for the edges, and works without heads, too."""
+    query, key = _pairs(z, edges)
+    return (F.leaky_relu(query + key, slope) * a).sum(-1)
+
+
+@wrong.case
 def uses_the_first_head_for_all(z, a, edges, slope=0.2):
     """You use the first row of a for every head. Each head has its own vector; with one head the mistake has no effect."""
     query, key = _pairs(z, edges)
@@ -215,8 +223,8 @@ exercise = Exercise(
     title="Dynamic scores of a GATv2",
     reference=dynamic_edge_scores,
     properties=(
-        runs_on(lambda draw: [_graph(draw, 5), _graph(draw, 5, heads=(3,))]),
-        has_shape("One score for each edge.", lambda draw: [_graph(draw, 5), _graph(draw, 5, 2, heads=(3,))]),
+        runs_on(lambda draw: [_graph(draw, 5), _graph(draw, 3)]),
+        has_shape("One score for each edge.", lambda draw: [_graph(draw, 5), _graph(draw, 3)]),
         Property(
             "self-loop",
             "The score of a node with itself is aᵀ LeakyReLU(2 z_i).",
@@ -248,8 +256,8 @@ exercise = Exercise(
             lambda draw: [_graph(draw, 3, heads=(2,)), _graph(draw, 5, 2, heads=(3,)), _graph(draw, 3, 5)],
             needs=("two nodes",),
         ),
-        has_gradient(lambda draw: [_graph(draw, 5), _graph(draw, 3, 2, heads=(5,))], needs=("edge list", "heads")),
-        leaves_inputs(lambda draw: [_graph(draw, 5, heads=(3,))]),
+        has_gradient(lambda draw: [_graph(draw, 5), _graph(draw, 3)], needs=("edge list",)),
+        leaves_inputs(lambda draw: [_graph(draw, 5)]),
     ),
     wrong=wrong,
     right=right,
