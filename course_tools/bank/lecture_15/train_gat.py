@@ -231,10 +231,13 @@ def sends_the_wrong_way(measured: Measured, truth: Truth) -> bool:
 
 
 def weighs_all_alike(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the neighbour with the key of the reader influences it as much as another one does, no more than half more."""
+    """Evidence: the neighbour with the key of the reader influences it less than twice as much as another one does.
+
+    Static scores gave 1.0 to 1.6 times on twelve seeds, dynamic ones 2.5 times or more once the accuracy was 0.6.
+    """
     before, decisive, other = (output[truth["asked"]].softmax(-1) for output in (measured.outputs[i] for i in (0, 3, 4)))
     one, another = ((part - before).abs().mean() for part in (decisive, other))
-    return bool(another > 1e-6 and one < 1.5 * another)
+    return bool(another > 1e-6 and one < 2 * another)
 
 
 def is_not_finite_without_edges(measured: Measured, truth: Truth) -> bool:
