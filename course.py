@@ -56,7 +56,7 @@ from importlib import metadata
 from pathlib import Path
 
 FREE_GB = 3.0
-EXTRAS = {"test": ["test", "site"], "site": ["site"], "slides": ["site"]}
+EXTRAS = {"test": ["test", "site", "dask"], "site": ["site"], "slides": ["site"]}
 """Extras that a command needs in addition to `data` and `course`."""
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"

@@ -847,13 +847,17 @@ train_lstm = check("01.6", train_lstm)
 # **In your own words** (half a page). *Somebody writes: "Plain recurrent networks cannot learn long dependencies; LSTMs can."
 # Correct this sentence, using what you have measured.*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | states what vanishes, and which terms make up the factor of each step |
 # | 1 | uses a control: the LSTM with bias 0, or the GRU with bias 0, fails in the same way |
 # | 1 | uses the plain network with orthogonal $U$: only $U$ and the scale of $W$ were changed, and the failure disappeared |
 # | 1 | distinguishes *can remember* from *can learn to remember* (the latches) |
 # | 1 | says that a long memory is not always what a task needs (the digits), and is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 12 Ledger

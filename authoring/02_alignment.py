@@ -843,13 +843,17 @@ show(
 # **In your own words** (half a page). *"Attention tells us what the model was looking at when it wrote this word." Defend this
 # sentence, and argue against it, each with one measurement of this lecture.*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | says what a weight is: the coefficient of a value in the context |
 # | 1 | for: the weight lies in the right date, or the control with reversed keys |
 # | 1 | against: an encoder's state at one character also depends on its neighbours, so weight on a position is not weight on that character alone |
 # | 1 | proposes an experiment that would decide between the two |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 11 Ledger

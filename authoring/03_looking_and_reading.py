@@ -943,13 +943,17 @@ show(
 # X-ray where the name of the clinic is printed. Explain what the model may have learned, how you would test it, and what
 # attention maps can and cannot contribute to such a test.*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | names a shortcut: the clinic predicts the finding in the training data |
 # | 1 | proposes an intervention: cover or exchange the corner, and compare the outputs |
 # | 1 | proposes a split by clinic |
 # | 1 | says that a weight is a coefficient of a sum, not a cause, with a reason from this lecture |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 14 Ledger

@@ -984,13 +984,17 @@ show_seeds(scores, "accuracy", "unseen texts, one point per seed", guessed)
 # **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has
 # understood the grammar." What would you ask before you agree? Use two experiments of this lecture.*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | says what a weight is: a coefficient of the weighted sum in one layer and one head, not a cause |
 # | 1 | asks for a pattern that is known to be right, or a measure, as in section 6, and for texts outside the training data |
 # | 1 | asks for a baseline or a control that should fail: no positions, one head, a shuffled text |
 # | 1 | uses the leak of section 4, or another case in which a good number had a bad reason |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger

@@ -1253,13 +1253,17 @@ show(
 # **In your own words** (half a page). *A colleague's Transformer reaches the loss of a bag-of-words model and stays there. Write the list of checks that you would
 # make, in order, each with the measurement that decides it.*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | shuffles the source: if nothing changes, positions are missing or too small |
 # | 1 | compares the norms of embeddings and positions in the sum |
 # | 1 | checks the masks by a gradient: to later tokens, to padding |
 # | 1 | inspects the gradient of every layer before blaming the data |
 # | 1 | orders the checks by cost, and is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 15 Ledger

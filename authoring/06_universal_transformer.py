@@ -924,13 +924,17 @@ for k in (1, 2, 3, 5, 7, 11):
 # **In your own words** (half a page). *Your colleague says: "With adaptive computation time the model spends more steps on harder words." Write what you would
 # measure before you believe this of her model, and which result would be evidence against it.*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | asks for a measure of difficulty that does not come from the model itself |
 # | 1 | compares steps across difficulty, on new data, over several seeds |
 # | 1 | names a control: another price, no price, another mask |
 # | 1 | asks whether the steps are needed: what happens to the answer when they are cut off, and whether a fixed number does as well |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 12 Ledger

@@ -1110,13 +1110,17 @@ for name in (*networks, counts):
 # **In your own words** (half a page). *A newspaper writes: "The model understands instructions; it has learned to learn." Which
 # of these findings would you repeat on a model that you can inspect, and how, before you agree or disagree?*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | distinguishes what is stored in weights from what is read from the prompt, by a test with unseen rules |
 # | 1 | asks for a control: no examples, false examples, examples of another task |
 # | 1 | asks for a baseline without attention or with one layer, or a table |
 # | 1 | looks for the mechanism (which head attends where), not only at the answer |
 # | 1 | says what would *not* follow from it, and is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 13 Ledger

@@ -1015,13 +1015,17 @@ print(
 # **In your own words** (half a page). *A colleague pre-trains BERT on the support emails of your company and fine-tunes it to classify them; it is no better
 # than TF-IDF. Write what you would measure, in order, to find out why.*
 #
-# | points | what earns them |
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
 # | --- | --- |
 # | 1 | inspects the masked-token loss on *held-out* emails: has the model learned anything in pre-training, and is the loss still falling? |
 # | 1 | compares with the same network trained from scratch, over several random choices of the labelled examples, before believing a difference |
 # | 1 | varies the number of labels: pre-training pays off where labels are few |
 # | 1 | asks whether single words decide the task, so that a bag of words suffices, and which simple method could use the unlabelled emails |
 # | 1 | checks the pipeline (pieces, [CLS], segments, learning rate), and is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 14 Ledger

@@ -772,6 +772,8 @@ show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 # **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them." What
 # do these arrows show, what do they not show, and which two experiments of this lecture would you add?*
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | says that a weight describes the mixing in one layer only, and may be negative in the dot-product form |
@@ -779,6 +781,8 @@ show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 # | 1 | uses section 7: the task can be solved without any attention |
 # | 1 | says that the arrows of an untrained block end on the other digit more often than chance, too |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 11 Summary and sources

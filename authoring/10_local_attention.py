@@ -841,6 +841,8 @@ show_changes(digit[0], (3, 4), norms)
 # **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save parameters and get better". What
 # do you answer? Use two measurements from this lecture.*
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | says what is saved, and that it depends on width and window |
@@ -848,6 +850,8 @@ show_changes(digit[0], (3, 4), norms)
 # | 1 | says why the first layer is the hardest for attention |
 # | 1 | asks for a control: relative positions, equal numbers of parameters instead of equal width, or longer training |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 11 Summary and sources

@@ -1252,6 +1252,8 @@ repair_vit = check("11.8", repair_vit)
 # **In your own words** (half a page). *Your company has 3,000 labelled photographs of parts, 100,000 without a label, and a
 # colleague who wants a Vision Transformer. What do you propose, and which three numbers would you measure before deciding?*
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | names a convolutional baseline with the same budget, and explains why it may win |
@@ -1259,6 +1261,8 @@ repair_vit = check("11.8", repair_vit)
 # | 1 | names a control: a teacher of the student's kind, shuffled predictions, a random body, the pixels themselves |
 # | 1 | says what the digits of this lecture cannot tell about photographs |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 14 Summary and sources

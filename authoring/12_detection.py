@@ -1053,6 +1053,8 @@ print(
 # **In your own words** (half a page). *A colleague's DETR on drone images predicts "no object" everywhere after a day of training. The classification loss is
 # low. What do you measure, and in which order do you change things? Use three numbers from this lecture.*
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | computes the constant probability of "no object" with the lowest loss from queries, objects and weight |
@@ -1060,6 +1062,8 @@ print(
 # | 1 | asks how the backbone was initialised, and explains that with a random backbone, after a short training, classification suffers most |
 # | 1 | asks what distinguishes the queries from each other, and whether training was long enough |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 12 Summary and sources

@@ -974,6 +974,8 @@ show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 # **In your own words** (half a page). *"All you need is MLPs: no inductive bias, no convolutions."* Argue for or against this
 # statement, with two numbers from this lecture.
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | says what is built in nevertheless: patches, equal weights for all positions and for all channels, residual connections |
@@ -981,6 +983,8 @@ show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 # | 1 | says in which sense it is a CNN (section 7), or that a fully connected layer is something else (13.g) |
 # | 1 | compares it with the CNN on the same batches, and says that the data are few and easy, and that the ViT's initialisation was tuned |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 14 Summary and sources

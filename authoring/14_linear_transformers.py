@@ -1162,6 +1162,8 @@ print("".join(" abcdefghijklmnopqrstuvwxyz"[code] for code in codes))
 # sentence, what is wrong, and for which application would you nevertheless choose linear attention? Use three measurements from
 # this lecture.*
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | says what is the same (a weighted mean of values) and what differs (the similarity) |
@@ -1169,6 +1171,8 @@ print("".join(" abcdefghijklmnopqrstuvwxyz"[code] for code in codes))
 # | 1 | says when it is cheaper and when it is not: the length at which the costs cross, or the memory of the fused kernel |
 # | 1 | chooses an application that follows from this: long texts, or generation in constant memory |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 12 Summary and sources

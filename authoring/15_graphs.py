@@ -1076,6 +1076,8 @@ for name, run in lookups.items():
 # **In your own words** (half a page). *A colleague has a network of bank transfers and wants to find the accounts that launder
 # money. "A graph attention network will show us which transfer gave them away: we just look at the weights." Advise.*
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | says what a weight is: a fraction of the sum at one node, in one head of one layer |
@@ -1083,6 +1085,8 @@ for name, run in lookups.items():
 # | 1 | asks whether the relevant neighbour depends on the query node, which requires dynamic attention; or how many steps away the evidence lies, and what depth costs |
 # | 1 | uses the graph of section 4, or another case in which learned weights made no clear difference |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 13 Summary and sources

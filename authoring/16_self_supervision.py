@@ -935,6 +935,8 @@ repair_simclr = check("16.8", repair_simclr)
 # **In your own words** (half a page). *A colleague reports a new method without negatives: "The loss goes to 0.001, a tenth of
 # BYOL's." What would you ask to see, and why? Use two measurements from this lecture.*
 #
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
 # | points | criterion |
 # | --- | --- |
 # | 1 | says that the target of the loss changes during training, so that a low value may be trivial |
@@ -942,6 +944,8 @@ repair_simclr = check("16.8", repair_simclr)
 # | 1 | asks for a probe, with a baseline of pixels or of an untrained encoder |
 # | 1 | asks for several seeds, or for the supervised network with the same labels and augmentation |
 # | 1 | is clear and short |
+#
+# </details>
 
 # %% [markdown] tags=["companion"]
 # ## 14 Summary and sources

@@ -25,6 +25,7 @@ data = ["data-that-are-nowhere>=1"]
 course = []
 test = ["another-that-is-nowhere>=1"]
 site = []
+dask = []
 """
 FAKES = {
     "venv/__main__.py": """
@@ -133,12 +134,12 @@ def test_testing_adds_its_tools_and_nothing_takes_them_away(clone):
     clone.call("lab")
     clone.calls()
     clone.call("test")
-    assert clone.calls() == [clone.install("course,data,site,test")]
+    assert clone.calls() == [clone.install("course,dask,data,site,test")]
     clone.call("lab")
     assert clone.calls() == []
     (clone.root / "pyproject.toml").write_text(PYPROJECT.replace("nowhere>=1", "nowhere>=2"))
     clone.call("lab")
-    assert clone.calls() == [clone.install("course,data,site,test")]
+    assert clone.calls() == [clone.install("course,dask,data,site,test")]
 
 
 @posix
@@ -150,7 +151,7 @@ def test_the_set_up_alone_starts_nothing_and_takes_extras_by_name(clone):
     assert clone.calls() == [clone.install("course,data,site")]
     unknown = clone.call("setup", "sites")
     assert unknown.returncode == 1
-    assert "pyproject.toml has no extra sites; it has data, course, test, site." in unknown.err
+    assert "pyproject.toml has no extra sites; it has data, course, test, site, dask." in unknown.err
     assert clone.calls() == []
 
 
@@ -190,7 +191,7 @@ def test_a_python_that_has_everything_is_used_as_it_is(clone):
     assert told["path"].split(os.pathsep)[0] == str(clone.root)
     assert not clone.venv.exists()
     clone.call("test")
-    assert clone.calls() == ["venv", clone.install("course,data,site,test")]
+    assert clone.calls() == ["venv", clone.install("course,dask,data,site,test")]
 
 
 @posix
@@ -210,7 +211,7 @@ def test_what_cannot_be_added_offline_leaves_what_worked(clone):
     clone.calls()
     assert clone.call("test", PIP_EXITS="1", PIP_SAYS="NewConnectionError").returncode == 1
     assert clone.call("lab", PIP_EXITS="1").returncode == 7
-    assert clone.calls() == [clone.install("course,data,site,test")]
+    assert clone.calls() == [clone.install("course,dask,data,site,test")]
 
 
 @posix

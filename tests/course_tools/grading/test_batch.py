@@ -266,7 +266,7 @@ def test_a_dask_worker_that_is_killed_loses_nothing_and_counts_nothing_twice(tmp
 def test_on_a_dask_cluster_a_worker_without_isolation_refuses(tmp_path):
     pytest.importorskip("distributed", reason="the extra [dask] is not installed")
     path = school(tmp_path / "in", ada=notebook(e1="# earns 12"))
-    with pytest.raises(CannotGrade, match=r"the worker on .* refuses: the layer against forks does not hold here"):
+    with pytest.raises(CannotGrade, match=r"the worker on .* cannot grade: the layer against forks does not hold here"):
         graded(path, tmp_path / "j", GradingOptions(Refusing, ROOT, dask="local"))
 
 
