@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from course_lib.datasets import digits
 from course_lib.models import ViT
 from course_tools.bank.image_classifiers import (
-    adds_up_patches,
     fails_to_learn,
     has_learned_nothing,
     ignores_the_order,
+    learns_a_sum_of_patches,
     misses_patches,
     properties,
     questions,
@@ -281,7 +281,7 @@ exercise = Exercise(
             patches_of_other_images: reads_other_examples,
             first_patch_only: misses_patches,
             positions_after_the_encoder: ignores_the_order,
-            attention_removed: adds_up_patches,
+            attention_removed: learns_a_sum_of_patches,
             learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
         },
     ),

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from course_lib.datasets import digits
 from course_lib.models import ViT
 from course_tools.bank.image_classifiers import (
-    adds_up_patches,
     fails_to_learn,
     has_learned_nothing,
     ignores_the_order,
+    learns_a_sum_of_patches,
     misses_all_patches,
     misses_patches,
     predicts_the_frequencies,
@@ -451,7 +451,7 @@ exercise = Exercise(
             class_token_attends_over_the_batch: misses_all_patches,
             reads_the_first_patch_only: misses_patches,
             without_positions: ignores_the_order,
-            patches_never_mixed: adds_up_patches,
+            patches_never_mixed: learns_a_sum_of_patches,
             embeddings_cut_off: weights_without_gradient,
             learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
             epochs_for_updates: makes_too_many_updates,

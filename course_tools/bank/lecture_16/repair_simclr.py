@@ -184,7 +184,7 @@ def negatives_removed(images, n_steps):
 def temperature_too_large(images, n_steps):
     """The temperature was no fault, and now it is one: the encoder separates the digits, and the loss stays near that of a
     guess. Divide the similarities by 0.2 again."""
-    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 5.0))
+    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 10.0))
 
 
 @wrong

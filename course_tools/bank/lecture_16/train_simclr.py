@@ -315,7 +315,7 @@ def temperature_multiplied(images, n_steps):
     """Your encoder separates the digits, and yet your loss stays near that of a guess, log(2N - 1): the cosines hardly count.
     They are to be *divided* by a temperature well below 1, such as 0.2; multiplied by it, or divided by a large one, they all
     have nearly the same exponential, and the similar negatives have no more weight than the others."""
-    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 5.0))
+    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 10.0))
 
 
 @wrong

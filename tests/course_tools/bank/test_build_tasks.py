@@ -6,6 +6,7 @@ Each of these trains a model, so the tests that try all of them run again only w
 import copy
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_tools.bank import exercise, exercises
+from course_tools.bank.image_classifiers import adds_up_patches
 from course_tools.checks import Exercise
 from course_tools.checks.trained import no_weight_is_stepped
 from course_tools.checks.training_record import Measured, measure
@@ -287,3 +289,11 @@ def test_a_record_leaves_torch_as_it_was():
 def test_what_was_measured_can_be_sent_and_read_by_its_names():
     assert isinstance(tiny_training(), Measured)
     assert Measured._fields[0] == "outputs"
+
+
+def test_a_model_that_has_learned_little_does_not_pass_for_a_sum_over_patches():
+    """Its logits hardly change, but the change is not the sum of the two single changes, as here 3 is not 1 + 1."""
+    plain = torch.zeros(4, 10)
+    for both, is_sum in ((3e-5, False), (2e-5, True)):
+        quadrants = torch.cat([plain + 1e-5, plain + 1e-5, plain + both])
+        assert adds_up_patches(SimpleNamespace(outputs=[None, plain, None, None, quadrants]), {}) is is_sum
