@@ -8,6 +8,7 @@ import torch
 from course_lib import attention as A
 from course_lib.losses import lean_nt_xent, nt_xent
 from course_lib.primitives import elu_feature_map
+from tests.course_lib.attention.test_half_precision import FORMS as MECHANISMS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # by torch, in jvp
 N, T, T_k, d, d_v, f = 3, 5, 7, 4, 11, 2
@@ -37,46 +38,91 @@ STEP = [(f, d_v), (f,), (f,), (f,), (d_v,)]
 LOCAL = [(*SIDES, d), (*SIDES, d), (*SIDES, d_v), (3, 1), (3, d - 1)]
 MAP = [(6, d), (2, d), (2, d), (d_v, d)]
 OVER_EDGES = [(EDGES.shape[1],), (T, d_v)]
+MATRIX, IMAGE = (d, d), (d, *SIDES)
 FORMS = {
     "attend": (A.attend, [(T, T_k), (T_k, d_v)]),
-    "scaled": (A.scaled_dot_product_attention, CROSS),
-    "fused scaled": (A.fused_scaled_dot_product_attention, CROSS),
-    "causal": (A.causal_attention, OWN),
-    "fused causal": (A.fused_causal_attention, OWN),
-    "dot": (A.dot_attention, CROSS),
-    "fused dot": (A.fused_dot_attention, CROSS),
-    "general": (module(lambda: A.GeneralAttention(d, d)), CROSS),
-    "additive": (module(lambda: A.AdditiveAttention(d, d, 6)), CROSS),
-    "concat": (module(lambda: A.ConcatAttention(d, d, 6)), CROSS),
-    "local-m": (lambda q, k, v: A.local_m_attention(q, k, v, torch.arange(1.0, T + 1).to(q), 2), CROSS),
-    "local-p": (module(lambda: A.LocalPredictive(d, 2)), CROSS),
-    "relative": (A.relative_attention, RELATIVE),
-    "shifted relative": (A.shifted_relative_attention, RELATIVE),
-    "kernel": (features(A.kernel_attention), CROSS),
-    "linear": (features(A.linear_attention), CROSS),
-    "prefix sums": (features(A.causal_linear_attention), OWN),
-    "chunked": (features(partial(A.chunked_linear_attention, chunk=2)), OWN),
-    "recurrent": (features(A.recurrent_linear_attention), OWN),
-    "linear step": (lambda S, z, q, k, v: A.linear_attention_step(S, z.exp(), q.exp(), k.exp(), v), STEP),
-    "performer": (partial(A.performer_attention, omega=OMEGA), CROSS),
-    "causal performer": (partial(A.causal_performer_attention, omega=OMEGA), OWN),
-    "lean linear": (partial(A.lean_linear_attention, chunk=2), OWN),
-    "lean performer": (partial(A.lean_performer_attention, omega=OMEGA, chunk=2), OWN),
-    "local": (A.local_attention, LOCAL),
-    "sliced local": (A.sliced_local_attention, LOCAL),
-    "tiled local": (A.tiled_local_attention, LOCAL),
-    "non-local dot": (A.non_local_dot_product, CROSS),
-    "associative": (A.associative_dot_product, CROSS),
-    "non-local gaussian": (A.non_local_gaussian, [(T, d), (T, d)]),
-    "embedded gaussian": (A.non_local_embedded_gaussian, MAP),
-    "fused embedded gaussian": (A.fused_embedded_gaussian, MAP),
-    "edges": (partial(A.attend_edges, edges=EDGES), OVER_EDGES),
-    "dense edges": (partial(A.dense_attend_edges, edges=EDGES), OVER_EDGES),
-    "csr edges": (partial(A.csr_attend_edges, edges=EDGES), OVER_EDGES),
-    "NT-Xent": (partial(nt_xent, temperature=0.5), [(T, d), (T, d)]),
-    "lean NT-Xent": (partial(lean_nt_xent, temperature=0.5), [(T, d), (T, d)]),
+    "scaled_dot_product_attention": (A.scaled_dot_product_attention, CROSS),
+    "fused_scaled_dot_product_attention": (A.fused_scaled_dot_product_attention, CROSS),
+    "causal_attention": (A.causal_attention, OWN),
+    "fused_causal_attention": (A.fused_causal_attention, OWN),
+    "dot_attention": (A.dot_attention, CROSS),
+    "fused_dot_attention": (A.fused_dot_attention, CROSS),
+    "GeneralAttention": (module(lambda: A.GeneralAttention(d, d)), CROSS),
+    "AdditiveAttention": (module(lambda: A.AdditiveAttention(d, d, 6)), CROSS),
+    "ConcatAttention": (module(lambda: A.ConcatAttention(d, d, 6)), CROSS),
+    "AttentionDropout": (module(lambda: A.AttentionDropout(A.causal_attention, 0.1)), OWN),
+    "local_m_attention": (lambda q, k, v: A.local_m_attention(q, k, v, torch.arange(1.0, T + 1).to(q), 2), CROSS),
+    "local_p_attention": (lambda q, k, v: A.local_p_attention(q, k, v, torch.arange(0.3, T).to(q), 2), CROSS),
+    "LocalPredictive": (module(lambda: A.LocalPredictive(d, 2)), CROSS),
+    "relative_attention": (A.relative_attention, RELATIVE),
+    "shifted_relative_attention": (A.shifted_relative_attention, RELATIVE),
+    "RelativeAttention": (module(lambda: A.RelativeAttention(2 * d, 2)), [(2, T, d), (2, T, d), (2, T, d_v)]),
+    "kernel_attention": (features(A.kernel_attention), CROSS),
+    "linear_attention": (features(A.linear_attention), CROSS),
+    "causal_linear_attention": (features(A.causal_linear_attention), OWN),
+    "chunked_linear_attention": (features(partial(A.chunked_linear_attention, chunk=2)), OWN),
+    "recurrent_linear_attention": (features(A.recurrent_linear_attention), OWN),
+    "linear_attention_step": (lambda S, z, q, k, v: A.linear_attention_step(S, z.exp(), q.exp(), k.exp(), v), STEP),
+    "LinearAttention": (A.LinearAttention(), CROSS),
+    "performer_attention": (partial(A.performer_attention, omega=OMEGA), CROSS),
+    "causal_performer_attention": (partial(A.causal_performer_attention, omega=OMEGA), OWN),
+    "PerformerAttention": (module(lambda: A.PerformerAttention(d, 13)), CROSS),
+    "lean_linear_attention": (partial(A.lean_linear_attention, chunk=2), OWN),
+    "lean_performer_attention": (partial(A.lean_performer_attention, omega=OMEGA, chunk=2), OWN),
+    "multi_head_attention": (
+        lambda x, *weights: A.multi_head_attention(x, x, x, *weights, n_heads=2),
+        [(T, d), *[MATRIX] * 4],
+    ),
+    "cross_attention": (
+        lambda x, y, *weights: A.cross_attention(x, y, *weights, n_heads=2),
+        [(T, d), (T_k, d), *[MATRIX] * 4],
+    ),
+    "MultiHead": (module(lambda: A.MultiHead(d, 2, A.causal_attention)), [(T, d), (T, d), (T, d)]),
+    "cached_step": (
+        lambda x, keys, values, *weights: A.cached_step(x[None], keys[None], values[None], *weights),
+        [(d,), (2, T, 2), (2, T, 2), *[MATRIX] * 4],
+    ),
+    "pool": (A.pool, [(T, d), (d_v, d), (d_v,), (d_v,)]),
+    "Pool": (module(lambda: A.Pool(d, d_v)), [(T, d)]),
+    "mean_pool": (A.mean_pool, [(T, d)]),
+    "local_attention": (A.local_attention, LOCAL),
+    "sliced_local_attention": (A.sliced_local_attention, LOCAL),
+    "tiled_local_attention": (A.tiled_local_attention, LOCAL),
+    "LocalAttention": (module(lambda: A.LocalAttention(d, d, 2, 3)), [(1, *IMAGE)]),
+    "attention_over_image": (A.attention_over_image, [(1, *IMAGE), *[MATRIX] * 3]),
+    "AttentionLayer2d": (module(lambda: A.AttentionLayer2d(d, d, d_v)), [(1, *IMAGE)]),
+    "non_local_gaussian": (A.non_local_gaussian, [(T, d), (T, d)]),
+    "non_local_embedded_gaussian": (A.non_local_embedded_gaussian, MAP),
+    "fused_embedded_gaussian": (A.fused_embedded_gaussian, MAP),
+    "non_local_dot_product": (A.non_local_dot_product, CROSS),
+    "associative_dot_product": (A.associative_dot_product, CROSS),
+    "non_local_concatenation": (A.non_local_concatenation, [*CROSS, (2 * d,)]),
+    "NonLocalConcatenation": (module(lambda: A.NonLocalConcatenation(d)), CROSS),
+    "non_local_block": (A.non_local_block, [(1, *IMAGE), *[MATRIX] * 4]),
+    "NonLocal": (module(lambda: A.NonLocal(d)), [(1, *IMAGE)]),
+    "NonLocalBlock": (module(lambda: A.NonLocalBlock(d, A.NonLocal(d))), [(1, *IMAGE)]),
+    "co_occurrent_features": (A.co_occurrent_features, [(T, d), MATRIX, MATRIX, (2, d)]),
+    "CoOccurrent": (module(lambda: A.CoOccurrent(d, d, 2)), [(1, *IMAGE)]),
+    "attend_edges": (partial(A.attend_edges, edges=EDGES), OVER_EDGES),
+    "dense_attend_edges": (partial(A.dense_attend_edges, edges=EDGES), OVER_EDGES),
+    "csr_attend_edges": (partial(A.csr_attend_edges, edges=EDGES), OVER_EDGES),
+    "uniform_graph_attention": (partial(A.uniform_graph_attention, edges=EDGES), [(2, T, d)]),
+    "multi_head_graph_attention": (partial(A.multi_head_graph_attention, edges=EDGES), [(T, d), MATRIX, (2, d)]),
+    "GraphAttention": (partial(module(lambda: A.GraphAttention(2, d)), edges=EDGES), [(2, T, d)]),
+    "DynamicGraphAttention": (partial(module(lambda: A.DynamicGraphAttention(2, d)), edges=EDGES), [(2, T, d)]),
+    "nt_xent": (partial(nt_xent, temperature=0.5), [(T, d), (T, d)]),
+    "lean_nt_xent": (partial(lean_nt_xent, temperature=0.5), [(T, d), (T, d)]),
 }
-WRITTEN_OUT = {"chunked", "causal performer", "lean linear", "lean performer", "csr edges", "lean NT-Xent"}
+"""By its public name, each mechanism, and the shapes of its inputs without their leading axis."""
+
+WRITTEN_OUT = {
+    "chunked_linear_attention",
+    "causal_performer_attention",
+    "lean_linear_attention",
+    "lean_performer_attention",
+    "csr_attend_edges",
+    "lean_nt_xent",
+}
 """Forms with an explicit backward pass, which torch.func does not support; torch raises an error."""
 
 
@@ -129,3 +175,18 @@ def test_forms_with_a_backward_pass_of_their_own_refuse(name, transform):
     }[transform]
     with pytest.raises(RuntimeError, match=r"autograd\.Function with functorch transforms"):
         ask()
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop because:UserWarning")
+def test_a_step_in_place_refuses_several_keys_for_one_state():
+    """One state cannot hold the sums of several sequences; with as many states as keys, it works."""
+    S, z, q, k, v = drawn(*STEP)
+    S, z, q, k = S.exp(), z.exp(), q.exp(), k.exp()
+    expected, *_ = A.linear_attention_step(S, z, q, k, v)
+    torch.testing.assert_close(torch.vmap(A.inplace_linear_attention_step)(S.clone(), z.clone(), q, k, v)[0], expected)
+    with pytest.raises(RuntimeError, match="inplace arithmetic"):
+        torch.vmap(lambda k: A.inplace_linear_attention_step(S[0], z[0], q[0], k, v[0]))(k)
+
+
+def test_no_mechanism_is_missing():
+    assert {name for name in MECHANISMS if name not in FORMS} == {"inplace_linear_attention_step"}
