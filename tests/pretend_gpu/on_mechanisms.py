@@ -96,14 +96,8 @@ def test_a_mechanism_with_its_parameters(name, same_there):
 EDGES = torch.tensor([[0, 0, 1, 3, 3, 2, 4], [1, 2, 0, 0, 1, 2, 3]])
 STATE = [real(2, 3).detach(), real(2).exp().detach(), *(real(2).exp().detach() for _ in range(2)), real(3).detach()]
 OTHERS = {
-    "cross-attention": (partial(A.cross_attention, n_heads=2), real(2, T, d), real(2, 7, d), *(real(d, d) for _ in range(4))),
-    "dropout in evaluation": (A.AttentionDropout(A.causal_attention, 0.1).eval(), *(real(2, T, d) for _ in range(3))),
-    "mean": (A.mean_pool, real(2, T, d)),
-    "concatenation": (A.NonLocalConcatenation(d), *(real(2, T, d) for _ in range(3))),
     "step in place": (lambda *state: A.inplace_linear_attention_step(*(x.clone() for x in state)), *STATE),
     "scores of all pairs of nodes": (A.gat_scores, real(2, 3, T, d), real(3, 2 * d)),
-    "neighbours alike": (A.uniform_graph_attention, real(2, 3, T, d), EDGES),
-    "heads of a graph": (A.multi_head_graph_attention, real(2, T, d), real(3 * 2, d), real(3, 4), EDGES),
     "averaged heads of a graph": (
         partial(A.multi_head_graph_attention, combine=A.average_heads),
         *(real(2, T, d), real(3 * 2, d), real(3, 4), EDGES),
