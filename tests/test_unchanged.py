@@ -9,6 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from course_tools import source_digest
 from course_tools.bank import exercise, exercises
+from course_tools.publishing.project import lectures
 from tests import unchanged
 
 BANK = "course_tools.bank.lecture_99.first"
@@ -185,6 +186,13 @@ def test_the_key_of_a_test_whose_file_names_its_inputs_is_that_file():
     assert unchanged.key_of(item) == "tests/course_tools/bank/deeper/test_any.py"
 
 
+def test_the_key_of_a_lecture_on_the_pretend_accelerator():
+    (lecture,) = lectures(unchanged.ROOT, ["13"])
+    item = Item(lecture=lecture)
+    item.module.solved_lectures = [lecture]
+    assert unchanged.key_of(item) == "pretend_gpu/solutions/13_mlp_mixer.ipynb"
+
+
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
@@ -218,6 +226,7 @@ def test_an_input_that_is_not_there_is_an_error(tmp_path):
 
 
 KEYS = ["04.1", "04.7", "checks/04.1", "grading/04.1", "grading/04", "solutions/13_mlp_mixer.ipynb"]
+KEYS += ["pretend_gpu/solutions/13_mlp_mixer.ipynb"]
 
 
 @pytest.mark.parametrize("key", [*KEYS, "tests/test_pretend_gpu.py"])
@@ -240,6 +249,9 @@ def test_every_kind_of_key_has_its_own_digest(key):
         ("solutions/13_mlp_mixer.ipynb", "lectures", False),
         ("tests/test_pretend_gpu.py", "tests", True),
         ("tests/test_pretend_gpu.py", "tests/course_lib", False),
+        ("pretend_gpu/solutions/13_mlp_mixer.ipynb", "tests", True),
+        ("pretend_gpu/solutions/13_mlp_mixer.ipynb", "solutions", False),
+        ("pretend_gpu/solutions/13_mlp_mixer.ipynb", "tests/course_tools", False),
     ],
 )
 def test_what_ran_in_part_is_not_recorded(key, asked, whole):
@@ -337,4 +349,5 @@ BANK_OF = {item.id: item.wrong[0].__module__ for item in exercises()}
 
 def test_the_record_names_exercises_and_lectures_that_there_are():
     known = {*BANK_OF, *(id[:2] for id in BANK_OF)}
-    assert all(key.rpartition("/")[2] in known or (unchanged.ROOT / key).is_file() for key in unchanged.recorded())
+    files = [key.removeprefix(unchanged.ON_A_DEVICE) for key in unchanged.recorded() if key.rpartition("/")[2] not in known]
+    assert all((unchanged.ROOT / file).is_file() for file in files)

@@ -27,6 +27,8 @@ from course_tools import source_digest
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "exhaustive.json"
+ON_A_DEVICE = "pretend_gpu/"
+"""Before the name of a solved lecture: its run on the pretend accelerator."""
 
 
 def recorded() -> dict[str, str]:
@@ -100,9 +102,13 @@ def digest_of(key: str) -> str:
     """Hash the inputs of a key of the record: a lecture's file, an exercise, or a folder of tests and what it tests.
 
     Args:
-        key: such as "solutions/04_self_attention.ipynb", "tests/test_pretend_gpu.py", "04.1", "grading/04.1" or "grading/04",
-            all exercises of a lecture.
+        key: such as "solutions/04_self_attention.ipynb", the same after "pretend_gpu/", "tests/test_pretend_gpu.py", "04.1",
+            "grading/04.1" or "grading/04", all exercises of a lecture.
     """
+    if key.startswith(ON_A_DEVICE):
+        notebook = ROOT / key.removeprefix(ON_A_DEVICE)
+        files = [path for path in (ROOT / "tests" / "pretend_gpu").glob("*") if _is_source(path)]
+        return source_digest.digest({*files, ROOT / "tests" / "quick_training.py"}, ROOT, notebook_digest(notebook))
     if key.endswith(".py"):
         return file_digest(ROOT / key, import_module(key.removesuffix(".py").replace("/", ".")).INPUTS)
     if (ROOT / key).is_file():
@@ -201,6 +207,8 @@ def key_of(item: pytest.Item) -> str:
 
     What it tries stands after the folder of tests, unless that is the bank's.
     """
+    if hasattr(item.module, "solved_lectures"):
+        return ON_A_DEVICE + item.callspec.params["lecture"].name(item.callspec.params["lecture"].solution)
     if hasattr(item.module, "INPUTS"):
         return item.path.relative_to(ROOT).as_posix()
     params = item.callspec.params
@@ -214,6 +222,7 @@ def ran_whole(key: str, asked: Iterable[Path]) -> bool:
     """Return whether all tests of a key were among the files and folders that pytest was asked to run."""
     folder = key.rpartition("/")[0] or "bank"
     needed = ROOT / key if (ROOT / key).is_file() else ROOT / "tests" / "course_tools" / folder
+    needed = ROOT / "tests" / "test_lectures_on_a_device.py" if key.startswith(ON_A_DEVICE) else needed
     return any(path in (needed, *needed.parents) for path in asked)
 
 
