@@ -25,6 +25,11 @@ _OPTION = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</deta
 _RIGHT = re.compile(r"(?:Yes|Right|Correct)\b")
 
 
+def is_right(why: str) -> bool:
+    """Return whether an explanation is that of the right option."""
+    return _RIGHT.match(why) is not None
+
+
 def split_question(source: str) -> tuple[str, list[tuple[str, str, str]]]:
     """Parse a predict cell: the question, and each option's letter, text and explanation, all in Markdown.
 
@@ -34,7 +39,7 @@ def split_question(source: str) -> tuple[str, list[tuple[str, str, str]]]:
     options = [(letter, " ".join(text.split()), why.strip()) for letter, text, why in _OPTION.findall(source)]
     if len(options) < 2:
         raise ValueError("a prediction needs two options or more: <details><summary>A. text</summary> explanation</details>")
-    right = [letter for letter, _, why in options if _RIGHT.match(why)]
+    right = [letter for letter, _, why in options if is_right(why)]
     if len(right) != 1:
         raise ValueError(f'the explanation of exactly one option must start with "Yes" or "Right"; here: {right or "none"}')
     return _OPTION.sub("", source).strip(), options
@@ -56,7 +61,7 @@ def predictions_json(root: Path) -> str:
             _, options = split_question(source)
             found[f"{lecture.number}.p{number}"] = {
                 "options": [(letter, as_html(text), as_html(why)) for letter, text, why in options],
-                "right": next(letter for letter, _, why in options if _RIGHT.match(why)),
+                "right": next(letter for letter, _, why in options if is_right(why)),
             }
     return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
 

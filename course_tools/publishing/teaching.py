@@ -13,7 +13,7 @@ from course_tools.bank import exercise
 from course_tools.publishing.claims_table import cell
 from course_tools.publishing.companion import Row, rows
 from course_tools.publishing.outputs import tags
-from course_tools.publishing.prediction_cells import split_question
+from course_tools.publishing.prediction_cells import is_right, split_question
 from course_tools.publishing.project import Lecture, lectures
 from course_tools.publishing.student_time import exercise_minutes, student_minutes
 
@@ -22,6 +22,9 @@ SESSION, FRAME = 120, 20
 """Minutes of a session on one deck, and how many of them are for its opening and close."""
 PER_PREDICTION = 3
 """Minutes for a question, a vote, and the measured figure."""
+
+IN_CLASS = 4 / 3
+"""How much longer an exercise takes in class than a student alone."""
 
 _INTRODUCTION = """\
 # Teaching with this course
@@ -61,15 +64,33 @@ In the room:
 """
 
 
+_SHEETS = f"""\
+## A sheet for each session
+Minutes of exercises are those of a student alone; in class, count a third more. **Two hours** is a plan for {SESSION} minutes:
+all predictions, and the exercises that fit between them; the rest is homework. The right option stands beside each prediction:
+cover it before you show this page.
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prediction: its id, its question, its right option with the letter, and the section of the lecture that it is in."""
+
+    id: str
+    question: str
+    right: str
+    section: str
+
+
 @dataclass(frozen=True)
 class Session:
-    """What a lecture offers to a class: minutes, predictions by id and question, exercises by id and minutes, errata."""
+    """What a lecture offers to a class: minutes, predictions, exercises by id and minutes and by section, errata."""
 
     lecture: Lecture
     minutes: int
-    predictions: tuple[tuple[str, str], ...]
+    predictions: tuple[Asked, ...]
     exercises: tuple[tuple[str, int], ...]
-    build_tasks: tuple[str, ...]
+    section_of: dict[str, str]
     errata: tuple[str, ...]
     companion: tuple[Row, ...]
 
@@ -85,7 +106,7 @@ def teaching(root: Path) -> str:
         _module(sessions),
         _semester(sessions),
         _CHECKLIST,
-        "## A sheet for each session\nMinutes are those of a student alone; in class, count a third more.\n",
+        _SHEETS,
         *map(_sheet, sessions),
     ]
     return "\n".join(parts).rstrip() + "\n"
@@ -94,14 +115,23 @@ def teaching(root: Path) -> str:
 def session(lecture: Lecture) -> Session:
     """Read from the source of a lecture what it offers to a class."""
     cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
-    text = "\n".join(c.source for c in cells if c.cell_type == "markdown")
-    asked = [split_question(c.source)[0] for c in cells if "predict" in tags(c)]
+    predictions: list[Asked] = []
+    section, section_of = "", {}
+    for one in cells:
+        for heading in re.findall(r"^## (.*)$", one.source, flags=re.MULTILINE) if one.cell_type == "markdown" else ():
+            section = heading.strip()
+        if "exercise" in one.metadata:
+            section_of.setdefault(one.metadata["exercise"], section)
+        if "predict" in tags(one):
+            source, options = split_question(one.source)
+            right = next(f"{letter}. {text}" for letter, text, why in options if is_right(why))
+            predictions.append(Asked(f"{lecture.number}.p{len(predictions) + 1}", _the_question(source), right, section))
     return Session(
         lecture,
         student_minutes(lecture),
-        tuple((f"{lecture.number}.p{i}", _the_question(source)) for i, source in enumerate(asked, 1)),
+        tuple(predictions),
         tuple(sorted(exercise_minutes(lecture).items())),
-        tuple(re.findall(r"^##+ (.*[Bb]uild task.*)$", text, flags=re.MULTILINE)),
+        section_of,
         tuple(_errata([c.source for c in cells if c.cell_type == "markdown"])),
         tuple(rows(lecture)),
     )
@@ -136,8 +166,8 @@ def _errata(sources: list[str]) -> list[str]:
 def _opening() -> str:
     return (
         f"{SESSION} minutes, {FRAME} of them for opening and close. The rest is divided among the lectures in proportion to "
-        "the sections of the deck that they treat. A lecture with less than five minutes is only mentioned; if there is "
-        "time for an exercise, one is named.\n"
+        "the sections of the deck that they treat. A lecture with less than five minutes is only mentioned; predictions and, "
+        "if there is time, an exercise are from the sections that treat the deck.\n"
     )
 
 
@@ -156,10 +186,12 @@ def _deck_plan(deck: dict, sessions: list[Session]) -> str:
         share = round((SESSION - FRAME) * counts[number] / total)
         one = known[number]
         n_asked = max(1, share // (4 * PER_PREDICTION)) if share >= 5 else 0
-        asked = ", ".join(f"`{id}`" for id, _ in one.predictions[:n_asked])
-        left = share - PER_PREDICTION * min(n_asked, len(one.predictions))
-        fits = [(minutes, id) for id, minutes in one.exercises if minutes <= left * 0.75]
+        treated = {row.here for row in one.companion if row.deck == deck["key"]}
+        of_deck = [each.id for each in one.predictions if each.section in treated][:n_asked]
+        left = share - PER_PREDICTION * len(of_deck)
+        fits = [(minutes, id) for id, minutes in one.exercises if minutes <= left / IN_CLASS and one.section_of[id] in treated]
         written = f"{max(fits)[1]} {exercise(max(fits)[1]).title}, {max(fits)[0]} min" if fits else ""
+        asked = ", ".join(f"`{id}`" for id in of_deck)
         lines.append(f"| {_link(one)} | {counts[number]} | {share} | {asked} | {cell(written)} |")
     return "\n".join(lines) + "\n"
 
@@ -214,19 +246,31 @@ def _sheet(one: Session) -> str:
         lines[-1] += (
             " Sections of the decks: " + "; ".join(f"{deck}: {', '.join(names)}" for deck, names in decks.items()) + "."
         )
+    lines += ["", f"**Two hours:** {_two_hours(one)}"]
     if one.predictions:
-        lines += ["", "Predictions:", *(f"- `{id}` {question}" for id, question in one.predictions)]
+        asked = (f"- `{each.id}` (section {each.section}) {each.question} *Right:* {each.right}" for each in one.predictions)
+        lines += ["", "Predictions:", *asked]
     if one.exercises:
         lines += ["", "| Exercise | Minutes | Points | Wrong answers to expect |", "| --- | --- | --- | --- |"]
         for id, minutes in one.exercises:
             asked = exercise(id)
             wrong = " *And:* ".join(" ".join((inspect.getdoc(answer) or "").split()) for answer in list(asked.wrong)[:2])
             lines.append(f"| {id} {cell(asked.title)} | {minutes} | {asked.points} | {cell(wrong)} |")
-    if one.build_tasks:
-        lines += ["", f"Build task: {', '.join(one.build_tasks)}."]
     if one.errata:
         lines += ["", "What to say about the decks, each with a number in the lecture:", *(f"- {text}" for text in one.errata)]
     return "\n".join(lines) + "\n"
+
+
+def _two_hours(one: Session) -> str:
+    """Choose the exercises, in order, that fit into a session beside all predictions; build tasks are homework."""
+    left = SESSION - FRAME - PER_PREDICTION * len(one.predictions)
+    together, homework = [], []
+    for id, minutes in one.exercises:
+        fits = exercise(id).training is None and minutes * IN_CLASS <= left
+        left -= minutes * IN_CLASS if fits else 0
+        (together if fits else homework).append(id)
+    written = f"exercises {', '.join(together)} in class" if together else "no exercise in class"
+    return f"{len(one.predictions)} predictions; {written}; {', '.join(homework) or 'nothing'} at home."
 
 
 def _points(one: Session) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from course_tools.bank import exercise, exercises
 from course_tools.publishing.project import lectures
-from course_tools.publishing.teaching import SESSION, session, teaching
+from course_tools.publishing.teaching import FRAME, IN_CLASS, PER_PREDICTION, SESSION, Asked, session, teaching
 
 ROOT = Path(__file__).parents[3]
 
@@ -84,5 +84,26 @@ def test_the_sentence_of_a_prediction_and_the_errata_are_taken_from_their_cells(
     author("05_small", _LECTURE)
     (lecture,) = lectures(course, ["05"])
     one = session(lecture)
-    assert (one.minutes, one.predictions) == (0, (("05.p1", "It is made twice as wide. What follows?"),))
+    asked = Asked("05.p1", "It is made twice as wide. What follows?", "A. a", "Heading")
+    assert (one.minutes, one.predictions) == (0, (asked,))
     assert one.errata == ("*EE* writes one thing.", "*RK*: another.")
+
+
+def test_two_hours_hold_all_predictions_and_the_exercises_named(page):
+    for lecture in lectures(ROOT):
+        one = session(lecture)
+        pattern = r"^\*\*Two hours:\*\* (\d+) predictions; (.*) in class; (.*) at home\.$"
+        plan = re.search(pattern, sheet(page, lecture.number), re.MULTILINE)
+        together, homework = (re.findall(r"\d\d\.\d+", text) for text in plan.groups()[1:])
+        minutes = dict(one.exercises)
+        assert sorted(together + homework) == sorted(minutes)
+        assert FRAME + PER_PREDICTION * int(plan[1]) + IN_CLASS * sum(minutes[id] for id in together) <= SESSION
+        assert not any(exercise(id).training for id in together)
+
+
+def test_a_plan_of_a_deck_asks_what_the_sections_on_the_deck_ask(page):
+    plan = re.search(r"^### EE · .*?(?=^##)", page, flags=re.MULTILINE | re.DOTALL)[0]
+    row = next(line for line in plan.splitlines() if "05_transformer" in line)
+    (lecture,) = lectures(ROOT, ["05"])
+    sections = {asked.id: asked.section for asked in session(lecture).predictions}
+    assert {sections[id] for id in re.findall(r"`(05\.p\d)`", row)} == {"2 Positional encoding"}
