@@ -74,10 +74,10 @@ from course_tools.notebook import claim
 from course_tools.notebook.captioning import standardised
 
 
-def from_one_vector(vectors, seed, lr):
-    """Train Show and Tell on one vector per image."""
+def from_one_vector(vectors, seed, lr, width=24):
+    """Train Show and Tell on one vector per image, projected to `width` numbers."""
     torch.manual_seed(seed)
-    model = ShowAndTell(len(words), vectors.shape[-1], 24, 64)
+    model = ShowAndTell(len(words), vectors.shape[-1], width, 64)
     return task.fit(model, vectors, seed, lr)
 
 
@@ -107,7 +107,7 @@ show_losses({"encoder: name a digit": task.classifier, "captioner: mean": mean_m
 # a_L$ separate and choose the weights again before each word: the decoder scores the regions with its state $h$. In this
 # section you write this step. The score is the additive one of lecture 02, with the state as the only query:
 #
-# $$e_i = v^\top \tanh(W_h h + W_a a_i) \qquad \alpha = \mathrm{softmax}(e) \qquad \hat z = \sum_i \alpha_i a_i$$
+# $$e_i = v^\top \tanh(W_h h + W_a a_i) \qquad \alpha = \mathrm{softmax}(e) \qquad z = \sum_i \alpha_i a_i$$
 #
 # | name | shape |
 # | --- | --- |
@@ -215,8 +215,9 @@ doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
 # The penalty is a sum over the *regions*, and nearly all of them get weights near 0.</details>
 # <details><summary>C. About 176.</summary>
 #
-# Yes: at best every region gets 10/196, and 196 · (1 - 10/196)² remains. So in practice the penalty favours *uniform* weights;
-# it cannot produce sums of 1.</details>
+# Yes: at best every region gets 10/196, and 196 · (1 - 10/196)² remains. The penalty cannot produce sums of 1. In practice it
+# favours weights whose *sum over the words* is spread evenly over the regions; each word may still attend to regions of its
+# own, if there are enough of them.</details>
 
 # %% tags=["nbval-check-output"]
 import torch.nn.functional as F
@@ -355,10 +356,10 @@ claim(
 )
 claim(
     "03.i",
-    "accuracy on docstrings, bag of words less the whole hierarchy, means of three "
-    "seeds: not more than 0.05 below",
+    "accuracy on docstrings, the bag of words is more accurate than the whole "
+    "hierarchy, means of three seeds: by",
     mean(real["bag of words"]) - mean(real["hierarchical attention"]),
-    at_least=-0.05,
+    at_least=0.03,
 )
 
 # %%
@@ -368,7 +369,7 @@ for name, found in real.items():
 
 # %% [markdown] tags=["predict"]
 # Here attention shows no gain larger than a few percentage points: over three seeds, attention and means in the same model are
-# within 0.08 of each other (03.h), and the bag of words is at most 0.05 below the whole hierarchy (03.i). After 150 steps the
+# within 0.08 of each other (03.h), and the bag of words is *more* accurate than the whole hierarchy (03.i). After 150 steps the
 # training loss of both hierarchies is still about twice that of the bag of words (see the curves), so this compares models at a
 # small budget. Single words such as *spectral* determine the topic. They occur throughout the document, so a mean captures them
 # as well.
@@ -386,7 +387,8 @@ for name, found in real.items():
 # Yes: the document contains several topics, and only about an eighth of its words belong to the right one.</details>
 # <details><summary>C. More accurate, because *nota* marks the sentence.</summary>
 #
-# In the mean, *nota* is one word among all. Only attention can give the sentence that contains it a larger weight.</details>
+# In the mean of all words, *nota* is one word among all. A model must treat the sentences separately before it averages
+# them.</details>
 
 
 # %%
@@ -405,26 +407,43 @@ class TwoLevels(nn.Module):
         return self.readout(document.vector), document
 
 
+class TwoMeans(nn.Module):
+    """A rival without attention: the mean of each sentence, a layer, their mean."""
+
+    def __init__(self, activation, d=48):
+        super().__init__()
+        self.words, self.readout = nn.Embedding(sizes[0], d), nn.Linear(d, sizes[1])
+        self.layer = nn.Sequential(nn.Linear(d, d), activation)
+
+    def forward(self, words, lengths):
+        sentences = mean_pool(self.words(words), real_words(words, lengths)).context
+        return self.readout(self.layer(sentences).mean(1)), None
+
+
 marked = marked_sentences(texts.train, at_scale(cpu=3_000, gpu=12_000), 8, seed=1)
 new_marked = marked_sentences(texts.test, 500, 8, seed=2)
 steps = at_scale(cpu=400, gpu=2_000)
+makers = {
+    "two levels of attention": TwoLevels,
+    "mean of all words": lambda: BagOfWords(*sizes, 48),
+    "two means, ReLU between": lambda: TwoMeans(nn.ReLU()),
+    "two means, no ReLU": lambda: TwoMeans(nn.Identity()),
+}
 one_decides = {
-    "two levels of attention": [
-        topics.fit(TwoLevels, marked, seed, steps, 4e-2) for seed in SEEDS
-    ],
-    "mean of all words": [
-        topics.fit(lambda: BagOfWords(*sizes, 48), marked, seed, steps, 4e-2)
-        for seed in SEEDS
-    ],
+    name: [topics.fit(make, marked, seed, steps, 4e-2) for seed in SEEDS]
+    for name, make in makers.items()
 }
 show_losses(one_decides)
 
 # %% tags=["nbval-check-output"]
-pooled, bags = (
-    [topics.accuracy(model, new_marked) for model in models]
-    for models in one_decides.values()
+judged = {
+    name: [topics.accuracy(model, new_marked) for model in models]
+    for name, models in one_decides.items()
+}
+pooled = judged["two levels of attention"]
+by_two_levels, by_bag, by_relu, by_linear = (
+    [share for share, _ in each] for each in judged.values()
 )
-by_two_levels, by_bag = ([share for share, _ in each] for each in (pooled, bags))
 claim(
     "03.j",
     "one sentence decides: accuracy of two levels of attention, worst seed",
@@ -438,6 +457,24 @@ claim(
     min(by_two_levels) - max(by_bag),
     at_least=0.1,
 )
+claim(
+    "03.k-relu",
+    "one sentence decides: two means with a ReLU layer between them (worst seed) less "
+    "the same without the ReLU (best seed)",
+    min(by_relu) - max(by_linear),
+    at_least=0.2,
+)
+lead = mean(by_two_levels) - mean(by_relu)
+if at_scale(cpu=True, gpu=False):  # with more documents and steps it is not claimed
+    claim(
+        "03.k-lead",
+        "one sentence decides, 400 steps: attention less two means with a ReLU layer, "
+        "means of the seeds",
+        lead,
+        at_least=0.03,
+    )
+else:
+    print(f"attention less two means with a ReLU layer: {lead:.2f}")
 most_frequent = topics.batch(new_marked)[-1].bincount().max().item() / len(new_marked)
 print(
     f"mean of all words {max(by_bag):.2f}, always the most frequent topic "
@@ -467,13 +504,18 @@ show_document_weights(
 )
 
 # %% [markdown]
+# Attention is not the only way to find the marked sentence. Two means with a ReLU layer between them are less accurate
+# (03.k-lead), but far more accurate than without the ReLU (03.k-relu): a unit of this layer can respond to a topic only in a
+# sentence that contains *nota*. Without the ReLU all is linear, and two means find no more than one. What decides is that the
+# sentences are processed separately, and not linearly, *before* the mean over them.
+#
 # ## 6 One step of the captioner
 #
-# For documents, a mean is enough where the evidence is spread over the document, and not where one sentence decides. A caption
-# asks for more: each word needs *another* region, so the query must change from word to word. We return to images, and you
-# write one step of *Show, Attend and Tell*. First, the model attends with its previous state. A **gate** $\beta$ scales the
-# context, because a word such as "of" needs no information from the image. The LSTM reads the previous word and the gated
-# context. The logits depend on the word, the new state and the context.
+# For documents, the mean of all words is enough where the evidence is spread over the document, and not where one sentence
+# decides. A caption asks for more: each word needs *another* region, so the query must change from word to word. We return to
+# images, and you write one step of *Show, Attend and Tell*. First, the model attends with its previous state. A **gate**
+# $\beta$ scales the context, because a word such as "of" needs no information from the image. The LSTM reads the previous word
+# and the gated context. The logits depend on the word, the new state and the context.
 #
 # $$\beta = \sigma(f h_{t-1} + b) \quad \hat z = \beta \sum_i \alpha_i a_i \quad h_t, c_t = \mathrm{LSTM}([E y; \hat z], h_{t-1}, c_{t-1}) \quad \text{logits} = L_o\,(E y + L_h h_t + L_z \hat z)$$
 #
@@ -503,9 +545,10 @@ caption_step = check("03.5", caption_step)
 # ## 7 The experiment
 #
 # The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions.
-# `CaptionerByFunction` has the same weights but reads each word by your `caption_step`, in training too; 03.m compares the two. Then three captioners get the same regions: as their mean (section 1), concatenated into one vector, and with attention
-# before each word. The concatenated vector contains all the information: each of the 36 regions has its own slot, which encodes
-# its position.
+# `CaptionerByFunction` has the same weights but reads each word by your `caption_step`, in training too; 03.m compares the two.
+# Then three captioners get the same regions: as their mean (section 1), concatenated into one vector, and with attention before
+# each word. The concatenated vector contains all the information: each of the 36 regions has its own slot, which encodes its
+# position.
 #
 # **Predict.** The images and the number of steps are the same; the learning rate is chosen for each captioner. How do they
 # rank by exact match?
@@ -574,6 +617,14 @@ if at_scale(cpu=True, gpu=False):  # with more images and steps the gap is not c
         lead,
         at_least=0.1,
     )
+    wide = task.captions_by(from_one_vector(in_full, SEEDS[0], 2e-3, 96), new_full)
+    claim(
+        "03.o-wide",
+        "at 600 steps, exact match with attention (mean of the seeds) less all regions "
+        "concatenated and projected to 96 numbers instead of 24 (one seed)",
+        mean(matches["attention"]) - task.exact_match(wide),
+        at_least=0.1,
+    )
 else:
     print(f"attention less concatenated regions: {lead:.2f}")
 claim(
@@ -601,9 +652,12 @@ show(
 # All three seeds converge here. With other seeds or on another machine, training may end with a model that attends to only one
 # of the two digits; this is why the claims use means.
 #
-# The concatenated vector lacks no information. But the same digit in another slot is a different input and must be learned
-# again. With more images and more steps the gap should become smaller. On a GPU this notebook trains with five times as many
-# images and more than six times as many steps, and 03.o is not claimed there.
+# The concatenated vector lacks no information, but the LSTM reads a projection of it to 24 numbers, whereas attention reads 66
+# numbers at each word. This is not what keeps it back here: a projection to 96 numbers, with one seed, is far below attention
+# too (03.o-wide). A likely reason is that the same digit in another slot is a different input and must be learned again. 03.o
+# is about 600 steps: the training loss from the concatenated regions is then still far above that with attention, so this shows
+# slow learning, not a proven limit. With more images and more steps the gap should become smaller. On a GPU this notebook
+# trains with five times as many images and more than six times as many steps, and 03.o is not claimed there.
 #
 # ## 8 Attention maps
 #
@@ -687,9 +741,10 @@ explore(draw_weights, image=(0, 49))
 #
 # $$\partial \log p(y \mid s) + \bigl(\log p(y \mid s) - b\bigr) \sum_t \partial \log \alpha_{t, s_t} + \lambda \sum_t \partial H(\alpha_t)$$
 #
-# The bracket is treated as a constant: no gradient passes through it. The baseline $b$ is an average of $\log p$, and the
-# entropy $H$ prevents the weights from concentrating on one region too early. Write the scalar whose gradient is *minus* this
-# expression.
+# The bracket is treated as a constant: no gradient passes through it. The baseline $b$ is an average of $\log p$: in the paper
+# a moving average over the batches, in the cell below each image's own expectation, $\sum_i \alpha_i \log p_i$. The entropy
+# $H$, weighted by $\lambda$, prevents the weights from concentrating on one region too early. Write the scalar whose gradient
+# is *minus* this expression.
 #
 # | name | shape |
 # | --- | --- |
@@ -756,7 +811,7 @@ with_mean = sum(variance_of(a, log_p, (a @ log_p).item()) for a, log_p in sample
 claim(
     "03.u",
     "one untrained model, variance of the estimates over 20 images: without a "
-    "baseline over with",
+    "baseline over with (baseline: that image's own expectation)",
     without / with_mean,
     at_least=3,
 )
@@ -806,9 +861,10 @@ claim(
 #
 # This lecture compared a mean with attention three times. The next cell draws the losses of section 10 and all results.
 #
-# - **A mean does as well, to within a few percentage points after 150 steps,** where the evidence is everywhere: words throughout a
-#   docstring point to its topic.
-# - **One learned query is enough** where one part decides and the model can recognise it: the sentence marked by *nota*.
+# - **A mean does as well, and the simplest one better, after 150 steps,** where the evidence is everywhere: words throughout a
+#   docstring point to its topic (03.h, 03.i).
+# - **One learned query at each level is enough** where one part decides and the model can recognise it: the sentence marked by
+#   *nota* (03.k). So, less accurately after as many steps, is a non-linear layer before the mean (03.k-relu, 03.k-lead).
 # - **The weights must change with the state** where each output needs another part: a caption names one digit, then the other.
 # - **Weights alone are not enough.** The output gets the weighted mean and not the weights, so the values must contain whatever
 #   the model has to output. Without positions, attention still finds the digits but hardly tells which comes first.
@@ -820,6 +876,7 @@ answer = {
     "topic: GRU, means": real["the same with means"],
     "topic: GRU, attention": real["hierarchical attention"],
     "one sentence: bag of words": by_bag,
+    "one sentence: two means, ReLU": by_relu,
     "one sentence: attention": by_two_levels,
     "caption: mean": matches["mean"],
     "caption: attention": matches["attention"],
@@ -910,7 +967,7 @@ show(
 # The mean of the regions is still an input.</details>
 # <details><summary>C. The same model, as training compensates for it.</summary>
 #
-# Training can change the features; it cannot restore an order that the mean removed.</details>
+# With these fixed features, training cannot restore an order that the mean removed.</details>
 #
 # **Question 2.** Why does the document model have two levels, words and sentences, and not one softmax over all words?
 #
@@ -967,7 +1024,7 @@ show(
 # **Remarks on the papers.** Eq. 14 of *Xu et al.* encourages each region's weights to sum to 1 over the words. With fewer words
 # than regions, no weights can do that (03.e). *Yang et al.* report that attention is better than averaging on reviews. On
 # docstrings at our size three seeds show no gain (03.h), and no single sentence decides; where one does, attention is better
-# (03.k).
+# than the mean of all words (03.k).
 #
 # ## 15 Papers and decks
 #

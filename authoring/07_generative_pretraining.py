@@ -79,9 +79,10 @@ print(
 # %% [markdown]
 # ## 2 Predict the next token
 #
-# In this section you write the loss of a GPT. GPT is the decoder of lecture 05 without an encoder: blocks of causal
-# self-attention and a feed-forward network, pre-norm, and learned positions. The embedding matrix $E$ is used a second time at
-# the output:
+# In this section you write the loss of a GPT (generative pre-trained Transformer). It is trained on plain text, which needs no
+# labels; afterwards it is used by prompts (section 9), or trained further on a task (lecture 08). GPT is the decoder of lecture
+# 05 without an encoder: blocks of causal self-attention and a feed-forward network (pre-norm since GPT-2), and learned
+# positions. The embedding matrix $E$ is used a second time at the output:
 #
 # $$h_0 = E[x] + P \qquad h_l = \mathrm{Block}_l(h_{l-1}) \qquad p(x_{t+1} \mid x_{\le t}) = \mathrm{softmax}(E\,\mathrm{Norm}(h_L)_t)$$
 #
@@ -111,13 +112,8 @@ next_token_loss = check("07.1", next_token_loss)
 # %% [markdown] tags=["predict"]
 # ## 3 Induction heads
 #
-# How can a Transformer solve the task of section 1? With two heads in successive layers (Elhage et al. 2021, Olsson et al.
-# 2022). A head of the **first** layer copies the *preceding* token into each token. A head of the **second** layer attends to
-# the token that was preceded by the current letter, that is, to the token that followed this letter last time. Such a pair is
-# called an *induction head*. We now train a GPT with two layers, one with a single layer, and an LSTM. The loss counts only the
-# scored steps: those that the text has shown before.
-#
-# ![](diagram:induction_heads)
+# How can a Transformer solve the task of section 1? We now train a GPT with two layers, one with a single layer, and an LSTM.
+# The loss counts only the scored steps: those that the text has shown before.
 #
 # **Predict.** We remove one layer and give its parameters to the other. Can a single layer with as many parameters solve the
 # task?
@@ -204,8 +200,15 @@ claim(
 )
 
 # %% [markdown]
-# A separate table of counts for each text would follow the same rule by construction (we do not measure it). GPT has learned it
-# by gradient descent.
+# After 450 updates the LSTM is right in about half of the steps; we do not train it longer. A separate table of counts for each
+# text would follow the rule by construction (we do not measure it). GPT has learned it by gradient descent.
+#
+# Two heads in successive layers suffice (Elhage et al. 2021, Olsson et al. 2022). A head of the **first** layer copies the
+# *preceding* token into each token; it is called a *previous-token head*. A head of the **second** layer attends to the token
+# that was preceded by the current letter, that is, to the token that followed this letter last time. This second head is called
+# an *induction head*.
+#
+# ![](diagram:induction_heads)
 
 # %% [markdown] tags=["predict"]
 # ### Attention maps of the two heads
@@ -214,7 +217,7 @@ claim(
 # the attention weights with every seed. In the second layer, the right positions for a letter are those just after its earlier
 # copies. The positions that the two heads need are outlined in red.
 #
-# **Predict.** Where does that head attend when a letter occurs for the first time?
+# **Predict.** Where does the induction head attend when a letter occurs for the first time?
 #
 # <details><summary>A. Nowhere: there is no earlier copy.</summary>
 #
@@ -372,7 +375,8 @@ claim(
 # ## 5 GPT on real text
 #
 # We train a GPT on the text, and an LSTM that reads exactly as many characters, and compare both with the table. Bits per
-# *piece* cannot be compared with bits per character, so all models read characters. In the evaluation, each predicted character
+# *piece* would have to be converted first (all bits, divided by the number of characters), so here all models read characters.
+# In the evaluation, each predicted character
 # has at least half a window of context. *Held-out text* is used for the curves and for choosing the length of the runs; *new
 # text*, other paragraphs, is used only for the numbers that we report.
 #
@@ -542,7 +546,7 @@ top_k = check("07.2", top_k)
 from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
 
 # %% [markdown] tags=["predict"]
-# **What is wrong with it?**
+# **What is wrong with this nucleus?**
 #
 # <details><summary>A. The sum of the probabilities does not reach p.</summary>
 #
@@ -588,7 +592,7 @@ of_words = {
 for manner, (real, different) in of_words.items():
     print(
         f"{manner:16} {real:.0%} of its words occur in the training text; "
-        f"{different:.0%} are different words"
+        f"{different:.0%} are distinct"
     )
 claim(
     "07.k",
@@ -737,7 +741,9 @@ gpt_parameters = check("07.5", gpt_parameters)
 # %% [markdown] tags=["predict"]
 # The next cell recomputes the table "Scaling Up Transformer" of the deck CSE 891, row by row, from the layers and widths on the
 # slide and the vocabularies of the published models (for Turing-NLG, that of GPT-2). Training costs about six operations for
-# each parameter and token: two forward, four backward (Kaplan et al. 2020).
+# each parameter and token: two forward, four backward (Kaplan et al. 2020). The slide has, among others: Transformer-Base, 12
+# layers of width 512, 65M; BERT-Large and XLNet-Large, 24 layers of width 1,024, 340M each; GPT-3, 96 layers of width 12,288,
+# 175B.
 #
 # **Predict.** One count on the slide is wrong by more than four percent. Which one?
 #
@@ -795,7 +801,8 @@ claim(
 # unsolved one. The model's continuation is the answer (Brown et al., section 2 and figure 2.1). Without a shot this is called
 # *zero-shot*, with one *one-shot*. In this section you write a function that builds such prompts, by two rules:
 #
-# - The prompt ends **exactly** where the answer begins: training texts have no extra space at this position.
+# - The prompt ends with the colon, **without** the space after it: in most vocabularies, that space is part of the answer's
+#   first token.
 # - The prompt must fit into the model's context window. If it does not, drop whole examples, the oldest first, but never the
 #   question.
 #
@@ -843,7 +850,7 @@ test_orders = [task.test_orders[:300] for task in tasks]
 print(questions(test_orders[0][:1], 3, SEEDS[0], few_shot_prompt)[0].prompt)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** How does it answer with no example, with one, with four, and with four *false* ones, each of which shows the
+# **Predict.** How does the two-layer GPT answer with no example, with one, with four, and with four *false* ones, each of which shows the
 # letter after the next?
 #
 # <details><summary>A. It needs dozens of examples: a few are too few to learn from.</summary>
@@ -940,8 +947,8 @@ print_next_letter(
 # ## 10 Build it
 #
 # **Build task (30 minutes, 12 points).** So far you have written parts of a GPT. Now write the whole model and its training
-# loop, starting from an empty cell. Define the classes and functions that you need above `train_gpt`, in the same cell. You may
-# not use the library's `GPT`.
+# loop, starting from an empty cell: write it anew, even if you repaired such a model in 05.8. Define the classes and functions
+# that you need above `train_gpt`, in the same cell. You may use torch's layers, but not the library's `GPT`.
 #
 # The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
 # lower-case letters and the space) and `n_steps=400`. It evaluates the returned model on held-out text. The function has at
@@ -1008,7 +1015,7 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# In section 5, the networks read a third of a million characters many times. The study `07_text` (docs/studies.md) gives all
+# In section 5, the networks read a third of a million characters, about twice. The study `07_text` (docs/studies.md) gives all
 # models 4.2 million characters of Shakespeare's plays. The GPT and the LSTM, with 0.4 million weights each, take 24,000 updates,
 # so they read each character about six times; the counts read it once.
 #
@@ -1021,10 +1028,10 @@ claim(
 #
 # After 6,000 of the updates, the counts were 0.2 bits ahead on the held-out plays. At the end they are 0.05 ahead there, and
 # level with GPT on the plays for testing.</details>
-# <details><summary>C. GPT and the counts need about as many; the LSTM needs more.</summary>
+# <details><summary>C. GPT and the counts need about as many.</summary>
 #
-# Yes, on the three plays for testing, after 24,000 updates and with one seed: 2.09, 2.09 and 2.14. On the held-out plays the
-# LSTM needs no more than GPT. GPT needs 0.4 million weights and 23 minutes for it, the counts 2.2 million entries and 7
+# Yes, on the three plays for testing, after 24,000 updates and with one seed: 2.09 each. The LSTM, which is still improving,
+# needs 2.14 there, and on the held-out plays no more than GPT. GPT needs 0.4 million weights and 23 minutes for it, the counts 2.2 million entries and 7
 # seconds.</details>
 
 # %% tags=["nbval-check-output"]
@@ -1108,7 +1115,7 @@ for name in (*networks, counts):
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A newspaper writes: "The model understands instructions; it has learned to learn." Which
-# of these findings would you repeat on a model that you can inspect, and how, before you agree or disagree?*
+# findings of this lecture would you repeat on a model that you can inspect, and how, before you agree or disagree?*
 #
 # <details><summary>How it is graded: open this when you have written your answer.</summary>
 #
@@ -1144,7 +1151,7 @@ for name in (*networks, counts):
 # **Limits of this lecture.** The decks show GPT-3 writing a newspaper article, correcting English and parodying Hemingway. Our
 # models cannot do this: none of their texts makes sense. Our model solves a single task in context, the task that *all* its
 # training texts had; GPT-3's texts were not made for any task. Whether the in-context learning of *large* models uses this
-# mechanism and no other is an open question. The LSTM of section 3 fails at *this* budget, not in principle. We do not fine-tune
+# mechanism and no other is an open question. The LSTM of section 3 was trained for 450 updates only. We do not fine-tune
 # GPT on labelled tasks; lecture 08 fine-tunes BERT.
 #
 # ## 14 Papers and decks
@@ -1155,7 +1162,10 @@ for name in (*networks, counts):
 # (https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf) · Brown et al. 2020,
 # *Language Models are Few-Shot Learners*, sections 2 to 2.4, table 2.1 (https://arxiv.org/abs/2005.14165) · Fan, Lewis, Dauphin
 # 2018, section 5 (https://arxiv.org/abs/1805.04833) · Holtzman et al. 2020, section 3 (https://arxiv.org/abs/1904.09751) ·
-# Olsson et al. 2022, *In-context Learning and Induction Heads* (https://arxiv.org/abs/2209.11895).
+# Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*
+# (https://transformer-circuits.pub/2021/framework/index.html) · Olsson et al. 2022, *In-context Learning and Induction Heads*
+# (https://arxiv.org/abs/2209.11895) · Kaplan et al. 2020, *Scaling Laws for Neural Language Models*
+# (https://arxiv.org/abs/2001.08361).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #

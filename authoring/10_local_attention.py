@@ -234,8 +234,8 @@ claim(
 )
 
 # %% [markdown]
-# Two identities hold. With a window that covers the whole image, local attention is global attention. With all offset vectors
-# equal to 0, the output is invariant to permutations of the neighbours: below, we *shuffle* the keys and values of a 5 × 7
+# Two identities hold. With all offset vectors equal to 0, local attention in a window that covers the whole image is global
+# attention, and its output is invariant to permutations of the neighbours: below, we *shuffle* the keys and values of a 5 × 7
 # image, with windows that cover all of its pixels.
 
 # %% [markdown] tags=["predict"]
@@ -277,7 +277,8 @@ def moved(rows, columns):
 content_only = local_attention(q, k, v, nothing, nothing)[0]
 claim(
     "10.f",
-    "a window over the whole image, and global attention: largest difference",
+    "a window over the whole image without relative positions, and global attention: "
+    "largest difference",
     (content_only - everywhere).abs().max(),
     at_most=1e-4,
 )
@@ -651,17 +652,15 @@ claim(
 # The paper, too, finds attention weaker than a convolution in the stem (section 3.2).
 
 # %% [markdown] tags=["predict"]
-# Without relative positions, the network cannot distinguish a digit from its mirror image or from the same digit rotated by
-# 180°: the windows contain the same sets of neighbours.
+# **Predict.** A digit is rotated by 180° or mirrored. By how much do the ten logits of the network without relative positions
+# change?
 #
-# **Predict.** A digit is rotated by 180°. By how much do the ten logits of the network without relative positions change?
+# <details><summary>A. A lot: it was never trained on such digits.</summary>
 #
-# <details><summary>A. A lot: it was never trained on rotated digits.</summary>
-#
-# For this network, both images contain the same sets of neighbours.</details>
+# For this network, the images contain the same sets of neighbours.</details>
 # <details><summary>B. By rounding errors only.</summary>
 #
-# Yes. A rotated window contains the same set of neighbours, and global max pooling discards the position.</details>
+# Yes. A rotated or mirrored window contains the same set of neighbours, and global max pooling discards the position.</details>
 
 # %% tags=["nbval-check-output"]
 with torch.no_grad():
@@ -669,21 +668,21 @@ with torch.no_grad():
     for kind in KINDS:
         model, digits = models[kind][0], images[::10]
         upright, half_turned, mirrored = (
-            model(x) for x in (digits, digits.flip(-2, -1), digits.mT)
+            model(x) for x in (digits, digits.flip(-2, -1), digits.flip(-1))
         )
         apart[kind] = max(
             (other - upright).abs().max().item() for other in (half_turned, mirrored)
         )
 claim(
     "10.q",
-    "five hundred digits, rotated by 180° or transposed: largest change of a logit, "
+    "five hundred digits, rotated by 180° or mirrored: largest change of a logit, "
     "without relative positions",
     apart[KINDS[2]],
     at_most=0.01,
 )
 claim(
     "10.r",
-    "five hundred digits, rotated by 180° or transposed: largest change of a logit, "
+    "five hundred digits, rotated by 180° or mirrored: largest change of a logit, "
     "with relative positions",
     apart[KINDS[1]],
     at_least=0.5,

@@ -56,17 +56,18 @@ class Recalled(NamedTuple):
 
 
 Readers = dict[str, dict[int, list[Recalled]]]
-"""For each mechanism and number of pairs: the trained models, which differ only in their seed."""
+"""For each mechanism and size of its head: the trained models, which differ only in their seed."""
 
 
 def fit_associative_recall(
-    make: Callable[[], Callable[..., tuple]], n_pairs: int, seed: int, steps: int, label: str
+    make: Callable[[int], Callable[..., tuple]], n_pairs: int, size: int, seed: int, steps: int, label: str
 ) -> Recalled:
     """Train on sequences of n_pairs pairs.
 
     Args:
-        make: creates the mechanism `(q, k, v, mask)`; it is called after the seed is set.
+        make: creates the mechanism `(q, k, v, mask)` for a head of a size; it is called after the seed is set.
         n_pairs: pairs in a sequence.
+        size: features of queries, keys and values.
         seed: determines the weights and the order.
         steps: number of updates.
         label: the label of the progress bar.
@@ -76,74 +77,88 @@ def fit_associative_recall(
         [x.to(device()) for x in (part.queries, part.keys, part.values, part.targets)] for part in (data.train, data.test)
     )
     torch.manual_seed(seed)
-    model = AssociativeRecall(make(), 2 * n_pairs).to(device())
+    model = AssociativeRecall(make(size), 2 * n_pairs, size).to(device())
 
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         return F.cross_entropy(model(*batch[:3]).flatten(0, 1), batch[3].flatten())
 
-    fitted(model, batches(*learn, batch_size=64, seed=seed), loss, steps=steps, lr=5e-3, label=f"{label}, {n_pairs} pairs")
+    fitted(model, batches(*learn, batch_size=64, seed=seed), loss, steps=steps, lr=5e-3, label=f"{label}, size {size}")
     *given, targets = unseen
     with torch.no_grad():
         return Recalled((model(*given).argmax(-1) == targets).float().mean().item(), model)
 
 
 def train_readers(
-    mechanisms: Mapping[str, Callable[[], Callable[..., tuple]]], seeds: Mapping[int, Iterable[int]], steps: int
+    mechanisms: Mapping[str, Callable[[int], Callable[..., tuple]]],
+    n_pairs: int,
+    seeds: Mapping[int, Iterable[int]],
+    steps: int,
 ) -> Readers:
-    """Train a model with each mechanism, on each number of pairs, with each of its seeds.
+    """Train a model with each mechanism, with a head of each size, with each of its seeds.
 
     Args:
-        mechanisms: name -> what creates the mechanism.
-        seeds: number of pairs -> seeds.
+        mechanisms: name -> what creates the mechanism for a head of a size.
+        n_pairs: pairs in a sequence.
+        seeds: size of the head -> seeds.
         steps: number of updates.
     """
     return {
-        name: {n: [fit_associative_recall(make, n, seed, steps, name) for seed in of_n] for n, of_n in seeds.items()}
+        name: {
+            size: [fit_associative_recall(make, n_pairs, size, seed, steps, name) for seed in of_size]
+            for size, of_size in seeds.items()
+        }
         for name, make in mechanisms.items()
     }
 
 
-def show_recall(readers: Readers, title: str) -> None:
-    """Draw the training losses for each number of pairs, mean of the seeds, then accuracy against the number of pairs.
+def show_recall_losses(readers: Readers) -> None:
+    """Draw the training losses, a panel for each size of the head, mean of the seeds.
 
     Args:
         readers: as `train_readers` returns them.
-        title: above the figure of the accuracies.
     """
-    pairs = sorted({n for trained in readers.values() for n in trained})
-    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
-    grid = figure.subplots(2, -(-len(pairs) // 2), sharex=True, sharey=True, squeeze=False)
+    sizes = sorted({size for trained in readers.values() for size in trained})
+    figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+    axes = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
     palette = sns.color_palette("colorblind", len(readers))
     last = []
-    for ax, n in zip(grid.flat, pairs, strict=False):
+    for ax, size in zip(axes, sizes, strict=True):
         for colour, marker, (name, trained) in zip(palette, MARKERS * len(readers), readers.items(), strict=False):
-            if n in trained:
-                ends, losses = block_means([losses_of(one.model) for one in trained[n]])
+            if size in trained:
+                ends, losses = block_means([losses_of(one.model) for one in trained[size]])
                 ax.plot(ends, losses, color=colour, marker=marker, markevery=6, markersize=4, linewidth=1.4, label=name)
-                last.append(f"{name}, {n} pairs, {losses[-1]:.2f}")
+                last.append(f"{name}, size {size}, {losses[-1]:.2f}")
         ax.axhline(
             torch.tensor(float(N_VALUES)).log().item(), color="0.35", linestyle="--", linewidth=1.0, label="uniform guess"
         )
-        ax.set_title(f"{n} pairs", fontsize=9)
-    for ax in grid.flat[len(pairs) :]:
-        ax.set_axis_off()
-    for ax in grid[-1]:
+        ax.set_title(f"head of size {size}", fontsize=9)
         ax.set_xlabel("update")
-    figure.supylabel("cross-entropy, nats", fontsize=10)
-    handles = dict(zip(*reversed(grid.flat[0].get_legend_handles_labels()), strict=True))
+    axes[0].set_ylabel("cross-entropy, nats")
+    handles = {}
+    for ax in axes:
+        handles |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    show(
-        figure, alt=f"Training loss in nats, a panel for each number of pairs; in the last block of updates: {'; '.join(last)}."
-    )
+    panels = "Training loss in nats, a panel for each size of the head; in the last block of updates: "
+    show(figure, alt=f"{panels}{'; '.join(last)}.")
+
+
+def show_recall(readers: Readers, title: str) -> None:
+    """Draw the mean accuracy of the seeds against the size of the head.
+
+    Args:
+        readers: as `train_readers` returns them.
+        title: above the figure.
+    """
     lines = {
-        name: (sorted(trained), [mean(one.accuracy for one in trained[n]) for n in sorted(trained)])
+        name: (sorted(trained), [mean(one.accuracy for one in trained[size]) for size in sorted(trained)])
         for name, trained in readers.items()
     }
+    sizes = sorted({size for of_sizes, _ in lines.values() for size in of_sizes})
     across = {f"chance, 1/{N_VALUES}": 1 / N_VALUES}
     ends = ", ".join(f"{name} from {values[0]:.2f} to {values[-1]:.2f}" for name, (_, values) in lines.items())
     show(
-        curves(lines, "pairs in the sequence", "accuracy on unseen sequences", title, "x", across),
-        alt=f"Accuracy against the number of pairs from {pairs[0]} to {pairs[-1]}: {ends}.",
+        curves(lines, "size of the head", "accuracy on unseen sequences", title, "x", across),
+        alt=f"Accuracy against the size of the head from {sizes[0]} to {sizes[-1]}: {ends}.",
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from course_lib.attention import fused_causal_attention
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
 from course_lib.generation import LanguageModel, generate
-from course_lib.models import LinearTransformer
+from course_lib.models import LinearTransformer, NGram
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import fitted, show_losses
@@ -64,6 +64,14 @@ def fit_characters(model: nn.Module, text: CharacterText, seed: int, steps: int,
         return next_character_loss(model, (text.held_out,)).item()
 
 
+def bits_of_counts(text: CharacterText, order: int) -> float:
+    """Measure the bits per held-out character of interpolated counts of runs of `order` characters, within each piece."""
+    table = NGram(text.learn.cpu().unfold(1, order, 1).flatten(0, 1), len(text.letters))
+    held_out = text.held_out.cpu()
+    runs = (held_out[:, max(0, t - order + 1) : t + 1] for t in range(1, held_out.shape[1]))
+    return -torch.stack([table.probability(run).log2() for run in runs]).mean().item()
+
+
 class Writer(NamedTuple):
     """A trained language model, and its bits per character on held-out text."""
 
@@ -79,7 +87,11 @@ def softmax_twin(n_tokens: int, sizes: Sizes) -> LinearTransformer:
 
 
 def train_writers(
-    makers: Mapping[str, tuple[Callable[[], nn.Module], Iterable[int]]], text: CharacterText, steps: int, lr: float
+    makers: Mapping[str, tuple[Callable[[], nn.Module], Iterable[int]]],
+    text: CharacterText,
+    steps: int,
+    lr: float,
+    across: Mapping[str, float] | None = None,
 ) -> dict[str, list[Writer]]:
     """Train language models of characters with `fit_characters`; draw their losses, and the bits per character of each seed.
 
@@ -88,6 +100,7 @@ def train_writers(
         text: the text.
         steps: number of updates.
         lr: the maximum learning rate.
+        across: name -> bits of a dashed line beside the models, such as a table of counts.
     """
     writers: dict[str, list[Writer]] = {}
     for name, (make, seeds) in makers.items():
@@ -97,7 +110,8 @@ def train_writers(
             model = make()
             writers[name].append(Writer(fit_characters(model, text, seed, steps, lr, name), model))
     show_losses({name: [one.model for one in trained] for name, trained in writers.items()}, "bits per character")
-    show_seeds({name: [one.bits for one in trained] for name, trained in writers.items()}, "bits per character, held-out text")
+    of_seeds = {name: [one.bits for one in trained] for name, trained in writers.items()}
+    show_seeds(of_seeds, "bits per character, held-out text", across=across)
     return writers
 
 

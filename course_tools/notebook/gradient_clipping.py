@@ -1,6 +1,6 @@
 """Plain gradient descent on the recall task from weights whose gradient explodes, with and without gradient clipping.
 
-An experiment of lecture 01: U = 1.5 Q with an orthogonal Q, and learning rate 1. `rnn_step` and `clip` are arguments.
+An experiment of lecture 01: U = 1.5 Q with an orthogonal Q. `rnn_step`, `clip` and the learning rate are arguments.
 """
 
 import math
@@ -50,8 +50,8 @@ def first_gradient(rnn_step: RecurrentStep, tokens: Tensor, labels: Tensor, seed
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights)])
 
 
-def descend(rnn_step: RecurrentStep, clip: Clip | None, seed: int, T: int = 10, steps: int = 150) -> Descent:
-    """Train on recall of T symbols by gradient descent with learning rate 1, in batches of 32.
+def descend(rnn_step: RecurrentStep, clip: Clip | None, seed: int, T: int = 10, steps: int = 150, lr: float = 1.0) -> Descent:
+    """Train on recall of T symbols by gradient descent, in batches of 32.
 
     Args:
         rnn_step: one step of the network.
@@ -59,6 +59,7 @@ def descend(rnn_step: RecurrentStep, clip: Clip | None, seed: int, T: int = 10, 
         seed: of the data, the weights and the batches.
         T: length of a sequence.
         steps: number of updates.
+        lr: the learning rate.
     """
     data, weights, losses = recall(4_000, 1, 1_000, T=T, seed=seed), exploding_weights(seed), []
     stream = batches(one_hot(data.train.tokens), data.train.labels, batch_size=32, seed=seed)
@@ -67,7 +68,7 @@ def descend(rnn_step: RecurrentStep, clip: Clip | None, seed: int, T: int = 10, 
         loss = F.cross_entropy(recall_logits(rnn_step, x, weights), y)
         gradients = torch.autograd.grad(loss, weights)
         gradients = gradients if clip is None else clip(gradients)
-        weights = [w - g for w, g in zip(weights, gradients, strict=True)]
+        weights = [w - lr * g for w, g in zip(weights, gradients, strict=True)]
         losses.append(loss.item())
     right = recall_logits(rnn_step, one_hot(data.test.tokens), weights).argmax(-1) == data.test.labels
     return Descent(losses, right.float().mean().item())

@@ -86,6 +86,11 @@ def new_look_up_graphs(seed: int) -> Iterator[Any]:
         yield here(matching_neighbour(50, 1, 1, seed=100_000 * (seed + 1) + index).train)
 
 
+def same_look_up_graphs(seed: int) -> Iterator[Any]:
+    """Repeat the first graph of `new_look_up_graphs`, without end."""
+    return repeat(next(new_look_up_graphs(seed)))
+
+
 def over_seeds(
     make: Callable[[], nn.Module],
     task: TaskOfSeed,
@@ -118,6 +123,12 @@ def accuracy_in_training(runs: Runs, task: TaskOfSeed) -> list[float]:
     """Measure the accuracy of each seed's model on the nodes that it was trained on."""
     tasks = map(task, SEEDS)
     return [accuracy(model, own.learn, own.known) for model, own in zip(runs.models, tasks, strict=True)]
+
+
+def accuracy_on_first(runs: Runs, fresh: Callable[[int], Iterator[Any]]) -> list[float]:
+    """Measure the accuracy of each seed's model on the labelled nodes of the first graph that `fresh` gives for the seed."""
+    graphs = [next(fresh(seed)) for seed in SEEDS]
+    return [accuracy(model, graph, labelled(graph)) for model, graph in zip(runs.models, graphs, strict=True)]
 
 
 def show_runs(

@@ -48,6 +48,22 @@ def smoothed(
     return EnergyDecay(features, energies / energies[0], (energies[40] / energies[20]).item() ** (1 / 20), limit)
 
 
+def rescaled(features: Tensor, edges: Tensor) -> Tensor:
+    """Remove from the features of a smoothed graph what all nodes share, and enlarge the rest to a standard deviation of 1.
+
+    Args:
+        features: (N, d).
+        edges: (2, E), without self-loops; those of `smoothed` count as edges, too.
+
+    Returns:
+        x_i / √d_i minus its mean over the nodes, divided by its standard deviation over all entries, (N, d).
+    """
+    degrees = torch.bincount(edges[0].cpu(), minlength=len(features)) + 1
+    centred = features / degrees.double().sqrt().unsqueeze(1)
+    centred = centred - centred.mean(0)
+    return centred / centred.std()
+
+
 def show_energies(graphs: Mapping[str, EnergyDecay]) -> None:
     """Draw the relative energy of each graph against the number of steps, on a logarithmic axis."""
     lines = {name: (range(len(each.energy)), each.energy) for name, each in graphs.items()}

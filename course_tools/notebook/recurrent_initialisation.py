@@ -5,13 +5,13 @@ from torch import nn
 from course_lib.primitives import GRU, RNN, fused_gru, hoisted_rnn
 
 
-def orthogonal_rnn(d: int, n: int, input_scale: float = 0.3, stretch: float = 1.0) -> RNN:
-    """Create a plain network with U = stretch · Q, where Q is orthogonal, and W scaled down, so that tanh is nearly linear.
+def orthogonal_rnn(d: int, n: int, input_scale: float = 1.0, stretch: float = 1.0) -> RNN:
+    """Create a plain network with torch's initial weights, except that U = stretch · Q, where Q is orthogonal.
 
     Args:
         d: size of the inputs.
         n: number of units.
-        input_scale: multiplies torch's initial W.
+        input_scale: multiplies torch's initial W; below 1, tanh is more nearly linear.
         stretch: all singular values of U; 1 preserves the length of every vector.
     """
     cell = RNN(d, n, hoisted_rnn)

@@ -162,6 +162,13 @@ def token_accuracy(model: nn.Module, task: TokenTask) -> float:
     return right.flatten(2).all(-1).float().mean().item() if right.dim() > 2 else right.float().mean().item()
 
 
+@torch.no_grad()
+def symbol_accuracies(model: nn.Module, task: TokenTask) -> list[float]:
+    """Measure the accuracy of each answer of a position by itself, for a task with several answers at each position."""
+    right = _answers_of(model, task.new, task.new_targets).argmax(-1) == task.new_targets
+    return right.flatten(0, -2).float().mean(0).tolist()
+
+
 def token_accuracies(models: Iterable[nn.Module], task: TokenTask) -> list[float]:
     """Measure the accuracy of each model on the test rows by `token_accuracy`."""
     return [token_accuracy(model, task) for model in models]

@@ -39,7 +39,7 @@ The first objections of a critical reader, and what was measured about each.
 
 @dataclass(frozen=True)
 class _Value:
-    """A measured number, or one for each seed of a study, and the link to where it is measured."""
+    """A measured number, or one for each seed of a study or figure, and the link to where it is measured."""
 
     runs: tuple[float, ...]
     source: str
@@ -64,7 +64,7 @@ class _Measured:
         return MadeClaims(list(self.lectures.values()))
 
     def value(self, name: str | list[str] | dict, lecture: str) -> _Value:
-        """Find a claim by its id, a score by [study, setting, score], or a number in a figure by the words before it."""
+        """Find a claim by its id, a score by [study, setting, score], or the numbers in a figure by the words before."""
         if isinstance(name, str):
             return _Value((self.claims[name]["value"],), self.claims.link(name))
         if isinstance(name, dict):
@@ -83,12 +83,13 @@ class _Measured:
                 heading = next((title for _, title in reversed(headings(each.source))), heading)
                 continue
             told = [output.get("data", {}).get("text/plain", "") for output in each.outputs]
-            found |= {float(number): heading for number in re.findall(rf"{re.escape(words)} (-?\d+\.\d+)", "\n".join(told))}
+            lists = re.findall(rf"{re.escape(words)} (-?\d+\.\d+(?:, -?\d+\.\d+)*)", "\n".join(told))
+            found |= {tuple(map(float, numbers.split(", "))): heading for numbers in lists}
         if len(found) != 1:
-            raise KeyError(f"{len(found)} numbers follow {words!r} in the figures of lecture {lecture.number}; expected one")
-        ((number, heading),) = found.items()
+            raise KeyError(f"{len(found)} lists of numbers follow {words!r} in lecture {lecture.number}; expected one")
+        ((numbers, heading),) = found.items()
         address = f"../{lecture.name(lecture.solution)}#{anchor(heading)}"
-        return _Value((number,), f"[{lecture.number}, figure]({address})")
+        return _Value(numbers, f"[{lecture.number}, figure]({address})")
 
 
 def rivals_page(root: Path) -> str:

@@ -8,6 +8,7 @@ from course_tools.notebook.associative_recall import (
     AssociativeRecall,
     pairs_task,
     show_recall,
+    show_recall_losses,
     show_recall_weights,
     train_readers,
 )
@@ -23,11 +24,13 @@ def test_queries_and_pairs_are_projected():
 
 
 def test_readers_are_trained_with_each_seed_and_drawn(capsys):
-    readers = train_readers({"softmax": lambda: scaled_dot_product_attention}, {2: (0, 1), 3: (0,)}, steps=3)
-    assert {n: len(trained) for n, trained in readers["softmax"].items()} == {2: 2, 3: 1}
+    readers = train_readers({"softmax": lambda size: scaled_dot_product_attention}, 3, {4: (0, 1), 6: (0,)}, steps=3)
+    assert {size: len(trained) for size, trained in readers["softmax"].items()} == {4: 2, 6: 1}
+    assert [trained[0].model.key.weight.shape for trained in readers["softmax"].values()] == [(6, 4), (6, 6)]
+    show_recall_losses(readers)
     show_recall(readers, "three updates")
     out = capsys.readouterr().out
-    assert "softmax, 2 pairs, " in out
+    assert "softmax, size 4, " in out
     accuracies = [sum(one.accuracy for one in trained) / len(trained) for trained in readers["softmax"].values()]
     assert f"softmax from {accuracies[0]:.2f} to {accuracies[1]:.2f}" in out
 

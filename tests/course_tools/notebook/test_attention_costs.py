@@ -13,10 +13,11 @@ from course_tools.notebook.attention_costs import (
     peak_mib,
     show_costs,
     show_kept_numbers,
+    step_by_products,
     work_of_step,
     work_with_cache,
 )
-from course_tools.notebook.layer_costs import exponent
+from course_tools.notebook.layer_costs import exponent, multiply_adds
 
 
 def test_attention_holds_scores_and_weights():
@@ -69,3 +70,11 @@ def test_another_form_of_the_step_is_called():
     stepwise = StepBy(LinearTransformer(11, Sizes(12, 3, 24, 2)), refused)
     with pytest.raises(ZeroDivisionError):
         stepwise.step(torch.zeros(1, dtype=torch.long), stepwise.start(torch.zeros(1, 3, dtype=torch.long)))
+
+
+def test_the_step_by_products_is_the_step_and_all_of_its_work_is_counted():
+    """For f = 5 and d_v = 3: 15 multiply-adds for the outer product, 5 · 4 to read S and z."""
+    drawn = [torch.rand(2, *shape, dtype=torch.float64) for shape in ((5, 3), (5,), (5,), (5,), (3,))]
+    for ours, theirs in zip(step_by_products(*drawn), linear_attention_step(*drawn), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert multiply_adds(step_by_products, *(x[:1] for x in drawn)) == 15 + 20

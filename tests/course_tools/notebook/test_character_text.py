@@ -1,11 +1,15 @@
 """A text is cut into pieces of characters, and the loss is in bits."""
 
+import math
+
 import pytest
 import torch
 
 from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
 from course_tools.notebook.character_text import (
+    CharacterText,
+    bits_of_counts,
     character_text,
     gap_of_steps,
     next_character_loss,
@@ -45,3 +49,10 @@ def test_writers_are_trained_with_each_seed_and_write_step_by_step(capsys):
     assert torch.equal(codes, sampled(model, prompt, 5))
     assert gap_of_steps(model, model, text.held_out[:2, :8], n_prompt=3) < 1e-4
     assert gap_of_steps(model, writers["linear"][1].model, text.held_out[:2, :8], n_prompt=3) > 1e-2
+
+
+def test_counts_by_hand():
+    """Runs aa, ab, ba, ab: p(a) = ½, p(b | a) = (2 + 2 · ½) / (3 + 2) = 0.6, p(a | b) = (1 + 1 · ½) / (1 + 1) = 0.75."""
+    pieces = torch.tensor([[0, 0, 1], [1, 0, 1]])
+    text = CharacterText("", ["a", "b"], pieces, torch.tensor([[1, 0, 1]]))
+    assert bits_of_counts(text, 2) == pytest.approx(-(math.log2(0.75) + math.log2(0.6)) / 2)

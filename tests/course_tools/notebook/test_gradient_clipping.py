@@ -50,6 +50,13 @@ def test_every_gradient_passes_through_the_clipping_and_without_it_the_descent_d
     assert 0.0 <= clipped.accuracy <= 1.0
 
 
+def test_a_smaller_learning_rate_makes_the_same_updates_as_smaller_gradients():
+    scaled = descend(rnn_step, lambda gradients: [0.1 * g for g in gradients], seed=0, T=5, steps=4)
+    slower = descend(rnn_step, None, seed=0, T=5, steps=4, lr=0.1)
+    assert slower.losses == scaled.losses
+    assert slower.losses[1:] != descend(rnn_step, None, seed=0, T=5, steps=4).losses[1:]
+
+
 def test_the_figure_is_that_of_the_first_runs_and_the_text_states_where_they_end(capsys):
     runs = {
         "clipped": [Descent([3.0] * 5 + [1.0] * 20, 0.9), Descent([7.0] * 25, 0.1)],

@@ -3,18 +3,20 @@
 import pytest
 import torch
 
-from course_lib.datasets import karate_club, marked_neighbour
+from course_lib.datasets import karate_club, marked_neighbour, matching_neighbour
 from course_lib.models import GCN
 from course_tools.notebook.node_classifier import accuracy, fit, here
 from course_tools.notebook.node_tasks import (
     SEEDS,
     accuracy_in_training,
+    accuracy_on_first,
     few_labels,
     inductive,
     labelled,
     new_look_up_graphs,
     over_seeds,
     random_edges,
+    same_look_up_graphs,
     show_runs,
     transductive,
 )
@@ -87,3 +89,15 @@ def test_fresh_graphs_replace_those_of_the_task():
     runs = over_seeds(lambda: GCN(10, 7, 8), inductive(parts), steps=6, fresh=fresh)
     assert asked_for == list(SEEDS)
     assert runs.scores == pytest.approx([accuracy(m, here(parts.test), labelled(here(parts.test))) for m in runs.models])
+
+
+def test_the_same_graph_is_given_again_and_again_and_measured():
+    stream = same_look_up_graphs(1)
+    first, second = next(stream), next(stream)
+    assert torch.equal(first.features, second.features)
+    assert torch.equal(first.features, next(new_look_up_graphs(1)).features)
+    task = inductive(matching_neighbour(5, 1, 3))
+    runs = over_seeds(lambda: GCN(first.features.shape[1], 7, 8), task, steps=6, fresh=same_look_up_graphs)
+    graphs = [next(same_look_up_graphs(seed)) for seed in SEEDS]
+    expected = [accuracy(model, graph, labelled(graph)) for model, graph in zip(runs.models, graphs, strict=True)]
+    assert accuracy_on_first(runs, same_look_up_graphs) == expected

@@ -26,6 +26,7 @@ from course_tools.notebook.token_reader import (
     show_heads,
     show_lookup,
     show_reversal,
+    symbol_accuracies,
     token_accuracies,
     token_accuracy,
     two_answers,
@@ -84,6 +85,7 @@ def test_an_answer_of_two_parts_is_right_where_both_are():
     half[0, 0, 1] = (half[0, 0, 1] + 1) % 3
     scores = [token_accuracy(model, TokenTask((tokens,), wanted, (tokens,), wanted)) for wanted in (said, half)]
     assert scores == [1.0, 0.5]
+    assert symbol_accuracies(model, TokenTask((tokens,), half, (tokens,), half)) == [1.0, 0.5]
 
 
 def test_a_row_of_the_look_up_is_its_pairs_and_then_its_questions():

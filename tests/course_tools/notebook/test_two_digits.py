@@ -11,6 +11,7 @@ from course_tools.notebook.two_digits import (
     arrows_in,
     canvas_accuracy,
     canvas_network,
+    dilated,
     fit_networks,
     fit_on_canvases,
     ink_by_position,
@@ -100,6 +101,24 @@ def test_networks_are_trained_and_their_accuracy_and_size_printed(capsys):
     for name, model in models.items():
         size = sum(p.numel() for p in model.parameters())
         assert f"{name:<6}  {canvas_accuracy(model, parts):.3f}, {size:,} parameters" in told
+
+
+def test_dilation_enlarges_the_field_and_keeps_the_map_and_the_parameters():
+    widths, strides = (2, 2, 2, 2, 2), (2, 2, 1, 1, 1)
+    plain, wide = canvas_network(widths=widths, strides=strides), dilated(canvas_network(widths=widths, strides=strides))
+    assert [p.shape for p in wide.parameters()] == [p.shape for p in plain.parameters()]
+    fields = []
+    for network in (plain, wide):
+        for layer in network.modules():
+            if isinstance(layer, torch.nn.Conv2d):
+                torch.nn.init.ones_(layer.weight)
+        images = torch.ones(1, 1, 88, 88, requires_grad=True)
+        features = network.eval()[0](images)
+        assert features.shape == (1, 2, 22, 22)
+        features[0, 0, 11, 11].backward()
+        reached = images.grad[0, 0].nonzero()
+        fields.append((reached.amax(0) - reached.amin(0) + 1).tolist())
+    assert fields == [[31, 31], [47, 47]]
 
 
 def test_arrows_are_those_of_the_form_with_weights():

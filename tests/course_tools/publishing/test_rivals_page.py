@@ -3,11 +3,12 @@
 import re
 import tomllib
 
+import nbformat
 import pytest
 
 from course_tools.publishing import PublishingFailed, lectures, rivals_page
 from course_tools.publishing.project import project_root
-from course_tools.publishing.rivals_page import FILE, ROWS
+from course_tools.publishing.rivals_page import FILE, ROWS, _Measured
 
 ROOT = project_root()
 LOSES_OR_TIES = {
@@ -100,6 +101,15 @@ def test_who_leads_follows_from_the_numbers(row, keys, numbers, leads):
     assert source.startswith(("[09.", "[09_reach](studies.md#09_reach)"))
 
 
+def test_a_figure_gives_the_numbers_of_all_seeds():
+    read = _Measured(ROOT)
+    for words in ("digits: Mixer", "digits: rival"):
+        solution = nbformat.read(read.lectures["13"].solution, as_version=4)
+        told = "\n".join(str(output) for each in solution.cells for output in each.get("outputs", []))
+        stated = re.search(rf"{words} (\d\.\d+), (\d\.\d+), (\d\.\d+);", told)
+        assert read.value({"figure": words}, "13").runs == tuple(map(float, stated.groups()))
+
+
 def test_where_less_is_better_the_page_says_so(row):
     assert row('times = "09.k", lower = true')[2] == "D, lower is better"
 
@@ -114,7 +124,7 @@ def test_where_less_is_better_the_page_says_so(row):
         (
             'values = ["09.k", { figure = "no such words" }]',
             "09",
-            "0 numbers follow 'no such words' in the figures of lecture 09",
+            "0 lists of numbers follow 'no such words' in lecture 09",
         ),
         ('ahead = "09.k"', "77", "lecture 77"),
     ],
