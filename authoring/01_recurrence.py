@@ -78,7 +78,7 @@ claim(
 )
 claim(
     "01.b",
-    f"accuracy of a plain network after {LONG} symbols, {steps} updates and learning rate "
+    f"accuracy of a plain network after {LONG} symbols, {steps} updates and rate "
     f"{lr:g}, chance 0.125: best of the seeds",
     max(far),
     at_most=0.2,
@@ -591,8 +591,8 @@ claim(
 )
 claim(
     "01.zd",
-    f"the plain network of section 1 with learning rate {faster:g} instead of {lr:g}, as "
-    "many updates: best of the seeds",
+    f"the plain network of section 1 with learning rate {faster:g} instead of {lr:g}, "
+    "as many updates: best of the seeds",
     max(recalled[f"plain, rate {faster:g}"]),
     at_least=0.4,
 )

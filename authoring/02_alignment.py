@@ -420,15 +420,15 @@ claim(
 )
 claim(
     "02.i",
-    "after 400 updates (Bahdanau 300), exact match on pairs of dates with a GRU encoder: "
-    "attention, worst of the four models, less the last state, one model",
+    "after 400 updates (Bahdanau 300), exact match on pairs of dates with a GRU "
+    "encoder: attention, worst of the four models, less the last state, one model",
     min(shares[2] for shares in right.values()) - by_last_state[2],
     at_least=0.5,
 )
 claim(
     "02.j",
-    "exact match on three dates, a length outside the training set: best of five models "
-    "with a GRU encoder, four with attention and one without",
+    "exact match on three dates, a length outside the training set: best of five "
+    "models with a GRU encoder, four with attention and one without",
     max(by_last_state[3], *(shares[3] for shares in right.values())),
     at_most=0.1,
 )
@@ -472,8 +472,8 @@ show(
 # %% tags=["nbval-check-output"]
 claim(
     "02.r",
-    "exact match on pairs of dates, Luong's decoder with your tanh encoder, 400 updates: "
-    "better of two seeds",
+    "exact match on pairs of dates, Luong's decoder with your tanh encoder, 400 "
+    "updates: better of two seeds",
     max(groups["tanh encoder: two"]),
     at_least=0.4,
 )

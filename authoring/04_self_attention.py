@@ -857,7 +857,8 @@ claim(
 by_symbol = [symbol_accuracies(m, opposite_and_before) for m in ablated["one head"]]
 claim(
     "04.v-one",
-    "one head: accuracy of the symbol that it gets right more often, worst of the seeds",
+    "one head: accuracy of the symbol that it gets right more often, worst of the "
+    "seeds",
     min(max(each) for each in by_symbol),
     at_least=0.9,
 )

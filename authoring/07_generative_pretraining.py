@@ -1163,7 +1163,7 @@ for name in (*networks, counts):
 # *Language Models are Few-Shot Learners*, sections 2 to 2.4, table 2.1 (https://arxiv.org/abs/2005.14165) · Fan, Lewis, Dauphin
 # 2018, section 5 (https://arxiv.org/abs/1805.04833) · Holtzman et al. 2020, section 3 (https://arxiv.org/abs/1904.09751) ·
 # Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*
-# (https://transformer-circuits.pub/2021/framework/index.html) · Olsson et al. 2022, *In-context Learning and Induction Heads*
+# (https://transformer-circuits.pub/2021/framework) · Olsson et al. 2022, *In-context Learning and Induction Heads*
 # (https://arxiv.org/abs/2209.11895) · Kaplan et al. 2020, *Scaling Laws for Neural Language Models*
 # (https://arxiv.org/abs/2001.08361).
 #
