@@ -15,9 +15,9 @@ Graph = TypeVar("Graph", bound=tuple)
 """A named tuple with `edges` (2, E), `features` (N, d) and `labels` (N,)."""
 
 
-def here(graph: Graph) -> Graph:
-    """Move the tensors of a graph to the device of the notebook."""
-    parts = {name: getattr(graph, name).to(device()) for name in ("edges", "features", "labels")}
+def here(graph: Graph, place: torch.device | str | None = None) -> Graph:
+    """Move the tensors of a graph to the device of the notebook, or to another place, such as "cpu"."""
+    parts = {name: getattr(graph, name).to(place or device()) for name in ("edges", "features", "labels")}
     return graph._replace(**parts)
 
 

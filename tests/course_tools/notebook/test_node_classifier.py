@@ -22,3 +22,8 @@ def test_a_network_without_edges_gives_a_node_the_same_whatever_the_others_are()
     torch.manual_seed(0)
     model, x = Alone(5, 7, 2), torch.randn(3, 5)
     torch.testing.assert_close(model(x, None)[:1], model(x[:1], None))
+
+
+def test_a_graph_is_moved_to_a_place_that_is_named():
+    moved = here(karate_club(), "meta")
+    assert {part.device.type for part in (moved.edges, moved.features, moved.labels)} == {"meta"}
