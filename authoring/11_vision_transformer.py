@@ -539,8 +539,9 @@ interpolate_positions = check("11.4", interpolate_positions)
 
 # %%
 from course_tools.notebook import plots
-from course_tools.notebook.digit_vit import enlarged, repeated_positions, with_positions
+from course_tools.notebook.digit_vit import enlarged, with_positions
 from course_tools.notebook.resized_positions import nearest_positions, new_positions
+from course_tools.notebook.resized_positions import repeated_positions
 
 
 def resized(model, side, by):

@@ -208,7 +208,8 @@ def key_of(item: pytest.Item) -> str:
     What it tries stands after the folder of tests, unless that is the bank's.
     """
     if hasattr(item.module, "solved_lectures"):
-        return ON_A_DEVICE + item.callspec.params["lecture"].name(item.callspec.params["lecture"].solution)
+        lecture = item.callspec.params["lecture"]
+        return ON_A_DEVICE + lecture.name(lecture.solution)
     if hasattr(item.module, "INPUTS"):
         return item.path.relative_to(ROOT).as_posix()
     params = item.callspec.params
@@ -220,9 +221,12 @@ def key_of(item: pytest.Item) -> str:
 
 def ran_whole(key: str, asked: Iterable[Path]) -> bool:
     """Return whether all tests of a key were among the files and folders that pytest was asked to run."""
-    folder = key.rpartition("/")[0] or "bank"
-    needed = ROOT / key if (ROOT / key).is_file() else ROOT / "tests" / "course_tools" / folder
-    needed = ROOT / "tests" / "test_lectures_on_a_device.py" if key.startswith(ON_A_DEVICE) else needed
+    if key.startswith(ON_A_DEVICE):
+        needed = ROOT / "tests" / "test_lectures_on_a_device.py"
+    elif (ROOT / key).is_file():
+        needed = ROOT / key
+    else:
+        needed = ROOT / "tests" / "course_tools" / (key.rpartition("/")[0] or "bank")
     return any(path in (needed, *needed.parents) for path in asked)
 
 

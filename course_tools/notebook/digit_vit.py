@@ -113,20 +113,6 @@ def with_positions(model: ViT, side: int, positions: Tensor) -> ViT:
     return larger.eval()
 
 
-def repeated_positions(positions: Tensor, H: int, W: int, H_new: int, W_new: int) -> Tensor:
-    """Repeat the positions of patches until there are enough, row by row, for comparison with `interpolate_positions`.
-
-    Args:
-        positions: (1 + H · W, d_model); that of the class token stays first.
-        H: rows of the grid.
-        W: columns of the grid.
-        H_new: rows of the new grid.
-        W_new: columns of the new grid.
-    """
-    n, n_new = H * W, H_new * W_new
-    return torch.cat([positions[:1], positions[1:].repeat(-(-n_new // n), 1)[:n_new]])
-
-
 def fine_tuned(model: Any, images: Tensor, labels: Tensor, n_classes: int, steps: int = 40) -> Any:
     """Put a new head of zeros on a ViT, and train all its weights in place: SGD, momentum 0.9, all images at once."""
     model.head = zero_head(SIZES.d_model, n_classes).to(device())

@@ -14,11 +14,11 @@ from course_tools.notebook.digit_vit import (
     fit_image_model,
     neighbours_over_distant,
     position_similarity,
-    repeated_positions,
     small_cnn,
     small_vit,
     with_positions,
 )
+from course_tools.notebook.resized_positions import repeated_positions
 
 
 def images(n: int = 2) -> torch.Tensor:
