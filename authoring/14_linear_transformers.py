@@ -837,10 +837,10 @@ claim(
 # <details><summary>B. Uniform rows, as for the control.</summary>
 #
 # It recalls more than the control does (14.A, 14.C), so the weights cannot be uniform.</details>
-# <details><summary>C. The right pair has the largest weight in most rows, but the others have most of the sum.</summary>
+# <details><summary>C. More than a uniform weight at the right pair, but some other pairs have about as much.</summary>
 #
-# Yes. The right pair has several times the weight of another one (14.D-uniform), but much less than with softmax attention
-# (14.D): the context is a mixture of many values.</details>
+# Yes. The right pair has several times the weight that a uniform row would give it (14.D-uniform), but much less than with
+# softmax attention (14.D): the context is a mixture of several values.</details>
 
 
 # %%
