@@ -18,7 +18,7 @@ PERIOD = 0.05
 def memory_limited(pid: int, limit: int) -> Iterator[None]:
     """Within the block, end the process as soon as it holds `limit` bytes more than at the beginning."""
     over = Event()
-    watch = Thread(target=_watch, args=(pid, limit, over), daemon=True)
+    watch = Thread(target=_watch, args=(pid, _resident(pid) + limit, over), daemon=True)
     watch.start()
     try:
         yield
@@ -27,11 +27,17 @@ def memory_limited(pid: int, limit: int) -> Iterator[None]:
         watch.join()
 
 
-def _watch(pid: int, limit: int, over: Event) -> None:
-    with contextlib.suppress(psutil.Error, ProcessLookupError):
-        process = psutil.Process(pid)
-        most = process.memory_info().rss + limit
-        while not over.wait(PERIOD):
-            if process.memory_info().rss > most:
+def _watch(pid: int, most: int, over: Event) -> None:
+    while not over.wait(PERIOD):
+        if _resident(pid) > most:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-                return
+            return
+
+
+def _resident(pid: int) -> int:
+    """Bytes that the process holds in memory; 0 when it has ended."""
+    try:
+        return psutil.Process(pid).memory_info().rss
+    except psutil.Error:
+        return 0
