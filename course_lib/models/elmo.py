@@ -51,15 +51,21 @@ def scalar_mix(
 class ScalarMix(nn.Module):
     """The mixture with its weights: w starts at 0, the plain mean, and γ at 1."""
 
-    def __init__(self, n_layers: int) -> None:
-        """Set up for n_layers, including the embedding."""
+    def __init__(self, n_layers: int, dropout: float = 0.0) -> None:
+        """Set up for n_layers, including the embedding.
+
+        Args:
+            n_layers: layers to mix.
+            dropout: probability with which, in training, each feature of the mixture is set to 0 (section 3.3).
+        """
         super().__init__()
         self.w = nn.Parameter(torch.zeros(n_layers))
         self.gamma = nn.Parameter(torch.ones(()))
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, layers: Float[Tensor, "*batch n_layers d"]) -> Float[Tensor, "*batch d"]:
         """Mix layers (*batch, n_layers, d) to (*batch, d)."""
-        return scalar_mix(layers, self.w, self.gamma)
+        return self.dropout(scalar_mix(layers, self.w, self.gamma))
 
 
 class ELMo(nn.Module):

@@ -7,7 +7,7 @@ Tolstikhin et al. 2021, *MLP-Mixer*, section 2 and figure 1 (https://arxiv.org/a
 It is the block of all transformers (`blocks.Block`, pre-norm) with `TokenMixing` instead of attention. There is no class
 token and no position encoding; the head starts at 0 (`zero_head`), as published; other weights are initialised as in torch. The
 ε of the norms is that of `primitives.layer_norm` and of torch, 1e-5; the authors' JAX code uses 1e-6, which matters only for
-features of tiny variance.
+features of tiny variance. Their code has no dropout; the stochastic depth of their training is not implemented.
 """
 
 from collections.abc import Callable
