@@ -85,10 +85,17 @@ def _quick_kernel() -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Keep the cells of a notebook, and the tests of a file, together on one worker; they share a kernel or fixtures."""
+    """Keep the cells of a notebook, and the tests of a file, together on one worker; they share a kernel or fixtures.
+
+    The lectures on the pretend accelerator share nothing, and each takes half a minute: any worker takes the next one.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
-    return LoadScopeScheduling(config, log)
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if "test_lectures_on_a_device.py" in nodeid else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
