@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import lru_cache
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -169,7 +170,7 @@ def run_one(name: str, source: str, setting: str, seed: int, device: str, folder
     """
     import torch
 
-    study = load(name, folder)
+    study = _loaded(name, source, folder)
     if study.source_on(device) != source:
         raise StaleStudy(f"the worker has another version of the study {name}.")
     on_cpu = torch.device(device).type == "cpu"
@@ -183,6 +184,12 @@ def run_one(name: str, source: str, setting: str, seed: int, device: str, folder
         torch.set_num_threads(threads)
     curve, texts = scores.pop("curve", {}), scores.pop("texts", {})
     return RecordedRun(setting, seed, scores, curve, round(clock() - start, 1), texts)
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, source: str, folder: Path | None) -> Study:
+    """Load a version of a study once per worker, so that its runs can share what it caches, such as a trained network."""
+    return load(name, folder)
 
 
 def _head(study: Study, device: str) -> RecordedStudy:

@@ -37,6 +37,16 @@ def test_all_settings_and_seeds_are_run_one_seed_after_another(toy, here, folder
     assert state(toy) == recorded(toy).cost
 
 
+def test_runs_of_one_worker_share_what_the_study_caches(toy, here, folder):
+    """The file is executed once, so a list of the module grows from run to run."""
+    text = (
+        toy.path.read_text().replace("SEEDS =", "BEFORE = []\nSEEDS =").replace('"parameters": 7', '"parameters": len(BEFORE)')
+    )
+    toy.path.write_text(text)
+    record = run_missing(changed(toy, "BEFORE.append(seed)"), here, folder=folder)
+    assert [run.scores["parameters"] for run in record.runs] == [1, 2, 3, 4]
+
+
 def test_a_study_that_was_stopped_goes_on_and_runs_nothing_twice(toy, here, folder, ran):
     run_missing(toy, here, [0], folder=folder)
     assert state(toy).startswith("2 of 4 runs so far")
