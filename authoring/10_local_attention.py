@@ -17,8 +17,9 @@
 #
 # ![](diagram:local_window)
 #
-# You will write the windows, the mask, the relative positions and the attention itself, count its parameters and multiply-adds, and compare it in training with
-# convolutions of the same width. At the end you build and train a whole network of local attention.
+# You will write the windows, the mask, the relative positions and the attention itself, count its parameters and multiply-adds,
+# and compare it in training with convolutions of the same width. At the end you build and train a whole network of local
+# attention.
 #
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** {minutes}. {measured}
 
@@ -62,8 +63,9 @@ claim(
 # %% [markdown]
 # ## 2 Windows
 #
-# A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that the window has a centre. The positions are numbered row by
-# row: index = a · size + b, where a and b count rows and columns within the window. At the border a window extends beyond the image; for now, it contains zeros there.
+# A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that the window has a centre. The
+# positions are numbered row by row: index = a · size + b, where a and b count rows and columns within the window. At the border
+# a window extends beyond the image; for now, it contains zeros there.
 #
 # With a *stride*, only every stride-th pixel has a window, starting at (0, 0), so $H_q = \lceil H / \mathrm{stride} \rceil$.
 #
@@ -89,8 +91,9 @@ from course_lib.primitives import local_windows
 local_windows = check("10.1", local_windows)
 
 # %% [markdown]
-# With windows, a convolution takes one line of code: the flattened windows times a matrix. The deck, like the paper, writes $y_{ij} = \sum_{a,b} W_{i-a,\,j-b}\, x_{ab}$,
-# the mathematical convolution with a flipped kernel. `F.conv2d` computes the cross-correlation, without the flip.
+# With windows, a convolution takes one line of code: the flattened windows times a matrix. The deck, like the paper, writes
+# $y_{ij} = \sum_{a,b} W_{i-a,\,j-b}\, x_{ab}$, the mathematical convolution with a flipped kernel. `F.conv2d` computes the
+# cross-correlation, without the flip.
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import photographs
@@ -144,13 +147,15 @@ claim(
 # %% [markdown]
 # ## 4 Relative positions
 #
-# Attention over a window treats the neighbours as a *set*: it cannot distinguish left from right. Therefore each offset has a learned vector $r$, and the dot
-# product of $r$ with the query is added to the score. One half of $r$ encodes the row offset, the other the column offset:
+# Attention over a window treats the neighbours as a *set*: it cannot distinguish left from right. Therefore each offset has a
+# learned vector $r$, and the dot product of $r$ with the query is added to the score. One half of $r$ encodes the row offset,
+# the other the column offset:
 #
 # $$r_{a-i,\,b-j} = [\,\mathrm{row}_{a-i}\,;\,\mathrm{column}_{b-j}\,] \qquad
 # q^\top r = q_{[:d_{row}]}^\top\, \mathrm{row}_{a-i} + q_{[d_{row}:]}^\top\, \mathrm{column}_{b-j}$$
 #
-# so 2 · size dot products per query suffice for size² positions. In code, index 0 is the top row and the leftmost column of the window.
+# so 2 · size dot products per query suffice for size² positions. In code, index 0 is the top row and the leftmost column of the
+# window.
 #
 # | name | shape |
 # | --- | --- |
@@ -170,7 +175,8 @@ relative_logits = check("10.3", relative_logits)
 # %% [markdown]
 # ## 5 Local attention
 #
-# Local attention combines these parts: it scores by content and relative position, masks positions outside the image, and applies a softmax and a weighted sum:
+# Local attention combines these parts: it scores by content and relative position, masks positions outside the image, and
+# applies a softmax and a weighted sum:
 #
 # $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{a-i,\,b-j}\big)\, v_{ab}$$
 #
@@ -202,7 +208,8 @@ from course_lib.attention import local_attention
 local_attention = check("10.4", local_attention)
 
 # %% [markdown] tags=["predict"]
-# **Ablation: no mask.** All scores are equal, every pixel has the value 1, and the windows are 3 × 3. What is the output at a corner without the mask?
+# **Ablation: no mask.** All scores are equal, every pixel has the value 1, and the windows are 3 × 3. What is the output at a
+# corner without the mask?
 #
 # <details><summary>A. 1: a mean of ones is 1.</summary>
 #
@@ -298,8 +305,8 @@ claim(
 
 # %% [markdown]
 # The tensor of windows stores each key size² times. The library has two faster forms with the same signature: one works offset
-# by offset on shifted views, the other tile by tile. The next cell compares both with the function of exercise 10.4, and with the
-# equation assembled from the functions of exercises 10.1 to 10.3.
+# by offset on shifted views, the other tile by tile. The next cell compares both with the function of exercise 10.4, and with
+# the equation assembled from the functions of exercises 10.1 to 10.3.
 
 # %% tags=["nbval-check-output"]
 from course_lib.attention import sliced_local_attention, tiled_local_attention
@@ -325,7 +332,8 @@ claim(
 # %% [markdown]
 # ## 6 Parameters and multiply-adds
 #
-# Count **parameters** and **multiply-adds** of one layer with $n = \lceil H/s \rceil \lceil W/s \rceil$ queries, all heads together:
+# Count **parameters** and **multiply-adds** of one layer with $n = \lceil H/s \rceil \lceil W/s \rceil$ queries, all heads
+# together:
 #
 # | Part | parameters | multiply-adds of one image |
 # | --- | --- | --- |
@@ -647,9 +655,9 @@ claim(
 # attention has fewer parameters and takes fewer multiply-adds. But here the same savings are available without attention: a
 # convolution of *half the width* has fewer of both, and is at least as accurate (10.narrow).
 #
-# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small images
-# can neither confirm nor contradict that: with one grey value per pixel, the queries carry little information in the first layer.
-# The paper, too, finds attention weaker than a convolution in the stem (section 3.2).
+# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small
+# images can neither confirm nor contradict that: with one grey value per pixel, the queries carry little information in the
+# first layer. The paper, too, finds attention weaker than a convolution in the stem (section 3.2).
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A digit is rotated by 180° or mirrored. By how much do the ten logits of the network without relative positions
@@ -691,9 +699,9 @@ claim(
 # %% [markdown]
 # ## 8 The attention weights of each head
 #
-# The figure shows the mean weights of each head in the first layer, averaged over all ink pixels of a hundred digits whose window lies
-# inside the image (your `window_mask`). The centre of each map is the query pixel.
-# The weights depend on relative position *and* content; each head prefers certain neighbours.
+# The figure shows the mean weights of each head in the first layer, averaged over all ink pixels of a hundred digits whose
+# window lies inside the image (your `window_mask`). The centre of each map is the query pixel. The weights depend on relative
+# position *and* content; each head prefers certain neighbours.
 
 # %%
 from course_tools.notebook.window_figures import show_head_means, show_window
@@ -721,8 +729,8 @@ explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
 # %% [markdown]
 # ## 9 Build it: a network of local attention
 #
-# **Build task (35 minutes, 12 points).** Starting from an empty cell, write a classifier whose *only spatial operation is
-# local attention*, and the loop that trains it. Every attention layer attends to windows of 3 × 3 pixels with relative positions.
+# **Build task (35 minutes, 12 points).** Starting from an empty cell, write a classifier whose *only spatial operation is local
+# attention*, and the loop that trains it. Every attention layer attends to windows of 3 × 3 pixels with relative positions.
 # Everything else (stem, norms, MLPs) acts on each pixel separately, except for a mean or maximum over all pixels at the end.
 # Several heads help: one head computes a single weighted mean of each window, whereas the difference of two heads can detect an
 # edge. Define the classes that you need above `train_local_attention`, in the same cell. You may use torch's layers and your
@@ -764,8 +772,8 @@ train_local_attention = check("10.6", train_local_attention)
 
 # %% [markdown]
 # The next cell trains the model once more and draws its loss. Then it replaces one pixel of a digit and shows how much the
-# context of each pixel changes, in the first layer of the model and in a convolution with the same window. At which pixels do you
-# expect a change? Why might the changes within the window differ in size?
+# context of each pixel changes, in the first layer of the model and in a convolution with the same window. At which pixels do
+# you expect a change? Why might the changes within the window differ in size?
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
@@ -862,9 +870,9 @@ show_changes(digit[0], (3, 4), norms)
 # are no test of the second.
 #
 # **What this lecture does not show.** The comparisons use digits of 7 × 7 pixels and networks of 8 or 16 features per pixel. In
-# the recorded study both kinds have the same learning rate at each width. We tried four at width 16; the one chosen was the best
-# for local attention and not quite the best for the convolution. Fewer multiply-adds do not mean less time: convolutions have highly
-# optimised kernels.
+# the recorded study both kinds have the same learning rate at each width. We tried four at width 16; the one chosen was the
+# best for local attention and not quite the best for the convolution. Fewer multiply-adds do not mean less time: convolutions
+# have highly optimised kernels.
 #
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
 # 1-3, section 3.1 and figure 5 (https://arxiv.org/abs/1906.05909).

@@ -54,15 +54,18 @@ PUBLIC = {
         token_mixing_by_convolution token_mixing_kernels zero_head
     """,
     "course_lib.models": """
-        BERT BYOL DETR GAT GCN GPT AdaptiveSteps AttentiveState BahdanauDecoder BidirectionalLogits Bootstrapped
-        CaptionStep Captioned Decoded DecoderState DeiT DeiTLogits Detected ELMo Encoded Encoder GATLayer GPTState
+        BERT BYOL DETR GAT GCN GPT AdaptiveSteps AttentionMaps AttentiveState BahdanauDecoder BidirectionalLogits Bootstrapped
+        CaptionStep Captioned DETRWithMasks Decoded DecoderState DeiT DeiTLogits Detected DetectedMasks ELMo Encoded
+        Encoder GATLayer GPTState
         GlobalAverage Hierarchical KneserNey LearnedQueries LinearMemory LinearTransformer LocalLuongDecoder
-        LuongDecoder MaskedWordHead Mixer NGram ObjectBlock ObjectQueries PatchEncoder PlainDecoder PointQueries
+        LuongDecoder MaskHead MaskedWordHead Mixer NGram ObjectBlock ObjectFeatures ObjectQueries PatchEncoder PlainDecoder
+        PointQueries
         PooledDocument PositionalSelfAttention Pretraining PretrainingBERT Projected ScalarMix SegmentMemory Segmenter
         SentenceHead SeparateSteps Seq2Seq Seq2SeqState SharedSteps ShowAndTell ShowAttendAndTell SimCLR Span SpanHead
         TagHead Transformer TransformerXL Universal UniversalOutput ViT bahdanau_steps best_span bidirectional_gru
         caption_step classification_head compose_document doubly_stochastic_penalty ema_update ema_update_
-        fused_bidirectional_gru hoisted_bahdanau_steps repeat_block scalar_mix shared_encoder sinusoidal_positions_2d
+        fused_bidirectional_gru hoisted_bahdanau_steps read_objects repeat_block scalar_mix shared_encoder
+        sinusoidal_positions_2d
         soft_attention stacked_bidirectional_gru step_encoding
     """,
     "course_lib.generation": """
@@ -73,8 +76,8 @@ PUBLIC = {
         Checkpoint load_bert load_deit load_gpt2 load_pretraining_bert load_vit read_checkpoint
     """,
     "course_lib.losses": """
-        BoxWeights Masked Matching Segmented SentencePairs SetLoss byol_loss corrupt deep_set_loss
-        distillation_loss gathered_nt_xent hard_attention_loss hard_distillation_loss label_smoothed_loss
+        BoxWeights Masked Matching Segmented SentencePairs SetLoss byol_loss corrupt deep_set_loss dice_loss
+        distillation_loss focal_loss gathered_nt_xent hard_attention_loss hard_distillation_loss label_smoothed_loss
         lean_nt_xent mask_tokens
         match match_greedily match_in_order matching_cost mlm_loss next_token_loss nsp_pairs nt_xent
         previous_token_loss segment_input set_loss teacher_forced_loss
@@ -83,7 +86,7 @@ PUBLIC = {
         BERT_BASE BERT_LARGE BLEU GPT_1 GPT_2 GPT_3 MIXER_BASE MIXER_HUGE MIXER_LARGE MIXER_SMALL TRANSFORMER_BASE
         TRANSFORMER_BIG VIT_BASE VIT_HUGE VIT_LARGE LinearProbe OperationCount add_one average_precision bert_parameters
         bleu block_parameters class_ious convolution_cost count_operations find_hits fine_tuned_head gpt_parameters
-        linear_probe local_attention_cost mean_average_precision mean_iou mixer_parameters spectrum
+        linear_probe local_attention_cost mask_ious mean_average_precision mean_iou mixer_parameters spectrum
         training_operations transformer_parameters unsmoothed vit_parameters xlnet_parameters
     """,
     "course_lib.analysis": """
@@ -92,8 +95,9 @@ PUBLIC = {
     "course_lib.datasets": """
         ALONE BEGIN END FORMATS LOCALES LUMA PADDING PAPER PHOTOGRAPHS TWIN UNKNOWN WALL Augmentation BytePairs
         Captions Digits DisplayName Graph LabelledImages LabelledPixels LabelledText Lookup Pair PixelGraphs Play
-        Recall Reversal Scenes Splits Sums Unreachable Videos Vocabulary Walks WrongChecksum cache_folder captioned_digits
-        cifar10 clutter colour_matrix cora dates digit_scenes digits display_names docstrings download
+        Recall Reversal Scenes SegmentedScenes Splits Sums Unreachable Videos Vocabulary Walks WrongChecksum cache_folder
+        captioned_digits
+        cifar10 clutter cluttered_scenes colour_matrix cora dates digit_scenes digits display_names docstrings download
         few_of_each ink_edges joined karate_club language_reference les_miserables lookup marked_neighbour
         marked_sentences matching_neighbour mnist moving_digits multi30k number_words pad photographs pixel_graphs
         recall recolour resize reversal same_or_different secret_orders see_also shakespeare spelled split sums twins

@@ -11,6 +11,7 @@ from course_lib.datasets.cifar10 import cifar10
 from course_lib.datasets.citations import cora
 from course_lib.datasets.cldr_dates import FORMATS, LOCALES, dates, joined
 from course_lib.datasets.clutter import clutter
+from course_lib.datasets.cluttered_scenes import SegmentedScenes, cluttered_scenes
 from course_lib.datasets.composed_pictures import Captions, captioned_digits
 from course_lib.datasets.cross_references import see_also
 from course_lib.datasets.digit_scenes import Scenes, digit_scenes, ink_edges
@@ -66,6 +67,7 @@ __all__ = [
     "Recall",
     "Reversal",
     "Scenes",
+    "SegmentedScenes",
     "Splits",
     "Sums",
     "Unreachable",
@@ -77,6 +79,7 @@ __all__ = [
     "captioned_digits",
     "cifar10",
     "clutter",
+    "cluttered_scenes",
     "colour_matrix",
     "cora",
     "dates",

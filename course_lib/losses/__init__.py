@@ -17,6 +17,7 @@ from course_lib.losses.hard_attention import hard_attention_loss
 from course_lib.losses.language_model import label_smoothed_loss, next_token_loss, previous_token_loss, teacher_forced_loss
 from course_lib.losses.matching import Matching, match, match_greedily, match_in_order
 from course_lib.losses.nt_xent import lean_nt_xent, nt_xent
+from course_lib.losses.segmentation import dice_loss, focal_loss
 from course_lib.losses.set_prediction import BoxWeights, SetLoss, deep_set_loss, matching_cost, set_loss
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "byol_loss",
     "corrupt",
     "deep_set_loss",
+    "dice_loss",
     "distillation_loss",
+    "focal_loss",
     "gathered_nt_xent",
     "hard_attention_loss",
     "hard_distillation_loss",

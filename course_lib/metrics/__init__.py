@@ -3,6 +3,7 @@
 from course_lib.metrics.average_precision import average_precision, find_hits, mean_average_precision
 from course_lib.metrics.bleu import BLEU, add_one, bleu, unsmoothed
 from course_lib.metrics.linear_probe import LinearProbe, fine_tuned_head, linear_probe, spectrum
+from course_lib.metrics.mask_iou import mask_ious
 from course_lib.metrics.mean_iou import class_ious, mean_iou
 from course_lib.metrics.operation_counts import OperationCount, convolution_cost, count_operations, local_attention_cost
 from course_lib.metrics.parameter_counts import (
@@ -61,6 +62,7 @@ __all__ = [
     "gpt_parameters",
     "linear_probe",
     "local_attention_cost",
+    "mask_ious",
     "mean_average_precision",
     "mean_iou",
     "mixer_parameters",

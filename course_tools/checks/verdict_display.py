@@ -14,6 +14,8 @@ from typing import NamedTuple
 from course_tools.checks.verdict import PERHAPS, Finding, Verdict
 
 _AGAIN = "It fails in the same way as before."
+_PLANTED = "This version was made wrong on purpose. Your own function is checked in another cell."
+_REPAIRED = "This version is repaired. Your own function is checked in another cell."
 _BOLD, _EMPHASIS = (re.compile(rf"{mark}(\S|\S[^*<]*\S){mark}") for mark in (r"\*\*", r"\*"))
 _SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–", "adjusts": "±"}
 _COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080", "adjusts": "#808080"}
@@ -28,13 +30,24 @@ class Hint(NamedTuple):
 
 @dataclass(frozen=True)
 class VerdictDisplay:
-    """A verdict with the name of its exercise; `note` is a sentence below it, `hint` is folded at its end."""
+    """A verdict with the name of its exercise; `note` is a sentence below it, `hint` is folded at its end.
+
+    `planted` is True if the judged function is the wrong version that the lecture gives, such as that of a bug hunt.
+    """
 
     id: str
     title: str
     verdict: Verdict
     note: str = ""
     hint: Hint | None = None
+    planted: bool = False
+
+    @property
+    def about_planted(self) -> str:
+        """A sentence on a planted version that was judged, in place of what the lecture continues with; else ""."""
+        if not self.planted or not self.verdict.findings:
+            return ""
+        return _REPAIRED if self.verdict.passed else _PLANTED
 
     def __repr__(self) -> str:
         """Return the points as a float."""
@@ -58,7 +71,8 @@ class VerdictDisplay:
         printed = f'<div>Your function printed:</div><pre style="margin:.2em 0">{escape(v.printed)}</pre>' if v.printed else ""
         if v.passed:
             said = f'<p style="margin:.4em 0">{_marked(v.conclusion)}</p>' if v.conclusion else ""
-            return f"<div>Right. The lecture continues with your function.</div>{said}{note}{printed}"
+            follows = self.about_planted or "The lecture continues with your function."
+            return f"<div>Right. {follows}</div>{said}{note}{printed}"
         if not v.started:
             start = "Write your code at <code>YOUR CODE HERE</code>. Until then, the lecture uses the library's function."
             return f"<div>{start}</div>{note}{printed}"
@@ -67,7 +81,8 @@ class VerdictDisplay:
         judged, adjusted = ([f for f in v.findings if f.status in of] for of in (("holds", "fails"), ("adjusts",)))
         rows = "".join([*map(_row, judged), _skipped(v.findings), *map(_row, adjusted)])
         table = f'<table style="margin:.3em 0">{rows}</table>' if rows else ""
-        return f"{misconception}{table}<div>Until it is right, the lecture uses the library's function.</div>{note}{printed}"
+        follows = self.about_planted if self.planted else "Until it is right, the lecture uses the library's function."
+        return f"{misconception}{table}<div>{follows}</div>{note}{printed}"
 
     def _offer(self) -> str:
         if self.hint is None:
@@ -118,6 +133,8 @@ def show_verdict(report: VerdictDisplay) -> None:
     else:
         v = report.verdict
         lines = [v.message]
+        if report.about_planted:
+            lines.append(report.about_planted)
         if report.note and report.note not in v.message:
             lines.append(report.note)
         if v.printed:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from course_tools.bank.lecture_04.train_attention_rival import N_VALUES, SelfAttentionReader, examples, trained_on
 from course_tools.checks.training_record import Recorder
+from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.training_curve import show_recorded_losses, trained_with_losses
 
 
@@ -65,6 +66,14 @@ def compared(
             found[f"reversal: {name}"].append(right[:8].mean().item())
     show_recorded_losses(losses, "cross-entropy, nats")
     return found
+
+
+def show_attention_rival(
+    train_rival: Callable[[Tensor, Tensor, int, int], nn.Module], n_parameters: int, seeds: Iterable[int], n_steps: int = 300
+) -> None:
+    """Draw the losses and accuracies of `compared`, beside the accuracy of the most frequent value of a text at look-up."""
+    guess = {"look-up: the most frequent value": most_frequent_value(seed=100)}
+    show_seeds(compared(train_rival, n_parameters, seeds, n_steps), "accuracy", "unseen texts, one point per seed", guess)
 
 
 def most_frequent_value(seed: int) -> float:

@@ -1,5 +1,6 @@
-"""Maps of where a captioner attends before each word, and how often that is at the digit that it names; for lecture 03."""
+"""Where a captioner attends before each word: maps, hits on the digit that it names, effect of its state; for lecture 03."""
 
+from collections.abc import Callable
 from statistics import mean
 
 import torch
@@ -12,6 +13,22 @@ from course_tools.notebook.show import show
 
 _REGION, _DIGIT, _IMAGE = 7, 14, 42
 """Sides in pixels."""
+
+
+def change_of_weights(soft_attention: Callable[..., tuple[Tensor, Tensor]], regions: Tensor, seed: int = 0) -> float:
+    """Compute the weights over regions (B, L, d_a) from two random states; return the largest difference of a weight.
+
+    Args:
+        soft_attention: `(regions, h, W_a, W_h, v)` → context, weights (B, L), as `course_lib.models.soft_attention`.
+        regions: of B images.
+        seed: of the states and the matrices.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (16, regions.shape[-1]), (16, 8), (16,)
+    W_a, W_h, v = (torch.randn(*shape, generator=generator) for shape in shapes)
+    states = torch.randn(2, len(regions), 8, generator=generator)
+    one, other = (soft_attention(regions, h, W_a / 8, W_h, v)[1] for h in states)
+    return (one - other).abs().max().item()
 
 
 @torch.no_grad()
@@ -43,15 +60,21 @@ def _weights_by_word(model: nn.Module, task: CaptionTask, index: int) -> tuple[s
     return caption, dict(zip(names, weights.unflatten(1, (6, 6)), strict=True))
 
 
-def show_caption_weights(model: nn.Module, task: CaptionTask, index: int) -> None:
-    """Draw the weights before each word over a new image; the first and the last digit of the right caption are boxed."""
-    caption, weights = _weights_by_word(model, task, index)
+def show_caption_weights(model: nn.Module, task: CaptionTask, image: int = 0) -> None:
+    """Draw the weights before each word over a new image; the first and the last digit of the right caption are boxed.
+
+    Args:
+        model: a captioner with attention.
+        task: its test images are used.
+        image: index of the image.
+    """
+    caption, weights = _weights_by_word(model, task, image)
     new = task.examples.test
-    image, right, corners = new.images[index], new.captions[index], new.corners[index].flip(-1)
+    ink, right, corners = new.images[image], new.captions[image], new.corners[image].flip(-1)
     most = max(w.max().item() for w in weights.values())
     named = list(weights)[: len(caption.split())] or list(weights)
     boxes = torch.cat([corners, corners + _DIGIT], -1) / _IMAGE
-    over = {name: overlaid(image, w, most) for name, w in weights.items()}
+    over = {name: overlaid(ink, w, most) for name, w in weights.items()}
     figure = boxed(over, {named[0]: boxes[:1], named[-1]: boxes[1:]})
     add_weight_scale(figure, most)
     largest = "; ".join(

@@ -26,8 +26,8 @@ from course_tools.notebook.show import show
 
 Model = TypeVar("Model", bound=nn.Module)
 
-_WINDOW, _AROUND = 22, 8
-"""The side of a window around one digit, which is 14 pixels wide, and the largest margin on each side of it, in pixels."""
+_DIGIT, _WINDOW, _AROUND = 14, 22, 8
+"""The side of a digit, that of a window around one digit, and the largest margin on each side of it, in pixels."""
 _FARTHEST = 15.0
 """A region's row and column run from the negative of this value to it: their scale equals that of all features together."""
 _YELLOW, _MOST_OPAQUE = (1.0, 0.8, 0.0), 0.65
@@ -111,6 +111,18 @@ def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
     """Shift and scale features to mean 0 and standard deviation 1 on `vectors` (n, d); a constant feature becomes 0."""
     centre, spread = vectors.mean(0), vectors.std(0).clamp(min=1e-3)
     return (vectors - centre) / spread, (new - centre) / spread
+
+
+def both_images(part: Captions, i: int, j: int) -> Tensor:
+    """Overlay images i and j: one image (1, 1, 42, 42) with up to four digits."""
+    return torch.maximum(part.images[i], part.images[j])[None]
+
+
+def without_second_digit(part: Captions, i: int) -> Tensor:
+    """Erase from image i the window of the digit that its caption names second: (1, 1, 42, 42)."""
+    image, (top, left) = part.images[i].clone(), part.corners[i, 1].tolist()
+    image[:, top : top + _DIGIT, left : left + _DIGIT] = 0.0
+    return image[None]
 
 
 def overlaid(image: Tensor, weights: Tensor, most: float) -> Tensor:

@@ -17,6 +17,9 @@ from course_tools.notebook.training_curve import show_training
 
 _REPEATED = "Your function has not changed since the last check. After changing it, run its cell again, then this one."
 
+_PLANTED = "suspect"
+"""The name under which the cell of a bug hunt defines a wrong answer of the bank."""
+
 _SAME_WAY = 3
 """Number of answers that fail in the same way before the next hint is offered."""
 
@@ -35,7 +38,8 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     was checked, whether it passed or not. Running
     the check again repeats the verdict: the library's function, returned in place of a wrong answer, is never judged. An
     undefined name, or one whose cell has since ended with an error, is reported in a sentence. After three consecutive answers
-    that fail in the same way, the next hint is offered.
+    that fail in the same way, the next hint is offered. The `suspect` of a bug hunt is not the student's: it is no attempt in
+    the progress record, and no reason for a hint.
 
     Args:
         id: the exercise, such as "04.1".
@@ -53,18 +57,20 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     asked = exercise(id)
     own = None if variant is None else variant_of(id, variant)
     name = getattr(fn, "name", "") if isinstance(fn, NamedAnswer) else getattr(fn, "__name__", asked.reference.__name__)
-    answer = fn.value if isinstance(fn, NamedAnswer) else fn
+    answer, planted = fn.value if isinstance(fn, NamedAnswer) else fn, name == _PLANTED
     if problem := broken_cell(name, answer):
         verdict = Verdict(False, 0, asked.points, None, f"{asked.id} {asked.title}: 0 of {asked.points} points. {problem}")
-        return _show(asked, verdict, answer, problem, problem)
+        return _show(asked, verdict, answer, problem, problem, planted=planted)
     if (verdict := getattr(answer, "_verdict_of_the_answer", None)) is not None:
-        return _show(asked, verdict, answer, answer._note_when_repeated, answer._note_when_repeated)
+        return _show(asked, verdict, answer, answer._note_when_repeated, answer._note_when_repeated, planted=planted)
     _under_check.add(id)
     try:
         with nullcontext() if asked.training is None else updates_shown(f"Check {id} trains"):
             verdict = judge(asked if own is None else varied(asked, own), answer)
     finally:
         _under_check.discard(id)
+    if planted:
+        return _show(asked, verdict, answer, "", "", planted=True)
     if verdict.started:
         remember("check", id, points=verdict.points, passed=verdict.passed, misconception=verdict.misconception)
     if own is not None and verdict.passed:
@@ -107,11 +113,17 @@ def _next_hint(asked: Exercise, verdict: Verdict) -> Hint | None:
 
 
 def _show(
-    asked: Exercise, verdict: Verdict, answer: object, note: str, repeated: str, hint: Hint | None = None
+    asked: Exercise,
+    verdict: Verdict,
+    answer: object,
+    note: str,
+    repeated: str,
+    hint: Hint | None = None,
+    planted: bool = False,
 ) -> Callable[..., object]:
     """Show a verdict with a note, and return the function to continue with; `repeated` is the note if the check runs again."""
     _latest[asked.id] = verdict
-    show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint))
+    show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint, planted))
     if verdict.losses is not None:
         show_training(f"{asked.reference.__name__} in check {asked.id}", verdict.losses)
     return answer if verdict.passed else _stand_in(asked, verdict, repeated)

@@ -16,6 +16,9 @@ from course_tools.notebook.plots import pictures
 from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.show import show
 
+_KNOWN = 1e4
+"""What is added to the score of a pixel whose colour is known: the weight of all others is then 0."""
+
 
 @dataclass(frozen=True)
 class FadedPhotograph:
@@ -54,6 +57,25 @@ def faded_photograph(size: tuple[int, int], seeds: Iterable[int], share: float =
     return FadedPhotograph(photo, photo.mean(1, keepdim=True), [draw.lt(share).float().to(device()) for draw in draws])
 
 
+def matrices_of_scores(brightness: float, position: float) -> list[Tensor]:
+    """Set W_q (4, 10), W_k (4, 10) and W_v (3, 10) by hand for `FadedPhotograph.features`, on the device of the lectures.
+
+    The score of pixel j for query i is -b (g_i - g_j)² - p ‖r_i - r_j‖² up to terms that depend on i only, with brightness g
+    and position r; where the colour of j is known, it is larger by 10⁴. A value is the known colour. The keys are multiplied by
+    √d_k = 2, by which the scale 1/√d_k divides the scores again.
+
+    Args:
+        brightness: b, the weight of differences of brightness.
+        position: p, the weight of squared distances.
+    """
+    W_q, W_k, W_v = torch.zeros(4, 10), torch.zeros(4, 10), torch.zeros(3, 10)
+    W_q[[0, 1, 2, 3], [1, 3, 4, 0]] = 1.0
+    W_k[[0, 1, 2], [1, 3, 4]] = 2 * torch.tensor([brightness, position, position])
+    W_k[3, [2, 5, 6]] = torch.tensor([-brightness, -position, _KNOWN])
+    W_v[[0, 1, 2], [7, 8, 9]] = 1.0
+    return [W.to(device()) for W in (W_q, 2 * W_k, W_v)]
+
+
 def compare_restorations(
     faded: FadedPhotograph, layer: Callable[..., Tensor], matrices: Mapping[str, Sequence[Tensor]]
 ) -> dict[str, list[float]]:
@@ -78,10 +100,20 @@ def compare_restorations(
     return quality
 
 
-def show_restored(faded: FadedPhotograph, known: Tensor, colours: Tensor, setting: str) -> None:
-    """Draw the given image, the image restored with these colours, and the photograph; the alt text names the `setting`."""
+def show_restored(faded: FadedPhotograph, layer: Callable[..., Tensor], brightness: float = 4.0, position: float = 0.5) -> None:
+    """Draw the given image of the first sample, the image restored by a layer, and the photograph.
+
+    Args:
+        faded: the photograph and its samples.
+        layer: `(features, W_q, W_k, W_v)` → colours (1, 3, H, W), such as `attention_over_image`.
+        brightness: the weight b of differences of brightness in the scores, as 10^brightness - 1.
+        position: the weight p of squared distances, as 10^position - 1.
+    """
+    known, matrices = faded.samples[0], matrices_of_scores(10**brightness - 1, 10**position - 1)
+    colours = layer(faded.features(known), *matrices).float()
     quality = f"{faded.decibels(colours):.1f} dB"
     views = {"given": _given(faded, known), f"restored, PSNR {quality}": faded.grey + colours, "the photograph": faded.photo}
+    setting = f"with brightness at 10^{brightness:g} and position at 10^{position:g}"
     alt = f"A dahlia that is grey except for {int(known.sum())} pixels, the same restored {setting}, and the photograph; "
     show(pictures(_images(views)), alt=f"{alt}the peak signal-to-noise ratio is {quality}.")
 

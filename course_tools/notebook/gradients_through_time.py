@@ -34,6 +34,12 @@ def parameters_of(cell: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
     return W, U, b_W + b_U
 
 
+def torch_weights(d: int, n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return W (n, d), U (n, n) and b (n,) in float64 as torch initialises a plain network by this seed."""
+    torch.manual_seed(seed)
+    return parameters_of(nn.RNN(d, n))
+
+
 def states_of(step: RecurrentStep, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> list[Tensor]:
     """Read x (T, B, d) from the state h (B, n); return all T + 1 states, h first."""
     states = [h]
@@ -71,6 +77,29 @@ def difference_to_autograd(step: RecurrentStep, back_step: BackwardStep, x: Tens
     by_hand, _ = back_through_time(back_step, 2 * constant[-1], x, constant, W, U)
     ours, theirs = (torch.cat([g.flatten() for g in gradients]) for gradients in (by_hand, by_autograd))
     return ((ours - theirs).norm() / theirs.norm()).item()
+
+
+def print_differences_to_autograd(
+    step: RecurrentStep, back_step: BackwardStep, x: Tensor, weights: Sequence[Tensor], lengths: Sequence[int]
+) -> None:
+    """Print the difference of `difference_to_autograd` over the last t steps of x (T, B, d), for each t of `lengths`."""
+    for t in lengths:
+        difference = difference_to_autograd(step, back_step, x[len(x) - t :], weights)
+        print(f"{t} step{'s' * (t != 1)}: relative difference from autograd {difference:.1e}")
+
+
+def rnn_difference_to_torch(step: RecurrentStep, x: Tensor, weights: tuple[Tensor, Tensor, Tensor]) -> float:
+    """Read x (T, B, d) in float64 from state 0 by `step` and by torch.nn.RNN, both with the weights W, U and b.
+
+    Returns:
+        the largest difference of an entry of a state, over all T steps.
+    """
+    W, U, b = weights
+    layer = nn.RNN(x.shape[2], len(U)).double()
+    for parameter, value in zip(layer.parameters(), (W, U, b, torch.zeros_like(b)), strict=True):
+        parameter.data.copy_(value)
+    states = states_of(step, x, x.new_zeros(x.shape[1], len(U)), *weights)
+    return (torch.stack(states[1:]) - layer(x)[0]).abs().max().item()
 
 
 def lstm_difference_to_torch(lstm_step: Callable[..., tuple[Tensor, Tensor]], x: Tensor, seed: int = 0, n: int = 32) -> float:
@@ -207,26 +236,32 @@ CarouselGradient = Callable[[Tensor], Tensor]
 
 
 def show_carousel(
-    lstm_step: Callable[..., tuple[Tensor, Tensor]], product: CarouselGradient, x: Tensor, forget_bias: float, label: int
+    lstm_step: Callable[..., tuple[Tensor, Tensor]],
+    product: CarouselGradient,
+    x: Tensor,
+    labels: Sequence[int],
+    forget_bias: float = 2.0,
+    digit: int = 0,
 ) -> None:
     """Draw the factor of the carousel of an untrained LSTM after each pixel of a digit, beside the rule σ(bias)^t.
 
     Args:
         lstm_step: one step of an LSTM.
         product: the product of forget gates.
-        x: one digit, (T, 1, 1).
+        x: digits, (T, B, 1).
+        labels: of the digits.
         forget_bias: initial bias of the forget gates.
-        label: of the digit.
+        digit: index of the digit that is read, 0 to B - 1.
     """
-    gates = carousel(lstm_step, x, forget_bias).gates
+    gates = carousel(lstm_step, x[:, digit : digit + 1], forget_bias).gates
     t = range(len(gates) + 1)
     measured = [product(gates[:k]).mean().item() for k in t]
     rule = [torch.sigmoid(torch.tensor(forget_bias)).item() ** k for k in t]
     lines = {"product of the gates": (t, measured), "σ(bias) to the power t": (t, rule)}
     show(
         curves(lines, "pixels read", "factor of the gradient", log="y"),
-        alt=f"With a forget bias of {forget_bias:g} and an image of the digit {label}, the carousel multiplies a gradient by "
-        f"{measured[-1]:.1e} over {len(gates)} pixels; the rule gives {rule[-1]:.1e}.",
+        alt=f"With a forget bias of {forget_bias:g} and an image of the digit {labels[digit]}, the carousel multiplies a "
+        f"gradient by {measured[-1]:.1e} over {len(gates)} pixels; the rule gives {rule[-1]:.1e}.",
     )
 
 

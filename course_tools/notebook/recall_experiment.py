@@ -12,7 +12,7 @@ from course_lib.datasets import recall
 from course_lib.datasets.first_symbol import Recall
 from course_lib.datasets.splits import Splits
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.gradients_through_time import RecurrentStep, gradient_by_lag
+from course_tools.notebook.gradients_through_time import RecurrentStep, gradient_by_lag, show_gradient_norms
 from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.sequence_classifier import SequenceClassifier, classifier_accuracy, fit_classifier, one_hot
 
@@ -82,17 +82,47 @@ class RecallExperiment:
         show_seeds(found, "accuracy", f"recall after {T} steps, one point per seed", {"chance": 1 / N_SYMBOLS})
         return found
 
-    def gradients(
+    def compare_gradients(
+        self,
+        rnn_step: RecurrentStep,
+        lstm_step: Callable[..., tuple[Tensor, Tensor]],
+        makers: Mapping[str, Callable[[], nn.Module]],
+        T: int,
+    ) -> dict[str, list[list[float]]]:
+        """Measure the gradient of untrained networks on 32 test sequences; draw that of the first seed.
+
+        Returns:
+            name -> for each seed, the T values of `gradient_by_lag`.
+        """
+        found = {
+            name: [self._gradient(rnn_step, lstm_step, make, T, seed) for seed in self.seeds] for name, make in makers.items()
+        }
+        first = {name: runs[0] for name, runs in found.items()}
+        show_gradient_norms(first, f"before training, first of {len(self.seeds)} seeds")
+        return found
+
+    def try_out(
         self,
         rnn_step: RecurrentStep,
         lstm_step: Callable[..., tuple[Tensor, Tensor]],
         make_cell: Callable[[], nn.Module],
         T: int,
-    ) -> list[list[float]]:
-        """Measure the gradient by lag, as `gradient_by_lag`, of one untrained network per seed on 32 test sequences."""
-        found = []
-        for seed in self.seeds:
-            part = _sequences(T, seed).test
-            torch.manual_seed(seed)
-            found.append(gradient_by_lag(rnn_step, lstm_step, make_cell(), one_hot(part.tokens[:32]), part.labels[:32]))
-        return found
+    ) -> None:
+        """Train one network with the first seed; print its gradient at the first step before training, and its accuracy."""
+        left = self._gradient(rnn_step, lstm_step, make_cell, T, self.seeds[0])[-1]
+        print(f"before training, gradient at the first step: {left:.0e} of that at the end")
+        models = self.fit(make_cell, T, n_seeds=1)
+        print(f"accuracy: {self.accuracies(models, T)[0]:.2f}, chance {1 / N_SYMBOLS:.2f}")
+        self.show_losses({"one seed": models})
+
+    @staticmethod
+    def _gradient(
+        rnn_step: RecurrentStep,
+        lstm_step: Callable[..., tuple[Tensor, Tensor]],
+        make_cell: Callable[[], nn.Module],
+        T: int,
+        seed: int,
+    ) -> list[float]:
+        part = _sequences(T, seed).test
+        torch.manual_seed(seed)
+        return gradient_by_lag(rnn_step, lstm_step, make_cell(), one_hot(part.tokens[:32]), part.labels[:32])

@@ -22,6 +22,7 @@ class RecurrenceStatements(NamedTuple):
     Attributes:
         matches: whether the shapes of W_ya a match, and those of W_ay a.
         least_output: the smallest of ten outputs with g = tanh.
+        least_state: the lowest value of a unit of a plain network over 64 steps of random input.
         cosine_by_value: cosine of a gradient that was clipped entry by entry with the original one.
         cosine_by_norm: the same for a gradient that was clipped by its norm.
         dense_before: norm of the weights of a dense layer for the first symbol over that for the last, before training.
@@ -31,6 +32,7 @@ class RecurrenceStatements(NamedTuple):
 
     matches: list[bool]
     least_output: float
+    least_state: float
     cosine_by_value: float
     cosine_by_norm: float
     dense_before: float
@@ -64,6 +66,7 @@ def deck_statements(
     return RecurrenceStatements(
         [conforms(W_ya, a), conforms(W_ay, a)],
         least_output,
+        states.min().item(),
         *(F.cosine_similarity(steep, other, dim=0).item() for other in clipped),
         *dense_first_to_last(known.tokens, known.labels),
         sequential_operations(states[0, -1].sum(), ("Tanh",)),

@@ -1,6 +1,7 @@
 """Estimates of the gradient of hard attention, one for each region that can be sampled, and their mean and variance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,3 +56,45 @@ def average_and_variance(loss: HardLoss, weights: Tensor, log_p: Tensor, baselin
     estimates = -n * torch.autograd.grad(value, scores)[0][:, 0]
     average = weights @ estimates
     return average, (weights @ (estimates - average).square().sum(-1)).item()
+
+
+class BaselineComparison(NamedTuple):
+    """Estimates for the first word of some images, without a baseline and with each image's expectation of log p as baseline.
+
+    An error is the largest difference of an entry between the mean of the estimates and the gradient of the expected log p,
+    over the images; a variance is summed over the images.
+    """
+
+    error_without: float
+    error_with: float
+    variance_without: float
+    variance_with: float
+
+
+def compare_baselines(
+    loss: HardLoss,
+    soft_attention: Callable[..., tuple[Tensor, Tensor]],
+    caption_step: CaptionStepFunction,
+    model: ShowAttendAndTell,
+    task: CaptionTask,
+    images: Iterable[int],
+) -> BaselineComparison:
+    """Estimate the gradient with respect to the scores from each region of each image, as `average_and_variance`.
+
+    Args:
+        loss: the loss of hard attention.
+        soft_attention: computes the probability of each region.
+        caption_step: computes log p of the right first word after each sample.
+        model: on the device of the lectures.
+        task: its test images are used.
+        images: their indices.
+    """
+    errors, variances = [], []
+    for image in images:
+        weights, log_p = after_each_sample(soft_attention, caption_step, model, task, image)
+        expected = (weights @ log_p).item()
+        estimates = [average_and_variance(loss, weights, log_p, baseline) for baseline in (0.0, expected)]
+        gradient = weights * (log_p - expected)
+        errors.append([(average - gradient).abs().max().item() for average, _ in estimates])
+        variances.append([variance for _, variance in estimates])
+    return BaselineComparison(*map(max, zip(*errors, strict=True)), *map(sum, zip(*variances, strict=True)))

@@ -1,8 +1,8 @@
 """Train a model with one token-mixing layer on rows of tokens, and measure its accuracy: the experiments of lecture 04."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,8 @@ from course_lib.datasets.alignment import Lookup, Reversal
 from course_lib.datasets.splits import Splits
 from course_lib.training import batches
 from course_tools.notebook.device import device
-from course_tools.notebook.fitting import fitted, show_losses
+from course_tools.notebook.fitting import fitted
 from course_tools.notebook.plots import attention_map, attention_maps, describe
-from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.show import show
 
 
@@ -148,13 +147,6 @@ def fit_token_reader(
     return fitted(model, stream, _loss_of, steps=steps, lr=lr, label=f"seed {seed}")
 
 
-def fit_seeds(
-    make_mixer: Callable[[], nn.Module], task: TokenTask, seeds: Iterable[int], steps: int, **settings: Any
-) -> list[TokenReader]:
-    """Train one TokenReader for each seed, with the settings of `fit_token_reader`."""
-    return [fit_token_reader(make_mixer, task, seed, steps, **settings) for seed in seeds]
-
-
 @torch.no_grad()
 def token_accuracy(model: nn.Module, task: TokenTask) -> float:
     """Measure the fraction of positions of the test rows whose answers are all correct."""
@@ -167,29 +159,6 @@ def symbol_accuracies(model: nn.Module, task: TokenTask) -> list[float]:
     """Measure the accuracy of each answer of a position by itself, for a task with several answers at each position."""
     right = _answers_of(model, task.new, task.new_targets).argmax(-1) == task.new_targets
     return right.flatten(0, -2).float().mean(0).tolist()
-
-
-def token_accuracies(models: Iterable[nn.Module], task: TokenTask) -> list[float]:
-    """Measure the accuracy of each model on the test rows by `token_accuracy`."""
-    return [token_accuracy(model, task) for model in models]
-
-
-def compare_readers(trained: Mapping[str, tuple[TokenTask, Mapping[str, Sequence[nn.Module]]]]) -> dict[str, list[float]]:
-    """Draw the training losses of models on several tasks and their accuracies on new texts; return the accuracies.
-
-    Args:
-        trained: task -> (the task, name -> models that differ only in their seed).
-
-    Returns:
-        one accuracy for each seed, under "task: name".
-    """
-    models = {f"{task}: {name}": group for task, (_, groups) in trained.items() for name, group in groups.items()}
-    show_losses(models)
-    tasks = [task for task, groups in trained.values() for _ in groups]
-    found = {name: token_accuracies(group, task) for (name, group), task in zip(models.items(), tasks, strict=True)}
-    n_symbols = int(max(task.targets.max() for task in tasks)) + 1
-    show_seeds(found, "accuracy", "new texts, one point per seed", {f"a guess among {n_symbols}": 1 / n_symbols})
-    return found
 
 
 @torch.no_grad()
@@ -240,6 +209,11 @@ def two_answers(task: TokenTask) -> TokenTask:
     T = task.new[0].shape[1]
     pattern = (torch.eye(T).flip(1) + torch.eye(T).roll(-1, dims=1)).clamp(max=1)
     return TokenTask(task.known, both(task.known[0]), task.new, both(task.new[0]), pattern.expand(len(task.new[0]), -1, -1))
+
+
+def without_positions(task: TokenTask) -> TokenTask:
+    """Remove the positions from a task whose tokens are a symbol and its position."""
+    return task._replace(known=task.known[:1], new=task.new[:1])
 
 
 def show_lookup(model: TokenReader, task: TokenTask, part: Lookup) -> None:

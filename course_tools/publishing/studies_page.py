@@ -33,6 +33,8 @@ def _section(study: Study, folder: Path) -> str:
     if record.source != study.source_on("cpu"):
         return "\n".join([*lines, f"*Changed since it was recorded: `course study {study.name}` runs it again.*", ""])
     lines += [_table(record), "", f"*{record.cost}.*", ""]
+    if missing := [name for name in study.settings if name not in record.names]:
+        return "\n".join([*lines, f"*Not recorded yet: {', '.join(missing)}. `course study {study.name}` goes on.*", ""])
     if study.figure:
         lines += [f"**Figure.** {study.drawn(record)[1]}", ""]
     if study.finding:

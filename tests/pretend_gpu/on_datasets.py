@@ -22,6 +22,7 @@ def pictures() -> tuple[Tensor, Tensor]:
 MAKES = {
     "captioned_digits": lambda: D.captioned_digits(*SIZES, SEED),
     "clutter": lambda: D.clutter(*SIZES, seed=SEED),
+    "cluttered_scenes": lambda: D.cluttered_scenes(D.LabelledImages(*(x[:20] for x in pictures())), 3, SEED),
     "digit_scenes": lambda: D.digit_scenes(D.LabelledImages(*(x[:20] for x in pictures())), 3, SEED),
     "digits": D.digits,
     "karate_club": D.karate_club,

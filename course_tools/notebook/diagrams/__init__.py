@@ -25,6 +25,7 @@ from course_tools.notebook.diagrams.vision import (
     co_occurrent,
     deit,
     detr,
+    detr_masks,
     detr_matching,
     local_window,
     mixer,
@@ -36,7 +37,7 @@ ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
     *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
     *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
-    *(mixer, linear_recurrence, performer, message_passing, gat, simclr, byol),
+    *(detr_masks, mixer, linear_recurrence, performer, message_passing, gat, simclr, byol),
 )
 """All diagrams, in the order of the lectures."""
 
@@ -51,6 +52,7 @@ __all__ = [
     "co_occurrent",
     "deit",
     "detr",
+    "detr_masks",
     "detr_matching",
     "elmo",
     "encoder_decoder",

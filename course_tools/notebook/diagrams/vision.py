@@ -232,6 +232,30 @@ def detr_matching() -> Diagram:
     return d
 
 
+def detr_masks() -> Diagram:
+    """DETR's mask head."""
+    d = Diagram(
+        "DETR's mask head",
+        "Each query attends to the encoder's memory once more, in several heads, and only the weights are kept: maps of the "
+        "query. Convolutions turn these maps and the features of the image into a mask of the query; they are scaled up "
+        "twice, and a finer map of the backbone is added each time, at last the image itself.",
+    )
+    queries = d.tensor("states of the queries", "B N d_model", 112, 40, "AttentionMaps.forward: queries")
+    memory = d.tensor("memory", "B d_model h w", 342, 40, "AttentionMaps.forward: memory")
+    attend = d.op("attention, weights only\nsoftmax over all heads and cells", 200, 118, "softmax", w=270)
+    maps = d.tensor("maps", "B N n_heads h w", 200, 196, "AttentionMaps.forward: result")
+    features = d.tensor("features", "B d_model h w", 396, 196, "MaskHead.forward: features")
+    first = d.op("concatenate; two layers of\n3 × 3 convolution, norm, ReLU", 200, 274, "learned", w=270)
+    finer = d.op("scale up; add a finer map\nof the backbone; layer", 200, 352, "learned", w=270)
+    image = d.op("scale up; add the image; layer\nconvolution to one channel", 200, 430, "learned", w=270)
+    masks = d.tensor("logit of each pixel", "B N H W", 200, 508, "MaskHead.forward: result")
+    for tensor in (queries, memory):
+        d.arrow(tensor, attend)
+    d.chain(attend, maps, first, finer, image, masks)
+    d.arrow(features, first, out="bottom", into="right")
+    return d
+
+
 def mixer() -> Diagram:
     """MLP-Mixer block."""
     d = Diagram(

@@ -25,8 +25,10 @@ from course_lib.models import (
     GCN,
     GPT,
     AdaptiveSteps,
+    AttentionMaps,
     BahdanauDecoder,
     DeiT,
+    DETRWithMasks,
     ELMo,
     Encoder,
     GlobalAverage,
@@ -35,6 +37,7 @@ from course_lib.models import (
     LinearTransformer,
     LocalLuongDecoder,
     LuongDecoder,
+    MaskHead,
     Mixer,
     PlainDecoder,
     PointQueries,
@@ -125,6 +128,14 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "DeiT": (lambda: DeiT(N, (2, 10, 15), 5, SIZES), (pictures(10, 15),)),
     "Mixer": (lambda: Mixer(7, (2, 10, 15), 5, MixerSizes(6, 7, 11, 1)), (pictures(10, 15),)),
     "DETR": (lambda: DETR(conv(), 7, 4, LearnedQueries(3, 12), Sizes(12, 3, 11, 1)), (pictures(20, 12),)),
+    "DETRWithMasks": (
+        lambda: DETRWithMasks(
+            DETR(conv(), 7, 4, LearnedQueries(3, 24), Sizes(24, 3, 11, 1)),
+            AttentionMaps(24, 3),
+            MaskHead(24, 3, (5, 2), n_groups=3),
+        ),
+        (pictures(20, 12),),
+    ),
     "Segmenter": (
         lambda: Segmenter(conv(), 4, [ContextOf(NonLocal(7)), GlobalAverage(7)]),
         (pictures(20, 12),),

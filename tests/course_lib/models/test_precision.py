@@ -15,10 +15,13 @@ from course_lib.models import (
     GCN,
     GPT,
     AdaptiveSteps,
+    AttentionMaps,
+    DETRWithMasks,
     ELMo,
     Hierarchical,
     LearnedQueries,
     LinearTransformer,
+    MaskHead,
     Mixer,
     PatchEncoder,
     PointQueries,
@@ -71,6 +74,11 @@ def detr(queries):
     return DETR(ConvNet(2, (5, 7), (2, 2)), 7, 4, queries(3, 12), Sizes(12, 3, 11, 2)).eval()
 
 
+def detr_with_masks():
+    model = DETR(ConvNet(2, (5, 7), (2, 2)), 7, 4, LearnedQueries(3, 24), Sizes(24, 3, 11, 2))
+    return DETRWithMasks(model, AttentionMaps(24, 3), MaskHead(24, 3, (5, 2), n_groups=3)).eval()
+
+
 MODELS = {
     "GPT": (lambda: GPT(N, T, SIZES), words),
     "linear transformer": (lambda: LinearTransformer(N, SIZES), words),
@@ -101,6 +109,7 @@ MODELS = {
     "DETR's classes": (lambda: detr(LearnedQueries), lambda model: pictures(model, 20, 12).logits),
     "DETR's boxes": (lambda: detr(LearnedQueries), lambda model: pictures(model, 20, 12).boxes),
     "DETR's classes from points": (lambda: detr(PointQueries), lambda model: pictures(model, 20, 12).logits),
+    "DETR's masks": (detr_with_masks, lambda model: pictures(model, 20, 12).masks),
     "DETR's boxes from points": (lambda: detr(PointQueries), lambda model: pictures(model, 20, 12).boxes),
 }
 

@@ -158,3 +158,14 @@ def test_a_hint_is_folded_and_keeps_its_marks():
     shown = VerdictDisplay("04.1", "t", verdict("04.1", raises(ValueError("no"))), hint=hint)._repr_html_()
     text = "Reduce the <b>first</b> axis, <em>and only</em> that one: <code>a * b</code> &lt; 1, or <code>c * d</code>."
     assert f"Open hint 2.</summary><p>{text}</p></details>" in shown
+
+
+def test_of_a_planted_version_a_report_does_not_ask_for_a_right_one():
+    wrong = exercises()[0].wrong[0]
+    assert "the lecture uses the library's function" in html("01.1", wrong)
+    shown = VerdictDisplay("01.1", "t", verdict("01.1", wrong), planted=True)._repr_html_()
+    assert "the lecture uses the library's function" not in shown
+    assert "This version was made wrong on purpose." in shown
+    repaired = VerdictDisplay("01.1", "t", verdict("01.1", rnn_step), planted=True)._repr_html_()
+    assert "Right. This version is repaired." in repaired
+    assert "continues with your function" not in repaired

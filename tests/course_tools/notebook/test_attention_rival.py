@@ -6,7 +6,7 @@ from torch import nn
 
 from course_tools.bank.lecture_04.train_attention_rival import SelfAttentionReader
 from course_tools.notebook import attention_rival
-from course_tools.notebook.attention_rival import compared, most_frequent_value, train_the_model
+from course_tools.notebook.attention_rival import compared, most_frequent_value, show_attention_rival, train_the_model
 
 
 class Constant(nn.Module):
@@ -47,3 +47,11 @@ def test_the_losses_of_every_training_are_drawn(monkeypatch):
     compared(lambda texts, answers, n_parameters, n_steps: Constant(), 1_000, (0, 1), n_steps=2)
     assert [len(losses) for losses in drawn["attention"]] == [2, 2]
     assert [len(losses) for losses in drawn["rival"]] == [0, 0]
+
+
+def test_the_accuracies_are_drawn_beside_the_most_frequent_value(monkeypatch, capsys):
+    monkeypatch.setattr(attention_rival, "compared", lambda *given: {"look-up: rival": [given[1] / 4, 0.5]})
+    show_attention_rival(None, 1, (0, 1))
+    drawn = capsys.readouterr().out
+    assert "look-up: rival 0.250, 0.500" in drawn
+    assert f"the most frequent value is {most_frequent_value(seed=100):g}" in drawn

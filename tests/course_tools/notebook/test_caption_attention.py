@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from course_lib.datasets import Vocabulary
+from course_lib.models import soft_attention
+from course_tools.bank.lecture_03.soft_attention import has_no_tanh
 from course_tools.notebook import caption_attention
-from course_tools.notebook.caption_attention import attends_to_named, show_caption_weights
+from course_tools.notebook.caption_attention import attends_to_named, change_of_weights, show_caption_weights
 
 CAPTION = "three left of seven"
 
@@ -57,3 +59,10 @@ def test_the_sentence_names_the_region_before_each_word(task, monkeypatch):
     assert "before 'seven' 0.65 in row 1, column 6" in alt
     assert "before '(end)' 0.65 in row 6, column 6" in alt
     assert [ax.get_title() for ax in figure.axes[:5]] == ["1 three", "2 left", "3 of", "4 seven", "5 (end)"]
+
+
+def test_the_state_changes_the_weights_through_the_tanh_only():
+    regions = torch.randn(5, 7, 11, generator=torch.Generator().manual_seed(1))
+    assert change_of_weights(soft_attention, regions) > 0.05
+    assert change_of_weights(has_no_tanh, regions) < 1e-5
+    assert change_of_weights(soft_attention, regions) != change_of_weights(soft_attention, regions, seed=1)

@@ -5,7 +5,15 @@ import torch
 
 from course_lib.models import ShowAndTell
 from course_tools.notebook import captioning, plots
-from course_tools.notebook.captioning import CaptionTask, add_weight_scale, caption_task, overlaid, standardised
+from course_tools.notebook.captioning import (
+    CaptionTask,
+    add_weight_scale,
+    both_images,
+    caption_task,
+    overlaid,
+    standardised,
+    without_second_digit,
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +67,18 @@ def test_standardised_vectors_have_mean_0_and_deviation_1_and_a_constant_stays_0
     torch.testing.assert_close(scaled.mean(0), torch.zeros(6), atol=1e-5, rtol=0)
     torch.testing.assert_close(scaled.std(0), torch.tensor([1.0] * 5 + [0.0]))
     assert torch.equal(new, scaled[:2])
+
+
+def test_two_images_are_overlaid_and_a_digit_is_erased(task):
+    part = task.examples.test
+    both, single = both_images(part, 0, 1), without_second_digit(part, 2)
+    assert both.shape == single.shape == (1, 1, 42, 42)
+    assert both[0].equal(torch.where(part.images[0] > part.images[1], part.images[0], part.images[1]))
+    (first, second), before = part.corners[2].tolist(), part.images[2, 0]
+    kept, erased = ((slice(top, top + 14), slice(left, left + 14)) for top, left in (first, second))
+    assert before[erased].any()
+    assert not single[0, 0][erased].any()
+    assert single[0, 0][kept].equal(before[kept])
 
 
 def test_a_region_with_weight_0_shows_the_picture_and_the_largest_is_yellow():

@@ -3,6 +3,7 @@
 import importlib
 import re
 from inspect import unwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from course_lib.primitives import rnn_step
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.notebook import check, failing
+from course_tools.notebook.answer_lookup import NamedAnswer
 from tests.course_tools.bank.answers.unusual import raises
 
 check_module = importlib.import_module("course_tools.notebook.check")
@@ -161,3 +163,27 @@ def test_a_right_answer_in_a_variant_comes_back_in_the_usual_convention_and_keep
     check("12.1", stand_in, variant="thousandths")
     assert note in (again := capsys.readouterr().out)
     assert "run its cell again" in again
+
+
+def test_the_suspect_of_a_bug_hunt_is_not_judged_as_the_students_answer(capsys, monkeypatch):
+    def suspect(x, h, W, U, b):
+        return without_bias(x, h, W, U, b)
+
+    remembered = []
+    monkeypatch.setattr(check_module, "remember", lambda *event, **facts: remembered.append(event))
+    assert hints_offered([without_bias, without_bias], capsys) == [None, None]
+    stand_in = check("01.1", suspect)
+    assert stand_in.__wrapped__ is rnn_step
+    out = capsys.readouterr().out
+    assert out.endswith("This version was made wrong on purpose. Your own function is checked in another cell.\n")
+    check("01.1", NamedAnswer("suspect", lambda: stand_in))
+    assert capsys.readouterr().out == out
+    assert len(remembered) == 2  # those of the student's own two answers
+
+
+def test_every_bug_hunt_defines_its_wrong_answer_under_the_name_that_a_check_knows():
+    sources = sorted((Path(check_module.__file__).parents[2] / "authoring").glob("[0-9][0-9]_*.py"))
+    text = "\n".join(source.read_text(encoding="utf-8") for source in sources)
+    hunts = re.findall(r' bug="\w+"\n(.+?)\n# %%', text, re.DOTALL)
+    assert len(hunts) >= len(sources)
+    assert [hunt for hunt in hunts if f" as {check_module._PLANTED}" not in hunt] == []

@@ -7,6 +7,7 @@ from course_tools.notebook import colour_restoration
 from course_tools.notebook.colour_restoration import (
     compare_restorations,
     faded_photograph,
+    matrices_of_scores,
     show_restored,
     show_weights_of_a_pixel,
 )
@@ -50,14 +51,33 @@ def test_a_neighbour_gives_its_colour_and_no_neighbour_gives_none(faded):
 
 
 def test_the_figure_says_how_good_the_restoration_is(faded, shown):
+    given = []
+
+    def layer(features, *matrices):
+        given.append((features, matrices))
+        return 0 * faded.photo
+
+    show_restored(faded, layer, brightness=2.0, position=0.0)
+    ((figure, alt),), ((features, matrices),) = shown, given
     known = faded.samples[0]
-    show_restored(faded, known, 0 * faded.photo, "without colours")
-    ((figure, alt),) = shown
     quality = f"{faded.decibels(0 * known):.1f} dB"
     titles = [ax.get_title().replace("\n", " ") for ax in figure.axes]
     assert titles == ["given", f"restored, PSNR {quality}", "the photograph"]
     assert quality in alt
     assert f"{int(known.sum())} pixels" in alt
+    assert features.equal(faded.features(known))
+    assert all(map(torch.equal, matrices, matrices_of_scores(99.0, 0.0)))
+
+
+def test_a_score_is_the_negative_weighted_squared_distance_of_brightness_and_position(faded):
+    features = faded.features(faded.samples[0])[0].flatten(1).T.double()
+    W_q, W_k, W_v = (W.double() for W in matrices_of_scores(30.0, 2.0))
+    scores = (features @ W_q.mT) @ (features @ W_k.mT).mT / 2
+    g, r, known = features[:, 1], features[:, 3:5], features[:, 6]
+    wanted = -30.0 * (g[:, None] - g).square() - 2.0 * (r[:, None] - r).square().sum(-1) + 1e4 * known
+    between = scores - wanted
+    torch.testing.assert_close(between, between[:, :1].expand_as(between), atol=1e-3, rtol=0)
+    assert (features @ W_v.mT).equal(features[:, 7:])
 
 
 def test_equal_scores_give_every_pixel_the_same_weight(faded, shown):

@@ -17,11 +17,14 @@ from course_tools.notebook.gradients_through_time import (
     gradient_norms,
     lstm_difference_to_torch,
     parameters_of,
+    print_differences_to_autograd,
+    rnn_difference_to_torch,
     show_carousel,
     show_carousel_by_bias,
     show_gradient_norms,
     states_of,
     steps_reached,
+    torch_weights,
 )
 
 T, B, D, N = 11, 3, 2, 5
@@ -111,6 +114,28 @@ def test_an_lstm_step_is_that_of_torch_and_a_step_without_forget_gate_is_not(x):
     assert lstm_difference_to_torch(keeps_all, x, n=N) > 1e-2
 
 
+def test_a_plain_step_is_that_of_torch_and_a_step_without_bias_is_not(x):
+    weights = torch_weights(D, N, seed=3)
+    assert rnn_difference_to_torch(rnn_step, x, weights) < 1e-12
+    assert rnn_difference_to_torch(lambda x, h, W, U, b: rnn_step(x, h, W, U, 0 * b), x, weights) > 1e-2
+
+
+def test_initial_weights_are_those_of_torch_by_the_seed():
+    torch.manual_seed(3)
+    of_torch = parameters_of(nn.RNN(D, N))
+    assert all(map(torch.equal, torch_weights(D, N, seed=3), of_torch))
+    assert not torch_weights(D, N, seed=4)[0].equal(of_torch[0])
+
+
+def test_the_printed_differences_are_over_the_last_steps(layer, x, capsys):
+    weights = parameters_of(layer)
+    print_differences_to_autograd(rnn_step, transposes_the_recurrent_matrix, x, weights, (1, 3))
+    wrong = difference_to_autograd(rnn_step, transposes_the_recurrent_matrix, x[-3:], weights)
+    one, three = capsys.readouterr().out.splitlines()
+    assert one.startswith("1 step: relative difference from autograd")
+    assert three == f"3 steps: relative difference from autograd {wrong:.1e}"
+
+
 def test_the_gradient_reaches_the_last_segment_only(layer, x):
     weights = parameters_of(layer)
     assert steps_reached(rnn_step, x, weights, k=4) == [2, 1, 0]
@@ -126,11 +151,11 @@ def test_norms_of_gradients_are_drawn_from_the_end_backwards(shown):
 
 
 def test_the_carousel_starts_at_one_and_ends_at_the_product_of_all_gates(shown, x):
-    show_carousel(lstm_step, carousel_gradient, x[:, :1], 1.0, label=7)
+    show_carousel(lstm_step, carousel_gradient, x, labels=[3, 7, 1], forget_bias=1.0, digit=1)
     ((figure, alt),) = shown
     measured, rule = (line.get_ydata() for line in figure.axes[0].get_lines())
     assert measured[0] == rule[0] == 1.0
-    assert measured[-1] == pytest.approx(carousel(lstm_step, x[:, :1], 1.0).along.mean().item())
+    assert measured[-1] == pytest.approx(carousel(lstm_step, x[:, 1:2], 1.0).along.mean().item())
     assert "the digit 7" in alt
 
 

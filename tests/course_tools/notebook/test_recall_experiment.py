@@ -64,9 +64,19 @@ def test_a_comparison_draws_losses_and_accuracies_and_returns_the_accuracies(cap
     assert "chance is 0.125" in accuracies
 
 
-@pytest.mark.parametrize("make_cell", [SMALL, partial(LSTM, 16, 5)], ids=["plain", "LSTM"])
-def test_gradients_have_a_value_for_each_seed_and_step(make_cell):
-    found = EXPERIMENT.gradients(rnn_step, lstm_step, make_cell, T=7)
-    assert [len(lags) for lags in found] == [7, 7]
-    assert [lags[0] for lags in found] == [1.0, 1.0]
-    assert found[0][1:] != found[1][1:]
+def test_gradients_have_a_value_for_each_network_seed_and_step_and_those_of_the_first_seed_are_drawn(capsys):
+    found = EXPERIMENT.compare_gradients(rnn_step, lstm_step, {"plain": SMALL, "LSTM": partial(LSTM, 16, 5)}, T=7)
+    assert {name: [len(lags) for lags in runs] for name, runs in found.items()} == {"plain": [7, 7], "LSTM": [7, 7]}
+    assert all(lags[0] == 1.0 for runs in found.values() for lags in runs)
+    assert found["plain"][0][1:] != found["plain"][1][1:]
+    drawn = capsys.readouterr().out
+    assert all(f"{runs[0][-1]:.0e} after 6 steps ({name})" in drawn for name, runs in found.items())
+
+
+def test_one_network_is_tried_with_the_first_seed(fits, monkeypatch, capsys):
+    monkeypatch.setattr(recall_experiment, "show_losses", lambda models, across: None)
+    EXPERIMENT.try_out(rnn_step, lstm_step, SMALL, 5)
+    assert fits == [(SMALL, (4_000, 5, 16), 0, 2, 1e-3)]
+    gradient, accuracy = capsys.readouterr().out.splitlines()
+    assert gradient.startswith("before training, gradient at the first step:")
+    assert accuracy == "accuracy: 0.10, chance 0.12"

@@ -17,6 +17,7 @@ def test_the_statements_have_the_values_that_follow_from_shapes_and_directions(d
     found = deck_statements(rnn_step, clip_gradients, *data)
     assert found.matches == [True, False]
     assert -1 < found.least_output < 0
+    assert -1 < found.least_state < 0
     assert found.cosine_by_value < 0.99
     assert found.cosine_by_norm == pytest.approx(1.0, abs=1e-6)
     assert 0.7 < found.dense_before < 1.4

@@ -1,12 +1,13 @@
 """docs/studies.md has the question, record and finding of each study; a missing or stale record is stated, not shown."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from course_tools.publishing.studies_page import studies_page
 from course_tools.studies import RecordedRun, RecordedStudy, load
-from course_tools.studies.study_record import write
+from course_tools.studies.study_record import read, write
 
 TOY = '''"""Is it?
 
@@ -54,6 +55,15 @@ def test_a_recorded_study_is_shown_whole(root):
         "*3 runs, 3 minutes of one CPU thread, torch 2.13.0.*\n\n"
         "**Figure.** A flat line.\n\n**Finding.** A is 0.38.\n"
     )
+
+
+def test_of_a_study_that_lacks_a_setting_neither_figure_nor_finding_is_shown(root):
+    path = root / "authoring" / "studies" / "12_toy.json"
+    record = read(path)
+    write(replace(record, runs=[run for run in record.runs if run.name == "a"]), path)
+    shown = studies_page(root)
+    assert "| a | 2 | 0.375 (0.25 to 0.5) |" in shown
+    assert shown.endswith("*Not recorded yet: b. `course study 12_toy` goes on.*\n")
 
 
 def test_a_study_without_a_record_or_with_a_stale_one_shows_no_number(root):
