@@ -991,10 +991,10 @@ claim(
 )
 
 # %% [markdown]
-# The head learns masks that are far better than the filled box. But in these scenes the attention maps tell it nothing that the
-# predicted box does not. Attention has to find the object again: its maps contain no positions, and adding them does not help
-# (*with positions*). Where objects of one kind overlap, as on COCO, a box no longer tells which pixels are meant; that case is
-# not measured here.
+# The head learns masks that are far better than the filled box (12.mask-filled). But in these scenes the attention maps tell it
+# nothing that the predicted box does not (12.mask-box), also with positions added to queries and cells. And without any
+# training, the dark pixels within the box are almost as good (12.mask-ink). The mask of an object is hard to find where objects
+# of one kind overlap, as on COCO, because a box then contains parts of several; our scenes do not test this.
 
 # %% [markdown]
 # ## 11 Build it
@@ -1160,7 +1160,7 @@ print(
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | CS | Transformers for Object Detection | 7 Training DETR | `course_lib.models.DETR`, `course_lib.losses.match`, `course_lib.losses.set_loss` |
+# | CS | Transformers for Object Detection | 7 Training DETR | `course_lib.models.DETR`, `course_lib.models.DETRWithMasks`, `course_lib.losses.match`, `course_lib.losses.set_loss` |
 
 # %% tags=["ledger"]
 from course_tools.notebook import ledger
