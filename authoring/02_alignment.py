@@ -914,7 +914,7 @@ show(
 # - *CS* takes one query $q \in \mathbb{R}^d$ and gets $e \in \mathbb{R}^{n \times n}$. One query gives only n scores.
 #
 # **Remark.** *IT* and *CS*: "attention solves the bottleneck problem." Here, attention makes two dates learnable in far fewer
-# updates (02.i). Three dates, a length outside the training set, still fail (02.j).
+# updates (02.i). On three dates, a length outside the training set, exact match is far lower (02.j).
 #
 # ## 12 Papers and decks
 #

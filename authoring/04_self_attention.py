@@ -187,7 +187,7 @@ claim(
 # Not at this learning rate. Dividing $W_Q$, $W_K$ and their learning rates by $\sqrt[4]{d_k}$ would have the same effect as the
 # scale, and at a tenth of the rate the layer without it also begins to learn (04.f-slow). With the scale, one rate fits every
 # $d_k$.</details>
-# <details><summary>B. Yes: without the scale it has learned hardly anything after as many steps.</summary>
+# <details><summary>B. Yes: without the scale it has learned far less after as many steps.</summary>
 #
 # Yes, at this learning rate: the layer with the scale has learned the task (04.e), and the accuracy of the other is far lower
 # (04.f).</details>
@@ -522,7 +522,8 @@ if at_scale(cpu=True, gpu=False):  # of texts of 40 symbols it is not claimed
 
 # %% [markdown]
 # The bidirectional GRU learns to reverse a text as well, but more slowly: after as many steps attention is ahead (04.o-both);
-# after three times as many, the GRU gets at least nine of ten symbols right (04.o-long). A likely reason is that the GRU must
+# after three times as many, the GRU gets at least nine of ten symbols right (04.o-long, one seed; not
+# claimed on a GPU, where the texts are longer). A likely reason is that the GRU must
 # carry the symbols in its state, whereas attention takes each one directly from its position.
 #
 # ## 7 Attention maps

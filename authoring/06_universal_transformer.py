@@ -793,7 +793,7 @@ explore(draw_steps, ones=(1, 10, 1))
 #
 # <details><summary>A. At price 0 the model takes all eight steps; at price 1 it halts at once and adds badly.</summary>
 #
-# The second half is right. But at price 0 the model does not take all steps either.</details>
+# The second half is right. But at price 0 the model does not take all steps either (see the printed numbers).</details>
 # <details><summary>B. At price 0 the model takes one or two more steps; at price 1 it halts almost at once and adds badly.</summary>
 #
 # Yes: without a price, the loss on the digits alone decides when to halt, and a step or two more costs nothing. At price 1,

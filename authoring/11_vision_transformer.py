@@ -1098,9 +1098,9 @@ of_what = "accuracy that pre-training adds"
 show_seeds(at_rates, of_what, "ViT, ten labels of each new digit", {"none": 0.0})
 claim(
     "11.t-vit",
-    "new digits, all weights of the ViT trained: with one seed at least, the random "
-    "start leads the one trained on other digits; this lead, least of three rates",
-    min(-min(gains) for gains in at_rates.values()),
+    "new digits, all weights of the ViT trained: with one seed the random start leads, "
+    "with another the one trained on other digits; smaller lead, least of three rates",
+    min(min(-min(gains), max(gains)) for gains in at_rates.values()),
     at_least=0.01,
 )
 

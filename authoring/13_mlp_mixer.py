@@ -824,7 +824,7 @@ claim(
 # ## 11 Build it: a control
 #
 # **Build task (25 minutes, 12 points).** Without token mixing, the network of section 1 reached 0.22 in our run, and counts of
-# its patches more than twice as much (13.a). Does it follow that *digits need token mixing*? The bag of patches
+# its patches more than twice as much (13.a-counts). Does it follow that *digits need token mixing*? The bag of patches
 # lacks *two* things: its patches exchange no information, **and** the network does not know where a patch is, since its weights
 # are the same at all positions. A **control** differs from the model in one ingredient only, and would succeed if that
 # ingredient were unnecessary. Design one: a rival without token mixing that knows the positions.

@@ -718,7 +718,7 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # training does not find such keys in so few updates. In a head of size 64 it does (14.y).</details>
 # <details><summary>B. Better than the control, but far worse than softmax attention.</summary>
 #
-# Yes, with this budget (14.A, 14.z). Each further pair interferes with the others.</details>
+# Yes, with this budget (14.C, 14.A). Each further pair interferes with the others.</details>
 # <details><summary>C. As badly as the control: elu + 1 cannot become sharp.</summary>
 #
 # Not for random keys (section 2). Training finds better ones.</details>
@@ -839,7 +839,7 @@ claim(
 # For that, it would have to select a single pair, right or wrong; after so few updates it does not.</details>
 # <details><summary>B. Uniform rows, as for the control.</summary>
 #
-# It recalls more than the control does (14.A, 14.C), so the weights cannot be uniform.</details>
+# It recalls more than the control does (14.C), so the weights cannot be uniform.</details>
 # <details><summary>C. More than a uniform weight at the right pair, but some other pairs have about as much.</summary>
 #
 # Yes. The right pair has several times the weight that a uniform row would give it (14.D-uniform), but much less than with

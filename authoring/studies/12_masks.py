@@ -8,7 +8,8 @@ the predicted box; and the filled box. Dark is at least half of full ink, as in 
 with that of its matched query, whether or not the query has found it: found is a box with an IoU of at least 0.5.
 
 Budget: DETR 4,000 updates with 16 scenes each, a head 2,000 updates with 32 objects each, three seeds. The learning rate rises
-over the first eighth of the updates. About 15 minutes on one CPU thread. On a GPU: heads trained four times as long, too.
+over the first eighth of the updates. About 15 minutes on one CPU thread if one worker runs all settings of a seed. On a GPU:
+heads trained four times as long, too.
 """
 
 from functools import lru_cache
@@ -257,7 +258,7 @@ def figure(study):
     shown = ("attention maps", "box as a map", "all digits, cut to the box", "ink in the box")
     masks |= {name: study.of(name)[0].texts["masks"] for name in shown}
     palette = np.array([(1.0, 1.0, 1.0), *sns.color_palette("colorblind", 3)])
-    drawn = Figure(figsize=(6.0, 5.2), layout="constrained")
+    drawn = Figure(figsize=(6.0, 4.0), layout="constrained")
     above, below = drawn.subfigures(2, 1, height_ratios=(3, 2))
     panels = above.subplots(2, 3).flatten()
     panels[0].imshow(grey(1 - made.images[scene]), vmin=0, vmax=1)
@@ -285,7 +286,7 @@ def figure(study):
 
 
 def finding(study):
-    """Mask IoU by rival, and what the heads still gain in the last third of their updates."""
+    """Mask IoU by rival, and what the heads still gain in the second half of their updates."""
     rows = {name: study.scores(name, "mask IoU") for name in study.names}
     each = "; ".join(f"{name} {mean(values):.3f} ({min(values):.3f} to {max(values):.3f})" for name, values in rows.items())
     late = {name: study.curve(name)[1] for name in study.names if len(study.curve(name)[1]) > 2}
