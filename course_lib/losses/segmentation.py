@@ -15,18 +15,22 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.primitives.precision import rounded_from_float32
 from course_lib.primitives.preconditions import requires
 
 
 def _require_pairs(logits: Tensor, masks: Tensor, alpha: float = 0.25, gamma: float = 2.0) -> None:
-    """Raise an error for masks that would broadcast, or whose values are not True and False."""
+    """Raise an error for masks that would broadcast, or whose values are not True and False, and for a wrong α or γ."""
     if logits.shape != masks.shape:
         raise ValueError(f"each mask needs logits: got logits {tuple(logits.shape)} and masks {tuple(masks.shape)}.")
     if masks.dtype != torch.bool:
         raise TypeError(f"masks must be bool, True for a pixel of the object, got {masks.dtype}.")
+    if not (0 <= alpha <= 1 and gamma >= 0):
+        raise ValueError(f"alpha must be from 0 to 1 and gamma at least 0, got {alpha} and {gamma}.")
 
 
 @requires(_require_pairs)
+@rounded_from_float32
 def dice_loss(logits: Float[Tensor, "n H W"], masks: Bool[Tensor, "n H W"]) -> Float[Tensor, ""]:
     """Compute the DICE (F-1) loss of predicted masks: about 1 - 2 |P ∩ M| / (|P| + |M|), averaged over the masks.
 
@@ -49,6 +53,7 @@ def dice_loss(logits: Float[Tensor, "n H W"], masks: Bool[Tensor, "n H W"]) -> F
 
 
 @requires(_require_pairs)
+@rounded_from_float32
 def focal_loss(
     logits: Float[Tensor, "n H W"], masks: Bool[Tensor, "n H W"], alpha: float = 0.25, gamma: float = 2.0
 ) -> Float[Tensor, ""]:
@@ -64,15 +69,14 @@ def focal_loss(
         the mean over the pixels of a mask, and over the masks; 0 without any mask.
 
     Raises:
-        ValueError: the shapes differ.
+        ValueError: the shapes differ, alpha is not from 0 to 1, or gamma is negative.
         TypeError: the masks are not bool.
 
     Source: Lin et al. 2017, eq. 5; α and γ are those of the published code of DETR.
     """
-    towards = torch.where(masks, logits, -logits)
-    weight = torch.where(masks, alpha, 1 - alpha).to(logits)
-    each = -weight * (-towards).sigmoid() ** gamma * F.logsigmoid(towards)
-    return _mean_over_masks(each.mean((-2, -1)))
+    z = torch.where(masks, logits, -logits)  # p_t = σ(z)
+    each = -(gamma * F.logsigmoid(-z)).exp() * F.logsigmoid(z)
+    return _mean_over_masks(torch.where(masks, alpha * each, (1 - alpha) * each).mean((-2, -1)))
 
 
 def _mean_over_masks(losses: Float[Tensor, "n"]) -> Float[Tensor, ""]:

@@ -7,6 +7,7 @@ https://arxiv.org/abs/1405.0312):
     IoU = |P ∩ M| / |P ∪ M|        P: the pixels predicted, M: those of the object
 """
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -23,9 +24,12 @@ def mask_ious(predicted: Bool[Tensor, "*batch H W"], masks: Bool[Tensor, "*batch
 
     Raises:
         ValueError: the two differ in shape.
+        TypeError: a mask is not bool.
 
     Source: Lin et al. 2014.
     """
     if predicted.shape != masks.shape:
         raise ValueError(f"each mask needs a true one: got predicted {tuple(predicted.shape)} and masks {tuple(masks.shape)}.")
+    if predicted.dtype != torch.bool or masks.dtype != torch.bool:
+        raise TypeError(f"masks must be bool, True for a pixel of the object, got {predicted.dtype} and {masks.dtype}.")
     return (predicted & masks).sum((-2, -1)) / (predicted | masks).sum((-2, -1))

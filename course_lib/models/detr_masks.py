@@ -8,9 +8,10 @@ Carion et al. 2020, *End-to-End Object Detection with Transformers*, section 4.4
     mask = conv(y)                  layer = ReLU ∘ norm ∘ 3 × 3 convolution; up: to the size of l_i, nearest cell
 
 As in the published code, the softmax of a query runs over the cells of all heads together, so that its maps sum to 1, and each
-lateral map halves the number of channels. The lateral connections are those of feature pyramid networks (Lin et al. 2017,
-section 3, https://arxiv.org/abs/1612.03144), the norm is group normalisation (Wu & He 2018, section 3,
-https://arxiv.org/abs/1803.08494).
+lateral map halves the number of channels. In the paper the finest lateral map has a stride of 4, and masks are scaled up; here
+the images can be the last one, so that masks have their resolution. The lateral connections are those of feature pyramid
+networks (Lin et al. 2017, section 3, https://arxiv.org/abs/1612.03144), the norm is group normalisation (Wu & He 2018, section
+3, https://arxiv.org/abs/1803.08494).
 
 The head is trained with DETR, or after it with all of DETR's weights frozen; then what it reads can be computed once for each
 image, by `read_objects`, with the model in evaluation mode.
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 from course_lib.attention import split_heads
 from course_lib.blocks import ConvNet
 from course_lib.models.detr import DETR
+from course_lib.primitives.precision import rounded_from_float32
 from course_lib.shapes import Image
 
 LateralMap = Float[Tensor, "B _ _ _"]
@@ -39,7 +41,7 @@ class ObjectFeatures(NamedTuple):
 
     `states` (n_layers, B, N, d_model) of the queries after each decoder layer, normalised; `references` (N, 4), σ⁻¹ of a box;
     the encoder's `memory` and the projected `features`, (B, d_model, h, w) each; and finer maps of the backbone,
-    `laterals` (B, d_i, H_i, W_i), the finest last: that is the images themselves.
+    `laterals` (B, d_i, H_i, W_i), the finest last: the images themselves if the first layer has a stride.
     """
 
     states: Float[Tensor, "n_layers B N d_model"]
@@ -50,7 +52,7 @@ class ObjectFeatures(NamedTuple):
 
 
 class DetectedMasks(NamedTuple):
-    """Predictions of each decoder layer, as in `Detected`, and the logits of each pixel of the `masks` (B, N, H, W).
+    """Predictions of each decoder layer, as in `Detected`, and of the last one `masks` (B, N, H, W), the logits of each pixel.
 
     A pixel whose logit is above 0 belongs to the object of the query.
     """
@@ -89,8 +91,13 @@ class AttentionMaps(nn.Module):
         h, w = memory.shape[-2:]
         q = split_heads(self.W_q(queries), self.n_heads)
         k = split_heads(self.W_k(rearrange(memory, "B d h w -> B (h w) d")), self.n_heads)
-        scores = rearrange(q @ k.mT / math.sqrt(q.shape[-1]), "B heads N cells -> B N (heads cells)")
-        return rearrange(scores.softmax(-1), "B N (heads h w) -> B N heads h w", heads=self.n_heads, h=h, w=w)
+        return rearrange(_over_all_heads(q, k), "B N (heads h w) -> B N heads h w", heads=self.n_heads, h=h, w=w)
+
+
+@rounded_from_float32
+def _over_all_heads(q: Tensor, k: Tensor) -> Tensor:
+    """Normalise the scores of each query over the cells of all heads: (B, N, heads · cells)."""
+    return rearrange(q @ k.mT / math.sqrt(q.shape[-1]), "B heads N cells -> B N (heads cells)").softmax(-1)
 
 
 class MaskHead(nn.Module):
@@ -104,10 +111,15 @@ class MaskHead(nn.Module):
             n_maps: maps of a query, such as the number of heads.
             d_laterals: channels of each lateral map, the finest last; layers after i of them have d_model / 2ⁱ⁺¹ channels.
             n_groups: groups of the normalisation; it divides d_model + n_maps and the channels of each layer.
+
+        Raises:
+            ValueError: n_groups does not divide the channels of a layer, or a layer would have none.
         """
         super().__init__()
         d_in = d_model + n_maps
         widths = [d_model // 2 ** (i + 1) for i in range(len(d_laterals) + 1)]
+        if n_groups < 1 or any(width < 1 or width % n_groups for width in (d_in, *widths)):
+            raise ValueError(f"{n_groups} groups must divide the channels of each layer, {(d_in, *widths)}.")
         self.layers = nn.ModuleList(
             nn.Sequential(nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(n_groups, after), nn.ReLU())
             for before, after in zip((d_in, d_in, *widths), (d_in, *widths), strict=False)
@@ -147,14 +159,15 @@ class MaskHead(nn.Module):
         for lateral, project, layer in zip(laterals, self.laterals, finer, strict=True):
             added = repeat(project(lateral), "B d h w -> (B N) d h w", N=N)
             y = layer(F.interpolate(y, added.shape[-2:], mode="nearest") + added)
-        return rearrange(self.mask(y), "(B N) 1 h w -> B N h w", B=B)
+        return rearrange(self.mask(y), "(B N) 1 h w -> B N h w", B=B, N=N)
 
 
 def read_objects(detr: DETR, images: Image) -> ObjectFeatures:
     """Compute what a mask head reads from a DETR with a `ConvNet` as backbone, for images (B, C, H, W).
 
-    The lateral maps are the images and, of each later resolution but the coarsest, the last map of the backbone. The lines
-    that compute the states repeat those of `DETR.decode`; a test holds the two equal.
+    The lateral maps are, for each resolution finer than that of the features, the last map of that resolution: the images
+    themselves if the first layer has a stride. The lines that compute the states repeat those of `DETR.decode`; a test holds
+    the two equal.
 
     Raises:
         TypeError: the backbone is not a `ConvNet`, so its maps are not known.
@@ -190,9 +203,8 @@ class DETRWithMasks(nn.Module):
         Args:
             detr: with a `ConvNet` as backbone.
             maps: for its d_model.
-            head: for its d_model, the heads of the maps, and the channels of its lateral maps: of the backbone's maps finer
-                than its last one, the coarsest first, and of the images, such as (32, 1) for
-                `ConvNet(1, (32, 64, 64), (2, 2, 1))`.
+            head: for its d_model, the heads of the maps, and the channels of its lateral maps, the coarsest first (see
+                `read_objects`), such as (32, 1) for `ConvNet(1, (32, 64, 64), (2, 2, 1))`.
         """
         super().__init__()
         self.detr, self.maps, self.head = detr, maps, head

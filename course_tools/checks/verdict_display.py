@@ -68,7 +68,8 @@ class VerdictDisplay:
     def _body(self) -> str:
         v = self.verdict
         note = f"<div>{_marked(self.note)}</div>" if self.note else ""
-        printed = f'<div>Your function printed:</div><pre style="margin:.2em 0">{escape(v.printed)}</pre>' if v.printed else ""
+        printer = "This version" if self.planted else "Your function"
+        printed = f'<div>{printer} printed:</div><pre style="margin:.2em 0">{escape(v.printed)}</pre>' if v.printed else ""
         if v.passed:
             said = f'<p style="margin:.4em 0">{_marked(v.conclusion)}</p>' if v.conclusion else ""
             follows = self.about_planted or "The lecture continues with your function."
@@ -138,7 +139,7 @@ def show_verdict(report: VerdictDisplay) -> None:
         if report.note and report.note not in v.message:
             lines.append(report.note)
         if v.printed:
-            lines += ["Your function printed:", v.printed]
+            lines += ["This version printed:" if report.planted else "Your function printed:", v.printed]
         if report.hint:
             lines.append(f"{_AGAIN} Hint {report.hint.number}: {report.hint.text}")
         print("\n".join(lines))

@@ -17,7 +17,7 @@ from course_tools.notebook.training_curve import show_training
 
 _REPEATED = "Your function has not changed since the last check. After changing it, run its cell again, then this one."
 
-_PLANTED = "suspect"
+_SUSPECT = "suspect"
 """The name under which the cell of a bug hunt defines a wrong answer of the bank."""
 
 _SAME_WAY = 3
@@ -57,7 +57,7 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     asked = exercise(id)
     own = None if variant is None else variant_of(id, variant)
     name = getattr(fn, "name", "") if isinstance(fn, NamedAnswer) else getattr(fn, "__name__", asked.reference.__name__)
-    answer, planted = fn.value if isinstance(fn, NamedAnswer) else fn, name == _PLANTED
+    answer, planted = fn.value if isinstance(fn, NamedAnswer) else fn, name == _SUSPECT
     if problem := broken_cell(name, answer):
         verdict = Verdict(False, 0, asked.points, None, f"{asked.id} {asked.title}: 0 of {asked.points} points. {problem}")
         return _show(asked, verdict, answer, problem, problem, planted=planted)

@@ -47,8 +47,13 @@ class DocumentExperiment:
         Args:
             n_known: number of documents for training, of sentences from those of this experiment.
             n_new: number of new documents, of sentences from its new ones.
-            n_sentences: sentences of a document.
+            n_sentences: sentences of a document, at most eight, as the classifiers read no more.
+
+        Raises:
+            ValueError: there are more than eight sentences.
         """
+        if n_sentences > 8:
+            raise ValueError(f"a classifier reads at most eight sentences of a document, got {n_sentences}.")
         parts = (self.known, n_known, 1), (self.new, n_new, 2)
         known, new = (marked_sentences(texts, n, n_sentences, seed=seed) for texts, n, seed in parts)
         return replace(self, known=known, new=new)
@@ -71,7 +76,7 @@ class DocumentExperiment:
     def weight_of_the_mark(self, readers: DocumentReaders) -> list[float]:
         """Return the mean weight of the marked sentence in the new documents, one number for each classifier."""
         marks = torch.tensor([[line.startswith(f"{MARK} ") for line in text.sentences] for text in self.new])
-        return [document.sentences.cpu()[marks].mean().item() for document in readers.documents]
+        return [document.sentences.cpu()[:, : marks.shape[1]][marks].mean().item() for document in readers.documents]
 
     def show_weights(self, readers: DocumentReaders) -> None:
         """Draw the weights of the first classifier in a new document whose marked sentence has more than eight words."""

@@ -58,6 +58,6 @@ class TwoMeans(nn.Module):
         self.layer = nn.Sequential(nn.Linear(d, d), make_activation())
 
     def forward(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, None]:
-        """Classify words (B, S, T) in sentences of these lengths (B, S)."""
+        """Classify words (B, S, T) in sentences of these lengths (B, S), each of at least one word."""
         sentences = mean_pool(self.words(words), real_words(words, lengths)).context
         return self.readout(self.layer(sentences).mean(1)), None

@@ -39,7 +39,10 @@ def explore(draw: Callable[..., None], **controls: Control) -> None:
         return
     from ipywidgets import interact
 
-    interact(draw, **{name: _widget(name, control, start[name]) for name, control in controls.items()})
+    def redraw(**values: object) -> None:  # a partial function, which `interact` does not take, may be given
+        draw(**values)
+
+    interact(redraw, **{name: _widget(name, control, start[name]) for name, control in controls.items()})
     publish({"application/javascript": _NAME_SLIDERS, "text/plain": ""})
 
 

@@ -82,7 +82,7 @@ def difference_to_autograd(step: RecurrentStep, back_step: BackwardStep, x: Tens
 def print_differences_to_autograd(
     step: RecurrentStep, back_step: BackwardStep, x: Tensor, weights: Sequence[Tensor], lengths: Sequence[int]
 ) -> None:
-    """Print the difference of `difference_to_autograd` over the last t steps of x (T, B, d), for each t of `lengths`."""
+    """Print the difference of `difference_to_autograd` over the last t ≤ T steps of x (T, B, d), for each t of `lengths`."""
     for t in lengths:
         difference = difference_to_autograd(step, back_step, x[len(x) - t :], weights)
         print(f"{t} step{'s' * (t != 1)}: relative difference from autograd {difference:.1e}")

@@ -15,7 +15,7 @@ _N_SYMBOLS, _N_NOISE = 8, 8
 
 
 class Latches(NamedTuple):
-    """A plain network of eight latches, one for each first symbol, after it has read some sequences; all in float64.
+    """A plain network of eight latches, one for each first symbol, after it has read some sequences; numbers are float64.
 
     Attributes:
         x: one-hot symbols, (T, B, 16).

@@ -18,7 +18,7 @@ PERIOD = 0.05
 def memory_limited(pid: int, limit: int) -> Iterator[None]:
     """Within the block, end the process as soon as it holds `limit` bytes more than at the beginning."""
     over = Event()
-    watch = Thread(target=_watch, args=(pid, _resident(pid) + limit, over), daemon=True)
+    watch = Thread(target=_watch, args=(pid, (_resident(pid) or 0) + limit, over), daemon=True)
     watch.start()
     try:
         yield
@@ -29,15 +29,18 @@ def memory_limited(pid: int, limit: int) -> Iterator[None]:
 
 def _watch(pid: int, most: int, over: Event) -> None:
     while not over.wait(PERIOD):
-        if _resident(pid) > most:
+        held = _resident(pid)
+        if held is None:
+            return
+        if held > most:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             return
 
 
-def _resident(pid: int) -> int:
-    """Bytes that the process holds in memory; 0 when it has ended."""
+def _resident(pid: int) -> int | None:
+    """Return the bytes that the process holds in memory; None once it has ended."""
     try:
         return psutil.Process(pid).memory_info().rss
-    except psutil.Error:
-        return 0
+    except psutil.NoSuchProcess:
+        return None

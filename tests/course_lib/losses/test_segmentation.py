@@ -102,3 +102,29 @@ def test_masks_that_would_broadcast_or_that_are_numbers_are_refused(loss):
 def test_gradients(loss):
     logits, masks = pairs(torch.float64)
     assert torch.autograd.gradcheck(lambda z: loss(z, masks), logits.requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_large_masks_in_half_precision(loss, dtype):
+    """Their area, 90,000 pixels, is beyond float16."""
+    logits, masks = torch.ones(1, 300, 300, dtype=dtype), torch.ones(1, 300, 300, dtype=torch.bool)
+    torch.testing.assert_close(loss(logits, masks), loss(logits.float(), masks).to(dtype))
+
+
+def test_certain_pixels_have_a_gradient_with_a_focus_below_1():
+    logits = torch.tensor([[[200.0, -200.0]]], requires_grad=True)
+    focal_loss(logits, torch.tensor([[[True, True]]]), gamma=0.5).backward()
+    assert logits.grad.isfinite().all()
+
+
+def test_the_weight_of_the_object_is_not_rounded_in_float64():
+    logits, masks = pairs(torch.float64)
+    whole = sum(focal_loss(logits, masks, alpha=share) for share in (0.4, 0.6))
+    torch.testing.assert_close(whole, focal_loss(logits, masks, alpha=0.5) * 2, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("wrong", [{"alpha": -1.0}, {"alpha": 1.5}, {"gamma": -0.5}])
+def test_a_focus_or_weight_out_of_range_is_refused(wrong):
+    with pytest.raises(ValueError, match=f"got {wrong.get('alpha', 0.25)} and {wrong.get('gamma', 2.0)}"):
+        focal_loss(*pairs(), **wrong)

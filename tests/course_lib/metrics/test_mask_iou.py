@@ -64,3 +64,9 @@ def test_masks_that_would_broadcast_are_refused():
     predicted, masks = two_masks()
     with pytest.raises(ValueError, match="each mask needs a true one"):
         mask_ious(predicted[:, :1], masks)
+
+
+def test_labels_instead_of_masks_are_refused():
+    labels = torch.tensor([[1, 2]])
+    with pytest.raises(TypeError, match=r"masks must be bool, True for a pixel of the object, got torch\.int64"):
+        mask_ious.__wrapped__(labels, labels) if hasattr(mask_ious, "__wrapped__") else mask_ious(labels, labels)

@@ -187,3 +187,25 @@ def test_gradients():
         return head(features, maps(queries, memory), (lateral,))
 
     assert torch.autograd.gradcheck(masks, inputs)
+
+
+def test_no_object_at_all_has_no_mask_and_a_gradient_of_0():
+    head = MaskHead(8, 4, (3,), n_groups=2)
+    masks = head(torch.randn(0, 8, 2, 3), torch.rand(0, 1, 4, 2, 3), [torch.randn(0, 3, 4, 6)])
+    assert masks.shape == (0, 1, 4, 6)
+    masks.sum().backward()
+    assert all((weight.grad == 0).all() for weight in head.parameters())
+
+
+@pytest.mark.parametrize(("d_model", "n_laterals", "n_groups"), [(8, 1, 3), (2, 2, 1), (8, 1, 0)])
+def test_groups_that_do_not_divide_the_channels_are_refused(d_model, n_laterals, n_groups):
+    with pytest.raises(ValueError, match=f"{n_groups} groups must divide the channels of each layer"):
+        MaskHead(d_model, 4, (3,) * n_laterals, n_groups)
+
+
+def test_maps_of_large_numbers_in_float16_are_those_of_float32():
+    maps = AttentionMaps(8, 2)
+    queries, memory = 300 * torch.randn(1, 3, 8), 300 * torch.randn(1, 8, 2, 3)
+    halved = maps.half()(queries.half(), memory.half())
+    assert halved.isfinite().all()
+    assert halved.dtype == torch.float16
