@@ -979,15 +979,13 @@ claim(
     "12.mask-box",
     "mask IoU, attention maps less the box as a map: means of three seeds",
     mean_iou["attention maps"] - mean_iou["box as a map"],
-    at_least=-0.05,
-    at_most=0.03,
+    between=(-0.05, 0.03),
 )
 claim(
     "12.mask-ink",
     "mask IoU, attention maps less the dark pixels in the box: means of three seeds",
     mean_iou["attention maps"] - mean_iou["ink in the box"],
-    at_least=-0.03,
-    at_most=0.05,
+    between=(-0.03, 0.05),
 )
 
 # %% [markdown]

@@ -72,7 +72,7 @@ class ReaderExperiment:
         fitting.show_losses({name: group.models for name, group in readers.items()}, across={f"a guess among {n}": math.log(n)})
 
     def attends_correctly(self, readers: TrainedReaders) -> list[float]:
-        """Measure for each model how often the largest weight of its first head at a position is at the right one in new texts."""
+        """Measure for each model how often the largest weight of its first head is at the right position in new texts."""
         return [attends_correctly(model, self.task) for model in readers.models]
 
     def symbol_accuracies(self, readers: TrainedReaders) -> list[list[float]]:
