@@ -515,7 +515,7 @@ claim(
 if at_scale(cpu=True, gpu=False):  # of texts of 40 symbols it is not claimed
     claim(
         "04.o-long",
-        f"accuracy of a bidirectional GRU on reversal after {3 * steps} steps, one seed",
+        f"accuracy of a bidirectional GRU on reversal, {3 * steps} steps, one seed",
         max(right["reversal: bidirectional GRU, 3 × the steps"]),
         at_least=0.9,
     )
