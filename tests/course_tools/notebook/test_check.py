@@ -186,4 +186,4 @@ def test_every_bug_hunt_defines_its_wrong_answer_under_the_name_that_a_check_kno
     text = "\n".join(source.read_text(encoding="utf-8") for source in sources)
     hunts = re.findall(r' bug="\w+"\n(.+?)\n# %%', text, re.DOTALL)
     assert len(hunts) >= len(sources)
-    assert [hunt for hunt in hunts if f" as {check_module._PLANTED}" not in hunt] == []
+    assert [hunt for hunt in hunts if f" as {check_module._SUSPECT}" not in hunt] == []
