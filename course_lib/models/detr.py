@@ -173,15 +173,21 @@ class DETR(nn.Module):
 
     def decode(self, features: Float[Tensor, "B d_model h w"]) -> Detected:
         """Detect objects from projected features (B, d_model, h, w)."""
+        states, references, _ = self.states(features)
+        return Detected(self.classify(states), (self.box(states) + references).sigmoid())
+
+    def states(
+        self, features: Float[Tensor, "B d_model h w"]
+    ) -> tuple[Float[Tensor, "n_layers B N d_model"], Float[Tensor, "N 4"], Memory]:
+        """Return the states of the queries after each layer, their references, and the memory (B, h · w, d_model)."""
         B, d_model, h, w = features.shape
         positions = self.positions(h, w, d_model, device=features.device).to(features.dtype)
         memory = rearrange(features, "B d h w -> B (h w) d")
         for block in self.encoder:
             memory = block(memory, positions)
         asked, references = self.queries()
-        x, said = memory.new_zeros(B, *asked.shape), []
+        x, states = memory.new_zeros(B, *asked.shape), []
         for block in self.decoder:
             x = block(x, asked, memory, positions)
-            said.append(self.closing(x))
-        states = torch.stack(said)
-        return Detected(self.classify(states), (self.box(states) + references).sigmoid())
+            states.append(self.closing(x))
+        return torch.stack(states), references, memory

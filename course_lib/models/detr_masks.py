@@ -166,8 +166,7 @@ def read_objects(detr: DETR, images: Image) -> ObjectFeatures:
     """Compute what a mask head reads from a DETR with a `ConvNet` as backbone, for images (B, C, H, W).
 
     The lateral maps are, for each resolution finer than that of the features, the last map of that resolution: the images
-    themselves if the first layer has a stride. The lines that compute the states repeat those of `DETR.decode`; a test holds
-    the two equal.
+    themselves if the first layer has a stride.
 
     Raises:
         TypeError: the backbone is not a `ConvNet`, so its maps are not known.
@@ -180,18 +179,9 @@ def read_objects(detr: DETR, images: Image) -> ObjectFeatures:
         if x.shape[-2:] != before.shape[-2:]:
             finer.append(before)
     features = detr.project(x)
-    h, w = features.shape[-2:]
-    positions = detr.positions(h, w, features.shape[1], device=features.device).to(features.dtype)
-    memory = rearrange(features, "B d h w -> B (h w) d")
-    for block in detr.encoder:
-        memory = block(memory, positions)
-    asked, references = detr.queries()
-    state, states = memory.new_zeros(len(memory), *asked.shape), []
-    for block in detr.decoder:
-        state = block(state, asked, memory, positions)
-        states.append(detr.closing(state))
-    as_map = rearrange(memory, "B (h w) d -> B d h w", h=h)
-    return ObjectFeatures(torch.stack(states), references, as_map, features, tuple(reversed(finer)))
+    states, references, memory = detr.states(features)
+    as_map = rearrange(memory, "B (h w) d -> B d h w", h=features.shape[-2])
+    return ObjectFeatures(states, references, as_map, features, tuple(reversed(finer)))
 
 
 class DETRWithMasks(nn.Module):

@@ -66,7 +66,8 @@ def test_masks_that_would_broadcast_are_refused():
         mask_ious(predicted[:, :1], masks)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_labels_instead_of_masks_are_refused():
     labels = torch.tensor([[1, 2]])
     with pytest.raises(TypeError, match=r"masks must be bool, True for a pixel of the object, got torch\.int64"):
-        mask_ious.__wrapped__(labels, labels) if hasattr(mask_ious, "__wrapped__") else mask_ious(labels, labels)
+        mask_ious(labels, labels)

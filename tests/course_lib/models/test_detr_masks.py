@@ -203,9 +203,10 @@ def test_groups_that_do_not_divide_the_channels_are_refused(d_model, n_laterals,
         MaskHead(d_model, 4, (3,) * n_laterals, n_groups)
 
 
-def test_maps_of_large_numbers_in_float16_are_those_of_float32():
-    maps = AttentionMaps(8, 2)
-    queries, memory = 300 * torch.randn(1, 3, 8), 300 * torch.randn(1, 8, 2, 3)
-    halved = maps.half()(queries.half(), memory.half())
-    assert halved.isfinite().all()
-    assert halved.dtype == torch.float16
+def test_scores_beyond_float16_choose_the_cell_of_float32():
+    """With both projections the identity, the largest score is 2 · 600² / √2, about 509,000; float16 ends at 65,504."""
+    maps = AttentionMaps(2, 1)
+    nn.init.eye_(maps.W_q.weight)
+    nn.init.eye_(maps.W_k.weight)
+    queries, memory = torch.full((1, 1, 2), 600.0), torch.tensor([[[[300.0, 600.0, -600.0]], [[300.0, 600.0, -600.0]]]])
+    assert maps.half()(queries.half(), memory.half()).flatten().tolist() == [0, 1, 0]

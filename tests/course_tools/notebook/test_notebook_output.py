@@ -18,9 +18,10 @@ CELLS = {
     "claim('04.a', 'it learns', 0.97, at_least=0.9)",
     "ledger": "ledger()",
     "show": "show(plots.curves({'a': ([0, 1], [0, 1])}, 'x', 'y'), alt='A line < that rises.')",
-    "explore": "def draw(scale=2.0, masked=True, form='dot'):\n"
-    "    show(plots.attention_map([[1.0]]), alt=f'{scale} {masked} {form}')\n"
-    "explore(draw, scale=(0.5, 4.0), masked=False, form=['sum', 'dot'])",
+    "explore": "from functools import partial\n"
+    "def draw(weights, scale=2.0, masked=True, form='dot'):\n"
+    "    show(plots.attention_map(weights), alt=f'{scale} {masked} {form}')\n"
+    "explore(partial(draw, [[1.0]]), scale=(0.5, 4.0), masked=False, form=['sum', 'dot'])",
     "progress": "list(progress(range(3), 'three'))",
 }
 
