@@ -4,19 +4,18 @@ In a kernel, the report is published as the result of the cell. Its plain text i
 partial credit.
 """
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
+from course_tools.checks.inline_markup import to_html
 from course_tools.checks.verdict import PERHAPS, Finding, Verdict
 
 _AGAIN = "It fails in the same way as before."
 _PLANTED = "This version was made wrong on purpose. Your own function is checked in another cell."
 _REPAIRED = "This version is repaired. Your own function is checked in another cell."
-_BOLD, _EMPHASIS = (re.compile(rf"{mark}(\S|\S[^*<]*\S){mark}") for mark in (r"\*\*", r"\*"))
 _SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–", "adjusts": "±"}
 _COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080", "adjusts": "#808080"}
 
@@ -67,18 +66,18 @@ class VerdictDisplay:
 
     def _body(self) -> str:
         v = self.verdict
-        note = f"<div>{_marked(self.note)}</div>" if self.note else ""
+        note = f"<div>{to_html(self.note)}</div>" if self.note else ""
         printer = "This version" if self.planted else "Your function"
         printed = f'<div>{printer} printed:</div><pre style="margin:.2em 0">{escape(v.printed)}</pre>' if v.printed else ""
         if v.passed:
-            said = f'<p style="margin:.4em 0">{_marked(v.conclusion)}</p>' if v.conclusion else ""
+            said = f'<p style="margin:.4em 0">{to_html(v.conclusion)}</p>' if v.conclusion else ""
             follows = self.about_planted or "The lecture continues with your function."
             return f"<div>Right. {follows}</div>{said}{note}{printed}"
         if not v.started:
             start = "Write your code at <code>YOUR CODE HERE</code>. Until then, the lecture uses the library's function."
             return f"<div>{start}</div>{note}{printed}"
         named = v.misconception or (f"{PERHAPS} {v.suspected}" if v.suspected else "")
-        misconception = f'<p style="margin:.4em 0;font-size:1.05em">{_marked(named)}</p>' if named else ""
+        misconception = f'<p style="margin:.4em 0;font-size:1.05em">{to_html(named)}</p>' if named else ""
         judged, adjusted = ([f for f in v.findings if f.status in of] for of in (("holds", "fails"), ("adjusts",)))
         rows = "".join([*map(_row, judged), _skipped(v.findings), *map(_row, adjusted)])
         table = f'<table style="margin:.3em 0">{rows}</table>' if rows else ""
@@ -88,8 +87,7 @@ class VerdictDisplay:
     def _offer(self) -> str:
         if self.hint is None:
             return ""
-        text = _EMPHASIS.sub(r"<em>\1</em>", _BOLD.sub(r"<b>\1</b>", _marked(self.hint.text)))
-        return f"<details><summary>{_AGAIN} Open hint {self.hint.number}.</summary><p>{text}</p></details>"
+        return f"<details><summary>{_AGAIN} Open hint {self.hint.number}.</summary><p>{to_html(self.hint.text)}</p></details>"
 
 
 def _skipped(findings: Sequence[Finding]) -> str:
@@ -107,23 +105,17 @@ def _skipped(findings: Sequence[Finding]) -> str:
 
 def _row(finding: Finding) -> str:
     colour, sign = _COLOURS[finding.status], _SIGNS[finding.status]
-    detail = _marked(f"{finding.detail} {finding.numbers}".strip())
+    detail = to_html(f"{finding.detail} {finding.numbers}".strip())
     example = f'<br><span style="opacity:.75">smallest input: {escape(finding.example)}</span>' if finding.example else ""
     cell = '<td style="text-align:left;vertical-align:top">'
     unbroken = cell.replace("top", "top;white-space:nowrap")
     name = f'{unbroken}<span style="color:{colour}">{sign}</span> {escape(finding.name)}</td>'
-    says = f"{_marked(_said(finding))}{'<br>' + detail if detail else ''}{example}"
+    says = f"{to_html(_said(finding))}{'<br>' + detail if detail else ''}{example}"
     return f"<tr>{name}{cell}{finding.shown_points}</td>{cell}{says}</td></tr>"
 
 
 def _said(finding: Finding) -> str:
     return f"Adjusts the points to the severity of the mistake. {finding.law}" if finding.status == "adjusts" else finding.law
-
-
-def _marked(text: str) -> str:
-    """Escape a text for HTML, with `code` between back-ticks."""
-    parts = escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
 def show_verdict(report: VerdictDisplay) -> None:

@@ -1,10 +1,10 @@
 """Write an exam: each form and the answer key as a page that prints well, and as PDF if a browser is installed."""
 
 import html
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from course_tools.checks.inline_markup import to_html
 from course_tools.exams.forms import LETTERS, Form, PlacedQuestion, compose
 from course_tools.exams.questions import MINUTES, AnswerOption
 from course_tools.publishing.browser import print_pdf
@@ -54,7 +54,7 @@ def form_page(form: Form, title: str) -> str:
     head = (
         f"<h1>{html.escape(title)} · Form {form.name}</h1>"
         f'<p class="name"><span>Name</span><span>Date</span></p>'
-        f"<p>{len(form.items)} questions, {points} points, {form.minutes} minutes. {_inline(_PREAMBLE)}</p>"
+        f"<p>{len(form.items)} questions, {points} points, {form.minutes} minutes. {to_html(_PREAMBLE)}</p>"
     )
     return _page(f"{title} · Form {form.name}", head + "".join(_question(n, item) for n, item in enumerate(form.items, 1)))
 
@@ -88,12 +88,12 @@ def _solved(number: int, item: PlacedQuestion) -> str:
     question = item.question
     if not item.options:
         reason, _, code = question.answer.partition("\n\n")
-        answer = f"<p>{_inline(reason)}</p><p>Any equivalent correction counts. One right version:</p>{_code(code)}"
+        answer = f"<p>{to_html(reason)}</p><p>Any equivalent correction counts. One right version:</p>{_code(code)}"
     else:
         answer = ""
         for letter, option in zip(LETTERS, item.options, strict=True):
             kind = "right" if letter == item.letter else "wrong"
-            answer += f'<p class="{kind}">{letter}: {_option(option)}</p><p class="why">{_inline(option.why)}</p>'
+            answer += f'<p class="{kind}">{letter}: {_option(option)}</p><p class="why">{to_html(option.why)}</p>'
     source = f"<p><small>Exercise {question.exercise}, {html.escape(question.source)}</small></p>"
     return f'<div class="question">{_stem(number, item)}{answer}{source}</div>'
 
@@ -104,11 +104,11 @@ def _stem(number: int, item: PlacedQuestion) -> str:
     below = f'<div class="notes">{notes}</div>' if notes else ""
     points = MINUTES[question.kind]
     heading = f"<h2><span>Question {number}</span><span>{points} points</span></h2>"
-    return f"{heading}<p>{_inline(question.text)}</p>{_code(question.code)}{below}"
+    return f"{heading}<p>{to_html(question.text)}</p>{_code(question.code)}{below}"
 
 
 def _option(option: AnswerOption) -> str:
-    return f"<code>{html.escape(option.text)}</code>" if option.is_code else _inline(option.text)
+    return f"<code>{html.escape(option.text)}</code>" if option.is_code else to_html(option.text)
 
 
 def _code(text: str) -> str:
@@ -118,15 +118,7 @@ def _code(text: str) -> str:
 def _code_and_words(text: str) -> str:
     """Format the description of a function: `name(arguments)` as code, the words after the colon as text."""
     code, _, words = text.partition("): ")
-    return f"<code>{html.escape(code)})</code>: {_inline(words)}"
-
-
-def _inline(text: str) -> str:
-    """Escape a text; set words in backticks as code, and a word between asterisks in italics."""
-    pieces = html.escape(text, quote=False).split("`")
-    words = [re.sub(r"(?<!\w)\*(\w[\w ]*)\*(?!\w)", r"<em>\1</em>", piece) for piece in pieces[::2]]
-    pieces[::2], pieces[1::2] = words, [f"<code>{piece}</code>" for piece in pieces[1::2]]
-    return "".join(pieces)
+    return f"<code>{html.escape(code)})</code>: {to_html(words)}"
 
 
 def _page(title: str, body: str, style: str = "form") -> str:

@@ -19,12 +19,12 @@ from course_tools.notebook.token_reader import (
     attends_correctly,
     fit_token_reader,
     lookup_task,
+    only_symbols,
     reversal_task,
     show_heads,
     symbol_accuracies,
     token_accuracy,
     two_answers,
-    without_positions,
 )
 
 
@@ -60,7 +60,7 @@ class ReaderExperiment:
 
     def without_positions(self) -> "ReaderExperiment":
         """Return the experiment on texts whose tokens do not contain their position."""
-        return replace(self, task=without_positions(self.task))
+        return replace(self, task=only_symbols(self.task))
 
     def with_two_answers(self) -> "ReaderExperiment":
         """Return the experiment that asks for two symbols at each position, as `token_reader.two_answers`."""

@@ -211,7 +211,7 @@ def two_answers(task: TokenTask) -> TokenTask:
     return TokenTask(task.known, both(task.known[0]), task.new, both(task.new[0]), pattern.expand(len(task.new[0]), -1, -1))
 
 
-def without_positions(task: TokenTask) -> TokenTask:
+def only_symbols(task: TokenTask) -> TokenTask:
     """Remove the positions from a task whose tokens are a symbol and its position."""
     return task._replace(known=task.known[:1], new=task.new[:1])
 

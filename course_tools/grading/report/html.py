@@ -1,9 +1,10 @@
 """HTML of the report pages: one file without scripts, legible in light mode, in dark mode and on paper."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+
+from course_tools.checks.inline_markup import to_html
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c1e21; --soft: #59616b; --back: #fff; --line: #d3d8de; --head: #f2f4f7;
@@ -54,7 +55,6 @@ section .badge { display: inline-block; border-radius: 3px; padding: 0 .5rem; fo
   body { padding: 0; max-width: none; font-size: 10pt; } .wide { overflow: visible; }
   tr, section { break-inside: avoid; } thead { display: table-header-group; } }
 """
-_EMPHASIS = re.compile(r"(?<![\w*])\*(\w(?:[^*\n]{0,80}\w)?)\*(?![\w*])")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -73,12 +73,7 @@ def html(text: object) -> Html:
     """Make HTML of a text: escaped, with `code` between back-ticks and *emphasis* between asterisks."""
     if isinstance(text, Html):
         return text
-    parts = escape(str(text)).split("`")
-    if len(parts) % 2 == 0:  # an unpaired back-tick is shown as such
-        parts[-2:] = ["`".join(parts[-2:])]
-    return Html(
-        "".join(f"<code>{part}</code>" if i % 2 else _EMPHASIS.sub(r"<em>\1</em>", part) for i, part in enumerate(parts))
-    )
+    return Html(to_html(str(text)))
 
 
 def code(text: str) -> Html:

@@ -28,7 +28,7 @@ def digits_in(picture):
 
 def test_the_label_of_clutter_is_the_digit_that_is_there():
     """Without pieces; with pieces the labels are the same (below)."""
-    images, labels = clutter(60, 1, 1, side=20, n_pieces=0).train
+    images, labels = clutter(60, 1, 1, canvas=20, n_pieces=0).train
     assert [[kind for kind, _ in digits_in(picture)] for picture in images[:, 0]] == [[label] for label in labels.tolist()]
 
 
@@ -83,7 +83,7 @@ def test_an_empty_part_is_refused(make):
 
 
 def test_without_pieces_there_is_one_digit_on_a_clean_canvas():
-    images, labels = clutter(50, 1, 1, side=29, n_pieces=0).train
+    images, labels = clutter(50, 1, 1, canvas=29, n_pieces=0).train
     assert images.shape == (50, 1, 29, 29)
     ink = images[:, 0] > 0
     rows, columns = ink.any(2).sum(1), ink.any(1).sum(1)
@@ -100,10 +100,10 @@ def test_pieces_add_ink_and_leave_the_digit():
 
 
 def test_a_canvas_of_one_digit_is_wide_enough_and_smaller_ones_are_refused():
-    assert clutter(3, 1, 1, side=14).train.images.shape == (3, 1, 14, 14)
-    with pytest.raises(ValueError, match="got side 13, 12 pieces"):
-        clutter(3, 1, 1, side=13)
-    with pytest.raises(ValueError, match="-1 pieces"):
+    assert clutter(3, 1, 1, canvas=14).train.images.shape == (3, 1, 14, 14)
+    with pytest.raises(ValueError, match="got canvas=13 and n_pieces=12"):
+        clutter(3, 1, 1, canvas=13)
+    with pytest.raises(ValueError, match="n_pieces=-1"):
         clutter(3, 1, 1, n_pieces=-1)
 
 

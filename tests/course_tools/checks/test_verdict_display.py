@@ -1,6 +1,7 @@
 """The report of a check: its HTML, and what a real kernel shows of it."""
 
 import re
+from dataclasses import replace
 from html import escape as html_of
 from html.parser import HTMLParser
 
@@ -158,6 +159,12 @@ def test_a_hint_is_folded_and_keeps_its_marks():
     shown = VerdictDisplay("04.1", "t", verdict("04.1", raises(ValueError("no"))), hint=hint)._repr_html_()
     text = "Reduce the <b>first</b> axis, <em>and only</em> that one: <code>a * b</code> &lt; 1, or <code>c * d</code>."
     assert f"Open hint 2.</summary><p>{text}</p></details>" in shown
+
+
+def test_a_diagnosis_shows_emphasis_and_code():
+    named = "Not the *last* axis: `a * b`, and no *gradient*."
+    shown = VerdictDisplay("04.1", "t", replace(verdict("04.1", raises(ValueError("no"))), misconception=named))._repr_html_()
+    assert "Not the <em>last</em> axis: <code>a * b</code>, and no <em>gradient</em>." in shown
 
 
 def test_of_a_planted_version_a_report_does_not_ask_for_a_right_one():

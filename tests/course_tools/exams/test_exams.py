@@ -11,7 +11,7 @@ import pytest
 from course_tools.bank import exercise
 from course_tools.exams import CannotCompose, compose, write_exam
 from course_tools.exams.forms import LETTERS
-from course_tools.exams.page import _inline, form_page, key_page
+from course_tools.exams.page import form_page, key_page
 from course_tools.exams.printed_code import Unprintable, footnotes, printed
 from course_tools.exams.questions import (
     MINUTES,
@@ -197,10 +197,6 @@ def test_a_question_names_the_defaults_and_says_what_its_letters_are():
     (first, *_) = prediction_questions(exercise("04.2"), random.Random(0))
     assert first.text.startswith("`causal_mask(T_q, T_k=None, device=None)`: ")
     assert first.text.endswith("T stands for True, F for False.")
-
-
-def test_a_page_sets_code_and_italics():
-    assert _inline("2*3 `a*b*c` hides the *last row* <") == "2*3 <code>a*b*c</code> hides the <em>last row</em> &lt;"
 
 
 def test_points_are_minutes(forms):

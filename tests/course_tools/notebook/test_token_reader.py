@@ -19,6 +19,7 @@ from course_tools.notebook.token_reader import (
     lookup_task,
     loss_on_new,
     mixer_weights,
+    only_symbols,
     print_lookup,
     reversal_task,
     show_heads,
@@ -27,7 +28,6 @@ from course_tools.notebook.token_reader import (
     symbol_accuracies,
     token_accuracy,
     two_answers,
-    without_positions,
 )
 
 
@@ -124,7 +124,7 @@ def test_a_text_has_its_positions_and_its_reversal():
 
 def test_without_positions_only_the_symbols_are_left():
     task = reversal_task(reversal(11, 2, 3, T=5, n_symbols=7, seed=0))
-    without = without_positions(task)
+    without = only_symbols(task)
     assert [part.tolist() for part in (*without.known, *without.new)] == [task.known[0].tolist(), task.new[0].tolist()]
     assert without.targets.equal(task.targets)
 

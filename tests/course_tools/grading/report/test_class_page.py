@@ -272,13 +272,6 @@ def test_the_index_names_the_hardest_exercise_first_and_links_each_page():
     assert exercise("04.1").title in section
 
 
-def test_emphasis_is_rendered_and_products_are_not():
-    assert str(html("the *later* positions")) == "the <em>later</em> positions"
-    for plain in ("2 * 3 * 4", "a*b*c", "`a *b* c`", "* a list * of"):
-        assert "<em>" not in str(html(plain))
-    assert str(html("*<b>x</b>*")).count("<b>") == 0
-
-
 def test_each_table_of_a_students_page_is_a_landmark_of_its_own():
     results = settled(graded_notebook("7", 3, findings=(Finding("value", "A law.", "fails", 3),)))
     text = feedback(results.students[0], results)
