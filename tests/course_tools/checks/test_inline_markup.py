@@ -1,3 +1,5 @@
+"""Inline markup of short texts as HTML: code, strong and emphasized words, and what is none of these."""
+
 import pytest
 
 from course_tools.checks.inline_markup import to_html
