@@ -528,10 +528,10 @@ networks = {
     "LSTM, bias 4": partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=4.0),
 }
 faster = at_scale(cpu=1e-2, gpu=5e-3)
-models = {
-    "plain": plain_models[LONG],
-    f"plain, rate {faster:g}": recalling.fit(plain, LONG, lr=faster),
-} | {name: recalling.fit(make, LONG) for name, make in networks.items()}
+models = {"plain": plain_models[LONG]} | {
+    name: recalling.fit(make, LONG) for name, make in networks.items()
+}
+models[f"plain, rate {faster:g}"] = recalling.fit(plain, LONG, lr=faster)
 recalled = recalling.compare(models, LONG)
 
 # %% tags=["nbval-check-output"]
@@ -673,12 +673,12 @@ through_time.show_carousel_by_bias(lstm_step, carousel_gradient, pixels[:, :1])
 
 # %%
 no_forget_gate = partial(LSTM, 16, N_HIDDEN, fused_lstm, forget_bias=40.0)
-grus = {bias: partial(gru_with_bias, 16, N_HIDDEN, bias) for bias in (0.0, 4.0)}
+grus = {bias: partial(gru_with_bias, 16, N_HIDDEN, bias) for bias in (4.0, 0.0)}
 ablated = {"LSTM, no forget gate": recalling.fit(no_forget_gate, LONG)} | {
-    f"GRU, bias {bias:g}": recalling.fit(make, LONG, lr=4e-3, n_seeds=1)
+    f"GRU, bias {bias:g}": recalling.fit(make, LONG, lr=4e-3)
     for bias, make in grus.items()
 }
-never_forgets, half_open, open_gate = recalling.compare(ablated, LONG).values()
+never_forgets, open_gate, half_open = recalling.compare(ablated, LONG).values()
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -689,15 +689,15 @@ claim(
 )
 claim(
     "01.x",
-    "accuracy of a GRU whose update gate starts open, one seed",
-    open_gate[0],
+    "accuracy of a GRU whose update gate starts open: worst of the seeds",
+    min(open_gate),
     at_least=0.9,
 )
 claim(
     "01.y",
-    "GRU, accuracy with the update gate open at first less that with it half open, one "
-    "seed",
-    open_gate[0] - half_open[0],
+    "GRU, accuracy with the update gate open at first less that with it half open: "
+    "worst seed against best",
+    min(open_gate) - max(half_open),
     at_least=0.6,
 )
 

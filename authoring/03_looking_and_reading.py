@@ -82,7 +82,7 @@ print(
 from course_tools.notebook.fitting import show_losses
 
 show_losses(
-    {"encoder: name a digit": task.classifier, "captioner: mean": by_mean.models}
+    {"captioner: mean": by_mean.models, "encoder: name a digit": task.classifier}
 )
 
 # %% [markdown]
@@ -334,11 +334,11 @@ marked = documents.marked(at_scale(cpu=3_000, gpu=12_000), 500)
 fit = partial(marked.fit, steps=at_scale(cpu=400, gpu=2_000), lr=4e-2)
 one_decides = {
     "two levels of attention": fit(partial(TwoLevels, compose_document, *marked.sizes)),
-    "mean of all words": fit(partial(BagOfWords, *marked.sizes, 48)),
     "two means, ReLU between": fit(partial(TwoMeans, nn.ReLU, *marked.sizes)),
+    "mean of all words": fit(partial(BagOfWords, *marked.sizes, 48)),
     "two means, no ReLU": fit(partial(TwoMeans, nn.Identity, *marked.sizes)),
 }
-by_two_levels, by_bag, by_relu, by_linear = marked.compare(one_decides).values()
+by_two_levels, by_relu, by_bag, by_linear = marked.compare(one_decides).values()
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -386,6 +386,8 @@ marked.show_weights(one_decides["two levels of attention"])
 # Attention is not the only way to find the marked sentence. Two means with a ReLU layer between them are less accurate
 # (03.k-lead), but far more accurate than without the ReLU (03.k-relu): a unit of this layer can respond to a topic only in a
 # sentence that contains *nota*. Without the ReLU everything is linear, and two means amount to one weighted mean of all words.
+# After 400 steps, both linear models are no better on new documents than always choosing the most frequent topic, although
+# their training loss falls: they memorise the training documents.
 # What matters is that each sentence is processed separately, by a nonlinear function, *before* the mean over the sentences.
 #
 # ## 6 One step of the captioner
@@ -666,7 +668,7 @@ claim(
 # %% [markdown]
 # ## 11 When is a mean enough?
 #
-# This lecture compared a mean with attention three times. The next cell draws the losses of section 10 and all results.
+# This lecture compared a mean with attention three times. The next cell draws the losses of all captioners and all results.
 #
 # - **A mean is enough** where the evidence is everywhere: words throughout a docstring point to its topic, and after 150 steps
 #   the simplest mean is the most accurate (03.h, 03.i).
@@ -681,7 +683,12 @@ claim(
 from course_tools.notebook.seed_scores import show_seeds
 
 show_losses(
-    {"with positions": attentive.models, "without positions": no_positions.models}
+    {
+        "mean": by_mean.models,
+        "concatenated": concatenated.models,
+        "attention": attentive.models,
+        "no positions": no_positions.models,
+    }
 )
 matches["no positions"] = no_positions.exact_match
 answer = {

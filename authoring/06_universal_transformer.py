@@ -346,11 +346,12 @@ show(
         },
         "steps at test time",
         "exact match, ten digits",
+        "models trained for four steps",
     ),
     alt="Exact on ten digits against the steps taken at test time, by models trained "
     "for four: "
     + "; ".join(
-        f"{n} steps {min(shares):.2f} to {max(shares):.2f}"
+        f"{n} step{'s' * (n > 1)} {min(shares):.2f} to {max(shares):.2f}"
         for n, shares in more.items()
     )
     + ".",
@@ -521,19 +522,19 @@ layers = [
 show_losses(
     {
         "adaptive, without price": free,
-        f"the same, trained on at price {PRICE}": priced,
         "eight separate layers": layers,
+        f"adaptive, trained on at price {PRICE}": priced,
     },
     "nats per digit + price × steps",
 )
 
 # %% tags=["nbval-check-output"]
 on_long = {
-    "no mask: four shared steps, 5e-3": far_of_four,
-    "local mask: eight layers, 2e-3": [exact(m, long.test, LOCAL) for m in layers],
-    "local mask: adaptive, 5e-3": [exact(m, long.test, LOCAL) for m in priced],
+    "no mask: four shared steps, lr 5e-3": far_of_four,
+    "local mask: eight layers, lr 2e-3": [exact(m, long.test, LOCAL) for m in layers],
+    "local mask: adaptive, lr 5e-3": [exact(m, long.test, LOCAL) for m in priced],
 }
-adaptive = on_long["local mask: adaptive, 5e-3"]
+adaptive = on_long["local mask: adaptive, lr 5e-3"]
 claim(
     "06.l",
     "exact on twenty digits, trained on ten: adaptive, local mask, mean of the seeds",
@@ -595,9 +596,10 @@ claim(
 from course_tools.notebook import recorded
 
 study = recorded("06_fixed_steps")
+styles = {}  # of each form: the same at both learning rates, and with either mask
 for mask, no_mask in (("local mask", False), ("no mask", True)):
     runs = {
-        name.replace(", no mask", "").replace("learning rate", "rate"): study.scores(
+        name.replace(", no mask", "").replace("learning rate", "lr"): study.scores(
             name, "twenty digits"
         )
         for name in study.names
@@ -606,6 +608,9 @@ for mask, no_mask in (("local mask", False), ("no mask", True)):
     title = f"sums of twenty digits, {mask}, as recorded"
     figure = plots.seeds(runs, "exact match", title)
     figure.axes[0].set_ylim(-0.05, 1.05)
+    for points, name in zip(figure.axes[0].lines, runs, strict=True):
+        style = {"color": points.get_color(), "marker": points.get_marker()}
+        points.set(**styles.setdefault(name.split(", lr")[0], style))
     show(
         figure,
         alt=f"Exact match on {title}, one point per seed. "
@@ -741,9 +746,17 @@ lines = {
     f"seed {seed}": (ways, steps)
     for seed, steps in zip(SEEDS, steps_by_walk, strict=True)
 }
+figure = plots.curves(
+    lines,
+    "distance of the carry, in columns",
+    "steps taken, mean",
+    across={"most steps allowed": N_STEPS},
+)
+figure.axes[0].set_ylim(0, N_STEPS + 0.5)
 show(
-    plots.curves(lines, "distance of the carry, in columns", "steps taken, mean"),
-    alt="Steps taken against the distance of the carry, from 1 to 7 columns. "
+    figure,
+    alt=f"Steps taken, at most {N_STEPS}, against the distance of the carry, from 1 to "
+    "7 columns. "
     + "; ".join(
         f"{name}: {steps[0]:.1f} to {steps[-1]:.1f}"
         for name, (_, steps) in lines.items()
@@ -816,6 +829,7 @@ dear = with_price(free[0], SEEDS[0], price=1.0)
 show_losses(
     {"price 0": no_price, f"price {PRICE}": priced, "price 1": dear},
     "nats per digit + price × steps",
+    log="y",
 )
 steps_at = {
     "price 0": [mean_steps(model) for model in no_price],
@@ -893,6 +907,9 @@ from course_tools.bank.lecture_06.train_adder import train_adder
 train_adder = check("06.7", train_adder)
 
 # %% [markdown]
+# If a price is added only late in the training, as in hint 2, the loss jumps up at that update: from then on it contains the
+# price of the steps.
+#
 # The next cell trains this model once more and adds 1 to binary numbers that consist of more and more ones: 11, 111, 1111 … Do
 # the columns that wait for the carry take more steps?
 

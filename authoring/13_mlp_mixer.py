@@ -97,9 +97,9 @@ fitting.show_losses(
 )
 
 # %% [markdown]
-# In our run, the loss jumps near update 130: for two updates it is about twice as high, then it returns to its previous level.
-# The two batches contain all digits, as other batches do, and training with the second seed shows no such jump: it is an
-# artefact of this run, not of the data.
+# In our run, the loss jumps near update 130: for two updates it is more than twice as high, then it returns to its previous
+# level. (Each point of the curve is the mean of eight updates, so its peak is lower.) The two batches contain all digits, as
+# other batches do, and training with the second seed shows no such jump: it is an artefact of this run, not of the data.
 #
 # ## 2 Token mixing
 #
@@ -326,7 +326,7 @@ from course_tools.notebook.digit_classifier import fit_seeds, initialised
 from course_tools.notebook.digit_classifier import show_classifiers
 from course_tools.notebook.digit_vit import small_cnn, small_vit
 
-makers = {"CNN": small_cnn, "Mixer": mixer, "ViT": small_vit}
+makers = {"Mixer": mixer, "CNN": small_cnn, "ViT": small_vit}
 runs = {name: fit_seeds(make, digits, SEEDS, name) for name, make in makers.items()}
 default = fit_seeds(partial(small_vit, scale=1.0), digits, SEEDS[:2])
 of_both = {"ViT, default positions": default}
@@ -704,11 +704,11 @@ from course_lib.blocks import Sizes
 from course_tools.notebook.model_costs import cost, show_accuracy_against_cost
 
 narrow = {
-    "CNN": [partial(small_cnn, widths=widths) for widths in ((4, 8, 16), (8, 16, 32))],
     "Mixer": (
         partial(mixer, MixerSizes(8, 32, 16, 2)),
         partial(mixer, MixerSizes(16, 64, 32, 2)),
     ),
+    "CNN": [partial(small_cnn, widths=widths) for widths in ((4, 8, 16), (8, 16, 32))],
     "ViT": [
         partial(small_vit, sizes=Sizes(16, 4, 32, 2)),
         partial(small_vit, sizes=Sizes(32, 4, 64, 2)),

@@ -606,9 +606,8 @@ of_variants = {"SimCLR, τ = 0.2": contrasted[0]} | without
 losses = {name: [run.losses] for name, run in of_variants.items()}
 show_recorded_losses(losses, "NT-Xent, 32 pairs", uniform_guess)
 ablated = {name: run.seen[240].accuracy for name, run in without.items()}
-groups = {"SimCLR, h": probed[4], "SimCLR, z": after_head[4]} | {
-    name: [accuracy] for name, accuracy in ablated.items()
-}
+one_seed = {name: [accuracy] for name, accuracy in ablated.items()}
+groups = {"SimCLR, h": probed[4]} | one_seed | {"SimCLR, z": after_head[4]}
 show_seeds(groups, "probe accuracy, 40 labels", across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]

@@ -203,7 +203,7 @@ def show_spectra(projections: Mapping[str, Tensor], spectrum: Callable[[Tensor],
     spread = {name: values.square().sum().item() for name, values in spectra.items()}
     lines = {name: (range(1, n + 1), values[:n].clamp_min(1e-5)) for name, values in spectra.items()}
     show(
-        curves(lines, "principal axis", "standard deviation along it", "projections of unseen digits", log="y"),
+        curves(lines, "principal axis", "standard deviation along the axis", "projections of unseen digits", log="y"),
         alt=f"Standard deviation of the projections along their first {n} principal axes, logarithmic. Sum of squares, 1 for a "
         f"full sphere: {', '.join(f'{name} {total:.4f}' for name, total in spread.items())}.",
     )
@@ -223,6 +223,7 @@ def show_probe_curves(
     """
     drawn = curves(lines, "update", "probe accuracy, 40 labels", title, log="x", across={"pixels": pixels})
     drawn.axes[0].set_xticks(ticks, [f"{step:,}" for step in ticks])
+    drawn.axes[0].set_xticks([], minor=True)
     each = "; ".join(
         f"{name} " + ", ".join(f"{y:.2f} after {x}" for x, y in zip(*line, strict=True)) for name, line in lines.items()
     )

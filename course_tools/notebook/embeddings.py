@@ -26,6 +26,7 @@ def clouds(embeddings: Mapping[str, Numbers], labels: Numbers) -> Figure:
         raise ValueError(f"give one to three panels of {len(kinds)} points each, one for each label.")
     figure = Figure(figsize=(6.0, 2.6), layout="constrained")
     palette = sns.color_palette("colorblind", 10)
+    palette[8] = (0.15, 0.15, 0.15)  # its yellow is too pale for a thin numeral on white
     for ax, (title, points) in zip(figure.subplots(1, len(embeddings), squeeze=False)[0], embeddings.items(), strict=True):
         places = _widest(to_array(points))
         for kind in np.unique(kinds):

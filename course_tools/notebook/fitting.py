@@ -77,8 +77,10 @@ def show_losses(
         losses = [_losses[model] for model in ([models] if isinstance(models, nn.Module) else models)]
         lines[name] = block_means(losses)
     ends_at = "; ".join(f"{name} {values[0]:.2f} and {values[-1]:.2f}" for name, (_, values) in lines.items())
-    figure = curves(lines, "update", y, "training loss", log, across)
-    show(figure, alt=f"Training loss, {y}, in the first and in the last block of updates: {ends_at}.")
+    several = any(not isinstance(models, nn.Module) and len(models) > 1 for models in trained.values())
+    title = "training loss" + ", mean of the seeds" * several
+    figure = curves(lines, "update", y, title, log, across)
+    show(figure, alt=f"{title[0].upper()}{title[1:]}, {y}, in the first and in the last block of updates: {ends_at}.")
 
 
 def classify(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:

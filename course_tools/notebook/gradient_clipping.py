@@ -79,6 +79,6 @@ def show_descents(descents: Mapping[str, Sequence[Descent]]) -> None:
     first = {name: runs[0].losses for name, runs in descents.items()}
     lines = {name: (range(len(losses)), losses) for name, losses in first.items()}
     across = {"a guess among 8": math.log(8)}
-    figure = curves(lines, "step of gradient descent", "cross-entropy, nats", "training loss, first seed", across=across)
+    figure = curves(lines, "step of gradient descent", "cross-entropy, nats", "training loss, first seed", "y", across)
     ends = "; ".join(f"{name} it ends at {mean(losses[-20:]):.2f}" for name, losses in first.items())
     show(figure, alt=f"Loss against steps of gradient descent, first seed: {ends}; a guess costs {math.log(8):.2f}.")

@@ -278,7 +278,7 @@ def show_carousel_by_bias(lstm_step: Callable[..., tuple[Tensor, Tensor]], produ
     half = min((bias for bias in biases if left[bias] >= 0.5), default=None)
     show(
         curves(
-            {f"mean over {len(x)} pixels of a digit": (biases, list(left.values()))},
+            {"mean over the units of the cell": (biases, list(left.values()))},
             "initial bias of the forget gate",
             f"factor of the gradient over {len(x)} pixels",
             across={"one half": 0.5},

@@ -45,4 +45,4 @@ def show_mixing_rival(
             scores[f"digits: {name}"].append(found.claim)
             scores[f"grain: {name}"].append(found.control)
     show_recorded_losses(losses, "cross-entropy of digit and grain, nats")
-    show_seeds({**(others or {}), **scores})
+    show_seeds({**(others or {}), **scores}, "accuracy on unseen images", across={"chance, grain": 0.5, "chance, digits": 0.1})

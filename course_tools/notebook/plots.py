@@ -161,11 +161,21 @@ def curves(
     if "y" in log:
         ax.set_yscale("log")
         _plain_numbers(ax)
+    else:
+        _at_least_a_tenth(ax)
     if below:
         figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     else:
         ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
     return figure
+
+
+def _at_least_a_tenth(ax: Axes) -> None:
+    """Let the y axis span a tenth of its largest value or more, so that noise on a flat curve does not look like a trend."""
+    low, high = ax.get_ylim()
+    missing = 0.1 * max(abs(low), abs(high)) - (high - low)
+    if missing > 0:
+        ax.set_ylim(low - missing / 2, high + missing / 2)
 
 
 def _plain_numbers(ax: Axes) -> None:

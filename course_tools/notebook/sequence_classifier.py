@@ -1,5 +1,6 @@
 """Classify a sequence by the last state of a recurrent layer, or by a dense layer over all steps: experiments of lecture 01."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -64,7 +65,8 @@ def fit_digits(make_cell: Callable[[], nn.Module], seed: int) -> tuple[SequenceC
 def compare_on_digits(makers: Mapping[str, Callable[[], nn.Module]], seeds: Sequence[int]) -> dict[str, list[float]]:
     """Train a classifier of digits for each layer and seed by `fit_digits`; draw losses and accuracies, return accuracies."""
     runs = {name: [fit_digits(make_cell, seed) for seed in seeds] for name, make_cell in makers.items()}
-    show_losses({name: [model for model, _ in group] for name, group in runs.items()})
+    models = {name: [model for model, _ in group] for name, group in runs.items()}
+    show_losses(models, across={"a guess among 10": math.log(10)})
     found = {name: [accuracy for _, accuracy in group] for name, group in runs.items()}
     show_seeds(found, "accuracy", "real digits, read pixel by pixel, one point per seed", {"chance": 0.1})
     return found

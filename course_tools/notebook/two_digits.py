@@ -71,7 +71,7 @@ def fit_networks(
 
 def show_networks(models: Mapping[str, nn.Module], canvases: Splits[LabelledImages]) -> None:
     """Show the training losses of networks, and print the accuracy of each on the `test` part and its number of parameters."""
-    show_losses(models)
+    show_losses(models, across={"a guess among 2": math.log(2)})
     width = max(map(len, models))
     print("accuracy on unseen canvases, one seed; chance is 0.5:")
     for name, model in models.items():

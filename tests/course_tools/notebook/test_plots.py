@@ -22,6 +22,15 @@ FIGURES = {
 }
 
 
+@pytest.mark.parametrize("values", [[2.297, 2.305, 2.30], [0.693, 0.694, 0.692], [-5.0, -5.01, -5.0]])
+def test_noise_on_a_flat_curve_does_not_fill_the_figure(values):
+    low, high = plots.curves({"flat": ([1, 2, 3], values)}, "update", "loss").axes[0].get_ylim()
+    assert low < min(values) < max(values) < high
+    assert high - low >= 0.09 * max(map(abs, values))
+    low, high = plots.curves({"falls": ([1, 2, 3], [2.0, 1.0, 0.5])}, "update", "loss").axes[0].get_ylim()
+    assert high - low < 1.8
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_fits_the_page_and_draws_without_a_warning(name):
     figure = FIGURES[name]()

@@ -63,7 +63,7 @@ def test_digits_are_read_one_pixel_at_a_time_and_tested_on_the_others(monkeypatc
 def test_the_comparison_on_digits_trains_each_layer_with_each_seed(monkeypatch, capsys):
     losses = {}
     monkeypatch.setattr(sequence_classifier, "fit_digits", lambda make_cell, seed: (f"{make_cell()} {seed}", 0.5 + seed / 10))
-    monkeypatch.setattr(sequence_classifier, "show_losses", losses.update)
+    monkeypatch.setattr(sequence_classifier, "show_losses", lambda models, across: losses.update(models))
     assert compare_on_digits({"A": lambda: "a", "B": lambda: "b"}, (0, 1)) == {"A": [0.5, 0.6], "B": [0.5, 0.6]}
     assert losses == {"A": ["a 0", "a 1"], "B": ["b 0", "b 1"]}
     assert "A 0.500, 0.600" in capsys.readouterr().out
