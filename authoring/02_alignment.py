@@ -36,19 +36,18 @@ d = at_scale(cpu=64, gpu=128)
 # ## 1 A fixed-size context vector
 #
 # A date can be written in many ways: *5 mars 1987*, *Mar 5, 1987*, *5. März 1987*. The model must convert it to ISO 8601,
-# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known. A sentence of two dates is twice
-# as long; otherwise the task is the same.
+# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known. A sentence may also hold two dates.
 #
-# In the first neural translation models (Cho et al.; Sutskever et al., 2014), a recurrent network, the *encoder*, reads the
-# source and passes only its **last state** to a second one, the *decoder*, which writes the target. Everything that the decoder
-# gets from the source is in this one vector of fixed size. In this section we train such a model and count how many new
-# sentences it converts exactly.
+# In the models of Cho et al. and of Sutskever et al. (2014), a recurrent network, the *encoder*, reads the source and passes
+# only its **last state**, one vector of fixed size, to a second one, the *decoder*, which writes the target. Our encoder reads
+# in both directions, so its last state is the two final states, concatenated. We train such a model and count the new sentences
+# that it converts exactly.
 #
 # ![](diagram:encoder_decoder)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The network is trained for 400 updates on sentences of one date and of two dates. The last state has 64 numbers;
-# a date has ten characters. How many new sentences are converted exactly?
+# **Predict.** The network is trained for 400 updates on sentences of one date and of two dates. The last state has 64 numbers
+# (128 on a GPU); a date has ten characters. How many new sentences are converted exactly?
 #
 # <details><summary>A. Most sentences of both kinds: 64 real numbers can encode twenty characters.</summary>
 #
@@ -107,7 +106,7 @@ show_losses({"last state": plain}, "cross-entropy, nats per character")
 #
 # $$e_{ij} = v^\top \tanh(W q_i + U k_j)$$
 #
-# Every query is scored against every key. Use broadcasting to form the pairs; no loop is needed.
+# Every query is scored against every key. Use broadcasting; no loop is needed.
 #
 # | name | shape |
 # | --- | --- |
@@ -132,12 +131,13 @@ additive_scores = check("02.1", additive_scores)
 # ## 3 Multiplicative scores
 #
 # A dot product is cheaper than a small network: one matrix multiplication computes the scores of all pairs. Luong, Pham and
-# Manning compare three forms, of which you write the second and the third:
+# Manning compare three forms, of which you write the last two:
 #
 # $$\text{dot}: q_i^\top k_j \qquad \text{general}: q_i^\top W k_j \qquad \text{concat}: v^\top \tanh(W [q_i; k_j])$$
 #
 # The *general* form is bilinear. Its matrix W, (d_q, d_k), relates features of the query to features of the key, so queries and
-# keys may have different sizes. With W = I it is the dot product.
+# keys may have different sizes. With W = I it is the dot product. In Luong's decoder, drawn below, the query is the current
+# state, not the previous one.
 #
 # ![](diagram:luong)
 
@@ -154,7 +154,7 @@ general_scores = check("02.2", general_scores)
 
 # %% [markdown]
 # The *concat* form concatenates query and key, the query first, and multiplies the result by one matrix of shape (d_a, d_q +
-# d_k). It looks different from the additive form. Write it; the cell after the check compares the two.
+# d_k). It looks different from the additive form; the cell after the check compares the two.
 
 # %% exercise="02.3" difficulty="●●○" minutes=10
 from course_lib.attention import concat_scores
@@ -192,7 +192,7 @@ claim(
 # ## 4 Softmax and weighted sum
 #
 # A softmax **over the keys** turns the scores into weights. The context is the weighted sum of the **values**, which here are
-# again the states of the encoder. You now write both steps:
+# again the states of the encoder. You now write both steps ($v_j$ is a value, not the $v$ of section 2):
 #
 # $$\alpha_{ij} = \frac{\exp e_{ij}}{\sum_{j'} \exp e_{ij'}} \qquad c_i = \sum_j \alpha_{ij} v_j$$
 #
@@ -232,8 +232,8 @@ suspect = check("02.4", suspect)
 # %% [markdown]
 # ## 5 Padding and teacher forcing
 #
-# Sentences differ in length, but a batch is a rectangular tensor. Shorter sentences are therefore padded, and padding must not
-# change any result. In this section you write an encoder and a loss that satisfy this. In the encoder, the state stays constant
+# Sentences differ in length, but a batch is a rectangular tensor, so shorter ones are padded, and padding must not change any
+# result. In this section you write an encoder and a loss that satisfy this. In the encoder, the state stays constant
 # after the end of a sentence and the output is 0, so the *last state* is the state after the last real token.
 #
 # | name | shape |
@@ -282,7 +282,8 @@ claim(
 
 # %% [markdown]
 # In training, the decoder reads the **true** target (teacher forcing), and at each position it predicts the *next* token. So
-# `logits[:, t]` predict `target[:, t + 1]`, the last logits are not used, and padding is never a target:
+# `logits[:, t]` predict `target[:, t + 1]`, the last logits are not used, and padding is never a target. For a source $x$ and
+# its target $y$:
 #
 # $$L = -\,\mathrm{mean}\; \log p(y_{t+1} \mid y_1 \dots y_t, x)$$
 #
@@ -304,7 +305,7 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 #
 # Now we build models from your functions and train them on the task of section 1. `Scored` combines one of your score
 # functions, its weights and your `attend`. Luong's decoder and Bahdanau's decoder both attend through it, in training and
-# afterwards. The next cell also compares it with the library's additive attention.
+# afterwards. The next cell compares it with the library's additive attention.
 #
 # `EncoderByFunction` reads with your `encode`, once in each direction. Together with Luong's decoder it gives a model whose
 # encoder, scores, attention and loss are yours.
@@ -373,8 +374,8 @@ claim(
 # In training it never saw more than two dates.</details>
 # <details><summary>B. One and two are nearly always right, three never.</summary>
 #
-# Yes, with a GRU encoder: attention learns both lengths in few updates. But it does not generalise to unseen lengths: all
-# models stop after two dates. With your tanh encoder, it depends on the seed: see the figure.</details>
+# Yes, with a GRU encoder: attention learns both lengths in few updates. But it does not generalise to an unseen length: on
+# three dates, exact match is far lower (02.j). With your tanh encoder, it depends on the seed: see the figure.</details>
 # <details><summary>C. One is nearly always right, two about half the time, three rarely.</summary>
 #
 # That would be a gradual limit. With attention, the decoder reads the second date as
@@ -523,16 +524,15 @@ for name, (updates, _) in through.items():
 
 # %% [markdown]
 # With a 64-dimensional state, the model without attention converts nearly all single dates and almost half of the pairs after
-# 2,000 updates. Trained three times as long, it converts 0.85 to 0.92 of the pairs, and the curve is nearly flat at the end. In
-# each run of the study, the learning rate falls to 0 at the end of that run. In the longer run it is therefore still high at
-# update 2,000, and the same model already converts 0.56 to 0.69 of the pairs there. The study uses half the learning rate of
-# this lecture (0.004 instead of 0.008). With 32 dimensions and 2,000 updates, the model without attention converts a third to a
-# half of the single dates and no pair; it was not trained for longer.
+# 2,000 updates. Trained three times as long, it converts 0.85 to 0.92 of the pairs. In each run, the learning rate falls to 0,
+# so the flat end of a curve does not prove convergence. In the longer run the rate is still high at update 2,000, and the model
+# converts 0.56 to 0.69 of the pairs there. The study uses half the learning rate of this lecture (0.004 instead of
+# 0.008). With 32 dimensions and 2,000 updates, the model without attention converts a third to a half of the single dates and
+# no pair; it was not trained for longer.
 #
 # With attention, the model converts nearly every pair at both widths, after a fraction of the updates. At width 32 it needs
 # more of them (after 400, one seed is at 0.05), but reaches the same score. So one vector of 64 numbers *can* carry two dates,
-# and attention needs far fewer updates at both widths. Neither model converts three dates, a length that does not occur in
-# training.
+# and attention needs far fewer updates. Neither model converts three dates, a length that does not occur in training.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Does the answer depend on *where* the decoder attends? As a control, we take a trained model and reverse the
@@ -615,7 +615,7 @@ explore(draw_alignment, sentence=(0, 20))
 #
 # German puts the ones before the tens: *forty two* is *zwei und vierzig*, "two and forty". A monotonic alignment of single
 # words, which only moves forward in the source, would give the wrong order. The next cell trains one model with Bahdanau's
-# decoder on numbers below ten thousand, spelled in both languages by `num2words`.
+# decoder on numbers below ten thousand, spelled in both languages by `num2words`. In the map, look for the step back.
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import Vocabulary, number_words
@@ -910,7 +910,7 @@ show(
 # **Errata of the decks**, each measured in the next cell (*CS* is CSE 891, *IT* is ITMO lecture 7):
 #
 # - *CS* writes $A = \mathrm{softmax}(E)$ without naming an axis, then $y_j = \sum_i A_{ij} v_i$. This needs **columns** that
-#   sum to 1. With the softmax over rows, as in the other decks, these sums are not weighted means.
+#   sum to 1. Where each row sums to 1, as in the other decks, these sums are not weighted means.
 # - *CS* takes one query $q \in \mathbb{R}^d$ and gets $e \in \mathbb{R}^{n \times n}$. One query gives only n scores.
 #
 # **Remark.** *IT* and *CS*: "attention solves the bottleneck problem." Here, attention makes two dates learnable in far fewer
@@ -919,8 +919,8 @@ show(
 # ## 12 Papers and decks
 #
 # **Papers.** Cho et al. 2014 (https://arxiv.org/abs/1406.1078) · Sutskever, Vinyals, Le 2014 (https://arxiv.org/abs/1409.3215)
-# · Bahdanau, Cho, Bengio 2015, section 3.1, eqs. 5 and 6, appendix A.2.2 (https://arxiv.org/abs/1409.0473) · Luong, Pham,
-# Manning 2015, section 3.1, eq. 8 (https://arxiv.org/abs/1508.04025) · Williams & Zipser 1989
+# · Bahdanau, Cho, Bengio 2015, section 3.1, eqs. 5 and 6, appendices A.1.2 and A.2.2 (https://arxiv.org/abs/1409.0473) ·
+# Luong, Pham, Manning 2015, section 3.1 (https://arxiv.org/abs/1508.04025) · Williams & Zipser 1989
 # (https://doi.org/10.1162/neco.1989.1.2.270).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.

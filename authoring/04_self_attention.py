@@ -13,7 +13,7 @@
 # %% [markdown] tags=["header"]
 # # 04 · Self-attention
 #
-# In self-attention, every token attends to every other token in a single layer, by content and by position.
+# In self-attention, every token of a text attends to all tokens of the same text in one layer, by content and by position.
 #
 # ![](diagram:scaled_dot_product)
 #
@@ -96,8 +96,9 @@ claim(
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# This is a differentiable look-up in a dictionary, in which every key matches to some degree. In **self**-attention, queries,
-# keys and values are computed from the same tokens by three matrices: $Q = XW_Q$, $K = XW_K$, $V = XW_V$.
+# This is a differentiable look-up in a dictionary, in which every key matches to some degree (compare Graves et al., 2014). In
+# **self**-attention, queries, keys and values are computed from the same tokens by three matrices: $Q = XW_Q$, $K = XW_K$,
+# $V = XW_V$.
 #
 # | name | shape | axis that the softmax runs over |
 # | --- | --- | --- |
@@ -132,8 +133,9 @@ scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 # This section shows what happens without the scale, first for random vectors and then in training. Take a query and a key whose
 # features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$ products of features, so its
 # variance is $d_k$ and its standard deviation $\sqrt{d_k}$. With scores of that size, the softmax gives nearly all weight to
-# the largest. The derivative of the weights is $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$. Once one weight is
-# nearly 1 and the others are nearly 0, all these derivatives are nearly 0, and training corrects a wrong choice only slowly.
+# the largest. The derivative of weight $w_i$ with respect to score $s_j$ is $w_i(\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1
+# if $i = j$, else 0. Once one weight is nearly 1 and the others are nearly 0, all these derivatives are nearly 0, and training
+# corrects a wrong choice only slowly.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A query is compared with sixteen random keys of size $d_k = 512$, without the scale. How large is the largest
@@ -185,8 +187,8 @@ claim(
 # <details><summary>A. No: the optimiser can make the matrices smaller, which has the same effect.</summary>
 #
 # Not at this learning rate. Dividing $W_Q$, $W_K$ and their learning rates by $\sqrt[4]{d_k}$ would have the same effect as the
-# scale, and at a tenth of the rate the layer without it also begins to learn (04.f-slow). With the scale, one rate fits every
-# $d_k$.</details>
+# scale, and at a tenth of the rate the layer without it also begins to learn (04.f-slow). With the scale, the spread of the
+# scores at the start does not grow with $d_k$.</details>
 # <details><summary>B. Yes: without the scale it has learned far less after as many steps.</summary>
 #
 # Yes, at this learning rate: the layer with the scale has learned the task (04.e), and the accuracy of the other is far lower
@@ -251,8 +253,8 @@ claim(
 #
 # $$M_{ij} = [\, j \le i + T_k - T_q \,]$$
 #
-# For a whole text, the shift $T_k - T_q$ is 0. When a text is generated token by token, the queries are only the newest
-# positions, that is, the *last* positions of the keys.
+# The brackets mean: True where the condition holds. For a whole text, the shift $T_k - T_q$ is 0. When a text is generated
+# token by token, the queries are only the newest positions, that is, the *last* positions of the keys.
 #
 # | name | shape |
 # | --- | --- |
@@ -392,7 +394,8 @@ split_heads = check("04.4", split_heads)
 
 # %% [markdown]
 # Now write the complete layer with your `split_heads`. Two more functions are given: `merge_heads`, the inverse of
-# `split_heads`, and `mask_per_head(mask)`, which adds an axis for the heads to a mask, (…, T_q, T_k) → (…, 1, T_q, T_k).
+# `split_heads`, and `mask_per_head(mask, queries.shape)`, which adds an axis for the heads to a mask, (…, T_q, T_k) →
+# (…, 1, T_q, T_k), unless it has one. It returns None for None.
 #
 # | name | shape |
 # | --- | --- |
@@ -522,9 +525,9 @@ if at_scale(cpu=True, gpu=False):  # of texts of 40 symbols it is not claimed
 
 # %% [markdown]
 # The bidirectional GRU learns to reverse a text as well, but more slowly: after as many steps attention is ahead (04.o-both);
-# after three times as many, the GRU gets at least nine of ten symbols right (04.o-long, one seed; not
-# claimed on a GPU, where the texts are longer). A likely reason is that the GRU must
-# carry the symbols in its state, whereas attention takes each one directly from its position.
+# after three times as many, the GRU gets at least nine of ten symbols right (04.o-long, one seed; not claimed on a GPU, where
+# the texts are longer). A likely reason is that the GRU must carry the symbols in its state, whereas attention takes each one
+# directly from its position.
 #
 # ## 7 Attention maps
 #
@@ -611,8 +614,8 @@ attention_over_image = check("04.6", attention_over_image)
 #
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and } -\infty \text{ where the colour is unknown,}$$
 #
-# with brightness $g$ and position $r$. Terms that depend only on the query cancel in the softmax, so a dot product is enough.
-# `matrices_of_scores` returns the matrices for given $b$ and $p$.
+# with brightness $g$ and position $r$. Terms that depend only on the query cancel in the softmax, so a dot product is enough
+# (with a score lower by 10,000 for $-\infty$). `matrices_of_scores` returns the matrices for given $b$ and $p$.
 #
 # | index | 0 | 1 | 2 | 3, 4 | 5 | 6 | 7 to 9 |
 # | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -622,6 +625,9 @@ attention_over_image = check("04.6", attention_over_image)
 # **Predict.** The fair rivals use the same pixels and the same layer; one scores by position alone, the other by brightness
 # alone. (The figure also shows a 3×3 window, which usually contains no coloured pixel.) How much does the score with both terms
 # gain, measured as peak signal-to-noise ratio?
+#
+# ($b$ and $p$ were chosen by hand, for the score with both terms; in a trial, the lead over rivals tuned on each draw was about
+# as large.)
 #
 # <details><summary>A. Not at all: position alone already finds the right colour, since neighbours are similar.</summary>
 #
@@ -633,9 +639,6 @@ attention_over_image = check("04.6", attention_over_image)
 #
 # That is the lead over the 3×3 window and over the plain mean of all known colours. These rivals lack the information, so a
 # lead over them means little.</details>
-#
-# ($b$ and $p$ were chosen by hand, for the score with both terms; in a trial, the lead over rivals tuned on each draw was about
-# as large.)
 
 # %%
 from course_tools.notebook.colour_restoration import (
@@ -672,7 +675,7 @@ show_weights_of_a_pixel(faded, faded.samples[0], by_score["both"])
 # %% [markdown] tags=["interactive"]
 # **Explore.** $b$ and $p$ are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
 # large values, each pixel copies the colour of a single one. What goes wrong at each end? Which setting restores the colours
-# best? (The sliders show powers of ten: 2 stands for 100.)
+# best? (The sliders show powers of ten: 2 stands for about 100, and 0 for 0.)
 
 
 # %% tags=["interactive"]
@@ -695,10 +698,10 @@ explore(
 # | convolution of width $k$ | $k n d^2$ | 1 | $\log_k n$ |
 # | self-attention within $r$ positions | $r n d$ | 1 | $n/r$ |
 #
-# The table gives orders of growth, without constant factors. We count the work in multiply-adds with torch's own counter and
-# fit its exponent in $n$. The number of sequential operations is the length of the longest chain of matrix products in the
-# graph of a forward pass: two for self-attention, at every length. The path length is the number of times that a layer must be
-# applied until the gradient of the last position reaches the first.
+# The table gives orders of growth, without constant factors. Here $k = 3$ and $r = 8$. We count the work in multiply-adds with
+# torch's own counter and fit its exponent in $n$. The number of sequential operations is the length of the longest chain of
+# matrix products in the graph of a forward pass: two for self-attention, at every length. The path length is the number of
+# times that a layer must be applied until the gradient of the last position reaches the first.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Ordinary convolutions of width 3 are stacked. How many layers does it take until the last of 65 tokens depends on

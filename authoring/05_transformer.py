@@ -131,7 +131,7 @@ claim(
 #
 # Positional encoding gives every position $t$ its own vector and **adds** it to the token embedding. In the paper, the
 # embedding is first multiplied by $\sqrt d$, where $d$ is `d_model`. The vectors may be learned, one for each position that
-# occurs in training, or computed for any position (Vaswani et al., section 3.5):
+# occurs in training, or computed for any position; $i = 0, 1, …$ counts the pairs of features (Vaswani et al., section 3.5):
 #
 # $$PE_{t,\,2i} = \sin\!\left(t / 10000^{2i/d}\right) \qquad PE_{t,\,2i+1} = \cos\!\left(t / 10000^{2i/d}\right)$$
 #
@@ -214,8 +214,8 @@ claim(
 # ## 3 Layer normalisation
 #
 # In a deep stack, the scale of what a layer reads should not depend on its depth. **Layer normalisation** acts on each position
-# separately: it subtracts the mean of the $d$ features, divides by their standard deviation, and applies a learned gain $g$ and
-# bias $b$ for each feature:
+# separately: it subtracts the mean of the $d$ features, divides by their standard deviation (a small $\varepsilon$ avoids a
+# division by 0), and applies a learned gain $g$ and bias $b$ for each feature:
 #
 # $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot g + b \qquad \mu = \tfrac1d \sum_i x_i \quad \sigma^2 = \tfrac1d \sum_i (x_i - \mu)^2$$
 #
@@ -368,7 +368,7 @@ pre_norm_encoder_block = check("05.5", pre_norm_encoder_block)
 # ### Bug hunt
 #
 # The function below runs, returns the right shapes and resembles yours, but one of its expressions is wrong. Which one, and
-# what grows with the depth of a stack because of it? Decide before you run the check.
+# what grows with the depth of a stack because of it? Decide before you run the check; 05.p3 answers the second part.
 
 # %% exercise="05.5" bug="normalises_only_the_queries"
 from course_tools.bank.lecture_05.pre_norm_encoder_block import (
@@ -389,8 +389,9 @@ suspect = check("05.5", suspect)
 # start, so post-norm needs a warm-up: a rate that rises at first.</details>
 # <details><summary>B. Little for post-norm; for pre-norm it decreases with depth.</summary>
 #
-# Yes (05.i), like $1/\sqrt{\text{depth}}$ (Xiong et al., theorem 1): the sum grows with every block, and the final
-# normalisation divides each block's contribution by the norm of the sum.</details>
+# Yes (05.i), like the bound of Xiong et al., theorem 1, which is proportional to $1/\sqrt{\text{depth}}$: the sum grows with
+# every block (in the bug hunt, the raw keys and values grow with it, and so do the scores), and the final normalisation divides
+# each block's contribution by the norm of the sum.</details>
 # <details><summary>C. It grows with depth in both forms.</summary>
 #
 # More blocks add more to the sum, but the sum is then normalised.</details>
@@ -609,16 +610,16 @@ claim(
 
 
 # %% [markdown] tags=["predict"]
-# **Predict.** How well does the same Transformer convert sentences of **two** dates, compared with lecture 02's recurrent model
-# with attention, at the same width and number of steps?
+# **Predict.** We train such a Transformer on sentences of one date and of two. How well does it convert **two** dates, compared
+# with lecture 02's recurrent model with attention, at the same width and number of steps?
 #
 # <details><summary>A. The Transformer does better, as in the paper.</summary>
 #
-# It did in the paper, with many more layers, more data and more steps. Here the ranking is different.</details>
+# It did in the paper, with many more layers, more data and more steps. Here it does not.</details>
 # <details><summary>B. It does worse than the recurrent model.</summary>
 #
-# Yes, at this size and number of steps. A possible reason: the recurrence tells the recurrent encoder which positions are
-# adjacent, and the Transformer must learn this from the sinusoids.</details>
+# Yes, at this size and number of steps, with one seed. A possible reason: the recurrence tells the recurrent encoder which
+# positions are adjacent, and the Transformer must learn this from the sinusoids.</details>
 # <details><summary>C. Equal: both attend to the whole source.</summary>
 #
 # Both do, but they differ in how a position identifies its neighbours.</details>
@@ -684,12 +685,11 @@ show(
 )
 
 # %% [markdown]
-# The comparison on pairs of dates has one seed per model, with a learning rate for each. **This small scale does not show** the
-# paper's gain in quality and in training cost, which requires depth, data, and hardware on which sequential computation is
-# expensive. With CUDA, this notebook trains a larger model: two blocks of width 128, for three times as many steps. We ran that
-# setting once by hand, with the library's blocks in place of the checked functions, with one seed, on one CPU thread: the
-# Transformer converted 0.99 of the pairs exactly, the recurrent model with attention all of them. The gap of 05.p is then
-# nearly closed; in neither run is the Transformer ahead of the recurrent model.
+# The comparison on pairs of dates has one seed and one learning rate per model; the recurrent model has fewer parameters.
+# **This small scale does not show** the paper's gain in quality and in training cost, which requires depth, data, and hardware
+# on which sequential computation is expensive. With CUDA, this notebook trains a larger model: two blocks of width 128, for
+# three times as many steps. We ran that setting once by hand, with the library's blocks and one seed: the Transformer converted
+# 0.99 of the pairs exactly, the recurrent model all of them. In neither run is the Transformer ahead.
 #
 # ## 8 Attention maps
 #
@@ -817,10 +817,11 @@ explore(draw_it, tired=(0.0, 1.0, 0.05))
 # %% [markdown]
 # ## 9 Beam search
 #
-# Greedy decoding takes the most likely *next* token and cannot revise it. **Beam search** keeps the $k$ best prefixes, called
-# *hypotheses*; together they are the beam. In each step it extends every hypothesis by every token, adds the token's $\log p$
-# to that of the hypothesis, and keeps the best $k$ of all extended hypotheses. One that has ended stays as it is. Longer
-# sequences sum more negative terms, so for the *ranking*, $\log p$ may be divided by a length penalty (Wu et al., eq. 14):
+# Greedy decoding takes the most likely *next* token and cannot revise it. **Beam search** keeps the $k$ best prefixes (`width`
+# in the code), called *hypotheses*; together they are the beam. In each step it extends every hypothesis by every token, adds
+# the token's $\log p$ to that of the hypothesis, and keeps the best $k$ of all extended hypotheses. One that has ended stays as
+# it is. Longer sequences sum more negative terms, so for the *ranking*, $\log p$ may be divided by a length penalty of strength
+# $\alpha$ (Wu et al., eq. 14, without their coverage penalty):
 #
 # $$\text{score} = \log p \,/\, \left(\tfrac{5 + \text{length}}{6}\right)^{\alpha}$$
 #
@@ -986,7 +987,8 @@ if wrong.any():  # at the larger setting the beam may make no error
 # It does learn, but not just a little more slowly: after these updates most dates are still wrong.</details>
 # <details><summary>C. Within these steps it fails: more than half of the dates are wrong.</summary>
 #
-# Yes, with both seeds (05.y). This is a common reason why a Transformer written from scratch "does not train".</details>
+# Yes, with both seeds (05.y). If a Transformer of your own "does not train", compare the norms of its embeddings and
+# positions.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -1015,16 +1017,17 @@ claim(
 # ## 11 Real sentences
 #
 # A date has one right translation; a sentence has many. **BLEU** (Papineni et al.) compares translations with references: it is
-# the geometric mean of four precisions (the fractions of its 1-, 2-, 3- and 4-grams that the reference contains, each counted
-# at most as often as there), times a penalty for short translations. 100 is a perfect match.
+# the geometric mean of four precisions (over all translations, the fractions of their 1-, 2-, 3- and 4-grams that the reference
+# contains, each counted at most as often as there), times a penalty for short translations. 100 is a perfect match.
 #
 # The study `05_translation` (docs/studies.md) translates German verses of the Bible, of at most 20 words, into English. A
-# Transformer with two layers of width 128 and a GRU with Bahdanau's attention (lecture 02) learn from 10,000 pairs, for 2,500
-# updates with 32 pairs each, and translate with a beam of four. As in the Transformer's paper, training uses *dropout* (random
-# activations are set to 0), *label smoothing* (a tenth of the target probability is spread over all tokens) and a learning rate
-# that rises at first and then falls as one over the square root of the number of updates. Their rival has no weights to train:
-# it retrieves the training source with the most similar words or character n-grams, and outputs its translation.
-# The curves show greedy decoding on other, held-out verses, so their values are lower.
+# Transformer with two encoder and two decoder blocks of width 128 and a GRU with Bahdanau's attention (lecture 02) learn from
+# 10,000 pairs, for 2,500 updates with 32 pairs each, and translate with a beam of four. As in the Transformer's paper, training
+# uses *dropout* (random activations are set to 0), *label smoothing* (a tenth of the target probability is spread over all
+# tokens) and a learning rate that rises at first and then falls as one over the square root of the number of updates. Their
+# rival has no weights to train: it retrieves the training source with the most similar words or character n-grams, and outputs
+# its translation. Held-out verses decide between words and n-grams, and which update's weights are used; the curves show greedy
+# translations of these.
 #
 # **Predict.** Which translations of unseen verses have the highest BLEU?
 #
@@ -1079,11 +1082,11 @@ for i in (0, 5):
 # Neither network translates either verse correctly, and one word, "Seach", does not exist. The retrieved translations are
 # fluent, but belong to other verses.
 #
-# In BLEU, the recurrent network is ahead here, with one seed, one learning rate for both, and 1.8 against 1.2 million
-# parameters. Neither network has converged: in the second half of the updates, each still gains between 3 and 4 BLEU on
-# held-out verses. One possible reason for the lead is that the GRU reads the source in order from the first update, while the
-# Transformer has to learn what the positions mean; we do not test this. The result says nothing about the Transformer of the
-# paper, whose corpora hold millions of pairs.
+# In BLEU, the recurrent network is ahead here, with one seed, one learning rate for both, and more parameters (1.8 against 1.2
+# million). Neither network has converged: in the second half of the updates, each still gains between 3 and 4 BLEU on held-out
+# verses. A possible reason is that the GRU reads the source in order from the first update, while the Transformer has to learn
+# what the positions mean; we do not test this. The result says nothing about the Transformer of the paper, whose corpora hold
+# millions of pairs.
 #
 # ## 12 Build it: repair a run
 #
@@ -1181,8 +1184,9 @@ train_transformer = check("05.9", train_transformer)
 # %% [markdown]
 # The next cell trains this model again, as long as in the check, on the sentences of sections 1 and 7, one date or two, and
 # draws its loss. The label tells you whose function ran: yours, or the library's if yours did not pass. The library's does
-# better on two dates than the Transformer of section 7: it has learned positions, an output matrix of its own and another
-# learning rate, and half of its sentences have one date. Which of these matters, we do not test.
+# better on two dates than the Transformer of section 7 (50 sentences, one seed), after as many updates on the same training
+# set: it has learned positions, an output matrix of its own and another learning rate and schedule. Which of these matters, we
+# do not test.
 
 # %%
 from course_tools.checks.training_record import Recorder
@@ -1222,7 +1226,8 @@ show(
 # %% [markdown] tags=["quiz"]
 # ## 14 Exit quiz
 #
-# **Question 1.** You remove the positional encoding from the *decoder* only. What does the causal mask still tell the decoder?
+# **Question 1.** You remove the positional encoding from the *decoder* only, which has one block. What does the causal mask
+# still tell it about the order?
 #
 # <details><summary>A. Nothing: it is permutation equivariant like the encoder.</summary>
 #

@@ -41,9 +41,9 @@ SEEDS = (0, 1, 2)
 #
 # Here is a small task that requires it. Each text has a **secret circular order** of eight letters. Each letter of the text is
 # followed by its successor in this order, except that the text sometimes jumps to a random letter, at a rate that differs from
-# text to text. We score only steps that the text has shown before. The orders of the test texts never occur in training, so a
-# model cannot memorise them; it must find the order in the text. With the order A → D → B → C → A of only four letters, a text
-# might read `A D B C A D* B* …`, where a star marks the scored steps.
+# text to text. We score only those steps of the order that the text has shown before. The orders of the test texts never occur
+# in training, so a model cannot memorise them; it must find the order in the text. With the order A → D → B → C → A of only
+# four letters, a text might read `A D B C A D* B* …`, where a star marks the scored steps.
 #
 # The baseline is an **n-gram**, a table of counts: it predicts the letter that most often followed the last four letters in all
 # training texts.
@@ -82,7 +82,7 @@ print(
 # In this section you write the loss of a GPT (generative pre-trained Transformer). It is trained on plain text, which needs no
 # labels; afterwards it is used by prompts (section 9), or trained further on a task (lecture 08). GPT is the decoder of lecture
 # 05 without an encoder: blocks of causal self-attention and a feed-forward network (pre-norm since GPT-2), and learned
-# positions. The embedding matrix $E$ is used a second time at the output:
+# positions. With the position vectors $P$, $L$ blocks, and the embedding matrix $E$, which is used a second time at the output:
 #
 # $$h_0 = E[x] + P \qquad h_l = \mathrm{Block}_l(h_{l-1}) \qquad p(x_{t+1} \mid x_{\le t}) = \mathrm{softmax}(E\,\mathrm{Norm}(h_L)_t)$$
 #
@@ -201,8 +201,9 @@ claim(
 )
 
 # %% [markdown]
-# After 450 updates the LSTM is right in about half of the steps; we do not train it longer. A separate table of counts for each
-# text would follow the rule by construction (we do not measure it). GPT has learned it by gradient descent.
+# After 450 updates the LSTM is right in about half of the steps, and the single layer in less than a third; we train neither
+# longer. A separate table of counts for each text would follow the rule by construction (we do not measure it). GPT has learned
+# it by gradient descent.
 #
 # Two heads in successive layers suffice (Elhage et al. 2021, Olsson et al. 2022). A head of the **first** layer copies the
 # *preceding* token into each token; it is called a *previous-token head*. A head of the **second** layer attends to the token
@@ -344,8 +345,8 @@ claim(
 # That happens to a new word in a vocabulary of whole words.</details>
 # <details><summary>B. It is spelled with pieces learned from other words.</summary>
 #
-# Yes. In the worst case it is spelled character by character. No information is lost, and frequent words cost one
-# token.</details>
+# Yes. In the worst case it is spelled character by character. No information is lost, and frequent words cost one token. (Since
+# GPT-2, the merges start with bytes, so that even a new character can be spelled.)</details>
 # <details><summary>C. It is replaced by the most similar word.</summary>
 #
 # Then two different texts could get the same tokens, and the original could not be restored.</details>
@@ -377,9 +378,8 @@ claim(
 #
 # We train a GPT on the text, and an LSTM that reads exactly as many characters, and compare both with the table. Bits per
 # *piece* would have to be converted first (all bits, divided by the number of characters), so here all models read characters.
-# In the evaluation, each predicted character
-# has at least half a window of context. *Held-out text* is used for the curves and for choosing the length of the runs; *new
-# text*, other paragraphs, is used only for the numbers that we report.
+# In the evaluation, each predicted character has at least half a window of context. *Held-out text* is used for the curves and
+# for choosing the length of the runs; *new text*, other paragraphs, is used only for the numbers that we report.
 #
 # First, two tests of the untrained model: its loss is that of a uniform guess, and no state depends on later tokens.
 
@@ -508,7 +508,7 @@ claim(
 # (docs/studies.md) repeats the comparison on the same text with a GPT of twice the width, an LSTM of as many parameters and
 # 2,500 updates, and adds the counts of Kneser and Ney (section 11). Both networks overtake the table of section 4, but neither
 # overtakes Kneser and Ney's counts. GPT learns more slowly at first, and gains more in the second half of the updates (07.jj).
-# Each network has one learning rate.
+# Each network has one learning rate; no others were tried.
 
 # %% [markdown]
 # ## 6 Sampling
@@ -554,8 +554,8 @@ from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
 # It does. A cumulative sum over all tokens reaches p in any order.</details>
 # <details><summary>B. It does not keep the most likely tokens: it takes tokens in the order of the vocabulary.</summary>
 #
-# Yes. It removes likely tokens with a high index and keeps unlikely ones with a low index. Many vocabularies are sorted by
-# frequency, and with such a vocabulary the mistake is hard to see.</details>
+# Yes. It removes likely tokens with a high index and keeps unlikely ones with a low index. Where the vocabulary is sorted by
+# frequency, the mistake is harder to see.</details>
 # <details><summary>C. The removed logits should be 0, not -∞.</summary>
 #
 # A logit of 0 belongs to an ordinary token. -∞ is right.</details>
@@ -633,7 +633,8 @@ for manner in manners:
 # %% [markdown]
 # ## 7 The key-value cache
 #
-# So far, the model recomputes all $t$ tokens to generate token $t+1$. But no token attends to a later one, so what was
+# So far, the model recomputes all $t$ tokens to generate token $t+1$. For $T$ tokens it computes $(T+1)/2$ times as many
+# projections as it needs, and it repeats the attention of all earlier queries. But no token attends to a later one, so what was
 # computed for earlier tokens remains valid. In this section you write a step that stores the **keys and values** of the past
 # and computes only the new row (section 3.2.3 of Vaswani et al., one token at a time):
 #
@@ -741,10 +742,10 @@ gpt_parameters = check("07.5", gpt_parameters)
 
 # %% [markdown] tags=["predict"]
 # The next cell recomputes the table "Scaling Up Transformer" of the deck CSE 891, row by row, from the layers and widths on the
-# slide and the vocabularies of the published models (for Turing-NLG, that of GPT-2). Training costs about six operations for
-# each parameter and token: two forward, four backward (Kaplan et al. 2020). The slide has, among others: Transformer-Base, 12
-# layers of width 512, 65M; BERT-Large and XLNet-Large, 24 layers of width 1,024, 340M each; GPT-3, 96 layers of width 12,288,
-# 175B.
+# slide and the vocabularies of the published models (for Turing-NLG, that of GPT-2). Training costs about six floating-point
+# operations for each parameter and token: two forward, four backward (Kaplan et al. 2020). The slide has, among others:
+# Transformer-Base, 12 layers of width 512, 65M; BERT-Large and XLNet-Large, 24 layers of width 1,024, 340M each; GPT-3, 96
+# layers of width 12,288, 175B.
 #
 # **Predict.** One count on the slide is wrong by more than four percent. Which one?
 #
@@ -836,8 +837,8 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 # %% [markdown]
 # Now we prompt the model of section 3. It has never seen a list of examples in training. Its vocabulary is eight letters; the
 # other characters of a prompt are dropped. The task is: *which letter comes next in my order?* Each example
-# shows one step of the order. One of the examples, at a random position, shows the letter that the question asks about, so the
-# prompt always contains the answer.
+# shows one step of the order. One of the examples, at a random position, shows the letter that the question asks about, so a
+# prompt with examples contains the answer.
 
 # %%
 from course_tools.notebook.in_context_orders import questions
@@ -932,8 +933,9 @@ claim(
 # **Why do more examples hurt?** GPT-3 improves with more examples. But our model reads only the letters of a prompt, not the
 # line breaks or labels that distinguish an input from an answer. If the letter of the question is also the *answer* of another
 # example, the first letter of the next example follows it, like a second answer. On such prompts the model is less accurate
-# (07.ff, 07.gg). Without any example it is right less often than a guess would be (see the figure), perhaps because such a step
-# was never a target in training.
+# (07.ff, 07.gg). Without any example it is right less often than a guess would be (see the figure): such a step was never a
+# target in training, and a head that finds no earlier copy may return the letter of the question itself, which is never the
+# answer.
 
 # %% [markdown] tags=["try-it"]
 # **Try it.** Change the examples, each two letters from A to H, and the letter of the question. Invent an order, or a rule that
@@ -951,7 +953,8 @@ print_next_letter(
 #
 # **Build task (30 minutes, 12 points).** So far you have written parts of a GPT. Now write the whole model and its training
 # loop, starting from an empty cell: write it anew, even if you repaired such a model in 05.8. Define the classes and functions
-# that you need above `train_gpt`, in the same cell. You may use torch's layers, but not the library's `GPT`.
+# that you need above `train_gpt`, in the same cell. You may use torch's layers, `nn.TransformerEncoder` included, but not the
+# library's `GPT`.
 #
 # The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
 # lower-case letters and the space) and `n_steps=400`. It evaluates the returned model on held-out text. The function has at
@@ -1081,7 +1084,7 @@ for name in (*networks, counts):
 #
 # <details><summary>A. The learning rate: the model has learned exceptionally well.</summary>
 #
-# No model can predict English text so well.</details>
+# No model can predict English text so well: Shannon's estimates are 0.6 to 1.3 bits per letter.</details>
 # <details><summary>B. The mask and the shift: the target has leaked into the input.</summary>
 #
 # Right. Either a position attends to the token after it, or the loss asks for the token that was just read.</details>
@@ -1168,7 +1171,8 @@ for name in (*networks, counts):
 # Elhage et al. 2021, *A Mathematical Framework for Transformer Circuits*
 # (https://transformer-circuits.pub/2021/framework) · Olsson et al. 2022, *In-context Learning and Induction Heads*
 # (https://arxiv.org/abs/2209.11895) · Kaplan et al. 2020, *Scaling Laws for Neural Language Models*
-# (https://arxiv.org/abs/2001.08361).
+# (https://arxiv.org/abs/2001.08361). [docs/papers.md](../docs/papers.md) lists those of Sennrich et al. (byte pairs), Witten
+# and Bell, and Kneser and Ney (counts).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #

@@ -94,8 +94,8 @@ print(
 #
 # Why not train one language model on both sides? It would see its target: from the second layer on, the states of the
 # neighbours of a word contain information about the word itself. **ELMo** therefore trains *two* language models, LSTMs that
-# read in opposite directions, and concatenates their states for each word. A task then uses all layers, mixed by learned
-# weights (eq. 1):
+# read in opposite directions, and concatenates their states for each word. A task then uses all layers $j$ of a word $k$, mixed
+# by learned weights $s_j$ and scaled by a learned $\gamma$ (Peters et al., eq. 1):
 #
 # $$\mathrm{ELMo}_k = \gamma \sum_{j} s_j\, h_{k,j} \qquad s = \mathrm{softmax}(w) \qquad h_{k,j} = [\overrightarrow{h}_{k,j};\ \overleftarrow{h}_{k,j}]$$
 #
@@ -211,8 +211,8 @@ claim(
 )
 
 # %% [markdown]
-# The loss is the cross-entropy of the *true* tokens, averaged over all chosen positions of the batch, including those left
-# unchanged:
+# The loss is the cross-entropy of the *true* tokens, averaged over the set $C$ of all chosen positions of the batch, including
+# those left unchanged:
 #
 # $$L = -\frac{1}{|C|} \sum_{(b,t) \in C} \log p(x_{b,t} \mid \text{corrupted text})$$
 #
@@ -235,7 +235,7 @@ mlm_loss = check("08.3", mlm_loss)
 # ## 4 Sentence pairs
 #
 # Many tasks have *two* input texts: a question and a passage, or a claim and its evidence. BERT reads them as one sequence,
-# `[CLS] first [SEP] second [SEP]`, and adds to every token an embedding of the segment it belongs to (figure 2):
+# `[CLS] first [SEP] second [SEP]`, and adds to every token an embedding of the segment it belongs to (Devlin et al., figure 2):
 #
 # $$h_0 = \mathrm{Norm}(E_{\text{token}} + S_{\text{segment}} + P_{\text{position}})$$
 #
@@ -302,9 +302,9 @@ made.print_pairs(names.train, SEEDS[0], 6)
 #
 # We compare three kinds of pre-training on the same names, without labels: only masked tokens; masked tokens and next-sentence
 # prediction (section 7); and masked tokens where every chosen token becomes [MASK] (section 10). In the first and the third,
-# the second passage is always the true next one. The training calls your `corrupt` and your `mlm_loss`.
-# The masking rate is 40 %, not 15 %: with only a few hundred steps, each step must have more targets. (Wettig et al. recommend
-# higher rates for *large* models; we did not compare 15 % for ours.)
+# the second passage is always the true next one. Sections 6 and 7 add controls. The training calls your `corrupt` and your
+# `mlm_loss`. The masking rate is 40 %, not 15 %: with only a few hundred steps, each step must have more targets. (Wettig et
+# al. recommend higher rates for *large* models; we did not compare 15 % for ours.)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A masked piece is one of about six hundred, so in the first steps the loss is about $\ln 600 = 6.4$ nats. What is
@@ -366,7 +366,7 @@ training.print_predictions(masked_only[0].model, "mitteleuropäische normalzeit"
 # ## 6 Fine-tuning on five labels per language
 #
 # The task is to recognise the language of a name. **Fine-tuning** adds a small head on [CLS], whose state represents the whole
-# text, and trains *all* weights on the few labels (section 3.2):
+# text, and trains *all* weights on the few labels (Devlin et al., section 3.2):
 #
 # $$\text{logits} = W \tanh(W_p\, h_{[\mathrm{CLS}]} + b_p) + b$$
 #
@@ -514,12 +514,12 @@ claim(
 # %% [markdown] tags=["predict"]
 # **Where does the gain come from?** Pre-training reads passages of names from one document, all in one language, so it can
 # learn which pieces occur *together* in a language. Two controls remove this: the names are shuffled across documents before
-# pre-training (08.w), or the model reads one name at a time (08.y). Nearly all of the gain then disappears, although the model
-# that reads single names ends with the lowest loss in the figure: a low masked loss does not mean a useful state. The
-# information lies in the document boundaries. Simpler methods use them, too: TF-IDF with an SVD of the same passages comes
-# close to BERT (08.v), and a naive Bayes classifier that first labels whole documents does better (08.x). So the experiment
-# shows *that* masked pre-training extracts this structure from unlabelled text, not that it extracts more than simpler methods
-# do.
+# pre-training (08.w), or the model reads one name at a time (08.y). In the figure, nearly all of the gain then disappears,
+# although the model that reads single names ends with the lowest masked loss: a low masked loss does not mean a useful state.
+# The information lies in the document boundaries. Simpler methods use them, too: TF-IDF with an SVD of the same passages comes
+# close to BERT (08.v), and a naive Bayes classifier that first labels whole documents was better on average (08.x). So the
+# experiment shows *that* masked pre-training extracts this structure from unlabelled text, not that it extracts more than
+# simpler methods do.
 #
 # ELMo uses a pre-trained model differently: the weights of the model stay fixed, the states of its layers become *features*
 # (here their mean over the pieces), and only your mixture and a linear map are trained.
@@ -564,7 +564,7 @@ print(
 # ## 7 Next-sentence prediction
 #
 # We now pre-train on masked tokens and next-sentence prediction: a head on [CLS] predicts whether the second passage follows
-# the first.
+# the first. A control has the same random passages without this prediction.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A random second passage comes from another document, which is nearly always in another *language*. So
@@ -646,10 +646,10 @@ claim(
 # %% [markdown]
 # ## 8 A head for each task
 #
-# The encoder stays the same and the head changes with the task (figure 4). You have already seen a **sentence** head and a
-# **pair** head. A **tag** head classifies every token (CoNLL: is this word part of a name?). A **span** head predicts where an
-# answer starts and where it ends (SQuAD), with two learned vectors $S$ and $E$ whose dot products with each token's final state
-# $T_i$ give the scores:
+# The encoder stays the same and the head changes with the task (Devlin et al., figure 4). You have already seen a **sentence**
+# head and a **pair** head. A **tag** head classifies every token (CoNLL: of which kind of name, if any, is this word part?). A
+# **span** head predicts where an answer starts and where it ends (SQuAD), with two learned vectors $S$ and $E$ whose dot
+# products with each token's final state $T_i$ give the scores:
 #
 # $$p(\text{tag of } i) = \mathrm{softmax}(W T_i + b) \qquad p(\text{start} = i) = \mathrm{softmax}_i(S \cdot T_i) \quad p(\text{end} = i) = \mathrm{softmax}_i(E \cdot T_i)$$
 #
@@ -740,7 +740,7 @@ claim(
 # | --- | --- |
 # | `weights` | (B, h, T, T); rows of padding may contain anything and do not count |
 # | `delimiters`, `lengths` | (B, T) bool, (B,) |
-# | result | `HeadStatistics` of five tensors (h,); previous and following are averaged over the tokens that have such a neighbour |
+# | result | `HeadStatistics(previous, current, following, delimiters, entropy)`, (h,) each; previous and following are averaged over the tokens that have such a neighbour |
 
 # %%
 from course_lib.analysis import HeadStatistics
@@ -786,7 +786,7 @@ explore(
 # %% [markdown]
 # In BERT-base, Clark et al. found heads that put at least half of their weight on the previous token, others that put it on the
 # next token, and others, in the middle layers, on [SEP]. Our small model has no such heads: its heads attend broadly, as some
-# do in BERT's lower layers. It has not yet learned to use neighbouring pieces (section 5).
+# do in BERT's lower layers. It has learned little about neighbouring pieces (section 5).
 
 # %% [markdown] tags=["predict"]
 # ## 10 Always [MASK]
@@ -872,8 +872,8 @@ for text in ("mitteleuropäische normalzeit", "keskinen normaaliaika"):
 #
 # <details><summary>A. BERT from scratch, TF-IDF, pre-trained BERT.</summary>
 #
-# The pre-trained model has read all unlabelled passages. But a play is recognised by its names and other rare words, which
-# TF-IDF counts directly.</details>
+# The pre-trained model has read all unlabelled passages, but a bag of words remains ahead (08.z-words). Perhaps plays differ
+# most in names and other rare words, which TF-IDF counts directly.</details>
 # <details><summary>B. BERT from scratch, pre-trained BERT, TF-IDF.</summary>
 #
 # Yes. On average, pre-training helps the network (08.z), but a bag of words remains ahead (08.z-words).</details>
@@ -1081,9 +1081,9 @@ print(
 #
 # **Limits of this lecture.** Two thousand names and eight plays are very small corpora, and the heads show none of the patterns
 # that Clark et al. found. Pre-training on names gains because each document is in one language, and a simpler method with the
-# same information does better (08.x). That next-sentence prediction does not help was measured on *these* passages only, where
-# a random passage is nearly always in another language. Neither the tag task nor the span task is solved: both heads are
-# trained for only a few steps.
+# same information was better on average (08.x). That next-sentence prediction does not help was measured on *these* passages
+# only, where a random passage is nearly always in another language. Neither the tag task nor the span task is solved: both
+# heads are trained for only a few steps.
 #
 # ## 15 Papers and decks
 #

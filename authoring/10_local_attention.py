@@ -41,8 +41,8 @@ from course_tools.notebook import claim, predict
 # Attention needs three matrices, but a convolution has one for *each position* of its window: nine.</details>
 # <details><summary>B. It falls to about a third.</summary>
 #
-# Yes: three matrices instead of nine, and a few vectors for the relative positions. Larger windows add hardly any
-# parameters.</details>
+# Yes: three matrices instead of nine, and a few vectors for the relative positions (section 6 counts them: 10.t). Larger
+# windows add hardly any parameters (10.u).</details>
 # <details><summary>C. It stays the same: the window is the same.</summary>
 #
 # The window is the same, but attention *computes* its weights from the image, whereas a convolution stores them.</details>
@@ -67,7 +67,8 @@ claim(
 # positions are numbered row by row: index = a · size + b, where a and b count rows and columns within the window. At the border
 # a window extends beyond the image; for now, it contains zeros there.
 #
-# With a *stride*, only every stride-th pixel has a window, starting at (0, 0), so $H_q = \lceil H / \mathrm{stride} \rceil$.
+# With a *stride*, only every stride-th pixel has a window, starting at (0, 0), so $H_q = \lceil H / \mathrm{stride} \rceil$,
+# and $W_q$ likewise. (The paper downsamples by average pooling after the attention instead, section 3.1.)
 #
 # | name | shape |
 # | --- | --- |
@@ -154,8 +155,8 @@ claim(
 # $$r_{a-i,\,b-j} = [\,\mathrm{row}_{a-i}\,;\,\mathrm{column}_{b-j}\,] \qquad
 # q^\top r = q_{[:d_{row}]}^\top\, \mathrm{row}_{a-i} + q_{[d_{row}:]}^\top\, \mathrm{column}_{b-j}$$
 #
-# so 2 · size dot products per query suffice for size² positions. In code, index 0 is the top row and the leftmost column of the
-# window.
+# so 2 · size dot products per query suffice for size² positions. Here, as in the paper, $(a, b)$ is the neighbour's position in
+# the *image*. In code, a and b count from 0 within the window, as in section 2: 0 is its top row or leftmost column.
 #
 # | name | shape |
 # | --- | --- |
@@ -332,8 +333,7 @@ claim(
 # %% [markdown]
 # ## 6 Parameters and multiply-adds
 #
-# Count **parameters** and **multiply-adds** of one layer with $n = \lceil H/s \rceil \lceil W/s \rceil$ queries, all heads
-# together:
+# Count **parameters** and **multiply-adds** of one layer with $n = H_q W_q$ queries, all heads together:
 #
 # | Part | parameters | multiply-adds of one image |
 # | --- | --- | --- |
@@ -435,8 +435,8 @@ explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 # That figure is for ImageNet, a ResNet-50 and long training. It does not show what happens after a few steps.</details>
 # <details><summary>B. The convolution; attention without positions comes last.</summary>
 #
-# Yes. A convolution can *subtract* neighbours from the first step on; attention weights are positive and sum to 1, and
-# attention must first learn where to attend.</details>
+# Yes. A possible reason, not tested here: a convolution can *subtract* neighbours from the first step on, whereas attention
+# weights are positive and sum to 1, and attention must first learn where to attend.</details>
 # <details><summary>C. Both forms of attention are equal: only the content matters.</summary>
 #
 # With content alone, the accuracy is well above chance, but lower than with relative positions (10.p).</details>
@@ -577,8 +577,8 @@ claim(
 # networks have the same learning rate; and the images are tiny. The study `10_larger_pictures` (docs/studies.md) takes them up.
 # Its digits have 14 × 14 pixels; the first of the two layers has a stride of 2. Each network is trained for 2,000 updates with
 # 64 digits each, which is 37 epochs, with three seeds and widths up to 32. Its learning rate is the best of three on held-out
-# digits (the rates printed below are divided by the square root of the width). Each network is also trained for half as many
-# updates: the difference in accuracy shows which network is still improving.
+# digits (the optimiser's rate is the one printed below, divided by the square root of the width). Each network is also trained
+# for half as many updates: the difference in accuracy shows which network is still improving.
 #
 # **Predict.** What happens to the lead of the convolution with longer training?
 #
@@ -667,16 +667,16 @@ for kind in KINDS[:2]:
     print(f"convolution, then local attention, less {kind}, width 16: {over:+.3f}")
 
 # %% [markdown]
-# Most of the convolution's early lead came from faster learning (10.w). This does not explain the rest: at both widths the convolution
-# stays ahead with every seed (10.lead). Local attention still improves, but the lead is larger than what another doubling of
-# the updates would add to it if it added as much as the last one (10.converged). At equal width, local attention has fewer parameters and takes fewer multiply-adds. But here
-# the same savings are available without attention: a convolution of *half the width* has fewer of both, and is more accurate
-# (10.narrow).
+# Part of the convolution's early lead came from faster learning: it shrinks with more updates (10.w). This does not explain the
+# rest: at both widths the convolution stays ahead with every seed (10.lead). Local attention still improves, but the lead is
+# larger than what another doubling of the updates would add to it if it added as much as the last one (10.converged). At equal
+# width, local attention has fewer parameters and takes fewer multiply-adds. But here the same savings are available without
+# attention: a convolution of *half the width* has fewer of both, and is more accurate (10.narrow).
 #
-# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small images
-# can neither confirm nor contradict that: with one grey value per pixel, the queries carry little information in the first layer.
-# The paper, too, finds attention weaker than a convolution in the stem (section 3.2). The last lines printed above show what our
-# network gains if only its first layer is a convolution, and what it still lacks.
+# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small
+# images can neither confirm nor contradict that: with one grey value per pixel, the queries carry little information in the
+# first layer. The paper, too, finds attention weaker than a convolution in the stem (section 3.2). The last lines printed above
+# show what our network gains if only its first layer is a convolution, and what it still lacks.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A digit is rotated by 180° or mirrored. By how much do the ten logits of the network without relative positions
@@ -718,7 +718,7 @@ claim(
 # %% [markdown]
 # ## 8 The attention weights of each head
 #
-# The figure shows the mean weights of each head in the first layer, averaged over all ink pixels of a hundred digits whose
+# The figure shows the mean weights of each head in the first layer, averaged over those ink pixels of a hundred digits whose
 # window lies inside the image (your `window_mask`). The centre of each map is the query pixel. The weights depend on relative
 # position *and* content; each head prefers certain neighbours.
 
@@ -851,7 +851,8 @@ show_changes(digit[0], (3, 4), norms)
 #
 # The mask changes the result (10.d).</details>
 #
-# **Question 3.** In the network of section 7 without relative positions, all offset vectors are 0. Which images can it distinguish?
+# **Question 3.** In the network of section 7 without relative positions, all offset vectors are 0. Which images can it
+# distinguish?
 #
 # <details><summary>A. A 6 and the same 6 upside down.</summary>
 #
@@ -864,8 +865,8 @@ show_changes(digit[0], (3, 4), norms)
 # That is exactly what this network cannot distinguish.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save parameters and get better". What
-# do you answer? Use two measurements from this lecture.*
+# **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save
+# parameters and get better". What do you answer? Use two measurements from this lecture.*
 #
 # <details><summary>How it is graded: open this when you have written your answer.</summary>
 #
@@ -895,7 +896,7 @@ show_changes(digit[0], (3, 4), norms)
 # kernels.
 #
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
-# 1-3, section 3.1 and figure 5 (https://arxiv.org/abs/1906.05909).
+# 1-3, sections 2, 3.1 and 3.2, and figure 5 (https://arxiv.org/abs/1906.05909).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the result of this paper with ours.
 #

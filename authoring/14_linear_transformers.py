@@ -22,8 +22,8 @@
 # a head and after how many updates linear attention recalls one item among many, and build a language model that generates text
 # in constant memory.
 #
-# **Prerequisites:** lecture 04 (self-attention); lecture 01 (recurrence) helps from section 5 on. **Time:** {minutes}.
-# {measured}
+# **Prerequisites:** lecture 04 (self-attention); lectures 01 (recurrence) and 07 (language models, cache) from section 5 on.
+# **Time:** {minutes}. {measured}
 
 # %%
 from course_lib.attention import scaled_dot_product_attention
@@ -531,10 +531,10 @@ claim(
 )
 
 # %% [markdown]
-# After 64 tokens the two models need about as many multiply-adds (14.p-short), but generation with a state is slower there;
-# somewhere between 64 and a thousand tokens it overtakes (see the printed ratios). The counts omit that a cache must also be
-# read from memory. What a model keeps does not depend on the machine: after 4,096 tokens, the cache holds more than a hundred
-# times as many numbers as the state (14.p-kept).
+# After 64 tokens the two models need about as many multiply-adds (14.p-short), but on the machine of the solution generation is
+# slower there with a state; somewhere between 64 and a thousand tokens it overtakes (see the printed ratios). The counts omit
+# that a cache must also be read from memory. What a model keeps does not depend on the machine: after 4,096 tokens, the cache
+# holds more than a hundred times as many numbers as the state (14.p-kept).
 #
 # ## 6 Random features for the exponential
 #
@@ -826,8 +826,8 @@ claim(
 # %% [markdown]
 # So elu + 1 learns to recall, more slowly than softmax attention and better in a larger head. At size 16 more updates make up
 # for most of the difference (14.A-longer). At size 8, where each sequence has twice as many pairs as features, softmax
-# attention recalls nearly all pairs and elu + 1 about half (14.A-small). In a trial with 10,000 updates it was not better:
-# there the size of the head is the limit.
+# attention recalls nearly all pairs and elu + 1 about half (14.A-small). In an unrecorded trial with 10,000 updates it was not
+# better, so there the size of the head is the likelier limit.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The next figure shows, for four queries of one sequence, which of the 16 pairs has the query's key, and the
@@ -960,10 +960,10 @@ claim(
 # Softmax attention and elu + 1 learn the task at 128 and 512 positions (14.long-512). At 2,048 positions, elu + 1 is less
 # accurate after 400 updates (14.long-2048). But an update takes it at most half the time (14.long-time), and in an equal time,
 # 960 updates, it learns the task with every seed (14.long-equal). So elu + 1 needs more updates here, but no more time. (The
-# task is easier than the one above: the same 16 keys occur in every sequence.) The LSTM stays at chance, at 128 positions even
-# after 4,000 updates (14.long-lstm); we did not train it longer. In training, linear attention in the form of section 4 saves
-# time here, but no memory (14.long-memory); the library's `lean_linear_attention` keeps only its inputs, like the fused form of
-# softmax.
+# task is easier than the one above: the same 16 keys occur in every sequence.) The LSTM stays near chance (1/8), at 128
+# positions even after 4,000 updates (14.long-lstm); we did not train it longer. In training, linear attention in the form of
+# section 4 saves time here, but no memory (14.long-memory); the library's `lean_linear_attention` keeps only its inputs, like
+# the fused form of softmax.
 
 # %% [markdown]
 # ## 8 Character language models

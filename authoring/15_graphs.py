@@ -88,8 +88,8 @@ claim(
 # %% [markdown]
 # ## 2 Edges as a mask
 #
-# Most graph networks fit one framework, **message passing** (Gilmer et al. 2017): each neighbour $j$ of a node $i$ sends a message,
-# the messages are aggregated, and the aggregate updates the node:
+# Most graph networks fit one framework, **message passing** (Gilmer et al. 2017): each neighbour $j$ of a node $i$ sends a
+# message, the messages are aggregated, and the aggregate updates the node:
 #
 # $$m_{ij} = M(h_i, h_j) \qquad m_i = \sum_{j \in \mathcal{N}_i} m_{ij} \qquad h'_i = U(h_i, m_i)$$
 #
@@ -260,8 +260,9 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # It can only choose among the neighbours it is given. Random neighbours carry no information about a member's side.</details>
 # <details><summary>B. The real edges: nearly all members; random edges: about half.</summary>
 #
-# Yes: the real edges lead clearly (15.d, 15.e; the figure shows the accuracy over random edges). Information travels along the edges, two steps in two layers. In the real club, every member is within two
-# steps of a leader, and most are more closely connected to their own than to the other.</details>
+# Yes: the real edges lead clearly (15.d, 15.e; the figure shows the accuracy over random edges). Information travels along the
+# edges, two steps in two layers. In the real club, every member is within two steps of a leader, and most are more closely
+# connected to their own than to the other.</details>
 # <details><summary>C. Neither does well: two labels are too few.</summary>
 #
 # There are two labels, but also 78 friendships. Most of the information is in the graph.</details>
@@ -581,8 +582,8 @@ claim(
 # %% [markdown] tags=["predict"]
 # **Predict.** Eight readers attend to the same eight neighbours. Each neighbour has a key and a value; each reader has one of
 # the keys, and its label is the value of the neighbour with that key. This is the look-up task of lecture 04, as a graph. Now
-# the relevant neighbour depends on the *query node*. A reader does not attend to itself, so only the weights can depend on its
-# key. Which networks with one head can learn this?
+# the relevant neighbour depends on the *query node*. A reader does not attend to itself, so in an attention layer only the
+# weights can depend on its key. (The convolutions add self-loops.) Which networks with one head can learn this?
 #
 # <details><summary>A. All that learned to select the marked neighbour: the keys are in the features.</summary>
 #
@@ -768,7 +769,7 @@ claim(
 # The next figure shows the weights of the first layer of *one* network that was trained on the club in section 3; another seed
 # gives other weights. Each half of an edge shows how much the member at its end attends to the member at the other end; the
 # weights of self-loops are not drawn. There is *no* ground truth to compare these weights with, so interpret them with caution:
-# section 8 classifies the members as well with fixed weights.
+# section 8 classifies the members about as well with fixed weights.
 
 # %%
 from course_tools.notebook.edge_weight_figures import (
@@ -866,8 +867,12 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # **What does over-smoothing cost?** Deep networks can fail for many reasons. So we train a single matrix $W$ and change only
-# the number $K$ of mixing steps before it: $\mathrm{softmax}(\hat A^K X\, W)$. **Predict.** How well does a single matrix,
-# trained for 60 steps after $K$ mixing steps, classify the members of the club?
+# the number $K$ of mixing steps before it: $\mathrm{softmax}(\hat A^K X\, W)$. As a control, we remove from the features after
+# 64 steps what all members have in common, and enlarge the rest: $x_i/\sqrt{d_i}$ minus its mean over the members, divided by
+# its standard deviation.
+#
+# **Predict.** How well does a single matrix, trained for 60 steps after $K$ mixing steps, classify the members of the
+# club?
 #
 # <details><summary>A. Better and better: each member receives information from more of the others.</summary>
 #
@@ -879,11 +884,8 @@ claim(
 # use them. But they do not vanish: the next cell enlarges them again.</details>
 # <details><summary>C. The same for every K: W can undo the mixing.</summary>
 #
-# In principle it could undo much of it: a large $W$ enlarges small differences. Training from a small $W$ does not find it in 60
-# steps.</details>
-#
-# As a control, we remove from the features after 64 steps what all members have in common, and enlarge the rest:
-# $x_i/\sqrt{d_i}$ minus its mean over the members, divided by its standard deviation.
+# In principle it could undo much of it: a large $W$ enlarges small differences. Training from a small $W$ does not find it in
+# 60 steps.</details>
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook import device
@@ -929,7 +931,8 @@ claim(
 # %% [markdown]
 # So 64 steps of mixing have not removed the information about the sides: they have made it small beside what all members share
 # (15.w-rescaled). A network whose layers only mix cannot enlarge it; residual connections and normalisation between layers are
-# the usual remedies. Fixed weights also classify the members no worse than attention does in section 3 (15.d, 15.v).
+# the usual remedies. Fixed weights also classify the members about as accurately as attention does in section 3
+# (15.v, 15.d, and both figures).
 
 # %% [markdown]
 # Nodes become alike only within a connected component; over-smoothing is harmful where one component contains several classes,

@@ -50,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="execute the solved lectures and print one table of their claims")
     run.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     run.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    run.add_argument("--seeds", metavar="N,N,N", type=_numbers, help="train with these seeds, such as 10,11,12")
+    run.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads of each lecture (default: 1)")
     gpu = commands.add_parser("gpu-check", help="run the tests and timings that need a GPU, and write a report (docs/gpu.md)")
     gpu.add_argument("--out", type=Path, metavar="FILE", help="file of the report (default: docs/gpu_report.md)")
     commands.add_parser("test", help="run the whole test suite; further arguments go to pytest", add_help=False)
@@ -181,7 +183,7 @@ def _test_me(options: argparse.Namespace, rest: list[str]) -> int:
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.run import run
 
-    return run(project_root(), options.lectures, options.json)
+    return run(project_root(), options.lectures, options.json, seeds=options.seeds, threads=options.threads)
 
 
 def _test(options: argparse.Namespace, rest: list[str]) -> int:

@@ -31,8 +31,8 @@ CELL_TIMEOUT = 600.0
 class Execution:
     """An executed notebook. `failures` lists what went wrong, one line each; it is empty if nothing did.
 
-    `processor_seconds` is the processor time of the kernel and its children. A kernel has one thread, so on an idle machine it
-    is close to `seconds`; on a busy one it hardly grows.
+    `processor_seconds` is the processor time of the kernel and its children. With one thread, on an idle
+    machine, it is close to `seconds`; on a busy one it hardly grows.
     """
 
     notebook: NotebookNode
@@ -43,7 +43,12 @@ class Execution:
 
 
 def execute(
-    notebooks: Mapping[str, tuple[NotebookNode, Path]], root: Path, *, workers: int | None = None, timeout: float = CELL_TIMEOUT
+    notebooks: Mapping[str, tuple[NotebookNode, Path]],
+    root: Path,
+    *,
+    workers: int | None = None,
+    timeout: float = CELL_TIMEOUT,
+    threads: int = 1,
 ) -> dict[str, Execution]:
     """Execute notebooks in place, each in its own kernel, and show one progress bar.
 
@@ -55,13 +60,14 @@ def execute(
         root: the folder of the course; the kernels import `course_lib` from there.
         workers: how many kernels run at a time; by default as many as there are cores.
         timeout: seconds that one cell may take.
+        threads: CPU threads of each kernel.
 
     Returns:
         name -> the result of each.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = max(1, min(workers or cores, len(notebooks)))
-    environment = kernel_environment(root)
+    environment = kernel_environment(root, threads)
     managers: list[AsyncKernelManager] = []
     n_cells = sum(len(code_cells(notebook)) for notebook, _ in notebooks.values())
     with (
@@ -81,12 +87,12 @@ def execute(
             raise
 
 
-def kernel_environment(root: Path) -> dict[str, str]:
-    """Return the environment of an unattended kernel: this course first on the path, one thread, no progress bars.
+def kernel_environment(root: Path, threads: int = 1) -> dict[str, str]:
+    """Return the environment of an unattended kernel: this course first on the path, no progress bars, a number of threads.
 
-    One thread in every case: at the size of the lectures a second one gains nothing, and on a busy machine it stalls.
+    One thread by default: at the size of the lectures a second one gains nothing, and on a busy machine it stalls.
     """
-    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     return os.environ | pinned | {"PYTHONPATH": path, "CI": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 

@@ -1,20 +1,30 @@
 """`course run`: execute the solved lectures and print one table of their claims, with the cost of each lecture."""
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 
 from course_tools.publishing.claims_table import aligned, json_value, number_in_words
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
-from course_tools.publishing.outputs import claims
+from course_tools.publishing.outputs import claims, code_cells
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 
 _KEYS = ("id", "text", "value", "threshold", "holds")
+_SEEDS = re.compile(r"^(SEEDS?\b[^=\n]*= *)(\([\d, ]+\)|\d+)", re.MULTILINE)
 
 
-def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, timeout: float = CELL_TIMEOUT) -> int:
+def run(
+    root: Path,
+    numbers: Iterable[str] = (),
+    json_file: Path | None = None,
+    timeout: float = CELL_TIMEOUT,
+    seeds: Sequence[int] | None = None,
+    threads: int = 1,
+) -> int:
     """Execute solutions without a front end; print claims, run times and peak memory; optionally write them as JSON.
 
     Args:
@@ -22,13 +32,16 @@ def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, 
         numbers: the lectures, such as "04"; none = all.
         json_file: where to write `{"lectures": [{"lecture", "seconds", "peak_mb", "claims": […]}]}`.
         timeout: seconds that one cell may take.
+        seeds: in place of those that the lectures train with, to see whether the claims hold for these, too.
+        threads: CPU threads of each kernel.
 
     Returns:
         the exit status: 0, or 1 if a claim failed, a cell raised an exception or a kernel died.
 
     Raises:
         UnknownLecture: there is no lecture of that number.
-        PublishingFailed: a solution has not been built, or the folder of the JSON file does not exist.
+        PublishingFailed: a solution has not been built, the folder of the JSON file does not exist, or there are fewer seeds
+            than a lecture uses.
     """
     chosen = lectures(root, numbers)
     if json_file is not None and not json_file.absolute().parent.is_dir():
@@ -39,7 +52,11 @@ def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, 
                 f"{lecture.name(lecture.solution)} does not exist: run `python course.py build {lecture.number}`"
             )
     notebooks = {lecture.number: (nbformat.read(lecture.solution, as_version=4), lecture.solution.parent) for lecture in chosen}
-    done = execute(notebooks, root, timeout=timeout)
+    if seeds is not None:
+        fixed = [number for number, (notebook, _) in notebooks.items() if not _trains_with(notebook, number, seeds)]
+        if fixed:
+            print(f"These lectures set no SEED or SEEDS, and run as they are: {', '.join(fixed)}.")
+    done = execute(notebooks, root, timeout=timeout, threads=threads)
     if json_file is not None:
         json_file.write_text(json.dumps(_summary(done), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(_report(chosen, done))
@@ -49,6 +66,22 @@ def run(root: Path, numbers: Iterable[str] = (), json_file: Path | None = None, 
     for line in failed + untold:
         print(f"✗ {line}")
     return 1 if failed or refuted else 0
+
+
+def _trains_with(notebook: NotebookNode, number: str, seeds: Sequence[int]) -> bool:
+    """Set `SEED` and `SEEDS` of a lecture to the first of these seeds, as many as it has; return whether it has any."""
+
+    def others(found: re.Match[str]) -> str:
+        begins, value = found.groups()
+        n = len(re.findall(r"\d+", value))
+        if n > len(seeds):
+            raise PublishingFailed(f"lecture {number} trains with {n} seeds; give {n} or more, such as --seeds 10,11,12")
+        return begins + (str(tuple(seeds[:n])) if value.startswith("(") else str(seeds[0]))
+
+    before = [cell.source for cell in code_cells(notebook)]
+    for cell in code_cells(notebook):
+        cell.source = _SEEDS.sub(others, cell.source)
+    return before != [cell.source for cell in code_cells(notebook)] or any(map(_SEEDS.search, before))
 
 
 def _report(chosen: list[Lecture], done: dict[str, Execution]) -> str:

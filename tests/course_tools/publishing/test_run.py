@@ -102,3 +102,34 @@ def test_what_is_not_there_is_refused_before_anything_runs(solution):
 def test_values_in_json_and_in_words(value, held, words):
     assert json_value(value) == held
     assert number_in_words(value) == words
+
+
+@pytest.mark.parametrize(
+    ("assigned", "read", "value"),
+    [
+        ("SEEDS = (0, 1, 2)", "sum(SEEDS)", 33),
+        ("SEEDS, T, steps = (0, 1), 8, 300", "sum(SEEDS) + T + steps", 329),
+        ("SEED, N = 0, 7", "SEED + N", 17),
+    ],
+)
+def test_other_seeds_take_the_place_of_those_of_the_lecture(solution, assigned, read, value):
+    course = solution("01", assigned, f"claim('01.a', {read})")
+    stored = (course / "solutions" / "01_made.ipynb").read_bytes()
+    assert run(course, json_file=course / "out.json", seeds=(10, 11, 12, 13)) == 0
+    assert json.loads((course / "out.json").read_text())["lectures"][0]["claims"][0]["value"] == value
+    assert (course / "solutions" / "01_made.ipynb").read_bytes() == stored
+
+
+def test_a_lecture_without_seeds_is_named_and_too_few_seeds_are_refused(solution, capsys):
+    course = solution("01", "n_SEEDS = 3", "claim('01.a', 2)")
+    solution("02", "SEEDS = (0, 1, 2)")
+    with pytest.raises(PublishingFailed, match="lecture 02 trains with 3 seeds; give 3 or more"):
+        run(course, seeds=(10, 11))
+    assert run(course, seeds=(0, 1, 2)) == 0
+    assert "set no SEED or SEEDS, and run as they are: 01." in capsys.readouterr().out
+
+
+def test_the_number_of_threads_reaches_the_kernel(solution):
+    course = solution("01", "import torch\nclaim('01.a', torch.get_num_threads())")
+    assert run(course, json_file=course / "out.json", threads=2) == 0
+    assert json.loads((course / "out.json").read_text())["lectures"][0]["claims"][0]["value"] == 2
