@@ -36,7 +36,7 @@ d = at_scale(cpu=64, gpu=128)
 # ## 1 A fixed-size context vector
 #
 # A date can be written in many ways: *5 mars 1987*, *Mar 5, 1987*, *5. März 1987*. The model must convert it to ISO 8601,
-# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known. A sentence may also hold two dates.
+# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known. A sentence may hold two dates.
 #
 # In the models of Cho et al. and of Sutskever et al. (2014), a recurrent network, the *encoder*, reads the source and passes
 # only its **last state**, one vector of fixed size, to a second one, the *decoder*, which writes the target. Our encoder reads
@@ -102,7 +102,7 @@ show_losses({"last state": plain}, "cross-entropy, nats per character")
 #
 # Bahdanau, Cho and Bengio keep *all* states of the encoder and let the decoder attend to them before it predicts each token.
 # The states of the encoder are the **keys**; the state of the decoder is the **query**. A small network with one hidden layer
-# computes a score, which measures how relevant a key is to a query. In this section you write this network:
+# computes a score, which measures how relevant a key is to a query. You now write this network:
 #
 # $$e_{ij} = v^\top \tanh(W q_i + U k_j)$$
 #
@@ -474,8 +474,8 @@ claim(
 )
 
 # %% [markdown]
-# Your `encode` is a plain tanh network, without gates. Luong's decoder attends to its states in the same way, but not every
-# seed has finished learning after 400 updates. The keys and values come from the encoder, and the encoder must learn, too.
+# Your `encode` is a plain tanh network, without gates. Luong's decoder attends to its states as before, but not every seed
+# has finished learning after 400 updates. The keys and values come from the encoder, and the encoder must learn, too.
 # Claims 02.g to 02.j are about models with a GRU encoder.
 
 # %% [markdown] tags=["predict"]

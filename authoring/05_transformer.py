@@ -131,7 +131,7 @@ claim(
 #
 # Positional encoding gives every position $t$ its own vector and **adds** it to the token embedding. In the paper, the
 # embedding is first multiplied by $\sqrt d$, where $d$ is `d_model`. The vectors may be learned, one for each position that
-# occurs in training, or computed for any position; $i = 0, 1, …$ counts the pairs of features (Vaswani et al., section 3.5):
+# occurs in training, or computed for any position; $i = 0, 1, \dots$ counts pairs of features (Vaswani et al., section 3.5):
 #
 # $$PE_{t,\,2i} = \sin\!\left(t / 10000^{2i/d}\right) \qquad PE_{t,\,2i+1} = \cos\!\left(t / 10000^{2i/d}\right)$$
 #
@@ -650,6 +650,8 @@ show_losses(
     | {f"{name}, two dates": model for name, model in pairs.items()},
     "nats per character",
 )
+n_weights = {k: sum(p.numel() for p in m.parameters()) for k, m in pairs.items()}
+print("parameters:", ", ".join(f"{k} {n:,}" for k, n in n_weights.items()))
 on_pairs = {name: exact_match(model, new[2]) for name, model in pairs.items()}
 claim(
     "05.o",

@@ -603,7 +603,7 @@ claim(
 )
 claim(
     "07.l",
-    "fraction of different words, temperature 1 less greedy, one model",
+    "fraction of distinct words, temperature 1 less greedy, one model",
     of_words["temperature 1"].different - of_words["greedy"].different,
     at_least=0.1,
 )
@@ -669,7 +669,7 @@ show(
     plots.curves(
         {
             "measured": (lengths, saved),
-            "(T + 1) / 2": (lengths, [(n + 1) / 2 for n in lengths]),
+            "projections alone: (T + 1) / 2": (lengths, [(n + 1) / 2 for n in lengths]),
         },
         "tokens generated",
         "multiply-adds, recomputed over cached",
