@@ -37,9 +37,9 @@ recalling = RecallExperiment(SEEDS, steps, lr)
 # ## 1 A network that forgets
 #
 # A word early in a text can determine a word much later. The smallest task of this kind is *recall*: in each sequence **the
-# first symbol is the answer**, and all other symbols are noise from another alphabet. The network reads the sequence symbol by
-# symbol and then predicts which symbol came first. The task tests one thing: whether training can still *learn from* step 1
-# when the error appears at step T.
+# first symbol is the answer**, and all other symbols are noise from another alphabet. The network reads the symbols one by one,
+# as one-hot vectors of size 16; a linear readout of its last state predicts which came first. The task tests one thing: whether
+# training can still *learn from* step 1 when the error appears at step T.
 #
 # **Predict.** A plain recurrent network with 64 units is trained on sequences of 5 symbols, and another one on sequences of 60.
 # How accurate does each become? There are eight possible first symbols, so chance is one in eight.
@@ -50,8 +50,8 @@ recalling = RecallExperiment(SEEDS, steps, lr)
 # weights.</details>
 # <details><summary>B. Five symbols are easy; with sixty the accuracy is at chance.</summary>
 #
-# Yes, at this learning rate and after this number of updates. Section 7 changes only the initial $U$, and then the learning
-# rate; section 8 measures the gradient.</details>
+# Yes, at this learning rate and after this number of updates. Section 7 changes the initial $U$ alone, and the learning rate
+# alone; section 8 measures the gradient.</details>
 # <details><summary>C. Sixty symbols work too, only less accurately.</summary>
 #
 # That would be true if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
@@ -88,8 +88,8 @@ print(f"over {LONG} symbols: {', '.join(f'{x:.2f}' for x in far)}; chance 0.125"
 # %% [markdown]
 # ## 2 One step
 #
-# In this section you write the function that the network applies at every step. It maps the input $x_t$ and the previous state
-# $h_{t-1}$ to the new state:
+# In this section you write the function that the network applies at every step (`hoisted_rnn` loops over the steps). It maps
+# the input $x_t$ and the previous state $h_{t-1}$ to the new state:
 #
 # $$h_t = \tanh(W x_t + U h_{t-1} + b)$$
 #
@@ -147,7 +147,7 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # **Predict.** So a plain network *can* remember. Suppose that gradient descent starts at these good weights. How large is the
-# gradient of the final error with respect to the state after step 1?
+# gradient of the final error with respect to the state after step 1, compared with that at the end?
 #
 # <details><summary>A. Large: that state holds the answer, and the answer reaches the end.</summary>
 #
@@ -253,8 +253,8 @@ suspect = check("01.2", suspect)
 # A long text does not fit into one backward pass: all its states would have to stay in memory. *Truncated* back-propagation
 # through time (Williams & Peng, 1990) therefore cuts the text into segments of $k$ steps. The state is passed on from one
 # segment to the next, but without its gradient: `detached` from `course_lib.truncated_bptt` removes it. The gradient of a
-# state then reaches only the inputs of its own segment, the first of them $k - 1$ steps back, so training receives no signal
-# about longer dependencies. The next cell reads the 64 pixels of each digit in segments of 16.
+# state then reaches only the inputs of its own segment, at most $k - 1$ steps back, so training receives no signal about longer
+# dependencies. The next cell reads the 64 pixels of each digit in segments of 16.
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -285,7 +285,8 @@ claim(
 # Yes. A singular value above 1 is necessary for the gradient to grow in a step. It is not sufficient, because the derivatives
 # of tanh are at most 1 (Pascanu et al., section 2.1). The *eigenvalues* are not the criterion: the only eigenvalue of $2\,[[1,
 # -1], [1, -1]]$ is 0, but its largest singular value is 4. If the derivatives of its two units stay more than one half apart,
-# the gradient grows.</details>
+# the gradient grows. With the weak input it grows by less than $1.5^{64}$: $U$ makes the state grow too, and then the
+# derivatives fall below 1.</details>
 # <details><summary>C. In neither: the derivatives are at most 1.</summary>
 #
 # They are, but the matrix $U^\top$ makes every vector 1.5 times as long.</details>
@@ -390,13 +391,14 @@ claim(
 
 # %% [markdown]
 # Clipping permits a learning rate at which descent without it fails. With a tenth of this rate, descent succeeds without
-# clipping too, after as many updates. What clipping saves here is the search for a rate that is small enough.
+# clipping too, after as many updates. So clipping is not necessary here: it makes a larger rate usable, and has a threshold
+# to choose.
 #
 # ## 5 The LSTM cell
 #
 # Clipping helps against exploding gradients, not against vanishing ones. An **LSTM** has a second state, the cell state $c$,
-# which is updated by addition. Three gates with values between 0 and 1 control what is written into it ($i$), kept in it ($f$)
-# and read out of it ($o$). In this section you write one step of the LSTM:
+# which is updated by addition. Three gates with values between 0 and 1 control how much of a candidate $g$ is written into it
+# ($i$), how much of it is kept ($f$) and how much is read out ($o$). In this section you write one step of the LSTM:
 #
 # $$i, f, o = \sigma(W x_t + U h_{t-1} + b) \qquad g = \tanh(W x_t + U h_{t-1} + b)$$
 # $$c_t = f \odot c_{t-1} + i \odot g \qquad h_t = o \odot \tanh(c_t)$$
@@ -455,13 +457,13 @@ carousel_gradient = check("01.5", carousel_gradient)
 #
 # <details><summary>A. About a half, and nearly 1.</summary>
 #
-# That is the factor of *one* step: σ(0) = 1/2, σ(4) = 0.98. There are sixty steps.</details>
+# That is the factor of *one* step: σ(0) = 1/2, σ(4) = 0.982. There are sixty steps.</details>
 # <details><summary>B. Nearly 0, and about a third.</summary>
 #
-# Yes: $0.5^{60}$ is below $10^{-18}$, and $0.98^{60}$ is about a third. The next cell measures both on digits.</details>
+# Yes: $0.5^{60}$ is below $10^{-18}$, and $0.982^{60}$ is about a third. The next cell measures both on digits.</details>
 # <details><summary>C. Nearly 0 in both cases: sixty factors below 1.</summary>
 #
-# It depends on how far below 1 they are. Sixty factors of 0.98 leave about a third.</details>
+# It depends on how far below 1 they are. Sixty factors of 0.982 leave about a third.</details>
 
 # %%
 by_bias = {bias: through_time.carousel(lstm_step, pixels, bias) for bias in (0.0, 4.0)}
@@ -510,7 +512,7 @@ claim(
 # would do so has vanished.</details>
 # <details><summary>B. Only the LSTM with bias 4.</summary>
 #
-# It does learn. But if the vanishing gradient causes the failure, a plain network whose gradient does not vanish must succeed
+# It does learn. But if the vanishing gradient causes the failure, a plain network whose gradient does not vanish should succeed
 # as well.</details>
 # <details><summary>C. The LSTM with bias 4 and the plain network with orthogonal U.</summary>
 #
@@ -568,10 +570,11 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 8 The gradient before training
 #
-# A likely cause of the failure is visible before training. It does not prove that training must fail: with the larger learning
-# rate, some seeds succeed from the same initial weights (01.zd). We run the untrained networks on the same sequences with your
-# steps and measure the gradient of the final loss with respect to the memory ($h$, or $c$ for the LSTM) at each earlier step.
-# The vertical axis of the figure is logarithmic, so a straight line is exponential decay.
+# A likely cause of the failure is visible before training. It does not prove that training must fail: updates change $U$, and
+# with it the gradient, and with the larger learning rate some seeds succeed from the same initial weights (01.zd). We run the
+# untrained networks on the same sequences with your steps and measure the gradient of the final loss with respect to the memory
+# ($h$, or $c$ for the LSTM) at each earlier step. The vertical axis of the figure is logarithmic, so a straight line is
+# exponential decay.
 #
 # **Predict.** In the LSTM with bias 4, the carousel alone keeps about a third of the gradient over 60 steps. How much do all
 # paths together keep, including those through $h$ and the gates?
@@ -652,9 +655,9 @@ through_time.show_carousel_by_bias(lstm_step, carousel_gradient, pixels[:, :1])
 # feed-forward networks. A bias of 40 has the same effect: in float32, σ(40) is rounded to 1 and its derivative to 0, so
 # training cannot close the gate either.
 #
-# **A GRU** has no separate cell state: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where the update gate $z$ decides how much of
-# the old state is kept. With torch's initialisation, $z$ starts near one half. We set its bias to 0 or to 4. Both runs use a
-# larger learning rate, because a $z$ near 1 lets little input through the factor $1 - z$.
+# **A GRU** has no separate cell state: $h_t = (1 - z) \odot n + z \odot h_{t-1}$, where $n$ is a candidate and the update gate
+# $z$ decides how much of the old state is kept. With torch's initialisation, $z$ starts near one half. We set its bias to 0 or
+# to 4. Both GRUs use a larger learning rate, because a $z$ near 1 lets little input through the factor $1 - z$.
 #
 # ![](diagram:gru_cell)
 #
@@ -665,7 +668,7 @@ through_time.show_carousel_by_bias(lstm_step, carousel_gradient, pixels[:, :1])
 # It would if it had to add the noise to its state. But the *input* gate can learn to block the noise.</details>
 # <details><summary>B. The LSTM without a forget gate, and the GRU with bias 4.</summary>
 #
-# Yes. What matters is that the state is kept from step to step, not which gate keeps it.</details>
+# Yes. In this task it matters that the state is kept from step to step, not which gate keeps it.</details>
 # <details><summary>C. All three: a GRU has a path without matrix and tanh, through z.</summary>
 #
 # It has this path, but with bias 0 the path halves the gradient at each step.</details>
@@ -704,9 +707,9 @@ claim(
 # %% [markdown] tags=["predict"]
 # ### And on real data?
 #
-# Now the networks read the digits pixel by pixel and classify them at the end. They are trained on 1,400 digits for 250 updates
-# and tested on the other 397. A digit takes 64 steps, about as many as before, but the useful information is spread over the
-# whole sequence.
+# Now the networks read the digits pixel by pixel and classify them at the end. They are trained on 1,400 digits for 250
+# updates, all at the same learning rate, and tested on the other 397. A digit takes 64 steps, about as many as before, but the
+# useful information is spread over the whole sequence.
 #
 # **Predict.** Which is more accurate: the LSTM with bias 4, which succeeded above, or the one with bias 0, which failed?
 #
@@ -715,10 +718,10 @@ claim(
 # At the start, its cell state is nearly the sum of everything read so far, so a single pixel changes it little.</details>
 # <details><summary>B. Bias 0.</summary>
 #
-# Yes, after 250 updates. The pixels that identify a digit are spread over the sequence, and the gradients from those near the
-# end are large enough to train the gates. A long memory is not the problem: the plain network with orthogonal $U$, whose
-# gradient does not vanish either, is the most accurate of all. But a cell that at first adds up every pixel learns slowly: the
-# loss of the LSTM with bias 4 is still high at the end.</details>
+# Yes, after 250 updates. The pixels that identify a digit are spread over the sequence; presumably, the gradients from those
+# near the end are enough to train the gates. A long memory is not the problem: the plain network with orthogonal $U$, whose
+# gradient does not vanish either, is the most accurate of all. But a cell that at first adds up every pixel learns slowly at
+# this rate: the loss of the LSTM with bias 4 is still high at the end.</details>
 # <details><summary>C. Neither: both sequences have about 60 steps.</summary>
 #
 # What counts is not the length of the sequence, but how far back the useful part is.</details>
@@ -873,7 +876,7 @@ train_lstm = check("01.6", train_lstm)
 #
 # **Limits of this lecture.** The plain network fails *at this learning rate, after this number of updates and from this
 # initialisation*. With a larger learning rate some seeds succeed (01.zd). We do not claim that LSTMs are better than plain
-# networks on the digits: see the figure in section 9. All networks of this lecture store what they have read in one vector of
+# networks on the digits: see the figure in section 9. All networks of this lecture store what they have read in a state of
 # fixed size; lecture 02 is about this limit.
 #
 # ## 13 Papers and decks

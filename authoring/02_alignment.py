@@ -553,13 +553,17 @@ for name, (updates, _) in through.items():
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.alignment_controls import ReversedKeys
 
-trained = models[f"Luong, seed {SEEDS[0]}"]
-reversed_keys = Seq2Seq(ReversedKeys(trained.encoder), trained.decoder)
+luongs = [models[f"Luong, seed {seed}"] for seed in SEEDS]
+reversed_keys = [Seq2Seq(ReversedKeys(m.encoder), m.decoder) for m in luongs]
+lost = [
+    right[f"Luong, seed {seed}"][2] - exact_matches(model, new[2], words)
+    for seed, model in zip(SEEDS, reversed_keys, strict=True)
+]
 claim(
     "02.k",
-    "exact match on pairs of dates: one of Luong's models, less the same model with "
-    "its keys reversed",
-    right[f"Luong, seed {SEEDS[0]}"][2] - exact_matches(reversed_keys, new[2], words),
+    "exact match on pairs of dates: each of Luong's models, less the same model with "
+    "its keys reversed, least of the seeds",
+    min(lost),
     at_least=0.6,
 )
 
@@ -573,6 +577,7 @@ claim(
 from course_tools.notebook.alignment import show_alignment, weight_in_own_date
 
 shown = new[2][0]
+trained = luongs[0]
 inside = weight_in_own_date(trained, [shown], words)
 show_alignment(
     trained,
@@ -585,9 +590,9 @@ show_alignment(
 # %% tags=["nbval-check-output"]
 claim(
     "02.l",
-    "weight inside the source date whose conversion is being written, of two, in one "
-    "model; uniform weights give a half",
-    weight_in_own_date(trained, new[2][:100], words),
+    "weight inside the source date whose conversion is being written, of two, least of "
+    "Luong's models; uniform weights give a half",
+    min(weight_in_own_date(model, new[2][:100], words) for model in luongs),
     at_least=0.65,
 )
 

@@ -54,7 +54,8 @@ task.show_examples(3)
 #
 # <details><summary>A. Nearly all: the vector has 66 numbers, and there are only 200 captions.</summary>
 #
-# The size of the vector is not the problem. In a mean, every region has the same weight, wherever it is.</details>
+# The size of the vector is not the problem. In a mean, every region has the same weight, wherever it is, and the mean of all
+# rows and columns is the same in every image.</details>
 # <details><summary>B. About one in four.</summary>
 #
 # Yes. The mean usually reveals *which* two digits are present (03.a), but little about their order or their relation. If the
@@ -97,8 +98,8 @@ show_losses(
 # | name | shape |
 # | --- | --- |
 # | `regions`, `h` | (B, L, d_a), (B, n) |
-# | `W_a`, `W_h`, `v` | (m, d_a), (m, n), (m,) |
-# | context, weights | (B, d_a), (B, L) |
+# | `W_a`, `W_h`, `v` | (m, d_a), (m, n), (m,), for m hidden units |
+# | context $z$, weights $\alpha$ | (B, d_a), (B, L) |
 
 # %%
 import torch
@@ -156,7 +157,8 @@ claim(
 #
 # $$\sum_{i=1}^{L} \Bigl(1 - \sum_{t=1}^{T} \alpha_{ti}\Bigr)^2$$
 #
-# and the loss contains its mean over the batch. A matrix whose rows *and* columns sum to 1 is called doubly stochastic.
+# You return its mean over the batch; the loss contains this with a factor $\lambda$. A matrix whose rows *and* columns sum to 1
+# is called doubly stochastic.
 #
 # | name | shape |
 # | --- | --- |
@@ -181,8 +183,8 @@ doubly_stochastic_penalty = check("03.2", doubly_stochastic_penalty)
 # <details><summary>C. About 176.</summary>
 #
 # Yes: at best every region gets 10/196, and 196 · (1 - 10/196)² remains. The penalty cannot produce sums of 1. In practice it
-# favours weights whose *sum over the words* is spread evenly over the regions; each word may still attend to regions of its
-# own, if there are enough of them.</details>
+# favours weights whose *sum over the words* is spread evenly over the regions; each word may still attend to 19 or 20 regions
+# of its own.</details>
 
 # %% tags=["nbval-check-output"]
 import torch.nn.functional as F
@@ -211,7 +213,7 @@ claim(
 #
 # $$u_t = \tanh(W h_t + b) \qquad \alpha_t = \frac{\exp(u_t^\top u)}{\sum_{t'} \exp(u_{t'}^\top u)} \qquad s = \sum_t \alpha_t h_t$$
 #
-# Sentences in a batch are padded. Padding gets weight 0, and for an empty sentence the result is a zero vector.
+# Sentences in a batch are padded. Padding gets weight 0; for an empty sentence, the context and all weights are 0.
 #
 # | name | shape |
 # | --- | --- |
@@ -310,7 +312,7 @@ claim(
 # Here attention and means in the same model differ by less than 0.08 in accuracy over three seeds (03.h), and the bag of words
 # is *more* accurate than the whole hierarchy (03.i). After 150 steps the training loss of both hierarchies is still about twice
 # that of the bag of words (see the curves), so this compares models at a small budget. Single words such as *spectral*
-# determine the topic. They occur throughout the document, so a mean captures them as well.
+# often indicate the topic. They can occur anywhere in the document, so a mean captures them as well.
 #
 # **Predict.** Now we compose documents in which **one sentence decides**. Each consists of eight sentences from eight
 # docstrings. The word *nota* precedes one of them, and the task is to predict which sub-package *that* sentence comes from. The
@@ -408,7 +410,8 @@ marked.show_weights(one_decides["two levels of attention"])
 # | `cell` W, U, b | (4n, d_y + d_a), (4n, n), (4n,) |
 # | `readout` L_h, L_z, L_o | (d_y, n), (d_y, d_a), (n_tokens, d_y) |
 #
-# $L_o$, $L_h$ and $L_z$ are matrices; $L$ without an index is still the number of regions.
+# `y` is already embedded: it is $E y$ in the formula. $L_o$, $L_h$ and $L_z$ are matrices; $L$ without an index is still the
+# number of regions.
 
 # %%
 from course_lib.models import CaptionStep
@@ -426,7 +429,7 @@ caption_step = check("03.5", caption_step)
 # ## 7 The experiment
 #
 # The library's `ShowAttendAndTell` repeats this step for each word; its state is initialised from the mean of the regions. Here
-# your `caption_step` reads each word of such a model, in training too; 03.m compares the two. Three captioners get the same
+# your `caption_step` takes every step of such a model, in training too; 03.m compares the two. Three captioners get the same
 # regions: as their mean (section 1), concatenated into one vector, and with attention before each word. The concatenated vector
 # contains all the information: each of the 36 regions has its own slot, which encodes its position.
 #
@@ -498,7 +501,7 @@ claim(
 # of the two digits; this is why the claims use means.
 #
 # The concatenated vector lacks no information, but the LSTM reads a projection of it to 24 numbers, whereas attention reads 66
-# numbers at each word. This is not what limits it here: a projection to 96 numbers, with one seed, is far below attention too
+# numbers at each word. A wider projection does not close the gap: with 96 numbers, one seed is far below attention, too
 # (03.o-wide). A likely reason is that the same digit in another slot is a different input and must be learned again. Claim 03.o
 # holds after 600 steps: the training loss from the concatenated regions is then still far above that with attention, so it
 # shows slow learning, not a proven limit. With more images and more steps the gap should become smaller. On a GPU this notebook
@@ -573,14 +576,14 @@ explore(partial(show_caption_weights, attentive.models[0], task), image=(0, 49))
 # $$\partial \log p(y \mid s) + \bigl(\log p(y \mid s) - b\bigr) \sum_t \partial \log \alpha_{t, s_t} + \lambda \sum_t \partial H(\alpha_t)$$
 #
 # The bracket is treated as a constant: no gradient passes through it. The baseline $b$ is an average of $\log p$: in the paper
-# a moving average over the batches, in the cell below each image's own expectation, $\sum_i \alpha_i \log p_i$. The entropy
-# $H$, weighted by $\lambda$, prevents the weights from concentrating on one region too early. Write the scalar whose gradient
-# is *minus* this expression.
+# a moving average over the batches, in the measurement below each image's own expectation, $\sum_i \alpha_i \log p_i$. The
+# entropy $H$, weighted by $\lambda$, discourages weights that concentrate on one region too early. Write the scalar whose
+# gradient is *minus* this expression, averaged over the batch.
 #
 # | name | shape |
 # | --- | --- |
-# | `log_p`, `weights`, `looks` | (B,), (B, T, L), (B, T) integers |
-# | `baseline`, `entropy_weight` | numbers |
+# | `log_p`, `weights`, `looks` | (B,), (B, T, L), (B, T) integers: the $s_t$ |
+# | `baseline`, `entropy_weight` | numbers $b$ and $\lambda$ |
 
 # %%
 from jaxtyping import Int
@@ -646,7 +649,7 @@ claim(
 # the image.</details>
 # <details><summary>C. None is right.</summary>
 #
-# The two digits can still be found and named.</details>
+# Both digits can still be named (03.w).</details>
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.caption_experiment import without_positions
@@ -676,7 +679,7 @@ claim(
 #   *nota* (03.k). A nonlinear layer before the mean works, too, but after as many steps less accurately (03.k-relu, 03.k-lead).
 # - **The weights must change with the state** where each output needs another part: a caption names one digit, then the other.
 # - **Weights alone are not enough.** The output gets the weighted mean and not the weights, so the values must contain whatever
-#   the model has to output. Without positions, attention still finds the digits, but the model can hardly tell which comes
+#   the model has to output. Without positions, the captions still mostly name both digits (03.w), but hardly tell which comes
 #   first.
 
 # %%
@@ -780,8 +783,8 @@ show_seeds(
 # It costs about the same.</details>
 # <details><summary>B. A word's weight can then depend on its sentence.</summary>
 #
-# Right: it is the product of the two weights. In section 5 each word has the same vector in every sentence, so only the second
-# level can give the words of the marked sentence a larger weight.</details>
+# Right: it is the product of the two weights. In the second experiment of section 5, each word has the same vector in every
+# sentence, so only the second level can give the words of the marked sentence a larger weight.</details>
 # <details><summary>C. So that padding can be masked.</summary>
 #
 # Padding can be masked in one level just as well.</details>
@@ -827,14 +830,15 @@ show_seeds(
 #
 # **Remarks on the papers.** Eq. 14 of *Xu et al.* encourages each region's weights to sum to 1 over the words. With fewer words
 # than regions, no weights can do that (03.e). *Yang et al.* report that attention is better than averaging on reviews. On
-# docstrings at our size three seeds show no gain (03.h), and no single sentence decides; where one does, attention is better
-# than the mean of all words (03.k).
+# docstrings at our size, the means of three seeds differ by less than 0.08 (03.h); where one sentence decides, attention is
+# better than the mean of all words (03.k).
 #
 # ## 15 Papers and decks
 #
-# **Papers.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell*, eqs. 10 to 12 (https://arxiv.org/abs/1411.4555) · Xu et al. 2015, *Show, Attend and Tell*,
-# eqs. 1 to 14 (https://arxiv.org/abs/1502.03044) · Yang et al. 2016, *Hierarchical Attention Networks for Document Classification*, eqs. 5 to 10
-# (https://aclanthology.org/N16-1174) · Williams 1992 (https://doi.org/10.1007/BF00992696).
+# **Papers.** Vinyals, Toshev, Bengio, Erhan 2015, *Show and Tell*, eqs. 10 to 12 (https://arxiv.org/abs/1411.4555) · Xu et al.
+# 2015, *Show, Attend and Tell*, eqs. 1 to 14 (https://arxiv.org/abs/1502.03044) · Yang et al. 2016, *Hierarchical Attention
+# Networks for Document Classification*, eqs. 5 to 10 (https://aclanthology.org/N16-1174) · Williams 1992
+# (https://doi.org/10.1007/BF00992696).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #

@@ -33,11 +33,11 @@ SEEDS = (0, 1, 2)
 # ## 1 One layer
 #
 # To add two binary numbers on paper, you start with the lowest column, write its digit, carry to the next column, and so on.
-# Most carries stop soon: a column 1 + 1 always generates a carry, and a column 0 + 0 always absorbs one. But a column 1 + 0
-# propagates the carry that it receives, so a carry can travel far through a run of such columns.
+# Most carries stop soon: a column 1 + 1 always generates a carry, and a column 0 + 0 always absorbs one. But a column 1 + 0 or
+# 0 + 1 propagates the carry that it receives, so a carry can travel far through a run of such columns.
 #
-# The input is the sequence of columns, lowest first: each of the four possible pairs of digits is a token, and the output is
-# one digit for each token. The model trains on ten-digit numbers at a random offset among 21 columns and is tested on
+# The input is the sequence of columns, lowest first. The digits $a$ and $b$ of a column give the token $2a + b$, and the output
+# is one digit for each token. The model trains on ten-digit numbers at a random offset among 21 columns and is tested on
 # twenty-digit numbers. For each column, `walks` gives the distance to the column that determines its incoming carry: 1 if
 # that is the preceding column, 3 if the two preceding columns only propagate the carry.
 
@@ -49,13 +49,13 @@ SEEDS = (0, 1, 2)
 #
 # It can, but only once. To know whether a carry arrives, it must find the *nearest* lower column that is not 1 + 0 and attend
 # to that column alone, which requires a sharp selection by content and position at the same time.</details>
-# <details><summary>B. Some: those in which no carry travels far.</summary>
+# <details><summary>B. Some: it does not reliably select the column that decides the carry.</summary>
 #
-# Yes. In most columns, the preceding column alone decides the carry; a sum is right if that is enough in every
-# column.</details>
+# Yes. On our seeds, a digit is mostly right where the two nearest lower columns that decide a carry (1 + 1 or 0 + 0) agree, and
+# right only about half of the time where they differ. The distance of the carry matters less.</details>
 # <details><summary>C. None: addition needs a loop.</summary>
 #
-# One layer is enough for a carry that travels a single column.</details>
+# One layer gets most digits right where the nearest columns that decide a carry agree.</details>
 
 # %%
 T = 21
@@ -95,8 +95,8 @@ print(
 # ## 2 Position and step encoding
 #
 # One layer learns this slowly, so we apply several. The **Universal Transformer** applies the same block repeatedly: it is
-# recurrent in *depth*, whereas an RNN is recurrent along the sequence. The block must know which step it computes, so each step
-# $t$ is encoded together with each position $i$ (eqs. 6 and 7):
+# recurrent in *depth*, whereas an RNN is recurrent along the sequence. So that the block can tell its steps apart, each step
+# $t$ is encoded together with each position $i$, counted from 0 (eqs. 6 and 7, with $d$ for `d_model`):
 #
 # $$P^t_{i,\,2j} = \sin\!\left(i / 10000^{2j/d}\right) + \sin\!\left(t / 10000^{2j/d}\right) \qquad P^t_{i,\,2j+1} = \cos\!\left(i / 10000^{2j/d}\right) + \cos\!\left(t / 10000^{2j/d}\right)$$
 #
@@ -161,7 +161,7 @@ halting_distribution = check("06.2", halting_distribution)
 # %% [markdown]
 # ## 4 Ponder cost
 #
-# The loss on the digits does not depend on the number of steps, so a second term counts them. The **ponder cost** of a
+# The loss on the digits does not penalise steps, so a second term counts them. The **ponder cost** of a
 # position is $\rho = N + R$.
 # Its mean over the positions, multiplied by a price $\tau$ (Graves calls it the time penalty), is added to the loss.
 
@@ -214,7 +214,7 @@ claim(
 # | name | what is in it |
 # | --- | --- |
 # | `x`, result | (B, T, d_model) |
-# | `attention`, `network`, `norms` | the weights of `encoder_block`, as in 05.4 |
+# | `attention`, `network`, `norms`, `n_heads`, `mask` | arguments of `encoder_block`, as in 05.4 |
 # | `n_steps` | number of applications; 0 returns `x` |
 
 # %%
@@ -240,8 +240,7 @@ shared_encoder = check("06.4", shared_encoder)
 #
 # <details><summary>A. It rises on both, and is as high on twenty as on ten.</summary>
 #
-# The model learns to compare positions within ten columns; sums of twenty digits need comparisons over longer
-# distances.</details>
+# In training, only columns at most ten apart matter to each other; sums of twenty digits may need longer distances.</details>
 # <details><summary>B. It rises a lot on ten; on twenty, much of that accuracy is lost.</summary>
 #
 # Yes: the figure in section 7 shows how much remains. On sums ten times as long as in training, the paper reports a character
@@ -398,7 +397,7 @@ from course_tools.bank.lecture_06.adaptive_step import (
 suspect = check("06.5", suspect)
 
 # %% [markdown]
-# The output is the weighted sum of the states of all steps (Graves, eq. 9): $y = \sum_n p_n s_n$. Because it is a mixture and
+# The output is the weighted sum of the states of all steps (Graves, eq. 9): $\sum_n p_n s_n$. Because it is a mixture and
 # not the last state alone, the loss has a gradient with respect to $h$.
 #
 # | name | shape |
@@ -458,7 +457,7 @@ claim(
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
 #
-# We make two changes. The first is a **local mask**: each column attends only to **itself and its right neighbour**, so a carry
+# We make two changes. The first is a **local mask**: each column attends only to **itself and the next lower one**, so a carry
 # moves one column per step. The second is **halting**: each column decides how many of the eight steps it takes. The adaptive
 # models below are trained with `CheckedSteps`, which calls your functions. Training is as before, but for 320 updates, because
 # adaptive steps take more time, and with a price on steps in the last third.
@@ -689,15 +688,15 @@ claim(
 # At 5e-3, only two of the models that output the last shared state get most long sums right, whereas at both rates all adaptive
 # models do, and all that output the mean of the states. At the better rate of each, the means are 0.98 (adaptive), 0.90 (mean
 # of states), 0.78 (separate layers) and 0.37 (last state). So most of what the adaptive model gains comes from mixing the
-# states of all steps (06.u-mixture); halting adds little more (06.u-mean). What halting saves is steps, once they have a price.
-# Longer training and lower rates were not tried.
+# states of all steps (06.u-mixture); halting with learned weights adds 0.08 (06.u-mean). What halting saves is steps, once they
+# have a price. Longer training and lower rates were not tried.
 #
 # **Predict.** Within eight steps, a carry can travel at most eight columns. We allow twelve steps after training. What happens
 # to sums of twenty digits in which a carry travels nine to twelve columns?
 #
 # <details><summary>A. All become correct: a waiting column can wait longer.</summary>
 #
-# Many do. But training did not determine what happens at step nine: a column that reached step eight was forced to
+# Not all of them. Training did not determine what happens at step nine: a column that reached step eight was forced to
 # halt.</details>
 # <details><summary>B. Accuracy collapses, as in section 5.</summary>
 #
@@ -807,10 +806,10 @@ explore(draw_steps, ones=(1, 10, 1))
 # <details><summary>A. At price 0 the model takes all eight steps; at price 1 it halts at once and adds badly.</summary>
 #
 # The second half is right. But at price 0 the model does not take all steps either (see the printed numbers).</details>
-# <details><summary>B. At price 0 the model takes one or two more steps; at price 1 it halts almost at once and adds badly.</summary>
+# <details><summary>B. At price 0 it takes more steps, but not all; at price 1 it halts almost at once and adds badly.</summary>
 #
-# Yes: without a price, the loss on the digits alone decides when to halt, and a step or two more costs nothing. At price 1,
-# halting at once lowers the loss more than correct digits do.</details>
+# Yes: without a price, the loss on the digits alone decides when to halt, and further steps cost nothing. At price 1, halting
+# at once lowers the loss more than correct digits do.</details>
 # <details><summary>C. The price changes only how fast the model learns.</summary>
 #
 # The price is part of the loss, so it also changes what the model learns.</details>
@@ -865,7 +864,8 @@ claim(
 #
 # **Build task (30 minutes, 12 points).** So far you have written the parts of adaptive computation time. Now write the whole
 # model and its training loop, starting from an empty cell. You may use your functions and the library's `Block`, but not its
-# `Universal` or `AdaptiveSteps`.
+# `Universal` or `AdaptiveSteps`. A block of width 32 with four heads, called as `block(x, mask)`, is
+# `Block(SelfAttention(MultiHead(32, 4, fused_scaled_dot_product_attention)), FeedForward(32, 64), 32)`.
 #
 # The model learns sums of **six** digits in 13 columns. The check calls `train_adder(columns, digits, n_steps, n_updates)`
 # once, with 4,000 sums, `n_steps=6` and `n_updates=300`, and evaluates the returned model on other sums of six digits and on
@@ -953,7 +953,7 @@ for k in (1, 2, 3, 5, 7, 11):
 #
 # <details><summary>A. Other positions may still need to attend to it.</summary>
 #
-# Right: the left neighbour of a column may still need the carry that this column has decided.</details>
+# Right: the next higher column may still need the carry that this column has decided.</details>
 # <details><summary>B. To save time.</summary>
 #
 # Here it saves none: the block computes all positions, and `torch.where` discards some results.</details>
@@ -996,8 +996,8 @@ for k in (1, 2, 3, 5, 7, 11):
 #
 # **Remarks on the deck** (*EE* is EE-559 13.2) **and the paper.**
 #
-# - *EE*, "the number of steps is modulated per position dynamically": confirmed here (06.o). What kind of difficulty determines
-#   the number of steps depends on the task and the mask.
+# - *EE*, "the number of steps is modulated per position dynamically": confirmed here, where the number grows with the distance of
+#   the carry (06.o). In another task, or with another mask, it may depend on something else.
 # - *EE* writes both exponents as $2j/d$ here, as the paper does; in its own section on positional encoding the cosine has
 #   $(2i+1)/d$ (06.EE, and lecture 05).
 # - *Dehghani et al.* state that a halted position is copied to the next step, and cite Graves. Their published code

@@ -70,8 +70,8 @@ two_digits.show_networks(models, canvases)
 # %% [markdown]
 # ## 2 The non-local operation
 #
-# We therefore let the positions exchange information *before* averaging. Let $x_i$ be the features at position $i$. The paper
-# writes all forms of the operation as one equation:
+# We therefore let the positions exchange information *before* averaging. Let $x_i$ be the features at position $i$. Wang et al.
+# write all forms of the operation as one equation:
 #
 # $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
 #
@@ -125,13 +125,13 @@ claim(
 # %% [markdown]
 # ## 3 The dot-product form without a softmax
 #
-# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$. Weights may be negative and
-# need not sum to 1. In return, the product of the three matrices can be computed in either order:
+# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$, the number of keys. Weights
+# may be negative and need not sum to 1. In return, the product of the three matrices can be computed in either order:
 #
 # $$y = \frac{(\theta \phi^\top)\, g}{N} = \theta\, \frac{\phi^\top g}{N}$$
 #
-# The left form computes a matrix of size $N_q \times N$, the right form one of size $d_k \times d$. With a softmax, the order
-# cannot be changed.
+# For $N_q$ queries, the left form computes a matrix of size $N_q \times N$, the right form one of size $d_k \times d$. With a
+# softmax, the order cannot be changed.
 #
 # | name | shape |
 # | --- | --- |
@@ -304,9 +304,9 @@ claim(
 # ## 5 One block, or more convolutions?
 #
 # We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`. Three baselines
-# replace the block by **two more convolutions** of 3 × 3. They have the same number of parameters. One more stride of 2 changes
-# two things: it enlarges the receptive field and shrinks the map. **Dilation**, which leaves a gap of one position between the
-# inputs of a convolution, enlarges the field alone:
+# replace the block by **two more convolutions** of 3 × 3. All three have the same number of parameters, twice that of the
+# network with the block. One more stride of 2 changes two things: it enlarges the receptive field and shrinks the map.
+# **Dilation**, which leaves a gap of one position between the inputs of a convolution, enlarges the field alone:
 #
 # | network | strides | receptive field | last feature map |
 # | --- | --- | --- | --- |
@@ -512,9 +512,9 @@ claim(
 # What does the block provide? **A global receptive field and products of features at two positions**, with few parameters. It
 # keeps the resolution of the map, as dilation does; that may matter where each position needs an output of its own, as in
 # segmentation (section 8). This task does not require attention: in the recorded study, no seed of the block is more than 0.02
-# better than the worst seed of max pooling (09.m-block). With one more stride of 2, five convolutions rise from chance to 0.78
-# to 0.81 (09.stride), but not to 0.96, as the best seeds of the block do; recognising a single class, such as the 1, already
-# gives 5/6. When you add a block to a network, compare it with a network whose receptive field is as large.
+# better than the worst seed of max pooling (09.m-block). With one more stride of 2, five convolutions reach 0.78 to 0.81
+# instead of chance (09.stride), but not 0.96, as the best seeds of the block do; recognising a single class, such as the 1,
+# already gives 5/6. When you add a block to a network, compare it with a network whose receptive field is as large.
 
 # %% [markdown] tags=["predict"]
 # **Videos.** The study `09_video` trains the space-time block on the videos of section 4: three kinds of digits, four frames of
@@ -581,8 +581,8 @@ claim(
 # Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features** model,
 # for each position $i$, the probability that position $j$ co-occurs with it. The matrix of logits of a single softmax has rank
 # at most $d_k$. A larger $d_k$ raises this limit; several **mixed** softmaxes do so with the same $d_k$: each is computed from
-# a part of the features, with mixture weights $\pi$ that depend on the image. Here $z$ is an embedding, not the output of a
-# block:
+# a part of the features. Their mixture weights $\pi$ depend on the image, through the mean $\bar z$ over its positions. Here
+# $z$ is an embedding, not the output of a block; the scores of each part are divided by the root of the *whole* $d_k$:
 #
 # $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
 # \pi = \mathrm{softmax}_m(W_\pi \bar z) \qquad z = W_k x$$

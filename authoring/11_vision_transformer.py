@@ -112,7 +112,7 @@ show_patches(suspect, photograph, 24, "the suspect's patches")
 # Then neighbouring pixels would still be neighbours. Here each patch shows the whole image.</details>
 # <details><summary>B. Pixels that are far apart: every n-th of each row and column.</summary>
 #
-# Yes: the pattern has `(P rows)` where it should have `(rows P)`. einops and `reshape` both read the axis that varies *slowest*
+# Yes: the pattern has `(P_1 r)` where it should have `(r P_1)`. einops and `reshape` both read the axis that varies *slowest*
 # first.</details>
 # <details><summary>C. A band of whole rows.</summary>
 #
@@ -297,7 +297,7 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# For 2,500 digits at this budget, the deck's "better" is confirmed. Section 8 varies the number of digits and the CNN.
+# For 2,500 digits, this CNN and this budget, the deck's "better" holds. Section 8 varies the number of digits and the CNN.
 # "More stable" remains open: three seeds cannot distinguish a standard deviation of 0.01 from one of 0.02.
 #
 # ## 5 Learned positions and attention roll-out
@@ -329,16 +329,16 @@ from course_tools.notebook.digit_vit import neighbours_over_distant, position_si
 
 untrained, trained = small_vit(SEEDS[0]), vits[SEEDS[0]]
 before, after = position_similarity(untrained), position_similarity(trained)
-nearer, further = neighbours_over_distant(after), neighbours_over_distant(before)
+gap_after, gap_before = neighbours_over_distant(after), neighbours_over_distant(before)
 show(
     weight_maps({"after training": after}, columns=4, label="cosine of two positions"),
     alt="Sixteen small maps: cosines between the learned position of each patch and "
     "those of all. Neighbours are more alike than patches three steps apart by "
-    f"{nearer:.2f}.",
+    f"{gap_after:.2f}.",
 )
 print(
-    f"cosine of neighbouring minus that of distant positions: {further:+.2f} before "
-    f"training, {nearer:+.2f} after it"
+    f"cosine of neighbouring minus that of distant positions: {gap_before:+.2f} before "
+    f"training, {gap_after:+.2f} after it"
 )
 print(f"change of a cosine in training: mean {(after - before).abs().mean():.2f}")
 
@@ -492,8 +492,8 @@ explore(draw_digit, number=(0, 999, 1))
 #
 # For the roll-out, consider all three controls. Masking the patches with the largest roll-out costs clearly more accuracy than
 # masking random patches (11.i). But masking the same four patches in all digits costs more (11.i-same), and so does masking the
-# four patches of each digit that have most ink (11.i-ink), for which no model is needed. So 11.i shows only that the roll-out
-# finds the middle, where there is ink.
+# four patches of each digit that have most ink (11.i-ink), for which no model is needed. So 11.i may show no more than that the
+# roll-out is large in the middle, where digits have ink.
 #
 # ## 6 Changing the resolution
 #
@@ -687,7 +687,7 @@ distillation_loss = check("11.5", distillation_loss)
 # What could it learn? Count the images on which the teacher's prediction differs from the label.</details>
 # <details><summary>B. No, it is about as good: on those images, the teacher's prediction is almost always the label.</summary>
 #
-# The predictions are (11.n), and targets equal to the labels add no information. In the paper, the teacher sees *cropped and
+# It almost always is (11.n), and targets equal to the labels add no information. In the paper, the teacher sees *cropped and
 # recoloured* images, whose label may no longer be correct; there its predictions differ from the labels. But the DeiT does not
 # reach the accuracy of the ViT in as many updates.</details>
 # <details><summary>C. No, it is less accurate after as many updates.</summary>
@@ -860,6 +860,7 @@ claim(
 #
 # $$v \leftarrow \mu v + \partial L / \partial W \qquad W \leftarrow W - \eta v$$
 #
+# $L$ is the mean cross-entropy over the $n$ examples, $\eta$ the learning rate, $\mu$ the momentum; $b$ is treated like $W$.
 # With weights of zero, all classes start with equal probability, and in the first step no gradient reaches the layers below the
 # head. So an untrained head cannot disturb the trained body.
 #
@@ -889,8 +890,8 @@ fine_tuned_head = check("11.6", fine_tuned_head)
 #
 # <details><summary>A. The new head on the trained body: all digits consist of strokes.</summary>
 #
-# Its class token is better than that of the random body (11.t); with all patch tokens, a random body does at least as well
-# (11.t-tokens). Five digits are much less varied than ImageNet: the training does not make the body keep more than what
+# Its class token is better than that of the random body (11.t); with all patch tokens, the random body is better
+# (11.t-tokens). Five digits are much less varied than ImageNet: the training need not make the body keep more than what
 # distinguishes 0 to 4.</details>
 # <details><summary>B. The pixels.</summary>
 #

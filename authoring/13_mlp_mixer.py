@@ -51,9 +51,9 @@ from course_tools.notebook import claim, digit_classifier, digit_split, fitting,
 # <details><summary>B. Far more than ten, far fewer than half.</summary>
 #
 # Yes, after so few updates: its loss at the end is still near that of a guess. The patches contain more information: a linear
-# classifier on counts of 128 typical patches is right for about half of the digits or more (13.a-counts). Much of the rest is
-# in *where* the strokes are. (The model without positions in lecture 11 did better than this network: its patches were
-# larger and attended to each other.)</details>
+# classifier on counts of 128 typical patches (centres of k-means) is right for about half of the digits or more (13.a-counts).
+# Much of the rest is in *where* the strokes are. (The model without positions in lecture 11 did better than this network: its
+# patches were larger and attended to each other.)</details>
 # <details><summary>C. About ninety: digits are easy.</summary>
 #
 # They are easy for a network that sees the whole image. This one sees patches without their order.</details>
@@ -236,9 +236,9 @@ from course_tools.bank.lecture_13.mixer_block import (
 # Each norm removes a mean and a scale. The question is: of *what*?</details>
 # <details><summary>B. How active a channel is in the whole image.</summary>
 #
-# Yes. A channel that is active at a few positions and one that is active everywhere are scaled to the same variance, and a
-# nearly empty image is scaled up to the variance of a full one. A norm over the features equalises positions, but not
-# channels.</details>
+# Yes, for token mixing (the residual connection keeps it). Every channel gets mean 0 and the same variance over the positions,
+# whether it is active at many of them or at few, and a nearly empty image is scaled up to the variance of a full one. A norm
+# over the features equalises positions, but not channels.</details>
 # <details><summary>C. The order of the positions.</summary>
 #
 # The positions keep their order; the norm makes the *channels* similar.</details>
@@ -308,11 +308,11 @@ claim(
 # <details><summary>A. ViT first: it can attend to any position, differently for each image.</summary>
 #
 # It can, but it must first learn where to attend. Four thousand digits are few for that; see lecture 11.</details>
-# <details><summary>B. CNN first; which of Mixer and ViT is second depends on how the ViT's position embeddings start.</summary>
+# <details><summary>B. CNN first; whether the Mixer leads the ViT depends on how the ViT's position embeddings start.</summary>
 #
-# Yes, at this scale. Locality and translation equivariance are built into a CNN and need not be learned; destroying the
-# neighbourhoods takes away about two thirds of its lead (13.k, 13.o). Which of Mixer and ViT is better depends on a single
-# hyperparameter of the ViT (13.j-scale).</details>
+# Yes, at this scale. Locality and translation equivariance are built into a CNN and need not be learned; in our run, destroying
+# the neighbourhoods takes away about two thirds of its lead (13.k, 13.o). A single hyperparameter of the ViT (13.j-scale)
+# decides whether it is clearly behind the Mixer or about equal to it.</details>
 # <details><summary>C. CNN first, then the Mixer, then the ViT, clearly.</summary>
 #
 # So it appears with the default position embeddings of the ViT. Tune the weaker model before drawing conclusions.</details>
@@ -567,8 +567,8 @@ claim(
 # <details><summary>B. In the first block, slightly correlated input weights for neighbours; in the last block, similar output weights for all positions.</summary>
 #
 # Yes. The first effect is weak after so little training: compare adjacent positions with positions two apart. The second is
-# clear: after the last block only the mean over the positions is used, so the same output at every position is
-# optimal.</details>
+# clear: after the last block only the mean over the positions is used, so the output weights of all positions get similar
+# gradients.</details>
 # <details><summary>C. Smooth blobs and edges, as in the kernels of a CNN.</summary>
 #
 # The paper shows such maps after training on three hundred million photographs. After training on so few digits they are noisy;
@@ -696,8 +696,9 @@ claim(
 )
 
 # %% [markdown]
-# The next figures show accuracy against parameters and against multiply-adds for one image. Each model has three widths and
-# is trained for the same number of steps; the two smaller widths are shown for one seed, the largest for the mean of three.
+# The next figures show accuracy against parameters and against multiply-adds for one image. Each model has three widths and is
+# trained for the same number of steps; the two smaller widths are shown for one seed, the largest for the mean of three. Read
+# both: a CNN applies each weight at many positions, so it has few parameters for its multiply-adds (13.w, 13.x).
 
 # %%
 from course_lib.blocks import Sizes
@@ -1028,7 +1029,7 @@ show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 # millions of images. Only the ViT's initialisation was tuned, in one respect (13.j-scale); what tuning would do for the Mixer
 # is not known. "About the same time" refers to a CPU; on a GPU, the relative costs differ.
 #
-# **Papers.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1, table 1, section 4.6
+# **Papers.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1, table 1, section 3.4
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2
 # (https://arxiv.org/abs/1606.08415).
 #

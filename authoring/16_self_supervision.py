@@ -87,7 +87,7 @@ fitting.show_losses(
 #
 # An image is resampled with the **inverse** map: the new pixel at $r$ takes the value at $A^{-1}(r - t)$. `F.affine_grid`
 # computes these positions for a batch and `F.grid_sample` interpolates the values; both use coordinates from -1 to 1 along each
-# side.
+# side: from edge to edge of the image with `align_corners=False`.
 #
 # | name | shape |
 # | --- | --- |
@@ -132,8 +132,9 @@ show_views(images[few(digits, SEEDS[0], 2, 0)], view)
 
 # %% [markdown]
 # **Colour** can be augmented too. Changes of brightness, saturation and hue are linear in red, green and blue, so one 3 × 3
-# matrix performs all three: $c' = M c$ with $M = b\, R(\mathrm{hue})\,(s I + (1 - s)\,\mathbf 1 \ell^\top)$, where $\ell$ holds
-# the weight of each colour in the luminance. `colour_matrix` builds it, `recolour` applies it to a batch.
+# matrix performs all three: $c' = M c$ with $M = b\, R(\mathrm{hue})\,(s I + (1 - s)\,\mathbf 1 \ell^\top)$, where $b$ and $s$
+# are factors of brightness and saturation, $R$ is a rotation about the axis of greys, and $\ell$ holds the weight of each
+# colour in the luminance. `colour_matrix` builds it, `recolour` applies it to a batch.
 #
 # Our digits are grey. For photographs, colour distortion matters most together with cropping: crops of one image have similar
 # colour histograms, and a network could match them by their histograms alone (Chen et al., section 3.1 and figure 6). We
@@ -185,10 +186,10 @@ explore(
 #
 # $N$ images give $2N$ views. An **encoder** $f$ maps each view to a representation $h$, and a small **projection head**
 # maps that to $z = W^{(2)}\,\mathrm{ReLU}(W^{(1)} h)$. For every view $i$ the task is a classification: which of the other
-# $2N - 1$ views is the second view $j$ of the same image? The logits are cosines divided by a temperature $\tau$:
+# $2N - 1$ views is the second view $j$ of the same image? The logits are cosines (sim) divided by a temperature $\tau$:
 #
 # $$\ell(i, j) = -\log \frac{\exp(\mathrm{sim}(z_i, z_j)/\tau)}{\sum_{k \ne i} \exp(\mathrm{sim}(z_i, z_k)/\tau)} \qquad
-# L = \frac{1}{2N} \sum_{\text{pairs}} \ell(i, j) + \ell(j, i)$$
+# L = \frac{1}{2N} \sum_{\text{pairs}} \big(\ell(i, j) + \ell(j, i)\big)$$
 #
 # Like the attention of lecture 04, it uses a softmax over similarities, here with the diagonal masked and with a known target.
 # This is **NT-Xent**, the normalised temperature-scaled cross-entropy. The other views act as **negatives**.
@@ -200,8 +201,8 @@ explore(
 # | loss | a number; 0 for a single pair, since there are no negatives |
 #
 # `unit` divides each vector by its norm. **Bug hunt.** The deck numbers the views of a pair $2k-1$ and $2k$. This
-# implementation stacks all first views, then all second views, and pairs rows $2k-1$ and $2k$. It runs, and training lowers the
-# loss. Decide what is wrong *before* you run the check.
+# implementation stacks all first views, then all second views, and pairs rows $2k-1$ and $2k$. It runs without an error. Decide
+# what is wrong *before* you run the check.
 
 # %%
 from course_lib.losses.nt_xent import require_pairs
@@ -400,7 +401,8 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **A rival that uses the unlabelled digits, too.** So far, only SimCLR has seen the unlabelled digits. **Pseudo-labels** let a
+# **A rival that uses the unlabelled digits, too.** So far, only SimCLR has seen the unlabelled digits. **Pseudo-labels** (a simple
+# form of FixMatch, Sohn et al. 2020) let a
 # supervised network learn from them as well. We train the network of the forty labels for 240 more updates. Each has the forty
 # labelled digits and, as in SimCLR, two views of 32 unlabelled ones. The network predicts the class of the first view; where its
 # probability is at least 0.9, this class serves as the label of the second view.
@@ -578,9 +580,9 @@ show_neighbours(7, snapshots["step 240"], images[unseen[SEEDS[0]]], kinds)
 # gradient, whereas a low temperature concentrates it on the hard ones.</details>
 # <details><summary>C. (a) and (b) are clearly worse; (c) differs little here.</summary>
 #
-# Yes. Chen et al. (section 4.2) find $h$ more than 10 points better than $z$ on ImageNet: the contrastive loss removes
-# information from $z$ about what the augmentation changes. For our digits, the cell below prints both: $h$ leads $z$ on every
-# seed, but only by 0.01 to 0.03.</details>
+# Yes. Chen et al. (section 4.2) find $h$ more than 10 points better than $z$ on ImageNet. Their explanation: the contrastive
+# loss removes information from $z$ about what the augmentation changes. For our digits, the cell below prints both: $h$ leads
+# $z$ on every seed, but only by 0.01 to 0.03.</details>
 
 # %%
 from course_lib.datasets import Augmentation
@@ -635,8 +637,8 @@ for n_each in (1, 4):
 # ## 8 BYOL: no negatives
 #
 # In SimCLR, negatives keep the encoder from mapping all images to the same vector. **BYOL** has no negatives. An *online*
-# network (encoder, projector) and a *target* network of the same architecture see one view each; a **predictor** $q$ on the
-# online side predicts the target's output for the *other* view:
+# network (encoder, projector) computes $z$ from one view, a *target* network of the same architecture $z'$ from the other. A
+# **predictor** $q$ on the online side predicts $z'$ from $z$ (as in the paper, in both directions):
 #
 # $$L = \lVert \overline{q(z)} - \overline{z'} \rVert^2 = 2 - 2 \cos(q(z), z')$$
 #
@@ -754,9 +756,9 @@ show_byol_losses(byol)
 # %% [markdown]
 # ## 9 Collapse and the spectrum of embeddings
 #
-# The loss does not show whether the two views agree for a useful or a trivial reason. The embeddings do. Normalise them to unit
-# length, subtract their mean, and compute the standard deviation along each principal axis. This is the **spectrum**: the
-# singular values divided by $\sqrt n$.
+# The loss does not show whether the two views agree for a useful or a trivial reason. The embeddings do. Normalise $n$ of them
+# to unit length, subtract their mean, and compute the standard deviation along each principal axis. This is the **spectrum**:
+# the singular values divided by $\sqrt n$.
 #
 # | embeddings | spectrum |
 # | --- | --- |
@@ -818,8 +820,9 @@ claim(
 
 # %% [markdown]
 # Two of the runs have one network on both sides and differ in the stop-gradient alone: without it the projections collapse,
-# with it they do not (16.q-copied). So the stop-gradient, and not the moving average, prevents the collapse here (one seed).
-# That does not make the moving average useless: compare the printed probes of *BYOL* and *no moving average*.
+# with it they do not (16.q-copied). So here the stop-gradient is needed and the moving average is not (one seed). But the
+# stop-gradient does not suffice: without the predictor the projections nearly collapse (16.p). Nor is the moving average
+# useless: compare the printed probes of *BYOL* and *no moving average*.
 #
 # Note *which layer* collapses: the **projections**, on which the loss is computed. The features of the **encoder**, before the
 # projector, are affected less. After 240 updates, with this one seed, the probes of all encoders are still more accurate than
@@ -842,7 +845,7 @@ claim(
 # (16.long).</details>
 # <details><summary>C. It never becomes better than the pixels: without negatives there is nothing to learn.</summary>
 #
-# After 240 steps one might think so. That is a matter of training time, as the rest of the curve shows.</details>
+# After 120 steps one might think so. That is a matter of training time, as the rest of the curve shows.</details>
 
 # %%
 from course_tools.notebook import recorded
@@ -889,6 +892,12 @@ claim(
     at_most=0.06,
 )
 claim(
+    "16.long-byol",
+    "recorded, 3,000 steps: accuracy of BYOL's probe, least of the seeds",
+    min(study.scores("BYOL, three times as long", "probe")),
+    at_least=0.78,
+)
+claim(
     "16.v",
     "recorded: without stop-gradient and moving average the encoder's probe loses "
     "accuracy, least of the seeds",
@@ -913,8 +922,8 @@ claim(
 # <details><summary>B. It is better than the pixels; with 96 pairs it is a few points better still.</summary>
 #
 # Yes. The next cell prints the accuracies with 32 and with 96 pairs, for each recorded seed. The gain need not come from
-# additional negatives: 96 pairs also see three times as many images. After about as many images, 700 updates of 32 pairs of the
-# longer SimCLR run, the recorded probe is about as good (16.GA-images).</details>
+# additional negatives: 96 pairs also see three times as many images. After about as many images, 700 of the 1,000 updates of 32
+# pairs in the recorded SimCLR runs, the probe is about as good (16.GA-images).</details>
 # <details><summary>C. It is better than with 96 pairs: the gradient is noisier.</summary>
 #
 # Compare the two printed accuracies.</details>
@@ -1124,10 +1133,10 @@ repair_simclr = check("16.8", repair_simclr)
 # SimCLR's probe from forty labels on (0.82 and 0.83); there it is trained on one draw of the labels for each seed, whereas the
 # probes average four. With pseudo-labels it is more accurate than the probe (16.pseudo) and than with as many updates on the
 # labels alone (16.pseudo-alone), here with forty labels; in a trial with ten, it was ahead with two of three seeds. We did not
-# fine-tune SimCLR's encoder on the labels, as the paper also does. On photographs the gap is wider and colour distortion
-# matters: section 2 shows why, on two photographs, but no network is trained on colour images here. How BYOL avoids collapse
-# is not fully understood; in our runs with one network on both sides the projections collapsed without the stop-gradient and
-# not with it (16.q, 16.q-copied), and without the predictor they nearly collapsed (16.p).
+# fine-tune SimCLR's encoder on the labels, as the paper does; on ImageNet with 1 % of the labels, it then leads supervised
+# training by far more. On photographs colour distortion matters: section 2 shows why, but no network is trained on colour
+# images here. How BYOL avoids collapse is not fully understood; in our runs with one network on both sides the projections
+# collapsed without the stop-gradient and not with it (16.q, 16.q-copied), and without the predictor they nearly collapsed (16.p).
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et
 # al. 2020, *BYOL*, eq. 2 and section 3.1 (https://arxiv.org/abs/2006.07733) · Jing, Vincent, LeCun, Tian 2022, *Understanding

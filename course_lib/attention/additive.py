@@ -87,7 +87,7 @@ def concat_scores(q: Queries, k: Keys, W: Float[Tensor, "d_a d_q+d_k"], v: Float
     Returns:
         scores (*batch, T_q, T_k).
 
-    Source: Luong et al. 2015, eq. 8 (concat).
+    Source: Luong et al. 2015, section 3.1 (concat).
     """
     T_q, T_k = q.shape[-2], k.shape[-2]
     every_q = repeat(q, "... T_q d -> ... T_q T_k d", T_k=T_k)

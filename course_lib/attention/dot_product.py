@@ -98,7 +98,7 @@ def dot_scores(q: Queries, k: Keys) -> Scores:
     Raises:
         ValueError: queries and keys differ in size.
 
-    Source: Luong et al. 2015, eq. 8.
+    Source: Luong et al. 2015, section 3.1 (dot).
     """
     _require_one_size(q, k)
     return q @ k.mT
@@ -127,7 +127,7 @@ def general_scores(q: Queries, k: Keys, W: Float[Tensor, "d_q d_k"]) -> Scores:
     Returns:
         scores (*batch, T_q, T_k).
 
-    Source: Luong et al. 2015, eq. 8 (general).
+    Source: Luong et al. 2015, section 3.1 (general).
     """
     return q @ W @ k.mT
 

@@ -130,7 +130,7 @@ def reordered_token_mixing(
     Returns:
         (W_1, b_1, W_2, b_2), such that token mixing of x[:, order] gives the result of x, permuted in the same way.
 
-    Source: Tolstikhin et al. 2021, section 4.6: Mixer is invariant to the order of the patches and the pixels within them.
+    Source: Tolstikhin et al. 2021, section 3.4: Mixer is invariant to the order of the patches and the pixels within them.
     """
     return W_1[:, order], b_1, W_2[order], b_2[order]
 

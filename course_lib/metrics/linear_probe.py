@@ -101,7 +101,7 @@ def fine_tuned_head(
         n_steps: number of steps; 0 returns the initial head.
 
     Returns:
-        Probe(weight (n_classes, d), bias (n_classes,)).
+        LinearProbe(weight (n_classes, d), bias (n_classes,)).
 
     Source: Dosovitskiy et al. 2021, section 3.2 and appendix B.1.1; momentum as in torch.optim.SGD.
     """

@@ -43,7 +43,7 @@ HINTS = (
 def swaps_the_matrices_of_queries_and_keys(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You project the queries by W_k and the keys by W_q: in self-attention, that transposes every score."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_k), (keys, W_q), (values, W_v)))
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return merge_heads(context) @ W_o.mT, weights
 
 
@@ -52,7 +52,7 @@ def does_not_transpose_the_matrices(queries, keys, values, W_q, W_k, W_v, W_o, n
     """You multiply by the matrices as they are stored, (out, in). A product from the right needs them as (in, out); with
     square matrices there is no error, and every projection is wrong."""
     q, k, v = (split_heads(x @ W, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return merge_heads(context) @ W_o, weights
 
 
@@ -61,7 +61,7 @@ def forgets_the_output_projection(queries, keys, values, W_q, W_k, W_v, W_o, n_h
     """You stop after laying the heads side by side and never use W_o. Without it the heads are not mixed, and the result
     need not have the size d_model."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return merge_heads(context), weights
 
 
@@ -70,7 +70,7 @@ def merges_without_transposing(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     """You reshape (n_heads, T_q, d_v) straight to (T_q, n_heads · d_v). The numbers keep their order in memory, so a
     row of yours holds several positions of one head instead of all heads of one position."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return context.reshape(*queries.shape[:-1], -1) @ W_o.mT, weights
 
 
@@ -80,7 +80,7 @@ def views_instead_of_splitting(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     the features of some positions instead of its own features of every position."""
     projected = (queries @ W_q.mT, keys @ W_k.mT, values @ W_v.mT)
     q, k, v = (x.reshape(*x.shape[:-2], n_heads, x.shape[-2], -1) for x in projected)
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return merge_heads(context) @ W_o.mT, weights
 
 
@@ -89,7 +89,7 @@ def lets_all_heads_share_one_projection(queries, keys, values, W_q, W_k, W_v, W_
     """Every head of yours projects by the rows of the first one. Each head has its own rows in W_q, W_k and W_v."""
     firsts = (x @ W[: W.shape[0] // n_heads].mT for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
     q, k, v = (torch.stack([first] * n_heads, -3) for first in firsts)
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return merge_heads(context) @ W_o.mT, weights
 
 
@@ -98,7 +98,7 @@ def scales_by_d_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=N
     """You scale the scores by √d_model. Each dot product runs over the features of one head only, so the scale is that
     of a head's keys, whatever the size of the model."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    context, weights = attend(q @ k.mT / math.sqrt(W_o.shape[0]), v, mask_per_head(mask))
+    context, weights = attend(q @ k.mT / math.sqrt(W_o.shape[0]), v, mask_per_head(mask, queries.shape))
     return merge_heads(context) @ W_o.mT, weights
 
 
@@ -119,6 +119,24 @@ def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o,
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong.detail
+def inserts_the_head_axis_after_the_first_axis(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You insert the axis of heads after the first axis of the mask. That is right for (B, T_q, T_k) only: the axis belongs
+    before the last two, also in a mask (T_q, T_k) and in one with two batch axes."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, None if mask is None else mask.unsqueeze(1))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.detail
+def takes_two_batch_axes_for_batch_and_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You give a mask of four axes as it is to the scores, as if it had an axis of heads. With two batch axes, the mask of
+    each sequence, (B_1, B_2, T_q, T_k), lacks that axis, too."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return merge_heads(context) @ W_o.mT, weights
+
+
 @wrong.part
 def deals_the_heads_to_other_sequences(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You attend with the heads in front of the batch, and then reshape the result as if each sequence's heads were
@@ -134,7 +152,7 @@ def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_
     """You give back the mean of the weights over the heads, as torch's module does by default. Here every head's weights
     are asked for: heads attend to different keys, and the mean hides it."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
     return merge_heads(context) @ W_o.mT, weights.mean(-3)
 
 
@@ -142,7 +160,7 @@ def averages_the_weights_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_
 def forgets_the_scale(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You do not divide the scores by √d_k, where d_k is the number of features of one head."""
     q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    context, weights = attend(q @ k.mT, v, mask_per_head(mask))
+    context, weights = attend(q @ k.mT, v, mask_per_head(mask, queries.shape))
     return merge_heads(context) @ W_o.mT, weights
 
 
@@ -212,16 +230,16 @@ def _self(draw: Draw, n_heads: int, *batch: int) -> Call:
     return x, x.clone(), x.clone(), *_weights(draw, n_heads, d, d, n_heads * d, n_heads * d, n_heads * d)
 
 
-def _cross(draw: Draw, B: int = 1) -> Call:
+def _cross(draw: Draw, *batch: int) -> Call:
     """Attention to another sequence, with every size its own."""
     T_q, T_k, d_q, d_m, d_k, d_v = draw.sizes(6)
-    q, k, v = draw.normal(B, T_q, d_q), draw.normal(B, T_k, d_m), draw.normal(B, T_k, d_m)
+    q, k, v = draw.normal(*batch, T_q, d_q), draw.normal(*batch, T_k, d_m), draw.normal(*batch, T_k, d_m)
     return q, k, v, *_weights(draw, 3, d_k, d_v, d_q, d_m, 4)
 
 
-def _masked(draw: Draw, B: int = 2, padding: bool = False) -> Call:
-    q, k, v, *rest = _cross(draw, B)
-    return q, k, v, *rest, draw.mask(B, 1 if padding else q.shape[1], k.shape[1])
+def _masked(draw: Draw, *batch: int, padding: bool = False, of_all: bool = False) -> Call:
+    q, k, v, *rest = _cross(draw, *batch)
+    return q, k, v, *rest, draw.mask(*(() if of_all else batch), 1 if padding else q.shape[-2], k.shape[-2])
 
 
 exercise = Exercise(
@@ -255,13 +273,19 @@ exercise = Exercise(
         Property(
             "sizes",
             "Every size may differ, and keys may come from another sequence.",
-            lambda draw: [_cross(draw)],
+            lambda draw: [_cross(draw, 1)],
             needs=("heads",),
         ),
         Property(
             "mask",
-            "The mask holds for every head.",
-            lambda draw: [_masked(draw, 1), _masked(draw, 2), _masked(draw, 2, padding=True)],
+            "The mask holds for every head, with any number of batch axes.",
+            lambda draw: [
+                _masked(draw, 1),
+                _masked(draw, 2),
+                _masked(draw, 2, padding=True),
+                _masked(draw, 2, of_all=True),
+                _masked(draw, 2, 3),
+            ],
             points=4,
             needs=("sizes",),
         ),
@@ -271,8 +295,8 @@ exercise = Exercise(
             lambda draw: [_self(draw, 2, 3), _cross(draw, 2), _self(draw, 2), _self(draw, 2, 2, 3)],
             needs=("heads",),
         ),
-        has_gradient(lambda draw: [_cross(draw, 2), _masked(draw)], needs=("mask",)),
-        leaves_inputs(lambda draw: [_cross(draw, 2), _masked(draw)]),
+        has_gradient(lambda draw: [_cross(draw, 2), _masked(draw, 2)], needs=("mask",)),
+        leaves_inputs(lambda draw: [_cross(draw, 2), _masked(draw, 2)]),
     ),
     wrong=wrong,
     right=right,

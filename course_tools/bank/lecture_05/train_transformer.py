@@ -64,7 +64,7 @@ FIRST, LEAST = 0.25, 0.45
 HINTS = (
     (
         "Write one attention for all three places: `attention(x, memory, mask)`, with queries from `x` and keys and values "
-        "from `memory`. The encoder calls it with `(x, x, real)`, the decoder with `(y, y, causal)` and then `(y, memory, real)`. "
+        "from `memory`. The encoder calls it with `(x, x, real)`, the decoder with `(y, y, causal)`, then `(y, memory, real)`. "
         "Check by hand, before you train, that the logits at position 3 stay the same when token 4 of the target changes."
     ),
     (

@@ -26,7 +26,7 @@ HINTS = (
         "φᵀ g sums over the keys j: it has d_k rows and d columns, one such matrix for each image. Divide by the number "
         "of keys, which is not always the number of queries."
     ),
-    "`theta @ (phi.mT @ g / phi.shape[-2])` is the context; there are no weights to return, so `Attended(context, None)`.",
+    "`theta @ (phi.mT @ g / phi.shape[-2])` is the context; there are no weights to return, so `ContextOnly(context)`.",
 )
 
 

@@ -28,8 +28,8 @@ HINTS = (
         "row W: integer division gives the number of full maps or rows, the remainder the position within."
     ),
     (
-        "`time = place // (H * W)`, `row = place // W % H`, `column = place % W`, and `torch.stack` of the three on a new last "
-        "axis."
+        "`time = position // (H * W)`, `row = position // W % H`, `column = position % W`, and `torch.stack` of the three on a "
+        "new last axis."
     ),
 )
 

@@ -58,7 +58,7 @@ HINTS = (
     ),
     (
         "One fault is in the patches: put those of two images back together and look at them. One is in the order of the "
-        "encoder's steps: what do the tokens know of their places when they attend? One is at the end: what does "
+        "encoder's steps: what do the tokens know of their positions when they attend? One is at the end: what does "
         "`F.cross_entropy` take?"
     ),
     (
