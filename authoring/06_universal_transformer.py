@@ -52,7 +52,7 @@ SEEDS = (0, 1, 2)
 # <details><summary>B. Some: it does not reliably select the column that decides the carry.</summary>
 #
 # Yes. On our seeds, a digit is mostly right where the two nearest lower columns that decide a carry (1 + 1 or 0 + 0) agree, and
-# often wrong where they differ. The distance of the carry matters less.</details>
+# often wrong where they differ (printed below).</details>
 # <details><summary>C. None: addition needs a loop.</summary>
 #
 # One layer gets most digits right where the nearest columns that decide a carry agree.</details>
@@ -71,7 +71,8 @@ import torch
 
 from course_lib.models import SharedSteps
 from course_tools.notebook import device
-from course_tools.notebook.binary_addition import adder, block, exact, fit_adder
+from course_tools.notebook.binary_addition import accuracy_by_carry, adder
+from course_tools.notebook.binary_addition import block, exact, fit_adder
 from course_tools.notebook.fitting import show_losses
 
 TRAINING = at_scale(cpu=400, gpu=2_000)
@@ -90,6 +91,10 @@ print(
     f"fraction of new sums that are right in every digit, {TRAINING} updates, best of "
     f"the seeds: ten digits {max(of_one):.2f}, twenty digits {max(far_of_one):.2f}"
 )
+where = [accuracy_by_carry(model, short.test, ALL) for model in one_layer]
+print("digits that are right, by seed, where the two nearest lower columns that decide")
+print("a carry agree:", ", ".join(f"{agree:.2f}" for agree, _ in where), end="; ")
+print("where they differ:", ", ".join(f"{differ:.2f}" for _, differ in where))
 
 # %% [markdown]
 # ## 2 Position and step encoding
@@ -1013,7 +1018,7 @@ for k in (1, 2, 3, 5, 7, 11):
 # ## 13 Papers and decks
 #
 # **Papers.** Dehghani et al. 2019, *Universal Transformers*, eqs. 4 to 7 and section 2.2 (https://arxiv.org/abs/1807.03819) ·
-# Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, eqs. 5 to 9 and 13 (https://arxiv.org/abs/1603.08983).
+# Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, section 2 (https://arxiv.org/abs/1603.08983).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #

@@ -1,6 +1,6 @@
 """Adaptive computation time (ACT): each position decides after how many steps it halts.
 
-Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, eqs. 5-9 and 13 (https://arxiv.org/abs/1603.08983), per
+Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, section 2 (https://arxiv.org/abs/1603.08983), per
 position as in Dehghani et al. 2019, section 2.2 (https://arxiv.org/abs/1807.03819). A position has a probability h_n of
 halting at each step n, and halts at the first step N at which they sum to 1 - ε:
 
@@ -51,7 +51,7 @@ def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Fl
     Returns:
         ρ (*batch), from 2 (one step, R = 1) to n_steps + 1; its gradient is that of R alone.
 
-    Source: Graves 2016, eqs. 9, 13.
+    Source: Graves 2016, section 2 (the ponder cost and its gradient).
     """
     before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
     active = before < 1 - epsilon

@@ -92,6 +92,22 @@ def exact(model: Universal, part: Sums, mask: Tensor) -> float:
 
 
 @torch.no_grad()
+def accuracy_by_carry(model: Universal, part: Sums, mask: Tensor) -> tuple[float, float]:
+    """Measure the accuracy of digits where the two nearest lower columns that decide a carry agree, and where they differ.
+
+    The columns 1 + 1 and 0 + 0 decide: a carry leaves the first and not the second. Below the lowest column there is no carry.
+    """
+    right = model(part.columns.to(device()), mask=mask)[0].argmax(-1).cpu() == part.digits
+    columns = F.pad(part.columns, (1, 0))
+    here = torch.arange(columns.shape[1]).expand_as(columns)
+    deciding = torch.where((columns == 0) | (columns == 3), here, 0).cummax(dim=1).values
+    nearest = deciding[:, :-1]
+    second = deciding.gather(1, (nearest - 1).clamp(min=0))
+    agree = columns.gather(1, nearest) == columns.gather(1, second)
+    return right[agree].float().mean().item(), right[~agree].float().mean().item()
+
+
+@torch.no_grad()
 def steps_taken(model: Universal, part: Sums, mask: Tensor) -> Tensor:
     """Count the steps (n, T) that each column of each sum takes."""
     _, pondered = model(part.columns.to(device()), mask=mask)

@@ -35,8 +35,8 @@ HINTS = (
 )
 
 
-def _thinks(h, epsilon):
-    """Who still thinks, (B, T, 1)."""
+def _still_active(h, epsilon):
+    """Which positions are still active, (B, T, 1)."""
     return h.sum(-1, keepdim=True) < 1 - epsilon
 
 
@@ -57,7 +57,7 @@ def lets_everyone_think_on(x, y, halt, h, epsilon=0.01):
 @wrong.idea
 def lets_the_halted_think(x, y, halt, h, epsilon=0.01):
     """You update the halted positions and keep the others. A position goes on while its sum is *below* 1 - ε."""
-    return _asked(torch.where(_thinks(h, epsilon), x, y), halt, h)
+    return _asked(torch.where(_still_active(h, epsilon), x, y), halt, h)
 
 
 @wrong.idea
@@ -79,35 +79,35 @@ def averages_the_probabilities(x, y, halt, h, epsilon=0.01):
 def forgets_epsilon(x, y, halt, h, epsilon=0.01):
     """You let a position go on until its sum reaches 1. It halts at 1 - ε; without ε even a position with h near 1 takes
     another step."""
-    return _asked(torch.where(_thinks(h, 0.0), y, x), halt, h)
+    return _asked(torch.where(_still_active(h, 0.0), y, x), halt, h)
 
 
 @wrong.part
 def halts_the_whole_sentence(x, y, halt, h, epsilon=0.01):
     """You let all positions of a sequence go on as long as one of them does. Each position halts independently: that makes
     the depth adaptive."""
-    thinks = (h.sum(-1, keepdim=True) < 1 - epsilon).any(1, keepdim=True)
-    states, (w, b) = torch.where(thinks, y, x), halt
+    active = (h.sum(-1, keepdim=True) < 1 - epsilon).any(1, keepdim=True)
+    states, (w, b) = torch.where(active, y, x), halt
     return states, torch.cat([h, torch.sigmoid(states @ w + b)[..., None]], dim=-1)
 
 
 @wrong.part
 def wipes_out_the_halted(x, y, halt, h, epsilon=0.01):
     """You set the states of halted positions to 0. A halted position keeps its x, and the others go on attending to it."""
-    return _asked(torch.where(_thinks(h, epsilon), y, 0.0), halt, h)
+    return _asked(torch.where(_still_active(h, epsilon), y, 0.0), halt, h)
 
 
 @wrong.part
 def asks_before_the_step(x, y, halt, h, epsilon=0.01):
     """You let the halting unit read x, the states before the step. Its input is the new states."""
-    return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=x)
+    return _asked(torch.where(_still_active(h, epsilon), y, x), halt, h, seen=x)
 
 
 @wrong.detail
 def asks_what_was_not_taken(x, y, halt, h, epsilon=0.01):
     """The input of your halting unit is y for every position. A halted position keeps x; the input is the state after the
     step."""
-    return _asked(torch.where(_thinks(h, epsilon), y, x), halt, h, seen=y)
+    return _asked(torch.where(_still_active(h, epsilon), y, x), halt, h, seen=y)
 
 
 @wrong.part
@@ -115,20 +115,20 @@ def counts_the_new_probability_first(x, y, halt, h, epsilon=0.01):
     """You add the new h to the sum before you decide which positions go on. The decision depends on the previous steps
     alone."""
     _, longer = _asked(y, halt, h)
-    return _asked(torch.where(_thinks(longer, epsilon), y, x), halt, h)
+    return _asked(torch.where(_still_active(longer, epsilon), y, x), halt, h)
 
 
 @wrong.part
 def forgets_the_sigmoid(x, y, halt, h, epsilon=0.01):
     """You append w · state + b without the sigmoid. That is any real number, not a probability."""
-    states = torch.where(_thinks(h, epsilon), y, x)
+    states = torch.where(_still_active(h, epsilon), y, x)
     return states, torch.cat([h, (states @ halt[0] + halt[1])[..., None]], dim=-1)
 
 
 @wrong.detail
 def returns_the_new_probability_only(x, y, halt, h, epsilon=0.01):
     """You return the newest h alone. The next step needs the sum of all, so append it to the previous ones."""
-    states, longer = _asked(torch.where(_thinks(h, epsilon), y, x), halt, h)
+    states, longer = _asked(torch.where(_still_active(h, epsilon), y, x), halt, h)
     return states, longer[..., -1:]
 
 
@@ -136,9 +136,9 @@ def returns_the_new_probability_only(x, y, halt, h, epsilon=0.01):
 def silences_the_halted(x, y, halt, h, epsilon=0.01):
     """You write h = 0 for halted positions. The probability is computed for every position; `halting_distribution` ignores
     what follows the halt."""
-    thinks = _thinks(h, epsilon)
-    states, longer = _asked(torch.where(thinks, y, x), halt, h)
-    return states, torch.cat([h, torch.where(thinks, longer[..., -1:], 0.0)], dim=-1)
+    active = _still_active(h, epsilon)
+    states, longer = _asked(torch.where(active, y, x), halt, h)
+    return states, torch.cat([h, torch.where(active, longer[..., -1:], 0.0)], dim=-1)
 
 
 @wrong.detail
@@ -151,14 +151,14 @@ def forgets_the_bias(x, y, halt, h, epsilon=0.01):
 def by_arithmetic(x, y, halt, h, epsilon=0.01):
     """0 and 1 as numbers that weigh x and y; the halting unit as a linear layer with one output."""
     w, b = halt
-    thinks = (torch.einsum("btn->bt", h) < 1 - epsilon).to(x.dtype).unsqueeze(-1)
-    states = thinks * y + (1 - thinks) * x
+    active = (torch.einsum("btn->bt", h) < 1 - epsilon).to(x.dtype).unsqueeze(-1)
+    states = active * y + (1 - active) * x
     return states, torch.cat((h, F.linear(states, w[None], b[None]).sigmoid()), dim=2)
 
 
 @right
 def by_writing_into_copies(x, y, halt, h, epsilon=0.01):
-    """A clone of x that takes y where somebody thinks, and an empty h with one column more, filled in two parts."""
+    """A clone of x that takes y where a position is active, and an empty h with one column more, filled in two parts."""
     w, b = halt
     thinking = ~(h.sum(dim=2) >= 1 - epsilon)
     states = x.clone()

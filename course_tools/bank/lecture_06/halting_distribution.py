@@ -28,7 +28,7 @@ HINTS = (
         "last step that is taken is N. Before N the weight p is h, at N it is 1 minus that sum, after it 0."
     ),
     (
-        "`before = h.cumsum(-1) - h` and `thinks = before < 1 - epsilon`. A step is N where it is taken and the next one "
+        "`before = h.cumsum(-1) - h` and `active = before < 1 - epsilon`. A step is N where it is taken and the next one "
         "is not; the last column has no next one, so no position goes on there. Two nested `torch.where` do the rest."
     ),
 )
@@ -39,10 +39,10 @@ def _before(h):
     return F.pad(h.cumsum(-1)[..., :-1], (1, 0))
 
 
-def _shares(h, thinks, last, before=None):
+def _shares(h, active, last, before=None):
     """h before the last step taken, what is missing to 1 at it, 0 after."""
-    goes_on = F.pad(thinks[..., 1:], (0, 1))
-    return torch.where(goes_on, h, torch.where(thinks, last, 0.0))
+    goes_on = F.pad(active[..., 1:], (0, 1))
+    return torch.where(goes_on, h, torch.where(active, last, 0.0))
 
 
 @wrong.part
@@ -126,8 +126,8 @@ def halts_one_step_too_late(h, epsilon=0.01):
     """You give the remainder to the step after the one that reaches 1 - ε. The sum may exceed 1 by then, and your remainder
     is negative; the step that reaches 1 - ε is N itself."""
     reached = h.cumsum(-1)
-    thinks = F.pad((_before(h) < 1 - epsilon)[..., :-1], (1, 0), value=True)
-    return _shares(h, thinks, 1 - reached + h)
+    active = F.pad((_before(h) < 1 - epsilon)[..., :-1], (1, 0), value=True)
+    return _shares(h, active, 1 - reached + h)
 
 
 @wrong.part
@@ -135,8 +135,8 @@ def halts_all_at_once(h, epsilon=0.01):
     """You stop only when every position of the batch has reached 1 - ε. Each position halts independently; in yours the
     early ones go on, and their last p is negative."""
     before = _before(h)
-    thinks = (before < 1 - epsilon).reshape(-1, h.shape[-1]).any(0).expand_as(h)
-    return _shares(h, thinks, 1 - before)
+    active = (before < 1 - epsilon).reshape(-1, h.shape[-1]).any(0).expand_as(h)
+    return _shares(h, active, 1 - before)
 
 
 @wrong.case
@@ -152,18 +152,18 @@ def leaves_the_undecided_open(h, epsilon=0.01):
 def chooses_one_step(h, epsilon=0.01):
     """You give everything to the step at which the position halts. The steps before keep p = h; and your 0s and 1s pass no
     gradient to the halting unit."""
-    thinks = _before(h) < 1 - epsilon
-    return F.one_hot(thinks.sum(-1) - 1, h.shape[-1]).to(h.dtype)
+    active = _before(h) < 1 - epsilon
+    return F.one_hot(active.sum(-1) - 1, h.shape[-1]).to(h.dtype)
 
 
 @right
 def step_by_step(h, epsilon=0.01):
     """A loop over the steps that keeps what is left of 1, and who is still thinking."""
-    left, thinks, p = torch.ones_like(h[..., 0]), torch.ones_like(h[..., 0], dtype=torch.bool), []
+    left, active, p = torch.ones_like(h[..., 0]), torch.ones_like(h[..., 0], dtype=torch.bool), []
     for n in range(h.shape[-1]):
-        halts = thinks & (1 - left + h[..., n] >= 1 - epsilon) if n < h.shape[-1] - 1 else thinks
-        p.append(torch.where(halts, left, torch.where(thinks, h[..., n], torch.zeros_like(left))))
-        left, thinks = left - p[-1], thinks & ~halts
+        halts = active & (1 - left + h[..., n] >= 1 - epsilon) if n < h.shape[-1] - 1 else active
+        p.append(torch.where(halts, left, torch.where(active, h[..., n], torch.zeros_like(left))))
+        left, active = left - p[-1], active & ~halts
     return torch.stack(p, dim=-1)
 
 

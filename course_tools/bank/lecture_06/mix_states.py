@@ -145,12 +145,12 @@ def by_einsum(states, h, epsilon=0.01):
 def step_by_step(states, h, epsilon=0.01):
     """A running sum over the steps, the shares worked out on the way."""
     mixed, left = torch.zeros_like(states[..., 0, :]), torch.ones_like(h[..., 0])
-    used, thinks = torch.zeros_like(left), torch.ones_like(left, dtype=torch.bool)
+    used, active = torch.zeros_like(left), torch.ones_like(left, dtype=torch.bool)
     for n in range(h.shape[-1]):
         used = used + h[..., n]
         halts = (used >= 1 - epsilon) | torch.tensor(n == h.shape[-1] - 1)
-        p = torch.where(thinks, torch.where(halts, left, h[..., n]), 0.0)
-        mixed, left, thinks = mixed + p[..., None] * states[..., n, :], left - p, thinks & ~halts
+        p = torch.where(active, torch.where(halts, left, h[..., n]), 0.0)
+        mixed, left, active = mixed + p[..., None] * states[..., n, :], left - p, active & ~halts
     return mixed
 
 

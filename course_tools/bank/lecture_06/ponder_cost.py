@@ -28,7 +28,7 @@ HINTS = (
         "them. A count has no gradient; R is what the halting unit learns from, so it must stay in the graph."
     ),
     (
-        "`before = h.cumsum(-1) - h` and `thinks = before < 1 - epsilon`; N is `thinks.sum(-1)`. Every h at a step that is "
+        "`before = h.cumsum(-1) - h` and `active = before < 1 - epsilon`; N is `active.sum(-1)`. Every h at a step that is "
         "taken, but for the last, is subtracted from 1: `before.gather(-1, N[..., None] - 1)` finds their sum."
     ),
 )
@@ -134,12 +134,12 @@ def step_by_step(h, epsilon=0.01):
     """A loop over the steps: who has not yet halted pays 1 more, and what was left becomes smaller."""
     n_steps = h.shape[-1]
     left = torch.ones_like(h[..., 0])
-    cost, thinks = torch.zeros_like(left), torch.ones_like(left, dtype=torch.bool)
+    cost, active = torch.zeros_like(left), torch.ones_like(left, dtype=torch.bool)
     for n in range(n_steps):
-        cost = cost + thinks
-        goes_on = thinks & (1 - left + h[..., n] < 1 - epsilon) & (n < n_steps - 1)
+        cost = cost + active
+        goes_on = active & (1 - left + h[..., n] < 1 - epsilon) & (n < n_steps - 1)
         left = torch.where(goes_on, left - h[..., n], left)
-        thinks = goes_on
+        active = goes_on
     return cost + left
 
 

@@ -4,7 +4,17 @@ import torch
 
 from course_lib.datasets import Sums, sums
 from course_lib.models import AdaptiveSteps, SharedSteps, UniversalOutput, shared_encoder
-from course_tools.notebook.binary_addition import EncoderSteps, add, adder, block, exact, fit_adder, step_map, steps_taken
+from course_tools.notebook.binary_addition import (
+    EncoderSteps,
+    accuracy_by_carry,
+    add,
+    adder,
+    block,
+    exact,
+    fit_adder,
+    step_map,
+    steps_taken,
+)
 
 EVERYWHERE = torch.ones(7, 7, dtype=torch.bool)
 
@@ -42,3 +52,21 @@ def test_a_price_adds_the_ponder_cost():
     pondered = model(sums(11, 1, 1, n_digits=5, T=7).train.columns, mask=EVERYWHERE)[1]
     assert isinstance(pondered, UniversalOutput)
     assert pondered.cost.mean().item() > 1
+
+
+class SecondNearest(torch.nn.Module):
+    """Take the carry of a column from the second nearest lower column that decides one, by a loop."""
+
+    def forward(self, columns, mask):
+        digits = []
+        for row in columns.tolist():
+            for t, column in enumerate(row):
+                carries = [int(c == 3) for c in reversed(row[:t]) if c in (0, 3)] + [0, 0]
+                digits.append((column % 2 + column // 2 + carries[1]) % 2)
+        logits = torch.nn.functional.one_hot(torch.tensor(digits).view(columns.shape), 2).float()
+        return UniversalOutput(logits, None, None)
+
+
+def test_accuracy_by_carry_separates_where_the_two_deciding_columns_agree():
+    part = sums(1, 1, 200, n_digits=5, T=7).test
+    assert accuracy_by_carry(SecondNearest(), part, EVERYWHERE) == (1.0, 0.0)

@@ -91,8 +91,8 @@ def step_that_asks_twice(x, y, halt, h, epsilon=0.01):
 
 
 def step_that_multiplies_what_is_left(x, y, halt, h, epsilon=0.01):
-    thinks = 1 - (1 - h).prod(-1, keepdim=True) < 1 - epsilon
-    states = torch.where(thinks, y, x)
+    active = 1 - (1 - h).prod(-1, keepdim=True) < 1 - epsilon
+    states = torch.where(active, y, x)
     return states, torch.cat([h, (states @ halt[0] + halt[1]).sigmoid()[..., None]], dim=-1)
 
 
