@@ -84,7 +84,7 @@ one_layer = [
     learn(adder(lambda: SharedSteps(block(), 1), s), mask=ALL, seed=s, steps=TRAINING)
     for s in SEEDS
 ]
-show_losses({"one layer, mean of the seeds": one_layer}, "nats per digit")
+show_losses({"one layer": one_layer}, "nats per digit")
 of_one = [exact(model, short.test, ALL) for model in one_layer]
 far_of_one = [exact(model, long.test, ALL) for model in one_layer]
 print(
