@@ -47,7 +47,7 @@ SEEDS = (0, 1, 2)
 #
 # <details><summary>A. Nearly all: it can attend to every column.</summary>
 #
-# It can, but only once. To know whether a carry arrives, it must find the *nearest* lower column that is not 1 + 0 and attend
+# It can, but only once. To know whether a carry arrives, it must find the *nearest* lower column that is neither 1 + 0 nor 0 + 1 and attend
 # to that column alone, which requires a sharp selection by content and position at the same time.</details>
 # <details><summary>B. Some: it does not reliably select the column that decides the carry.</summary>
 #
@@ -166,8 +166,7 @@ halting_distribution = check("06.2", halting_distribution)
 # %% [markdown]
 # ## 4 Ponder cost
 #
-# The loss on the digits does not penalise steps, so a second term counts them. The **ponder cost** of a
-# position is $\rho = N + R$.
+# The loss on the digits does not penalise steps, so a second term counts them. The **ponder cost** of a position is $\rho = N + R$.
 # Its mean over the positions, multiplied by a price $\tau$ (Graves calls it the time penalty), is added to the loss.
 
 # %% [markdown] tags=["predict"]

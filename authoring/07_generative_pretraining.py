@@ -152,11 +152,11 @@ kinds = {
 trained = {
     kind: [
         fit_on_orders(make, task.train, next_token_loss, seed)
-        for seed, task in enumerate(tasks)
+        for seed, task in zip(SEEDS, tasks, strict=True)
     ]
     for kind, make in kinds.items()
 }
-show_losses(trained, "nats per scored step, mean of the seeds")
+show_losses(trained, "nats per scored step")
 
 # %%
 right = {
@@ -1084,7 +1084,7 @@ for name in (*networks, counts):
 #
 # <details><summary>A. The learning rate: the model has learned exceptionally well.</summary>
 #
-# No model can predict English text so well: Shannon's estimates are 0.6 to 1.3 bits per letter.</details>
+# No model can predict English text so well: Shannon's (1951) estimates are 0.6 to 1.3 bits per letter.</details>
 # <details><summary>B. The mask and the shift: the target has leaked into the input.</summary>
 #
 # Right. Either a position attends to the token after it, or the loss asks for the token that was just read.</details>

@@ -335,7 +335,7 @@ training = NamePretraining(
     steps=at_scale(cpu=500, gpu=4_000),
     lr=at_scale(cpu=4.5e-3, gpu=1e-3),
 )
-pairs = [made.pairs(names.train, seed, strangers=False) for seed in SEEDS]
+pairs = {seed: made.pairs(names.train, seed, strangers=False) for seed in SEEDS}
 masked_only = [training.pretrain(pairs[seed], seed) for seed in SEEDS]
 training.show_losses({"masked pieces": masked_only})
 
@@ -430,7 +430,7 @@ from course_tools.notebook.fitting import show_losses
 from course_tools.notebook.name_languages import with_shuffled_labels
 
 draws = [labelled(names.train, seed) for seed in SEEDS]
-few = [made.alone(forty) for forty in draws]
+few = {seed: made.alone(forty) for seed, forty in zip(SEEDS, draws, strict=True)}
 models = {
     "from scratch": [
         tune(training.new_bert(seed), few[seed], seed, steps=150) for seed in SEEDS
@@ -438,11 +438,12 @@ models = {
 }
 for name, pretrained in ({"pre-trained": masked_only} | controls).items():
     models[name] = [
-        tune(each.model.bert, few[seed], seed) for seed, each in enumerate(pretrained)
+        tune(each.model.bert, few[seed], seed)
+        for seed, each in zip(SEEDS, pretrained, strict=False)
     ]
 models["labels shuffled"] = [
     tune(each.model.bert, with_shuffled_labels(few[seed], seed), seed)
-    for seed, each in enumerate(masked_only)
+    for seed, each in zip(SEEDS, masked_only, strict=True)
 ]
 show_losses(models, "nats per name, fine-tuning")
 
@@ -542,7 +543,7 @@ from course_tools.notebook.name_languages import fit_mixture
 
 mixtures = [
     fit_mixture(scalar_mix, each.model.bert, few[seed], seed)
-    for seed, each in enumerate(masked_only)
+    for seed, each in zip(SEEDS, masked_only, strict=True)
 ]
 show_losses({"mixture and linear map": mixtures}, "nats per name")
 frozen = mean(language_accuracy(mixture, test) for mixture in mixtures)
@@ -812,7 +813,7 @@ explore(
 # %%
 rules = {
     "80/10/10": masked_only[0],
-    "always [MASK]": training.pretrain(pairs[0], SEEDS[0], always=True),
+    "always [MASK]": training.pretrain(pairs[SEEDS[0]], SEEDS[0], always=True),
 }
 training.show_losses({rule: [each] for rule, each in rules.items()})
 
@@ -976,7 +977,7 @@ from course_tools.notebook.authorship import whose
 from course_tools.notebook.name_languages import show_confusion
 from course_tools.notebook.training_curve import trained_with_losses
 
-tokens, _, _, labels = (part.cpu() for part in few[0])
+tokens, _, _, labels = (part.cpu() for part in few[SEEDS[0]])
 torch.manual_seed(SEEDS[0])
 built = trained_with_losses(
     lambda: train_bert(

@@ -304,7 +304,7 @@ claim(
 # ## 5 One block, or more convolutions?
 #
 # We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`. Three baselines
-# replace the block by **two more convolutions** of 3 × 3. All three have the same number of parameters, twice that of the
+# replace the block by **two more convolutions** of 3 × 3. All three have the same number of parameters, about twice that of the
 # network with the block. One more stride of 2 changes two things: it enlarges the receptive field and shrinks the map.
 # **Dilation**, which leaves a gap of one position between the inputs of a convolution, enlarges the field alone:
 #

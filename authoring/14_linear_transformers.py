@@ -531,8 +531,8 @@ claim(
 )
 
 # %% [markdown]
-# After 64 tokens the two models need about as many multiply-adds (14.p-short), but on the machine of the solution generation is
-# slower there with a state; somewhere between 64 and a thousand tokens it overtakes (see the printed ratios). The counts omit
+# After 64 tokens the two models need about as many multiply-adds (14.p-short), but on the machine of the solution, generation
+# with a state is slower there; somewhere between 64 and a thousand tokens it overtakes (see the printed ratios). The counts omit
 # that a cache must also be read from memory. What a model keeps does not depend on the machine: after 4,096 tokens, the cache
 # holds more than a hundred times as many numbers as the state (14.p-kept).
 #
@@ -1040,8 +1040,8 @@ claim(
 )
 claim(
     "14.F-counts",
-    "after this training softmax needs 0.1 to 0.6 bits per held-out character more than "
-    "counts of three characters, best of the seeds",
+    "after this training softmax needs 0.1 to 0.6 bits per held-out character more "
+    "than counts of three characters, best of the seeds",
     min(bits["softmax"]) - counts,
     between=(0.1, 0.6),
 )

@@ -867,9 +867,9 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # **What does over-smoothing cost?** Deep networks can fail for many reasons. So we train a single matrix $W$ and change only
-# the number $K$ of mixing steps before it: $\mathrm{softmax}(\hat A^K X\, W)$ (Wu et al. 2019). As a control, we remove from the features after
-# 64 steps what all members have in common, and enlarge the rest: $x_i/\sqrt{d_i}$ minus its mean over the members, divided by
-# its standard deviation.
+# the number $K$ of mixing steps before it: $\mathrm{softmax}(\hat A^K X\, W)$ (Wu et al. 2019). As a control, we remove from
+# the features after 64 steps what all members have in common, and enlarge the rest: $x_i/\sqrt{d_i}$ minus its mean over the
+# members, divided by its standard deviation.
 #
 # **Predict.** How well does a single matrix, trained for 60 steps after $K$ mixing steps, classify the members of the
 # club?

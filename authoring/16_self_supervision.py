@@ -401,10 +401,9 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **A rival that uses the unlabelled digits, too.** So far, only SimCLR has seen the unlabelled digits. **Pseudo-labels** (a simple
-# form of FixMatch, Sohn et al. 2020) let a
-# supervised network learn from them as well. We train the network of the forty labels for 240 more updates. Each has the forty
-# labelled digits and, as in SimCLR, two views of 32 unlabelled ones. The network predicts the class of the first view; where its
+# **A rival that uses the unlabelled digits, too.** So far, only SimCLR has seen the unlabelled digits. **Pseudo-labels** (here a
+# simple form of FixMatch, Sohn et al. 2020) let a supervised network learn from them as well. We train the network of the forty
+# labels for 240 more updates. Each has the forty labelled digits and, as in SimCLR, two views of 32 unlabelled ones. The network predicts the class of the first view; where its
 # probability is at least 0.9, this class serves as the label of the second view.
 #
 # **Predict.** Which is most accurate on unseen digits, with the same forty labels?
@@ -842,7 +841,7 @@ claim(
 # 0.95 were tuned. One possible cause, not tested here: SimCLR's targets are fixed from the first step, whereas BYOL's targets
 # are outputs of a random network at first, and improve only as fast as the online network does. How close it comes to SimCLR in
 # 1,000 steps varies a lot between seeds. When trained three times as long, it comes close with all three seeds
-# (16.long).</details>
+# (16.long, 16.long-byol).</details>
 # <details><summary>C. It never becomes better than the pixels: without negatives there is nothing to learn.</summary>
 #
 # After 120 steps one might think so. That is a matter of training time, as the rest of the curve shows.</details>
@@ -1133,8 +1132,8 @@ repair_simclr = check("16.8", repair_simclr)
 # SimCLR's probe from forty labels on (0.82 and 0.83); there it is trained on one draw of the labels for each seed, whereas the
 # probes average four. With pseudo-labels it is more accurate than the probe (16.pseudo) and than with as many updates on the
 # labels alone (16.pseudo-alone), here with forty labels; in a trial with ten, it was ahead with two of three seeds. We did not
-# fine-tune SimCLR's encoder on the labels, as the paper does; on ImageNet with 1 % of the labels, it then leads supervised
-# training by far more. On photographs colour distortion matters: section 2 shows why, but no network is trained on colour
+# fine-tune SimCLR's encoder on the labels, as the paper does; on ImageNet with 1 % of the labels, it leads supervised
+# training by a wide margin after fine-tuning. On photographs colour distortion matters: section 2 shows why, but no network is trained on colour
 # images here. How BYOL avoids collapse is not fully understood; in our runs with one network on both sides the projections
 # collapsed without the stop-gradient and not with it (16.q, 16.q-copied), and without the predictor they nearly collapsed (16.p).
 #

@@ -183,7 +183,7 @@ def _test_me(options: argparse.Namespace, rest: list[str]) -> int:
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.run import run
 
-    return run(project_root(), options.lectures, options.json, seeds=options.seeds, threads=options.threads)
+    return run(project_root(), options.lectures, options.json, seeds=options.seeds, threads=max(1, options.threads))
 
 
 def _test(options: argparse.Namespace, rest: list[str]) -> int:

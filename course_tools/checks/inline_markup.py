@@ -7,7 +7,7 @@ _STRONG, _EMPHASIS = (re.compile(rf"(?<![\w*]){mark}(\w(?:[^*\n]{{0,80}}[^*\s])?
 
 
 def to_html(text: str) -> str:
-    """Escape a text, and set words between back-ticks as code, between asterisks in italics, between pairs of these in bold.
+    """Escape a text, and set words between back-ticks as code, between asterisks in italics, between double asterisks in bold.
 
     An asterisk between numbers or names, as in "2 * 3" or "a*b*c", and a back-tick without a second one are shown as such.
     """

@@ -96,6 +96,7 @@ def accuracy_by_carry(model: Universal, part: Sums, mask: Tensor) -> tuple[float
     """Measure the accuracy of digits where the two nearest lower columns that decide a carry agree, and where they differ.
 
     The columns 1 + 1 and 0 + 0 decide: a carry leaves the first and not the second. Below the lowest column there is no carry.
+    Columns below the first digit that is not 0, and those above the last and its carry, are left out: there is nothing to add.
     """
     right = model(part.columns.to(device()), mask=mask)[0].argmax(-1).cpu() == part.digits
     columns = F.pad(part.columns, (1, 0))
@@ -104,7 +105,10 @@ def accuracy_by_carry(model: Universal, part: Sums, mask: Tensor) -> tuple[float
     nearest = deciding[:, :-1]
     second = deciding.gather(1, (nearest - 1).clamp(min=0))
     agree = columns.gather(1, nearest) == columns.gather(1, second)
-    return right[agree].float().mean().item(), right[~agree].float().mean().item()
+    used = (part.columns > 0).long()
+    begun, goes_on = used.cummax(dim=1).values, used.flip(1).cummax(dim=1).values.flip(1)
+    added = (begun * F.pad(goes_on, (1, 0), value=1)[:, :-1]).bool()
+    return tuple(right[added & where].float().mean().item() for where in (agree, ~agree))
 
 
 @torch.no_grad()

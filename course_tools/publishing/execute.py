@@ -58,7 +58,7 @@ def execute(
     Args:
         notebooks: name -> notebook and the folder it runs in.
         root: the folder of the course; the kernels import `course_lib` from there.
-        workers: how many kernels run at a time; by default as many as there are cores.
+        workers: how many kernels run at a time; by default as many as there are cores for their threads.
         timeout: seconds that one cell may take.
         threads: CPU threads of each kernel.
 
@@ -66,7 +66,7 @@ def execute(
         name -> the result of each.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = max(1, min(workers or cores, len(notebooks)))
+    workers = max(1, min(workers or cores // threads, len(notebooks)))
     environment = kernel_environment(root, threads)
     managers: list[AsyncKernelManager] = []
     n_cells = sum(len(code_cells(notebook)) for notebook, _ in notebooks.values())

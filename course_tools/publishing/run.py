@@ -14,7 +14,7 @@ from course_tools.publishing.outputs import claims, code_cells
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 
 _KEYS = ("id", "text", "value", "threshold", "holds")
-_SEEDS = re.compile(r"^(SEEDS?\b[^=\n]*= *)(\([\d, ]+\)|\d+)", re.MULTILINE)
+_SEEDS = re.compile(r"^(SEEDS?\b[^=\n]*= *)(\([\d, ]+\)|\d+)(?![\w.\[])", re.MULTILINE)
 
 
 def run(
@@ -30,7 +30,8 @@ def run(
     Args:
         root: the folder of the course.
         numbers: the lectures, such as "04"; none = all.
-        json_file: where to write `{"lectures": [{"lecture", "seconds", "peak_mb", "claims": […]}]}`.
+        json_file: where to write `{"seeds", "threads", "lectures": [{"lecture", "seconds", "peak_mb", "claims": […]}]}`; seeds
+            is null if the lectures ran with their own.
         timeout: seconds that one cell may take.
         seeds: in place of those that the lectures train with, to see whether the claims hold for these, too.
         threads: CPU threads of each kernel.
@@ -40,8 +41,8 @@ def run(
 
     Raises:
         UnknownLecture: there is no lecture of that number.
-        PublishingFailed: a solution has not been built, the folder of the JSON file does not exist, or there are fewer seeds
-            than a lecture uses.
+        PublishingFailed: a solution has not been built, the folder of the JSON file does not exist, or the seeds are
+            fewer than a lecture uses or not all different.
     """
     chosen = lectures(root, numbers)
     if json_file is not None and not json_file.absolute().parent.is_dir():
@@ -53,12 +54,17 @@ def run(
             )
     notebooks = {lecture.number: (nbformat.read(lecture.solution, as_version=4), lecture.solution.parent) for lecture in chosen}
     if seeds is not None:
+        if len(set(seeds)) < len(seeds):
+            raise PublishingFailed(f"the seeds {', '.join(map(str, seeds))} are not all different")
         fixed = [number for number, (notebook, _) in notebooks.items() if not _trains_with(notebook, number, seeds)]
         if fixed:
             print(f"These lectures set no SEED or SEEDS, and run as they are: {', '.join(fixed)}.")
     done = execute(notebooks, root, timeout=timeout, threads=threads)
     if json_file is not None:
-        json_file.write_text(json.dumps(_summary(done), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        json_file.write_text(
+            json.dumps({"seeds": seeds, "threads": threads} | _summary(done), indent=2, ensure_ascii=False) + "\n",
+            encoding="utf-8",
+        )
     print(_report(chosen, done))
     failed = [f"lecture {number}, {line}" for number, execution in done.items() for line in execution.failures]
     refuted = [claim["id"] for claim in _all_claims(done) if not claim["holds"]]
@@ -78,10 +84,11 @@ def _trains_with(notebook: NotebookNode, number: str, seeds: Sequence[int]) -> b
             raise PublishingFailed(f"lecture {number} trains with {n} seeds; give {n} or more, such as --seeds 10,11,12")
         return begins + (str(tuple(seeds[:n])) if value.startswith("(") else str(seeds[0]))
 
-    before = [cell.source for cell in code_cells(notebook)]
-    for cell in code_cells(notebook):
+    cells = code_cells(notebook)
+    trains = any(_SEEDS.search(cell.source) for cell in cells)
+    for cell in cells:
         cell.source = _SEEDS.sub(others, cell.source)
-    return before != [cell.source for cell in code_cells(notebook)] or any(map(_SEEDS.search, before))
+    return trains
 
 
 def _report(chosen: list[Lecture], done: dict[str, Execution]) -> str:

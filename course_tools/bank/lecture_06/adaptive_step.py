@@ -160,9 +160,9 @@ def by_arithmetic(x, y, halt, h, epsilon=0.01):
 def by_writing_into_copies(x, y, halt, h, epsilon=0.01):
     """A clone of x that takes y where a position is active, and an empty h with one column more, filled in two parts."""
     w, b = halt
-    thinking = ~(h.sum(dim=2) >= 1 - epsilon)
+    active = ~(h.sum(dim=2) >= 1 - epsilon)
     states = x.clone()
-    states[thinking] = y[thinking]
+    states[active] = y[active]
     longer = h.new_empty(*h.shape[:2], h.shape[2] + 1)
     longer[..., :-1] = h
     longer[..., -1] = 1 / (1 + torch.exp(-((states * w).sum(-1) + b)))

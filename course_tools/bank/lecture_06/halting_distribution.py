@@ -158,7 +158,7 @@ def chooses_one_step(h, epsilon=0.01):
 
 @right
 def step_by_step(h, epsilon=0.01):
-    """A loop over the steps that keeps what is left of 1, and who is still thinking."""
+    """A loop over the steps that keeps what is left of 1, and which positions are still active."""
     left, active, p = torch.ones_like(h[..., 0]), torch.ones_like(h[..., 0], dtype=torch.bool), []
     for n in range(h.shape[-1]):
         halts = active & (1 - left + h[..., n] >= 1 - epsilon) if n < h.shape[-1] - 1 else active

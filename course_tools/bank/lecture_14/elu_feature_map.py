@@ -29,7 +29,7 @@ HINTS = (
     ),
     (
         "Return the sum `x.relu() + x.clamp(max=0).exp()`. For x > 0 its terms are x and e^0 = 1, for x ≤ 0 they are 0 and "
-        "e^x. The clamp comes before the exponential, so nothing overflows, nor in the backward pass."
+        "e^x. The clamp comes before the exponential, so nothing overflows, not even in the backward pass."
     ),
 )
 

@@ -15,6 +15,7 @@ from course_tools.checks.inline_markup import to_html
         ("a ` alone", "a ` alone"),
         ("`x` and ` alone", "<code>x</code> and ` alone"),
         ("`**kwargs` and `*args`", "<code>**kwargs</code> and <code>*args</code>"),
+        ("`a *b* c` and `a **b** c`", "<code>a *b* c</code> and <code>a **b** c</code>"),
         ("", ""),
     ],
 )

@@ -56,7 +56,10 @@ def test_the_curve_of_a_training_is_the_mean_over_blocks_of_steps_and_over_the_m
     assert values[:2] + values[-2:] == pytest.approx([16 / 3, 14 / 3, 4 / 3, 2 / 3])
     assert drawn["both"][1] == pytest.approx([(value + 1) / 2 for value in values])
     text = capsys.readouterr().out
-    assert "nats, in the first and in the last block of updates: falling 5.33 and 0.67; both 3.17 and 0.83." in text
+    assert (
+        "Training loss, mean of the seeds, cross-entropy, nats, in the first and in the last block of updates: falling 5.33 and 0.67; both 3.17 and 0.83."
+        in text
+    )
 
 
 def test_losses_of_different_orders_of_magnitude_are_drawn_on_a_logarithmic_axis(monkeypatch):
@@ -70,7 +73,7 @@ def test_losses_of_different_orders_of_magnitude_are_drawn_on_a_logarithmic_axis
 
 def test_a_training_of_few_steps_has_a_point_for_each(monkeypatch, capsys):
     show_losses({"short": with_losses(monkeypatch, [3.0, 2.0])}, "bits")
-    assert "bits, in the first and in the last block of updates: short 3.00 and 2.00." in capsys.readouterr().out
+    assert "Training loss, bits, in the first and in the last block of updates: short 3.00 and 2.00." in capsys.readouterr().out
 
 
 def test_a_model_that_was_not_trained_here_has_no_curve():

@@ -125,6 +125,8 @@ def test_a_lecture_without_seeds_is_named_and_too_few_seeds_are_refused(solution
     solution("02", "SEEDS = (0, 1, 2)")
     with pytest.raises(PublishingFailed, match="lecture 02 trains with 3 seeds; give 3 or more"):
         run(course, seeds=(10, 11))
+    with pytest.raises(PublishingFailed, match="the seeds 1, 2, 1 are not all different"):
+        run(course, seeds=(1, 2, 1))
     assert run(course, seeds=(0, 1, 2)) == 0
     assert "set no SEED or SEEDS, and run as they are: 01." in capsys.readouterr().out
 
@@ -132,4 +134,6 @@ def test_a_lecture_without_seeds_is_named_and_too_few_seeds_are_refused(solution
 def test_the_number_of_threads_reaches_the_kernel(solution):
     course = solution("01", "import torch\nclaim('01.a', torch.get_num_threads())")
     assert run(course, json_file=course / "out.json", threads=2) == 0
-    assert json.loads((course / "out.json").read_text())["lectures"][0]["claims"][0]["value"] == 2
+    written = json.loads((course / "out.json").read_text())
+    assert (written["seeds"], written["threads"]) == (None, 2)
+    assert written["lectures"][0]["claims"][0]["value"] == 2
