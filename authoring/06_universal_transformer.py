@@ -47,8 +47,8 @@ SEEDS = (0, 1, 2)
 #
 # <details><summary>A. Nearly all: it can attend to every column.</summary>
 #
-# It can, but only once. To know whether a carry arrives, it must find the *nearest* lower column that is neither 1 + 0 nor 0 + 1 and attend
-# to that column alone, which requires a sharp selection by content and position at the same time.</details>
+# It can, but only once. To know whether a carry arrives, it must find the *nearest* lower column that is neither 1 + 0 nor 0 +
+# 1 and attend to that column alone, which requires a sharp selection by content and position at the same time.</details>
 # <details><summary>B. Some: it does not reliably select the column that decides the carry.</summary>
 #
 # Yes. On our seeds, a digit is mostly right where the two nearest lower columns that decide a carry (1 + 1 or 0 + 0) agree, and
@@ -166,8 +166,9 @@ halting_distribution = check("06.2", halting_distribution)
 # %% [markdown]
 # ## 4 Ponder cost
 #
-# The loss on the digits does not penalise steps, so a second term counts them. The **ponder cost** of a position is $\rho = N + R$.
-# Its mean over the positions, multiplied by a price $\tau$ (Graves calls it the time penalty), is added to the loss.
+# The loss on the digits does not penalise steps, so a second term counts them. The **ponder cost** of a
+# position is $\rho = N + R$. Its mean over the positions, multiplied by a price $\tau$ (Graves calls it the time penalty),
+# is added to the loss.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** $N$ is a count: it does not change when $h$ changes a little. What is the gradient of $\rho = N + R$ with respect

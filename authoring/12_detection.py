@@ -1010,10 +1010,11 @@ claim(
 
 # %% [markdown]
 # The head learns masks that are far better than the filled box (12.mask-filled). But after 2,000 updates in these scenes, the
-# attention maps lead to masks about as good as those from the predicted box (12.mask-box); in the record, so do maps with positions
-# added to queries and cells. The head with attention maps learns more slowly and was still improving, so longer training might
-# change this. And without any training, the dark pixels within the box are almost as good (12.mask-ink). A box says less where
-# objects of one kind overlap, as they often do on COCO, because it then contains parts of several; our scenes do not test this.
+# attention maps lead to masks about as good as those from the predicted box (12.mask-box); in the record, so do maps with
+# positions added to queries and cells. The head with attention maps learns more slowly and was still improving, so longer
+# training might change this. And without any training, the dark pixels within the box are almost as good (12.mask-ink). A box
+# says less where objects of one kind overlap, as they often do on COCO, because it then contains parts of several; our scenes
+# do not test this.
 
 # %% [markdown]
 # ## 11 Build it
@@ -1163,12 +1164,12 @@ print(
 #
 # **What this lecture does not show.** The comparisons hold for this number of updates. In the last quarter of the study, mean
 # AP50 still rises by 0.06 from left to right, by 0.04 with matching, and by 0.01 with list order. The study has one learning
-# rate. 12.b-one, 12.b-more, 12.r and section 8 rest on one live training each; the claims of section 9 but 12.D rest on the study, with three
-# seeds. The claims of section 10 rest on the study 12_masks, with three seeds and one learning rate; its heads were still
-# improving. The scenes are synthetic: digits on an empty background (in section 10, among pieces of other digits), without
-# overlap, with at most three objects. Detectors differ most on small, crowded and overlapping objects; there, optimal and
-# greedy matching may differ too. The effect of the reference points is not measured. The paper trains for 300 to 500 epochs on
-# COCO.
+# rate. 12.b-one, 12.b-more, 12.r and section 8 rest on one live training each; the claims of section 9 but 12.D rest on the
+# study, with three seeds. The claims of section 10 rest on the study 12_masks, with three seeds and one learning rate; its
+# heads were still improving. The scenes are synthetic: digits on an empty background (in section 10, among pieces of other
+# digits), without overlap, with at most three objects. Detectors differ most on small, crowded and overlapping objects; there,
+# optimal and greedy matching may differ too. The effect of the reference points is not measured. The paper trains for 300 to
+# 500 epochs on COCO.
 #
 # **Remarks.** The *deck* (CSE 891) presents DETR as an encoder-decoder. The same network with the objects in list order fails
 # on scenes with several digits (12.t, 12.b-more), so the architecture alone is not enough. But the network can also be trained
@@ -1176,12 +1177,12 @@ print(
 # order takes longer (12.s); after 2,000 updates its AP50 is about equal without NMS (12.u) and on average 0.07 lower with it
 # (12.v). The *paper* needs no NMS after its last decoder layer.
 #
-# **Papers.** Carion et al. 2020, *DETR*, eqs. 1 and 2, sections 3 and 4.2 (https://arxiv.org/abs/2005.12872) · Rezatofighi et al. 2019,
-# *Generalized Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630) · Zhu et al. 2021, *Deformable DETR*,
-# section 4.1, for reference points (https://arxiv.org/abs/2010.04159) · Liu et al. 2022, *DAB-DETR*, section 4, for queries
-# with a position (https://arxiv.org/abs/2201.12329) · Kuhn 1955, the Hungarian method (https://doi.org/10.1002/nav.3800020109)
-# · Crouse 2016, *On implementing 2D rectangular assignment algorithms*, the algorithm in SciPy
-# (https://doi.org/10.1109/TAES.2016.140952) · Lin et al. 2014, *COCO* (https://arxiv.org/abs/1405.0312).
+# **Papers.** Carion et al. 2020, *DETR*, eqs. 1 and 2, sections 3 and 4.2 (https://arxiv.org/abs/2005.12872) · Rezatofighi et
+# al. 2019, *Generalized Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630) · Zhu et al. 2021, *Deformable
+# DETR*, section 4.1, for reference points (https://arxiv.org/abs/2010.04159) · Liu et al. 2022, *DAB-DETR*, section 4, for
+# queries with a position (https://arxiv.org/abs/2201.12329) · Kuhn 1955, the Hungarian method
+# (https://doi.org/10.1002/nav.3800020109) · Crouse 2016, *On implementing 2D rectangular assignment algorithms*, the algorithm
+# in SciPy (https://doi.org/10.1109/TAES.2016.140952) · Lin et al. 2014, *COCO* (https://arxiv.org/abs/1405.0312).
 #
 # [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
 #

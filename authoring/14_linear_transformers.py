@@ -532,9 +532,9 @@ claim(
 
 # %% [markdown]
 # After 64 tokens the two models need about as many multiply-adds (14.p-short), but on the machine of the solution, generation
-# with a state is slower there; somewhere between 64 and a thousand tokens it overtakes (see the printed ratios). The counts omit
-# that a cache must also be read from memory. What a model keeps does not depend on the machine: after 4,096 tokens, the cache
-# holds more than a hundred times as many numbers as the state (14.p-kept).
+# with a state is slower there; somewhere between 64 and a thousand tokens it overtakes (see the printed ratios). The counts
+# omit that a cache must also be read from memory. What a model keeps does not depend on the machine: after 4,096 tokens, the
+# cache holds more than a hundred times as many numbers as the state (14.p-kept).
 #
 # ## 6 Random features for the exponential
 #

@@ -401,23 +401,26 @@ claim(
 )
 
 # %% [markdown] tags=["predict"]
-# **A rival that uses the unlabelled digits, too.** So far, only SimCLR has seen the unlabelled digits. **Pseudo-labels** (here a
-# simple form of FixMatch, Sohn et al. 2020) let a supervised network learn from them as well. We train the network of the forty
-# labels for 240 more updates. Each has the forty labelled digits and, as in SimCLR, two views of 32 unlabelled ones. The network predicts the class of the first view; where its
-# probability is at least 0.9, this class serves as the label of the second view.
+# **A rival that uses the unlabelled digits, too.** So far, only SimCLR has seen the unlabelled digits. **Pseudo-labels** (here
+# a simple form of FixMatch, Sohn et al. 2020) let a supervised network learn from them as well. We train the network of the
+# forty labels for 240 more updates. Each has the forty labelled digits and, as in SimCLR, two views of 32 unlabelled ones. The
+# network predicts the class of the first view; where its probability is at least 0.9, this class serves as the label of the
+# second view.
 #
 # **Predict.** Which is most accurate on unseen digits, with the same forty labels?
 #
 # <details><summary>A. SimCLR's probe: a network that learns from its own predictions confirms its errors.</summary>
 #
-# It confirms some. But where the network is sure, it is right far more often than elsewhere (see the printed fractions).</details>
+# It confirms some. But where the network is sure, it is right far more often than elsewhere (see the printed
+# fractions).</details>
 # <details><summary>B. The network with pseudo-labels.</summary>
 #
 # Yes, with every seed (16.pseudo). It learns the same invariance as SimCLR, that two views show the same digit, but by the
 # classes that the labels define. And it trains all its weights for the task; the probe trains one linear layer.</details>
 # <details><summary>C. The supervised network without pseudo-labels: they contain no new information.</summary>
 #
-# They do: *another view of an unlabelled digit has the same class* is information that the forty labels do not contain.</details>
+# They do: *another view of an unlabelled digit has the same class* is information that the forty labels do not
+# contain.</details>
 
 # %%
 from copy import deepcopy
@@ -917,7 +920,8 @@ claim(
 #
 # <details><summary>A. SimCLR fails: it needs thousands of negatives.</summary>
 #
-# On ImageNet larger batches help (Chen et al., figure 9). Here, 62 negatives for each view suffice to beat the pixels.</details>
+# On ImageNet larger batches help (Chen et al., figure 9). Here, 62 negatives for each view suffice to beat the
+# pixels.</details>
 # <details><summary>B. It is better than the pixels; with 96 pairs it is a few points better still.</summary>
 #
 # Yes. The next cell prints the accuracies with 32 and with 96 pairs, for each recorded seed. The gain need not come from
@@ -1132,10 +1136,11 @@ repair_simclr = check("16.8", repair_simclr)
 # SimCLR's probe from forty labels on (0.82 and 0.83); there it is trained on one draw of the labels for each seed, whereas the
 # probes average four. With pseudo-labels it is more accurate than the probe (16.pseudo) and than with as many updates on the
 # labels alone (16.pseudo-alone), here with forty labels; in a trial with ten, it was ahead with two of three seeds. We did not
-# fine-tune SimCLR's encoder on the labels, as the paper does; on ImageNet with 1 % of the labels, it leads supervised
-# training by a wide margin after fine-tuning. On photographs colour distortion matters: section 2 shows why, but no network is trained on colour
-# images here. How BYOL avoids collapse is not fully understood; in our runs with one network on both sides the projections
-# collapsed without the stop-gradient and not with it (16.q, 16.q-copied), and without the predictor they nearly collapsed (16.p).
+# fine-tune SimCLR's encoder on the labels, as the paper does; on ImageNet with 1 % of the labels, it leads supervised training
+# by a wide margin after fine-tuning. On photographs colour distortion matters: section 2 shows why, but no network is trained
+# on colour images here. How BYOL avoids collapse is not fully understood; in our runs with one network on both sides the
+# projections collapsed without the stop-gradient and not with it (16.q, 16.q-copied), and without the predictor they nearly
+# collapsed (16.p).
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et
 # al. 2020, *BYOL*, eq. 2 and section 3.1 (https://arxiv.org/abs/2006.07733) · Jing, Vincent, LeCun, Tian 2022, *Understanding

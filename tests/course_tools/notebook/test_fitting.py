@@ -56,10 +56,8 @@ def test_the_curve_of_a_training_is_the_mean_over_blocks_of_steps_and_over_the_m
     assert values[:2] + values[-2:] == pytest.approx([16 / 3, 14 / 3, 4 / 3, 2 / 3])
     assert drawn["both"][1] == pytest.approx([(value + 1) / 2 for value in values])
     text = capsys.readouterr().out
-    assert (
-        "Training loss, mean of the seeds, cross-entropy, nats, in the first and in the last block of updates: falling 5.33 and 0.67; both 3.17 and 0.83."
-        in text
-    )
+    assert "Training loss, mean of the seeds, cross-entropy, nats, in the first" in text
+    assert "nats, in the first and in the last block of updates: falling 5.33 and 0.67; both 3.17 and 0.83." in text
 
 
 def test_losses_of_different_orders_of_magnitude_are_drawn_on_a_logarithmic_axis(monkeypatch):
