@@ -32,6 +32,16 @@ def without_positions(regions: Tensor) -> Tensor:
     return torch.cat([regions[..., :-2], torch.zeros_like(regions[..., -2:])], dim=-1)
 
 
+def position_weighted_means(regions: Tensor) -> Tensor:
+    """Compute one vector (n, 192) of each image from its regions (n, 36, 66), without attention.
+
+    With a = max(0, a feature) of a region, these are the means over the regions of a, of a · row and of a · column.
+    """
+    features, positions = regions[..., :-2].relu(), regions[..., -2:]
+    weights = torch.cat([torch.ones_like(positions[..., :1]), positions], dim=-1)
+    return torch.einsum("nlk,nld->nkd", weights, features).flatten(1) / regions.shape[1]
+
+
 @dataclass(frozen=True)
 class CaptionExperiment:
     """Captioners of the same images, each trained once for each seed and for as many steps (`CaptionTask.fit`)."""

@@ -23,8 +23,9 @@ ROWS = "docs/rivals.toml"
 _HEAD = """# Rivals and controls
 
 A mechanism is best judged against its obvious rival. A control removes the supposed cause, and the effect must disappear with
-it. The mechanism's number comes first; a signed number is its lead. *Neither* leads if a difference is too small to decide, or
-if the seeds of a study overlap. A result from a single seed may be due to chance. Ids link to the claim in the solved
+it. The mechanism's number comes first; a signed number is its lead. *Neither* leads if a difference is too small to decide. Of
+two lists of scores in a study, neither leads if the seeds overlap or, where both have the same data seed by seed, if the sign
+differs between seeds. A result from a single seed may be due to chance. Ids link to the claim in the solved
 lecture, names of studies to [studies.md](studies.md), which lists each seed. The second part answers
 [objections](#objections-and-answers). This page is written by `course build` from docs/rivals.toml.
 """
@@ -118,9 +119,8 @@ def _rival(row: dict, lecture: str, measured: _Measured) -> str:
     """Format one comparison; the head of docs/rivals.toml describes its keys."""
     if "values" in row:
         of, rival = (measured.value(name, lecture) for name in row["values"])
-        lead, values = of.mean - rival.mean, [of, rival]
-        if max(len(of.runs), len(rival.runs)) > 1 and min(of.runs) <= max(rival.runs) and min(rival.runs) <= max(of.runs):
-            lead = 0.0  # the seeds overlap
+        values = [of, rival]
+        lead = of.mean - rival.mean if _decides(of.runs, rival.runs, row.get("paired", False)) else 0.0
         numbers = " against ".join(number_in_words(float(f"{value.mean:.3g}")) for value in values)
     else:
         kind = next(key for key in ("ahead", "rival_ahead", "times") if key in row)
@@ -133,6 +133,14 @@ def _rival(row: dict, lecture: str, measured: _Measured) -> str:
     sources = dict.fromkeys([value.source for value in values] + [measured.claims.link(name) for name in row.get("claims", [])])
     on = cell(row["on"]) + (", lower is better" if row.get("lower") else "")
     return f"| {cell(row['of'])} | {cell(row['rival'])} | {on} | {numbers} | {leads} | {', '.join(sources)} |"
+
+
+def _decides(ours: tuple[float, ...], theirs: tuple[float, ...], paired: bool) -> bool:
+    """Return whether each of our scores is above, or each below, the rival's: of the same seed if paired, else of any."""
+    if paired:
+        gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
+        return min(gaps) > 0 or max(gaps) < 0
+    return max(len(ours), len(theirs)) == 1 or min(ours) > max(theirs) or min(theirs) > max(ours)
 
 
 def _objection(row: dict, lecture: str, measured: _Measured) -> str:

@@ -9,7 +9,7 @@ from torch import nn
 from course_lib.datasets import Vocabulary
 from course_lib.models import caption_step
 from course_tools.notebook import caption_experiment
-from course_tools.notebook.caption_experiment import Captioners, CaptionExperiment, without_positions
+from course_tools.notebook.caption_experiment import Captioners, CaptionExperiment, position_weighted_means, without_positions
 from course_tools.notebook.captioner_by_function import CaptionerByFunction
 
 RIGHT = ("three left of seven", "two above two")
@@ -65,6 +65,14 @@ def test_attention_gets_the_regions_and_a_change_changes_them(experiment, monkey
     assert plain.equal(experiment.task.regions)
     assert changed[..., :64].equal(plain[..., :64])
     assert not changed[..., 64:].any()
+
+
+def test_position_weighted_means_are_those_of_the_positive_features_and_their_products_with_row_and_column():
+    regions = torch.randn(2, 36, 66, generator=torch.Generator().manual_seed(0))
+    features, row, column = regions[..., :64].clamp(min=0), regions[..., 64:65], regions[..., 65:]
+    means = [part.mean(1) for part in (features, features * row, features * column)]
+    assert torch.allclose(position_weighted_means(regions), torch.cat(means, dim=-1), atol=1e-6)
+    assert torch.allclose(position_weighted_means(regions.flip(1)), position_weighted_means(regions), atol=1e-6)
 
 
 def test_the_untrained_model_is_the_one_that_training_starts_from(experiment):

@@ -8,7 +8,7 @@ import pytest
 
 from course_tools.publishing import PublishingFailed, lectures, rivals_page
 from course_tools.publishing.project import project_root
-from course_tools.publishing.rivals_page import FILE, ROWS, _Measured
+from course_tools.publishing.rivals_page import FILE, ROWS, _decides, _Measured
 
 ROOT = project_root()
 LOSES_OR_TIES = {
@@ -132,3 +132,18 @@ def test_where_less_is_better_the_page_says_so(row):
 def test_a_row_that_leads_nowhere_is_refused(row, keys, number, message):
     with pytest.raises(PublishingFailed, match=re.escape(message)):
         row(keys, number)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "paired", "decided"),
+    [
+        ((0.9, 0.8), (0.7, 0.5), False, True),
+        ((0.7, 0.5), (0.9, 0.8), False, True),
+        ((0.9, 0.6), (0.7, 0.5), False, False),
+        ((0.9, 0.6), (0.7, 0.5), True, True),
+        ((0.9, 0.4), (0.7, 0.5), True, False),
+        ((0.9,), (0.9,), False, True),
+    ],
+)
+def test_overlapping_seeds_decide_only_if_each_has_the_same_data_and_the_same_sign(ours, theirs, paired, decided):
+    assert _decides(ours, theirs, paired) == decided
