@@ -293,7 +293,7 @@ claim(
     "06.h",
     "exact on ten digits, four steps less one step: mean of the seeds",
     mean(of_four) - mean(of_one),
-    at_least=0.15,
+    at_least=0.4,
 )
 
 far_of_four = [exact(model, long.test, ALL) for model in four_steps]
@@ -301,7 +301,7 @@ claim(
     "06.i",
     "four steps, no mask: exact on ten digits less exact on twenty, mean of the seeds",
     mean(of_four) - mean(far_of_four),
-    at_least=0.1,
+    at_least=0.3,
 )
 
 
@@ -694,8 +694,9 @@ claim(
 # models do, and all that output the mean of the states. With the mask, the models that fail on twenty digits fail on ten, too
 # (0.42 or less), so their failure is one of training. At the better rate of each, the means are 0.98 (adaptive), 0.90 (mean of
 # states), 0.78 (separate layers) and 0.37 (last state). So most of what the adaptive model gains comes from mixing the states
-# of all steps (06.u-mixture); halting with learned weights adds 0.08 (06.u-mean). What halting saves is steps, once they have a
-# price. Longer training and lower rates were not tried.
+# of all steps (06.u-mixture). Adaptive steps are 0.08 above the mean of states on average (06.u-mean), but the seeds overlap,
+# and two things differ: the weights are learned, and positions halt. What halting saves is steps, once they have a price.
+# Longer training and lower rates were not tried.
 #
 # **Predict.** Within eight steps, a carry can travel at most eight columns. We allow twelve steps after training. What happens
 # to sums of twenty digits in which a carry travels nine to twelve columns?

@@ -692,9 +692,9 @@ distillation_loss = check("11.5", distillation_loss)
 # reach the accuracy of the ViT in as many updates.</details>
 # <details><summary>C. No, it is less accurate after as many updates.</summary>
 #
-# Yes, here (11.o, two seeds): its loss is still higher than that of the ViT. Its two targets do not conflict, since they are
-# the same class on nearly every image (11.n). In a trial with twice as many updates for both, the two were about equally
-# accurate.</details>
+# Yes, at this number of updates (11.o, two seeds). It has learned (11.o-DeiT), but its loss is still higher than that of the
+# ViT, so it may only need longer; that was not measured. Its two targets do not conflict, since they are the same class on
+# nearly every image (11.n).</details>
 
 
 # %%
@@ -710,7 +710,7 @@ def by_both(model, batch):
     return hard_distillation_loss(*model(batch[0]), batch[2], batch[1])
 
 
-deits, agreed, vit_lead = [], [], []
+deits, agreed, right_deit = [], [], []
 for seed in SEEDS[:2]:
     known, kinds = few_thousand[seed]
     lesson = predictions(cnns[seed], known)
@@ -719,9 +719,8 @@ for seed in SEEDS[:2]:
     student = fit_image_model(student, seed, known, kinds, lesson, **rest, name="DeiT")
     with torch.no_grad():
         predicted = student(images[unseen[seed]]).probabilities().argmax(-1)
-    by_deit = (predicted == labels[unseen[seed]]).float().mean().item()
+    right_deit.append((predicted == labels[unseen[seed]]).float().mean().item())
     deits.append(student)
-    vit_lead.append(right["ViT"][len(vit_lead)] - by_deit)
 without_teacher = [vits[seed] for seed in SEEDS[:2]]
 show_losses({"ViT of section 4": without_teacher, "DeiT": deits})
 
@@ -734,10 +733,16 @@ claim(
     at_least=0.95,
 )
 claim(
+    "11.o-DeiT",
+    f"accuracy of the DeiT on unseen digits after {STEPS} updates, mean of two seeds",
+    mean(right_deit),
+    at_least=0.8,
+)
+claim(
     "11.o",
-    "the ViT leads the DeiT on unseen digits after as many updates, mean of two seeds: "
-    "by 0.02 to 0.12",
-    mean(vit_lead),
+    f"the gap between ViT and DeiT on unseen digits at {STEPS} updates, mean of two "
+    "seeds: the ViT leads by 0.02 to 0.12",
+    mean(paired_differences(right["ViT"][:2], right_deit)),
     between=(0.02, 0.12),
 )
 
@@ -1083,9 +1088,9 @@ for kind in ("CNN", "CNN, all positions", "ViT"):
 from course_tools.notebook.digit_vit import SIZES
 
 
-def gains_at(rate):
-    """By seed, the accuracy on new digits that pre-training adds to the ViT when all
-    weights are trained for 60 updates."""
+def tuned_at(rate):
+    """By seed, the accuracies on new digits when all weights of the ViT are trained for
+    60 updates: from the body trained on other digits, and from a random start."""
     reached = []
     for seed, body, task in zip(SEEDS, pretrained, tasks, strict=True):
         for start in (body, small_vit(seed, n_classes=5)):
@@ -1094,18 +1099,28 @@ def gains_at(rate):
             name = f"rate {rate:g}"
             fit_image_model(model, seed, *task, steps=60, lr=rate, name=name)
             reached.append(accuracy_on_new(model, seed))
-    return paired_differences(reached[::2], reached[1::2])
+    return reached[::2], reached[1::2]
 
 
-at_rates = {f"rate {rate:g}": gains_at(rate) for rate in (2e-3, 1e-3, 5e-4)}
+both_starts = {f"rate {rate:g}": tuned_at(rate) for rate in (2e-3, 1e-3, 5e-4)}
+at_rates = {name: paired_differences(*both) for name, both in both_starts.items()}
 of_what = "accuracy that pre-training adds"
 show_seeds(at_rates, of_what, "ViT, ten labels of each new digit", {"none": 0.0})
+for name, gains in at_rates.items():
+    print(f"{name}, gain by seed:", ", ".join(f"{each:+.3f}" for each in gains))
 claim(
     "11.t-vit",
-    "new digits, all weights of the ViT trained: with one seed the random start leads, "
-    "with another the one trained on other digits; smaller lead, least of three rates",
-    min(min(-min(gains), max(gains)) for gains in at_rates.values()),
-    at_least=0.01,
+    "new digits, all weights of the ViT trained: accuracy that pre-training adds, mean "
+    "of three seeds and three rates",
+    mean(mean(gains) for gains in at_rates.values()),
+    between=(-0.06, 0.06),
+)
+claim(
+    "11.t-vit-random",
+    "new digits, all weights of the ViT trained from a random start: accuracy, mean of "
+    "three seeds and three rates",
+    mean(mean(random) for _, random in both_starts.values()),
+    at_least=0.6,
 )
 
 # %% [markdown]
@@ -1115,9 +1130,10 @@ claim(
 # half of the updates, so the size of that difference holds for this budget only.
 #
 # Pre-training on other digits raises the accuracy of the CNN with pooling on every seed, most with ten images of each new digit
-# (11.t-cnn). For the ViT the seeds disagree. In the study it is fine-tuned at its learning rate of training from scratch, 0.002.
-# A lower rate does not help: in the last cell, with bodies that were trained for fewer steps, the seeds disagree at each of three
-# rates (11.t-vit). We do not know why the models differ.
+# (11.t-cnn). For the ViT the seeds disagree. In the study it is fine-tuned at its learning rate of training from scratch,
+# 0.002. A lower rate does not settle it: in the last cell, with bodies that were trained for fewer steps, the sign of the gain
+# differs between seeds at each of three rates, as printed, and its mean is below what the CNN gains (11.t-vit). We do not know
+# why the models differ.
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: no positions
@@ -1409,8 +1425,8 @@ repair_vit = check("11.8", repair_vit)
 #
 # **Limits of this lecture.** It does not show the paper's own claim, that with enough images the Vision Transformer wins; this
 # needs hundreds of millions of images. Pre-training on five digits helps a CNN (11.t-cnn), but not reliably the ViT, at three
-# learning rates (11.t-vit); and a new head on the frozen ViT does worse than one on the pixels (11.u). 11.n, 11.o, 11.p and 11.q
-# rest on two seeds; 11.s, 11.y and 11.z rest on one. And results on digits need not hold for photographs.
+# learning rates (11.t-vit); and a new head on the frozen ViT does worse than one on the pixels (11.u). 11.n to 11.q rest on two
+# seeds; 11.s, 11.y and 11.z rest on one. And results on digits need not hold for photographs.
 #
 # **Papers.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4, section 3.2, table 1
 # (https://arxiv.org/abs/2010.11929) · Touvron et al. 2021, *DeiT*, eqs. 2-3 (https://arxiv.org/abs/2012.12877) · Hinton,

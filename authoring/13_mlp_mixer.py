@@ -343,11 +343,13 @@ claim(
     min(accuracies["Mixer"]),
     at_least=0.8,
 )
+bag_or_counts = max(bag.accuracy, by_counts)
 claim(
     "13.i",
-    "the Mixer leads a bag of patches: accuracy, worst of the seeds against one bag",
-    min(accuracies["Mixer"]) - bag.accuracy,
-    at_least=0.4,
+    "the Mixer leads the better of the bag and counts of its patches (13.a): accuracy, "
+    "worst of the seeds against one seed",
+    min(accuracies["Mixer"]) - bag_or_counts,
+    at_least=0.15,
 )
 print(
     f"Mixer minus ViT: accuracy {average['Mixer'] - average['ViT']:+.3f}, mean of "
@@ -765,11 +767,12 @@ claim(
 #
 # As functions they are. But their roles are not symmetric: digits differ mostly in *where* the ink is, and the first layer and
 # the head also mix channels.</details>
-# <details><summary>B. Neither costs much accuracy at this scale.</summary>
+# <details><summary>B. Each costs less accuracy than the step to a bag of patches.</summary>
 #
-# Yes, with one seed each (13.z-cost): far less than the step to a bag of patches, which also loses the
-# *positions*; section 11 separates the two. How much channel mixing and the GELU contribute on photographs, in deeper models,
-# cannot be learned from five thousand digits.</details>
+# Yes: less than half of the Mixer's lead over the better of the bag and counts of its patches (13.z-cost). That step also loses
+# the *positions*; section 11 separates the two. In our run, removing the GELU costs about as much as taking a Mixer instead of
+# the CNN (13.k), and the training loss ends higher: part of it may be slow learning. How much either contributes on
+# photographs, in deeper models, cannot be learned from five thousand digits.</details>
 # <details><summary>C. Without the GELU it fails: a linear network is a linear classifier.</summary>
 #
 # Channel mixing is still nonlinear, and so is layer norm.</details>
@@ -794,31 +797,34 @@ reduced = {
     "linear token mixing": linear_token_mixing,
 }
 ablated = {
-    name: fit_seeds(partial(mixer, block=block), digits, SEEDS[:1], name)
+    name: fit_seeds(partial(mixer, block=block), digits, SEEDS, name)
     for name, block in reduced.items()
 }
 show_classifiers({"Mixer": runs["Mixer"]} | ablated, {"no token mixing": [bag]})
 
 # %% tags=["nbval-check-output"]
+without = {name: mean(one.accuracy for one in group) for name, group in ablated.items()}
 claim(
     "13.y",
-    "a Mixer without channel mixing leads one without token mixing: accuracy, one "
-    "model each",
-    ablated["no channel mixing"][0].accuracy - bag.accuracy,
-    at_least=0.3,
+    "a Mixer without channel mixing leads the better of the bag and counts of its "
+    "patches: accuracy, mean of the seeds against one seed",
+    without["no channel mixing"] - bag_or_counts,
+    at_least=0.15,
 )
 claim(
     "13.z",
-    "a Mixer with linear token mixing leads one without any: accuracy, one model each",
-    ablated["linear token mixing"][0].accuracy - bag.accuracy,
-    at_least=0.3,
+    "a Mixer with linear token mixing leads the better of the bag and counts of its "
+    "patches: accuracy, mean of the seeds against one seed",
+    without["linear token mixing"] - bag_or_counts,
+    at_least=0.15,
 )
+lost = average["Mixer"] - min(without.values())
 claim(
     "13.z-cost",
-    "the worse of the two ablations: accuracy below that of the Mixer of the same "
-    "seed, one seed",
-    accuracies["Mixer"][0] - min(one.accuracy for (one,) in ablated.values()),
-    at_most=0.08,
+    "the worse of the two ablations: lost accuracy, over the Mixer's lead over the "
+    "better of the bag and counts of its patches, means of the seeds",
+    lost / (average["Mixer"] - bag_or_counts),
+    at_most=0.4,
 )
 
 # %% [markdown]
@@ -1012,7 +1018,7 @@ show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 #
 # - *CS*'s PyTorch code makes both networks four times as wide as their inputs. For token mixing that means $d_s = 4N$: the
 #   number of operations then grows with the *square* of the number of positions, as in attention, and the linear growth that
-#   the paper claims is lost. Nor does this code reproduce the counts of table 1.
+#   the paper claims is lost. Of the seven counts of table 1, this code reproduces one.
 # - *CS* shows two implementations of one model, but only the second, in flax, initialises its head with 0, so that only its
 #   training begins at the loss of a uniform guess.
 # - *CS* writes that "CNNs are not special cases of Mixer"; the paper says *typical* CNNs. A depth-wise convolution of 3 × 3
@@ -1073,7 +1079,7 @@ claim(
     "of the seven counts of the paper's table 1, the deck's code, at the same sizes, "
     "reproduces",
     sum(round(n / 1e6) == count for n, count in zip(wide, millions, strict=True)),
-    at_most=4,
+    equals=1,
 )
 claim(
     "13.CS-gelu",

@@ -788,14 +788,14 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Is this a limit of linear attention, or of the training? The next cell trains five times as long: elu + 1 in
-# heads of size 8 and 16, and softmax attention at size 8. Which of them recall nearly all pairs?
+# heads of size 8 and 16, and softmax attention at size 8. Which of them recall at least three of four pairs?
 #
 # <details><summary>A. All three: elu + 1 only learns more slowly.</summary>
 #
 # It does learn more slowly, but at size 8 it stays far below softmax attention (14.A-small).</details>
 # <details><summary>B. Softmax attention alone: elu + 1 cannot recall one of 16 pairs.</summary>
 #
-# In a head of size 16 it nearly can, after more updates (14.A-longer).</details>
+# In a head of size 16 it mostly can, after more updates (14.A-longer, one seed).</details>
 # <details><summary>C. Softmax attention, and elu + 1 in the head of size 16.</summary>
 #
 # Yes: elu + 1 needs more updates, and a larger head for as many pairs.</details>
@@ -812,7 +812,13 @@ claim(
     "14.A-longer",
     "elu + 1, head of size 16, after 3,000 updates: accuracy, one seed",
     longer["elu + 1"][16][0].accuracy,
-    at_least=0.85,
+    at_least=0.75,
+)
+claim(
+    "14.A-softmax",
+    "softmax, head of size 8, after 3,000 updates: accuracy, one seed",
+    longer["softmax"][8][0].accuracy,
+    at_least=0.95,
 )
 claim(
     "14.A-small",
@@ -824,10 +830,10 @@ claim(
 )
 
 # %% [markdown]
-# So elu + 1 learns to recall, more slowly than softmax attention and better in a larger head. At size 16 more updates make up
-# for most of the difference (14.A-longer). At size 8, where each sequence has twice as many pairs as features, softmax
-# attention recalls nearly all pairs and elu + 1 about half (14.A-small). In an unrecorded trial with 10,000 updates it was not
-# better, so there the size of the head is the likelier limit.
+# So elu + 1 learns to recall, more slowly than softmax attention and better in a larger head. At size 16 it recalls most pairs
+# after more updates (14.A-longer, one seed). At size 8, where each sequence has twice as many pairs as features, softmax
+# attention recalls nearly all pairs (14.A-softmax) and elu + 1 far fewer (14.A-small). In a trial with 10,000 updates, which is
+# not recorded, it was not better, so there the size of the head is the likelier limit.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The next figure shows, for four queries of one sequence, which of the 16 pairs has the query's key, and the
@@ -986,11 +992,12 @@ claim(
 # <details><summary>B. elu + 1 is no better than the average: it could hardly recall one pair among 16.</summary>
 #
 # Such a recall is rarely needed here. A little more weight on the last few characters helps already.</details>
-# <details><summary>C. elu + 1 gains most of what softmax gains over the plain average.</summary>
+# <details><summary>C. elu + 1 gains at least half of what softmax gains over the plain average.</summary>
 #
-# Yes, after this training (14.F). But all three need more bits than counts of three characters (14.F-counts): after so few
-# updates, they have not learned what two characters tell. So the result says little about how sharp attention must be. Longer
-# contexts, where names and numbers must be copied, are a recall task again, and not measured here.</details>
+# Yes, after 500 updates (2,000 on a GPU; 14.F). But even softmax needs more bits than counts of three characters
+# (14.F-counts): after so few updates, it has not learned what two characters tell. So the result says little about how sharp
+# attention must be. Longer contexts, where names and numbers must be copied, are a recall task again, and not measured
+# here.</details>
 
 # %%
 from course_tools.notebook.character_text import bits_of_counts, character_text
@@ -1033,8 +1040,8 @@ claim(
 )
 claim(
     "14.F",
-    "elu + 1 gains at least half of what softmax gains over the plain average, in "
-    "contexts of 32 characters: fraction",
+    f"after {steps:,} updates elu + 1 gains at least half of what softmax gains over "
+    "the plain average, in contexts of 32 characters: fraction",
     part,
     at_least=0.5,
 )

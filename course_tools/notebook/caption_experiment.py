@@ -1,7 +1,9 @@
 """Train captioners with several seeds, on one vector of each image or by attention, and compare their captions: lecture 03."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import NamedTuple
 
 import torch
@@ -25,6 +27,11 @@ class Captioners(NamedTuple):
     captions: list[list[str]]
     exact_match: list[float]
     names_both: list[float]
+
+    def right_of_named(self) -> float:
+        """Divide the exact match by the fraction of captions that name both digits, means of the seeds; NaN if none does."""
+        named = mean(self.names_both)
+        return mean(self.exact_match) / named if named else math.nan
 
 
 def without_positions(regions: Tensor) -> Tensor:

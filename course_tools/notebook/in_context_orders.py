@@ -65,7 +65,7 @@ def order_gpt(sizes: Sizes) -> GPT:
     return GPT(len(LETTERS), _T, sizes, fused_causal_attention)
 
 
-def fit_on_orders(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: int) -> nn.Module:
+def fit_on_orders(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: int, steps: int = 450) -> nn.Module:
     """Train a new language model on texts; the targets are the steps that a text has shown before.
 
     Args:
@@ -73,6 +73,7 @@ def fit_on_orders(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLo
         known: the texts.
         loss: such as `next_token_loss(logits, tokens, counts)`.
         seed: determines the initial weights and the order of the batches.
+        steps: number of updates, at least 30 (those of the warm-up).
     """
     torch.manual_seed(seed)
     model = make().to(device())
@@ -80,7 +81,7 @@ def fit_on_orders(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLo
         model,
         batches(*(part.to(device()) for part in known), batch_size=32, seed=seed),
         lambda model, batch: loss(model(batch[0]), *batch),
-        steps=450,
+        steps=steps,
         lr=5e-3,
         label=f"{type(model).__name__}, seed {seed}",
         warmup=30,
@@ -99,6 +100,17 @@ def accuracy_of_counts(known: Walks, new: Walks, order: int = 5) -> float:
     counts = NGram(known.tokens.unfold(1, order, 1).flatten(0, 1), len(LETTERS))
     runs = new.tokens.unfold(1, order, 1)[new.told[:, order - 1 :]]
     return (counts.probabilities(runs[:, :-1]).argmax(1) == runs[:, -1]).float().mean().item()
+
+
+def accuracy_of_own_counts(new: Walks) -> float:
+    """Measure the accuracy on the same steps of a separate table for each text, which counts what the text has shown so far.
+
+    It predicts the letter that has followed the current one most often; of equals, that with the earlier mean position.
+    """
+    T = new.tokens.shape[1]
+    places = after_copies(new.tokens) * (1 - torch.arange(T) / T**2)  # what is lost sums to less than one count
+    follows = places @ F.one_hot(new.tokens, len(LETTERS)).to(places.dtype)
+    return (follows[:, :-1].argmax(-1) == new.tokens[:, 1:])[new.told[:, 1:]].float().mean().item()
 
 
 def weights_of_layers(model: GPT, sizes: Sizes, tokens: Tensor) -> list[Tensor]:

@@ -1,5 +1,6 @@
 """Captioners are trained once for each seed on what they are given, and scored by the captions that they write."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -99,6 +100,11 @@ def test_a_right_caption_has_the_word_and_is_that_of_the_first_model(experiment)
     assert experiment.right_caption_with("above", wrote(*RIGHT)) == 1
     assert experiment.right_caption_with("left", wrote(*RIGHT)) == 0
     assert experiment.right_caption_with("above", wrote(RIGHT[0], RIGHT[0])) == 0
+
+
+def test_the_right_captions_of_those_that_name_both_digits():
+    assert Captioners([], [], [0.6, 0.4], [0.8, 0.7]).right_of_named() == pytest.approx(2 / 3)
+    assert math.isnan(Captioners([], [], [0.0], [0.0]).right_of_named())
 
 
 def test_the_comparison_draws_losses_and_scores(experiment, monkeypatch, capsys):

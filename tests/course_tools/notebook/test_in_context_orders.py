@@ -8,11 +8,13 @@ from course_lib.datasets import walks
 from course_lib.datasets.secret_orders import Walks, successors
 from course_lib.generation import few_shot_prompt
 from course_lib.losses import next_token_loss
+from course_tools.notebook.fitting import losses_of
 from course_tools.notebook.in_context_orders import (
     LETTERS,
     LetterAnswers,
     Recurrent,
     accuracy_of_counts,
+    accuracy_of_own_counts,
     accuracy_on_orders,
     after_copies,
     answers,
@@ -44,6 +46,29 @@ def test_a_fixed_order_is_learned_by_a_network_and_counted_by_a_table():
     assert accuracy_on_orders(model, new) > 0.95
     assert accuracy_on_orders(Successor(), new) == 1
     assert accuracy_of_counts(known, new) > 0.95
+
+
+def test_a_table_of_one_text_predicts_what_followed_most_often_and_of_equals_the_earlier():
+    texts = torch.tensor(
+        [
+            [0, 1, 0, 2, 0, 2, 0, 2],  # after 0: 1; 1 and 2, equally often; 2 twice
+            [3, 4, 3, 4, 5, 3, 6, 3],  # after 3: 4; 4 twice. After 4: 3
+        ]
+    )
+    scored = torch.tensor([[0, 0, 0, 1, 0, 1, 0, 1], [0, 0, 0, 1, 1, 0, 1, 0]]).bool()
+    assert accuracy_of_own_counts(Walks(texts[:1], scored[:1])) == torch.tensor(1 / 3).item()  # only the last step
+    assert accuracy_of_own_counts(Walks(texts[1:], scored[1:])) == torch.tensor(1 / 3).item()  # only the first step
+
+
+def test_a_table_of_one_text_knows_nothing_of_the_others():
+    alphabet = walks(ALPHABET, 50, jumps=(0, 0), seed=1)
+    assert accuracy_of_own_counts(alphabet) == 1
+    assert accuracy_of_own_counts(Walks(alphabet.tokens, torch.arange(32).eq(1).expand(50, -1))) < 0.5
+
+
+def test_the_training_takes_as_many_steps_as_requested():
+    known = walks(ALPHABET, 40, seed=0)
+    assert len(losses_of(fit_on_orders(lambda: Recurrent(8, 7, 11), known, next_token_loss, 0, steps=31))) == 31
 
 
 def test_the_tokens_after_earlier_copies():
