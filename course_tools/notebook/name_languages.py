@@ -89,6 +89,7 @@ class LayerMixture(nn.Module):
 def fit_mixture(mix: Callable[[Tensor, Tensor, Tensor], Tensor], bert: BERT, data: Sequence[Tensor], seed: int) -> LayerMixture:
     """Train the weights of the layers and a linear map on labelled names, as returned by `NameTexts.alone`; BERT is frozen."""
     torch.manual_seed(seed)
+    bert = bert.to(device())
     return fitted(
         LayerMixture(bert, mix).to(device()),
         batches(mean_states(bert, *data[:3]), data[3], batch_size=20, seed=seed),
