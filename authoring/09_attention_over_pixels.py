@@ -330,9 +330,9 @@ claim(
 # <details><summary>C. The block, and the convolutions with one more stride or with dilation.</summary>
 #
 # Yes. What the first baseline lacks is not attention, but a large enough *receptive field*: one more stride of 2, which also
-# shrinks the map, lifts it clearly above chance (09.stride), and so does dilation, which enlarges the field alone
-# (09.dilation, one seed). In the study below, the network with one more stride stays below the best seeds of the
-# block.</details>
+# shrinks the map, lifts it clearly above chance (09.stride). So does dilation, which enlarges the field alone, on this seed
+# (09.dilation); in a trial with five others, accuracy rose by 0.15 to 0.32 on four, and on one not at all. In the study below,
+# the network with one more stride stays below the best seeds of the block.</details>
 
 # %%
 FIVE = (16, 32, 32, 32, 32)
