@@ -331,8 +331,8 @@ claim(
 #
 # Yes. What the first baseline lacks is not attention, but a large enough *receptive field*: one more stride of 2, which also
 # shrinks the map, lifts it clearly above chance (09.stride). So does dilation, which enlarges the field alone, on this seed
-# (09.dilation); in a trial, four of five others gained 0.15 to 0.32, and one only with twice as many updates. In the study below,
-# the network with one more stride stays below the best seeds of the block.</details>
+# (09.dilation); in a trial, four of five others gained 0.15 to 0.32, and one only with twice as many updates. In the study
+# below, the network with one more stride stays below the best seeds of the block.</details>
 
 # %%
 FIVE = (16, 32, 32, 32, 32)
@@ -751,10 +751,10 @@ show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 
 # %% [markdown]
 # After so few updates, the better of the two may change with the seed: a difference smaller than the spread of the points shows
-# nothing. Rely on the study of section 5: with 2,400 updates of 16 canvases each and at full resolution, max pooling reaches 0.96
-# on each of three seeds, the block 0.96, 0.82 and 0.96 (09.m-block). The task requires *a nonlinear combination of features of
-# both digits*; attention is one way among several to compute it. If your rival is worse than the block, first ask whether a
-# stronger rival exists: a claim must hold against the strongest.
+# nothing. Rely on the study of section 5: with 2,400 updates of 16 canvases each and at full resolution, max pooling reaches
+# 0.96 on each of three seeds, the block 0.96, 0.82 and 0.96 (09.m-block). The task requires *a nonlinear combination of
+# features of both digits*; attention is one way among several to compute it. If your rival is worse than the block, first ask
+# whether a stronger rival exists: a claim must hold against the strongest.
 
 # %% [markdown] tags=["quiz"]
 # ## 10 Exit quiz
@@ -798,8 +798,8 @@ show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 # Such a map exists whether or not the block helps.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them." What
-# do these arrows show, what do they not show, and which two experiments of this lecture would you add?*
+# **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them."
+# What do these arrows show, what do they not show, and which two experiments of this lecture would you add?*
 #
 # <details><summary>How it is graded: open this when you have written your answer.</summary>
 #
