@@ -83,6 +83,15 @@ def weighs_empty_sentences(states, mask, words, sentences):
 
 
 @wrong.detail
+def inverts_the_mask(states, mask, words, sentences):
+    """You read True in the mask as padding. In this course True marks a real word: you pool the padding of each sentence, and
+    leave out its words."""
+    of_sentences, word_weights = pool(states, *words, ~mask)
+    vector, sentence_weights = pool(of_sentences, *sentences, (~mask).any(-1))
+    return PooledDocument(vector, sentence_weights, word_weights)
+
+
+@wrong.detail
 def wants_full_sentences(states, mask, words, sentences):
     """You count a sentence as real only where *all* of its positions hold a word. Any shorter sentence is then left out; a
     sentence is real if it has at least one word."""

@@ -111,6 +111,14 @@ def does_not_give_the_mask_to_the_heads(queries, keys, values, W_q, W_k, W_v, W_
 
 
 @wrong.detail
+def inverts_the_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You invert the mask, as `torch.nn.MultiheadAttention` needs it. In this course True = may attend: in every head, your
+    queries attend to exactly the forbidden keys."""
+    allowed = None if mask is None else ~mask
+    return multi_head_attention(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, allowed)
+
+
+@wrong.detail
 def forgets_the_head_axis_of_the_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """You give the mask (B, T_q, T_k) as it is to scores (B, n_heads, T_q, T_k): its batch axis is broadcast against the
     heads. Usually that fails; where B = n_heads it runs, and head b gets the mask of sequence b."""

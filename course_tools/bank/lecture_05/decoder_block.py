@@ -100,6 +100,16 @@ def forgets_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memo
 
 
 @wrong.detail
+def inverts_the_memory_mask(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    """You invert the mask of the memory, as torch's own decoder needs it. In this course True = may attend, so your target
+    tokens attend to exactly the padding of the source."""
+    real = None if memory_mask is None else ~memory_mask
+    x = _looked_back(x, own, n_heads, norms[0])
+    x = layer_norm(x + multi_head_attention(x, memory, memory, *cross, n_heads, real).context, *norms[1])
+    return layer_norm(x + feed_forward(x, *network), *norms[2])
+
+
+@wrong.detail
 def masks_the_words_by_the_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
     """You join the memory's mask to the causal one and do not mask the memory. It marks the real tokens of the *source*: it
     belongs to the cross-attention."""

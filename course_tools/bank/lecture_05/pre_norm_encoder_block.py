@@ -168,6 +168,13 @@ def forgets_the_activation(x, attention, network, norms, n_heads, mask=None):
     return x + (layer_norm(x, *norms[1]) @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
+@wrong.detail
+def inverts_the_mask(x, attention, network, norms, n_heads, mask=None):
+    """You invert the mask, as torch's own encoder needs it. In this course True = may attend, so your tokens attend to
+    exactly the forbidden positions."""
+    return pre_norm_encoder_block(x, attention, network, norms, n_heads, None if mask is None else ~mask)
+
+
 @right
 def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     """torch's layer norm, linear layers and fused attention, and no function of the course."""

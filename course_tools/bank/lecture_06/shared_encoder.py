@@ -149,6 +149,13 @@ def takes_one_step_too_few(x, attention, network, norms, n_heads, n_steps, mask=
     return shared_encoder(x, attention, network, norms, n_heads, max(n_steps - 1, 0), mask)
 
 
+@wrong.detail
+def inverts_the_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
+    """You invert the mask, as torch's own encoder needs it. In this course True = may attend, so in every step your tokens
+    attend to exactly the forbidden positions."""
+    return shared_encoder(x, attention, network, norms, n_heads, n_steps, None if mask is None else ~mask)
+
+
 @right
 def by_recursion(x, attention, network, norms, n_heads, n_steps, mask=None):
     """The states after n steps are one step from those after n - 1."""

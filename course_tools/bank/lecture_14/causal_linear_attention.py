@@ -140,6 +140,12 @@ def silences_the_queries_too(phi_q, phi_k, v, mask=None):
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * phi_k.cumsum(-2)).sum(-1, keepdim=True))
 
 
+@wrong.detail
+def inverts_the_mask(phi_q, phi_k, v, mask=None):
+    """You read True in the mask as "forbidden", and so sum over exactly the masked keys. In this course True = may attend."""
+    return causal_linear_attention(phi_q, phi_k, v, None if mask is None else ~mask)
+
+
 @right
 def by_a_lower_triangle(phi_q, phi_k, v, mask=None):
     """The quadratic way: all similarities, those of later keys cut off, each row divided by its sum."""
