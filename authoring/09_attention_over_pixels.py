@@ -330,9 +330,9 @@ claim(
 # <details><summary>C. The block, and the convolutions with one more stride or with dilation.</summary>
 #
 # Yes. What the first baseline lacks is not attention, but a large enough *receptive field*: one more stride of 2, which also
-# shrinks the map, lifts it clearly above chance (09.stride). So does dilation, which enlarges the field alone, on this seed
-# (09.dilation); in a trial, four of five others gained 0.15 to 0.32, and one only with twice as many updates. In the study
-# below, the network with one more stride stays below the best seeds of the block.</details>
+# shrinks the map, lifts it clearly above chance (09.stride). So does dilation, which enlarges the field alone (09.dilation).
+# Both claims rest on the study below, with twice as many updates; after those of this notebook, one of six seeds had gained
+# nothing by dilation. In the study, neither network reaches the two best seeds of the block.</details>
 
 # %%
 FIVE = (16, 32, 32, 32, 32)
@@ -352,11 +352,11 @@ models |= two_digits.fit_networks(networks, canvases, STEPS, SEED)
 two_digits.show_networks(models, canvases)
 
 # %% [markdown] tags=["try-it"]
-# **Longer training and three seeds.** One seed is little evidence. The study `09_reach` (docs/studies.md) trains the networks
-# without dilation, and one with max pooling instead of average pooling, for twice as many steps and with three seeds. The
-# figure shows the recorded results, and the claims below it compare the worst seed of one network with the best seed of the
-# other. **Try it**: set `side=32` in the first code cell, so that the digits are closer together, and run the notebook up to
-# here. Do all networks with five convolutions rise above chance then?
+# **Longer training and three seeds.** One seed is little evidence. The study `09_reach` (docs/studies.md) trains these
+# networks, and one with max pooling instead of average pooling, for twice as many steps and with three seeds. The figure
+# shows the recorded results, and the claims below it compare the worst seed of one network with the best seed of the other.
+# **Try it**: set `side=32` in the first code cell, so that the digits are closer together, and run the notebook up to here. Do
+# all networks with five convolutions rise above chance then?
 
 # %%
 from course_tools.notebook import show_study
@@ -366,12 +366,13 @@ study = show_study("09_reach")
 print_scores(study, "accuracy", costs=["parameters"], decimals=3)
 
 # %% tags=["nbval-check-output"]
-block, small_field, one_more_stride = (
+block, small_field, one_more_stride, last_two_dilated = (
     study.scores(name, "accuracy")
     for name in (
         "one block",
         "five convolutions, strides 2 2 1 1 1",
         "five convolutions, strides 2 2 2 1 1",
+        "five convolutions, the last two dilated",
     )
 )
 claim(
@@ -395,16 +396,12 @@ claim(
     min(one_more_stride) - max(small_field),
     at_least=0.2,
 )
-dilated, plain = (
-    two_digits.canvas_accuracy(models[name], canvases)
-    for name in ("five, last two dilated", "five convolutions")
-)
 claim(
     "09.dilation",
-    "in this notebook, dilation (larger field, same map) over the same five "
-    "convolutions without it: accuracy, one seed",
-    dilated - plain,
-    at_least=0.1,
+    "dilation (larger field, same map) over the same five convolutions without it: "
+    "accuracy, worst of three seeds against best",
+    min(last_two_dilated) - max(small_field),
+    at_least=0.2,
 )
 
 # %% [markdown]
@@ -512,9 +509,10 @@ claim(
 # What does the block provide? **A global receptive field and products of features at two positions**, with few parameters. It
 # keeps the resolution of the map, as dilation does; that may matter where each position needs an output of its own, as in
 # segmentation (section 8). This task does not require attention: in the recorded study, no seed of the block is more than 0.02
-# better than the worst seed of max pooling (09.m-block). With one more stride of 2, five convolutions reach 0.78 to 0.81
-# instead of chance (09.stride), but not 0.96, as the best seeds of the block do; recognising a single class, such as the 1,
-# already gives 5/6. When you add a block to a network, compare it with a network whose receptive field is as large.
+# better than the worst seed of max pooling (09.m-block). With one more stride of 2 or with dilation, five convolutions reach
+# 0.78 to 0.85 instead of chance (09.stride, 09.dilation), but not 0.91 or 0.96, as the two best seeds of the block do;
+# recognising a single class, such as the 1, already gives 5/6. When you add a block to a network, compare it with a network
+# whose receptive field is as large.
 
 # %% [markdown] tags=["predict"]
 # **Videos.** The study `09_video` trains the space-time block on the videos of section 4: three kinds of digits, four frames of
@@ -823,7 +821,7 @@ show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 # linear layers at each position (09.EE).
 #
 # **What this lecture does not show.** In the notebook, each network is trained with one seed, on three classes of digits, and
-# 09.k and 09.dilation rest on that seed; 09.g, 09.i and 09.stride rest on the study `09_reach`, with three seeds and twice as
+# 09.k rests on that seed; 09.g, 09.i, 09.stride and 09.dilation rest on the study `09_reach`, with three seeds and twice as
 # many steps. The videos and the pixels of the two studies are composed of digits, and no network is trained on them for more
 # than 1,600 updates. We do not reproduce the paper's result that co-occurrent features improve the segmentation of photographs.
 #
