@@ -14,7 +14,9 @@
     python3 course.py gpu-check                        the tests and timings that need a GPU, as a report (docs/gpu.md)
     python3 course.py colab --repository URL           the lectures for Google Colab, cloned from URL (docs/running.md)
     python3 course.py exercises [--json]               the list of exercises
+    python3 course.py study [NAME ...]                 run or resume a longer experiment (docs/studies.md)
     python3 course.py grade DIR_OR_ZIP [options]       grade submissions (docs/grading.md; --help)
+    python3 course.py variants --secret FILE --canvas ROSTER.csv   a notebook for each student (docs/grading.md)
     python3 course.py item-analysis DIR [DIR ...]      from graded submissions: hard exercises, common misconceptions
     python3 course.py export-nbgrader DIR              the same notebooks for nbgrader, graded in the course's sandbox
     python3 course.py export-gradescope NN             a lecture's autograder for Gradescope, as a zip file
@@ -56,7 +58,7 @@ from importlib import metadata
 from pathlib import Path
 
 FREE_GB = 3.0
-EXTRAS = {"test": ["test", "site", "dask"], "site": ["site"], "slides": ["site"]}
+EXTRAS = {"test": ["test", "site", "dask"], "site": ["site"], "slides": ["site"], "gpu-check": ["test"]}
 """Extras that a command needs in addition to `data` and `course`."""
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"

@@ -14,8 +14,9 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 _INTRODUCTION = """# Performance of the library
 
-`python3 -m benchmarks --record` writes this page; `python3 -m benchmarks --record linear graph` measures two groups again and
-leaves the others unchanged. `pip install -e '.[peers,bench]'` installs the peers; only the rows of a peer that cannot be
+With `.venv` activated, `python -m benchmarks --record` writes this page; `python -m benchmarks --record linear graph` measures
+two groups again and leaves the others unchanged.
+`pip install -e '.[peers,bench]'` installs the peers; only the rows of a peer that cannot be
 imported are missing.
 
 Ours and the peer take turns on one thread. Each pair of columns shows ours / the peer's in milliseconds of processor time, and

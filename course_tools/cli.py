@@ -11,7 +11,10 @@ from course_tools.publishing import lectures, lectures_root, project_root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit status: 0 success, 1 failure, 2 for a lecture or folder that does not exist."""
+    """Run one command and return its exit status.
+
+    0: success. 1: failure. 2: there is no such lecture or study, or no course was found. 130: it was interrupted.
+    """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -27,9 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.name is None or error.name.partition(".")[0] in ("course_lib", "course_tools"):
             raise
         print(
-            f"course: {options.command} needs the Python package {error.name.partition('.')[0]}, which is missing.",
+            f"course: {options.command} needs the Python package {error.name.partition('.')[0]}, which is missing: install it, "
+            f"or run `python course.py {options.command}`, which installs what the course needs.",
             file=sys.stderr,
         )
+        return 1
+    except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:  # such as that of --out
+        print(f"course: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ncourse: stopped", file=sys.stderr)
@@ -51,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     run.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
     run.add_argument("--seeds", metavar="N,N,N", type=_numbers, help="train with these seeds, such as 10,11,12")
-    run.add_argument("--threads", metavar="N", type=int, default=1, help="CPU threads of each lecture (default: 1)")
+    run.add_argument("--threads", metavar="N", type=_count, default=1, help="CPU threads of each lecture (default: 1)")
     gpu = commands.add_parser("gpu-check", help="run the tests and timings that need a GPU, and write a report (docs/gpu.md)")
     gpu.add_argument("--out", type=Path, metavar="FILE", help="file of the report (default: docs/gpu_report.md)")
     commands.add_parser("test", help="run the whole test suite; further arguments go to pytest", add_help=False)
@@ -64,7 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     site.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     site.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: build/site)")
     site.add_argument(
-        "--repository", default="", metavar="URL", help="its https address; adds buttons that open lectures on Binder"
+        "--repository",
+        default="",
+        metavar="URL",
+        help="https address of the course's repository; adds buttons that open lectures on Binder",
     )
     slides = commands.add_parser("slides", help="write the slides of a lecture, for teachers (extra [site])")
     slides.add_argument("lectures", nargs="+", metavar="NN", help="numbers of lectures, such as 04")
@@ -84,7 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     _grade_options(commands.add_parser("grade", help="grade submissions (docs/grading.md)"))
     variants = commands.add_parser("variants", help="write a notebook for each student, with individual conventions")
     variants.add_argument(
-        "--secret", type=Path, required=True, metavar="FILE", help="determines who gets which variant; created if missing"
+        "--secret",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the secret that determines each student's variants; created if missing",
     )
     table = variants.add_mutually_exclusive_group(required=True)
     table.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: who the students are")
@@ -104,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--check", action="store_true", help="repeat the cheapest recorded run, and compare it with the record")
     study.add_argument("--seeds", metavar="N,N", type=_numbers, help="seeds, such as 0,1 (default: those of the study)")
     study.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1; a GPU has its own record")
-    study.add_argument("-j", "--jobs", type=int, default=1, metavar="N", help="parallel runs, one thread each (default: 1)")
+    study.add_argument("-j", "--jobs", type=_count, default=1, metavar="N", help="parallel runs, one thread each (default: 1)")
     study.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler for the runs; local = start one (extra [dask])")
     microscope = commands.add_parser("microscope", help="write the attention microscope, a page that needs no server")
     microscope.add_argument(
@@ -134,7 +148,7 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: NAME_graded, next to it)")
     grade.add_argument("--lecture", metavar="NN", help="grade only this lecture (default: recognised from each notebook)")
     half = max(1, (os.cpu_count() or 2) // 2)
-    grade.add_argument("-j", "--jobs", type=int, default=half, metavar="N", help=f"parallel notebooks (default: {half})")
+    grade.add_argument("-j", "--jobs", type=_count, default=half, metavar="N", help=f"parallel notebooks (default: {half})")
     grade.add_argument("--dask", metavar="ADDRESS", help="a Dask scheduler, to grade on its machines (extra [dask])")
     grade.add_argument("--seed", type=int, metavar="S", help="seed of the inputs of the checks (default: a secret one)")
     grade.add_argument("--require-isolation", action="store_true", help="refuse to grade if an isolation layer is missing")
@@ -146,9 +160,17 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     )
     grade.add_argument("--accept", action="store_true", help="write the results even if earlier marks change (changes.csv)")
     grade.add_argument(
-        "--canvas-upload", metavar="URL", help="send marks and feedback to this assignment's page (CANVAS_TOKEN)"
+        "--canvas-upload",
+        metavar="URL",
+        help="send marks and feedback to the assignment at this address (needs --lecture, and CANVAS_TOKEN in the environment)",
     )
     grade.add_argument("--column", metavar="TITLE", help="the column of the roster to fill in, if its title is ambiguous")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text!r}")
+    return int(text)
 
 
 def _numbers(text: str) -> list[int]:
@@ -268,7 +290,7 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.policy import NO_RULES, Policy
 
     lecture = options.lecture and options.lecture.zfill(2)
-    jobs, require, dask = max(1, options.jobs), options.require_isolation, options.dask
+    jobs, require, dask = options.jobs, options.require_isolation, options.dask
     secret = read_secret(options.variants) if options.variants else None
     how = GradingOptions(Engine, lectures_root(), lecture, jobs, options.seed, require, dask, secret)
     tables = Tables(options.canvas, options.moodle, options.column)
@@ -337,6 +359,8 @@ def _item_analysis(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.files import CannotGrade, write_whole
     from course_tools.grading.report.item_analysis import analyse, items_csv, items_page
 
+    if options.progress and not options.progress.is_dir():
+        raise CannotGrade(f"there is no folder {options.progress}.")
     items = analyse(options.folders, sorted(options.progress.rglob("*.jsonl")) if options.progress else [])
     if not items:
         raise CannotGrade("these folders contain no graded notebooks.")

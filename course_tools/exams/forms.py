@@ -65,12 +65,13 @@ def compose(lectures: Sequence[str], n_forms: int, minutes: int = 40, seed: int 
         forms with the same kinds of questions about the same exercises, in the same order. No question is in two forms.
 
     Raises:
-        CannotCompose: a lecture has no exercises, a number is out of range, or there are too few questions.
+        CannotCompose: a lecture does not exist, a number is out of range, or there are too few questions.
     """
     if unknown := sorted(set(lectures) - set(LECTURES)):
         raise CannotCompose(f"there is no lecture {', '.join(unknown)}; there are {LECTURES[0]} to {LECTURES[-1]}.")
     if not lectures or not 1 <= n_forms <= 26 or minutes < 10:
-        raise CannotCompose(f"an exam needs a lecture, 1 to 26 forms and 10 minutes or more; got {n_forms} and {minutes}.")
+        got = f"{len(lectures)} lectures, {n_forms} forms and {minutes} minutes"
+        raise CannotCompose(f"an exam needs a lecture, 1 to 26 forms and 10 minutes or more; got {got}.")
     draw = random.Random(f"exam {seed}")
     asked = [exercise for exercise in exercises() if exercise.lecture in lectures and exercise.training is None]
     slots = _plan(asked, n_forms, minutes, draw)

@@ -12,8 +12,8 @@ from course_tools.publishing.browser import print_pdf
 _STYLE = Path(__file__).with_name("exam.css")
 _PREAMBLE = (
     "Code assumes `import math, torch`, `from torch import nn`, `import torch.nn.functional as F` and "
-    "`from einops import rearrange`. A mask is bool, and True means “may attend”. In multiple choice exactly one answer is "
-    "right."
+    "`from einops import rearrange`. A mask is bool, and True means “may attend”. In a multiple-choice question, exactly one "
+    "answer is right."
 )
 
 

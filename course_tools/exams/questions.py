@@ -335,10 +335,10 @@ def _shape_why(shape: tuple[int, ...], right: tuple[int, ...]) -> str:
     if shape == right:
         return "As the function defines it."
     if len(shape) != len(right):
-        return f"It has {len(shape)} axes; the result has {len(right)}."
+        return f"It has {len(shape)} {'axis' if len(shape) == 1 else 'axes'}; the result has {len(right)}."
     if sorted(shape) == sorted(right):
         return "The sizes are right, but in the wrong order."
-    return "A size is on the wrong axis."
+    return "At least one size is wrong."
 
 
 def _whole(call: Call) -> Call | None:

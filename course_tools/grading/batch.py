@@ -297,7 +297,8 @@ class _GradingProcess:
             CannotGrade: the engine could not be started.
         """
         try:
-            refusal = self._line.recv() if self._line.poll(2 * START_LIMIT) else "its engine did not start in time."
+            late = "a grading process did not start in time. Run the command again with fewer parallel notebooks (-j)."
+            refusal = self._line.recv() if self._line.poll(2 * START_LIMIT) else late
         except (EOFError, OSError):
             refusal = "a grading process could not be started: is there enough memory?"
         if refusal:
@@ -379,7 +380,7 @@ def grade_notebook(
     found, named = course.lecture_of(cells, file_name) or lecture, course.named(file_name)
     if found is None:
         return NotebookResult(
-            None, note="The lecture could not be identified from the cells or the file name. Specify it with --lecture NN."
+            None, note="The lecture could not be identified from the cells or the file name (instructor: use --lecture NN)."
         )
     if lecture not in (None, found):
         return NotebookResult(None, note=f"It is the notebook of lecture {found}, not of lecture {lecture}.")

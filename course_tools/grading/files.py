@@ -72,7 +72,7 @@ def reason(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full. Finished results are kept: free some space and run the same command again."
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "permission denied. Change the permissions or choose another folder with --out."
+        return "permission denied. Change the permissions, or use another file or folder."
     return (error.strerror or type(error).__name__).lower() + "."
 
 

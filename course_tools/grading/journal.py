@@ -1,9 +1,8 @@
 """The journal of a grading: one line for each finished notebook, flushed to the disk before the next one starts.
 
 A line holds the key of the notebook and its result. The key is a hash of the notebook's bytes, the version of the checks and
-the
-seed: a notebook is not graded twice by the same checks, but it is graded again by another version. A line that is incomplete
-because of a kill or a full disk is ignored, and its notebook is graded again.
+the seed: a notebook is not graded twice by the same checks, but it is graded again by another version. A line that is
+incomplete because the process was killed or the disk was full is ignored, and its notebook is graded again.
 """
 
 import contextlib

@@ -84,6 +84,8 @@ class Policy:
             return cls._from(data, path.parent)
         except _Misunderstood as error:
             raise CannotGrade(f"the policy {path} is invalid: {error}") from None
+        except (AttributeError, TypeError):
+            raise CannotGrade(f"the policy {path} is invalid: a value has the wrong type; see docs/grading.md.") from None
 
     @classmethod
     def _from(cls, data: dict, folder: Path) -> "Policy":

@@ -53,7 +53,7 @@ def assess(root: Path, number: str, notebook: Path | None = None, seed: int | No
     except FileNotFoundError:
         raise CannotGrade(f"there is no notebook {path}: `course lab` puts a copy of each lecture into work/.") from None
     except OSError as error:
-        raise CannotGrade(f"{path} cannot be read: {reason(error)}.") from error
+        raise CannotGrade(f"{path} cannot be read: {reason(error)}") from error
     except Unreadable as error:
         raise CannotGrade(f"{path}: {error}") from error
     seed = secrets.randbelow(2**31) if seed is None else seed
@@ -126,9 +126,10 @@ def _reason(mark: Mark, own: float | None) -> str:
         return why
     if mark.points > own:
         return "The check shows the result of an earlier answer, or the cell had not been run: run both again."
+    why = why if why.endswith((".", "?")) else f"{why}."
     return (
-        f"{why.rstrip('.')}. Run the cell and its check again. If they still show {own:g}, your answer depends on something "
-        "that exists only in your kernel."
+        f"{why} Run the cell and its check again. If they still show {own:g}, your answer depends on something that exists "
+        "only in your kernel."
     )
 
 

@@ -65,5 +65,8 @@ def print_pdf(page: Path, pdf: Path, query: str = "") -> bool:
             "--virtual-time-budget=60000",  # time for scripts to typeset formulas
         ]
         address = page.resolve().as_uri() + (f"?{query}" if query else "")
-        done = subprocess.run([*command, address], capture_output=True, timeout=_TIME_LIMIT, check=False)
+        try:
+            done = subprocess.run([*command, address], capture_output=True, timeout=_TIME_LIMIT, check=False)
+        except subprocess.TimeoutExpired:
+            return False
     return done.returncode == 0 and pdf.exists()

@@ -53,7 +53,7 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
 
     Args:
         root: the folder of the course.
-        numbers: the lectures, such as "04"; none = all. Companion and README are always updated.
+        numbers: the lectures, such as "04"; none = all. The generated pages and the README are always updated.
         force: execute the solutions even if their code has not changed.
         timeout: seconds that one cell may take.
 
@@ -140,7 +140,7 @@ def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]
 
 
 def _documents(root: Path) -> dict[Path, str]:
-    """Return the generated documents: companion, claims, and the README with its numbers."""
+    """Return the generated files: the pages of docs/, the README with its numbers, and the data of the predictions."""
     claims_of = {
         lecture.number: (lecture.title, lecture.name(lecture.unsolved), claims(nbformat.read(lecture.solution, as_version=4)))
         for lecture in lectures(root)

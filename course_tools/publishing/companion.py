@@ -67,8 +67,8 @@ def companion(root: Path) -> str:
         "# Companion to the decks",
         "",
         "Where each section of the five decks is treated: the section of a lecture, the claims that measure what the deck",
-        "states, with the id that leads to them in the solved lecture, and the code in the library. What of a section",
-        "no lecture trains or measures stands below it, with the reason; the papers' numbers stand beside ours in",
+        "states, with the id that links to them in the solved lecture, and the code in the library. The parts of a section",
+        "that no lecture covers are listed below it, with the reason; the papers' numbers are next to ours in",
         "[headlines.md](headlines.md). `course build` writes this file from the companion tables of the lectures and from",
         "docs/decks.toml.",
     ]

@@ -35,7 +35,7 @@ def sentence(cost: MeasuredCost | None) -> str:
     """Describe what a lecture costs, for its header."""
     if cost is None:
         return "Not measured yet."
-    return f"Runs in about {cost['seconds']} s and {cost['peak_mb']} MB on two CPU cores."
+    return f"Runs in about {cost['seconds']} s on one CPU thread, with {cost['peak_mb']} MB of memory."
 
 
 def _up(value: float, step: int) -> int:

@@ -39,7 +39,7 @@ def readme_with(lectures: Sequence[Lecture], claims_of: dict[str, tuple[str, str
     )
     costs = load(root)
     times = sorted(map(student_minutes, lectures))
-    head = f"Each takes {times[0]} to {times[-1]} minutes. The last column is the run time of the notebook on two CPU cores.\n"
+    head = f"Each takes {times[0]} to {times[-1]} minutes. The last column is the run time of the notebook on one CPU thread.\n"
     rows = [head, "| | Lecture | Exercises | Claims | Runs in |", "| --- | --- | --- | --- | --- |"]
     for lecture in lectures:
         link = f"[{cell(lecture.title)}]({lecture.name(lecture.unsolved)})"

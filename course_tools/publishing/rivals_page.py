@@ -24,7 +24,7 @@ _HEAD = """# Rivals and controls
 
 A mechanism is best judged against its obvious rival. A control removes the supposed cause, and the effect must disappear with
 it. The mechanism's number comes first; a signed number is its lead. *Neither* leads if a difference is too small to decide. Of
-two lists of scores in a study, neither leads if the seeds overlap or, where both have the same data seed by seed, if the sign
+two lists of scores in a study, neither leads if the scores overlap or, where both have the same data seed by seed, if the sign
 differs between seeds. A result from a single seed may be due to chance. Ids link to the claim in the solved
 lecture, names of studies to [studies.md](studies.md), which lists each seed. The second part answers
 [objections](#objections-and-answers). This page is written by `course build` from docs/rivals.toml.

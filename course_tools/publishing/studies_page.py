@@ -34,7 +34,7 @@ def _section(study: Study, folder: Path) -> str:
         return "\n".join([*lines, f"*Changed since it was recorded: `course study {study.name}` runs it again.*", ""])
     lines += [_table(record), "", f"*{record.cost}.*", ""]
     if missing := [name for name in study.settings if name not in record.names]:
-        return "\n".join([*lines, f"*Not recorded yet: {', '.join(missing)}. `course study {study.name}` goes on.*", ""])
+        return "\n".join([*lines, f"*Not recorded yet: {', '.join(missing)}. `course study {study.name}` runs them.*", ""])
     if study.figure:
         lines += [f"**Figure.** {study.drawn(record)[1]}", ""]
     if study.finding:

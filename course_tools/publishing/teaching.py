@@ -34,7 +34,7 @@ the companion tables and the bank of exercises; the errors listed are those its 
 
 A session in class has four parts, and repeats the middle two: show the failure that the mechanism fixes (5 minutes); ask for a
 prediction, let everyone vote, then run the cell that measures it (3 minutes); let the class write the exercise and look at the
-first wrong verdicts together; close with the ledger, which lists what was claimed and measured. Nothing needs a GPU.
+first failed checks together; close with the ledger, which lists what was claimed and measured. Nothing needs a GPU.
 
 - `course lab` opens the lectures; a student's copy is never overwritten.
 - `course microscope` writes one page in which trained transformers run: type a word, switch off the scale, the mask, the
@@ -48,7 +48,7 @@ _CHECKLIST = """\
 A week before:
 - On one machine of the lab, as a student: run `python3 course.py lab` in a fresh copy. The first start installs into `.venv`
   and takes minutes; do it on the network of the lab, or hand out a copy that already contains `.venv`.
-- Run `python3 course.py test` on the same machine, once: it reports what is missing.
+- Run `python3 course.py run` on the same machine, once: it executes the solved lectures and names each failing cell or claim.
 - GPU or not: everything runs on two processor cores. With a GPU the lectures choose larger settings
   (`at_scale`), and their numbers differ from those of the solutions.
 
@@ -58,16 +58,16 @@ The day before:
 - Read the sheet of the session below: the errata of your deck, and two wrong answers to expect in each exercise.
 
 In the room:
-- Set the projector to 150 % and look at one figure from the last row.
+- Zoom the browser to 150 % and look at one figure from the last row.
 - Let students predict before you run a cell: the notebook keeps their answer, and `course progress` shows it.
-- Lose no time on installation: pair students whose set-up fails with a neighbour, and fix it in the break.
+- Do not spend class time on installation: pair students whose set-up fails with a neighbour, and fix it in the break.
 """
 
 
 _SHEETS = f"""\
 ## A sheet for each session
 Minutes of exercises are those of a student alone; in class, count a third more. **Two hours** is a plan for {SESSION} minutes:
-all predictions, and the exercises that fit between them; the rest is homework. The right option stands beside each prediction:
+all predictions, and the exercises that fit between them; the rest is homework. The right option follows each prediction:
 cover it before you show this page.
 """
 

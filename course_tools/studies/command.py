@@ -9,7 +9,7 @@ from course_tools.studies.study_record import read, record_path
 
 
 def list_all(folder: Path, device: str = "cpu") -> str:
-    """Print each study with its question and the state of its record."""
+    """List each study with its question and the state of its record, as text."""
     found = (load(name, folder) for name in names(folder))
     return (
         "\n".join(f"{study.name}  {study.question}\n    {state(study, device)}" for study in found) or "there are no studies."

@@ -122,7 +122,12 @@ def check(study: Study, executor: Executor, device: str = "cpu", folder: Path | 
     path = record_path(study.path.parent, study.name, device)
     record = require_fresh(study, read(path), device)
     before = min((run for run in record.runs if run.name in study.settings_on(device)), key=lambda run: run.seconds)
-    now = executor.submit(run_one, study.name, record.source, before.name, before.seed, device, folder).result()
+    try:
+        now = executor.submit(run_one, study.name, record.source, before.name, before.seed, device, folder).result()
+    except CannotStudy:
+        raise
+    except Exception as error:
+        raise CannotStudy(f"{before.name}, seed {before.seed}: {type(error).__name__}: {error}") from error
     differences = _differences(study, before, now)
     if not differences and record.library != study.library:
         write(RecordedStudy(**{**vars(record), "library": study.library}), path)
@@ -150,10 +155,11 @@ def state(study: Study, device: str = "cpu") -> str:
     record = read(record_path(study.path.parent, study.name, device))
     if record is None or not record.runs:
         return "not recorded"
-    n = len(study.settings_on(device)) * len(study.seeds)
     if record.source != study.source_on(device):
         return "stale: the study has changed since"
-    said = f"{record.cost}" if len(record.runs) >= n else f"{len(record.runs)} of {n} runs so far; {record.cost}"
+    wanted = {(name, seed) for name in study.settings_on(device) for seed in study.seeds}
+    n = len(wanted & {(run.name, run.seed) for run in record.runs})
+    said = record.cost if n == len(wanted) else f"{n} of {len(wanted)} runs so far; {record.cost}"
     changed = record.library != study.library
     return said + ("; the library has changed since: use `--check` to see whether the numbers still hold" if changed else "")
 

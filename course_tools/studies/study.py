@@ -14,8 +14,8 @@
     def figure(study):                                   # optional: a figure of the record, and its alt text
     def finding(study):                                  # optional: the finding as text, with numbers from the record
 
-Also optional: `SEEDS` (default 0, 1, 2), and `GPU_SETTINGS`, which `--device cuda` runs instead of SETTINGS. They are no part
-of the source of a record made on a CPU: a change of them does not make it stale.
+Also optional: `SEEDS` (default 0, 1, 2), and `GPU_SETTINGS`, which `--device cuda` runs instead of SETTINGS. A change of
+`GPU_SETTINGS` does not make a record made on a CPU stale; a change of `SEEDS` does.
 """
 
 import ast

@@ -79,7 +79,9 @@ def test_without_xdist_one_process_runs_all(course, monkeypatch):
     assert suite.run_tests(course) == 3
 
 
-@pytest.mark.parametrize("arguments", [[], ["nothing"], ["build", "--nothing"], ["exercises", "04"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["nothing"], ["build", "--nothing"], ["exercises", "04"], ["study", "-j", "0"], ["run", "--threads", "x"]]
+)
 def test_a_wrong_command_line_is_explained(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         command.main(arguments)

@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"lecture[ _-]*0*(\d{1,2})(?!\d)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Course:
-    """The marks of each lecture. `stems` and `titles` are by lecture number; `ids` and `functions` map to lecture numbers."""
+    """What identifies each lecture: `stems` and `titles` by its number; cell `ids` and `functions` map to lecture numbers."""
 
     stems: dict[str, str]
     titles: dict[str, str]
@@ -46,7 +46,8 @@ class Course:
         """Return the lecture of a notebook, or None if it is unknown.
 
         Args:
-            cells: its cells; each exercise, mark, id or check in them counts once, then each function of an exercise.
+            cells: its cells; each counts once for a lecture that its exercise tag, nbgrader id, cell id or check names. If none
+                names one, the functions of exercises that they define are counted.
             file_name: used only if no cell identifies the lecture.
         """
         found_numbers = Counter(number for cell in cells if cell.type == "code" for number in self._numbers_in(cell))
@@ -61,8 +62,9 @@ class Course:
     def named(self, file_name: str) -> str | None:
         """Return the lecture that a file name contains, or None."""
         text = re.sub(r"[^a-z0-9]+", "_", file_name.casefold())
-        for number, stem in self.stems.items():
-            if stem in text or stem[3:] in text:
+        names = [(name, number) for number, stem in self.stems.items() for name in (stem, stem[3:])]
+        for name, number in sorted(names, key=lambda pair: -len(pair[0])):  # "transformer" is a part of longer names
+            if name in text:
                 return number
         found = _NUMBER.search(text)
         number = found[1].zfill(2) if found else None

@@ -1,4 +1,4 @@
-"""A CSV file of which single cells can be changed and all other bytes are kept: separators, quotes, line ends and encoding."""
+"""A CSV file whose cells can be changed one by one; all other bytes are kept: separators, quotes, line ends and encoding."""
 
 import re
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
 """nbgrader: a course folder, and a configuration that makes its autograder use the sandbox of this course.
 
 nbgrader, unmodified, calls two functions in place of its `Execute`: `take` before it processes a notebook, so that it accepts
-copied, deleted or retyped cells, and `grade` where it would run the student's code. Marks and feedback come from the engine;
-nbgrader reads them as the output of the checks. This module does not import nbgrader. https://nbgrader.readthedocs.io
+cells that were copied, deleted or changed in type, and `grade` where it would run the student's code. Marks and feedback come
+from the engine; nbgrader reads them as the output of the checks. This module does not import nbgrader.
+https://nbgrader.readthedocs.io
 """
 
 import atexit

@@ -69,7 +69,7 @@ class Roster:
         return found
 
     def students(self) -> list[str]:
-        """Return the id of each student that the names of downloaded files contain."""
+        """Return the id of each student in the form that the names of downloaded files contain."""
         rows = (self.table.values(row) for row in range(1, len(self.table.rows)))
         ids = [_id(values[self.ids[0]]) for values in rows if self.ids[0] < len(values)]
         return [id for id in ids if id]
@@ -189,7 +189,7 @@ def _lecture(results: Results, lecture: str | None) -> str:
         return lecture
     if len(results.lectures) != 1:
         found = ", ".join(results.lectures) or "none"
-        raise CannotGrade(f"lectures were graded: {found}. Specify the lecture for the roster with --lecture NN.")
+        raise CannotGrade(f"the graded lectures are: {found}. Specify the one for the roster with --lecture NN.")
     return results.lectures[0]
 
 

@@ -33,7 +33,8 @@ def read_secret(path: Path) -> bytes:
     except OSError as error:
         raise CannotGrade(f"the secret {path} cannot be read: {reason(error)}") from error
     if len(secret) < _SHORTEST_SECRET:
-        raise CannotGrade(f"the secret {path} is shorter than {_SHORTEST_SECRET} bytes; `course variants` writes a new one.")
+        short = f"the secret {path} is shorter than {_SHORTEST_SECRET} bytes"
+        raise CannotGrade(f"{short}: delete the file, and `course variants` writes a new secret.")
     return secret
 
 

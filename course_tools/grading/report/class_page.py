@@ -26,13 +26,13 @@ def page_name(student: Student) -> str:
     return f"{readable or 'student'}-{hashlib.sha256(student.id.encode('utf-8', 'replace')).hexdigest()[:8]}.html"
 
 
-def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
+def index(results: Results, course: Course, messages: Iterable[str] = ()) -> str:
     """Make the instructor's page.
 
     Args:
         results: of the class.
         course: the titles of its lectures.
-        rosters: messages about the tables that were filled in.
+        messages: what the grading reported about the policy, changed marks, the tables filled in and the upload to Canvas.
     """
     title = ", ".join(f"{number} {course.titles[number]}" for number in results.lectures) or "Nothing was graded"
     graded = [result for result in results.students if result.by_lecture]
@@ -49,7 +49,7 @@ def index(results: Results, course: Course, rosters: Iterable[str] = ()) -> str:
     body += ["<h2>Most common misconceptions</h2>", *_misconceptions(results)]
     body += ["<h2>Flags</h2>", *_flags(results)]
     body += _not_run(results)
-    body += [f"<h2>Rosters</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in rosters)}</ul>"] if rosters else []
+    body += [f"<h2>Messages</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in messages)}</ul>"] if messages else []
     if results.unassigned:
         rows = [(note.source, cell(note.text, "text")) for note in results.unassigned]
         body += ["<h2>Other files</h2>", table("Files that are not a student's notebook.", ("file", "remark"), rows)]

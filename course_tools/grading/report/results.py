@@ -85,7 +85,7 @@ class Results:
 
     @cached_property
     def lectures(self) -> list[str]:
-        """The lectures of which at least one notebook was graded."""
+        """The lectures of which a notebook was graded or an item was marked by hand."""
         of_hand = {mark.lecture for result in self.students for mark in result.by_hand}
         return sorted({number for result in self.students for number in result.by_lecture} | of_hand)
 
@@ -119,7 +119,7 @@ class Results:
     @cached_property
     def isolation(self) -> list[str]:
         """Which isolation layers were active: one sentence, or more if grading was continued on another machine."""
-        return sorted({notebook.isolation for result in self.students for notebook in result.by_lecture.values()})
+        return sorted({notebook.isolation for result in self.students for notebook in result.by_lecture.values()} - {""})
 
     @cached_property
     def flags(self) -> list[Flag]:

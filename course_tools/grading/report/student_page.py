@@ -26,7 +26,7 @@ _FIT = tuple(
         r"(It did not end in time: the limit is [\d.]+ seconds of processor time\. Use a smaller model or smaller batches)\.",
         r"(One result is missing: return [\w ]{1,30} too\.).*",
         r"(The results are in the wrong order: return them in the order \([\w, ]{1,80}\)\.).*",
-        r"(It returns (?:a list|a dict|a nested tuple|\d{1,2} results): return [^.]{1,60}\.).*",
+        r"(It returns (?:a list|a dict|a nested tuple|\d{1,2} results): return (?:[^.`]|`[^`]{1,20}`){1,60}\.).*",
         rf"({_RESULT} is correct up to rounding): .*",
         rf"({_RESULT} is close to the expected values, but the difference is larger than rounding in float32\.) .*",
         rf"({_RESULT} is missing\.)",
@@ -89,7 +89,8 @@ def _total(result: Result, results: Results) -> tuple[str, str]:
     ]
     if not counting:
         return "", "no notebook was graded"
-    return f"Lecture {' and '.join(counting)}: ", f"{result.points:g} of {results.max_points_of(*counting):g} points"
+    named = f"Lecture{'s' * (len(counting) > 1)} {', '.join(counting)}: "
+    return named, f"{result.points:g} of {results.max_points_of(*counting):g} points"
 
 
 def kind_of(mark: Mark) -> str:
@@ -137,7 +138,7 @@ def _found(item: Exercise, mark: Mark) -> Html:
             )
         )
     if mark.shortened:
-        parts.append(f"<p>{html(mark.shortened)} If you think it is right, ask your instructor to run it by hand.</p>")
+        parts.append(f"<p>{html(mark.shortened)} If you think your answer is right, ask your instructor to run it.</p>")
     if mark.not_run:
         listed = "".join(f"<li>Cell {s.cell}, {code(s.line)}: {html(s.why)}.</li>" for s in mark.not_run)
         parts.append(f"<p>Your answer may depend on these statements, which did not run here:</p><ul>{listed}</ul>")

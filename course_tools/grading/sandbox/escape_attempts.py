@@ -31,23 +31,23 @@ def _acts(secrets: list[str], zygote: int) -> dict[str, Callable[[], object]]:
     own = {f"read {os.path.basename(path)}": lambda path=path: open(path, "rb").close() for path in secrets}
     return own | {
         "read the list of accounts": lambda: open("/etc/passwd", "rb").close(),
-        "read another process": lambda: open(f"/proc/{zygote}/maps", "rb").close(),
-        "write into the temporary folder": lambda: _write("/tmp"),
-        "write into the shared memory": lambda: _write("/dev/shm"),
+        "read the memory map of another process": lambda: open(f"/proc/{zygote}/maps", "rb").close(),
+        "write to the temporary folder": lambda: _write("/tmp"),
+        "write to shared memory": lambda: _write("/dev/shm"),
         "start a process": _fork,
         "start a program": lambda: _called(libc.execve(b"/nonexistent", None, None), errors=(2,)),
         "open a connection": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close(),
-        "open a connection on this machine": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(),
+        "open a local (Unix) socket": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close(),
         "signal another process": lambda: os.kill(zygote, 0),
-        "look into another process": lambda: _called(
+        "read the memory of another process": lambda: _called(
             libc.syscall(PROCESS_VM_READV.get(platform.machine(), -1), zygote, None, 0, None, 0, 0)
         ),
-        "hold another process": lambda: _called(libc.syscall(PIDFD_OPEN, zygote, 0)),
-        "change its user": lambda: _called(libc.setuid(os.getuid())),
-        "make a namespace": lambda: _called(libc.unshare(0x10000000)),
-        "mount": lambda: _called(libc.mount(b"none", b"/", b"tmpfs", 0, None)),
-        "queue work for the kernel": lambda: _called(libc.syscall(IO_URING_SETUP, 1, None), errors=(14,)),
-        "take much memory": lambda: torch.empty(2**33, dtype=torch.uint8),
+        "get a handle (pidfd) of another process": lambda: _called(libc.syscall(PIDFD_OPEN, zygote, 0)),
+        "change its user ID": lambda: _called(libc.setuid(os.getuid())),
+        "create a namespace": lambda: _called(libc.unshare(0x10000000)),
+        "mount a file system": lambda: _called(libc.mount(b"none", b"/", b"tmpfs", 0, None)),
+        "use io_uring": lambda: _called(libc.syscall(IO_URING_SETUP, 1, None), errors=(14,)),
+        "allocate 8 GB of memory": lambda: torch.empty(2**33, dtype=torch.uint8),
         "open many files": lambda: [os.dup(0) for _ in range(300)],
     }
 

@@ -109,6 +109,8 @@ def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
         ("penalty = 3", "unknown key 'penalty'"),
         ("x = [", "is not TOML"),
         ("due = { '04' = 'soon' }", "not a time such as"),
+        ("due = 2026-11-09", "a value has the wrong type"),
+        ("late = 10", "a value has the wrong type"),
         ("overrides = 'nowhere.csv'", "nowhere.csv cannot be read"),
         ("overrides = 'no_reason.csv'", "no_reason.csv, line 2: an override needs a reason"),
         ("overrides = 'unknown.csv'", "unknown.csv, line 2: there is no exercise '99.1'"),

@@ -63,7 +63,7 @@ def test_of_a_study_that_lacks_a_setting_neither_figure_nor_finding_is_shown(roo
     write(replace(record, runs=[run for run in record.runs if run.name == "a"]), path)
     shown = studies_page(root)
     assert "| a | 2 | 0.375 (0.25 to 0.5) |" in shown
-    assert shown.endswith("*Not recorded yet: b. `course study 12_toy` goes on.*\n")
+    assert shown.endswith("*Not recorded yet: b. `course study 12_toy` runs them.*\n")
 
 
 def test_a_study_without_a_record_or_with_a_stale_one_shows_no_number(root):

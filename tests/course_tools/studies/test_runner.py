@@ -50,10 +50,12 @@ def test_runs_of_one_worker_share_what_the_study_caches(toy, here, folder):
 def test_a_study_that_was_stopped_goes_on_and_runs_nothing_twice(toy, here, folder, ran):
     run_missing(toy, here, [0], folder=folder)
     assert state(toy).startswith("2 of 4 runs so far")
+    run_missing(toy, here, [7, 8], folder=folder)
+    assert state(toy).startswith("2 of 4 runs so far"), "other seeds do not complete the study"
     run_missing(toy, here, folder=folder)
     run_missing(toy, here, folder=folder)
-    assert ran() == "10 20 11 21 "
-    assert len(recorded(toy).runs) == 4
+    assert ran() == "10 20 17 27 18 28 11 21 "
+    assert len(recorded(toy).runs) == 8
 
 
 def test_what_ended_before_a_run_failed_is_kept(toy, here, folder, ran):
@@ -164,6 +166,15 @@ def test_a_check_repeats_the_cheapest_run_and_finds_a_planted_difference(toy, he
     assert check(toy, here, folder=folder) == told
     assert ran() == "10 20 11 21 10 "
     assert recorded(toy).library == ("before" if told else toy.library)
+
+
+def test_a_repeated_run_that_fails_is_named(toy, here, folder):
+    record = run_missing(toy, here, folder=folder)
+    runs = [replace(run, seconds=1.0 if (run.name, run.seed) == ("b", 1) else 2.0) for run in record.runs]
+    write(replace(record, runs=runs), record_path(folder, toy.name))
+    (folder / "broken").touch()
+    with pytest.raises(CannotStudy, match="b, seed 1: FloatingPointError: the loss is nan"):
+        check(toy, here, folder=folder)
 
 
 def test_a_check_compares_curves(toy, here, folder):

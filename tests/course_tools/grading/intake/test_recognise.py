@@ -40,6 +40,9 @@ def test_functions_tell_where_nothing_else_does(course):
     [
         ("ada_04_self_attention-1.ipynb", "04"),
         ("Self-Attention.ipynb", "04"),
+        ("ada_11_vision_transformer.ipynb", "11"),
+        ("Linear Transformers.ipynb", "14"),
+        ("transformer.ipynb", "05"),
         ("lecture 2.ipynb", "02"),
         ("Lecture_01_ada.ipynb", "01"),
         ("lecture 12.ipynb", "12"),

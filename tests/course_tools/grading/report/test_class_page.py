@@ -176,6 +176,7 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
             "The call changes `b`, `weights[2]`: an operation works in place (`+=`).",
             "The call changes `b`, `weights[2]`: an operation works in place.",
         ),
+        ("It returns a list: return one tensor (`torch.stack`).",) * 2,
         ("anything else that holds 0.25", ""),
         ("q0_25_is_0_33_and_so_on_and_on is wrong. No.", ""),
     ],
