@@ -54,7 +54,8 @@ recalling = RecallExperiment(SEEDS, steps, lr)
 # alone; section 8 measures the gradient.</details>
 # <details><summary>C. Sixty symbols work too, only less accurately.</summary>
 #
-# That would be true if each step back reduced the gradient by a fixed *amount*. Each step reduces it by a *factor*.</details>
+# That would need a gradient that falls slowly with the distance. Each step back multiplies it by a *factor* below 1 (section
+# 8), so over sixty steps nearly all of it is lost.</details>
 
 # %%
 recalling.print_example(T=5)
@@ -253,8 +254,9 @@ suspect = check("01.2", suspect)
 # A long text does not fit into one backward pass: all its states would have to stay in memory. *Truncated* back-propagation
 # through time (Williams & Peng, 1990) therefore cuts the text into segments of $k$ steps. The state is passed on from one
 # segment to the next, but without its gradient: `detached` from `course_lib.truncated_bptt` removes it. The gradient of a
-# state then reaches only the inputs of its own segment, at most $k - 1$ steps back, so training receives no signal about longer
-# dependencies. The next cell reads the 64 pixels of each digit in segments of 16.
+# state then reaches only the inputs of its own segment, at most $k - 1$ steps back. Training can still learn to *use* what the
+# state brings from earlier segments, but no gradient tells an earlier segment what to store for a later one. The next cell
+# reads the 64 pixels of each digit in segments of 16.
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -516,8 +518,8 @@ claim(
 # as well.</details>
 # <details><summary>C. The LSTM with bias 4 and the plain network with orthogonal U.</summary>
 #
-# Yes: these are the two networks whose gradient reaches the first step. At this learning rate, the initialisation decides, not
-# the type of cell.</details>
+# Yes: in these two, the gradient reaches the first step (with other seeds, not in every plain network). At this learning rate,
+# the initialisation decides, not the type of cell.</details>
 
 
 # %%
@@ -555,9 +557,9 @@ claim(
 )
 claim(
     "01.r",
-    "accuracy of a plain network with an orthogonal U: mean of the seeds",
-    mean(recalled["plain, orthogonal U"]),
-    at_least=0.6,
+    "accuracy of a plain network with an orthogonal U: best of the seeds",
+    max(recalled["plain, orthogonal U"]),
+    at_least=0.9,
 )
 claim(
     "01.zd",

@@ -137,7 +137,7 @@ additive_scores = check("02.1", additive_scores)
 #
 # The *general* form is bilinear. Its matrix W, (d_q, d_k), relates features of the query to features of the key, so queries and
 # keys may have different sizes. With W = I it is the dot product. In Luong's decoder, drawn below, the query is the current
-# state, not the previous one.
+# state, not the previous one. (We leave out the paper's *input feeding*, section 3.3.)
 #
 # ![](diagram:luong)
 
@@ -897,7 +897,8 @@ show(
 #
 # Broadcasting expands only axes of size 1.</details>
 #
-# **Question 3.** Why can Luong's decoder compute all contexts of a target at once in training, and Bahdanau's cannot?
+# **Question 3.** Why can Luong's decoder, without input feeding, compute all contexts of a target at once in training, and
+# Bahdanau's cannot?
 #
 # <details><summary>A. Its scores are cheaper.</summary>
 #

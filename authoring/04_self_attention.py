@@ -186,9 +186,9 @@ claim(
 #
 # <details><summary>A. No: the optimiser can make the matrices smaller, which has the same effect.</summary>
 #
-# Not at this learning rate. Dividing $W_Q$, $W_K$ and their learning rates by $\sqrt[4]{d_k}$ would have the same effect as the
-# scale, and at a tenth of the rate the layer without it also begins to learn (04.f-slow). With the scale, the spread of the
-# scores at the start does not grow with $d_k$.</details>
+# Not at this learning rate. With Adam, dividing $W_Q$, $W_K$ and their learning rates by $\sqrt[4]{d_k}$ would have nearly the
+# same effect as the scale, and at a tenth of the rate the layer without it also begins to learn (04.f-slow). With the scale,
+# the spread of the scores at the start does not grow with $d_k$.</details>
 # <details><summary>B. Yes: without the scale it has learned far less after as many steps.</summary>
 #
 # Yes, at this learning rate: the layer with the scale has learned the task (04.e), and the accuracy of the other is far lower
@@ -245,8 +245,8 @@ claim(
 # ## 4 Masks
 #
 # A **mask** is a boolean tensor that states which keys each query may attend to (True = may attend). Masked keys are removed
-# before the softmax normalises, so the weights of the other keys still sum to 1. In this section you write the two masks that
-# every Transformer uses, and see what a missing mask does.
+# before the softmax normalises, so the weights of the other keys still sum to 1. In this section you write the two masks of the
+# original Transformer, and see what a missing mask does.
 #
 # A model that predicts the *next* token must not see that token. In a decoder, query $i$ may therefore attend to positions up
 # to and including its own (Vaswani et al., section 3.2.3):
@@ -320,7 +320,7 @@ claim(
 #
 # <details><summary>A. … stays the same; the mask only saves time.</summary>
 #
-# The mask does not save time. Position $i$ must predict token $i+1$, and without the mask it can attend to token
+# Saving time is not its purpose. Position $i$ must predict token $i+1$, and without the mask it can attend to token
 # $i+1$.</details>
 # <details><summary>B. … falls below the entropy.</summary>
 #
@@ -795,18 +795,33 @@ show_times([64, 128, 256, 512, 1024, 2048], d=64)
 #
 # <details><summary>A. The same as two heads: the number of parameters is equal.</summary>
 #
-# The number of parameters does not matter here: one softmax makes one set of weights for each query, whatever the size of the
-# head.</details>
+# One softmax makes one set of weights for each query, whatever the size of the head, and a linear readout cannot separate the
+# two symbols in one sum. A layer with a ReLU after the head can (04.v-layer).</details>
 # <details><summary>B. It splits its weight evenly between the two positions and gets each symbol right half of the time.</summary>
 #
 # The weight is split, but not evenly, and both readouts see the same sum.</details>
 # <details><summary>C. It gets one symbol right nearly always, and mostly fails at the other.</summary>
 #
-# Yes (04.v-one, 04.v-other). It gives the two positions unequal weights, and the symbol with the larger weight dominates the
-# sum. The maps show it (the right cells are outlined): in the single head, a row has two maxima; in each of the two heads, a
-# row has one sharp maximum.</details>
+# Yes (04.v-one, 04.v-other). It gives the two positions unequal weights, and in a *linear* readout the symbol with the larger
+# weight dominates the sum. The maps show it (the right cells are outlined): in the single head, a row has two maxima; in each
+# of the two heads, a row has one sharp maximum.</details>
 
 # %%
+from course_lib.blocks import FeedForward
+
+
+class HeadAndLayer(nn.Module):
+    """One head, and the feed-forward layer of a Transformer block after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.layer = one_head(), FeedForward(64, 128)
+
+    def forward(self, x):
+        context, weights = self.head(x)
+        return Attended(context + self.layer(context), weights)
+
+
 two_symbols = reversing.with_two_answers()
 n_steps = at_scale(cpu=400, gpu=1_500)
 ablated = {
@@ -815,8 +830,9 @@ ablated = {
         partial(MultiHeadByFunction, multi_head_attention, 64, 2), n_steps
     ),
 }
-two_symbols.show_losses(ablated)
 two_symbols.show_heads(ablated)
+ablated["one head, ReLU layer"] = two_symbols.fit(HeadAndLayer, n_steps)
+two_symbols.show_losses(ablated)
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -831,6 +847,13 @@ claim(
     "parameters (best)",
     min(ablated["two heads"].accuracies) - max(ablated["one head"].accuracies),
     at_least=0.3,
+)
+claim(
+    "04.v-layer",
+    "both symbols right, one head followed by a ReLU layer, with twice as many "
+    "parameters: worst of the seeds",
+    min(ablated["one head, ReLU layer"].accuracies),
+    at_least=0.9,
 )
 by_symbol = two_symbols.symbol_accuracies(ablated["one head"])
 claim(
@@ -952,9 +975,10 @@ show_attention_rival(train_attention_rival, n_parameters, SEEDS)
 # <details><summary>A. The weights become more even.</summary>
 #
 # On the contrary: the standard deviation of the scores is now $\sqrt 2$ times as large as the scale assumes.</details>
-# <details><summary>B. The weights become sharper, and gradients through the softmax smaller.</summary>
+# <details><summary>B. The weights become sharper.</summary>
 #
-# Right. With a much larger $d_k$, this becomes the failure of section 3.</details>
+# Right. With a much larger $d_k$, the softmax saturates and its derivatives vanish: this is the failure of section 3. (One
+# doubling need not make them smaller: among sixteen keys or more, they grow at first.)</details>
 # <details><summary>C. Rows of weights no longer sum to 1.</summary>
 #
 # The softmax makes them sum to 1 whatever the scores are.</details>
@@ -977,9 +1001,10 @@ show_attention_rival(train_attention_rival, n_parameters, SEEDS)
 # <details><summary>A. The projections, $4nd^2$.</summary>
 #
 # The ratio of $4nd^2$ to $2n^2d$ is that of $2d$ to $n$, and $n$ is fifty times $2d$.</details>
-# <details><summary>B. The scores, $2n^2d$, and the $n^2$ weights in memory.</summary>
+# <details><summary>B. The scores and the weighted means, $2n^2d$.</summary>
 #
-# Right: there are ten billion weights for each head. Lectures 10 and 14 are about this cost.</details>
+# Right. There are ten billion weights for each head, which only a fused kernel need not store (lecture 14). Lectures 10 and 14
+# are about this cost.</details>
 # <details><summary>C. The sequential operations.</summary>
 #
 # Their number does not grow with the length.</details>
@@ -1012,7 +1037,8 @@ show_attention_rival(train_attention_rival, n_parameters, SEEDS)
 #   of $X W_k$ do. And $y_j = \sum_i A_{ij} v_i$ needs **columns** that sum to 1, but its softmax names no axis.
 # - *IT* stacks tokens as columns and then writes $QK^\top$, which compares features with features.
 # - *RK* projects queries and keys to lengths $p_q$ and $p_k$. For a dot product they must be equal.
-# - *GA* gives the memory of attention as $L^2 d$. The work grows like this; what is kept in memory is $L^2 + Ld$.
+# - *GA* gives the memory of attention as $L^2 d$. The work grows like this; what is kept in memory is $L^2 + Ld$, and with a
+#   fused kernel, which does not store the weights, only $Ld$ (lecture 14).
 #
 # **Remarks.** A path of $\log_k n$ (CS, and Vaswani et al.) needs **dilated** convolutions; plain ones of width 3 reach one
 # position per layer (04.s). "Cheaper when n < d" (IT), compared with a plain network, is true only of the mixing. With its

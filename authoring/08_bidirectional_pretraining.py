@@ -940,7 +940,7 @@ claim(
 
 # %% [markdown]
 # With five labels per play, the network gains a little from masked pre-training on every seed (08.z-five); with ten, it gains
-# on average, but the gain varies from seed to seed (08.z). It is smaller after pre-training on pieces in random order
+# 0.10 and 0.08 with two seeds and nothing with the third (08.z). It gains less after pre-training on pieces in random order
 # (08.z-order). This does not show that pre-training learned word order: its loss ends at the same value with and without the
 # order of the pieces, and the control is fine-tuned on text unlike that of its pre-training.
 #
@@ -1082,7 +1082,7 @@ print(
 #   (Devlin et al., appendix B.1, "semantically equivalent"). The difference matters for F1, which counts only one class.
 # - *RK* and the figure in *EE*: the two models of ELMo "are trained independently". They share the embedding and the output
 #   matrix and are trained on the sum of both losses; only their layers are independent.
-# - *CS*: ELMo "concatenates the final layer output". It mixes all layers by a softmax (eq. 1); the concatenation is that of the
+# - *CS* on ELMo: "Concatenate final layer output". It mixes all layers by a softmax (eq. 1); the concatenation is that of the
 #   two directions.
 # - *EE*: 15 % of the words "have been replaced with a MASK token". In fact 12 % have (08.e). *GA* states the percentages
 #   correctly.

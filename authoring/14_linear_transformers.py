@@ -18,9 +18,8 @@
 #
 # ![](diagram:linear_recurrence)
 #
-# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, measure at which size of
-# a head and after how many updates linear attention recalls one item among many, and build a language model that generates text
-# in constant memory.
+# You will write it in parallel, causal and recurrent form, approximate the softmax by random features, measure how the size of
+# a head limits how many items linear attention recalls, and build a language model that generates text in constant memory.
 #
 # **Prerequisites:** lecture 04 (self-attention); lectures 01 (recurrence) and 07 (language models, cache) from section 5 on.
 # **Time:** {minutes}. {measured}
@@ -704,24 +703,27 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 #
 # Now train on the task of lecture 04: a sequence of 16 key-value pairs, then queries, each with one of the keys. Softmax
 # attention can select one pair. Linear attention has summed all pairs into $S$, and must recover one of them from the sum. We
-# compare three mechanisms with one head of size 8, 16 or 64, everything else equal: softmax attention, linear attention with
-# elu + 1, and the Performer with as many random features as the head has dimensions. A **control** is linear attention with
-# $\phi(x) = 1$, for which all keys are equal.
+# compare softmax attention and linear attention with elu + 1: one head of size 8, 16 or 64, and embeddings of 64 numbers. At
+# size 16 we add the Performer with 16 random features and a **control**, linear attention with $\phi(x) = 1$, for which all
+# keys are equal. Each has the learning rate that was best, on average over the sizes, of 0.005, 0.01, 0.02 and 0.04 in a trial
+# with other seeds and other test sequences: 0.01 for the Performer, 0.02 for the others (for softmax attention and the control
+# it made next to no difference).
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A head of size 16 has an $S$ of $16 \times 16$ numbers. How well does it recall the pair asked for among 16,
-# after as many updates as softmax attention needs to recall it?
+# **Predict.** With a head of any of these sizes, softmax attention recalls the pair asked for among 16 after 600 updates. How
+# many pairs does elu + 1 recall after as many?
 #
-# <details><summary>A. As well as softmax attention: there are as many dimensions as pairs.</summary>
+# <details><summary>A. As many at each size: training finds keys that do not interfere.</summary>
 #
-# With *orthogonal* feature vectors it could. The features of elu + 1 are never 0, so they are at best nearly orthogonal, and
-# training does not find such keys in so few updates. In a head of size 64 it does (14.y).</details>
-# <details><summary>B. Better than the control, but far worse than softmax attention.</summary>
+# In a head of size 64 it does (14.y). But the task has 32 keys, and their features cannot all be *orthogonal* in 8 or 16
+# dimensions. Those of elu + 1 are never 0, so they are at best nearly orthogonal.</details>
+# <details><summary>B. The fewer, the smaller the head.</summary>
 #
-# Yes, with this budget (14.C, 14.A). Each further pair interferes with the others.</details>
-# <details><summary>C. As badly as the control: elu + 1 cannot become sharp.</summary>
+# Yes: in a head of size 16 slightly fewer than softmax attention (14.A), in one of size 8 far fewer (14.A-small). Pairs whose
+# features are not orthogonal interfere with each other in the sum.</details>
+# <details><summary>C. As few as the control at each size: elu + 1 cannot become sharp.</summary>
 #
-# Not for random keys (section 2). Training finds better ones.</details>
+# Not for random keys (section 2). Training finds better ones (14.C).</details>
 
 
 # %%
@@ -730,21 +732,27 @@ from statistics import mean
 from course_tools.notebook.associative_recall import show_recall, show_recall_losses
 from course_tools.notebook.associative_recall import show_recall_weights, train_readers
 
-contenders = {  # in this order, each has the same colour in all figures
-    "softmax": lambda size: scaled_dot_product_attention,
-    "elu + 1": lambda size: with_elu(linear_attention),
-    "control: φ = 1": lambda size: attention.LinearAttention(torch.ones_like),
-    "Performer": lambda size: attention.PerformerAttention(size, size),
+three_sizes, one_size = {8: SEEDS, 16: SEEDS, 64: SEEDS[:1]}, {16: SEEDS}
+contenders = {  # a mechanism, its learning rate, and seeds for each size of the head
+    "softmax": (lambda size: scaled_dot_product_attention, 0.02, three_sizes),
+    "elu + 1": (lambda size: with_elu(linear_attention), 0.02, three_sizes),
+    "control: φ = 1": (
+        lambda size: attention.LinearAttention(torch.ones_like),
+        0.02,
+        one_size,
+    ),
+    "Performer": (
+        lambda size: attention.PerformerAttention(size, size),
+        0.01,
+        one_size,
+    ),
 }
 n_pairs, updates = 16, 600
 readers = {}
-for name, make in contenders.items():
-    others = {} if name.startswith("control") else {8: SEEDS[:1], 64: SEEDS[:1]}
-    readers |= train_readers({name: make}, n_pairs, others | {16: SEEDS}, updates)
+for name, (make, rate, seeds) in contenders.items():
+    readers |= train_readers({name: make}, n_pairs, seeds, updates, rate)
 show_recall_losses(readers)
-show_recall(
-    readers, f"{n_pairs} pairs; at size 16 the mean of three seeds, else one seed"
-)
+show_recall(readers, f"{n_pairs} pairs; mean of three seeds, at size 64 one seed")
 
 # %% tags=["nbval-check-output"]
 recalled = {
@@ -753,23 +761,30 @@ recalled = {
 }
 claim(
     "14.z",
-    "softmax, head of size 16, recalls the pair asked for among 16: accuracy, worst of "
-    "the seeds",
-    min(recalled["softmax"][16]),
+    "softmax, heads of size 8, 16 and 64, recalls the pair asked for among 16: "
+    "accuracy, worst of all seeds",
+    min(min(accuracies) for accuracies in recalled["softmax"].values()),
     at_least=0.95,
-)
-claim(
-    "14.A",
-    "elu + 1, head of size 16, after as many updates, recalls fewer: accuracy, worst "
-    "seed of softmax less best seed of elu + 1",
-    min(recalled["softmax"][16]) - max(recalled["elu + 1"][16]),
-    at_least=0.15,
 )
 claim(
     "14.y",
     "elu + 1, head of size 64, after as many updates: accuracy, one seed",
     min(recalled["elu + 1"][64]),
     at_least=0.95,
+)
+claim(
+    "14.A",
+    "elu + 1, head of size 16, recalls slightly fewer pairs: accuracy, worst seed of "
+    "softmax less best seed of elu + 1",
+    min(recalled["softmax"][16]) - max(recalled["elu + 1"][16]),
+    between=(0.03, 0.15),
+)
+claim(
+    "14.A-small",
+    "elu + 1, head of size 8, recalls far fewer pairs: accuracy, worst seed of softmax "
+    "less best seed of elu + 1",
+    min(recalled["softmax"][8]) - max(recalled["elu + 1"][8]),
+    at_least=0.25,
 )
 claim(
     "14.B",
@@ -783,73 +798,64 @@ claim(
     "elu + 1 less the control with all keys alike, head of size 16: accuracy, worst "
     "seed of elu + 1 less best seed of the control",
     min(recalled["elu + 1"][16]) - max(recalled["control: φ = 1"][16]),
-    at_least=0.15,
+    at_least=0.4,
 )
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Is this a limit of linear attention, or of the training? The next cell trains five times as long: elu + 1 in
-# heads of size 8 and 16, and softmax attention at size 8. Which of them recall at least three of four pairs?
+# **Predict.** Is this a limit of the head or of the training? The next cell trains elu + 1 in a head of size 8 three times as
+# long. What happens?
 #
-# <details><summary>A. All three: elu + 1 only learns more slowly.</summary>
+# <details><summary>A. It catches up with softmax attention: elu + 1 only learns more slowly.</summary>
 #
-# It does learn more slowly, but at size 8 it stays far below softmax attention (14.A-small).</details>
-# <details><summary>B. Softmax attention alone: elu + 1 cannot recall one of 16 pairs.</summary>
+# It does learn more slowly, as the first losses show. But it stays far below softmax attention (14.A-longer).</details>
+# <details><summary>B. The accuracy hardly changes.</summary>
 #
-# In a head of size 16 it mostly can, after more updates (14.A-longer, one seed).</details>
-# <details><summary>C. Softmax attention, and elu + 1 in the head of size 16.</summary>
+# Yes (14.A-gain). Nor did the learning rate matter much: 0.56 to 0.62 at the four rates of the trial.</details>
+# <details><summary>C. It falls: the model memorises the sequences that it is trained on.</summary>
 #
-# Yes: elu + 1 needs more updates, and a larger head for as many pairs.</details>
+# With every seed it stays about the same (14.A-gain).</details>
 
 # %% tags=["nbval-check-output"]
-longer = train_readers(
-    {"softmax": contenders["softmax"]}, n_pairs, {8: SEEDS[:1]}, 5 * updates
-)
-longer |= train_readers(
-    {"elu + 1": contenders["elu + 1"]}, n_pairs, {8: SEEDS, 16: SEEDS[:1]}, 5 * updates
-)
+make, rate, _ = contenders["elu + 1"]
+longer = train_readers({"elu + 1": make}, n_pairs, {8: SEEDS}, 3 * updates, rate)
 show_recall_losses(longer)
+later = [one.accuracy for one in longer["elu + 1"][8]]
 claim(
     "14.A-longer",
-    "elu + 1, head of size 16, after 3,000 updates: accuracy, one seed",
-    longer["elu + 1"][16][0].accuracy,
-    at_least=0.75,
-)
-claim(
-    "14.A-softmax",
-    "softmax, head of size 8, after 3,000 updates: accuracy, one seed",
-    longer["softmax"][8][0].accuracy,
-    at_least=0.95,
-)
-claim(
-    "14.A-small",
-    "after 3,000 updates in a head of size 8: accuracy of softmax, one seed, less that "
-    "of elu + 1, best of three",
-    longer["softmax"][8][0].accuracy
-    - max(one.accuracy for one in longer["elu + 1"][8]),
+    "head of size 8: accuracy of softmax after 600 updates, worst seed, less that of "
+    "elu + 1 after 1,800, best seed",
+    min(recalled["softmax"][8]) - max(later),
     at_least=0.25,
+)
+claim(
+    "14.A-gain",
+    "elu + 1, head of size 8, 1,800 updates instead of 600 change the accuracy little: "
+    "largest change of a seed",
+    max(abs(b - a) for a, b in zip(recalled["elu + 1"][8], later, strict=True)),
+    at_most=0.1,
 )
 
 # %% [markdown]
-# So elu + 1 learns to recall, more slowly than softmax attention and better in a larger head. At size 16 it recalls most pairs
-# after more updates (14.A-longer, one seed). At size 8, where each sequence has twice as many pairs as features, softmax
-# attention recalls nearly all pairs (14.A-softmax) and elu + 1 far fewer (14.A-small). In a trial with 10,000 updates, which is
-# not recorded, it was not better, so there the size of the head is the likelier limit.
+# So elu + 1 learns to recall, and what limits it here is the size of the head: for 16 pairs, size 64 suffices (14.y, one
+# seed), size 16 almost (14.A), size 8 does not (14.A-small), even with more updates (14.A-longer). Softmax attention, which
+# keeps every key and value, recalls all pairs at each size (14.z). $S$ has a quarter as many numbers as the 16 keys and values
+# at size 8, half as many at size 16 and twice as many at size 64: where it saves memory here, it loses pairs.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The next figure shows, for four queries of one sequence, which of the 16 pairs has the query's key, and the
 # weights of three trained models (one seed each, head of size 16, 600 updates). The weights that a model does not compute
 # itself are computed by `kernel_attention`. What do you expect for elu + 1?
 #
-# <details><summary>A. One large weight in each row, at a wrong pair.</summary>
+# <details><summary>A. Nearly all weight at the right pair, as for softmax attention.</summary>
 #
-# For that, it would have to select a single pair, right or wrong; after so few updates it does not.</details>
+# A right answer does not require that: the right value only needs the largest logit.</details>
 # <details><summary>B. Uniform rows, as for the control.</summary>
 #
 # It recalls more than the control does (14.C), so the weights cannot be uniform.</details>
-# <details><summary>C. More than a uniform weight at the right pair, but some other pairs have about as much.</summary>
+# <details><summary>C. Much of the weight at the right pair, the rest at other pairs.</summary>
 #
-# Yes. The right pair has several times the weight that a uniform row would give it (14.D-uniform), but much less than with
-# softmax attention (14.D): the context is a mixture of several values.</details>
+# Yes. The right pair has several times the weight that a uniform row would give it (14.D-uniform), but less than with softmax
+# attention (14.D): the context is a mixture of several values.</details>
 
 
 # %%
@@ -868,14 +874,14 @@ claim(
     "softmax puts more weight on the right one of 16 pairs than elu + 1, one model "
     "each: ratio",
     share["softmax"] / share["elu + 1"],
-    at_least=2,
+    at_least=1.4,
 )
 claim(
     "14.D-uniform",
     "elu + 1 puts more weight on the right pair than a uniform row would, one model: "
     "ratio",
     share["elu + 1"] * n_pairs,
-    at_least=2,
+    at_least=4,
 )
 
 # %% [markdown] tags=["predict"]
@@ -927,15 +933,15 @@ claim(
 )
 claim(
     "14.long-equal",
-    "2,048 positions, 960 updates, which take as long as 400 with softmax: accuracy of "
-    "elu + 1, lowest of three seeds",
+    "2,048 positions, 960 updates, which take about as long as 400 with softmax: "
+    "accuracy of elu + 1, lowest of three seeds",
     min(accuracy["linear, elu + 1, 2,048 positions, 2.4 times as long"]),
     at_least=0.9,
 )
 claim(
     "14.long-lstm",
-    "128 positions: accuracy of softmax less that of an LSTM with ten times as many "
-    "updates, worst seed against best",
+    "128 positions: accuracy of softmax less that of an LSTM, its forget gate half "
+    "open at first, with ten times as many updates, worst seed against best",
     min(accuracy["softmax, 128 positions"])
     - max(accuracy["LSTM, 128 positions, ten times as long"]),
     at_least=0.5,
@@ -964,12 +970,13 @@ claim(
 
 # %% [markdown]
 # Softmax attention and elu + 1 learn the task at 128 and 512 positions (14.long-512). At 2,048 positions, elu + 1 is less
-# accurate after 400 updates (14.long-2048). But an update takes it at most half the time (14.long-time), and in an equal time,
-# 960 updates, it learns the task with every seed (14.long-equal). So elu + 1 needs more updates here, but no more time. (The
-# task is easier than the one above: the same 16 keys occur in every sequence.) The LSTM stays near chance (1/8), at 128
-# positions even after 4,000 updates (14.long-lstm); we did not train it longer. In training, linear attention in the form of
-# section 4 saves time here, but no memory (14.long-memory); the library's `lean_linear_attention` keeps only its inputs, like
-# the fused form of softmax.
+# accurate after 400 updates (14.long-2048). But an update takes it at most half the time (14.long-time), and in about an equal
+# time, 960 updates, it learns the task with every seed (14.long-equal). So elu + 1 needs more updates here, but hardly more
+# time; the learning rate was tried at 128 positions only. (The task is easier than the one above: the same 16 keys occur in
+# every sequence.) The LSTM, whose forget gate starts half open, stays near chance (1/8), at 128 positions even after 4,000
+# updates (14.long-lstm). That is not its limit: with a gate that starts open (lecture 01) it begins to learn, and reached 0.21
+# after 3,200 updates in a trial (one seed). In training, linear attention in the form of section 4 saves time here, but no
+# memory (14.long-memory); the library's `lean_linear_attention` keeps only its inputs, like the fused form of softmax.
 
 # %% [markdown]
 # ## 8 Character language models
@@ -989,7 +996,7 @@ claim(
 # <details><summary>A. All three are about equal: in such a short training they learn little but letter frequencies.</summary>
 #
 # The plain average shows what is possible without selective attention. Both other models are well below it.</details>
-# <details><summary>B. elu + 1 is no better than the average: it could hardly recall one pair among 16.</summary>
+# <details><summary>B. elu + 1 is no better than the average: in a small head it confuses the pairs.</summary>
 #
 # Such a recall is rarely needed here. A little more weight on the last few characters helps already.</details>
 # <details><summary>C. elu + 1 gains at least half of what softmax gains over the plain average.</summary>

@@ -990,37 +990,38 @@ node_tasks.show_runs(whole, "accuracy on unseen graphs", across={"chance": 0.1})
 none, random, edges_only, places_only, both = (each.scores for each in whole.values())
 claim(
     "15.z",
-    "without positions, edges help to classify unseen graphs (graph-level, inductive): "
-    "accuracy of attention over them minus that without edges, least of the seeds",
+    "after 60 updates, without positions, edges help to classify unseen graphs "
+    "(graph-level, inductive): accuracy of attention over them minus that without "
+    "edges, least of the seeds",
     min(paired_differences(edges_only, none)),
     at_least=0.04,
 )
 claim(
     "15.A",
-    "not just any edges help: accuracy over the real edges minus that over rewired "
-    "ones, least of the seeds",
+    "not just any edges help, after 60 updates: accuracy over the real edges minus that "
+    "over rewired ones, least of the seeds",
     min(paired_differences(edges_only, random)),
     at_least=0.05,
 )
 claim(
     "15.C",
-    "with positions, the edges change the accuracy little: difference, mean of the "
-    "seeds",
+    "with positions, after 60 updates, the edges change the accuracy little: "
+    "difference, mean of the seeds",
     mean(both) - mean(places_only),
     between=(-0.03, 0.03),
 )
 claim(
     "15.D",
-    "positions without edges are worth more than edges without positions: difference "
-    "in accuracy, least of the seeds",
+    "after 60 updates, positions without edges are worth more than edges without "
+    "positions: difference in accuracy, least of the seeds",
     min(paired_differences(places_only, edges_only)),
     at_least=0.2,
 )
 
 # %% [markdown]
-# Positions without edges give a far higher accuracy than edges without positions (15.D). We do not measure how the accuracies
-# develop in longer training. Before you use a graph network, train the same readout without edges, on everything that you know
-# about the nodes.
+# After 60 updates, positions without edges give a far higher accuracy than edges without positions (15.D). We do not measure
+# how the accuracies develop in longer training. Before you use a graph network, train the same readout without edges, on
+# everything that you know about the nodes.
 
 # %% [markdown] tags=["predict"]
 # ## 10 Ablation: the nonlinearity
@@ -1169,8 +1170,8 @@ for name, run in lookups.items():
 # - *GA* lists graph networks among "strategies to solve" the $O(L^2 d)$ of self-attention. They do not make the same
 #   computation cheaper: their cost grows with the number of *edges*. On a sparse graph that is linear in N; on a complete
 #   graph, which is how self-attention treats a sentence, it is still quadratic.
-# - *GA* gives two links and no formula; ours are from the papers. Veličković et al. write that attention assigns "different
-#   importances to different neighbours"; that is correct, but the order of these importances is the same for every node (15.n).
+# - *GA* gives two links and no formula; ours are from the papers. Veličković et al. write of "assigning different importances
+#   to different nodes within a neighborhood"; that is correct, but their order is the same for every node (15.n).
 # - *Kipf & Welling*'s $A + I$ has a 2 on the diagonal where a node already had a self-loop; `with_self_loops` adds only those
 #   that are missing.
 #

@@ -186,11 +186,12 @@ def finding(study):
     for kind in ("GPT", "LSTM"):
         updates, values = study.curve(f"{kind}, {LONGEST}")
         counts = study.mean(f"counts, {LONGEST}", "held-out bits")
-        passed = next((f"after update {n:,}" for n, value in zip(updates, values, strict=True) if value < counts), "never")
+        below = (n for n, value in zip(updates, values, strict=True) if value < counts)
+        passed = next((f"first measured below the counts after update {n:,}" for n in below), "never measured below the counts")
         half = values[updates.index(updates[-1] // 2)] - values[-1]
         said.append(
-            f"On held-out plays {kind} is measured below the counts {passed}; the second half of its updates gains {half:.2f} "
+            f"On held-out plays {kind} is {passed}; the second half of its updates gains {half:.2f} "
             f"bits; its learning rate is {study.mean(f'{kind}, {LONGEST}', 'lr'):g}."
         )
-    n = len({run.seed for run in study.runs})
+    n = min(len(study.of(name)) for name in study.names)
     return " ".join(said) + (" One seed: how far chance reaches is not known." if n == 1 else f" Means of {n} seeds.")

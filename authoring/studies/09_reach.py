@@ -1,10 +1,11 @@
 """Same or different at opposite borders: does one non-local block help more than further convolutions, strides or another pool?
 
-Rivals: three convolutions; these with one non-local block; five convolutions, without and with one more stride, or with the last
-two dilated; three with the largest value of each feature in place of the mean. The lecture's networks and data.
+Rivals: three convolutions; these with one non-local block, in its dot-product form or with a softmax; five convolutions, without
+and with one more stride, or with the last two dilated; three with the largest value of each feature in place of the mean. The
+lecture's networks and data.
 
-Budget: 2,400 updates with 16 scenes each, twice those of the lecture, three seeds. About 11 minutes on one CPU thread. On a GPU:
-four times the width, too.
+Budget: 2,400 updates with 16 scenes each, twice those of the lecture, three seeds. About 8 minutes on one CPU thread. On a GPU: four
+times the width, too.
 """
 
 import torch
@@ -34,6 +35,7 @@ FIVE = (16, 32, 32, 32, 32)
 SETTINGS = {
     "three convolutions": lambda: network(),
     "one block": lambda: network(NonLocalBlock(32, NonLocal(32, mechanism=associative_dot_product))),
+    "one block, softmax": lambda: network(NonLocalBlock(32, NonLocal(32))),
     "five convolutions, strides 2 2 1 1 1": lambda: network(widths=FIVE, strides=(2, 2, 1, 1, 1)),
     "five convolutions, strides 2 2 2 1 1": lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1)),
     "five convolutions, the last two dilated": lambda: dilated(network(widths=FIVE, strides=(2, 2, 1, 1, 1))),

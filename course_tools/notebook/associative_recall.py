@@ -20,18 +20,19 @@ from course_tools.notebook.show import show
 from course_tools.notebook.training_curve import block_means
 
 N_VALUES = 8
+D_MODEL = 64
 
 
 class AssociativeRecall(nn.Module):
     """Queries attend to pairs: a vector for each key, one for each value, one layer of attention, and a read-out."""
 
-    def __init__(self, mechanism: Callable[..., tuple], n_keys: int, d_model: int = 64) -> None:
-        """Create an attention layer with one head of size d_model that uses the mechanism."""
+    def __init__(self, mechanism: Callable[..., tuple], n_keys: int, size: int = 64) -> None:
+        """Create embeddings of D_MODEL numbers, and one head of a size that uses the mechanism."""
         super().__init__()
-        self.key, self.value = nn.Embedding(n_keys, d_model), nn.Embedding(N_VALUES, d_model)
+        self.key, self.value = nn.Embedding(n_keys, D_MODEL), nn.Embedding(N_VALUES, D_MODEL)
         for table in (self.key, self.value):
-            nn.init.normal_(table.weight, std=d_model**-0.5)
-        self.attention, self.read_out = MultiHead(d_model, 1, mechanism), nn.Linear(d_model, N_VALUES)
+            nn.init.normal_(table.weight, std=D_MODEL**-0.5)
+        self.attention, self.read_out = MultiHead(D_MODEL, 1, mechanism, d_k=size), nn.Linear(D_MODEL, N_VALUES)
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Compute logits (B, T_q, N_VALUES) from queries (B, T_q) and pairs of keys and values (B, T_k)."""
@@ -39,7 +40,7 @@ class AssociativeRecall(nn.Module):
         return self.read_out(self.attention(self.key(queries), pairs, pairs).context)
 
     def projected(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the projected queries (B, T_q, d_model), and the projected keys of the pairs (B, T_k, d_model)."""
+        """Return the projected queries (B, T_q, size), and the projected keys of the pairs (B, T_k, size)."""
         return self.attention.W_q(self.key(queries)), self.attention.W_k(self.key(keys) + self.value(values))
 
 
@@ -60,16 +61,17 @@ Readers = dict[str, dict[int, list[Recalled]]]
 
 
 def fit_associative_recall(
-    make: Callable[[int], Callable[..., tuple]], n_pairs: int, size: int, seed: int, steps: int, label: str
+    make: Callable[[int], Callable[..., tuple]], n_pairs: int, size: int, seed: int, steps: int, lr: float, label: str
 ) -> Recalled:
     """Train on sequences of n_pairs pairs.
 
     Args:
         make: creates the mechanism `(q, k, v, mask)` for a head of a size; it is called after the seed is set.
         n_pairs: pairs in a sequence.
-        size: features of queries, keys and values.
+        size: of the head: numbers in a query, a key and a value.
         seed: determines the weights and the order.
         steps: number of updates.
+        lr: the maximum learning rate.
         label: the label of the progress bar.
     """
     data = pairs_task(n_pairs)
@@ -82,7 +84,7 @@ def fit_associative_recall(
     def loss(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         return F.cross_entropy(model(*batch[:3]).flatten(0, 1), batch[3].flatten())
 
-    fitted(model, batches(*learn, batch_size=64, seed=seed), loss, steps=steps, lr=5e-3, label=f"{label}, size {size}")
+    fitted(model, batches(*learn, batch_size=64, seed=seed), loss, steps=steps, lr=lr, label=f"{label}, size {size}")
     *given, targets = unseen
     with torch.no_grad():
         return Recalled((model(*given).argmax(-1) == targets).float().mean().item(), model)
@@ -93,6 +95,7 @@ def train_readers(
     n_pairs: int,
     seeds: Mapping[int, Iterable[int]],
     steps: int,
+    lr: float,
 ) -> Readers:
     """Train a model with each mechanism, with a head of each size, with each of its seeds.
 
@@ -101,10 +104,11 @@ def train_readers(
         n_pairs: pairs in a sequence.
         seeds: size of the head -> seeds.
         steps: number of updates.
+        lr: the maximum learning rate.
     """
     return {
         name: {
-            size: [fit_associative_recall(make, n_pairs, size, seed, steps, name) for seed in of_size]
+            size: [fit_associative_recall(make, n_pairs, size, seed, steps, lr, name) for seed in of_size]
             for size, of_size in seeds.items()
         }
         for name, make in mechanisms.items()

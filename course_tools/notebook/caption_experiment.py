@@ -77,16 +77,28 @@ class CaptionExperiment:
         self, caption_step: CaptionStepFunction, change: RegionChange = lambda regions: regions, lr: float = 6e-3
     ) -> Captioners:
         """Train Show, Attend and Tell, computed by `caption_step`, on regions that `change` has changed."""
-        known, new = change(self.task.regions), change(self.task.new_regions)
-        models = [
-            self.task.fit(CaptionerByFunction(self.untrained(seed), caption_step), known, seed, lr) for seed in self.seeds
-        ]
-        return self._tested(models, new)
+        return self._reading_again(caption_step, change(self.task.regions), change(self.task.new_regions), lr)
 
-    def untrained(self, seed: int) -> ShowAttendAndTell:
-        """Create the model that `with_attention` trains, with its initial weights by this seed."""
+    def with_one_region(self, caption_step: CaptionStepFunction, vector: RegionChange, lr: float = 6e-3) -> Captioners:
+        """Train Show, Attend and Tell on a single region: one vector of each image, read before each word.
+
+        Args:
+            caption_step: computes a step of the model; its attention has nothing to choose.
+            vector: computes the vectors from regions; they are then standardised over the training images.
+            lr: the maximum learning rate.
+        """
+        known, new = standardised(vector(self.task.regions), vector(self.task.new_regions))
+        return self._reading_again(caption_step, known[:, None], new[:, None], lr)
+
+    def untrained(self, seed: int, d_region: int | None = None) -> ShowAttendAndTell:
+        """Create the model that `with_attention` trains, with its initial weights by this seed.
+
+        Args:
+            seed: of the weights.
+            d_region: size of a region; None = that of the task's regions.
+        """
         torch.manual_seed(seed)
-        return ShowAttendAndTell(len(self.task.words), self.task.regions.shape[-1], 24, 64, 32).to(device())
+        return ShowAttendAndTell(len(self.task.words), d_region or self.task.regions.shape[-1], 24, 64, 32).to(device())
 
     def compare(self, captioners: Mapping[str, Captioners]) -> dict[str, list[float]]:
         """Draw the training losses of captioners and the exact match of their captions; return the exact match by name."""
@@ -121,6 +133,13 @@ class CaptionExperiment:
         for caption, right in zip(captions[:3], task.examples.test.captions, strict=False):
             print(f"{caption:<24}right: {right}")
         return task.exact_match(captions)
+
+    def _reading_again(self, caption_step: CaptionStepFunction, known: Tensor, new: Tensor, lr: float) -> Captioners:
+        models = []
+        for seed in self.seeds:
+            model = CaptionerByFunction(self.untrained(seed, known.shape[-1]), caption_step)
+            models.append(self.task.fit(model, known, seed, lr))
+        return self._tested(models, new)
 
     def _tested(self, models: list[nn.Module], new: Tensor) -> Captioners:
         captions = [self.task.captions_by(model, new) for model in models]

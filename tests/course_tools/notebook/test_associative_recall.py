@@ -5,6 +5,7 @@ import torch
 
 from course_lib.attention import scaled_dot_product_attention
 from course_tools.notebook.associative_recall import (
+    D_MODEL,
     AssociativeRecall,
     pairs_task,
     show_recall,
@@ -18,15 +19,17 @@ def test_queries_and_pairs_are_projected():
     torch.manual_seed(0)
     part = pairs_task(5).test
     inputs = part.queries[:3], part.keys[:3], part.values[:3]
-    model = AssociativeRecall(scaled_dot_product_attention, 10, d_model=16)
+    model = AssociativeRecall(scaled_dot_product_attention, 10, size=16)
     q, k = model.projected(*inputs)
     assert (q.shape, k.shape, model(*inputs).shape) == ((3, 4, 16), (3, 5, 16), (3, 4, 8))
 
 
 def test_readers_are_trained_with_each_seed_and_drawn(capsys):
-    readers = train_readers({"softmax": lambda size: scaled_dot_product_attention}, 3, {4: (0, 1), 6: (0,)}, steps=3)
+    readers = train_readers({"softmax": lambda size: scaled_dot_product_attention}, 3, {4: (0, 1), 6: (0,)}, steps=3, lr=0.01)
     assert {size: len(trained) for size, trained in readers["softmax"].items()} == {4: 2, 6: 1}
-    assert [trained[0].model.key.weight.shape for trained in readers["softmax"].values()] == [(6, 4), (6, 6)]
+    models = [trained[0].model for trained in readers["softmax"].values()]
+    assert [model.attention.W_k.weight.shape for model in models] == [(4, D_MODEL), (6, D_MODEL)]
+    assert [model.key.weight.shape for model in models] == 2 * [(6, D_MODEL)]
     show_recall_losses(readers)
     show_recall(readers, "three updates")
     out = capsys.readouterr().out

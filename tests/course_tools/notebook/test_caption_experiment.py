@@ -68,6 +68,12 @@ def test_attention_gets_the_regions_and_a_change_changes_them(experiment, monkey
     assert not changed[..., 64:].any()
 
 
+def test_one_vector_of_each_image_can_be_read_before_each_word(experiment):
+    group = experiment.with_one_region(caption_step, position_weighted_means, lr=1e-2)
+    assert experiment.task.fits == [("CaptionerByFunction", (5, 1, 192), seed, 1e-2) for seed in (0, 1)]
+    assert group.exact_match == [0.5, 0.5]
+
+
 def test_position_weighted_means_are_those_of_the_positive_features_and_their_products_with_row_and_column():
     regions = torch.randn(2, 36, 66, generator=torch.Generator().manual_seed(0))
     features, row, column = regions[..., :64].clamp(min=0), regions[..., 64:65], regions[..., 65:]
