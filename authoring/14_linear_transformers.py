@@ -829,8 +829,8 @@ claim(
 )
 claim(
     "14.A-gain",
-    "elu + 1, head of size 8, 1,800 updates instead of 600 change the accuracy little: "
-    "largest change of a seed",
+    "elu + 1, head of size 8, 1,800 updates instead of 600: largest change of a seed's "
+    "accuracy",
     max(abs(b - a) for a, b in zip(recalled["elu + 1"][8], later, strict=True)),
     at_most=0.1,
 )

@@ -998,8 +998,8 @@ claim(
 )
 claim(
     "15.A",
-    "not just any edges help, after 60 updates: accuracy over the real edges minus that "
-    "over rewired ones, least of the seeds",
+    "not just any edges help, after 60 updates: accuracy over the real edges minus "
+    "that over rewired ones, least of the seeds",
     min(paired_differences(edges_only, random)),
     at_least=0.05,
 )
