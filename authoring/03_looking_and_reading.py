@@ -441,7 +441,7 @@ caption_step = check("03.5", caption_step)
 # <details><summary>A. Concatenation first: it has all the information at once, without a softmax.</summary>
 #
 # It has all the information, but it must learn each digit separately in each of the 36 slots.</details>
-# <details><summary>B. Attention first, the means weighted by position second, the plain mean last.</summary>
+# <details><summary>B. Attention first, then the means weighted by position, and the plain mean last.</summary>
 #
 # Yes, at this number of steps. With attention, each digit is learned once for all positions. The weighted means contain the
 # order of the digits as well (03.o-order); the plain mean tells little about it.</details>
@@ -535,10 +535,10 @@ claim(
 # All three seeds converge here. With other seeds or on another machine, training may end with a model that attends to only one
 # of the two digits; this is why the claims use means.
 #
-# The means weighted by position are the strongest rival here: where their captions name both digits, mostly the order is right,
-# too (03.o-order). So the order does not require attention. With attention more captions are right (03.o-weighted), but most of
-# this lead is not due to its weights: if the decoder reads the same means again before each word, by the same `caption_step`,
-# attention leads by 0.12 at most (03.o-again).
+# The means weighted by position are strong rivals: where their captions name both digits, mostly the order is right, too
+# (03.o-order). So the order does not require attention. With attention more captions are right (03.o-weighted), but on these
+# seeds most of this lead is not due to its weights: if the decoder reads the same means again before each word, by the same
+# `caption_step`, attention leads by 0.12 at most (03.o-again).
 #
 # The concatenated vector lacks no information, but the LSTM reads a projection of it to 24 numbers. With 96 numbers, one seed
 # is far below attention, too (03.o-wide). A likely reason is that the same digit in another slot is a different input and must
@@ -717,7 +717,7 @@ claim(
 #   *nota* (03.k). A nonlinear layer before the mean works, too, but after as many steps less accurately (03.k-relu, 03.k-lead).
 # - **New weights before each word** help where each output depends on another part: more captions are right than from the mean
 #   (03.p). But one vector of means weighted by position contains the order, too (03.o-order), and if it is read again before
-#   each word, little is left for the weights to add here (03.o-again): with two digits, it is enough.
+#   each word, little is left for the weights to add here (03.o-again): with two digits, it is nearly enough.
 # - **Weights alone are not enough.** The output gets the weighted mean and not the weights, so the values must contain whatever
 #   the model has to output. Without positions, the captions still mostly name both digits (03.w), but hardly tell which comes
 #   first.

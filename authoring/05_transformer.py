@@ -1089,7 +1089,7 @@ for i in (0, 5):
 # fluent, but belong to other verses.
 #
 # In BLEU, the recurrent network is ahead here, with two seeds, one learning rate for both, and more parameters (1.8 against 1.2
-# million). Neither network has converged: in the second half of the updates, each still gains between 3 and 4 BLEU on held-out
+# million). Neither network has converged: in the second half of the updates, each still gains between 3 and 6 BLEU on held-out
 # verses. A possible reason is that the GRU reads the source in order from the first update, while the Transformer has to learn
 # what the positions mean; we do not test this. The result says nothing about the Transformer of the paper, whose corpora hold
 # millions of pairs.

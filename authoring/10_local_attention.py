@@ -576,7 +576,7 @@ claim(
 # After this short training run, the convolution is more accurate. There are three objections: the training is short; all
 # networks have the same learning rate; and the images are tiny. The study `10_larger_pictures` (docs/studies.md) takes them up.
 # Its digits have 14 × 14 pixels; the first of the two layers has a stride of 2. Each network is trained for 2,000 updates with
-# 64 digits each, which is 37 epochs, with three seeds and widths up to 32. Its learning rate is the best of three on held-out
+# 64 digits each, which is 37 epochs, with three seeds and widths up to 32. Its learning rate is the best of four on held-out
 # digits (the optimiser's rate is the one printed below, divided by the square root of the width). Each network is also trained
 # for half as many updates: the difference in accuracy shows which network is still improving.
 #
@@ -642,7 +642,7 @@ def gained(width):
 
 claim(
     "10.lead",
-    "lead of the convolution at update 2,000, each at the best of three rates, lowest "
+    "lead of the convolution at update 2,000, each at the best of four rates, lowest "
     "of three seeds and of the widths 16 and 32",
     min(*lead_at(16, 16), *lead_at(32, 32)),
     at_least=0.02,
@@ -668,9 +668,9 @@ for kind in KINDS[:2]:
 
 # %% [markdown]
 # Part of the convolution's early lead came from faster learning: it shrinks with more updates (10.w). This does not explain the
-# rest: at both widths the convolution stays ahead with every seed (10.lead). But in five of the six runs of local attention,
-# the best of the three rates is the highest (printed above): a still higher one might reduce the lead. Local attention still
-# improves, too, but the lead is larger than what another doubling of the updates would add if it added as much as the last one
+# rest: at both widths the convolution stays ahead with every seed (10.lead). In two of the six runs of local attention, the
+# best of the four rates is the highest (printed above), but no rate brings it near the convolution. Local attention still
+# improves, but the lead is larger than what another doubling of the updates would add if it added as much as the last one
 # (10.converged). At equal width, local attention has fewer parameters and takes fewer multiply-adds. But here the same savings
 # are available without attention: a convolution of *half the width* has fewer of both, and is more accurate (10.narrow).
 #
@@ -892,7 +892,7 @@ show_changes(digit[0], (3, 4), norms)
 #
 # **What this lecture does not show.** The comparisons use digits of 7 × 7 or 14 × 14 pixels, networks of at most 32 features
 # per pixel, and windows of 3 × 3 pixels; the paper attends to windows of 7 × 7. The live runs have one learning rate for all
-# networks; the recorded study tried three for each network and seed (section 7). Fewer multiply-adds do not mean less time:
+# networks; the recorded study tried four for each network and seed (section 7). Fewer multiply-adds do not mean less time:
 # convolutions have highly optimised kernels.
 #
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.

@@ -838,7 +838,7 @@ claim(
 # %% [markdown]
 # So elu + 1 learns to recall, and what limits it here is the size of the head: for 16 pairs, size 64 suffices (14.y, one
 # seed), size 16 almost (14.A), size 8 does not (14.A-small), even with more updates (14.A-longer). Softmax attention, which
-# keeps every key and value, recalls all pairs at each size (14.z). $S$ has a quarter as many numbers as the 16 keys and values
+# keeps every key and value, recalls nearly all pairs at each size (14.z). $S$ has a quarter as many numbers as the 16 keys and values
 # at size 8, half as many at size 16 and twice as many at size 64: where it saves memory here, it loses pairs.
 
 # %% [markdown] tags=["predict"]

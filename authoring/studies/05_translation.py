@@ -186,5 +186,5 @@ def finding(study):
                 f"BLEU on held-out verses; it was best after update {best:,.0f} of {last:,.0f}."
             )
     said += [f"Not recorded yet: {kind}." for kind in RATES if not any(name.startswith(kind) for name in study.names)]
-    n = len({run.seed for run in study.runs})
+    n = min(len(study.of(name)) for name in study.names)
     return " ".join(said) + (" One seed: how far chance reaches is not known." if n == 1 else f" Means of {n} seeds.")

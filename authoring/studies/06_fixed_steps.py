@@ -5,7 +5,7 @@ computation time does, but does not halt; eight separate layers; adaptive comput
 local mask of the lecture, at learning rates of 2e-3 and 5e-3; tested on sums of ten digits, the training length, and of twenty.
 Separate layers and adaptive steps run without a mask, too: what does the mask add?
 
-Budget: 400 updates with 16 sums each, and 1,200 at 2e-3: does who leads depend on it? Eight seeds. On a GPU: four learning
+Budget: 400 updates with 16 sums each, and 1,200 at 2e-3: does the ranking depend on that? Eight seeds. On a GPU: four learning
 rates, and every model with and without the mask.
 """
 
