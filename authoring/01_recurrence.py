@@ -573,7 +573,7 @@ claim(
 # ## 8 The gradient before training
 #
 # A likely cause of the failure is visible before training. It does not prove that training must fail: updates change $U$, and
-# with it the gradient, and with the larger learning rate some seeds succeed from the same initial weights (01.zd). We run the
+# with it the gradient, and with the larger learning rate some seeds learn it from the same initial weights (01.zd). We run the
 # untrained networks on the same sequences with your steps and measure the gradient of the final loss with respect to the memory
 # ($h$, or $c$ for the LSTM) at each earlier step. The vertical axis of the figure is logarithmic, so a straight line is
 # exponential decay.
@@ -877,8 +877,8 @@ train_lstm = check("01.6", train_lstm)
 # the sequence (01.RK).
 #
 # **Limits of this lecture.** The plain network fails *at this learning rate, after this number of updates and from this
-# initialisation*. With a larger learning rate some seeds succeed (01.zd). We do not claim that LSTMs are better than plain
-# networks on the digits: see the figure in section 9. All networks of this lecture store what they have read in a state of
+# initialisation*. With a larger learning rate some seeds learn, at least in part (01.zd). We do not claim that LSTMs are better
+# than plain networks on the digits: see the figure in section 9. All networks of this lecture store what they have read in a state of
 # fixed size; lecture 02 is about this limit.
 #
 # ## 13 Papers and decks
