@@ -262,16 +262,18 @@ def _by_kernel(
 ) -> tuple[States, CellState]:
     """Call torch.lstm or torch.gru: one layer, with biases, without dropout, forwards in time.
 
-    The kernels accept no sequence of length 0: one in the batch runs for one step over zeros, which is then undone.
+    The kernels accept no sequence of length 0: one in the batch runs for one step over zeros, which is then undone. cuDNN keeps
+    what the backward pass needs only if it is told that it trains.
     """
+    trains = torch.is_grad_enabled()
     if 0 in x.shape[:2]:
         return x.new_empty(*x.shape[:2], state[0].shape[-1]), state
     if lengths is None:
-        states, *last = _call(kernel, x, _as_layer(state), weights, True, 1, 0.0, False, False, True)
+        states, *last = _call(kernel, x, _as_layer(state), weights, True, 1, 0.0, trains, False, True)
         return states, cast(CellState, tuple(s[0] for s in last))
     packed = pack_padded_sequence(hide_padding(x, lengths), lengths.cpu().clamp(min=1), batch_first=True, enforce_sorted=False)
     layer = _as_layer(tuple(s[packed.sorted_indices] for s in state))
-    data, *last = _call(kernel, packed.data, packed.batch_sizes, layer, weights, True, 1, 0.0, False, False)
+    data, *last = _call(kernel, packed.data, packed.batch_sizes, layer, weights, True, 1, 0.0, trains, False)
     states, _ = pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True, total_length=x.shape[1])
     last = [s[0, packed.unsorted_indices] for s in last]
     empty = (lengths == 0)[:, None]

@@ -118,6 +118,21 @@ def test_a_layer_moves_to_a_gpu_whole(kind):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(("kind", "form"), [(LSTM, fused_lstm), (GRU, fused_gru)])
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
+def test_a_fast_layer_learns_on_a_gpu_what_it_learns_on_a_cpu(kind, form, lengths):
+    torch.manual_seed(0)
+    module = kind(d, n, form)
+    x = torch.randn(B, T, d)
+    module(x, lengths=lengths)[0].square().sum().backward()
+    here = [p.grad for p in module.parameters()]
+    module.zero_grad()
+    module.cuda()(x.cuda(), lengths=None if lengths is None else lengths.cuda())[0].square().sum().backward()
+    for there, gradient in zip(module.parameters(), here, strict=True):
+        torch.testing.assert_close(there.grad.cpu(), gradient, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.gpu
 def test_masks_and_positions_are_made_on_a_gpu():
     for made in (
         lambda device: causal_mask(T, n, device=device),
