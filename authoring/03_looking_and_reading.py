@@ -26,7 +26,7 @@
 
 
 # %%
-from course_tools.notebook import at_scale, check, claim, explore, ledger, predict
+from course_tools.notebook import check, claim, explore, ledger, predict
 from course_tools.notebook.caption_experiment import CaptionExperiment
 from course_tools.notebook.captioning import caption_task
 
@@ -332,8 +332,8 @@ claim(
 
 
 # %%
-marked = documents.marked(at_scale(cpu=3_000, gpu=12_000), 500)
-fit = partial(marked.fit, steps=at_scale(cpu=400, gpu=2_000), lr=4e-2)
+marked = documents.marked(3_000, 500)
+fit = partial(marked.fit, steps=400, lr=4e-2)
 one_decides = {
     "two levels of attention": fit(partial(TwoLevels, compose_document, *marked.sizes)),
     "two means, ReLU between": fit(partial(TwoMeans, nn.ReLU, *marked.sizes)),
@@ -364,16 +364,13 @@ claim(
     at_least=0.2,
 )
 lead = mean(by_two_levels) - mean(by_relu)
-if at_scale(cpu=True, gpu=False):  # with more documents and steps it is not claimed
-    claim(
-        "03.k-lead",
-        "one sentence decides, 400 steps: attention less two means with a ReLU layer, "
-        "means of the seeds",
-        lead,
-        at_least=0.03,
-    )
-else:
-    print(f"attention less two means with a ReLU layer: {lead:.2f}")
+claim(
+    "03.k-lead",
+    "one sentence decides, 400 steps: attention less two means with a ReLU layer, "
+    "means of the seeds",
+    lead,
+    at_least=0.03,
+)
 claim(
     "03.l",
     "weight of the sentence that decides, of eight: mean, worst seed",
@@ -483,46 +480,42 @@ claim(
 )
 lead = mean(matches["attention"]) - mean(matches["concatenated"])
 over_weighted = mean(matches["attention"]) - mean(matches["weighted by position"])
-if at_scale(cpu=True, gpu=False):  # with more images and steps the gap is not claimed
-    claim(
-        "03.o",
-        "at 600 steps, exact match with attention less all regions concatenated: means "
-        "of the seeds",
-        lead,
-        at_least=0.1,
-    )
-    wide = one_vector(width=96, n_seeds=1)
-    claim(
-        "03.o-wide",
-        "at 600 steps, exact match with attention (mean of the seeds) less all regions "
-        "concatenated and projected to 96 numbers instead of 24 (one seed)",
-        mean(matches["attention"]) - wide.exact_match[0],
-        at_least=0.1,
-    )
-    claim(
-        "03.o-weighted",
-        "at 600 steps, exact match with attention less means weighted by position, "
-        "projected to 64 numbers: means of the seeds",
-        over_weighted,
-        at_least=0.05,
-    )
-    claim(
-        "03.o-again",
-        "at 600 steps, exact match with attention less these means, read again before "
-        "each word: means of the seeds",
-        mean(matches["attention"]) - mean(matches["the same, before each word"]),
-        between=(0.0, 0.12),
-    )
-    claim(
-        "03.o-order",
-        "captions from means weighted by position: exactly right, over those that name "
-        "both digits, means of the seeds",
-        by_position.right_of_named(),
-        at_least=0.75,
-    )
-else:
-    print(f"attention less concatenated regions: {lead:.2f}")
-    print(f"attention less means weighted by position: {over_weighted:.2f}")
+claim(
+    "03.o",
+    "at 600 steps, exact match with attention less all regions concatenated: means "
+    "of the seeds",
+    lead,
+    at_least=0.1,
+)
+wide = one_vector(width=96, n_seeds=1)
+claim(
+    "03.o-wide",
+    "at 600 steps, exact match with attention (mean of the seeds) less all regions "
+    "concatenated and projected to 96 numbers instead of 24 (one seed)",
+    mean(matches["attention"]) - wide.exact_match[0],
+    at_least=0.1,
+)
+claim(
+    "03.o-weighted",
+    "at 600 steps, exact match with attention less means weighted by position, "
+    "projected to 64 numbers: means of the seeds",
+    over_weighted,
+    at_least=0.05,
+)
+claim(
+    "03.o-again",
+    "at 600 steps, exact match with attention less these means, read again before "
+    "each word: means of the seeds",
+    mean(matches["attention"]) - mean(matches["the same, before each word"]),
+    between=(0.0, 0.12),
+)
+claim(
+    "03.o-order",
+    "captions from means weighted by position: exactly right, over those that name "
+    "both digits, means of the seeds",
+    by_position.right_of_named(),
+    at_least=0.75,
+)
 claim(
     "03.p",
     "exact match with attention (mean of the seeds) less the mean of the regions "
@@ -543,7 +536,7 @@ claim(
 # The concatenated vector lacks no information, but the LSTM reads a projection of it to 24 numbers. With 96 numbers, one seed
 # is far below attention, too (03.o-wide). A likely reason is that the same digit in another slot is a different input and must
 # be learned again. These claims hold after 600 steps: the training losses of the rivals that read their vector once are then
-# still above that with attention, so they prove no limit. On a GPU, with more images and more steps, they are not made.
+# still above that with attention, so they prove no limit.
 #
 # ## 8 Attention maps
 #

@@ -25,12 +25,12 @@
 
 
 # %%
-from course_tools.notebook import at_scale, check, claim, explore, ledger
+from course_tools.notebook import check, claim, explore, ledger
 from course_tools.notebook import microscope, predict
 from course_tools.notebook.reader_experiment import lookup_experiment
 from course_tools.notebook.token_reader import best_guess_from_values, print_lookup
 
-SEEDS, T_k, steps = (0, 1, 2), at_scale(cpu=8, gpu=32), at_scale(cpu=300, gpu=1_500)
+SEEDS, T_k, steps = (0, 1, 2), 8, 300
 lookups, looking_up = lookup_experiment(T_k, SEEDS, steps)
 
 # %% [markdown]
@@ -205,7 +205,7 @@ from course_tools.notebook.attention_by_function import (
     SelfAttentionByFunction,
 )
 
-few_steps = at_scale(cpu=60, gpu=200)
+few_steps = 60
 scaled, unscaled = (
     partial(SelfAttentionByFunction, mechanism, 512)
     for mechanism in (scaled_dot_product_attention, attention.dot_attention)
@@ -451,7 +451,7 @@ multi_head_attention = check("04.5", multi_head_attention)
 from course_tools.notebook.bidirectional_mixer import BidirectionalGRU
 from course_tools.notebook.reader_experiment import compare_tasks, reversal_experiment
 
-T = at_scale(cpu=10, gpu=40)
+T = 10
 reversing = reversal_experiment(T, SEEDS, steps)
 one_head = partial(MultiHeadByFunction, multi_head_attention, 64, 1)
 both_ways = partial(reversing.fit, partial(BidirectionalGRU, 64, 32), lr=3e-2)
@@ -513,19 +513,17 @@ claim(
     min(right["reversal: attention"]) - max(right["reversal: bidirectional GRU"]),
     at_least=0.1,
 )
-if at_scale(cpu=True, gpu=False):  # of texts of 40 symbols it is not claimed
-    claim(
-        "04.o-long",
-        f"accuracy of a bidirectional GRU on reversal, {3 * steps} steps, one seed",
-        max(right["reversal: bidirectional GRU, 3 × the steps"]),
-        at_least=0.9,
-    )
+claim(
+    "04.o-long",
+    f"accuracy of a bidirectional GRU on reversal, {3 * steps} steps, one seed",
+    max(right["reversal: bidirectional GRU, 3 × the steps"]),
+    at_least=0.9,
+)
 
 # %% [markdown]
 # The bidirectional GRU learns to reverse a text as well, but more slowly: after as many steps attention is ahead (04.o-both);
-# after three times as many, the GRU gets at least nine of ten symbols right (04.o-long, one seed; not claimed on a GPU, where
-# the texts are longer). A likely reason is that the GRU must carry the symbols in its state, whereas attention takes each one
-# directly from its position.
+# after three times as many, the GRU gets at least nine of ten symbols right (04.o-long, one seed). A likely reason is that
+# the GRU must carry the symbols in its state, whereas attention takes each one directly from its position.
 #
 # ## 7 Attention maps
 #
@@ -648,7 +646,7 @@ from course_tools.notebook.colour_restoration import (
     show_weights_of_a_pixel,
 )
 
-size = at_scale(cpu=(40, 60), gpu=(80, 120))
+size = (40, 60)
 faded = faded_photograph(size, seeds=range(12), share=0.02)
 by_score = {
     "uniform": matrices_of_scores(brightness=0.0, position=0.0),
@@ -823,7 +821,7 @@ class HeadAndLayer(nn.Module):
 
 
 two_symbols = reversing.with_two_answers()
-n_steps = at_scale(cpu=400, gpu=1_500)
+n_steps = 400
 ablated = {
     "one head": two_symbols.fit(one_head, n_steps),
     "two heads": two_symbols.fit(

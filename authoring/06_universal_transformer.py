@@ -25,7 +25,7 @@
 
 # %%
 from course_lib.datasets import sums
-from course_tools.notebook import at_scale, check, claim, ledger, plots, predict
+from course_tools.notebook import check, claim, ledger, plots, predict
 
 SEEDS = (0, 1, 2)
 
@@ -59,7 +59,7 @@ SEEDS = (0, 1, 2)
 
 # %%
 T = 21
-short = sums(at_scale(cpu=12_000, gpu=100_000), 1, 500, n_digits=10, T=T)
+short = sums(12_000, 1, 500, n_digits=10, T=T)
 long = sums(1, 1, 500, n_digits=20, T=T, seed=1)
 columns, digits, walks = (part[0].tolist() for part in short.test)
 print(f"columns {columns}\ndigits  {digits}\nwalks   {walks}")
@@ -75,7 +75,7 @@ from course_tools.notebook.binary_addition import accuracy_by_carry, adder
 from course_tools.notebook.binary_addition import block, exact, fit_adder
 from course_tools.notebook.fitting import show_losses
 
-TRAINING = at_scale(cpu=400, gpu=2_000)
+TRAINING = 400
 ALL = torch.ones(T, T, dtype=torch.bool, device=device())
 learn = partial(fit_adder, known=short.train)
 
@@ -497,7 +497,7 @@ def with_price(model, seed, price=PRICE):
         copy.deepcopy(model),
         mask=LOCAL,
         seed=seed + 10,
-        steps=at_scale(cpu=110, gpu=600),
+        steps=110,
         lr=4e-3,
         price=price,
     )
@@ -508,7 +508,7 @@ free = [
         adder(lambda: CheckedSteps(AdaptiveSteps(block(), 32, N_STEPS)), seed),
         mask=LOCAL,
         seed=seed,
-        steps=at_scale(cpu=210, gpu=1_400),
+        steps=210,
     )
     for seed in SEEDS
 ]

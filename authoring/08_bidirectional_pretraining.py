@@ -30,7 +30,7 @@ from statistics import mean
 
 from course_lib.datasets import display_names
 from course_lib.datasets.display_names import LANGUAGES
-from course_tools.notebook import at_scale, check, claim, explore, ledger, predict
+from course_tools.notebook import check, claim, explore, ledger, predict
 from course_tools.notebook import show_study
 
 SEEDS = (0, 1, 2)
@@ -326,14 +326,14 @@ made.print_pairs(names.train, SEEDS[0], 6)
 # %%
 from course_lib.blocks import Sizes
 
-sizes = at_scale(cpu=Sizes(64, 4, 128, 2), gpu=Sizes(128, 4, 512, 4))
+sizes = Sizes(64, 4, 128, 2)
 training = NamePretraining(
     made,
     corrupt,
     mlm_loss,
     sizes,
-    steps=at_scale(cpu=500, gpu=4_000),
-    lr=at_scale(cpu=4.5e-3, gpu=1e-3),
+    steps=500,
+    lr=4.5e-3,
 )
 pairs = {seed: made.pairs(names.train, seed, strangers=False) for seed in SEEDS}
 masked_only = [training.pretrain(pairs[seed], seed) for seed in SEEDS]

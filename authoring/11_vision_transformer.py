@@ -187,7 +187,7 @@ embed_patches = check("11.2", embed_patches)
 # %%
 from functools import partial
 
-from course_tools.notebook import at_scale, device, digit_split
+from course_tools.notebook import device, digit_split
 from course_tools.notebook.digit_vit import (
     GRID,
     P,
@@ -199,7 +199,7 @@ from course_tools.notebook.digit_vit import (
 
 split = digit_split(SEEDS)
 images, labels, learn, unseen = split
-STEPS = at_scale(cpu=220, gpu=1_500)
+STEPS = 220
 cnn = partial(small_cnn, widths=(32, 32, 64), strides=(2, 2, 1))
 
 

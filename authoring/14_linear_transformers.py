@@ -1001,7 +1001,7 @@ claim(
 # Such a recall is rarely needed here. A little more weight on the last few characters helps already.</details>
 # <details><summary>C. elu + 1 gains at least half of what softmax gains over the plain average.</summary>
 #
-# Yes, after 500 updates (2,000 on a GPU; 14.F). But even softmax needs more bits than counts of three characters
+# Yes, after 500 updates (14.F). But even softmax needs more bits than counts of three characters
 # (14.F-counts): after so few updates, it has not learned what two characters tell. So the result says little about how sharp
 # attention must be. Longer contexts, where names and numbers must be copied, are a recall task again, and not measured
 # here.</details>
@@ -1020,8 +1020,7 @@ print(
 
 
 # %%
-sizes = at_scale(cpu=Sizes(64, 4, 256, 1), gpu=Sizes(256, 16, 1024, 4))
-steps, lr = at_scale(cpu=(500, 1e-2), gpu=(2_000, 1e-3))
+sizes, steps, lr = Sizes(64, 4, 256, 1), 500, 1e-2
 linear_model = partial(LinearTransformer, len(reference.letters), sizes)
 elu = partial(linear_model, elu_feature_map, causal_linear_attention)
 average = partial(linear_model, torch.ones_like, attention.chunked_linear_attention)

@@ -201,7 +201,11 @@ def _csr(starts: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
 
 @cache
 def _silence_sparse_csr_warning() -> None:
-    """Trigger, and suppress, torch's warning that sparse CSR tensors are in beta state; it comes once in a process."""
+    """Trigger, and suppress, torch's warnings about sparse CSR tensors; each comes once in a process.
+
+    One says that they are in beta state, the other, of torch 2.11, that their invariants are not checked.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.zeros(1, 1).to_sparse_csr()
+        starts = torch.tensor([0, 0])
+        torch.sparse_csr_tensor(starts, starts[:0], torch.zeros(0), (1, 1), check_invariants=False)

@@ -19,7 +19,7 @@ from course_lib.datasets.splits import Splits
 from course_lib.generation import greedy
 from course_lib.losses import teacher_forced_loss
 from course_lib.training import batches
-from course_tools.notebook.device import at_scale, device
+from course_tools.notebook.device import device
 from course_tools.notebook.fitting import classify, fitted
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
@@ -74,7 +74,7 @@ class CaptionTask:
             steps: number of updates; None = 600 on a CPU, 4,000 on a GPU.
         """
         stream = batches(seen.to(device()), self.captions.to(device()), batch_size=32, seed=seed)
-        steps = at_scale(cpu=600, gpu=4_000) if steps is None else steps
+        steps = 600 if steps is None else steps
         return fitted(model.to(device()), stream, _next_words, steps=steps, lr=lr, label=f"seed {seed}")
 
     @torch.no_grad()
@@ -96,7 +96,7 @@ class CaptionTask:
 
 def caption_task(seed: int) -> CaptionTask:
     """Compose 4,000 training images (20,000 on a GPU) and 500 test images; train the encoder on windows of one digit."""
-    examples = captioned_digits(at_scale(cpu=4_000, gpu=20_000), 500, 500, seed=seed)
+    examples = captioned_digits(4_000, 500, 500, seed=seed)
     words = Vocabulary.of(examples.train.captions, between=" ")
     classifier = _digit_classifier(examples.train, seed)
     features = _features(classifier[0], examples.train.images)
@@ -144,7 +144,7 @@ def _digit_classifier(part: Captions, seed: int) -> nn.Sequential:
     model = nn.Sequential(encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES)))
     labels = torch.tensor([NAMES.index(caption.split()[0]) for caption in part.captions])
     stream = batches(_windows(part, seed=1).to(device()), labels.to(device()), batch_size=64, seed=seed)
-    steps = at_scale(cpu=300, gpu=1_500)
+    steps = 300
     return fitted(model.to(device()), stream, classify, steps=steps, lr=5e-3, label="encoder")
 
 

@@ -11,7 +11,6 @@ from course_lib.datasets import lookup, reversal
 from course_lib.datasets.alignment import Lookup
 from course_lib.datasets.splits import Splits
 from course_tools.notebook import fitting
-from course_tools.notebook.device import at_scale
 from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.token_reader import (
     TokenReader,
@@ -90,7 +89,7 @@ def lookup_experiment(T_k: int, seeds: Sequence[int], n_steps: int) -> tuple[Spl
     Returns:
         the texts, and the experiment on them.
     """
-    texts = lookup(at_scale(cpu=4_000, gpu=20_000), 10, 500, T_q=4, T_k=T_k, n_keys=2 * T_k, n_values=8, seed=0)
+    texts = lookup(4_000, 10, 500, T_q=4, T_k=T_k, n_keys=2 * T_k, n_values=8, seed=0)
     return texts, ReaderExperiment(lookup_task(texts, 8), seeds, n_steps)
 
 

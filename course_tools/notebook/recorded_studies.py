@@ -12,12 +12,13 @@ from course_tools.studies.runner import require_fresh
 from course_tools.studies.study_record import read, record_path
 
 
-def recorded(name: str, folder: Path | None = None) -> RecordedStudy:
+def recorded(name: str, folder: Path | None = None, *, device: str = "cpu") -> RecordedStudy:
     """Read the recorded result of a study.
 
     Args:
         name: such as "12_matching".
         folder: the folder of the studies; that of the course by default.
+        device: "cpu", or "cuda" for the larger settings of a GPU, which have a record of their own.
 
     Raises:
         UnknownStudy: there is no such study; the message lists similar names.
@@ -25,22 +26,24 @@ def recorded(name: str, folder: Path | None = None) -> RecordedStudy:
         StaleStudy: it has changed since it was run.
     """
     study = load(name, folder)
-    return require_fresh(study, read(record_path(folder or studies_folder(), study.name)))
+    return require_fresh(study, read(record_path(folder or studies_folder(), study.name, device)), device)
 
 
-def show_study(name: str, folder: Path | None = None) -> RecordedStudy:
+def show_study(name: str, folder: Path | None = None, *, device: str = "cpu") -> RecordedStudy:
     """Show the figure of a study as recorded, with the cost of the study in the caption; return the record.
 
     Args:
         name: such as "10_accuracy_and_cost".
         folder: the folder of the studies; that of the course by default.
+        device: "cpu", or "cuda" for the larger settings of a GPU, which have a record of their own.
 
     Raises:
         UnknownStudy: there is no such study; the message lists similar names.
         CannotStudy: it was never run, or it draws no figure.
         StaleStudy: it has changed since it was run.
     """
-    record = recorded(name, folder)
+    record = recorded(name, folder, device=device)
     drawn, alt = load(name, folder).drawn(record)
-    show(drawn, alt=f"{alt} As recorded by `course study {record.name}`: {record.cost}.")
+    command = f"course study {record.name}" + (f" --device {device}" if device != "cpu" else "")
+    show(drawn, alt=f"{alt} As recorded by `{command}`: {record.cost}.")
     return record

@@ -1,9 +1,10 @@
 """`course build`: authoring → lectures and solutions, the generated pages of docs/ and the numbers of the README.
 
-Building twice changes nothing. A solution is executed only if its code differs from the committed one; otherwise its outputs
-are kept.
+Building twice changes nothing. A solution is executed only if its code, or the record of a study that it reads, differs from
+the committed one; otherwise its outputs are kept.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from course_tools.publishing.headlines import ROWS as HEADLINE_ROWS
 from course_tools.publishing.headlines import headlines_page
 from course_tools.publishing.lecture_cells import draft, student_version
 from course_tools.publishing.lectures_table import lectures_table
-from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
+from course_tools.publishing.outputs import claims, code_cells, failures, fit_to_commit, take_outputs
 from course_tools.publishing.papers import papers_page
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
@@ -32,11 +33,12 @@ from course_tools.publishing.studies_page import FILE as STUDIES
 from course_tools.publishing.studies_page import studies_page
 from course_tools.publishing.teaching import FILE as TEACHING
 from course_tools.publishing.teaching import teaching
+from course_tools.studies.study_record import read
 
 
 @dataclass(frozen=True)
 class Built:
-    """A lecture as it should be on disk. `complete` is False if the code has changed, so that the solution must be executed."""
+    """A lecture as it should be on disk. `complete` is False if the solution must be executed: its code or a record changed."""
 
     lecture: Lecture
     solution: NotebookNode
@@ -54,7 +56,7 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
     Args:
         root: the folder of the course.
         numbers: the lectures, such as "04"; none = all. The generated pages and the README are always updated.
-        force: execute the solutions even if their code has not changed.
+        force: execute the solutions even if neither their code nor a record that they read has changed.
         timeout: seconds that one cell may take.
 
     Returns:
@@ -96,7 +98,8 @@ def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
                 complaints.append(f"{lecture.name(path)} does not exist: run `{command}`")
             elif path == lecture.solution and not built.complete:
                 complaints.append(
-                    f"{lecture.name(path)} was executed with code that differs from {lecture.source_name}: run `{command}`"
+                    f"{lecture.name(path)} was executed with code that differs from {lecture.source_name}, or with another "
+                    f"record of a study: run `{command}`"
                 )
             elif _read(path) != expected:
                 complaints.append(
@@ -112,8 +115,10 @@ def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
 
 
 def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built:
-    """Make a lecture in memory: its draft, with the outputs of the committed solution if the code is the same."""
+    """Make a lecture in memory: its draft, with the outputs of the committed solution if code and records are the same."""
     fresh = draft(lecture, measured.sentence(record.get(lecture.number)))
+    if read_by := _records_read(fresh, lecture.root):
+        fresh.metadata["studies"] = read_by
     if not lecture.solution.exists():
         return Built(lecture, fresh, complete=False)
     same_code = take_outputs(fresh, nbformat.read(lecture.solution, as_version=4))
@@ -123,6 +128,14 @@ def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built
 def text(notebook: NotebookNode) -> str:
     """Return the text of a notebook: the same text for the same content, on every system."""
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
+
+
+def _records_read(notebook: NotebookNode, root: Path) -> dict[str, str]:
+    """Return the digest of each recorded study that a notebook names, by the name of the record's file."""
+    code = "\n".join(cell.source for cell in code_cells(notebook))
+    studies = sorted(set(re.findall(r'\b(?:recorded|show_study)\("(\w+)"', code)))
+    paths = [path for name in studies for path in sorted((root / "authoring" / "studies").glob(f"{name}*.json"))]
+    return {path.stem: record.digest for path in paths if (record := read(path)) is not None}
 
 
 def _folder(lecture: Lecture) -> Path:

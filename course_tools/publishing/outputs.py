@@ -67,13 +67,14 @@ def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
 
 
 def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
-    """Copy the outputs of an executed notebook to a fresh draft if their code is the same; return whether it is.
+    """Copy the outputs of an executed notebook to a fresh draft if both have the same code and read the same records of studies.
 
-    Comments, line breaks and docstrings of functions and classes are not part of the code, unless the cell shows a traceback.
+    Returns whether they do. Comments, line breaks and docstrings of functions and classes are not part of the code, unless the cell shows a traceback.
     """
     new, old = code_cells(fresh), code_cells(executed)
     unrun = any(cell.source.strip() and cell.execution_count is None for cell in old)
-    if unrun or len(new) != len(old) or not all(map(_same_code, new, old)):
+    other_records = fresh.metadata.get("studies") != executed.metadata.get("studies")
+    if unrun or other_records or len(new) != len(old) or not all(map(_same_code, new, old)):
         return False
     for to, of in zip(new, old, strict=True):
         to.outputs, to.execution_count = of.outputs, of.execution_count

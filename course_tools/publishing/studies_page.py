@@ -26,20 +26,27 @@ def studies_page(root: Path) -> str:
 
 
 def _section(study: Study, folder: Path) -> str:
-    record = read(record_path(folder, study.name))
     lines = [f"## {study.name}", "", f"**{study.question}**{study.text.removeprefix(study.question)}", ""]
+    lines += _recorded(study, read(record_path(folder, study.name)), "cpu")
+    if on_gpu := read(record_path(folder, study.name, "cuda")):
+        lines += ["**On a GPU**, with its own settings:", "", *_recorded(study, on_gpu, "cuda")]
+    return "\n".join(lines)
+
+
+def _recorded(study: Study, record: RecordedStudy | None, device: str) -> list[str]:
+    command = f"`course study {study.name}" + (f" --device {device}`" if device != "cpu" else "`")
     if record is None or not record.runs:
-        return "\n".join([*lines, f"*Not recorded yet: `course study {study.name}` runs it.*", ""])
-    if record.source != study.source_on("cpu"):
-        return "\n".join([*lines, f"*Changed since it was recorded: `course study {study.name}` runs it again.*", ""])
-    lines += [_table(record), "", f"*{record.cost}.*", ""]
-    if missing := [name for name in study.settings if name not in record.names]:
-        return "\n".join([*lines, f"*Not recorded yet: {', '.join(missing)}. `course study {study.name}` runs them.*", ""])
+        return [f"*Not recorded yet: {command} runs it.*", ""]
+    if record.source != study.source_on(device):
+        return [f"*Changed since it was recorded: {command} runs it again.*", ""]
+    lines = [_table(record), "", f"*{record.cost}.*", ""]
+    if missing := [name for name in study.settings_on(device) if name not in record.names]:
+        return [*lines, f"*Not recorded yet: {', '.join(missing)}. {command} runs them.*", ""]
     if study.figure:
         lines += [f"**Figure.** {study.drawn(record)[1]}", ""]
     if study.finding:
         lines += [f"**Finding.** {study.finding(record)}", ""]
-    return "\n".join(lines)
+    return lines
 
 
 def _table(record: RecordedStudy) -> str:

@@ -49,7 +49,7 @@ A week before:
 - On one machine of the lab, as a student: run `python3 course.py lab` in a fresh copy. The first start installs into `.venv`
   and takes minutes; do it on the network of the lab, or hand out a copy that already contains `.venv`.
 - Run `python3 course.py run` on the same machine, once: it executes the solved lectures and names each failing cell or claim.
-- GPU or not: everything runs on two processor cores. With a GPU the lectures choose larger settings
+- GPU or not: everything runs on two processor cores. With a GPU some lectures choose larger settings
   (`at_scale`), and their numbers differ from those of the solutions.
 
 The day before:

@@ -1,5 +1,6 @@
 """The recorded result of a study: scores, curves and cost of each run, as a small JSON file next to the study."""
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -81,6 +82,12 @@ class RecordedStudy:
         minutes = sum(run.seconds for run in self.runs) / 60
         n = len(self.runs)
         return f"{n} run{'s' * (n != 1)}, {minutes:.0f} minutes of {self.machine}, torch {self.torch}"
+
+    @property
+    def digest(self) -> str:
+        """A hash, of 16 digits, of all that a lecture shows of the record: not of the sources that it was made with."""
+        shown = asdict(replace(self, source="", library=""))
+        return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
 
     def with_run(self, run: RecordedRun) -> "RecordedStudy":
         """Return the record with one more run, which replaces an earlier one with the same setting and seed."""

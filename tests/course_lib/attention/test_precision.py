@@ -130,6 +130,9 @@ def values_and_gradients(mechanism, drawn, masked, dtype, device):
     inputs = [t.detach().to(device, dtype).requires_grad_() for t in drawn]
     if isinstance(mechanism, nn.Module):
         mechanism.to(device, dtype)
+    if isinstance(mechanism, partial):
+        fixed = {key: x.to(device) if isinstance(x, torch.Tensor) else x for key, x in mechanism.keywords.items()}
+        mechanism = partial(mechanism.func, *mechanism.args, **fixed)
     out = mechanism(*inputs, **({"mask": MASK.to(device)} if masked else {}))
     values = [t for t in (out if isinstance(out, tuple) else (out,)) if t is not None]
     assert all(t.dtype == dtype and t.device.type == device for t in values)

@@ -39,6 +39,20 @@ def test_the_caption_says_that_a_figure_is_recorded_and_what_it_cost(folder, mon
     assert captions == ["Scores [0.5]. As recorded by `course study 12_toy`: 1 run, 2 minutes of one CPU thread, torch 2.13.0."]
 
 
+def test_a_gpu_has_a_record_of_its_own(folder, monkeypatch):
+    captions = []
+    monkeypatch.setattr(recorded_studies, "show", lambda figure, alt: captions.append(alt))
+    with pytest.raises(CannotStudy, match="not recorded yet"):
+        recorded("12_toy", folder, device="cuda")
+    head = RecordedStudy("12_toy", load("12_toy", folder).source_on("cuda"), "", "3.12.3", "2.11.0", "one fast GPU")
+    write(head.with_run(RecordedRun("a", 0, {"score": 0.75}, {}, 120.0)), folder / "12_toy.cuda.json")
+    assert show_study("12_toy", folder, device="cuda").scores("a", "score") == [0.75]
+    assert captions == [
+        "Scores [0.75]. As recorded by `course study 12_toy --device cuda`: 1 run, 2 minutes of one fast GPU, torch 2.11.0."
+    ]
+    assert recorded("12_toy", folder).scores("a", "score") == [0.5]
+
+
 def test_what_is_missing_or_stale_is_refused(folder):
     (folder / "12_toy.py").write_text(TOY.replace("return {}", "return {'score': 1}"))
     with pytest.raises(StaleStudy):

@@ -1,6 +1,7 @@
 """Building a small course: complete, byte-stable, executed only if code has changed, and never partly written."""
 
 import json
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -9,6 +10,8 @@ from course_tools.bank import exercises
 from course_tools.publishing import PublishingFailed, UnknownLecture, lectures, measured
 from course_tools.publishing import build as building
 from course_tools.publishing.build import build, stale
+from course_tools.studies import RecordedRun, RecordedStudy
+from course_tools.studies.study_record import write
 
 HEADER = '# %% [markdown] tags=["header"]\n# # 05 · Plain\n#\n# {measured}\n\n'
 
@@ -147,6 +150,24 @@ def test_line_ends_of_windows_are_not_stale(plain):
     path = plain / "lectures" / "05_plain.ipynb"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert stale(plain) == []
+
+
+def test_a_solution_is_executed_again_if_a_record_that_it_reads_has_changed(plain, author, monkeypatch):
+    record = plain / "authoring" / "studies" / "05_toy.json"
+    record.parent.mkdir()
+    first = RecordedStudy("05_toy", "source", "library", "3.11.7", "2.13.0", "one CPU thread")
+    write(first, record)
+    author("05_plain", f'{HEADER}# %%\nprint("recorded(\\"other\\")")\n\n# %%\nrecorded = print\nrecorded("05_toy")\n')
+    build(plain)
+    assert stale(plain) == []
+    write(replace(first, library="another"), record)  # as `course study --check` does
+    assert stale(plain) == []
+    write(first.with_run(RecordedRun("a", 0, {"score": 1.0}, {}, 1.0)), record)
+    (complaint,) = [line for line in stale(plain) if "solutions/" in line]
+    assert "another record of a study" in complaint
+    assert "solutions/05_plain.ipynb" in build(plain)
+    refuse_to_execute(monkeypatch)
+    assert build(plain) == stale(plain) == []
 
 
 def test_a_readme_without_markers_is_refused(plain):

@@ -57,6 +57,18 @@ def test_a_recorded_study_is_shown_whole(root):
     )
 
 
+def test_the_record_of_a_gpu_follows_that_of_the_cpu(root):
+    folder = root / "authoring" / "studies"
+    on_cpu = read(folder / "12_toy.json")
+    on_gpu = replace(on_cpu, source=load("12_toy", folder).source_on("cuda"), machine="one fast GPU")
+    write(on_gpu.with_run(RecordedRun("a", 0, {"score": 1.0}, {}, 60.0)), folder / "12_toy.cuda.json")
+    before, _, after = studies_page(root).partition("**On a GPU**, with its own settings:\n\n")
+    assert "A is 0.38." in before
+    assert "| a | 2 | 0.75 (0.5 to 1) |" in after
+    assert "*3 runs, 3 minutes of one fast GPU, torch 2.13.0.*" in after
+    assert "A is 0.75." in after
+
+
 def test_of_a_study_that_lacks_a_setting_neither_figure_nor_finding_is_shown(root):
     path = root / "authoring" / "studies" / "12_toy.json"
     record = read(path)
