@@ -685,9 +685,9 @@ show(
 # library's Transformer of section 13 converts more pairs than this one, after as many steps.
 #
 # **This small scale does not show** the paper's gain in quality and in training cost. The paper measured it with six layers,
-# millions of sentence pairs and eight GPUs; which of these it requires, we do not test. We ran one larger
-# setting by hand: two blocks of width 128 from the library, three times as many steps, one seed. The Transformer converted 0.99
-# of the pairs exactly, the recurrent model all of them. In neither run is the Transformer ahead.
+# millions of sentence pairs and eight GPUs; which of these it requires, we do not test. We ran one larger setting by hand: two
+# blocks of width 128 from the library, three times as many steps, one seed. The Transformer converted 0.99 of the pairs exactly,
+# the recurrent model all of them. In neither run is the Transformer ahead.
 #
 # ## 8 Attention maps
 #
@@ -955,7 +955,7 @@ print(
     f"fraction of the sentences that are wrong: greedy decoding {greedy_wrong:.2f}, "
     f"a beam of four {wrong.float().mean().item():.2f}"
 )
-if wrong.any():  # at the larger setting the beam may make no error
+if wrong.any():  # with other seeds the beam may make no error
     claim(
         "05.x",
         "fraction of the beam's wrong answers to which the model gives at least the "

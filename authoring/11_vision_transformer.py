@@ -692,7 +692,7 @@ distillation_loss = check("11.5", distillation_loss)
 # reach the accuracy of the ViT in as many updates.</details>
 # <details><summary>C. No, it is less accurate after as many updates.</summary>
 #
-# Yes, by about 0.05 in the mean of our two seeds (11.o). It has learned (11.o-DeiT), but after these updates its loss is higher
+# Yes, by 0.04 to 0.05 in the mean of our two seeds (11.o). It has learned (11.o-DeiT), but after these updates its loss is higher
 # than that of the ViT, so it may only need longer, and B may then be right; that was not measured. Its two targets do not
 # conflict, since they are the same class on nearly every image (11.n).</details>
 

@@ -203,7 +203,8 @@ def _csr(starts: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
 def _silence_sparse_csr_warning() -> None:
     """Trigger, and suppress, torch's warnings about sparse CSR tensors; each comes once in a process.
 
-    One says that they are in beta state, the other, of torch 2.11, that their invariants are not checked.
+    One says that they are in beta state; the other, which torch 2.11 gives despite `check_invariants=False`, that their
+    invariants are not checked.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -262,8 +262,8 @@ def _by_kernel(
 ) -> tuple[States, CellState]:
     """Call torch.lstm or torch.gru: one layer, with biases, without dropout, forwards in time.
 
-    The kernels accept no sequence of length 0: one in the batch runs for one step over zeros, which is then undone. cuDNN keeps
-    what the backward pass needs only if it is told that it trains.
+    The kernels accept no sequence of length 0: one in the batch runs for one step over zeros, which is then undone. cuDNN
+    stores what the backward pass needs only if it is told to train.
     """
     trains = torch.is_grad_enabled()
     if 0 in x.shape[:2]:

@@ -63,7 +63,7 @@ class CaptionTask:
         """Compute the regions (n, 36, 66) of images (n, 1, 42, 42)."""
         return _regions(_features(self.classifier[0], images), self.centre, self.spread)
 
-    def fit(self, model: Model, seen: Tensor, seed: int, lr: float, steps: int | None = None) -> Model:
+    def fit(self, model: Model, seen: Tensor, seed: int, lr: float, steps: int = 600) -> Model:
         """Train a captioner by teacher forcing on features of the training images, in batches of 32.
 
         Args:
@@ -71,10 +71,9 @@ class CaptionTask:
             seen: (n, …), the model's input for each image.
             seed: determines the order of the batches.
             lr: the maximum learning rate.
-            steps: number of updates; None = 600 on a CPU, 4,000 on a GPU.
+            steps: number of updates.
         """
         stream = batches(seen.to(device()), self.captions.to(device()), batch_size=32, seed=seed)
-        steps = 600 if steps is None else steps
         return fitted(model.to(device()), stream, _next_words, steps=steps, lr=lr, label=f"seed {seed}")
 
     @torch.no_grad()
@@ -94,11 +93,11 @@ class CaptionTask:
         return mean(ours == theirs for ours, theirs in zip(named, right, strict=True))
 
 
-def caption_task(seed: int) -> CaptionTask:
-    """Compose 4,000 training images (20,000 on a GPU) and 500 test images; train the encoder on windows of one digit."""
-    examples = captioned_digits(4_000, 500, 500, seed=seed)
+def caption_task(seed: int, n_images: int = 4_000, steps: int = 300) -> CaptionTask:
+    """Compose `n_images` training images and 500 test images; train the encoder for `steps` updates on windows of one digit."""
+    examples = captioned_digits(n_images, 500, 500, seed=seed)
     words = Vocabulary.of(examples.train.captions, between=" ")
-    classifier = _digit_classifier(examples.train, seed)
+    classifier = _digit_classifier(examples.train, seed, steps)
     features = _features(classifier[0], examples.train.images)
     centre, spread = features.mean((0, 1)), features.std((0, 1)).clamp(min=1e-3)
     captions, new_captions = (words.batch(part.captions, begin=True, end=True)[0] for part in (examples.train, examples.test))
@@ -137,14 +136,13 @@ def add_weight_scale(figure: Figure, most: float) -> None:
     figure.colorbar(ScalarMappable(Normalize(0.0, most), colours), ax=figure.axes, label="attention weight", shrink=0.8)
 
 
-def _digit_classifier(part: Captions, seed: int) -> nn.Sequential:
+def _digit_classifier(part: Captions, seed: int, steps: int) -> nn.Sequential:
     """Train an encoder, with max pooling and a linear layer, to classify the one digit in a window."""
     torch.manual_seed(seed)
     encoder = ConvNet(1, (16, 32, 32, 64), (2, 1, 2, 2))
     model = nn.Sequential(encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES)))
     labels = torch.tensor([NAMES.index(caption.split()[0]) for caption in part.captions])
     stream = batches(_windows(part, seed=1).to(device()), labels.to(device()), batch_size=64, seed=seed)
-    steps = 300
     return fitted(model.to(device()), stream, classify, steps=steps, lr=5e-3, label="encoder")
 
 

@@ -84,7 +84,7 @@ class ReaderExperiment:
 
 
 def lookup_experiment(T_k: int, seeds: Sequence[int], n_steps: int) -> tuple[Splits[Lookup], ReaderExperiment]:
-    """Compose look-up texts of T_k pairs with one of eight values each, and four questions: 4,000 texts, 20,000 on a GPU.
+    """Compose look-up texts of T_k pairs with one of eight values each, and four questions: 4,000 to train, 500 to test.
 
     Returns:
         the texts, and the experiment on them.

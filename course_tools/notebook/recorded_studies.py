@@ -43,7 +43,7 @@ def show_study(name: str, folder: Path | None = None, *, device: str = "cpu") ->
         StaleStudy: it has changed since it was run.
     """
     record = recorded(name, folder, device=device)
-    drawn, alt = load(name, folder).drawn(record)
-    command = f"course study {record.name}" + (f" --device {device}" if device != "cpu" else "")
-    show(drawn, alt=f"{alt} As recorded by `{command}`: {record.cost}.")
+    study = load(name, folder)
+    drawn, alt = study.drawn(record)
+    show(drawn, alt=f"{alt} As recorded by `{study.command_on(device)}`: {record.cost}.")
     return record

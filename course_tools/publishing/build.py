@@ -133,8 +133,9 @@ def text(notebook: NotebookNode) -> str:
 def _records_read(notebook: NotebookNode, root: Path) -> dict[str, str]:
     """Return the digest of each recorded study that a notebook names, by the name of the record's file."""
     code = "\n".join(cell.source for cell in code_cells(notebook))
-    studies = sorted(set(re.findall(r'\b(?:recorded|show_study)\("(\w+)"', code)))
-    paths = [path for name in studies for path in sorted((root / "authoring" / "studies").glob(f"{name}*.json"))]
+    studies = sorted(set(re.findall(r"""\b(?:recorded|show_study)\(\s*["'](\w+)["']""", code)))
+    folder = root / "authoring" / "studies"
+    paths = [path for name in studies for path in (folder / f"{name}.json", *sorted(folder.glob(f"{name}.*.json")))]
     return {path.stem: record.digest for path in paths if (record := read(path)) is not None}
 
 

@@ -67,9 +67,10 @@ def fit_to_commit(notebook: NotebookNode, root: Path) -> None:
 
 
 def take_outputs(fresh: NotebookNode, executed: NotebookNode) -> bool:
-    """Copy the outputs of an executed notebook to a fresh draft if both have the same code and read the same records of studies.
+    """Copy the outputs of an executed notebook to a fresh draft if their code and their records of studies are the same.
 
-    Returns whether they do. Comments, line breaks and docstrings of functions and classes are not part of the code, unless the cell shows a traceback.
+    Returns whether they are. Comments, line breaks and docstrings of functions and classes are not part of the code, unless the
+    cell shows a traceback.
     """
     new, old = code_cells(fresh), code_cells(executed)
     unrun = any(cell.source.strip() and cell.execution_count is None for cell in old)

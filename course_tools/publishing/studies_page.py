@@ -34,7 +34,7 @@ def _section(study: Study, folder: Path) -> str:
 
 
 def _recorded(study: Study, record: RecordedStudy | None, device: str) -> list[str]:
-    command = f"`course study {study.name}" + (f" --device {device}`" if device != "cpu" else "`")
+    command = f"`{study.command_on(device)}`"
     if record is None or not record.runs:
         return [f"*Not recorded yet: {command} runs it.*", ""]
     if record.source != study.source_on(device):

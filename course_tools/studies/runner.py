@@ -142,10 +142,10 @@ def require_fresh(study: Study, record: RecordedStudy | None, device: str = "cpu
         StaleStudy: it comes from another version of the study.
     """
     if record is None or not record.runs:
-        raise CannotStudy(f"the study {study.name} is not recorded yet: `course study {study.name}` runs it.")
+        raise CannotStudy(f"the study {study.name} is not recorded yet: `{study.command_on(device)}` runs it.")
     if record.source != study.source_on(device):
         raise StaleStudy(
-            f"the study {study.name} has changed since it was recorded: `course study {study.name}` runs it again."
+            f"the study {study.name} has changed since it was recorded: `{study.command_on(device)}` runs it again."
         )
     return record
 

@@ -112,6 +112,10 @@ class Study:
         """Return the settings for a device, such as "cpu" or "cuda"."""
         return self.settings if device == "cpu" else self.gpu_settings or self.settings
 
+    def command_on(self, device: str) -> str:
+        """Return the command that runs it on a device, such as "course study 07_text --device cuda"."""
+        return f"course study {self.name}" + (f" --device {device}" if device != "cpu" else "")
+
 
 def studies_folder() -> Path:
     """Find authoring/studies of the course, or its copy in an installed package, made by setup.py."""

@@ -120,7 +120,7 @@ def test_a_layer_moves_to_a_gpu_whole(kind):
 @pytest.mark.gpu
 @pytest.mark.parametrize(("kind", "form"), [(LSTM, fused_lstm), (GRU, fused_gru)])
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "padded"])
-def test_a_fast_layer_learns_on_a_gpu_what_it_learns_on_a_cpu(kind, form, lengths):
+def test_a_fast_layer_has_on_a_gpu_the_gradients_of_a_cpu(kind, form, lengths):
     torch.manual_seed(0)
     module = kind(d, n, form)
     x = torch.randn(B, T, d)
@@ -129,7 +129,7 @@ def test_a_fast_layer_learns_on_a_gpu_what_it_learns_on_a_cpu(kind, form, length
     module.zero_grad()
     module.cuda()(x.cuda(), lengths=None if lengths is None else lengths.cuda())[0].square().sum().backward()
     for there, gradient in zip(module.parameters(), here, strict=True):  # cuDNN multiplies in TF32, with ten bits
-        torch.testing.assert_close(there.grad.cpu(), gradient, atol=1e-2, rtol=1e-2)
+        torch.testing.assert_close(there.grad.cpu(), gradient, atol=8 * 2**-10 * gradient.abs().max().item(), rtol=0)
 
 
 @pytest.mark.gpu

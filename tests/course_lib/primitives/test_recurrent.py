@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.primitives import encode, fused_gru, fused_lstm, gru, hoisted_rnn, lstm, rnn, rnn_step
+from course_lib.primitives import encode, fused_gru, fused_lstm, gru, hoisted_rnn, lstm, recurrent, rnn, rnn_step
 
 B, T, d, n = 5, 7, 3, 11
 LENGTHS = [7, 3, 0, 1, 7]
@@ -233,3 +233,21 @@ def test_encoding_an_empty_batch_leaves_the_state_as_it_is(normal):
 def test_encoding_against_differences(normal):
     small = normal(2, 3, 5), normal(2, 2), normal(2, 5), normal(2, 2), normal(2)
     assert torch.autograd.gradcheck(lambda x, *rest: encode(x, torch.tensor([3, 1]), *rest), small)
+
+
+@pytest.mark.parametrize("run", [fused_lstm, fused_gru])
+@padded_or_not
+def test_a_kernel_is_told_to_train_if_gradients_may_be_asked_for(run, lengths, normal, monkeypatch):
+    """A CPU needs no such flag; without it cuDNN has no backward pass."""
+    flags = []
+
+    def observed(kernel, *rest):
+        flags.append(rest[[isinstance(argument, float) for argument in rest].index(True) + 1])  # after the dropout
+        return call(kernel, *rest)
+
+    call = recurrent._call
+    monkeypatch.setattr(recurrent, "_call", observed)
+    flat(run, lengths)(*inputs(normal, run))
+    with torch.no_grad():
+        flat(run, lengths)(*inputs(normal, run))
+    assert flags == [True, False]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.models import ShowAndTell
-from course_tools.notebook import captioning, plots
+from course_tools.notebook import plots
 from course_tools.notebook.captioning import (
     CaptionTask,
     add_weight_scale,
@@ -19,9 +19,7 @@ from course_tools.notebook.captioning import (
 @pytest.fixture(scope="module")
 def task() -> CaptionTask:
     """The task with few images, whose encoder trained for few steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captioning, "at_scale", lambda cpu, gpu: {4_000: 40, 300: 3}[cpu])
-        return caption_task(seed=0)
+    return caption_task(seed=0, n_images=40, steps=3)
 
 
 def test_a_region_has_standardised_features_and_its_row_and_column(task):

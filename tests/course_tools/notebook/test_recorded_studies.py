@@ -42,7 +42,7 @@ def test_the_caption_says_that_a_figure_is_recorded_and_what_it_cost(folder, mon
 def test_a_gpu_has_a_record_of_its_own(folder, monkeypatch):
     captions = []
     monkeypatch.setattr(recorded_studies, "show", lambda figure, alt: captions.append(alt))
-    with pytest.raises(CannotStudy, match="not recorded yet"):
+    with pytest.raises(CannotStudy, match="not recorded yet: `course study 12_toy --device cuda` runs it"):
         recorded("12_toy", folder, device="cuda")
     head = RecordedStudy("12_toy", load("12_toy", folder).source_on("cuda"), "", "3.12.3", "2.11.0", "one fast GPU")
     write(head.with_run(RecordedRun("a", 0, {"score": 0.75}, {}, 120.0)), folder / "12_toy.cuda.json")

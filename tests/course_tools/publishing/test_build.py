@@ -157,15 +157,18 @@ def test_a_solution_is_executed_again_if_a_record_that_it_reads_has_changed(plai
     record.parent.mkdir()
     first = RecordedStudy("05_toy", "source", "library", "3.11.7", "2.13.0", "one CPU thread")
     write(first, record)
-    author("05_plain", f'{HEADER}# %%\nprint("recorded(\\"other\\")")\n\n# %%\nrecorded = print\nrecorded("05_toy")\n')
+    author("05_plain", f'{HEADER}# %%\nshow_study = print\nshow_study(\n    "05_toy", sep=""\n)\n')
     build(plain)
     assert stale(plain) == []
+    more = first.with_run(RecordedRun("a", 0, {"score": 1.0}, {}, 1.0))
     write(replace(first, library="another"), record)  # as `course study --check` does
+    write(more, record.with_stem("05_toy_longer"))  # another study
     assert stale(plain) == []
-    write(first.with_run(RecordedRun("a", 0, {"score": 1.0}, {}, 1.0)), record)
-    (complaint,) = [line for line in stale(plain) if "solutions/" in line]
-    assert "another record of a study" in complaint
-    assert "solutions/05_plain.ipynb" in build(plain)
+    for changed in (record, record.with_stem("05_toy.cuda")):
+        write(more, changed)
+        (complaint,) = [line for line in stale(plain) if "solutions/" in line]
+        assert "another record of a study" in complaint
+        assert "solutions/05_plain.ipynb" in build(plain)
     refuse_to_execute(monkeypatch)
     assert build(plain) == stale(plain) == []
 
