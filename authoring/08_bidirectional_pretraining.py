@@ -327,14 +327,7 @@ made.print_pairs(names.train, SEEDS[0], 6)
 from course_lib.blocks import Sizes
 
 sizes = Sizes(64, 4, 128, 2)
-training = NamePretraining(
-    made,
-    corrupt,
-    mlm_loss,
-    sizes,
-    steps=500,
-    lr=4.5e-3,
-)
+training = NamePretraining(made, corrupt, mlm_loss, sizes, steps=500, lr=4.5e-3)
 pairs = {seed: made.pairs(names.train, seed, strangers=False) for seed in SEEDS}
 masked_only = [training.pretrain(pairs[seed], seed) for seed in SEEDS]
 training.show_losses({"masked pieces": masked_only})
