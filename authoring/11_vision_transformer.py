@@ -446,7 +446,7 @@ claim(
     "blackening the 4 patches of each digit with most ink costs more than the 4 with "
     "the largest roll-out: mean difference",
     mean(lost["most ink"]) - mean(lost["most"]),
-    at_least=0.03,
+    at_least=0.015,
 )
 claim(
     "11.j",
@@ -634,7 +634,7 @@ claim(
     "digits enlarged to 35 pixels: fine-tuned from interpolated positions less "
     "fine-tuned from new random ones, mean",
     mean(after["interpolated"]) - mean(after["new and random"]),
-    at_least=0.04,
+    at_least=0.015,
 )
 
 # %% [markdown]
@@ -685,16 +685,15 @@ distillation_loss = check("11.5", distillation_loss)
 # <details><summary>A. Yes: the CNN is better, and the student learns this from it.</summary>
 #
 # What could it learn? Count the images on which the teacher's prediction differs from the label.</details>
-# <details><summary>B. No, it is about as good: on those images, the teacher's prediction is almost always the label.</summary>
+# <details><summary>B. No: on those images, the teacher's prediction is almost always the label.</summary>
 #
-# It almost always is (11.n), and targets equal to the labels add no information. In the paper, the teacher sees *cropped and
-# recoloured* images, whose label may no longer be correct; there its predictions differ from the labels. But the DeiT does not
-# reach the accuracy of the ViT in as many updates.</details>
-# <details><summary>C. No, it is less accurate after as many updates.</summary>
+# Yes: it almost always is (11.n), and targets equal to the labels add no information. In the paper, the teacher sees *cropped
+# and recoloured* images, whose label may no longer be correct; there its predictions differ from the labels. With our two
+# seeds the DeiT is 0.04 less accurate than the ViT, with two other pairs both were level (11.o). It has learned (11.o-DeiT),
+# but after these updates its loss is higher than that of the ViT: what more of them would give was not measured.</details>
+# <details><summary>C. No: its two targets conflict.</summary>
 #
-# Yes, by 0.04 to 0.05 in the mean of our two seeds (11.o). It has learned (11.o-DeiT), but after these updates its loss is higher
-# than that of the ViT, so it may only need longer, and B may then be right; that was not measured. Its two targets do not
-# conflict, since they are the same class on nearly every image (11.n).</details>
+# They are the same class on nearly every image (11.n).</details>
 
 
 # %%
@@ -743,7 +742,7 @@ claim(
     f"accuracy of the ViT on unseen digits at {STEPS} updates less that of the DeiT, "
     "mean of two seeds",
     mean(paired_differences(right["ViT"][:2], right_deit)),
-    between=(-0.03, 0.12),
+    between=(-0.06, 0.12),
 )
 
 # %% [markdown] tags=["predict"]
@@ -833,7 +832,7 @@ claim(
     "11.p",
     "500 labels: the convolutions lead the ViT, mean of two seeds",
     gap,
-    at_least=0.01,
+    at_least=0.0,
 )
 claim(
     "11.q",
@@ -896,8 +895,9 @@ fine_tuned_head = check("11.6", fine_tuned_head)
 # <details><summary>A. The new head on the trained body: all digits consist of strokes.</summary>
 #
 # Its class token is better than that of the random body (11.t); with all patch tokens and this training of the head, the random
-# body is better (11.t-tokens; in a trial with standardised tokens, the two were about equal). Five digits are much less varied
-# than ImageNet: the training need not make the body keep more than what distinguishes 0 to 4.</details>
+# body is ahead by 0.05 with our seeds and by 0.02 and 0.01 with two other sets (11.t-tokens; in a trial with standardised
+# tokens, the two were about equal). Five digits are much less varied than ImageNet: the training need not make the body keep
+# more than what distinguishes 0 to 4.</details>
 # <details><summary>B. The pixels.</summary>
 #
 # Yes, of these four (a head on all patch tokens of a random body is about as accurate). This is a negative result, and a reason
@@ -975,10 +975,11 @@ claim(
 )
 claim(
     "11.t-tokens",
-    "new digits, a new head on all sixteen patch tokens, not standardised: the random "
-    "body leads the one trained on other digits, mean of the seeds",
+    "new digits, a new head on all sixteen patch tokens, not standardised: accuracy "
+    "with the random body less that with the one trained on other digits, mean of the "
+    "seeds",
     gained["tokens, random body"] - gained["tokens, trained body"],
-    at_least=0.015,
+    between=(-0.03, 0.1),
 )
 claim(
     "11.u",
@@ -1113,14 +1114,14 @@ claim(
     "new digits, all weights of the ViT trained: accuracy that pre-training adds, mean "
     "of three seeds and three rates",
     mean(mean(gains) for gains in at_rates.values()),
-    between=(-0.12, 0.09),
+    between=(-0.12, 0.16),
 )
 claim(
     "11.t-vit-random",
     "new digits, all weights of the ViT trained from a random start: accuracy, mean of "
     "three seeds and three rates",
     mean(mean(random) for _, random in both_starts.values()),
-    at_least=0.6,
+    at_least=0.5,
 )
 
 # %% [markdown]
@@ -1131,9 +1132,9 @@ claim(
 #
 # Pre-training on other digits raises the accuracy of the CNN with pooling on every seed, most with ten images of each new digit
 # (11.t-cnn). For the ViT the seeds disagree. In the study it is fine-tuned at its learning rate of training from scratch,
-# 0.002. A lower rate does not settle it: in the last cell, with bodies that were trained for fewer steps, the sign of the gain
-# differs between seeds at each of three rates, as printed, and its mean is below what the CNN gains (11.t-vit). We do not know
-# why the models differ.
+# 0.002. A lower rate does not settle it: in the last cell, with bodies that were trained for fewer steps, the gain
+# differs between seeds at each of three rates, as printed; its mean is 0.01 with our seeds, and was 0.07 and 0.09 with two other
+# sets (11.t-vit). We do not know why the models differ.
 
 # %% [markdown] tags=["predict"]
 # ## 9 Ablation: no positions

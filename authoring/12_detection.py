@@ -58,9 +58,10 @@ show_scenes(new)
 # all objects.</details>
 # <details><summary>C. It learns scenes with one digit and fails on the others.</summary>
 #
-# Yes (12.b-one, 12.b-more). With two digits, either may come first in the list, and the image does not show which. So the loss
-# of query 1 cannot become small: it does best with equal probabilities for both classes, and a box that fits one digit is
-# wrong for the other. (A box halfway between them is worse still: L1 is the same, and GIoU is lower.)</details>
+# Yes, if not well: this training, repeated on three machines, gave an AP50 of 0.35 to 0.77 on single digits (12.b-one), and
+# almost 0 on scenes with more (12.b-more). With two digits, either may come first in the list, and the image does not show
+# which. So the loss of query 1 cannot become small: it does best with equal probabilities for both classes, and a box that
+# fits one digit is wrong for the other. (A box halfway between them is worse still: L1 is the same, and GIoU is lower.)</details>
 
 # %% [markdown]
 # The model is a small DETR; sections 2 to 7 explain its parts. As in the paper, its convolutional backbone is **pre-trained**:
@@ -130,13 +131,13 @@ claim(
     "12.b-one",
     "objects in list order, new scenes with one digit: AP50, one seed",
     with_one,
-    at_least=0.25,
+    at_least=0.15,
 )
 claim(
     "12.b-more",
     "the same, less AP50 on new scenes with two or three digits, one seed",
     with_one - with_more,
-    at_least=0.2,
+    at_least=0.1,
 )
 
 # %% [markdown]
@@ -808,7 +809,7 @@ claim(
     "one model, the same, relative to the attention of another query on that box; "
     f"{at_start[1]:.2f} before training",
     over_other,
-    at_least=2,
+    at_least=1.6,
 )
 
 # %% [markdown] tags=["predict"]
@@ -1083,7 +1084,7 @@ claim(
 # | 1 | the loss does not change with the order of the objects, nor with the padding |
 # | 1 | when boxes move, the loss changes as 5 L1 + 2 (1 - GIoU) of the matched pairs, for each object |
 # | 1 | unmatched queries are trained to predict "no object", with a weight between 0.02 and 0.95; no two objects share a query |
-# | 1 | AP50 of at least 0.3; objects in list order reach about 0.1, an untrained model at most 0.06 |
+# | 1 | AP50 of at least 0.3; objects in list order reach 0.05 to 0.1, an untrained model at most 0.06 |
 # | 1 | AP50 of at least 0.6 |
 
 # %%
