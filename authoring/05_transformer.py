@@ -692,8 +692,9 @@ show(
 # ## 8 Attention maps
 #
 # Which source characters does each character of the output attend to? The map shows the weights of the decoder's
-# cross-attention, averaged over the heads. Red frames mark where the year, the month and the day are in the source. Weight
-# outside them need not be an error: the encoder's self-attention can pass information about a character to other positions.
+# cross-attention, averaged over the heads, in one example; its answer may be wrong, so compare it with the source. Red frames
+# mark where the year, the month and the day are in the source. Weight outside them need not be an error: the encoder's
+# self-attention can pass information about a character to other positions.
 
 
 # %%
@@ -965,9 +966,9 @@ if wrong.any():  # with other seeds the beam may make no error
     )
 
 # %% [markdown]
-# The beam finds sentences that are at least as probable as those of greedy decoding (05.w). But where it is wrong, the model
-# gives the wrong answer at least the probability of the right one (05.x): these are errors of the model, and a better search
-# cannot repair them.
+# For nearly every source, the beam finds a sentence at least as probable as that of greedy decoding (05.w). But where it is
+# wrong, the model nearly always gives the wrong answer at least the probability of the right one (05.x): these are errors of
+# the model, and a better search cannot repair them.
 
 # %% [markdown] tags=["predict"]
 # ## 10 Ablation: small positions

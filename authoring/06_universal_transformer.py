@@ -735,9 +735,9 @@ claim(
 #
 # **More updates.** These are mostly leads in *speed*. After 1,200 updates at 2e-3, separate layers, the mean of states and
 # adaptive steps get at least 0.9 of the sums of twenty digits right with every seed (06.more), the last state with seven of
-# eight, and adaptive steps do not lead the best of the others (06.more-lead). The effect of the mask stays: without it, all
-# models with separate layers now solve the sums of ten digits, but not those of twenty (06.more-mask). What halting saves is
-# steps, once they have a price.
+# eight, and adaptive steps are within 0.05 of the best of the others (06.more-lead). The effect of the mask stays: without
+# it, all models with separate layers now solve the sums of ten digits, but not those of twenty (06.more-mask). What halting
+# saves is steps, once they have a price.
 #
 # **Predict.** Within eight steps, a carry can travel at most eight columns. We allow twelve steps after training. What happens
 # to sums of twenty digits in which a carry travels nine to twelve columns?

@@ -277,7 +277,7 @@ claim(
 
 # %% [markdown]
 # The induction head of layer 2 is clearly visible with every seed (07.y). The previous-token head of layer 1 is less clear:
-# with the worst seed, the best head puts only about a third of its weight on the preceding token (07.x).
+# with the worst of our seeds, the best head puts only about a third of its weight on the preceding token (07.x).
 #
 # ## 4 A table of counts
 #

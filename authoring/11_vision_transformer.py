@@ -770,8 +770,8 @@ claim(
 # <details><summary>C. More than a third of it.</summary>
 #
 # Yes, on average over two seeds (11.q). The targets are soft and mostly correct; what property of the CNN makes them so
-# remains open. The figure also compares a CNN with a ViT as the teacher, but these two differ too little for a claim on two
-# seeds.</details>
+# remains open. The figure also compares a CNN with a ViT as the teacher; two seeds are too few for a claim on that
+# difference.</details>
 
 
 # %%

@@ -98,9 +98,9 @@ fitting.show_losses(
 )
 
 # %% [markdown]
-# In our run, the loss jumps near update 130: for two updates it is more than twice as high, then it returns to its previous
-# level. (Each point of the curve is the mean of eight updates, so its peak is lower.) The two batches contain all digits, as
-# other batches do, and training with the second seed shows no such jump: it is an artefact of this run, not of the data.
+# In our run, the loss jumps once and is back at its previous level within some twenty updates. (Each point of the curve is the
+# mean of eight updates, so its peak is lower.) On another processor, the same batches gave a jump some 16 updates later, and
+# training with a second seed gave none: it is an artefact of this run, not of the data.
 #
 # ## 2 Token mixing
 #
@@ -312,8 +312,8 @@ claim(
 # <details><summary>B. CNN first; whether the Mixer leads the ViT depends on how the ViT's position embeddings start.</summary>
 #
 # Yes, at this scale. Locality and translation equivariance are built into a CNN and need not be learned; in our run, destroying
-# the neighbourhoods takes away about two thirds of its lead (13.k, 13.o). A single hyperparameter of the ViT (13.j-scale)
-# decides whether it is clearly behind the Mixer or about equal to it.</details>
+# the neighbourhoods takes away more than half of its lead (13.k, 13.o). There, a single hyperparameter of the ViT
+# (13.j-scale) also decides whether it is clearly behind the Mixer or about equal to it.</details>
 # <details><summary>C. CNN first, then the Mixer, then the ViT, clearly.</summary>
 #
 # So it appears with the default position embeddings of the ViT. Tune the weaker model before drawing conclusions.</details>
@@ -832,8 +832,8 @@ claim(
 # %% [markdown]
 # ## 11 Build it: a control
 #
-# **Build task (25 minutes, 12 points).** Without token mixing, the network of section 1 reached 0.22 in our run, and counts of
-# its patches more than twice as much (13.a-counts). Does it follow that *digits need token mixing*? The bag of patches
+# **Build task (25 minutes, 12 points).** Without token mixing, the network of section 1 reached about 0.2 in our run, and counts
+# of its patches more than twice as much (13.a-counts). Does it follow that *digits need token mixing*? The bag of patches
 # lacks *two* things: its patches exchange no information, **and** the network does not know where a patch is, since its weights
 # are the same at all positions. A **control** differs from the model in one ingredient only, and would succeed if that
 # ingredient were unnecessary. Design one: a rival without token mixing that knows the positions.

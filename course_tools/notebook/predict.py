@@ -19,7 +19,7 @@ def predict(id: str) -> None:
     """
     asked = prediction(id)
     if not (in_notebook() and watched()):
-        publish({"text/html": folded(asked), "text/plain": f"Prediction {id}: {', '.join(o.letter for o in asked.options)}?"})
+        publish(folded(asked))
         return
     chosen = progress_of(read_events(progress_file())).predictions.get(id)
     if chosen:
@@ -58,9 +58,11 @@ def explained(asked: Prediction, chosen: str) -> str:
     return f'<div role="group" aria-label="Prediction {escape(asked.id)}">{"".join(rows)}</div>'
 
 
-def folded(asked: Prediction) -> str:
-    """Write every option with its explanation folded below it."""
-    return "".join(
+def folded(asked: Prediction) -> dict[str, str]:
+    """Write every option with its explanation folded below it, as HTML; as plain text, only the letters."""
+    options = (
         f"<details><summary>{option.letter}. {option.text}</summary><p>{option.explanation}</p></details>"
         for option in asked.options
     )
+    letters = ", ".join(option.letter for option in asked.options)
+    return {"text/html": "".join(options), "text/plain": f"Prediction {asked.id}: {letters}?"}

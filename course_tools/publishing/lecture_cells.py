@@ -11,14 +11,15 @@ from collections import Counter
 
 import jupytext
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.checks import Exercise
 from course_tools.notebook import diagrams
+from course_tools.notebook.predict import folded
 from course_tools.publishing import cell_width
 from course_tools.publishing import nbgrader_cells as nbgrader
-from course_tools.publishing.prediction_cells import question
+from course_tools.publishing.prediction_cells import prediction_of, question
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.source import FunctionSource, ReferenceImport
 from course_tools.publishing.student_time import time_phrase
@@ -107,11 +108,12 @@ class _Drafting:
         return added
 
     def _asked(self, cell: NotebookNode) -> NotebookNode:
-        """Remove the explanations from a prediction, and return the cell that calls `predict`."""
+        """Remove the explanations from a prediction, and return the cell that calls `predict`, with what it shows."""
         self.n_predictions += 1
         id = f"{self.number}.p{self.n_predictions}"
+        shown = new_output("display_data", folded(prediction_of(id, cell.source)))
         cell.source = question(cell.source)
-        call = new_code_cell(f'predict("{id}")', metadata={"tags": ["predict"]})
+        call = new_code_cell(f'predict("{id}")', metadata={"tags": ["predict"]}, outputs=[shown])
         call["origin"] = f"prediction {id}"
         return call
 

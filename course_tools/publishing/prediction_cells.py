@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+from course_tools.notebook.prediction_options import Option, Prediction
 from course_tools.publishing.project import lectures
 
 FILE = Path("course_tools/notebook/predictions.json")
@@ -51,6 +52,13 @@ def question(source: str) -> str:
     return "\n".join([asked, "", *(f"- **{letter}.** {text}" for letter, text, _ in options)])
 
 
+def prediction_of(id: str, source: str) -> Prediction:
+    """Return the prediction of a predict cell, texts as HTML; raises ValueError as `split_question` does."""
+    _, options = split_question(source)
+    right = next(letter for letter, _, why in options if is_right(why))
+    return Prediction(id, tuple(Option(letter, as_html(text), as_html(why)) for letter, text, why in options), right)
+
+
 def predictions_json(root: Path) -> str:
     """Write the data of every prediction of the course as JSON, texts as HTML."""
     found = {}
@@ -58,11 +66,8 @@ def predictions_json(root: Path) -> str:
         cells = jupytext.reads(lecture.authoring.read_text(encoding="utf-8"), fmt="py:percent").cells
         asked = [cell.source for cell in cells if "predict" in cell.metadata.get("tags", ())]
         for number, source in enumerate(asked, start=1):
-            _, options = split_question(source)
-            found[f"{lecture.number}.p{number}"] = {
-                "options": [(letter, as_html(text), as_html(why)) for letter, text, why in options],
-                "right": next(letter for letter, _, why in options if is_right(why)),
-            }
+            asked_now = prediction_of(f"{lecture.number}.p{number}", source)
+            found[asked_now.id] = {"options": asked_now.options, "right": asked_now.right}
     return json.dumps(found, ensure_ascii=False, indent=1) + "\n"
 
 

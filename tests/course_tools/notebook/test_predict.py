@@ -36,7 +36,7 @@ def test_the_explanation_marks_the_right_and_the_chosen_option():
 
 
 def test_outside_a_live_notebook_the_options_stand_folded():
-    assert module.folded(prediction("04.p1")).count("<details>") == len(prediction("04.p1").options)
+    assert module.folded(prediction("04.p1"))["text/html"].count("<details>") == len(prediction("04.p1").options)
 
 
 class Watched:

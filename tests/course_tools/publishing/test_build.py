@@ -173,6 +173,31 @@ def test_a_solution_is_executed_again_if_a_record_that_it_reads_has_changed(plai
     assert build(plain) == stale(plain) == []
 
 
+def test_a_solution_shows_the_current_text_of_a_prediction_without_being_executed(plain, author, monkeypatch):
+    asked = """# %% [markdown] tags=["predict"]
+# **Predict.** Is it?
+#
+# <details><summary>A. No.</summary>
+#
+# Look again.</details>
+# <details><summary>B. Yes.</summary>
+#
+# Right, {why}.</details>
+"""
+    for why in ("as *measured*", "as proved"):
+        author("05_plain", HEADER + "# %%\npredict = str\n\n" + asked.format(why=why))
+        build(plain)
+        refuse_to_execute(monkeypatch)
+        solution = nbformat.read(plain / "solutions" / "05_plain.ipynb", as_version=4)
+        (cell,) = [cell for cell in solution.cells if cell.source == 'predict("05.p1")']
+        shown = cell.outputs[0].data
+        assert f"Right, {why}.".replace("*measured*", "<em>measured</em>") in shown["text/html"]
+        assert shown["text/plain"] == "Prediction 05.p1: A, B?"
+        assert stale(plain) == []
+        lecture = nbformat.read(plain / "lectures" / "05_plain.ipynb", as_version=4)
+        assert not any(cell.get("outputs") for cell in lecture.cells)
+
+
 def test_a_readme_without_markers_is_refused(plain):
     (plain / "README.md").write_text("# No table\n", encoding="utf-8")
     with pytest.raises(PublishingFailed, match="numbers:begin"):
