@@ -435,11 +435,10 @@ claim(
 )
 claim(
     "11.i-same",
-    "blackening the same 4 patches of all digits, those with the largest mean "
-    "roll-out, costs more than the 4 with the largest roll-out of each digit: mean "
-    "difference",
+    "accuracy lost by blackening the same 4 patches of all digits, those with the "
+    "largest mean roll-out, less that with the 4 largest of each digit: mean",
     mean(lost["same for all"]) - mean(lost["most"]),
-    at_least=0.02,
+    at_least=-0.03,
 )
 claim(
     "11.i-ink",
@@ -491,9 +490,9 @@ explore(draw_digit, number=(0, 999, 1))
 # but showed no arrangement after so few steps either. Our training is too short to conclude more.
 #
 # For the roll-out, consider all three controls. Masking the patches with the largest roll-out costs clearly more accuracy than
-# masking random patches (11.i). But masking the same four patches in all digits costs more (11.i-same), and so does masking the
-# four patches of each digit that have most ink (11.i-ink), for which no model is needed. So 11.i may show no more than that the
-# roll-out is large in the middle, where digits have ink.
+# masking random patches (11.i). But masking the same four patches in all digits costs more, or with other seeds as much
+# (11.i-same), and so does masking the four patches of each digit that have most ink (11.i-ink), for which no model is needed. So
+# 11.i may show no more than that the roll-out is large in the middle, where digits have ink.
 #
 # ## 6 Changing the resolution
 #
