@@ -1,10 +1,9 @@
 """`course build`: authoring → lectures and solutions, the generated pages of docs/ and the numbers of the README.
 
-Building twice changes nothing. A solution is executed only if its code, or the record of a study that it reads, differs from
-the committed one; otherwise its outputs are kept.
+Building twice changes nothing. A solution is executed only if its code, or a record of the lecture's studies, differs from the
+committed one; otherwise its outputs are kept.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from course_tools.publishing.headlines import ROWS as HEADLINE_ROWS
 from course_tools.publishing.headlines import headlines_page
 from course_tools.publishing.lecture_cells import draft, student_version
 from course_tools.publishing.lectures_table import lectures_table
-from course_tools.publishing.outputs import claims, code_cells, failures, fit_to_commit, take_outputs
+from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
 from course_tools.publishing.papers import papers_page
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
@@ -56,7 +55,7 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
     Args:
         root: the folder of the course.
         numbers: the lectures, such as "04"; none = all. The generated pages and the README are always updated.
-        force: execute the solutions even if neither their code nor a record that they read has changed.
+        force: execute the solutions even if neither their code nor a record of their studies has changed.
         timeout: seconds that one cell may take.
 
     Returns:
@@ -117,8 +116,8 @@ def stale(root: Path, numbers: Iterable[str] = ()) -> list[str]:
 def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built:
     """Make a lecture in memory: its draft, with the outputs of the committed solution if code and records are the same."""
     fresh = draft(lecture, measured.sentence(record.get(lecture.number)))
-    if read_by := _records_read(fresh, lecture.root):
-        fresh.metadata["studies"] = read_by
+    if records := _records(lecture):
+        fresh.metadata["studies"] = records
     if not lecture.solution.exists():
         return Built(lecture, fresh, complete=False)
     same_code = take_outputs(fresh, nbformat.read(lecture.solution, as_version=4))
@@ -130,12 +129,9 @@ def text(notebook: NotebookNode) -> str:
     return nbformat.writes(notebook, version=nbformat.NO_CONVERT) + "\n"
 
 
-def _records_read(notebook: NotebookNode, root: Path) -> dict[str, str]:
-    """Return the digest of each recorded study that a notebook names, by the name of the record's file."""
-    code = "\n".join(cell.source for cell in code_cells(notebook))
-    studies = sorted(set(re.findall(r"""\b(?:recorded|show_study)\(\s*["'](\w+)["']""", code)))
-    folder = root / "authoring" / "studies"
-    paths = [path for name in studies for path in (folder / f"{name}.json", *sorted(folder.glob(f"{name}.*.json")))]
+def _records(lecture: Lecture) -> dict[str, str]:
+    """Return the digest of each record of a lecture's studies, by the name of its file."""
+    paths = sorted((lecture.root / "authoring" / "studies").glob(f"{lecture.number}_*.json"))
     return {path.stem: record.digest for path in paths if (record := read(path)) is not None}
 
 
