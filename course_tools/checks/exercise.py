@@ -21,7 +21,7 @@ Answer = Callable[..., object]
 
 
 class Severity(IntEnum):
-    """How much of an exercise a mistake misses. Each severity is one quarter of the points; the gravest is the lowest."""
+    """How serious a mistake is. Each severity stands for one quarter of the points; the most serious has the lowest value."""
 
     IDEA = 0
     PART = 1
