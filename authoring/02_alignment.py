@@ -305,7 +305,7 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 #
 # Now we build models from your functions and train them on the task of section 1. `Scored` combines one of your score
 # functions, its weights and your `attend`. Luong's decoder and Bahdanau's decoder both attend through it, in training and
-# afterwards. The next cell compares it with the library's additive attention.
+# afterwards. The cell after the definitions compares it with the library's additive attention (02.f).
 #
 # `EncoderByFunction` reads with your `encode`, once in each direction. Together with Luong's decoder it gives a model whose
 # encoder, scores, attention and loss are yours.
@@ -624,9 +624,10 @@ explore(draw_alignment, sentence=(0, 20))
 # %% [markdown]
 # ### Reordering
 #
-# German puts the ones before the tens: *forty two* is *zwei und vierzig*, "two and forty". A monotonic alignment of single
-# words, which only moves forward in the source, would give the wrong order. The next cell trains one model with Bahdanau's
-# decoder on numbers below ten thousand, spelled in both languages by `num2words`. In the map, look for the step back.
+# German puts the ones before the tens: *forty-two* is *zweiundvierzig*, "two-and-forty". A monotonic alignment of single words,
+# which only moves forward in the source, would give the wrong order. The next cell trains one model with Bahdanau's decoder on
+# numbers below ten thousand, spelled in both languages by `num2words`; a German number is one word, which we split into its
+# parts. In the map, look for the step back.
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import Vocabulary, number_words

@@ -228,15 +228,15 @@ claim(
 )
 claim(
     "04.f",
-    "the same layer after the same training, with the scale (worst of the seeds) less "
+    "look-up accuracy after the same training, with the scale (worst of the seeds) less "
     "without (best)",
     min(wide["with 1/√d_k"].accuracies) - max(wide["without"].accuracies),
     at_least=0.3,
 )
 claim(
     "04.f-slow",
-    "without the scale, a tenth of the learning rate and three times as many steps: "
-    "mean of the seeds",
+    "look-up accuracy without the scale, at a tenth of the learning rate and three "
+    "times as many steps: mean of the seeds",
     mean(wide["without, a tenth of the rate"].accuracies),
     at_least=0.4,
 )
@@ -460,7 +460,9 @@ on_reversal = {
     "attention": reversing.fit(one_head),
     "GRU": reversing.fit(gru),
     "bidirectional GRU": both_ways(),
-    "bidirectional GRU, 3 × the steps": both_ways(n_steps=3 * steps, n_seeds=1),
+    "bidirectional GRU, 3 × the steps, one seed": both_ways(
+        n_steps=3 * steps, n_seeds=1
+    ),
 }
 right = compare_tasks(
     {"look-up": (looking_up, on_lookup), "reversal": (reversing, on_reversal)}
@@ -475,8 +477,8 @@ claim(
 )
 claim(
     "04.k",
-    "questions whose largest weight is on the pair that holds the key: worst of the "
-    "seeds",
+    "fraction of questions whose largest weight is on the pair that holds the key: "
+    "worst of the seeds",
     min(looking_up.attends_correctly(on_lookup["attention"])),
     at_least=0.95,
 )
@@ -495,7 +497,8 @@ claim(
 )
 claim(
     "04.n",
-    "queries whose largest weight is on the anti-diagonal: worst of the seeds",
+    "fraction of queries whose largest weight is on the anti-diagonal: worst of the "
+    "seeds",
     min(reversing.attends_correctly(on_reversal["attention"])),
     at_least=0.95,
 )
@@ -516,7 +519,7 @@ claim(
 claim(
     "04.o-long",
     f"accuracy of a bidirectional GRU on reversal, {3 * steps} steps, one seed",
-    max(right["reversal: bidirectional GRU, 3 × the steps"]),
+    max(right["reversal: bidirectional GRU, 3 × the steps, one seed"]),
     at_least=0.9,
 )
 
@@ -549,8 +552,9 @@ show_reversal(
 # %% [markdown] tags=["interactive"]
 # **Explore.** The attention microscope runs small trained transformers inside the page, without the kernel. It opens with one
 # that continues a text, under the causal mask of section 4; the other two reverse a word that you type, or classify a digit.
-# Predict what happens when you switch off the scale, a mask, the positions or a head; then try it. `python3 course.py
-# microscope` writes the same page as a file.
+# Where scripts do not run, a still picture of the model that reverses a word is shown instead. Predict what happens when you
+# switch off the scale, a mask, the positions or a head; then try it. `python3 course.py microscope` writes the same page as a
+# file.
 
 # %% tags=["interactive"]
 microscope("continue")
@@ -611,7 +615,8 @@ attention_over_image = check("04.6", attention_over_image)
 # $$\mathrm{score}_{ij} = -b\,(g_i - g_j)^2 - p\,\lVert r_i - r_j \rVert^2 \quad\text{and } -\infty \text{ where the colour is unknown,}$$
 #
 # with brightness $g$ and position $r$. Terms that depend only on the query cancel in the softmax, so a dot product is enough
-# (with a score lower by 10,000 for $-\infty$). `matrices_of_scores` returns the matrices for given $b$ and $p$.
+# (with a score lower by 10,000 for $-\infty$). `matrices_of_scores` returns the matrices for given $b$ and $p$. (Photograph:
+# `flower.jpg` by vultilion, [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 #
 # | index | 0 | 1 | 2 | 3, 4 | 5 | 6 | 7 to 9 |
 # | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -671,9 +676,9 @@ claim(
 show_weights_of_a_pixel(faded, faded.samples[0], by_score["both"])
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** $b$ and $p$ are inverse temperatures: they multiply the scores. At 0, all known pixels have equal weight; at
-# large values, each pixel copies the colour of a single one. What goes wrong at each end? Which setting restores the colours
-# best? (The sliders show powers of ten: 2 stands for about 100, and 0 for 0.)
+# **Explore.** $b$ and $p$ act as inverse temperatures: each multiplies one term of the scores. If both are 0, all known pixels
+# have equal weight; at large values, each pixel copies the colour of a single one. What goes wrong at each end? Which setting
+# restores the colours best? (The sliders show powers of ten: 2 stands for about 100, and 0 for 0.)
 
 
 # %% tags=["interactive"]
@@ -771,8 +776,8 @@ claim(
 d = 16
 claim(
     "04.t",
-    "d = 16, the last n at which attention is cheaper: its mixing than an RNN, "
-    "the whole layer than an RNN, than an LSTM",
+    "d = 16, largest n at which attention needs fewer multiply-adds (0: at no n): its "
+    "mixing against an RNN, the whole layer against an RNN, and against an LSTM",
     attention_cheaper_until(d),
     equals=[d - 1, 0, 2 * d - 1],
 )
@@ -797,11 +802,13 @@ show_times([64, 128, 256, 512, 1024, 2048], d=64)
 # two symbols in one sum. A layer with a ReLU after the head can (04.v-layer).</details>
 # <details><summary>B. It splits its weight evenly between the two positions and gets each symbol right half of the time.</summary>
 #
-# The weight is split, but not evenly, and both readouts see the same sum.</details>
+# The weight is split almost evenly, but both readouts get the same sum, and for most texts neither can tell from it which
+# symbol was where unless one weight is a little larger.</details>
 # <details><summary>C. It gets one symbol right nearly always, and mostly fails at the other.</summary>
 #
-# Yes (04.v-one, 04.v-other). It gives the two positions unequal weights, and in a *linear* readout the symbol with the larger
-# weight dominates the sum. The maps show it (the right cells are outlined): in the single head, a row has two maxima; in each
+# Yes (04.v-one, 04.v-other). It splits its weight almost evenly between the two positions. Both *linear* readouts get the same
+# sum, in which the symbol with the slightly larger weight can be given the largest logit; for the other symbol no linear readout
+# can do this. The maps show it (the right cells are outlined): in the single head, a row has two nearly equal weights; in each
 # of the two heads, a row has one sharp maximum.</details>
 
 # %%
@@ -835,21 +842,21 @@ two_symbols.show_losses(ablated)
 # %% tags=["nbval-check-output"]
 claim(
     "04.u",
-    "both symbols right with two heads: worst of the seeds",
+    "fraction of positions with both symbols right, two heads: worst of the seeds",
     min(ablated["two heads"].accuracies),
     at_least=0.9,
 )
 claim(
     "04.v",
-    "both symbols right, two heads (worst of the seeds) less one head of as many "
-    "parameters (best)",
+    "fraction of positions with both symbols right, two heads (worst of the seeds) less "
+    "one head of as many parameters (best)",
     min(ablated["two heads"].accuracies) - max(ablated["one head"].accuracies),
     at_least=0.3,
 )
 claim(
     "04.v-layer",
-    "both symbols right, one head followed by a ReLU layer, with twice as many "
-    "parameters: worst of the seeds",
+    "fraction of positions with both symbols right, one head followed by a ReLU layer, "
+    "with twice as many parameters: worst of the seeds",
     min(ablated["one head, ReLU layer"].accuracies),
     at_least=0.9,
 )

@@ -584,13 +584,14 @@ claim(
 #
 # <details><summary>A. It stays the same: the convolution is the better layer.</summary>
 #
-# Compare the curves at the first and at the last step.</details>
+# Compare the curves at update 200 and at the last one.</details>
 # <details><summary>B. It shrinks: local attention learns more slowly and gains more.</summary>
 #
-# Yes (10.v, 10.w), but it does not vanish (10.lead). A short training run shows mainly which network learns *faster*.</details>
+# Yes, after the first third of the training: 10.v and 10.w compare update 200 with update 2,000. But it does not vanish
+# (10.lead). A short training run shows mainly which network learns *faster*.</details>
 # <details><summary>C. It grows: the convolution gains more from training.</summary>
 #
-# The convolution is close to its final accuracy much earlier.</details>
+# Only at first. Then the convolution is close to its final accuracy, and local attention catches up.</details>
 
 # %%
 from course_tools.notebook import show_study
@@ -721,7 +722,7 @@ claim(
 #
 # The figure shows the mean weights of each head in the first layer, averaged over those ink pixels of a hundred digits whose
 # window lies inside the image (your `window_mask`). The centre of each map is the query pixel. The weights depend on relative
-# position *and* content; each head prefers certain neighbours.
+# position *and* content; each head prefers certain positions.
 
 # %%
 from course_tools.notebook.window_figures import show_head_means, show_window

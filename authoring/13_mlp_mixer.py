@@ -14,7 +14,7 @@
 # # 13 · MLP-Mixer
 #
 # MLP-Mixer classifies images with two small networks in each block, one that mixes the patches and one that mixes the channels,
-# without attention and without any convolution larger than a patch.
+# without attention and without any convolution that slides over neighbouring patches.
 #
 # ![](diagram:mixer)
 #
@@ -100,7 +100,7 @@ fitting.show_losses(
 # %% [markdown]
 # In our run, the loss jumps once and is back at its previous level within some twenty updates. (Each point of the curve is the
 # mean of eight updates, so its peak is lower.) On another processor, the same batches gave a jump some 16 updates later, and
-# training with a second seed gave none: it is an artefact of this run, not of the data.
+# training with a second seed gave none: it depends on the initial weights and the batches, and is no property of the data.
 #
 # ## 2 Token mixing
 #
@@ -151,7 +151,7 @@ mixed = token_mixing(x, *weights).float()
 (gradient,) = torch.autograd.grad(mixed[0, 20, 3], x)
 claim(
     "13.b",
-    "`token_mixing` and the library's lean form differ by",
+    "`token_mixing` and the library's lean form: largest difference of an output",
     (mixed - lean_token_mixing(x, *weights)).abs().max().item(),
     at_most=1e-4,
 )
@@ -194,7 +194,8 @@ channel_mixing = check("13.2", channel_mixing)
 # %% tags=["nbval-check-output"]
 claim(
     "13.e",
-    "`channel_mixing` of the transposed features and `token_mixing` differ by",
+    "`channel_mixing` of the transposed features and `token_mixing`: largest difference "
+    "of an output",
     (channel_mixing(x.mT, *weights).mT - mixed).abs().max().item(),
     at_most=1e-4,
 )
@@ -207,8 +208,8 @@ claim(
 #
 # $$U = X + \mathrm{Tokens}(\mathrm{LN}(X)) \qquad Y = U + \mathrm{Channels}(\mathrm{LN}(U))$$
 #
-# Both norms are over the *features of each position*, as in all previous lectures. The whole model consists of one linear layer
-# for the patches, $L$ blocks, a norm, the mean over the positions, and a linear head. It has no class token and **no position
+# Both norms are over the *features of each position*, as in lecture 05. The whole model consists of one linear layer for the
+# patches, $L$ blocks, a norm, the mean over the positions, and a linear head. It has no class token and **no position
 # embeddings**: column $n$ of $W_1$ belongs to position $n$.
 #
 # | name | shape |
@@ -255,9 +256,9 @@ mixer_block = check("13.3", mixer_block)
 
 
 # %% [markdown]
-# From here on, every Mixer uses the functions that you checked: `computed_by` takes the library's `Mixer`, which owns the
-# weights, and computes its blocks by `mixer_block`. (Where a function did not pass, the library's takes its place.) The cells
-# below compare such a Mixer with the library's own.
+# From here to section 10, every Mixer uses the functions that you checked: `computed_by` takes the library's `Mixer`, which
+# owns the weights, and computes its blocks by `mixer_block`. (Where a function did not pass, the library's takes its place.)
+# The cells below compare such a Mixer with the library's own.
 
 # %%
 from copy import deepcopy
@@ -281,7 +282,10 @@ by_blocks = computed_by(mixer_block, deepcopy(model))
 apart = (by_blocks(images[:50]) - model(images[:50])).abs().max().item()
 in_a_block = sum(parameter.numel() for parameter in model.stack.blocks[0].parameters())
 claim(
-    "13.f", "a Mixer of `mixer_block` and the library's differ by", apart, at_most=1e-3
+    "13.f",
+    "a Mixer of `mixer_block` and the library's: largest difference of a logit",
+    apart,
+    at_most=1e-3,
 )
 claim(
     "13.g",
@@ -298,9 +302,9 @@ claim(
 # ## 5 Mixer, ViT and CNN
 #
 # Now we train a Mixer, a ViT and a small CNN on the same batches and at the same learning rate. The sizes are chosen so that
-# the same number of steps takes all three about the same time on one processor core. The patch sizes differ: the Mixer has
-# patches of 4 × 4, the ViT of 7 × 7. We train two versions of the ViT: one whose position embeddings start four times as large
-# as the library's, as in lecture 11, and one with the library's own initialisation (two seeds instead of three).
+# the same number of steps takes all three a similar time on one processor core (printed below). The patch sizes differ: the
+# Mixer has patches of 4 × 4, the ViT of 7 × 7. We train two versions of the ViT: one whose position embeddings start four times
+# as large as the library's, as in lecture 11, and one with the library's own initialisation (two seeds instead of three).
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The deck quotes the paper: convolutions and attention are "both sufficient for good performance, neither of them
@@ -754,7 +758,7 @@ claim(
 )
 claim(
     "13.x",
-    "how often the CNN uses each weight on one image, over how often the ViT does",
+    "multiply-adds for one image per parameter: those of the CNN over those of the ViT",
     per_weight["CNN"] / per_weight["ViT"],
     at_least=2,
 )
@@ -1032,10 +1036,10 @@ show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 # implementation in *CS* is exact, `nn.gelu` of the second uses an approximation by tanh; the two differ by less than 0.001
 # (13.CS-gelu).
 #
-# **What this lecture does not show.** The paper's claim is about scale: trained on 300 million images, Mixers come close to
-# the best models. Ours are trained on four thousand digits for a few hundred steps; their ranking need not hold for training on
+# **What this lecture does not show.** The paper's claim is about scale: trained on 300 million images, Mixers come close to the
+# best models. Ours are trained on four thousand digits for a few hundred steps; their ranking need not hold for training on
 # millions of images. Only the ViT's initialisation was tuned, in one respect (13.j-scale); what tuning would do for the Mixer
-# is not known. "About the same time" refers to a CPU; on a GPU, the relative costs differ.
+# is not known. "A similar time" refers to a CPU; on a GPU, the relative costs differ.
 #
 # **Papers.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1, table 1, section 3.4
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2
@@ -1103,8 +1107,8 @@ claim(
 )
 claim(
     "13.CS-converse",
-    "a depth-wise 3 × 3 convolution, shared by all channels, and token mixing: differ "
-    "by",
+    "a depth-wise 3 × 3 convolution, shared by all channels, and token mixing: largest "
+    "difference of an output",
     gap_to_a_shared_convolution(token_mixing),
     at_most=1e-4,
 )

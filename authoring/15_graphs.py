@@ -427,8 +427,8 @@ claim(
 # to eight neighbours. Each neighbour has a value, one of the eight is marked, and the label is the value of the marked
 # neighbour. The other seven values are noise.
 #
-# The model is one attention layer with one head, followed by a linear layer. With `GAT_ATTENTION`, defined above, the
-# attention layer uses your `attend_edges`. The control is the same model with uniform weights.
+# The model is one attention layer with one head, followed by an ELU and a linear layer. With `GAT_ATTENTION`, defined above,
+# the attention layer uses your `attend_edges`. The control is the same model with uniform weights.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Each reader has eight neighbours, one of which has its label. What accuracy does the control with uniform
@@ -757,8 +757,9 @@ claim(
 
 # %% [markdown]
 # So the limitation is that of a *single* static head. With as many heads as keys, new groups at each update and more updates,
-# static attention also learns most of the task (15.s-new), and its loss is still falling. Dynamic attention needs one head,
-# about an eighth of the parameters, and 150 groups. We do not measure other numbers of static heads.
+# static attention also learns most of the task (15.s-new). (The learning rate falls to 0, so the flat end of the curve does not
+# show what a longer training would reach.) Dynamic attention needs one head, about an eighth of the parameters, and 150 groups.
+# We do not measure other numbers of static heads.
 #
 # Even fixed weights are no obstacle in principle: each neighbour can send the product of its key and its value, and the reader
 # can read the sum with its own key, as in lecture 14. A larger network with uniform attention begins to learn this in 400
@@ -881,8 +882,8 @@ claim(
 # received information from both leaders. With many more steps, the accuracy falls.</details>
 # <details><summary>B. Well for small K, near chance for large K.</summary>
 #
-# Yes. The differences between members shrink by a constant factor in each mixing step, until 60 steps of training can no longer
-# use them. But they do not vanish: the next cell enlarges them again.</details>
+# Yes. The differences between members shrink in each mixing step, after the first ones by a nearly constant factor, until 60
+# steps of training can no longer use them. But they do not vanish: the next cell enlarges them again.</details>
 # <details><summary>C. The same for every K: W can undo the mixing.</summary>
 #
 # In principle it could undo much of it: a large $W$ enlarges small differences. Training from a small $W$ does not find it in
@@ -949,7 +950,8 @@ claim(
 # *not its position*.
 #
 # A batch of graphs is one graph whose parts have no edges between them, so the layers need no change. A **readout** then turns
-# the nodes of each graph into one vector. Ours uses `attend_edges` from each graph to its nodes, beside their plain sum.
+# the nodes of each graph into one vector. Ours concatenates two vectors: a weighted mean of the nodes, by `attend_edges` with
+# the graph as the query, and their plain sum.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We train the same network three times, for 60 updates with 64 graphs each: on these graphs, on the nodes without

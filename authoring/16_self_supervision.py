@@ -46,8 +46,7 @@ from course_tools.notebook import claim, few_labels, fitting, predict
 # They contain some: a 1 is thin and a 0 is hollow in every handwriting.</details>
 # <details><summary>B. About half.</summary>
 #
-# Yes: it fits its ten labels, but does not generalise well (16.a). The accuracy depends strongly on which ten are
-# labelled.</details>
+# Yes: it fits its ten labels, but does not generalise well (16.a).</details>
 # <details><summary>C. Nearly 100 %: digits are easy.</summary>
 #
 # With thousands of labels they are. With a single 4 to learn from, an open 4 and a closed 4 look like different
@@ -161,7 +160,8 @@ claim(
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Rotate, zoom and recolour a photograph. Beyond which values would *you* no longer call it the same object? A
-# network is trained to be invariant to the whole range of transformations from which its views are drawn.
+# network is trained to be invariant to the whole range of transformations from which its views are drawn. (Photograph:
+# `flower.jpg` by vultilion, [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 
 # %% tags=["interactive"]
 from course_tools.notebook import explore
@@ -341,8 +341,8 @@ fit = partial(fit_simclr, digits=digits, probe=probe)
 # Ten labels are too few to train a whole network. The probe trains only one linear layer.</details>
 # <details><summary>C. SimCLR with the fewest labels; with the most, the supervised network has about caught up.</summary>
 #
-# Yes, of these four; the next experiment adds a stronger rival. From four labels of each class on, the curves nearly
-# coincide. From where on they do depends on the task: for digits, augmentation alone already helps a supervised network a great deal.</details>
+# Yes, of these four; the next experiment adds a stronger rival. From four labels of each class on, the curves nearly coincide.
+# From where on they do depends on the task; here both use the same augmentations.</details>
 
 # %%
 from course_tools.notebook.training_curve import show_recorded_losses
@@ -416,8 +416,9 @@ claim(
 # <details><summary>B. The network with pseudo-labels.</summary>
 #
 # Yes, with every seed (16.pseudo). It learns the same invariance as SimCLR, that two views show the same digit, but by the
-# classes that the labels define. And it trains all its weights for the task; the probe trains one linear layer. With ten labels
-# it led in five of six trainings, three seeds on each of two processors (last columns of the figure).</details>
+# classes that the labels define. And it trains all its weights for the task; the probe trains one linear layer. With ten
+# labels, see the last two columns of the figure: over these seeds on each of two processors, of which one is shown here, it led
+# in five of six trainings.</details>
 # <details><summary>C. The supervised network without pseudo-labels: they contain no new information.</summary>
 #
 # They do: *another view of an unlabelled digit has the same class* is information that the forty labels do not
@@ -703,8 +704,9 @@ ema_update = check("16.5", ema_update)
 
 # %% [markdown]
 # The library's `BYOL.update` does this in place, with one call of `torch._foreach_lerp_` for all tensors. The next cell
-# compares it with your `ema_update`, and tests that the loss gives the target's weights no gradient. All training runs below
-# use your `ema_update` and your `byol_loss` (or the library's, where yours did not pass).
+# compares it with your `ema_update`, and tests that the loss gives the target's weights no gradient. The BYOL runs of the next
+# cells use your `ema_update` and your `byol_loss` (or the library's, where yours did not pass), except the run without
+# stop-gradient: it computes the same formula from one network, with a gradient on both sides.
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.contrastive_training import (
@@ -848,12 +850,13 @@ claim(
 )
 
 # %% [markdown]
-# Two of the runs have one network on both sides and differ in the stop-gradient alone: without it the projections collapse,
-# with it they do not (16.q-copied), while the encoder learns (16.q-probe). So against collapse within 240 updates, one network
-# on both sides needs the stop-gradient and not the moving average (one seed). On ImageNet, without the moving average, Grill et
-# al. (table 5a) report an accuracy of 0.3 %, Chen and He 2021 (SimSiam) a good encoder. But the stop-gradient does not suffice:
-# without the predictor the projections nearly collapse (16.p). Nor is the moving average useless: the printed probe of *no
-# moving average* is below that of *BYOL*, and below the pixels.
+# Two of the runs have one network on both sides and differ in the stop-gradient alone: without it the projections collapse
+# completely; with it they do not (16.q-copied), although nearly all of their spread lies along three axes (figure), and the
+# encoder learns (16.q-probe). So against complete collapse within 240 updates, one network on both sides needs the
+# stop-gradient and not the moving average (one seed). On ImageNet, without the moving average, Grill et al. (table 5a) report
+# an accuracy of 0.3 %, Chen and He 2021 (SimSiam) a good encoder. But the stop-gradient does not suffice: without the predictor
+# the projections nearly collapse (16.p). The moving average may still help: with this one seed, the printed probe of *no moving
+# average* is below that of *BYOL*, and below the pixels.
 #
 # Note *which layer* collapses: the **projections**, on which the loss is computed. The features of the **encoder**, before the
 # projector, are affected less. After 240 updates, with this one seed, the probes of all encoders are still more accurate than
@@ -1128,8 +1131,8 @@ repair_simclr = check("16.8", repair_simclr)
 # It does need more labels, but even with enough of them it would measure the wrong thing.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague reports a new method without negatives: "The loss goes to 0.001, a tenth of
-# BYOL's." What would you ask to see, and why? Use two measurements from this lecture.*
+# **In your own words** (half a page). *A colleague reports a new method without negatives: "The loss goes to 0.001, less than a
+# hundredth of BYOL's." What would you ask to see, and why? Use two measurements from this lecture.*
 #
 # <details><summary>How it is graded: open this when you have written your answer.</summary>
 #
@@ -1164,11 +1167,12 @@ repair_simclr = check("16.8", repair_simclr)
 # **What this lecture does not show.** Digits are easy and grey: with augmentation, a supervised network is about as accurate as
 # SimCLR's probe from forty labels on (0.82 and 0.83); there it is trained on one draw of the labels for each seed, whereas the
 # probes average four. With pseudo-labels it is more accurate than the probe (16.pseudo) and than with as many updates on the
-# labels alone (16.pseudo-alone), here with forty labels; with ten, it led the probe in five of six trainings. We did not
-# fine-tune SimCLR's encoder on the labels, as the paper does; on ImageNet with 1 % of the labels, it leads supervised training
-# by a wide margin after fine-tuning. On photographs colour distortion matters: section 2 shows why, but no network is trained
-# on colour images here. How BYOL avoids collapse is not fully understood; in our runs with one network on both sides the
-# projections collapsed without the stop-gradient and not with it (16.q, 16.q-copied), and without the predictor they nearly
+# labels alone (16.pseudo-alone), here with forty labels; with ten, it led the probe in five of six trainings (three seeds on
+# each of two processors, one of them shown here). We did not fine-tune SimCLR's encoder on the labels, as the paper does; on
+# ImageNet with 1 % of the labels, it leads supervised training by a wide margin after fine-tuning. On photographs colour
+# distortion matters: section 2 shows why, but no network is trained on colour images here. How BYOL avoids collapse is not
+# fully understood; in our runs with one network on both sides the projections collapsed completely without the stop-gradient
+# and not with it (16.q, 16.q-copied), where nearly all of their spread was along three axes; without the predictor they nearly
 # collapsed (16.p).
 #
 # **Papers.** Chen, Kornblith, Norouzi, Hinton 2020, *SimCLR*, eq. 1, algorithm 1 (https://arxiv.org/abs/2002.05709) · Grill et

@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("at least one round is needed.")
     torch.set_num_threads(1)
     print(f"{machine(asked.rounds)}\nratio = peer / ours, above 1 ours is faster.")
-    for group in asked.groups or every:
+    for group in asked.groups or (GROUPS if asked.record else every):
         print(f"\n## {group}")
         lines = []
         for text in streamed(GROUPS[group](asked.rounds)) if group in GROUPS else TABLES[group]().splitlines():

@@ -14,15 +14,16 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 _INTRODUCTION = """# Performance of the library
 
-With `.venv` activated, `python -m benchmarks --record` writes this page; `python -m benchmarks --record linear graph` measures
-two groups again and leaves the others unchanged.
+With `.venv` activated, `python -m benchmarks --record` measures every group except `grading` and writes this page;
+`python -m benchmarks --record linear graph` measures two groups again and leaves the others unchanged.
 `pip install -e '.[peers,bench]'` installs the peers; only the rows of a peer that cannot be
 imported are missing.
 
 Ours and the peer take turns on one thread. Each pair of columns shows ours / the peer's in milliseconds of processor time, and
 the **ratio** peer / ours, the median of the ratios within each round: above 1, ours is faster, or smaller. The last pair shows
-the peak memory of tensors in a forward and backward pass (forward only, if nothing is trained). A note below a table
-states where and why ours is slower, or larger.
+the peak memory of tensors in a forward and backward pass (forward only, if nothing is trained). The form
+*equation* is written to be read; where it is slow, a faster form exists. Notes below some tables explain why ours is slower, or
+larger, there.
 """
 
 _COLUMNS = ("mechanism", "ours", "against", "sizes", "forward", "ratio", "with backward", "ratio", "peak MiB", "ratio")

@@ -188,14 +188,14 @@ def run(setting, seed, device):
 
 
 def figure(study):
-    """Accuracy of each setting with 5 and with 10 labels, one point per seed."""
+    """Accuracy of recognising the play, for each setting with 5 and with 10 labels, one point per seed."""
     from course_tools.notebook import plots
 
     rows = {f"{name}, {n}": study.scores(name, f"{n} labels") for n in LABELS for name in study.names}
     title = f"labels per play: {' or '.join(map(str, LABELS))}, as recorded"
     drawn = plots.seeds(rows, "accuracy", title, {"chance": 1 / len(PLAYS)})
     each = "; ".join(f"{name} labels: {', '.join(f'{value:.2f}' for value in values)}" for name, values in rows.items())
-    return drawn, f"Accuracy of the play of unseen passages, one point per seed. {each}."
+    return drawn, f"Accuracy of recognising the play, unseen passages, one point per seed. {each}."
 
 
 def finding(study):

@@ -1,8 +1,8 @@
 """Same or different at opposite borders: does one non-local block help more than further convolutions, strides or another pool?
 
 Rivals: three convolutions; these with one non-local block, in its dot-product form or with a softmax; five convolutions, without
-and with one more stride, or with the last two dilated; three with the largest value of each feature in place of the mean. The
-lecture's networks and data.
+and with one more stride, or with the last two dilated; three with max pooling in place of average pooling. The lecture's
+networks and data.
 
 Budget: 2,400 updates with 16 scenes each, twice those of the lecture, three seeds. About 8 minutes on one CPU thread. On a GPU: four
 times the width, too.
@@ -39,7 +39,7 @@ SETTINGS = {
     "five convolutions, strides 2 2 1 1 1": lambda: network(widths=FIVE, strides=(2, 2, 1, 1, 1)),
     "five convolutions, strides 2 2 2 1 1": lambda: network(widths=FIVE, strides=(2, 2, 2, 1, 1)),
     "five convolutions, the last two dilated": lambda: dilated(network(widths=FIVE, strides=(2, 2, 1, 1, 1))),
-    "three convolutions, largest value": lambda: network(pool=nn.AdaptiveMaxPool2d),
+    "three convolutions, max pooling": lambda: network(pool=nn.AdaptiveMaxPool2d),
 }
 GPU_SETTINGS = SETTINGS | {
     "three convolutions, width 128": lambda: network(widths=(64, 128, 128)),

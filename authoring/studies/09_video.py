@@ -1,9 +1,9 @@
 """Does the same digit come out again from a wall: does one space-time block help more than convolutions, means or maxima?
 
 Rivals: frames alone; a non-local block within each frame; the mean over all positions of all frames, concatenated; a temporal
-convolution of the frames' means; convolutions of 3 × 3 × 3 with a stride; the largest value of each feature in place of the mean;
-and one block over all positions, in the dot-product form and as embedded Gaussian. After each stands a layer for each position
-with a ReLU, so that any of them could compare. Three kinds of digits, four frames of 16 × 42 pixels (`moving_digits`).
+convolution of the frames' means; convolutions of 3 × 3 × 3 with a stride; max pooling in place of average pooling; and one
+block over all positions, in the dot-product form and as embedded Gaussian. After each stands a layer for each position with a
+ReLU, so that any of them could compare. Three kinds of digits, four frames of 16 × 42 pixels (`moving_digits`).
 
 Budget: 1,200 updates with 16 videos each, three seeds. About 7 minutes on one CPU thread. On a GPU: also two
 blocks, and four convolutions of 3 × 3 × 3.
@@ -63,7 +63,7 @@ SETTINGS = {
     "space-time mean": lambda: network(BesideMean(), d=2 * WIDTH),
     "temporal convolution": lambda: network(nn.AdaptiveAvgPool3d((None, 1, 1)), convolved(WIDTH, (5, 1, 1))),
     "3-D convolutions": lambda: network(convolved(WIDTH, (3, 3, 3), (1, 2, 2)), convolved(WIDTH, (3, 3, 3))),
-    "largest value": lambda: network(pool=nn.AdaptiveMaxPool3d),
+    "max pooling": lambda: network(pool=nn.AdaptiveMaxPool3d),
     "space-time block, dot product": lambda: network(block(mechanism=associative_dot_product)),
     "space-time block, softmax": lambda: network(block()),
 }

@@ -1,4 +1,4 @@
-"""Analysis of trained models: recorded attention, head statistics, attention roll-out, strongest arrows."""
+"""Analysis of trained models: recorded attention, head statistics, attention rollout, strongest arrows."""
 
 from course_lib.analysis.head_statistics import HeadStatistics, head_statistics
 from course_lib.analysis.record import record

@@ -177,7 +177,7 @@ def token_mixing_kernels(
     H: int,
     W: int,
 ) -> TokenMixingKernels:
-    """Arrange the weights of token mixing as kernels of two depth-wise convolutions.
+    """Arrange the weights of token mixing as kernels of two convolutions in d groups, the first of them depth-wise.
 
     Args:
         W_1: (d_s, N) of `token_mixing`, N = H · W positions row by row.

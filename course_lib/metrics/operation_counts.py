@@ -1,6 +1,6 @@
 """Parameters and multiply-adds of a convolution, and of the local attention that replaces it.
 
-Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909): few of attention's parameters depend on the window,
+Ramachandran et al. 2019, section 2.2 (https://arxiv.org/abs/1906.05909): few of attention's parameters depend on the window,
 and its operations grow with size² · d_out, while those of a convolution grow with size² · d_in · d_out:
 
     convolution      size² d_in d_out parameters, as many multiply-adds at each pixel
@@ -59,7 +59,7 @@ def local_attention_cost(d_in: int, d_out: int, size: int, H: int, W: int, strid
         parameters and multiply-adds: of the projections, of the products with keys and values in each window, and of those with
         the vectors of rows and columns, size of each for a query. Positions outside the image count; the softmax does not.
 
-    Source: Ramachandran et al. 2019, section 3.1 and eq. 3.
+    Source: Ramachandran et al. 2019, section 2.2 and eq. 3.
     """
     n_queries = -(-H // stride) * -(-W // stride)
     offsets = size * d_out

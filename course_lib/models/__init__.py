@@ -1,4 +1,4 @@
-"""Models, one file per paper."""
+"""Models, one file each."""
 
 from course_lib.models.bahdanau import BahdanauDecoder, bahdanau_steps, hoisted_bahdanau_steps
 from course_lib.models.bert import BERT, Pretraining, PretrainingBERT

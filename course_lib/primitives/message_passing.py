@@ -58,7 +58,7 @@ def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
 
 
 def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
-    """Compute the fixed weight of each edge (i, j) of a graph convolution, 1 / √(d_i d_j); d_i counts the edges to node i.
+    """Compute the fixed weight of each edge (i, j) of a graph convolution, 1 / √(d_i d_j); d_i counts i in edges[0].
 
     Self-loops count as edges: for the Â of the paper, add them first with `with_self_loops`.
 
@@ -67,7 +67,7 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
         n_nodes: number of nodes, N; nodes may have no edge at all.
 
     Returns:
-        (E,), float32, in the order of the edges; 0 for an edge from a node without incoming edges (d_j = 0).
+        (E,), float32, in the order of the edges; 0 if the neighbour j has no neighbours itself (d_j = 0).
 
     Raises:
         ValueError: an edge names a node that does not exist, or edges is not (2, E).

@@ -2,7 +2,7 @@
 
     𝒩(i, j) = {(a, b) : |a - i| ≤ size // 2, |b - j| ≤ size // 2}
 
-Ramachandran et al. 2019, section 3.1 (https://arxiv.org/abs/1906.05909), where it is called the memory block of a pixel.
+Ramachandran et al. 2019, section 2.2 (https://arxiv.org/abs/1906.05909), where it is called the memory block of a pixel.
 """
 
 import torch
@@ -26,7 +26,7 @@ def local_windows(x: Float[Tensor, "*batch H W d"], size: int, stride: int = 1) 
     Raises:
         ValueError: the size is even, or size or stride is not positive.
 
-    Source: Ramachandran et al. 2019, section 3.1.
+    Source: Ramachandran et al. 2019, section 2.2.
     """
     require_window(size, stride)
     reach = size // 2

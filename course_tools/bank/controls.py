@@ -179,7 +179,8 @@ def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
     rival, model, guess = claim.score(measured, truth), truth["scores"], truth["guess"]
     numbers = (
         f"What your comparison shows: accuracy on {claim.question} {rival.claim:.2f} for your rival and {model.claim:.2f} for "
-        f"{claim.model} (guessing {guess:.2f}); on {claim.control} {rival.control:.2f} and {model.control:.2f}."
+        f"{claim.model} (always guessing the most frequent answer: {guess:.2f}); on {claim.control} {rival.control:.2f} and "
+        f"{model.control:.2f}."
     )
     lead, equal = model.claim - rival.claim, "a rival of equal size, information and training"
     if lead < -CLOSE:

@@ -189,7 +189,7 @@ def show_recall_weights(
     share = {name: (weights * right).sum(-1).mean().item() for name, weights in maps.items()}
     show(
         attention_maps({"the pair with the query's key": right} | maps, x="pair", y="query"),
-        alt=f"Which of {n_pairs} pairs has the key of each of four queries, and the weights of the models: the mean weight of "
-        "that pair is " + ", ".join(f"{value:.2f} in {name}" for name, value in share.items()) + ".",
+        alt=f"Which of {n_pairs} pairs has the key of each of four queries, and the weights of the models: over these queries, "
+        "the mean weight of that pair is " + ", ".join(f"{value:.2f} in {name}" for name, value in share.items()) + ".",
     )
     return share

@@ -79,7 +79,7 @@ def show_detections(model: DETR, made: Scenes, i: int, threshold: float = 0.5) -
     best = confidence.argsort(descending=True).tolist()
     above = [n for n in best if confidence[n] > threshold]
     maps = query_maps(model, image[None])[0]
-    names = {n: f"query {n}: {digit[n]}, {100 * confidence[n]:.0f} %" for n in best[:3]}
+    names = {n: f"query {n + 1}: {digit[n]}, any digit {100 * confidence[n]:.0f} %" for n in best[:3]}
     found = [f"{digit[n]} at ({corners[n, 0]:.2f}, {corners[n, 1]:.2f})" for n in above]
     show(
         boxed(

@@ -125,7 +125,8 @@ def _show(
     _latest[asked.id] = verdict
     show_verdict(VerdictDisplay(asked.id, asked.title, verdict, note, hint, planted))
     if verdict.losses is not None:
-        show_training(f"{asked.reference.__name__} in check {asked.id}", verdict.losses)
+        trained = "the faulty version" if planted else asked.reference.__name__
+        show_training(f"{trained} in check {asked.id}", verdict.losses)
     return answer if verdict.passed else _stand_in(asked, verdict, repeated)
 
 

@@ -80,5 +80,7 @@ def show_descents(descents: Mapping[str, Sequence[Descent]]) -> None:
     lines = {name: (range(len(losses)), losses) for name, losses in first.items()}
     across = {"a guess among 8": math.log(8)}
     figure = curves(lines, "step of gradient descent", "cross-entropy, nats", "training loss, first seed", "y", across)
-    ends = "; ".join(f"{name} it ends at {mean(losses[-20:]):.2f}" for name, losses in first.items())
-    show(figure, alt=f"Loss against steps of gradient descent, first seed: {ends}; a guess costs {math.log(8):.2f}.")
+    ends = "; ".join(f"{name} {mean(losses[-20:]):.2g}" for name, losses in first.items())
+    guess = f"a guess costs {math.log(8):.2f}"
+    alt = f"Loss against steps of gradient descent, first seed. Mean of the last 20 steps: {ends}; {guess}."
+    show(figure, alt=alt)

@@ -109,9 +109,9 @@ class NamePretraining:
         return Pretrained(model, losses)
 
     def show_losses(self, trained: Mapping[str, Sequence[Pretrained]]) -> None:
-        """Draw the losses of the masked pieces: for each name, the mean of its models, which differ only in the seed."""
+        """Draw the losses of the chosen pieces: for each name, the mean of its models, which differ only in the seed."""
         runs = {name: [each.losses for each in models] for name, models in trained.items()}
-        show_recorded_losses(runs, "nats per masked piece", {"a uniform guess": math.log(self.mask + 1)})
+        show_recorded_losses(runs, "nats per chosen piece", {"a uniform guess": math.log(self.mask + 1)})
 
     @torch.no_grad()
     def print_predictions(self, model: PretrainingBERT, text: str, place: int, n: int = 5) -> None:

@@ -1,4 +1,4 @@
-"""Figures of patches: the patches of a photograph laid out, roll-outs over digits, digits with their predictions."""
+"""Figures of patches: the patches of a photograph laid out, rollouts over digits, digits with their predictions."""
 
 from collections.abc import Callable, Sequence
 
@@ -44,7 +44,7 @@ def show_patches(patchify: Callable[[Tensor, int], Tensor], photograph: Tensor, 
 
 
 def show_rollout(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
-    """Show digits over maps of the contribution of each patch to the class token (roll-out).
+    """Show digits over maps of the contribution of each patch to the class token (rollout).
 
     Args:
         digits: (n, 1, H, W).
@@ -58,7 +58,7 @@ def show_rollout(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
         largest.append(f"{share.max():.2f} in row {row + 1}, column {column + 1} ({title})")
     show(
         boxed(panels, label="share", ink=dict(zip(titles, digits[:, 0], strict=True))),
-        alt="Digits over maps of the contribution of each patch to the class token (roll-out); the largest share is "
+        alt="Digits over maps of the contribution of each patch to the class token (rollout); the largest share is "
         f"{', '.join(largest)}; equal shares would be {1 / shares[0].numel():.2f}.",
     )
 

@@ -142,9 +142,7 @@ def curves(
         log: "x", "y" or "xy": which axes are logarithmic.
         across: name -> height of a dashed horizontal line, such as chance or a baseline.
     """
-    n_names = len(lines) + len(across or {})
-    below = n_names > 5  # a legend with this many lines would hide curves inside the axes
-    figure = Figure(figsize=(6.0, 4.0 if below else 3.6), layout="constrained")
+    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
     ax = figure.subplots()
     palette = sns.color_palette("colorblind", max(len(lines), 1))
     for colour, marker, (name, (xs, ys)) in zip(palette, MARKERS * len(lines), lines.items(), strict=False):
@@ -163,11 +161,20 @@ def curves(
         _plain_numbers(ax)
     else:
         _at_least_a_tenth(ax)
-    if below:
-        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    else:
-        ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
+    _add_legend(figure, ax)
     return figure
+
+
+def _add_legend(figure: Figure, ax: Axes) -> None:
+    """Put the legend inside the axes, or below them if it has more than five lines or would hide a curve."""
+    legend = ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
+    figure.draw_without_rendering()
+    box = legend.get_window_extent()
+    paths = [line.get_path().transformed(line.get_transform()) for line in ax.lines]
+    if len(legend.get_texts()) > 5 or any(path.intersects_bbox(box, filled=False) for path in paths):
+        legend.remove()
+        figure.set_size_inches(6.0, 4.0)
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
 
 
 def _at_least_a_tenth(ax: Axes) -> None:
@@ -288,11 +295,19 @@ def _arrows(ax: Axes, place: Place, weights: np.ndarray, strongest: int) -> None
 
 
 def describe(weights: Numbers, queries: Names = None, keys: Names = None, at_most: int = 6) -> str:
-    """Name in one sentence the key with the largest weight of each query, for weights (T_q, T_k): an alt text of the map."""
+    """Name in one sentence the key with the largest weight of each query, for weights (T_q, T_k): an alt text of the map.
+
+    Rows or columns with equal names are numbered, from 1.
+    """
     table = to_array(weights)
-    queries = queries or [f"query {i}" for i in range(table.shape[0])]
-    keys = keys or [f"key {j}" for j in range(table.shape[1])]
+    queries = _told_apart(queries or [f"query {i}" for i in range(table.shape[0])], "row")
+    keys = _told_apart(keys or [f"key {j}" for j in range(table.shape[1])], "column")
     best = table.argmax(axis=1)
     parts = [f"{queries[i]} at {keys[j]} ({table[i, j]:.2f})" for i, j in list(enumerate(best))[:at_most]]
     rest = "" if len(best) <= at_most else f", and {len(best) - at_most} more rows"
     return f"Attention map of {table.shape[0]} queries by {table.shape[1]} keys. Largest weights: {', '.join(parts)}{rest}."
+
+
+def _told_apart(names: Sequence[str], kind: str) -> Sequence[str]:
+    """Number the names if some of them are equal."""
+    return names if len(set(names)) == len(names) else [f"{kind} {i} '{name}'" for i, name in enumerate(names, start=1)]

@@ -22,6 +22,7 @@ from course_tools.notebook.show import in_notebook, publish
 
 Event = dict[str, object]
 
+_NOT_RECORDED = "In a notebook that someone works in, this cell shows how many of them are solved."
 _NOTHING_YET = "Nothing is recorded yet. Open a lecture with `course lab`; its checks and predictions will be recorded."
 
 
@@ -118,9 +119,12 @@ def progress_of(events: Iterable[Event]) -> Progress:
 
 
 def my_progress(lecture: str) -> None:
-    """Show the solved exercises and the predictions of a lecture so far."""
-    progress = progress_of(read_events(progress_file())) if watched() else Progress()
-    text = summary(progress, lecture)
+    """Show the solved exercises and the predictions of a lecture so far; in a batch run, the number of its exercises."""
+    if watched():
+        text = summary(progress_of(read_events(progress_file())), lecture)
+    else:
+        asked = [item for item in exercises() if item.lecture == lecture]
+        text = f"Lecture {lecture}: {len(asked)} exercises, {sum(item.points for item in asked)} points. {_NOT_RECORDED}"
     publish({"text/html": f"<p>{escape(text)}</p>", "text/plain": text})
 
 

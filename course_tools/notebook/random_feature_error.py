@@ -20,13 +20,13 @@ Features = Callable[[Tensor, Tensor], Tensor]
 def estimated(
     features: Features, orthogonalise: Callable[[Tensor], Tensor], spread: float, m: int, seed: int, T: int = 64, d: int = 16
 ) -> tuple[Tensor, Tensor]:
-    """Draw T queries and keys, and estimate the attention weights by m features.
+    """Draw T queries and keys, and estimate the attention weights from m random directions.
 
     Args:
         features: the feature map.
         orthogonalise: `orthogonalised`; the directions are orthogonal in blocks.
         spread: standard deviation of the logits.
-        m: number of features.
+        m: number of random directions.
         seed: determines queries, keys and directions.
         T: number of tokens.
         d: size of queries and keys.
@@ -52,16 +52,16 @@ def relative_error(
 def show_errors(
     maps: Mapping[str, Features], orthogonalise: Callable[[Tensor], Tensor], spreads: Sequence[float], numbers: Sequence[int]
 ) -> dict[tuple[str, float], list[float]]:
-    """Draw `relative_error` against the number of features.
+    """Draw `relative_error` against the number of random directions.
 
     Args:
         maps: name -> feature map.
         orthogonalise: as for `estimated`.
         spreads: standard deviations of the logits.
-        numbers: numbers of features, in increasing order.
+        numbers: numbers of random directions, in increasing order.
 
     Returns:
-        the errors for each name and spread, one for each number of features.
+        the errors for each name and spread, one for each number of directions.
     """
     errors = {
         (name, spread): [relative_error(features, orthogonalise, spread, m) for m in numbers]
@@ -71,9 +71,9 @@ def show_errors(
     lines = {f"{name}, logit spread {spread:g}": (numbers, each) for (name, spread), each in errors.items()}
     ends = ", ".join(f"{name} from {each[0]:.2f} to {each[-1]:.2f}" for name, (_, each) in lines.items())
     show(
-        curves(lines, "number of features, m", "relative error of the weights", log="xy"),
-        alt="Relative error of estimated attention weights against the number of features from "
-        f"{numbers[0]} to {numbers[-1]}: {ends}.",
+        curves(lines, "number of random directions, m", "relative error of the weights", log="xy"),
+        alt=f"Relative error of estimated attention weights against the number of random directions from {numbers[0]} to "
+        f"{numbers[-1]}, with one feature for each, or two in a trigonometric map: {ends}.",
     )
     return errors
 

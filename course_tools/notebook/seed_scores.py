@@ -13,7 +13,7 @@ def show_seeds(
     title: str = "",
     across: Mapping[str, float] | None = None,
 ) -> None:
-    """Draw a point for each seed of each model, one column per model; the alternative text lists all values to three digits.
+    """Draw a point for each training of each model, one column per model; the alternative text lists all values.
 
     Args:
         scores: model -> one score for each seed.
@@ -21,7 +21,7 @@ def show_seeds(
         title: above the figure.
         across: name -> height of a dashed line, such as chance.
     """
-    subject = f"{y[0].upper()}{y[1:]}, a point for each seed" + f"; {title}" * (title != "")
+    subject = f"{y[0].upper()}{y[1:]}, a point for each training" + f"; {title}" * (title != "")
     each = "; ".join(f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in scores.items())
     lines = "".join(f"; {name} is {height:g}" for name, height in (across or {}).items())
     show(seeds(scores, y, title, across), alt=f"{subject}: {each}{lines}.")

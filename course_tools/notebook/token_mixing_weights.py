@@ -75,8 +75,9 @@ def show_added(trained: Sequence[Mixer], initial: Sequence[Mixer]) -> AddedWeigh
     side = reads[0].shape[-1]
     show(
         weight_maps(panels, label="added weight"),
-        alt=f"What training added to the weights of sixteen hidden units, {side} × {side} positions each: the input weights of "
-        f"the first block and the output weights of the last. In the first, adjacent positions correlate by {near:.2f}, "
+        alt=f"The largest changes that training made to the weights of hidden units, first seed, {side} × {side} positions "
+        "each: the input weights of the first block and the output weights of the last. Over all hidden units, mean of the "
+        f"seeds: in the first, adjacent positions correlate by {near:.2f}, "
         f"positions two apart by {far:.2f}; the mean of a map makes up {100 * first:.0f} % of the squared weights in the first "
         f"and {100 * last:.0f} % in the last.",
     )
@@ -100,6 +101,7 @@ def show_hidden_unit(model: Mixer, block: int, rank: int) -> None:
     maps = both.view(2, 1, side, side)
     show(
         weight_maps({"input weights": maps[0], "output weights": maps[1]}),
-        alt=f"Block {block}, hidden unit of rank {rank}: its largest input weight is at row {row + 1}, column {column + 1}; "
+        alt=f"Block {block}, hidden unit of rank {rank}: its input weight of largest absolute value is at row {row + 1}, "
+        f"column {column + 1}; "
         f"its input and output weights correlate by {torch.corrcoef(both)[0, 1].item():.2f}.",
     )

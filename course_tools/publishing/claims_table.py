@@ -21,9 +21,9 @@ def claims_page(claims_of: dict[str, tuple[str, str, list[dict]]]) -> str:
 
 def _section(number: str, title: str, address: str, claims: list[dict]) -> str:
     """Lay out the claims of one lecture."""
-    rows = [(cell(c["text"]), cell(number_in_words(c["value"])), cell(c["threshold"])) for c in claims]
-    head = f"## [{number} {title}](../{address})\n"
-    return "\n".join([head, _row("Claim", "Measured", "Threshold"), _row(*["---"] * 3), *(_row(*row) for row in rows), ""])
+    rows = [(c["id"], cell(c["text"]), cell(number_in_words(c["value"])), cell(c["threshold"])) for c in claims]
+    table = [("Id", "Claim", "Measured", "Threshold"), ("---",) * 4, *rows]
+    return "\n".join([f"## [{number} {title}](../{address})\n", *(_row(*row) for row in table), ""])
 
 
 def cell(text: object) -> str:

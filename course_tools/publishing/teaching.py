@@ -242,7 +242,8 @@ def _sheet(one: Session) -> str:
     if one.companion:
         decks: dict[str, list[str]] = {}
         for row in one.companion:
-            decks.setdefault(row.deck, []).append(row.section)
+            if row.section not in decks.setdefault(row.deck, []):
+                decks[row.deck].append(row.section)
         lines[-1] += (
             " Sections of the decks: " + "; ".join(f"{deck}: {', '.join(names)}" for deck, names in decks.items()) + "."
         )

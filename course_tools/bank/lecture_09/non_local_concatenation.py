@@ -25,8 +25,8 @@ HINTS = (
         "j, and which not on i? Must you really build all N_q · N pairs?"
     ),
     (
-        "The score of (i, j) is a number of θ_i, by the first half of w_f, plus a number of φ_j, by the second. ReLU of that "
-        "sum, over the number of keys, is the weight; no softmax, and no sum to divide by."
+        "The score of (i, j) is the dot product of θ_i with the first half of w_f, plus that of φ_j with the second half. The "
+        "weight is the ReLU of this score, divided by the number of keys; there is no softmax."
     ),
     (
         "With w_θ and w_φ the two halves as columns: `(theta @ w_theta + (phi @ w_phi).mT).relu() / phi.shape[-2]` are the "

@@ -83,7 +83,7 @@ def takes_the_residual_once(weights):
 
 @wrong.detail
 def adds_up_the_heads(weights):
-    """You sum over the heads. Each head's row sums to 1, so h of them sum to h; the roll-out takes their mean."""
+    """You sum over the heads. Each head's row sums to 1, so h of them sum to h; the rollout takes their mean."""
     return _rolled(weights, _with_residual(weights.sum(-3), weights))
 
 
@@ -178,7 +178,7 @@ def _stacks(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="11.3",
-    title="Roll-out",
+    title="Rollout",
     reference=rollout,
     properties=(
         runs_on(_stacks),

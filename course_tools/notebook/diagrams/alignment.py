@@ -130,6 +130,7 @@ def show_attend_and_tell() -> Diagram:
     d.arrow(h, gate, out="right", into="right", at=466)
     d.arrow(lstm, new)
     d.chain(new, logits)
+    d.note("logits: L_o (E y_{t-1} + L_h h_t + L_z ẑ)", 250, 768)
     return d
 
 
@@ -141,10 +142,10 @@ def hierarchical() -> Diagram:
         "vector of a sentence; the same again makes one vector of the document.",
     )
     words = d.tensor("words", "B S T", 150, 40, "Hierarchical.forward: words")
-    read = d.op("embedding, GRU both ways", 150, 112, "learned", w=220)
+    read = d.op("embedding, BiGRU", 150, 112, "learned", w=220)
     pool = d.op("pool the words\nsoftmax over T words, then mix", 150, 190, "softmax", w=236)
     sentences = d.tensor("sentences", "B S 2·n", 150, 268, "Hierarchical.forward: of_sentences")
-    read_2 = d.op("GRU both ways", 150, 340, "learned", w=220)
+    read_2 = d.op("BiGRU", 150, 340, "learned", w=220)
     pool_2 = d.op("pool the sentences\nsoftmax over S sentences, then mix", 150, 418, "softmax", w=256)
     vector = d.tensor("document", "B 2·n", 150, 496, "Hierarchical.forward: vector")
     out = d.op("linear layer", 150, 566, "learned", w=130)

@@ -21,8 +21,8 @@ def message_passing() -> Diagram:
     d = Diagram(
         "Message passing",
         "Node i collects the features of the nodes that it has an edge to, here j, k and l, each times the weight of the "
-        "edge, and adds them up. Node o has no edge to i and contributes nothing. The mask of attention is the list of "
-        "edges.",
+        "edge, and adds them up. Node i has no edge to o, so o contributes nothing. The arrows show the direction of the "
+        "messages, from j to i. The mask of attention is the list of edges.",
     )
     _neighbourhood(d, 104, 76)
     x = d.tensor("features x", "N d", 302, 50, "propagate: x")

@@ -39,14 +39,15 @@ def performer() -> Diagram:
     """Performer: positive random features."""
     d = Diagram(
         "The Performer",
-        "Random directions Ω turn queries and keys into m positive features whose dot products estimate the exponential "
-        "of the softmax. The keys' features are multiplied with the values first, so no T_q × T_k matrix is built.",
+        "Random directions Ω turn queries and keys, each divided by the fourth root of d_k, into m positive features whose "
+        "dot products estimate exp(qᵀk/√d_k). The keys' features are multiplied with the values first, so no T_q × T_k "
+        "matrix is built.",
     )
     d.tensor("queries", "B h T_q d_k", 80, 40, "performer_attention: q")
     d.tensor("keys", "B h T_k d_k", 240, 40, "performer_attention: k")
     v = d.tensor("values", "B h T_k d_v", 400, 40, "performer_attention: v")
     omega = d.tensor("random directions Ω", "m d_k", 160, 124, "performer_attention: omega")
-    phi = d.op("φ(x) = exp(Ω x − ‖x‖² / 2) / √m", 160, 196, "score", w=280)
+    phi = d.op("φ(x) = exp(Ω x − ‖x‖² / 2) / √m\nfor x = q / ∜d_k and x = k / ∜d_k", 160, 196, "score", w=280)
     phi_q = d.tensor("φ(q)", "B h T_q m", 80, 266, "linear_attention: phi_q")
     phi_k = d.tensor("φ(k)", "B h T_k m", 240, 266, "linear_attention: phi_k")
     total = d.op("sum over the keys first\nS = Σ_j φ(k_j) v_{j}ᵀ,  z = Σ_j φ(k_j)", 320, 346, "mix", w=290)

@@ -1,4 +1,4 @@
-"""Roll-out counts paths: it is the Jacobian of a network that only attends and adds."""
+"""Rollout counts paths: it is the Jacobian of a network that only attends and adds."""
 
 from itertools import product
 

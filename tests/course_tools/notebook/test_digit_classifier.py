@@ -51,7 +51,7 @@ def test_earlier_classifiers_are_drawn_by_their_accuracy_only(capsys, monkeypatc
     runs = {name: fit_seeds(linear, digits, (0, 1)) for name in ("new", "old")}
     show_classifiers({"new": runs["new"]}, earlier={"old": runs["old"]})
     losses, accuracies = (
-        line for line in capsys.readouterr().out.splitlines() if "block of updates" in line or "seed:" in line
+        line for line in capsys.readouterr().out.splitlines() if "block of updates" in line or "training:" in line
     )
     assert "new" in losses
     assert "old" not in losses

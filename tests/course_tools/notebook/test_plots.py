@@ -139,13 +139,29 @@ def test_the_sentence_names_where_each_query_looks_most():
     assert sentence == "Attention map of 2 queries by 2 keys. Largest weights: il at is (0.90), est at he (0.75)."
 
 
+def test_equal_names_are_numbered_in_the_sentence():
+    sentence = plots.describe([[0.9, 0.1], [0.25, 0.75]], ["0", "1"], ["7", "7"])
+    assert sentence.endswith("Largest weights: 0 at column 1 '7' (0.90), 1 at column 2 '7' (0.75).")
+
+
 def test_a_long_sentence_is_cut_and_says_so():
     assert plots.describe(torch.eye(9)).endswith("query 5 at key 5 (1.00), and 3 more rows.")
 
 
-@pytest.mark.parametrize(("n", "below"), [(5, False), (6, True), (12, True)])
-def test_the_legend_of_many_curves_stands_below_the_label_of_the_axis(n, below):
-    figure = plots.curves({f"curve {i}": ([1, 2, 3], [i, i + 1, i]) for i in range(n)}, x="step", y="loss")
+FALLING, ZIGZAG = [4 - i for i in range(5)], [i % 2 for i in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "below"),
+    [
+        ({f"curve {i}": (range(5), FALLING) for i in range(5)}, False),
+        ({f"curve {i}": (range(5), FALLING) for i in range(6)}, True),
+        ({f"curve {i}": (range(5), FALLING) for i in range(12)}, True),
+        ({"a curve that leaves no corner free": (range(60), ZIGZAG)}, True),
+    ],
+)
+def test_a_legend_that_is_long_or_would_hide_a_curve_is_below_the_axes(lines, below):
+    figure = plots.curves(lines, x="step", y="loss")
     figure.draw_without_rendering()
     (ax,) = figure.axes
     (legend,) = figure.legends or [ax.get_legend()]
