@@ -70,7 +70,8 @@ task.show_examples(3)
 by_mean = captioning.from_one_vector(lambda regions: regions.mean(1), lr=1e-2)
 claim(
     "03.a",
-    "mean of the regions: fraction of captions that name both digits, worst of the seeds",
+    "mean of the regions: fraction of captions that name both digits, worst of the "
+    "seeds",
     min(by_mean.names_both),
     at_least=0.55,
 )

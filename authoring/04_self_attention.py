@@ -228,8 +228,8 @@ claim(
 )
 claim(
     "04.f",
-    "look-up accuracy after the same training, with the scale (worst of the seeds) less "
-    "without (best)",
+    "look-up accuracy after the same training, with the scale (worst of the seeds) "
+    "less without (best)",
     min(wide["with 1/√d_k"].accuracies) - max(wide["without"].accuracies),
     at_least=0.3,
 )
@@ -848,8 +848,8 @@ claim(
 )
 claim(
     "04.v",
-    "fraction of positions with both symbols right, two heads (worst of the seeds) less "
-    "one head of as many parameters (best)",
+    "fraction of positions with both symbols right, two heads (worst of the seeds) "
+    "less one head of as many parameters (best)",
     min(ablated["two heads"].accuracies) - max(ablated["one head"].accuracies),
     at_least=0.3,
 )

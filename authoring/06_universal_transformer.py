@@ -827,10 +827,10 @@ show(
 )
 
 # %% tags=["try-it"]
-# Try it: a carry through many columns; carries that travel only one column, because every
-# column is 1 + 1 or 0 + 0; no carry at all, but every column propagates what it receives,
-# so all of them wait, even the lowest; and a carry that travels further than eight steps
-# reach.
+# Try it: a carry through many columns; carries that travel only one column, because
+# every column is 1 + 1 or 0 + 0; no carry at all, but every column propagates what it
+# receives, so all of them wait, even the lowest; and a carry that travels further than
+# eight steps reach.
 for a, b in ((15, 1), (48, 48), (21, 42), (1023, 1)):
     total, weights, _ = add(priced[0], a, b, LOCAL)
     print(f"{a} + {b} = {total:<8} steps {(weights > 0).sum(-1).tolist()}")

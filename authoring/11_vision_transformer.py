@@ -968,8 +968,8 @@ show_seeds(moved, "accuracy on new digits", "ten labels of each digit", {"chance
 gained = {name: mean(shares) for name, shares in moved.items()}
 claim(
     "11.t",
-    "new digits, a new head on the class token: accuracy with the body trained on other "
-    "digits less that with a random body, mean of the seeds",
+    "new digits, a new head on the class token: accuracy with the body trained on "
+    "other digits less that with a random body, mean of the seeds",
     gained["head, trained body"] - gained["head, random body"],
     at_least=0.0,
 )
@@ -1049,8 +1049,8 @@ claim(
 )
 claim(
     "11.e-250",
-    "recorded study, 250 digits: accuracy of the CNN that keeps all positions less that "
-    "of the ViT, least of the seeds",
+    "recorded study, 250 digits: accuracy of the CNN that keeps all positions less "
+    "that of the ViT, least of the seeds",
     least_lead("CNN, all positions", "ViT", ["250"]),
     at_least=0.015,
 )

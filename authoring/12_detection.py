@@ -392,8 +392,8 @@ more = total(random_costs, three, match_greedily) - total(random_costs, three, m
 costlier = (more > 1e-6).float().mean().item()
 claim(
     "12.g",
-    "random costs, six queries, three objects: fraction of 500 cases in which the total "
-    "cost of greedy matching is higher",
+    "random costs, six queries, three objects: fraction of 500 cases in which the "
+    "total cost of greedy matching is higher",
     costlier,
     at_least=0.15,
 )
@@ -753,8 +753,8 @@ claim(
 )
 claim(
     "12.t",
-    "after as many updates: AP50, lowest of three seeds from left to right less highest "
-    "in list order",
+    "after as many updates: AP50, lowest of three seeds from left to right less "
+    "highest in list order",
     min(by["left to right"]) - max(by["list order"]),
     at_least=0.2,
 )
@@ -1001,8 +1001,8 @@ claim(
 )
 claim(
     "12.B",
-    "confident detections for each object: lowest of three seeds with matching, divided "
-    "by the highest from left to right",
+    "confident detections for each object: lowest of three seeds with matching, "
+    "divided by the highest from left to right",
     min(counts["matched"]) / max(counts["left to right"]),
     at_least=1.1,
 )

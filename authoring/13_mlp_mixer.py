@@ -194,8 +194,8 @@ channel_mixing = check("13.2", channel_mixing)
 # %% tags=["nbval-check-output"]
 claim(
     "13.e",
-    "`channel_mixing` of the transposed features and `token_mixing`: largest difference "
-    "of an output",
+    "`channel_mixing` of the transposed features and `token_mixing`: largest "
+    "difference of an output",
     (channel_mixing(x.mT, *weights).mT - mixed).abs().max().item(),
     at_most=1e-4,
 )

@@ -677,8 +677,8 @@ claim(
 )
 claim(
     "14.x",
-    "orthogonal directions reduce the standard deviation of these estimates of exp(q·k): "
-    "ratio to independent ones",
+    "orthogonal directions reduce the standard deviation of these estimates of "
+    "exp(q·k): ratio to independent ones",
     orthogonal.spread / independent.spread,
     at_most=0.98,
 )
