@@ -511,12 +511,13 @@ claim(
 # %% [markdown] tags=["predict"]
 # **Where does the gain come from?** Pre-training reads passages of names from one document, all in one language, so it can
 # learn which pieces occur *together* in a language. Two controls remove this: the names are shuffled across documents before
-# pre-training (08.w), or the model reads one name at a time (08.y). In the figure, the gain then disappears: in the mean,
-# neither control is better than BERT from scratch, although the model that reads single names ends with the lowest masked loss:
-# a low masked loss does not mean a useful state. The information lies in the document boundaries. Simpler methods use them,
-# too: TF-IDF with an SVD of the same passages comes close to BERT (08.v, 08.h), and a naive Bayes classifier that first labels
-# whole documents was better in the mean of our seeds, about 0.8 (08.x) against 0.7 (08.h). So the experiment shows *that*
-# masked pre-training extracts this structure from unlabelled text, not that it extracts more than simpler methods do.
+# pre-training (08.w), or the model reads one name at a time (08.y). In the figure, the gain then disappears: with the same two
+# seeds, neither control is better in the mean than BERT from scratch, although the model that reads single names ends with the
+# lowest masked loss: a low masked loss does not mean a useful state. The information lies in the document boundaries. Simpler
+# methods use them, too: TF-IDF with an SVD of the same passages comes close to BERT (08.v, 08.h), and a naive Bayes classifier
+# that first labels whole documents was better in the mean of our seeds, about 0.8 (08.x) against 0.7 (08.h). So the experiment
+# shows *that* masked pre-training extracts this structure from unlabelled text, not that it extracts more than simpler methods
+# do.
 #
 # ELMo uses a pre-trained model differently: the weights of the model stay fixed, the states of its layers become *features*
 # (here their mean over the pieces), and only your mixture and a linear map are trained.

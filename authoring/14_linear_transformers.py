@@ -226,8 +226,8 @@ memory, times = attention_costs.show_costs(
 # never stores the full matrix of weights: over the longest three texts its memory grows no faster than that of linear
 # attention, and it is smaller at every length. But it does not reduce the number of operations, as its running times in the
 # second figure show. So the *memory* of softmax attention grows quadratically only if all weights are stored; its number of
-# *operations* always does. The running times of linear attention grow faster than linearly on the machine of the solution (see
-# the caption of the second figure), but its number of operations grows linearly (14.e).
+# *operations* always does. How fast the running times of linear attention grow depends on the machine (for that of the
+# solution, see the caption of the second figure); its number of operations grows linearly on any (14.e).
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.layer_costs import cheaper_until, exponent
