@@ -587,8 +587,8 @@ claim(
 # Compare the curves at update 200 and at the last one.</details>
 # <details><summary>B. It shrinks: local attention learns more slowly and gains more.</summary>
 #
-# Yes, after the first third of the training: 10.v and 10.w compare update 200 with update 2,000. But it does not vanish
-# (10.lead). A short training run shows mainly which network learns *faster*.</details>
+# Yes, after it has grown at first (at width 16, in the mean, until update 700). 10.v and 10.w compare update 200 with update
+# 2,000. But it does not vanish (10.lead). A short training run shows mainly which network learns *faster*.</details>
 # <details><summary>C. It grows: the convolution gains more from training.</summary>
 #
 # Only at first. Then the convolution is close to its final accuracy, and local attention catches up.</details>

@@ -416,9 +416,9 @@ claim(
 # <details><summary>B. The network with pseudo-labels.</summary>
 #
 # Yes, with every seed (16.pseudo). It learns the same invariance as SimCLR, that two views show the same digit, but by the
-# classes that the labels define. And it trains all its weights for the task; the probe trains one linear layer. With ten
-# labels, see the last two columns of the figure: over these seeds on each of two processors, of which one is shown here, it led
-# in five of six trainings.</details>
+# classes that the labels define. And it trains all its weights for the task; the probe trains one linear layer. With ten labels
+# it leads with all three seeds in the last two columns of the figure; with the same seeds on two processors, of which the
+# figure shows one, it led in five of six trainings.</details>
 # <details><summary>C. The supervised network without pseudo-labels: they contain no new information.</summary>
 #
 # They do: *another view of an unlabelled digit has the same class* is information that the forty labels do not

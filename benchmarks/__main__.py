@@ -52,7 +52,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the groups named on the command line, or all, on one thread; print each row as it is measured."""
     every = (*GROUPS, *TABLES)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(every)}; all if none is named")
+    parser.add_argument(
+        "groups",
+        nargs="*",
+        metavar="group",
+        help=f"of {', '.join(every)}; all if none is named (with --record: all except {', '.join(TABLES)})",
+    )
     parser.add_argument("--rounds", type=int, default=15, help="timed rounds of each pair, fewer of slow ones (default 15)")
     parser.add_argument("--record", action="store_true", help="write the groups into docs/performance.md")
     asked = parser.parse_args(arguments)

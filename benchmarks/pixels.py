@@ -28,8 +28,8 @@ from course_lib.attention import (
 from course_lib.primitives import window_mask
 
 MAPS = ((4, 64, 32, 32), (2, 128, 48, 48))
-NOTE = """The fused embedded Gaussian takes no longer than the two N × N products alone, without a softmax between them, so
-it can save at most the time of the softmax. A softmax computed in blocks of queries was slower."""
+NOTE = """A form that computes both N × N products can save at most the time of the softmax. The fused embedded Gaussian saves
+all of it: it takes no longer than the two products alone. A softmax computed in blocks of queries was slower."""
 WINDOWS = ((3, sliced_local_attention, "slices"), (7, tiled_local_attention, "tiles"), (11, tiled_local_attention, "tiles"))
 
 

@@ -2,11 +2,11 @@
 
 An answer is observed on the inputs of every property. If a property fails, those that need it are skipped. A misconception is
 named only if a wrong answer of the bank has the same results, errors, changed arguments and gradients as the student's on every
-input. A wrong answer is suspected if it agrees with the student's on the first failing property, fails no property that the
-student's answer has, and if the failures that both share are at least two, or half of its own. If several qualify, the one that
-shares the most failures is shown, and none if there is a tie. Answers that only raise are compared by the text
-of the error. Points follow severity: a right computation in the wrong packaging loses the points for its shape, an answer that
-ignores most of its inputs earns none, and an answer with a named mistake earns points within the limits of its severity.
+input. A wrong answer is suspected if it agrees with the student's on the first failing property, fails no property that holds
+for the student's, and gives the student's results on at least two of the properties that it fails, or on half of them. If
+several qualify, the one that shares the most of them is shown, and none if there is a tie. Answers that only raise are compared
+by the text of the error. Points follow severity: a right computation in the wrong packaging loses the points for its shape, an
+answer that ignores most of its inputs earns none, and one with a named mistake earns points within the limits of its severity.
 """
 
 from collections.abc import Callable, Sequence

@@ -166,7 +166,7 @@ def curves(
 
 
 def _add_legend(figure: Figure, ax: Axes) -> None:
-    """Put the legend inside the axes, or below them if it has more than five lines or would hide a curve."""
+    """Put the legend inside the axes, or below them if it has more than five lines or hides a curve within their limits."""
     legend = ax.legend(fontsize=8, framealpha=0.9, edgecolor="none")
     figure.draw_without_rendering()
     box = legend.get_window_extent()
