@@ -64,5 +64,5 @@ def test_the_figure_is_that_of_the_first_runs_and_the_text_states_where_they_end
     }
     show_descents(runs)
     text = capsys.readouterr().out
-    assert "clipped it ends at 1.00; not clipped it ends at 9.00" in text
+    assert "Mean of the last 20 steps: clipped 1; not clipped 9" in text
     assert "2.08" in text
