@@ -52,12 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the groups named on the command line, or all, on one thread; print each row as it is measured."""
     every = (*GROUPS, *TABLES)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "groups",
-        nargs="*",
-        metavar="group",
-        help=f"of {', '.join(every)}; all if none is named (with --record: all except {', '.join(TABLES)})",
-    )
+    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(every)}; all if none is named")
     parser.add_argument("--rounds", type=int, default=15, help="timed rounds of each pair, fewer of slow ones (default 15)")
     parser.add_argument("--record", action="store_true", help="write the groups into docs/performance.md")
     asked = parser.parse_args(arguments)
@@ -67,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("at least one round is needed.")
     torch.set_num_threads(1)
     print(f"{machine(asked.rounds)}\nratio = peer / ours, above 1 ours is faster.")
-    for group in asked.groups or (GROUPS if asked.record else every):
+    for group in asked.groups or every:
         print(f"\n## {group}")
         lines = []
         for text in streamed(GROUPS[group](asked.rounds)) if group in GROUPS else TABLES[group]().splitlines():

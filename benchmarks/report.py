@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 
 _INTRODUCTION = """# Performance of the library
 
-With `.venv` activated, `python -m benchmarks --record` measures every group except `grading` and writes this page;
+With `.venv` activated, `python -m benchmarks --record` measures every group and writes this page;
 `python -m benchmarks --record linear graph` measures two groups again and leaves the others unchanged.
 `pip install -e '.[peers,bench]'` installs the peers; only the rows of a peer that cannot be
 imported are missing.

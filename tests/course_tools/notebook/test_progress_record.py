@@ -139,6 +139,15 @@ def test_under_ci_nothing_is_kept(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_under_ci_the_last_cell_shows_what_a_lecture_asks_and_not_that_nothing_is_solved(monkeypatch, capsys):
+    monkeypatch.setenv("CI", "1")
+    progress.my_progress("04")
+    asked = [item for item in exercises() if item.lecture == "04"]
+    text = capsys.readouterr().out
+    assert text.startswith(f"Lecture 04: {len(asked)} exercises, {sum(item.points for item in asked)} points. ")
+    assert "0 of" not in text
+
+
 def test_progress_goes_to_another_machine_and_back(tmp_path, monkeypatch, capsys):
     here, exported = tmp_path / "here.jsonl", tmp_path / "exported.jsonl"
     monkeypatch.setenv("COURSE_PROGRESS", str(here))

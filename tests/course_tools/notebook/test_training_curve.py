@@ -11,6 +11,7 @@ from course_tools.checks.outcome import watch
 from course_tools.checks.training_record import MOST_LOSSES, RecordedLosses
 from course_tools.checks.verdict import Examination
 from course_tools.notebook import check
+from course_tools.notebook.answer_lookup import NamedAnswer
 from course_tools.notebook.training_curve import block_means, show_recorded_losses, show_training, trained_with_losses
 from tests.course_tools.bank.answers.unusual import raises
 
@@ -165,3 +166,9 @@ def test_an_outcome_observed_elsewhere_carries_no_losses():
     judged = examined.judge(watch(seven_updates, examined.calls, examined.n_preliminary, {}, examined.ask, examined.seconds))
     assert judged.losses is None
     assert judged.points == verdict.points
+
+
+def test_the_curve_of_a_faulty_version_does_not_bear_the_name_of_the_right_one(drawn):
+    check("01.6", NamedAnswer("suspect", lambda: seven_updates))
+    ((_, alt),) = drawn
+    assert alt.startswith("Training loss of the faulty version in check 01.6 over 7 updates")

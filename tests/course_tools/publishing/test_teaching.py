@@ -59,6 +59,14 @@ def test_every_lecture_has_a_sheet_with_its_predictions_and_exercises(page):
             assert f"| {item.id} {item.title} |".replace("|", "") in text.replace("|", "")
 
 
+def test_no_section_of_a_deck_is_named_twice_in_a_sheet(page):
+    for lecture in lectures(ROOT):
+        for deck in re.findall(r"(?<=Sections of the decks: ).*(?=\.$)", sheet(page, lecture.number), flags=re.MULTILINE):
+            for names in deck.split("; "):
+                each = names.partition(": ")[2].split(", ")
+                assert len(each) == len(set(each))
+
+
 def test_an_exercise_stands_with_its_minutes_points_and_two_wrong_answers(page):
     one = exercise("04.1")
     row = next(line for line in page.splitlines() if line.startswith("| 04.1 "))
