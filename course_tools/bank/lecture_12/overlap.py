@@ -137,6 +137,15 @@ def takes_the_first_list_twice(a, b):
     return shared, 2 * area(a) - shared
 
 
+@wrong.case
+def clamps_the_sides_at_one(a, b):
+    """You clamp the sides of the intersection to 0…1. Only 0 is a bound: boxes may be given in pixels."""
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(0, 1)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - shared
+
+
 @right
 def by_edges_that_are_cut(a, b):
     """Each box of b cut to the inside of each box of a; what is left of it is shared."""
@@ -185,11 +194,11 @@ def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
 
 
 def _touching(draw: Draw) -> list[Call]:
-    """Two boxes that share a part of each, which differ in size; then one inside the other."""
+    """Two boxes that share a part of each, which differ in size; then one inside the other; then the two in pixels."""
     a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
     b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
     inside = torch.tensor([[0.3, 0.3, 0.35, 0.45]])
-    return [(a, b), (a, inside)]
+    return [(a, b), (a, inside), (100 * a, 100 * b)]
 
 
 def _apart(draw: Draw) -> list[Call]:
