@@ -18,8 +18,7 @@ def peak_memory(call: Callable[[], object]) -> int:
 
     on_gpu = torch.cuda.is_available()
     if on_gpu:
-        one = torch.ones(1, 1, device="cuda", requires_grad=True)
-        (one @ one).backward()  # the first product of each thread, here and in autograd, allocates a lasting workspace
+        allocate_workspaces("cuda")
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -33,3 +32,13 @@ def peak_memory(call: Callable[[], object]) -> int:
         highest = max(highest, held)
     del kept
     return highest + (torch.cuda.max_memory_allocated() - before if on_gpu else 0)
+
+
+def allocate_workspaces(device: str) -> None:
+    """Multiply and differentiate once: the first product of each thread, here and in autograd, allocates a lasting workspace.
+
+    Gradients are enabled for it, so that it also works where the caller has disabled them.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        one = torch.ones(1, 1, device=device, requires_grad=True)
+        (one @ one).backward()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from course_tools.notebook import peak_memory
+from course_tools.notebook.memory import allocate_workspaces
 
 MiB = 2**20
 x = torch.randn(512, 512)
@@ -41,6 +42,19 @@ def test_it_writes_nothing(capfd):
 def test_an_error_comes_through():
     with pytest.raises(RuntimeError, match="shapes"):
         peak_memory(lambda: x @ x[:3])
+
+
+@pytest.mark.parametrize("disabled", [torch.no_grad, torch.inference_mode])
+def test_workspaces_are_allocated_where_gradients_are_disabled(disabled):
+    with disabled():
+        allocate_workspaces("cpu")
+
+
+@pytest.mark.gpu
+def test_memory_on_a_gpu_counts_where_gradients_are_disabled():
+    there = x.cuda()
+    with torch.no_grad():
+        assert peak_memory(lambda: there + 1.0) == pytest.approx(MiB, abs=4096)
 
 
 @pytest.mark.gpu
