@@ -1301,7 +1301,8 @@ show(
 #   token, and the number of weights would not match the number of values. Queries come from the decoder, as *RK* states.
 #
 # **Limits of this lecture.** Section 8 shows by hand how "it" *can* find its noun in two layers; it does not measure how often
-# a trained model resolves coreference.
+# a trained model resolves coreference. Rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864), which rotate queries
+# and keys by angles that grow with the position, are neither in the decks nor in the library.
 #
 # ## 16 Papers and decks
 #

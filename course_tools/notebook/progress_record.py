@@ -123,14 +123,14 @@ def my_progress(lecture: str) -> None:
     if watched():
         text = summary(progress_of(read_events(progress_file())), lecture)
     else:
-        asked = [item for item in exercises() if item.lecture == lecture]
+        asked = _exercises_of(lecture)
         text = f"Lecture {lecture}: {len(asked)} exercises, {sum(item.points for item in asked)} points. {_NOT_RECORDED}"
     publish({"text/html": f"<p>{escape(text)}</p>", "text/plain": text})
 
 
 def summary(progress: Progress, lecture: str) -> str:
     """Summarise the progress in a lecture in one or two sentences."""
-    asked = [item for item in exercises() if item.lecture == lecture]
+    asked = _exercises_of(lecture)
     mine = {item.id: progress.exercises[item.id] for item in asked if item.id in progress.exercises}
     solved = f"{sum(item.solved for item in mine.values())} of {len(asked)} exercises solved"
     points = f"{sum(item.points for item in mine.values())} of {sum(item.points for item in asked)} points"
@@ -139,6 +139,10 @@ def summary(progress: Progress, lecture: str) -> str:
     text = f"Lecture {lecture}: {solved}, {points}{predictions_right}."
     overcome = [id for id, _ in progress.overcome if id in mine]
     return f"{text} Misconceptions overcome: {len(overcome)}." if overcome else text
+
+
+def _exercises_of(lecture: str) -> list[Exercise]:
+    return [item for item in exercises() if item.lecture == lecture]
 
 
 def predicted(progress: Progress, lecture: str) -> tuple[int, int]:

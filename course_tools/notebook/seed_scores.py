@@ -13,17 +13,18 @@ def show_seeds(
     title: str = "",
     across: Mapping[str, float] | None = None,
 ) -> None:
-    """Draw a point for each training of each model, one column per model; the alternative text lists all values.
+    """Draw one point for each score of each model, one column per model; the alternative text lists all values.
 
     Args:
-        scores: model -> one score for each seed.
+        scores: model -> its scores, one for each training unless the title says otherwise ("one point per …").
         y: label of the axis, with its unit.
         title: above the figure.
         across: name -> height of a dashed line, such as chance.
     """
-    subject = f"{y[0].upper()}{y[1:]}, a point for each training" + f"; {title}" * (title != "")
+    points = "" if "one point per" in title else ", one point per training"
+    subject = f"{y[0].upper()}{y[1:]}{points}" + f"; {title}" * (title != "")
     each = "; ".join(f"{name} {', '.join(f'{value:.3f}' for value in values)}" for name, values in scores.items())
-    lines = "".join(f"; {name} is {height:g}" for name, height in (across or {}).items())
+    lines = "".join(f"; {name} is {height:.3g}" for name, height in (across or {}).items())
     show(seeds(scores, y, title, across), alt=f"{subject}: {each}{lines}.")
 
 

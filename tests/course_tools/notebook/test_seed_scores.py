@@ -7,12 +7,17 @@ from course_tools.notebook.seed_scores import lead_over_best, paired_differences
 
 def test_every_score_and_line_is_in_the_text(capsys):
     show_seeds({"A": [0.5, 0.625], "B": [0.75]}, "accuracy", "digits", {"chance": 0.1})
-    assert capsys.readouterr().out == "Accuracy, a point for each training; digits: A 0.500, 0.625; B 0.750; chance is 0.1.\n"
+    assert capsys.readouterr().out == "Accuracy, one point per training; digits: A 0.500, 0.625; B 0.750; chance is 0.1.\n"
 
 
 def test_without_a_title_the_scores_follow_the_label(capsys):
     show_seeds({"A": [0.5]})
-    assert capsys.readouterr().out == "Accuracy on unseen digits, a point for each training: A 0.500.\n"
+    assert capsys.readouterr().out == "Accuracy on unseen digits, one point per training: A 0.500.\n"
+
+
+def test_a_title_that_names_the_points_is_not_repeated(capsys):
+    show_seeds({"A": [0.5]}, "PSNR (dB)", "photograph, one point per sample")
+    assert capsys.readouterr().out == "PSNR (dB); photograph, one point per sample: A 0.500.\n"
 
 
 def test_differences_are_those_of_equal_seeds():
