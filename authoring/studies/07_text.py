@@ -6,7 +6,8 @@ eight characters, of whatever length is best on held-out plays. Each reads 4.2 m
 for 800 updates, which keeps the one that is best on held-out plays; it reports the weights that were best there.
 
 A network reads all earlier characters of its window, the counts only the last few. So two more rivals mix these counts with
-counts of the new text itself: of these earlier characters, or of all text before, which is more than a network sees.
+counts of the new text itself: of these earlier characters, or of all new text before, earlier plays included, which is more
+than a network sees.
 
 Budget: 24,000 updates with 1,024 characters each, and the trials; 15 to 23 minutes for each network on one CPU thread,
 trials included. On a GPU: twelve times the parameters, dropout of 0.1, and 4,000 updates with 16,384 characters each, after
@@ -72,8 +73,9 @@ AMOUNTS = {"4.2 million": 4_200_000, "1 million": 1_000_000, "0.2 million": 200_
 LONGEST, *FEWER = AMOUNTS
 SETTINGS = {f"{kind}, {LONGEST}": (kind, LONGEST) for kind in ("counts", "GPT", "LSTM")}
 SETTINGS |= {f"counts, {amount}": ("counts", amount) for amount in FEWER}
+NETWORKS = "GPT", "LSTM"
 MIXED = {"counts and window": False, "counts and all before": True}
-"""Kinds of counts that are mixed with counts of the new text: of all text before a character, or of its window alone."""
+"""Kinds of counts that are mixed with counts of the new text: False = of the window alone, True = of all text before."""
 SETTINGS |= {f"{kind}, {LONGEST}": (kind, LONGEST) for kind in MIXED}
 GPU_SETTINGS = SETTINGS
 SEEDS = (0, 1)
@@ -85,7 +87,8 @@ MANNERS = {
     "temperature 1.5": (200, {"temperature": 1.5}),
 }
 N_VALID, N_NEW = 600, 3_000
-LONGEST_FOUND = 6  # on held-out plays better than 4 and, for all text before, than 8
+PART = 100
+LONGEST_CONTEXT = 6  # on held-out plays better than 4 and, for all text before, than 8
 TOLERANCE = {"bits": 0.05, "held-out bits": 0.05, "curve": 0.15, "lr": 1e-2, "best update": 3_000}
 PROMPT = "SCENE II. London. A room in the palace.\n\nEnter the KING, with Attendants\n\nKING:\n"
 
@@ -110,10 +113,13 @@ class Recurrent(nn.Module):
 
 
 def run(setting, seed, device):
-    """Train or count; bits per character of unseen plays, those of held-out ones along the way, and a text that it writes."""
+    """Train or count; bits per character of unseen plays, those of held-out ones along the way, and texts that it writes.
+
+    A mixture of counts writes none.
+    """
     kind, amount = setting
     scale = SCALES[device.type]
-    if kind not in ("GPT", "LSTM"):
+    if kind not in NETWORKS:
         device = torch.device("cpu")
     plays = shakespeare()
     texts = ["\n".join(play.text for play in part) for part in (plays.train, plays.valid, plays.test)]
@@ -123,7 +129,7 @@ def run(setting, seed, device):
     torch.manual_seed(seed)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32
-    if kind not in ("GPT", "LSTM"):
+    if kind not in NETWORKS:
         orders = {order: KneserNey(known.unfold(0, order, 1), len(characters)) for order in range(3, 9)}
         best = min(orders, key=lambda order: bits_of_counts(orders[order], valid))
         model, report = orders[best], {"length of runs": best, "held-out bits": bits_of_counts(orders[best], valid)}
@@ -181,25 +187,30 @@ def spread(tokens, T, n):
 def bits(model, windows):
     """Bits per character of windows (n, T), asked in their second half only, so that half a window precedes each."""
     asked = torch.arange(windows.shape[1], device=windows.device) >= windows.shape[1] // 2
-    parts = [next_token_loss(model(part), part, asked.expand_as(part)).item() for part in windows.split(100)]
+    parts = [next_token_loss(model(part), part, asked.expand_as(part)).item() for part in windows.split(PART)]
     return mean(parts) / math.log(2)
+
+
+def bits_of(probability):
+    """Bits of characters with the given probabilities (n, T / 2), averaged in parts as in `bits`."""
+    return mean(-part.log2().mean().item() for part in probability.split(PART))
 
 
 def bits_of_counts(model, windows):
     """The same characters as in `bits`, by a model that counts."""
-    return -probability(model, windows).log2().mean().item()
+    return bits_of(probability_by_counts(model, windows))
 
 
-def probability(model, windows):
-    """The probability (N,) that a model that counts gives to each character that is asked in windows (n, T)."""
-    first = windows.shape[1] // 2 - model.order + 1
-    return model.probability(windows[:, first:].unfold(1, model.order, 1).flatten(0, 1))
+def probability_by_counts(model, windows):
+    """The probability of each of these characters, (n, T / 2), by a model that counts."""
+    runs = windows[:, windows.shape[1] // 2 - model.order + 1 :].unfold(1, model.order, 1)
+    return model.probability(runs.flatten(0, 1)).view(len(windows), -1)
 
 
 def both_counts(model, text, characters, T, n, whole):
     """The same characters by a model that counts, and by counts of the text before each: all of it, or that of the window.
 
-    Returns the two probabilities, and the length of the longest context that the latter have found, each (N,).
+    Returns the two probabilities, and the length of the longest context that the latter have found, each (n, T / 2).
     """
     places = spread(torch.arange(len(text)), T, n)
     if whole:
@@ -207,20 +218,20 @@ def both_counts(model, text, characters, T, n, whole):
     else:
         parts = (text[first : first + T] for first in places[:, 0].tolist())
         found = (each for part in parts for each in recent_counts(part, range(T // 2, T), len(characters)))
-    recent, lengths = zip(*found, strict=True)
-    counted = probability(model, torch.tensor(characters.encode(text))[places])
-    return counted, torch.tensor(recent, dtype=torch.double), torch.tensor(lengths)
+    recent, lengths = (torch.tensor(each).view(len(places), -1) for each in zip(*found, strict=True))
+    return probability_by_counts(model, torch.tensor(characters.encode(text))[places]), recent, lengths
 
 
 def recent_counts(text, asked, n_tokens):
-    """Yield the probability of each asked character by counts of the text before it, and the length of the longest known context.
+    """Yield the probability of each asked character by counts of the text before it, and the length of the longest context.
 
-    Interpolated over the lengths of contexts as by Witten and Bell 1991 (https://doi.org/10.1109/18.87000), method C.
+    Witten-Bell smoothing: each context is interpolated with the next shorter one, which has the share that method C of Witten
+    and Bell 1991 (https://doi.org/10.1109/18.87000) gives to a novel character. `asked` are different places in their order.
     """
     asked = set(asked)
     followers = defaultdict(Counter)
     for place, character in enumerate(text):
-        contexts = [text[place - length : place] for length in range(min(LONGEST_FOUND, place) + 1)]
+        contexts = [text[place - length : place] for length in range(min(LONGEST_CONTEXT, place) + 1)]
         if place in asked:
             p, longest = 1 / n_tokens, 0
             for context in contexts:
@@ -235,17 +246,17 @@ def recent_counts(text, asked, n_tokens):
 def mixed_bits(shares, counted, recent, lengths):
     """Bits per character of a mixture in which the share of the recent counts depends on the length of their context."""
     share = shares[lengths]
-    return -((1 - share) * counted + share * recent).log2().mean().item()
+    return bits_of((1 - share) * counted + share * recent)
 
 
 def best_shares(counted, recent, lengths):
-    """The shares (LONGEST_FOUND + 1,) with the fewest bits, by expectation maximisation."""
-    shares = torch.full((LONGEST_FOUND + 1,), 0.5, dtype=torch.double)
-    n = lengths.bincount(minlength=len(shares)).clamp(min=1)
+    """The shares (LONGEST_CONTEXT + 1,) with the fewest bits, by expectation maximisation."""
+    shares = torch.full((LONGEST_CONTEXT + 1,), 0.5, dtype=torch.double)
+    n = lengths.flatten().bincount(minlength=len(shares)).clamp(min=1)
     for _ in range(50):
         share = shares[lengths]
-        due = share * recent / (share * recent + (1 - share) * counted)
-        shares = lengths.bincount(due, minlength=len(shares)) / n
+        posterior = share * recent / (share * recent + (1 - share) * counted)
+        shares = lengths.flatten().bincount(posterior.flatten(), minlength=len(shares)) / n
     return shares
 
 
