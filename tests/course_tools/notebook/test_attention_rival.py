@@ -54,4 +54,4 @@ def test_the_accuracies_are_drawn_beside_the_most_frequent_value(monkeypatch, ca
     show_attention_rival(None, 1, (0, 1))
     drawn = capsys.readouterr().out
     assert "look-up: rival 0.250, 0.500" in drawn
-    assert f"the most frequent value is {most_frequent_value(seed=100):g}" in drawn
+    assert f"the most frequent value is {most_frequent_value(seed=100):.3g}" in drawn
