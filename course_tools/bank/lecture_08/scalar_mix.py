@@ -118,6 +118,12 @@ def adds_gamma(layers, w, gamma):
     return gamma + w.softmax(0) @ layers
 
 
+@wrong.case
+def takes_gamma_for_positive(layers, w, gamma):
+    """You drop the sign of γ. It is learned without a bound and may be negative; the mixture changes its sign with it."""
+    return gamma.abs() * (w.softmax(0) @ layers)
+
+
 @right
 def by_einsum(layers, w, gamma):
     """One einsum over layers and shares, γ scaling the shares beforehand."""
@@ -170,7 +176,7 @@ def _plain(draw: Draw) -> list[Call]:
 
 def _scaled(draw: Draw) -> list[Call]:
     layers, w, gamma = _layers(draw, n_layers=3, d=2)
-    return [(layers, 0 * w, gamma)]
+    return [(layers, 0 * w, gamma), (layers, 0 * w, -gamma)]
 
 
 def _unequal(draw: Draw) -> list[Call]:

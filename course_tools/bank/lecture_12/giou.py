@@ -145,6 +145,15 @@ def measures_only_those_apart(a, b):
     return torch.where(shared > 0, _ratio(shared, covered), -free)
 
 
+@wrong.case
+def cuts_the_boxes_at_zero(a, b):
+    """You clamp the corners at 0. A box may extend beyond the edge of the image, and its part outside counts, too."""
+    a, b = a.clamp(min=0), b.clamp(min=0)
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    return _ratio(shared, covered) - _ratio(around - covered, around)
+
+
 @right
 def as_one_sum(a, b):
     """IoU - 1 + the share that is covered: the same, with one subtraction less, where the areas are not 0."""
@@ -194,10 +203,10 @@ def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
 
 
 def _touching(draw: Draw) -> list[Call]:
-    """Two boxes that share a part of each; then the same in an image ten times as large."""
+    """Two boxes that share a part of each; then the same in an image ten times as large, beyond its edges at 0."""
     a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
     b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
-    return [(a, b), (10 * a, 10 * b)]
+    return [(a, b), (10 * a - 4, 10 * b - 4)]
 
 
 def _inside(draw: Draw) -> list[Call]:
@@ -239,7 +248,7 @@ exercise = Exercise(
         has_shape("A number for each box of a, a row, with each box of b, a column.", _lists),
         Property("inside", "Where one box contains the other, GIoU equals IoU.", _inside, points=2),
         Property("apart", "Boxes that do not touch: the farther apart, the smaller.", _apart, points=2),
-        Property("intersecting", "Boxes that intersect, at any scale.", _touching, points=2),
+        Property("intersecting", "Boxes that intersect, at any scale and place.", _touching, points=2),
         Property("lists", "Every box of one list with every box of the other.", _lists, needs=("apart", "intersecting")),
         Property("empty", "A ratio of two areas counts 0 where both are 0.", _empty, needs=("apart",)),
         has_gradient(_on_either_side, needs=("apart", "intersecting")),

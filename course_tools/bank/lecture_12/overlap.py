@@ -146,6 +146,15 @@ def clamps_the_sides_at_one(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong.case
+def cuts_the_boxes_at_zero(a, b):
+    """You clamp the corners at 0. A box may extend beyond the edge of the image, and its part outside counts, too."""
+    a, b = a.clamp(min=0)[..., :, None, :], b.clamp(min=0)[..., None, :, :]
+    sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
+    shared = sides[..., 0] * sides[..., 1]
+    return shared, area(a) + area(b) - shared
+
+
 @right
 def by_edges_that_are_cut(a, b):
     """Each box of b cut to the inside of each box of a; what is left of it is shared."""
@@ -194,11 +203,11 @@ def _moved(boxes: Tensor, x: float, y: float) -> Tensor:
 
 
 def _touching(draw: Draw) -> list[Call]:
-    """Two boxes that share a part of each, which differ in size; then one inside the other; then the two in pixels."""
+    """Two boxes that share a part of each and differ in size; then one inside the other; then the two in pixels, beyond 0."""
     a = torch.cat([0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
     b = torch.cat([0.2 + 0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
     inside = torch.tensor([[0.3, 0.3, 0.35, 0.45]])
-    return [(a, b), (a, inside), (100 * a, 100 * b)]
+    return [(a, b), (a, inside), (100 * a - 40, 100 * b - 40)]
 
 
 def _apart(draw: Draw) -> list[Call]:
