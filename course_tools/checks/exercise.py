@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import partial
+from functools import partial, partialmethod
 
 import torch
 from torch import Tensor
@@ -51,33 +51,33 @@ class Answers(list[Answer]):
     """Answers of a bank, in the order of their definition. An instance is a decorator that adds an answer: `@wrong`, `@right`.
 
     `@wrong.idea`, `@wrong.part`, `@wrong.detail` and `@wrong.case` also state the severity of the mistake. An answer marked
-    only `@wrong` earns the points of the properties that hold.
+    only `@wrong` earns the points of the properties that hold. In a build task, `@wrong(proof=…)` gives the measurements that
+    prove the mistake, whatever the design of the submission, and `@wrong(suspicion=…)` those that make it likely; the first
+    proof that applies is named, and then the first suspicion.
     """
 
-    def __call__(self, answer: Answer) -> Answer:
-        """Add an answer, and return it unchanged."""
+    def __call__(self, answer: Answer | None = None, **marks: "Severity | Evidence") -> Answer:
+        """Add an answer with its marks, and return it; without an answer, return a decorator that does so.
+
+        Raises a TypeError for a mark that is not severity, proof or suspicion.
+        """
+        if unknown := marks.keys() - {"severity", "proof", "suspicion"}:
+            raise TypeError(f"an answer has no mark {min(unknown)!r}; give severity, proof or suspicion.")
+        if answer is None:
+            return partial(self, **marks)
+        for mark, value in marks.items():
+            setattr(answer, mark, value)
         self.append(answer)
         return answer
 
-    def idea(self, answer: Answer) -> Answer:
-        """Add an answer that misses the idea of the exercise, reverses it, or ignores a required input."""
-        return self._of(Severity.IDEA, answer)
-
-    def part(self, answer: Answer) -> Answer:
-        """Add an answer in which a step of the computation is missing or wrong."""
-        return self._of(Severity.PART, answer)
-
-    def detail(self, answer: Answer) -> Answer:
-        """Add an answer that is right except for a factor, an index, an order of axes, or a similar function in its place."""
-        return self._of(Severity.DETAIL, answer)
-
-    def case(self, answer: Answer) -> Answer:
-        """Add an answer that is right except for a special case, its gradients, changed inputs, or the form of its result."""
-        return self._of(Severity.CASE, answer)
-
-    def _of(self, severity: Severity, answer: Answer) -> Answer:
-        answer.severity = severity
-        return self(answer)
+    idea = partialmethod(__call__, severity=Severity.IDEA)
+    """Add an answer that misses the idea of the exercise, reverses it, or ignores a required input."""
+    part = partialmethod(__call__, severity=Severity.PART)
+    """Add an answer in which a step of the computation is missing or wrong."""
+    detail = partialmethod(__call__, severity=Severity.DETAIL)
+    """Add an answer that is right except for a factor, an index, an order of axes, or a similar function in its place."""
+    case = partialmethod(__call__, severity=Severity.CASE)
+    """Add an answer that is right except for a special case, its gradients, changed inputs, or the form of its result."""
 
 
 def severity_of(answer: Answer) -> Severity | None:
@@ -163,7 +163,7 @@ Truth = Mapping[str, object]
 """What the judges of a build task know and a student's code never receives, such as the targets of held-out examples."""
 
 Evidence = Callable[[Measured, Truth], bool]
-"""Whether the measurements of a training show a mistake."""
+"""Whether the measurements of a training show a mistake; see `Answers`."""
 
 
 @dataclass(frozen=True)
@@ -171,15 +171,12 @@ class Training:
     """What makes an exercise a build task: the answer trains a model, once, and every property is judged by that model.
 
     `questions` draws one call `(data, queries)`, as `training_record.measure` takes it, and the truth, which the submission
-    does not receive. `seconds` is the limit of processor time. `proofs` and `suspicions` map a wrong answer to the measurements
-    that prove its mistake, or make it likely, whatever the design of the submission; the first that applies is named.
-    `conclusion` says what the measurements of a right answer show; no points depend on it.
+    does not receive. `seconds` is the limit of processor time. `conclusion` says what the measurements of a right answer show;
+    no points depend on it.
     """
 
     questions: Callable[[Draw], tuple[Call, Truth]]
     seconds: float
-    proofs: Mapping[Answer, Evidence]
-    suspicions: Mapping[Answer, Evidence] = field(default_factory=dict)
     conclusion: Callable[[Measured, Truth], str] | None = None
 
 

@@ -265,11 +265,14 @@ class Examination:
         """The mistake that the measurements of a training prove, and the one that they make likely; at least one is None."""
         if got.results is None:
             return None, None
-        measured, training = Measured(*got.results), self.exercise.training
-        proven = next((wrong for wrong, shows in training.proofs.items() if shows(measured, self._truth)), None)
-        if proven is not None:
-            return proven, None
-        return None, next((wrong for wrong, shows in training.suspicions.items() if shows(measured, self._truth)), None)
+        measured = Measured(*got.results)
+
+        def first(kind: str) -> Answer | None:
+            marked = (wrong for wrong in self.exercise.wrong if hasattr(wrong, kind))
+            return next((wrong for wrong in marked if getattr(wrong, kind)(measured, self._truth)), None)
+
+        proven = first("proof")
+        return (proven, None) if proven is not None else (None, first("suspicion"))
 
     def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str]] | None:
         """Name the properties on which a wrong answer agrees with the student's, and those that it fails.

@@ -114,7 +114,28 @@ class _Small(nn.Module):
         return self.logits(self.lstm(self.dropout(self.embed(tokens)))[0])
 
 
-@wrong
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(text, n_tokens, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return looped(_Small(n_tokens, dropout=0.2), text, n_steps // 2).train()
+
+
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(text, n_tokens, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(_Small(n_tokens), text, n_steps // 2)
+
+
+@wrong(proof=both(updates_are_too_large, fails_to_learn))
+def learning_rate_too_large(text, n_tokens, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
+    return looped(_Small(n_tokens), text, n_steps // 4, lr=3.0)
+
+
+@wrong(proof=reads_the_future)
 def in_both_directions(text, n_tokens, n_steps):
     """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
     token; on new text it has nothing to copy. A language model reads in one direction: no `bidirectional=True`."""
@@ -122,11 +143,46 @@ def in_both_directions(text, n_tokens, n_steps):
     return looped(_Small(n_tokens, lstm), text, n_steps)
 
 
-@wrong
+@wrong(proof=reads_other_examples)
 def time_on_the_wrong_axis(text, n_tokens, n_steps):
     """Your recurrence runs over the batch, not over time: the logits of a window depend on the windows before it in the batch.
     `nn.LSTM` expects time on its first axis; give it `batch_first=True`."""
     return looped(_Small(n_tokens, nn.LSTM(16, 32)), text, n_steps // 2)
+
+
+@wrong(proof=repeats_the_last_token)
+def targets_not_shifted(text, n_tokens, n_steps):
+    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
+    the logits at t are compared with the token at t + 1."""
+    return looped(_Small(n_tokens), text, n_steps // 2, batch=not_shifted)
+
+
+@wrong(proof=repeats_the_token_before)
+def targets_shifted_back(text, n_tokens, n_steps):
+    """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
+    are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
+    return looped(_Small(n_tokens), text, n_steps, batch=shifted_back)
+
+
+@wrong(proof=both(reads_one_batch, fails_to_learn))
+def one_batch_for_all_updates(text, n_tokens, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
+    windows in each update."""
+    return on_one_batch(_Small(n_tokens), text, n_steps)
+
+
+@wrong(proof=both(gives_probabilities, fails_to_learn))
+def probabilities_for_logits(text, n_tokens, n_steps):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
+    falls. Return the logits."""
+    return looped(nn.Sequential(_Small(n_tokens), nn.Softmax(dim=-1)), text, n_steps // 2)
+
+
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
+def optimizer_of_another_model(text, n_tokens, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    return with_the_optimizer_of(_Small(n_tokens), _Small(n_tokens), text, n_steps // 4)
 
 
 class _Forgetful(_Small):
@@ -135,74 +191,11 @@ class _Forgetful(_Small):
         return self.logits(self.lstm(x)[0]).reshape(*tokens.shape, -1)
 
 
-@wrong
+@wrong(proof=ignores_the_order)
 def state_not_carried(text, n_tokens, n_steps):
     """Your state starts from zero at every token: with the tokens before the last one in another order, the model predicts the
     same. Carry the state from each step to the next."""
     return looped(_Forgetful(n_tokens), text, n_steps // 2)
-
-
-@wrong
-def targets_not_shifted(text, n_tokens, n_steps):
-    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
-    the logits at t are compared with the token at t + 1."""
-    return looped(_Small(n_tokens), text, n_steps // 2, batch=not_shifted)
-
-
-@wrong
-def targets_shifted_back(text, n_tokens, n_steps):
-    """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
-    are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
-    return looped(_Small(n_tokens), text, n_steps, batch=shifted_back)
-
-
-@wrong
-def targets_shifted_twice(text, n_tokens, n_steps):
-    """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
-    loss shifts it again."""
-    return looped(_Small(n_tokens), text, n_steps, batch=next_but_one)
-
-
-@wrong
-def gradients_not_cleared(text, n_tokens, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(_Small(n_tokens), text, n_steps // 2)
-
-
-@wrong
-def one_batch_for_all_updates(text, n_tokens, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
-    windows in each update."""
-    return on_one_batch(_Small(n_tokens), text, n_steps)
-
-
-@wrong
-def dropout_left_on(text, n_tokens, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return looped(_Small(n_tokens, dropout=0.2), text, n_steps // 2).train()
-
-
-@wrong
-def learning_rate_too_large(text, n_tokens, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return looped(_Small(n_tokens), text, n_steps // 4, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(text, n_tokens, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.02."""
-    return looped(_Small(n_tokens), text, n_steps // 4, lr=1e-6)
-
-
-@wrong
-def optimizer_of_another_model(text, n_tokens, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return with_the_optimizer_of(_Small(n_tokens), _Small(n_tokens), text, n_steps // 4)
 
 
 class _Detached(_Small):
@@ -210,18 +203,25 @@ class _Detached(_Small):
         return self.logits(self.lstm(self.embed(tokens))[0].detach())
 
 
-@wrong
+@wrong(proof=weights_without_gradient)
 def states_cut_off(text, n_tokens, n_steps):
     """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
     `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
     return looped(_Detached(n_tokens), text, n_steps // 2)
 
 
-@wrong
-def probabilities_for_logits(text, n_tokens, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    return looped(nn.Sequential(_Small(n_tokens), nn.Softmax(dim=-1)), text, n_steps // 2)
+@wrong(proof=predicts_two_ahead)
+def targets_shifted_twice(text, n_tokens, n_steps):
+    """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
+    loss shifts it again."""
+    return looped(_Small(n_tokens), text, n_steps, batch=next_but_one)
+
+
+@wrong(proof=both(updates_are_too_small, fails_to_learn))
+def learning_rate_too_small(text, n_tokens, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.02."""
+    return looped(_Small(n_tokens), text, n_steps // 4, lr=1e-6)
 
 
 @right
@@ -318,21 +318,5 @@ exercise = Exercise(
     training=Training(
         questions=partial(questions, N_STEPS),
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
-            in_both_directions: reads_the_future,
-            time_on_the_wrong_axis: reads_other_examples,
-            targets_not_shifted: repeats_the_last_token,
-            targets_shifted_back: repeats_the_token_before,
-            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
-            probabilities_for_logits: both(gives_probabilities, fails_to_learn),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            state_not_carried: ignores_the_order,
-            states_cut_off: weights_without_gradient,
-            targets_shifted_twice: predicts_two_ahead,
-            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
-        },
     ),
 )

@@ -240,6 +240,7 @@ def on_pairs(measured: Measured, truth: Truth) -> float:
 
 
 _score = at_least(LEAST, on_pairs, "On held-out sentences of two dates the exact match of its answers")
+_UNSOUND = fails(_score)
 
 
 def reads_other_sentences(measured: Measured, truth: Truth) -> bool:
@@ -315,6 +316,66 @@ def _looped(model, data, n_steps, **how):
     return taught(model, lambda rows: (source[rows, : lengths[rows].max()], lengths[rows]), target, n_steps, **how)
 
 
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(*data):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(_Small(*data[3:5]), data, data[5] // 2, lr=3e-3, clears=False)
+
+
+@wrong(proof=has_random_logits)
+def dropout_left_on(*data):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
+    Return `model.eval()`."""
+    return _looped(_Small(*data[3:5], dropout=0.2), data, data[5] // 2).train()
+
+
+class _Sampling(_Small):
+    def choose(self, logits):
+        return logits[:, 0].softmax(-1).multinomial(1)
+
+
+@wrong(proof=writes_at_random)
+def answers_sampled(*data):
+    """Your model draws its answers at random: asked twice, it writes different tokens with the same logits. Greedy decoding
+    takes the token with the largest logit, `argmax(-1)`."""
+    return _looped(_Sampling(*data[3:5]), data, data[5] // 2)
+
+
+@wrong(proof=both(updates_are_too_large, _UNSOUND))
+def learning_rate_too_large(*data):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
+    return _looped(_Small(*data[3:5]), data, data[5] // 4, lr=3.0)
+
+
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
+def optimizer_of_another_model(*data):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    return _looped(_Small(*data[3:5]), data, data[5] // 4, optimized=_Small(*data[3:5]))
+
+
+@wrong(proof=both(updates_are_too_small, _UNSOUND))
+def learning_rate_too_small(*data):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.02."""
+    return _looped(_Small(*data[3:5]), data, data[5] // 4, lr=1e-6)
+
+
+class _OverTheBatch(_Small):
+    def weights(self, scores):
+        return scores.masked_fill(scores == -torch.inf, -1e9).softmax(0)
+
+
+@wrong(proof=reads_other_sentences)
+def softmax_over_the_batch(*data):
+    """Your sentences are mixed: the logits of a sentence change with another sentence of the same length in its batch. The
+    softmax runs over the keys, the last axis of scores (B, T, T_s), and a recurrent network over batches needs
+    `batch_first=True`."""
+    return _looped(_OverTheBatch(*data[3:5]), data, data[5] // 2)
+
+
 class _WithPadding(_Small):
     def encode(self, source, lengths):
         return self.encoder(self.letters(source))[0]
@@ -323,27 +384,14 @@ class _WithPadding(_Small):
         return scores
 
 
-@wrong
+@wrong(proof=reads_padding)
 def padding_read(*data):
     """Your model reads padding: in a batch with a longer sentence, the logits of a sentence change. Set the scores of padding
     to minus infinity before the softmax, or give `attend` the mask; a recurrent encoder stops after `lengths` letters."""
     return _looped(_WithPadding(*data[3:5]), data, data[5] // 2)
 
 
-class _OverTheBatch(_Small):
-    def weights(self, scores):
-        return scores.masked_fill(scores == -torch.inf, -1e9).softmax(0)
-
-
-@wrong
-def softmax_over_the_batch(*data):
-    """Your sentences are mixed: the logits of a sentence change with another sentence of the same length in its batch. The
-    softmax runs over the keys, the last axis of scores (B, T, T_s), and a recurrent network over batches needs
-    `batch_first=True`."""
-    return _looped(_OverTheBatch(*data[3:5]), data, data[5] // 2)
-
-
-@wrong
+@wrong(proof=reads_the_token_it_predicts)
 def decoder_in_both_directions(*data):
     """Your decoder sees the token that it has to predict: logits change when later tokens of the target change. In training it
     can copy them, and alone it has nothing to copy. It reads in one direction, gets `target[:, :-1]`, and a softmax over the
@@ -351,7 +399,7 @@ def decoder_in_both_directions(*data):
     return _looped(_Small(*data[3:5], both_ways=True), data, data[5] // 2)
 
 
-@wrong
+@wrong(proof=repeats_the_token_read)
 def targets_not_shifted(*data):
     """Your model predicts the token that it has just read: logits and target are not shifted against each other. The logits at
     t are compared with `target[:, t + 1]`."""
@@ -362,16 +410,24 @@ def targets_not_shifted(*data):
     return _looped(_Small(*data[3:5]), data, data[5] // 2, loss_of=loss_of)
 
 
-class _Blind(_Small):
-    def encode(self, source, lengths):
-        return torch.zeros_like(super().encode(source, lengths))
+@wrong(proof=both(reads_one_batch, _UNSOUND))
+def one_batch_for_all_updates(*data):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these sentences by heart. Draw new
+    ones in each update."""
+    return _looped(_Small(*data[3:5]), data, data[5] // 2, one_batch=True)
 
 
-@wrong
-def source_not_read(*data):
-    """Your decoder does not use the source: for another sentence its logits are the same. It has learned what dates look like,
-    not which one is meant. Give it the context of the attention before it computes the logits."""
-    return _looped(_Blind(*data[3:5]), data, data[5] // 2)
+class _Probabilities(_Small):
+    def read(self, *arguments):
+        logits, state = super().read(*arguments)
+        return logits.softmax(-1), state
+
+
+@wrong(proof=both(gives_probabilities, _UNSOUND))
+def probabilities_for_logits(*data):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
+    falls. Return the logits."""
+    return _looped(_Probabilities(*data[3:5]), data, data[5] // 2)
 
 
 class _TargetNotRead(_Small):
@@ -379,11 +435,23 @@ class _TargetNotRead(_Small):
         return super().read(memory, source, torch.full_like(tokens, BEGIN), state)
 
 
-@wrong
+@wrong(proof=ignores_the_target)
 def target_not_read(*data):
     """Your decoder does not read the target: its logits are the same for any tokens before. At each position it should read the
     true token in training (teacher forcing), and the token that it chose last when it writes an answer."""
     return _looped(_TargetNotRead(*data[3:5]), data, data[5] // 2)
+
+
+class _Blind(_Small):
+    def encode(self, source, lengths):
+        return torch.zeros_like(super().encode(source, lengths))
+
+
+@wrong(proof=ignores_the_inputs)
+def source_not_read(*data):
+    """Your decoder does not use the source: for another sentence its logits are the same. It has learned what dates look like,
+    not which one is meant. Give it the context of the attention before it computes the logits."""
+    return _looped(_Blind(*data[3:5]), data, data[5] // 2)
 
 
 class _Bag(_Small):
@@ -396,11 +464,74 @@ class _Bag(_Small):
         return torch.cat([x, x], dim=-1)
 
 
-@wrong
+@wrong(proof=ignores_the_order)
 def letters_without_order(*data):
     """Your attention reads a bag of letters: with the letters of the source in another order, the logits are the same. Its keys
     need the order: let them be the states of a recurrent network, or add vectors of the positions."""
     return _looped(_Bag(*data[3:5]), data, data[5] // 2)
+
+
+@wrong(proof=weights_left_out)
+def encoder_not_in_the_optimizer(*data):
+    """A part of your model has gradients and is in no optimizer, so it stays as it was drawn; usually this is the encoder. Give
+    the optimizer the parameters of both, or of one module that contains both."""
+    model = _Small(*data[3:5])
+    return _looped(model, data, data[5] // 2, optimized=nn.ModuleList([model.embed, model.cell, model.W, model.logits]))
+
+
+class _Detached(_Small):
+    def encode(self, source, lengths):
+        return super().encode(source, lengths).detach()
+
+
+@wrong(proof=weights_without_gradient)
+def states_cut_off(*data):
+    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
+    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
+    return _looped(_Detached(*data[3:5]), data, data[5] // 2)
+
+
+@wrong(proof=predicts_padding)
+def padding_counted(*data):
+    """Your loss counts padding: after the end of a sentence your model predicts padding, which it can have learned only from
+    targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns characters alone."""
+
+    def loss_of(logits, target):
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
+
+    return _looped(_Small(*data[3:5]), data, data[5] // 2, loss_of=loss_of)
+
+
+@wrong(proof=never_ends)
+def end_not_learned(*data):
+    """Your answers never end: the model never predicts END, because its loss leaves this token out. END is a target like any
+    other; only padding is none."""
+
+    def loss_of(logits, target):
+        return decoder_loss(logits, target.masked_fill(target == END, PADDING))
+
+    return _looped(_Small(*data[3:5]), data, data[5], loss_of=loss_of)
+
+
+class _NotFedBack(_Small):
+    def write(self, memory, source):
+        first = torch.full((len(source), 24), BEGIN)
+        return self.read(memory, source, first)[0].argmax(-1)
+
+
+@wrong(proof=strays_from_its_logits)
+def predictions_not_fed_back(*data):
+    """Your answers are not those of your logits. Under teacher forcing the decoder has the right state and the right token
+    before; when it writes an answer, it does not. In each step it must read the token that it chose last, and go on from the
+    state after the step before."""
+    return _looped(_NotFedBack(*data[3:5]), data, data[5])
+
+
+@wrong(proof=makes_too_many_updates)
+def more_updates_than_allowed(*data):
+    """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop after
+    `n_steps` calls of `optimizer.step()`."""
+    return _looped(_Small(*data[3:5]), data, data[5] + 10)
 
 
 class _LastState(_Small):
@@ -417,142 +548,12 @@ class _LastState(_Small):
         return self.logits(torch.cat([states, both[:, None].expand_as(states)], dim=-1)), state
 
 
-@wrong
+@wrong(suspicion=fails_on_pairs)
 def last_state_alone(*data):
     """No mistake was found in your training, but pairs of dates are hardly ever right. Does your decoder attend to all states
     of the encoder, anew for each token? From one vector of the source alone, the same training needs several times as many
     updates."""
     return _looped(_LastState(*data[3:5]), data, data[5])
-
-
-class _NotFedBack(_Small):
-    def write(self, memory, source):
-        first = torch.full((len(source), 24), BEGIN)
-        return self.read(memory, source, first)[0].argmax(-1)
-
-
-@wrong
-def predictions_not_fed_back(*data):
-    """Your answers are not those of your logits. Under teacher forcing the decoder has the right state and the right token
-    before; when it writes an answer, it does not. In each step it must read the token that it chose last, and go on from the
-    state after the step before."""
-    return _looped(_NotFedBack(*data[3:5]), data, data[5])
-
-
-class _Sampling(_Small):
-    def choose(self, logits):
-        return logits[:, 0].softmax(-1).multinomial(1)
-
-
-@wrong
-def answers_sampled(*data):
-    """Your model draws its answers at random: asked twice, it writes different tokens with the same logits. Greedy decoding
-    takes the token with the largest logit, `argmax(-1)`."""
-    return _looped(_Sampling(*data[3:5]), data, data[5] // 2)
-
-
-@wrong
-def padding_counted(*data):
-    """Your loss counts padding: after the end of a sentence your model predicts padding, which it can have learned only from
-    targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns characters alone."""
-
-    def loss_of(logits, target):
-        return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
-
-    return _looped(_Small(*data[3:5]), data, data[5] // 2, loss_of=loss_of)
-
-
-@wrong
-def end_not_learned(*data):
-    """Your answers never end: the model never predicts END, because its loss leaves this token out. END is a target like any
-    other; only padding is none."""
-
-    def loss_of(logits, target):
-        return decoder_loss(logits, target.masked_fill(target == END, PADDING))
-
-    return _looped(_Small(*data[3:5]), data, data[5], loss_of=loss_of)
-
-
-@wrong
-def gradients_not_cleared(*data):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 2, lr=3e-3, clears=False)
-
-
-@wrong
-def one_batch_for_all_updates(*data):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these sentences by heart. Draw new
-    ones in each update."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 2, one_batch=True)
-
-
-@wrong
-def dropout_left_on(*data):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
-    Return `model.eval()`."""
-    return _looped(_Small(*data[3:5], dropout=0.2), data, data[5] // 2).train()
-
-
-@wrong
-def encoder_not_in_the_optimizer(*data):
-    """A part of your model has gradients and is in no optimizer, so it stays as it was drawn; usually this is the encoder. Give
-    the optimizer the parameters of both, or of one module that contains both."""
-    model = _Small(*data[3:5])
-    return _looped(model, data, data[5] // 2, optimized=nn.ModuleList([model.embed, model.cell, model.W, model.logits]))
-
-
-@wrong
-def optimizer_of_another_model(*data):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 4, optimized=_Small(*data[3:5]))
-
-
-class _Detached(_Small):
-    def encode(self, source, lengths):
-        return super().encode(source, lengths).detach()
-
-
-@wrong
-def states_cut_off(*data):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return _looped(_Detached(*data[3:5]), data, data[5] // 2)
-
-
-@wrong
-def learning_rate_too_large(*data):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 4, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(*data):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.02."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 4, lr=1e-6)
-
-
-@wrong
-def more_updates_than_allowed(*data):
-    """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop after
-    `n_steps` calls of `optimizer.step()`."""
-    return _looped(_Small(*data[3:5]), data, data[5] + 10)
-
-
-class _Probabilities(_Small):
-    def read(self, *arguments):
-        logits, state = super().read(*arguments)
-        return logits.softmax(-1), state
-
-
-@wrong
-def probabilities_for_logits(*data):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    return _looped(_Probabilities(*data[3:5]), data, data[5] // 2)
 
 
 @right
@@ -692,7 +693,6 @@ def with_convolutions(source, lengths, target, n_letters, n_characters, n_steps)
 
 
 _LIBRARY = "write the decoder yourself: a recurrent network, your scores, your `attend`, logits."
-_UNSOUND = fails(_score)
 
 exercise = Exercise(
     id="02.7",
@@ -718,29 +718,5 @@ exercise = Exercise(
     training=Training(
         questions=_questions,
         seconds=SECONDS,
-        proofs={
-            gradients_not_cleared: gradients_are_kept,
-            dropout_left_on: has_random_logits,
-            answers_sampled: writes_at_random,
-            learning_rate_too_large: both(updates_are_too_large, _UNSOUND),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            learning_rate_too_small: both(updates_are_too_small, _UNSOUND),
-            softmax_over_the_batch: reads_other_sentences,
-            padding_read: reads_padding,
-            decoder_in_both_directions: reads_the_token_it_predicts,
-            targets_not_shifted: repeats_the_token_read,
-            one_batch_for_all_updates: both(reads_one_batch, _UNSOUND),
-            probabilities_for_logits: both(gives_probabilities, _UNSOUND),
-            target_not_read: ignores_the_target,
-            source_not_read: ignores_the_inputs,
-            letters_without_order: ignores_the_order,
-            encoder_not_in_the_optimizer: weights_left_out,
-            states_cut_off: weights_without_gradient,
-            padding_counted: predicts_padding,
-            end_not_learned: never_ends,
-            predictions_not_fed_back: strays_from_its_logits,
-            more_updates_than_allowed: makes_too_many_updates,
-        },
-        suspicions={last_state_alone: fails_on_pairs},
     ),
 )

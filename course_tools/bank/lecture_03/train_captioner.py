@@ -309,36 +309,51 @@ def _looped(model, data, n_steps, **how):
     return taught(model, lambda rows: (regions[rows],), captions, n_steps, **how)
 
 
-class _Mean(_Small):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.query = self.key = self.v = None
-
-    def look(self, regions, h):
-        return regions.mean(1)
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(*data):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(_Small(data[2]), data, data[3] // 2, clears=False)
 
 
-@wrong
-def mean_of_the_regions(*data):
-    """Your captioner reads only the mean of the regions: with other regions of the same mean, its logits are the same. The mean
-    has no order. Before each word, attend to the regions with the state of the decoder."""
-    return _looped(_Mean(data[2]), data, data[3] // 2)
+@wrong(proof=has_random_logits)
+def dropout_left_on(*data):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
+    Return `model.eval()`."""
+    return _looped(_Small(data[2], dropout=0.2), data, data[3] // 2).train()
 
 
-class _Blind(_Small):
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.query = self.key = self.v = None
-
-    def look(self, regions, h):
-        return torch.zeros_like(regions[:, 0])
+class _Sampling(_Small):
+    def choose(self, logits):
+        return logits.softmax(-1).multinomial(1)[:, 0]
 
 
-@wrong
-def picture_not_read(*data):
-    """Your captioner does not use the picture: for another one its logits are the same. It has learned what captions look like.
-    Give the context of the attention to the LSTM, or to the logits, at each word."""
-    return _looped(_Blind(data[2]), data, data[3] // 2)
+@wrong(proof=writes_at_random)
+def captions_sampled(*data):
+    """Your model draws its captions at random: asked twice, it writes different words with the same logits. Greedy decoding
+    takes the word with the largest logit, `argmax(-1)`."""
+    return _looped(_Sampling(data[2]), data, data[3] // 3)
+
+
+@wrong(proof=both(updates_are_too_large, _UNSOUND))
+def learning_rate_too_large(*data):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
+    return _looped(_Small(data[2]), data, data[3] // 4, lr=5.0)
+
+
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
+def optimizer_of_another_model(*data):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    return _looped(_Small(data[2]), data, data[3] // 4, optimized=_Small(data[2]))
+
+
+@wrong(proof=both(updates_are_too_small, _UNSOUND))
+def learning_rate_too_small(*data):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.02."""
+    return _looped(_Small(data[2]), data, data[3] // 4, lr=1e-6)
 
 
 class _OverTheBatch(_Small):
@@ -346,7 +361,7 @@ class _OverTheBatch(_Small):
         return scores.softmax(0)
 
 
-@wrong
+@wrong(proof=reads_other_pictures)
 def softmax_over_the_batch(*data):
     """Your pictures are mixed: the logits of a caption change with the other pictures of its batch. The softmax runs over the
     regions, and the LSTM over the words; neither runs over the batch."""
@@ -358,7 +373,7 @@ class _SeesTheNext(_Small):
         return super().read(regions, torch.cat([caption[:, 1:], caption[:, -1:]], 1))
 
 
-@wrong
+@wrong(proof=reads_the_token_it_predicts)
 def reads_the_word_to_predict(*data):
     """Your decoder sees the word that it has to predict: logits change when later words of the caption change. In training it
     can copy it, and alone it has nothing to copy. It reads `caption[:, :-1]` from left to right and predicts
@@ -366,7 +381,7 @@ def reads_the_word_to_predict(*data):
     return _looped(_SeesTheNext(data[2]), data, data[3] // 2)
 
 
-@wrong
+@wrong(proof=repeats_the_token_read)
 def targets_not_shifted(*data):
     """Your captioner predicts the word that it has just read: logits and caption are not shifted against each other. The logits
     at t are compared with `caption[:, t + 1]`."""
@@ -375,6 +390,26 @@ def targets_not_shifted(*data):
         return F.cross_entropy(logits.flatten(0, 1), caption.flatten(), ignore_index=PADDING)
 
     return _looped(_Small(data[2]), data, data[3] // 2, loss_of=loss_of)
+
+
+@wrong(proof=both(reads_one_batch, _UNSOUND))
+def one_batch_for_all_updates(*data):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these pictures by heart. Draw new
+    ones in each update."""
+    return _looped(_Small(data[2]), data, data[3] // 2, one_batch=True)
+
+
+class _Probabilities(_Small):
+    def step(self, *arguments):
+        logits, state = super().step(*arguments)
+        return logits.softmax(-1), state
+
+
+@wrong(proof=both(gives_probabilities, _UNSOUND))
+def probabilities_for_logits(*data):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
+    falls. Return the logits."""
+    return _looped(_Probabilities(data[2]), data, data[3] // 3)
 
 
 class _OwnWords(_Small):
@@ -391,14 +426,66 @@ class _OwnWords(_Small):
         return self.read(regions, torch.zeros(len(regions), 6)).argmax(-1)
 
 
-@wrong
+@wrong(proof=ignores_the_target)
 def without_teacher_forcing(*data):
     """Your model does not read the caption that it is given: its logits are the same for any words. With teacher forcing it
     reads the true word at each position; its own words it reads only where there is no caption."""
     return _looped(_OwnWords(data[2]), data, data[3] // 2)
 
 
-@wrong
+class _Blind(_Small):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.query = self.key = self.v = None
+
+    def look(self, regions, h):
+        return torch.zeros_like(regions[:, 0])
+
+
+@wrong(proof=ignores_the_inputs)
+def picture_not_read(*data):
+    """Your captioner does not use the picture: for another one its logits are the same. It has learned what captions look like.
+    Give the context of the attention to the LSTM, or to the logits, at each word."""
+    return _looped(_Blind(data[2]), data, data[3] // 2)
+
+
+@wrong(proof=weights_left_out)
+def attention_not_in_the_optimizer(*data):
+    """A part of your model has gradients and is in no optimizer, so it stays as it was drawn. Give the optimizer the parameters
+    of the whole model, attention included."""
+    model = _Small(data[2])
+    return _looped(model, data, data[3] // 2, optimized=nn.ModuleList([model.words, model.logits]))
+
+
+class _Detached(_Small):
+    def look(self, regions, h):
+        return super().look(regions, h).detach()
+
+
+@wrong(proof=weights_without_gradient)
+def context_cut_off(*data):
+    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
+    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
+    return _looped(_Detached(data[2]), data, data[3] // 2)
+
+
+class _Mean(_Small):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.query = self.key = self.v = None
+
+    def look(self, regions, h):
+        return regions.mean(1)
+
+
+@wrong(proof=reads_only_the_mean)
+def mean_of_the_regions(*data):
+    """Your captioner reads only the mean of the regions: with other regions of the same mean, its logits are the same. The mean
+    has no order. Before each word, attend to the regions with the state of the decoder."""
+    return _looped(_Mean(data[2]), data, data[3] // 2)
+
+
+@wrong(proof=predicts_padding)
 def padding_counted(*data):
     """Your loss counts padding: after the end of a caption your model predicts padding, which it can have learned only from
     targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns words alone."""
@@ -409,7 +496,7 @@ def padding_counted(*data):
     return _looped(_Small(data[2]), data, data[3] // 2, loss_of=loss_of)
 
 
-@wrong
+@wrong(proof=never_ends)
 def end_not_learned(*data):
     """Your captions never end: the model never predicts END, because its loss leaves this token out. END is a target like any
     other; only padding is none."""
@@ -425,105 +512,18 @@ class _NotFedBack(_Small):
         return self.read(regions, torch.full((len(regions), 6), BEGIN)).argmax(-1)
 
 
-@wrong
+@wrong(proof=strays_from_its_logits)
 def words_not_fed_back(*data):
     """Your captions are not those of your logits. With the true words before, the decoder predicts one word; when it writes
     alone, another. In each step it must read the word that it chose last, and go on from the state after the step before."""
     return _looped(_NotFedBack(data[2]), data, data[3])
 
 
-class _Sampling(_Small):
-    def choose(self, logits):
-        return logits.softmax(-1).multinomial(1)[:, 0]
-
-
-@wrong
-def captions_sampled(*data):
-    """Your model draws its captions at random: asked twice, it writes different words with the same logits. Greedy decoding
-    takes the word with the largest logit, `argmax(-1)`."""
-    return _looped(_Sampling(data[2]), data, data[3] // 3)
-
-
-@wrong
-def gradients_not_cleared(*data):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(_Small(data[2]), data, data[3] // 2, clears=False)
-
-
-@wrong
-def one_batch_for_all_updates(*data):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these pictures by heart. Draw new
-    ones in each update."""
-    return _looped(_Small(data[2]), data, data[3] // 2, one_batch=True)
-
-
-@wrong
-def dropout_left_on(*data):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
-    Return `model.eval()`."""
-    return _looped(_Small(data[2], dropout=0.2), data, data[3] // 2).train()
-
-
-@wrong
-def attention_not_in_the_optimizer(*data):
-    """A part of your model has gradients and is in no optimizer, so it stays as it was drawn. Give the optimizer the parameters
-    of the whole model, attention included."""
-    model = _Small(data[2])
-    return _looped(model, data, data[3] // 2, optimized=nn.ModuleList([model.words, model.logits]))
-
-
-@wrong
-def optimizer_of_another_model(*data):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return _looped(_Small(data[2]), data, data[3] // 4, optimized=_Small(data[2]))
-
-
-class _Detached(_Small):
-    def look(self, regions, h):
-        return super().look(regions, h).detach()
-
-
-@wrong
-def context_cut_off(*data):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return _looped(_Detached(data[2]), data, data[3] // 2)
-
-
-@wrong
-def learning_rate_too_large(*data):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return _looped(_Small(data[2]), data, data[3] // 4, lr=5.0)
-
-
-@wrong
-def learning_rate_too_small(*data):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.02."""
-    return _looped(_Small(data[2]), data, data[3] // 4, lr=1e-6)
-
-
-@wrong
+@wrong(proof=makes_too_many_updates)
 def more_updates_than_allowed(*data):
     """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop after
     `n_steps` calls of `optimizer.step()`."""
     return _looped(_Small(data[2]), data, data[3] + 10)
-
-
-class _Probabilities(_Small):
-    def step(self, *arguments):
-        logits, state = super().step(*arguments)
-        return logits.softmax(-1), state
-
-
-@wrong
-def probabilities_for_logits(*data):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    return _looped(_Probabilities(data[2]), data, data[3] // 3)
 
 
 @right
@@ -673,27 +673,5 @@ exercise = Exercise(
     training=Training(
         questions=_questions,
         seconds=SECONDS,
-        proofs={
-            gradients_not_cleared: gradients_are_kept,
-            dropout_left_on: has_random_logits,
-            captions_sampled: writes_at_random,
-            learning_rate_too_large: both(updates_are_too_large, _UNSOUND),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            learning_rate_too_small: both(updates_are_too_small, _UNSOUND),
-            softmax_over_the_batch: reads_other_pictures,
-            reads_the_word_to_predict: reads_the_token_it_predicts,
-            targets_not_shifted: repeats_the_token_read,
-            one_batch_for_all_updates: both(reads_one_batch, _UNSOUND),
-            probabilities_for_logits: both(gives_probabilities, _UNSOUND),
-            without_teacher_forcing: ignores_the_target,
-            picture_not_read: ignores_the_inputs,
-            attention_not_in_the_optimizer: weights_left_out,
-            context_cut_off: weights_without_gradient,
-            mean_of_the_regions: reads_only_the_mean,
-            padding_counted: predicts_padding,
-            end_not_learned: never_ends,
-            words_not_fed_back: strays_from_its_logits,
-            more_updates_than_allowed: makes_too_many_updates,
-        },
     ),
 )

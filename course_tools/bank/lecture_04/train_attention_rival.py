@@ -236,25 +236,18 @@ def is_the_same_at_all_positions(measured: Measured, truth: Truth) -> bool:
     return is_near(measured.outputs[1][:, 1:], measured.outputs[1][:, :-1])
 
 
-@wrong
-def weights_by_content(texts, answers, n_parameters, n_steps):
-    """The ingredient is still there, or another one was added: what one half of the tokens adds to the logits depends on the
-    other half. Either the weights are still computed from contents (from the queries, from the keys or from both), or there is
-    a nonlinearity after the mixing, which the model does not have. Compute the weights from the positions alone."""
-    return trained_on(SelfAttentionReader(), texts, answers, n_steps)
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(texts, answers, n_parameters, n_steps):
+    """The returned rival is still in training mode: its dropout draws new zeros at each call, while the model is evaluated
+    without. Return `rival.eval()`."""
+    return trained_on(SelfAttentionReader(content=0.0, dropout=0.1), texts, answers, n_steps).train()
 
 
-@wrong
-def weights_averaged_over_the_batch(texts, answers, n_parameters, n_steps):
-    """The rival reads the other texts of its batch: alone, a text gets different logits. Averaging the weights over a batch
-    does not remove content, it mixes that of many texts. Use one table of weights that is a parameter, or a function of the
-    positions."""
-
-    class Rival(SelfAttentionReader):
-        def weights(self, x):
-            return super().weights(x).mean(0, keepdim=True)
-
-    return trained_on(Rival(), texts, answers, n_steps)
+@wrong(proof=both(no_weight_is_stepped, cannot_succeed(CLAIM)))
+def optimizer_of_another_model(texts, answers, n_parameters, n_steps):
+    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
+    optimizer after the rival, from the parameters of the rival that you train and return."""
+    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, optimized=SelfAttentionReader())
 
 
 class _WithoutScores(SelfAttentionReader):
@@ -269,13 +262,11 @@ class _WithoutScores(SelfAttentionReader):
         return self.read_out(self.given @ self.W_q(self.W_k(self.W_v(x))))
 
 
-@wrong
-def uniform_weights(texts, answers, n_parameters, n_steps):
-    """The rival takes the plain mean of all tokens: a text has the same logits at every position, so that it fails at reversal
-    too, which needs no content. More was removed than content: the weights may, and must, differ from position to position.
-    Learn one weight for each pair of positions."""
-
-    return trained_on(_WithoutScores(torch.full((T, T), 1 / T)), texts, answers, n_steps)
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(texts, answers, n_parameters, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update; the model is trained so, too."""
+    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, clears=False)
 
 
 class _Masked(SelfAttentionReader):
@@ -288,7 +279,86 @@ class _Masked(SelfAttentionReader):
         return scores.masked_fill(~self.allowed, -torch.inf).softmax(-1)
 
 
-@wrong
+@wrong(proof=weights_without_gradient)
+def weights_that_do_nothing(texts, answers, n_parameters, n_steps):
+    """A part of the rival's weights never has a gradient: they only pad the count, or the graph is cut before
+    them. What it can use is less than what the model can. Make the parts that are used larger instead."""
+    rival = SelfAttentionReader(d=48, content=0.0)
+    rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
+    return trained_on(rival, texts, answers, n_steps)
+
+
+@wrong(proof=too_few_parameters)
+def smaller_rival(texts, answers, n_parameters, n_steps):
+    """The rival has fewer parameters than the model. If it does worse, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
+    return trained_on(SelfAttentionReader(d=48, content=0.0), texts, answers, n_steps)
+
+
+@wrong(proof=too_many_parameters)
+def larger_rival(texts, answers, n_parameters, n_steps):
+    """The rival has more parameters than the model. If it does as well, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
+    return trained_on(SelfAttentionReader(d=80, content=0.0), texts, answers, n_steps)
+
+
+@wrong(proof=fewer_updates)
+def fewer_updates_than_the_model(texts, answers, n_parameters, n_steps):
+    """The rival gets fewer updates than the model. If it does worse, it may only be trained less. Make exactly `n_steps`
+    updates."""
+    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps // 2)
+
+
+@wrong(proof=more_updates)
+def more_updates_than_the_model(texts, answers, n_parameters, n_steps):
+    """The rival gets more updates than the model. If it does as well, the reason may be the longer training. Make exactly
+    `n_steps` updates."""
+    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps + n_steps // 3)
+
+
+@wrong(proof=reads_few_examples)
+def a_part_of_the_texts(texts, answers, n_parameters, n_steps):
+    """The rival learns from a few texts only: most of what its first batches hold are repetitions. The model draws from all of
+    them. Draw the rows of each batch from `len(texts)`."""
+    return trained_on(SelfAttentionReader(content=0.0), texts[:200], answers[:200], n_steps)
+
+
+@wrong(proof=both(updates_are_too_large, cannot_succeed(CLAIM)))
+def learning_rate_too_large(texts, answers, n_parameters, n_steps):
+    """The rival has no chance: its first ten updates move the weights by more than twenty times their own size. It fails at
+    reversal too, so it shows nothing. Use the learning rate of the model, Adam at 0.005."""
+    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, lr=3.0)
+
+
+@wrong(proof=both(updates_are_too_small, cannot_succeed(CLAIM)))
+def learning_rate_too_small(texts, answers, n_parameters, n_steps):
+    """The rival has no chance: all updates together move its weights by less than two percent. It fails at reversal too, so it
+    shows nothing. Use the learning rate of the model, Adam at 0.005."""
+    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, lr=1e-6)
+
+
+@wrong(proof=reads_other_examples)
+def weights_averaged_over_the_batch(texts, answers, n_parameters, n_steps):
+    """The rival reads the other texts of its batch: alone, a text gets different logits. Averaging the weights over a batch
+    does not remove content, it mixes that of many texts. Use one table of weights that is a parameter, or a function of the
+    positions."""
+
+    class Rival(SelfAttentionReader):
+        def weights(self, x):
+            return super().weights(x).mean(0, keepdim=True)
+
+    return trained_on(Rival(), texts, answers, n_steps)
+
+
+@wrong(proof=is_no_sum)
+def weights_by_content(texts, answers, n_parameters, n_steps):
+    """The ingredient is still there, or another one was added: what one half of the tokens adds to the logits depends on the
+    other half. Either the weights are still computed from contents (from the queries, from the keys or from both), or there is
+    a nonlinearity after the mixing, which the model does not have. Compute the weights from the positions alone."""
+    return trained_on(SelfAttentionReader(), texts, answers, n_steps)
+
+
+@wrong(proof=both(reads_no_later_token, reads_no_earlier_token))
 def own_token_only(texts, answers, n_parameters, n_steps):
     """The rival processes each token by itself: it lacks not only weights by content but all other tokens. It fails for want of
     information, whatever content is good for. Let each position mix all tokens, with weights that are the same for every
@@ -297,14 +367,14 @@ def own_token_only(texts, answers, n_parameters, n_steps):
     return trained_on(_WithoutScores(torch.eye(T)), texts, answers, n_steps)
 
 
-@wrong
+@wrong(proof=reads_no_later_token)
 def later_tokens_masked(texts, answers, n_parameters, n_steps):
     """The rival gets less information than the model: no position reads the tokens after it. The model has no such mask, and
     without those tokens no weights could reverse a text. Remove the mask."""
     return trained_on(_Masked(torch.tril, content=0.0), texts, answers, n_steps)
 
 
-@wrong
+@wrong(proof=reads_no_keys)
 def keys_left_out(texts, answers, n_parameters, n_steps):
     """The rival gets less information than the model: it never reads the keys. It is the *weights* that must not depend on
     content; what they mix is the same as in the model, the vectors of keys and values. Add the keys to the tokens again."""
@@ -316,83 +386,13 @@ def keys_left_out(texts, answers, n_parameters, n_steps):
     return trained_on(Rival(content=0.0), texts, answers, n_steps)
 
 
-@wrong
-def smaller_rival(texts, answers, n_parameters, n_steps):
-    """The rival has fewer parameters than the model. If it does worse, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
-    return trained_on(SelfAttentionReader(d=48, content=0.0), texts, answers, n_steps)
+@wrong(proof=both(is_the_same_at_all_positions, cannot_succeed(CLAIM)))
+def uniform_weights(texts, answers, n_parameters, n_steps):
+    """The rival takes the plain mean of all tokens: a text has the same logits at every position, so that it fails at reversal
+    too, which needs no content. More was removed than content: the weights may, and must, differ from position to position.
+    Learn one weight for each pair of positions."""
 
-
-@wrong
-def larger_rival(texts, answers, n_parameters, n_steps):
-    """The rival has more parameters than the model. If it does as well, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
-    return trained_on(SelfAttentionReader(d=80, content=0.0), texts, answers, n_steps)
-
-
-@wrong
-def weights_that_do_nothing(texts, answers, n_parameters, n_steps):
-    """A part of the rival's weights never has a gradient: they only pad the count, or the graph is cut before
-    them. What it can use is less than what the model can. Make the parts that are used larger instead."""
-    rival = SelfAttentionReader(d=48, content=0.0)
-    rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
-    return trained_on(rival, texts, answers, n_steps)
-
-
-@wrong
-def fewer_updates_than_the_model(texts, answers, n_parameters, n_steps):
-    """The rival gets fewer updates than the model. If it does worse, it may only be trained less. Make exactly `n_steps`
-    updates."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps // 2)
-
-
-@wrong
-def more_updates_than_the_model(texts, answers, n_parameters, n_steps):
-    """The rival gets more updates than the model. If it does as well, the reason may be the longer training. Make exactly
-    `n_steps` updates."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps + n_steps // 3)
-
-
-@wrong
-def a_part_of_the_texts(texts, answers, n_parameters, n_steps):
-    """The rival learns from a few texts only: most of what its first batches hold are repetitions. The model draws from all of
-    them. Draw the rows of each batch from `len(texts)`."""
-    return trained_on(SelfAttentionReader(content=0.0), texts[:200], answers[:200], n_steps)
-
-
-@wrong
-def gradients_not_cleared(texts, answers, n_parameters, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update; the model is trained so, too."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, clears=False)
-
-
-@wrong
-def dropout_left_on(texts, answers, n_parameters, n_steps):
-    """The returned rival is still in training mode: its dropout draws new zeros at each call, while the model is evaluated
-    without. Return `rival.eval()`."""
-    return trained_on(SelfAttentionReader(content=0.0, dropout=0.1), texts, answers, n_steps).train()
-
-
-@wrong
-def optimizer_of_another_model(texts, answers, n_parameters, n_steps):
-    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
-    optimizer after the rival, from the parameters of the rival that you train and return."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, optimized=SelfAttentionReader())
-
-
-@wrong
-def learning_rate_too_small(texts, answers, n_parameters, n_steps):
-    """The rival has no chance: all updates together move its weights by less than two percent. It fails at reversal too, so it
-    shows nothing. Use the learning rate of the model, Adam at 0.005."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, lr=1e-6)
-
-
-@wrong
-def learning_rate_too_large(texts, answers, n_parameters, n_steps):
-    """The rival has no chance: its first ten updates move the weights by more than twenty times their own size. It fails at
-    reversal too, so it shows nothing. Use the learning rate of the model, Adam at 0.005."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, lr=3.0)
+    return trained_on(_WithoutScores(torch.full((T, T), 1 / T)), texts, answers, n_steps)
 
 
 @right
@@ -502,24 +502,5 @@ exercise = Exercise(
         questions=questions,
         seconds=SECONDS,
         conclusion=partial(conclusion, CLAIM),
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            optimizer_of_another_model: both(no_weight_is_stepped, cannot_succeed(CLAIM)),
-            gradients_not_cleared: gradients_are_kept,
-            weights_that_do_nothing: weights_without_gradient,
-            smaller_rival: too_few_parameters,
-            larger_rival: too_many_parameters,
-            fewer_updates_than_the_model: fewer_updates,
-            more_updates_than_the_model: more_updates,
-            a_part_of_the_texts: reads_few_examples,
-            learning_rate_too_large: both(updates_are_too_large, cannot_succeed(CLAIM)),
-            learning_rate_too_small: both(updates_are_too_small, cannot_succeed(CLAIM)),
-            weights_averaged_over_the_batch: reads_other_examples,
-            weights_by_content: is_no_sum,
-            own_token_only: both(reads_no_later_token, reads_no_earlier_token),
-            later_tokens_masked: reads_no_later_token,
-            keys_left_out: reads_no_keys,
-            uniform_weights: both(is_the_same_at_all_positions, cannot_succeed(CLAIM)),
-        },
     ),
 )

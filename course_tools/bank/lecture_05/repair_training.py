@@ -106,7 +106,7 @@ def repair_training(text: Tensor, n_tokens: int, n_steps: int) -> nn.Module:
     return model.eval()
 
 
-@wrong
+@wrong(proof=both(gradients_are_kept, reads_the_future))
 def three_faults(text, n_tokens, n_steps):
     """Two faults are measured. Logits change when later tokens change: a mask is missing, or the softmax does not run over the
     keys. And the gradients of earlier updates are still there at the next one. A third may be hidden by them: repair these two,
@@ -147,6 +147,20 @@ def three_faults(text, n_tokens, n_steps):
     return model.eval()
 
 
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(text, n_tokens, n_steps):
+    """The run was repaired and a new fault has come in: the returned model is in training mode, and its dropout makes the
+    predictions random. Return `model.eval()`."""
+    return looped(SmallGPT(n_tokens, dropout=0.1), text, n_steps // 2).train()
+
+
+@wrong(proof=both(updates_are_too_large, fails_to_learn))
+def learning_rate_too_large(text, n_tokens, n_steps):
+    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
+    their own size. Take 0.005 again."""
+    return looped(SmallGPT(n_tokens), text, n_steps // 4, lr=3.0)
+
+
 class _OverTheQueries(SmallGPT):
     def forward(self, tokens):
         T = tokens.shape[1]
@@ -157,66 +171,52 @@ class _OverTheQueries(SmallGPT):
         return self.logits(self.norm(x + self.feed_forward(x)))
 
 
-@wrong
+@wrong(proof=reads_the_future)
 def softmax_over_the_queries(text, n_tokens, n_steps):
     """The model still reads the future: its logits at a position change when later tokens change. Either later keys are not
     masked, or the softmax divides by a sum over the queries, to which later positions contribute. It runs over the keys."""
     return looped(_OverTheQueries(n_tokens), text, n_steps // 2)
 
 
-@wrong
+@wrong(proof=gradients_are_kept)
 def gradients_not_cleared(text, n_tokens, n_steps):
     """The gradients of earlier updates are still there at the next one: `backward` adds to them. Call `optimizer.zero_grad()`
     once in each update."""
     return without_clearing(SmallGPT(n_tokens), text, n_steps // 2)
 
 
-@wrong
+@wrong(proof=repeats_the_last_token)
 def targets_not_shifted(text, n_tokens, n_steps):
     """The model still predicts the token that it has just read: the targets are the inputs themselves. Compare the logits at t
     with the token at t + 1."""
     return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=not_shifted)
 
 
-@wrong
-def dropout_left_on(text, n_tokens, n_steps):
-    """The run was repaired and a new fault has come in: the returned model is in training mode, and its dropout makes the
-    predictions random. Return `model.eval()`."""
-    return looped(SmallGPT(n_tokens, dropout=0.1), text, n_steps // 2).train()
-
-
-@wrong
+@wrong(proof=both(reads_one_batch, fails_to_learn))
 def one_batch_for_all_updates(text, n_tokens, n_steps):
     """Every update reads the same batch. The run of the task draws new windows in each update; this has to stay in the loop."""
     return on_one_batch(SmallGPT(n_tokens), text, n_steps)
 
 
-@wrong
-def learning_rate_too_large(text, n_tokens, n_steps):
-    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
-    their own size. Take 0.005 again."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 4, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(text, n_tokens, n_steps):
-    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
-    Take 0.005 again."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 4, lr=1e-6)
-
-
-@wrong
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
 def optimizer_of_another_model(text, n_tokens, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model that you train and return."""
     return with_the_optimizer_of(SmallGPT(n_tokens), SmallGPT(n_tokens), text, n_steps // 4)
 
 
-@wrong
+@wrong(proof=ignores_the_order)
 def positions_removed(text, n_tokens, n_steps):
     """The positions were no fault, and now they are missing: with the tokens before the last one in another order, the model
     predicts the same. Add the vector of the position to that of the token again."""
     return looped(SmallGPT(n_tokens, positions=0.0), text, n_steps // 2)
+
+
+@wrong(proof=both(updates_are_too_small, fails_to_learn))
+def learning_rate_too_small(text, n_tokens, n_steps):
+    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
+    Take 0.005 again."""
+    return looped(SmallGPT(n_tokens), text, n_steps // 4, lr=1e-6)
 
 
 @right
@@ -236,17 +236,5 @@ exercise = Exercise(
     training=Training(
         questions=partial(questions, N_STEPS),
         seconds=SECONDS,
-        proofs={
-            three_faults: both(gradients_are_kept, reads_the_future),
-            dropout_left_on: differs_when_asked_again,
-            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
-            softmax_over_the_queries: reads_the_future,
-            gradients_not_cleared: gradients_are_kept,
-            targets_not_shifted: repeats_the_last_token,
-            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            positions_removed: ignores_the_order,
-            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
-        },
     ),
 )

@@ -138,7 +138,28 @@ class SmallGPT(nn.Module):
         return self.logits(self.norm(x + self.feed_forward(x)))
 
 
-@wrong
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(text, n_tokens, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return looped(SmallGPT(n_tokens, dropout=0.1), text, n_steps).train()
+
+
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(text, n_tokens, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(SmallGPT(n_tokens), text, n_steps)
+
+
+@wrong(proof=both(updates_are_too_large, fails_to_learn))
+def learning_rate_too_large(text, n_tokens, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=3.0)
+
+
+@wrong(proof=reads_the_future)
 def without_a_mask(text, n_tokens, n_steps):
     """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
     token and the loss falls far too low; on new text it has nothing to copy. Mask the scores with a lower triangular mask, and
@@ -146,74 +167,47 @@ def without_a_mask(text, n_tokens, n_steps):
     return looped(SmallGPT(n_tokens, allowed=lambda ones: ones), text, n_steps)
 
 
-@wrong
+@wrong(proof=repeats_the_last_token)
 def targets_not_shifted(text, n_tokens, n_steps):
     """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
     the logits at t are compared with the token at t + 1."""
     return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=not_shifted)
 
 
-@wrong
+@wrong(proof=repeats_the_token_before)
 def targets_shifted_back(text, n_tokens, n_steps):
     """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
     are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
     return looped(SmallGPT(n_tokens), text, n_steps, batch=shifted_back)
 
 
-@wrong
-def targets_shifted_twice(text, n_tokens, n_steps):
-    """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
-    loss shifts it again."""
-    return looped(SmallGPT(n_tokens), text, n_steps, batch=next_but_one)
-
-
-@wrong
-def gradients_not_cleared(text, n_tokens, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallGPT(n_tokens), text, n_steps)
-
-
-@wrong
+@wrong(proof=both(reads_one_batch, fails_to_learn))
 def one_batch_for_all_updates(text, n_tokens, n_steps):
     """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
     windows in each update."""
     return on_one_batch(SmallGPT(n_tokens), text, n_steps)
 
 
-@wrong
-def dropout_left_on(text, n_tokens, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return looped(SmallGPT(n_tokens, dropout=0.1), text, n_steps).train()
+@wrong(proof=both(gives_probabilities, fails_to_learn))
+def probabilities_for_logits(text, n_tokens, n_steps):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
+    falls. Return the logits."""
+    model = nn.Sequential(SmallGPT(n_tokens), nn.Softmax(dim=-1))
+    return looped(model, text, n_steps)
 
 
-@wrong
-def without_positions(text, n_tokens, n_steps):
-    """Your model does not know the order of the tokens: with those before the last one in another order, it predicts the same.
-    Attention alone sees a set. Add a vector of the position to each token's vector."""
-    return looped(SmallGPT(n_tokens, positions=0.0), text, n_steps)
-
-
-@wrong
-def learning_rate_too_large(text, n_tokens, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(text, n_tokens, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=1e-6)
-
-
-@wrong
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
 def optimizer_of_another_model(text, n_tokens, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model, from the parameters of the model that you train and return."""
     return with_the_optimizer_of(SmallGPT(n_tokens), SmallGPT(n_tokens), text, n_steps // 3)
+
+
+@wrong(proof=ignores_the_order)
+def without_positions(text, n_tokens, n_steps):
+    """Your model does not know the order of the tokens: with those before the last one in another order, it predicts the same.
+    Attention alone sees a set. Add a vector of the position to each token's vector."""
+    return looped(SmallGPT(n_tokens, positions=0.0), text, n_steps)
 
 
 class _Detached(SmallGPT):
@@ -225,19 +219,25 @@ class _Detached(SmallGPT):
         return self.logits(self.norm(x + self.feed_forward(x)))
 
 
-@wrong
+@wrong(proof=weights_without_gradient)
 def embeddings_cut_off(text, n_tokens, n_steps):
     """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
     `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
     return looped(_Detached(n_tokens), text, n_steps)
 
 
-@wrong
-def probabilities_for_logits(text, n_tokens, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    model = nn.Sequential(SmallGPT(n_tokens), nn.Softmax(dim=-1))
-    return looped(model, text, n_steps)
+@wrong(proof=predicts_two_ahead)
+def targets_shifted_twice(text, n_tokens, n_steps):
+    """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
+    loss shifts it again."""
+    return looped(SmallGPT(n_tokens), text, n_steps, batch=next_but_one)
+
+
+@wrong(proof=both(updates_are_too_small, fails_to_learn))
+def learning_rate_too_small(text, n_tokens, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=1e-6)
 
 
 @right
@@ -360,20 +360,5 @@ exercise = Exercise(
     training=Training(
         questions=partial(questions, N_STEPS),
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
-            without_a_mask: reads_the_future,
-            targets_not_shifted: repeats_the_last_token,
-            targets_shifted_back: repeats_the_token_before,
-            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
-            probabilities_for_logits: both(gives_probabilities, fails_to_learn),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            without_positions: ignores_the_order,
-            embeddings_cut_off: weights_without_gradient,
-            targets_shifted_twice: predicts_two_ahead,
-            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
-        },
     ),
 )

@@ -435,94 +435,14 @@ def _tune(model, data, n_updates, lr=2e-3, known=None, **how):
     return looped(model, (names[few], labels[few]), n_updates, lr, batch=lambda examples: examples, **how)
 
 
-@wrong
-def without_pretraining(*data):
-    """Your model never reads [MASK]: it is trained on the forty labelled names alone, or the passages are read uncorrupted.
-    Forty labels are too few. First predict masked pieces of the passages, and only then fine-tune."""
-    return _tune(_Small(*data[4:6]), data, data[-1] // 3)
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(*data):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return _tune(_pretrain(_Small(*data[4:6], dropout=0.1), data, 200), data, 60).train()
 
 
-@wrong
-def another_token_for_mask(*data):
-    """Your hidden pieces become another token than [MASK]: what the model reads holds none. [MASK] is the last token of this
-    vocabulary, `n_tokens - 1`; it is another number than in the cells above."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=lambda rows, mask: _corrupted(rows, mask - 1))
-    return _tune(model, data, 60)
-
-
-@wrong
-def every_chosen_token_masked(*data):
-    """Your model reads [MASK] and hardly ever a random piece. Of the chosen tokens 80 % become [MASK], 10 % a random piece, and
-    10 % stay as they are, so that the model must also predict at tokens that it sees."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0))
-    return _tune(model, data, 60)
-
-
-@wrong
-def no_token_kept(*data):
-    """Of the tokens that you change, a fifth becomes a random piece: you split the chosen ones 80/20. Of those that are not
-    masked, one half becomes a random piece and the other half stays as it is: 80/10/10."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0.2))
-    return _tune(model, data, 60)
-
-
-@wrong
-def comparison_turned_round(*data):
-    """More than half of the pieces that your model reads are [MASK]: the comparison that chooses tokens is the wrong way round.
-    A token is chosen where a random number is *below* 0.15."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, rate=0.85))
-    return _tune(model, data, 60)
-
-
-@wrong
-def special_tokens_masked(*data):
-    """You also replace [CLS], [SEP] or padding. They hold nothing to predict, and the head needs [CLS]. Choose among the pieces
-    only: `chosen = (rows > 2) & (torch.rand(rows.shape) < 0.15)`."""
-    everywhere = partial(_corrupted, eligible=lambda rows: rows >= PADDING)
-    return _tune(_pretrain(_Small(*data[4:6]), data, 200, corrupt=everywhere), data, 60)
-
-
-@wrong
-def loss_at_every_position(*data):
-    """The loss of your pre-training falls lower than that of hidden pieces can: it counts tokens that the model sees. Either
-    it is taken at all positions and not only at the chosen ones, or its targets are the corrupted tokens instead of the true
-    ones. Take `F.cross_entropy(logits[chosen], rows[chosen])`."""
-    return _tune(_pretrain(_Small(*data[4:6]), data, 345, at=lambda rows: rows > PADDING), data, 60)
-
-
-@wrong
-def padding_attended(*data):
-    """The logits of a name change with the padding after it: your attention reads padding, or you average over it. Set the
-    scores of keys that are padding to minus infinity before the softmax, and read the state at [CLS]."""
-    model = _Small(*data[4:6], allowed=lambda real: torch.ones_like(real)[:, None], pool=lambda x: x.mean(1))
-    return _tune(_pretrain(model, data, 200), data, 60)
-
-
-@wrong
-def causal_mask(*data):
-    """Your model gives all names the same logits: no piece reaches the head. [CLS] stands first, so a causal mask hides the
-    whole name from it. BERT attends to both sides; mask only the padding."""
-    model = _Small(*data[4:6], allowed=lambda real: real[:, None] & torch.ones(2 * (real.shape[1],), dtype=torch.bool).tril())
-    return _tune(_pretrain(model, data, 200), data, 60)
-
-
-@wrong
-def hidden_labels_read(*data):
-    """Your model was fine-tuned on labels it must not use: for names whose label is not known it predicts what `labels` holds
-    there, which is false on purpose. Fine-tune on `names[known]` and `labels[known]`."""
-    return _tune(_pretrain(_Small(*data[4:6]), data, 345), data, 100, lr=5e-3, known=torch.ones_like(data[3]))
-
-
-@wrong
-def another_model_fine_tuned(*data):
-    """No mistake was found in your pre-training, and yet the score is below that of naive Bayes. Is it the
-    pre-trained model that you fine-tune and return, and not a new one? Else the fine-tuning destroys or does not reach what
-    was learned: 60 updates of all weights with a learning rate near 0.002 are enough."""
-    _pretrain(_Small(*data[4:6]), data, 345)
-    return _tune(_Small(*data[4:6]), data, 60)
-
-
-@wrong
+@wrong(proof=gradients_are_kept)
 def gradients_not_cleared(*data):
     """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
     update, in both phases."""
@@ -530,22 +450,14 @@ def gradients_not_cleared(*data):
     return _tune(model, data, 40, clears=False)
 
 
-@wrong
-def one_batch_for_all_updates(*data):
-    """Every recorded update reads the same rows with the same masks: the batch is drawn once, before the loop. Draw passages
-    and masks anew in each update."""
-    rows = data[0][:16]
-    return _tune(_pretrain(_Small(*data[4:6]), data, 200, batch=(rows, *_corrupted(rows, data[4] - 1))), data, 60)
+@wrong(proof=both(updates_are_too_large, fails(_score)))
+def learning_rate_too_large(*data):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
+    return _tune(_pretrain(_Small(*data[4:6]), data, 100, lr=10.0), data, 20)
 
 
-@wrong
-def dropout_left_on(*data):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return _tune(_pretrain(_Small(*data[4:6], dropout=0.1), data, 200), data, 60).train()
-
-
-@wrong
+@wrong(proof=no_weight_is_stepped)
 def optimizer_of_another_model(*data):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model, from the parameters of the model that you train and return."""
@@ -553,18 +465,106 @@ def optimizer_of_another_model(*data):
     return _tune(_pretrain(model, data, 100, optimized=other), data, 20, optimized=other)
 
 
-@wrong
-def learning_rate_too_large(*data):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return _tune(_pretrain(_Small(*data[4:6]), data, 100, lr=10.0), data, 20)
-
-
-@wrong
+@wrong(proof=both(updates_are_too_small, fails(_score)))
 def learning_rate_too_small(*data):
     """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
     Adam 0.001 to 0.02."""
     return _tune(_pretrain(_Small(*data[4:6]), data, 100, lr=1e-6), data, 20, lr=1e-6)
+
+
+@wrong(proof=reads_hidden_labels)
+def hidden_labels_read(*data):
+    """Your model was fine-tuned on labels it must not use: for names whose label is not known it predicts what `labels` holds
+    there, which is false on purpose. Fine-tune on `names[known]` and `labels[known]`."""
+    return _tune(_pretrain(_Small(*data[4:6]), data, 345), data, 100, lr=5e-3, known=torch.ones_like(data[3]))
+
+
+@wrong(proof=both(reads_no_mask, fails(_score)))
+def without_pretraining(*data):
+    """Your model never reads [MASK]: it is trained on the forty labelled names alone, or the passages are read uncorrupted.
+    Forty labels are too few. First predict masked pieces of the passages, and only then fine-tune."""
+    return _tune(_Small(*data[4:6]), data, data[-1] // 3)
+
+
+@wrong(proof=masks_with_another_token)
+def another_token_for_mask(*data):
+    """Your hidden pieces become another token than [MASK]: what the model reads holds none. [MASK] is the last token of this
+    vocabulary, `n_tokens - 1`; it is another number than in the cells above."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=lambda rows, mask: _corrupted(rows, mask - 1))
+    return _tune(model, data, 60)
+
+
+@wrong(proof=both(reads_one_batch, fails(_score)))
+def one_batch_for_all_updates(*data):
+    """Every recorded update reads the same rows with the same masks: the batch is drawn once, before the loop. Draw passages
+    and masks anew in each update."""
+    rows = data[0][:16]
+    return _tune(_pretrain(_Small(*data[4:6]), data, 200, batch=(rows, *_corrupted(rows, data[4] - 1))), data, 60)
+
+
+@wrong(proof=replaces_special_tokens)
+def special_tokens_masked(*data):
+    """You also replace [CLS], [SEP] or padding. They hold nothing to predict, and the head needs [CLS]. Choose among the pieces
+    only: `chosen = (rows > 2) & (torch.rand(rows.shape) < 0.15)`."""
+    everywhere = partial(_corrupted, eligible=lambda rows: rows >= PADDING)
+    return _tune(_pretrain(_Small(*data[4:6]), data, 200, corrupt=everywhere), data, 60)
+
+
+@wrong(proof=masks_most)
+def comparison_turned_round(*data):
+    """More than half of the pieces that your model reads are [MASK]: the comparison that chooses tokens is the wrong way round.
+    A token is chosen where a random number is *below* 0.15."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, rate=0.85))
+    return _tune(model, data, 60)
+
+
+@wrong(proof=only_masks)
+def every_chosen_token_masked(*data):
+    """Your model reads [MASK] and hardly ever a random piece. Of the chosen tokens 80 % become [MASK], 10 % a random piece, and
+    10 % stay as they are, so that the model must also predict at tokens that it sees."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0))
+    return _tune(model, data, 60)
+
+
+@wrong(proof=keeps_no_token)
+def no_token_kept(*data):
+    """Of the tokens that you change, a fifth becomes a random piece: you split the chosen ones 80/20. Of those that are not
+    masked, one half becomes a random piece and the other half stays as it is: 80/10/10."""
+    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0.2))
+    return _tune(model, data, 60)
+
+
+@wrong(proof=counts_visible_tokens)
+def loss_at_every_position(*data):
+    """The loss of your pre-training falls lower than that of hidden pieces can: it counts tokens that the model sees. Either
+    it is taken at all positions and not only at the chosen ones, or its targets are the corrupted tokens instead of the true
+    ones. Take `F.cross_entropy(logits[chosen], rows[chosen])`."""
+    return _tune(_pretrain(_Small(*data[4:6]), data, 345, at=lambda rows: rows > PADDING), data, 60)
+
+
+@wrong(proof=gives_one_answer)
+def causal_mask(*data):
+    """Your model gives all names the same logits: no piece reaches the head. [CLS] stands first, so a causal mask hides the
+    whole name from it. BERT attends to both sides; mask only the padding."""
+    model = _Small(*data[4:6], allowed=lambda real: real[:, None] & torch.ones(2 * (real.shape[1],), dtype=torch.bool).tril())
+    return _tune(_pretrain(model, data, 200), data, 60)
+
+
+@wrong(proof=reads_the_padding)
+def padding_attended(*data):
+    """The logits of a name change with the padding after it: your attention reads padding, or you average over it. Set the
+    scores of keys that are padding to minus infinity before the softmax, and read the state at [CLS]."""
+    model = _Small(*data[4:6], allowed=lambda real: torch.ones_like(real)[:, None], pool=lambda x: x.mean(1))
+    return _tune(_pretrain(model, data, 200), data, 60)
+
+
+@wrong(suspicion=masks_well_and_scores_badly)
+def another_model_fine_tuned(*data):
+    """No mistake was found in your pre-training, and yet the score is below that of naive Bayes. Is it the
+    pre-trained model that you fine-tune and return, and not a new one? Else the fine-tuning destroys or does not reach what
+    was learned: 60 updates of all weights with a learning rate near 0.002 are enough."""
+    _pretrain(_Small(*data[4:6]), data, 345)
+    return _tune(_Small(*data[4:6]), data, 60)
 
 
 @right
@@ -744,24 +744,5 @@ exercise = Exercise(
     training=Training(
         questions=_questions,
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
-            optimizer_of_another_model: no_weight_is_stepped,
-            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
-            hidden_labels_read: reads_hidden_labels,
-            without_pretraining: both(reads_no_mask, fails(_score)),
-            another_token_for_mask: masks_with_another_token,
-            one_batch_for_all_updates: both(reads_one_batch, fails(_score)),
-            special_tokens_masked: replaces_special_tokens,
-            comparison_turned_round: masks_most,
-            every_chosen_token_masked: only_masks,
-            no_token_kept: keeps_no_token,
-            loss_at_every_position: counts_visible_tokens,
-            causal_mask: gives_one_answer,
-            padding_attended: reads_the_padding,
-        },
-        suspicions={another_model_fine_tuned: masks_well_and_scores_badly},
     ),
 )

@@ -253,64 +253,28 @@ def rival_of(width=20):
     return network(widths=(8, 16, width), pool=nn.AdaptiveMaxPool2d)
 
 
-@wrong
-def attention_still_there(pictures, labels, n_parameters, n_steps):
-    """For large inputs your rival's logits jump. A softmax over scores of features does this, and so does a tanh or a sigmoid;
-    convolutions, ReLU and pooling do not. Remove every weight that is computed from features (attention, gates, attention
-    pooling), and use ReLU or GELU. Stride, dilation and pooling may stay."""
-    return trained_on(network(NonLocalBlock(16, NonLocal(16))), pictures, labels, n_steps)
-
-
-@wrong
-def attention_without_a_softmax(pictures, labels, n_parameters, n_steps):
-    """The ingredient is still there: your rival's logits grow with a power of its input, so features are multiplied by
-    features, as in the dot-product form of section 3. A block without a softmax is attention too. Remove all products of
-    features (their squares and covariances too)."""
-    return trained_on(with_block(), pictures, labels, n_steps)
-
-
-class _LeftHalf(nn.Module):
-    def forward(self, pictures):
-        return pictures * (torch.arange(N_PIXELS) < N_PIXELS // 2)
-
-
-@wrong
-def one_half_of_the_canvas(pictures, labels, n_parameters, n_steps):
-    """The rival gets less information than the model: one half of the canvas can be replaced, and no logit changes. Then one
-    digit is often missing. Print the shape of the map before the pooling, and let the pooling read all of it."""
-    return trained_on(nn.Sequential(_LeftHalf(), rival_of()), pictures, labels, n_steps)
-
-
-@wrong
-def batch_statistics_in_evaluation(pictures, labels, n_parameters, n_steps):
-    """The rival reads the other pictures of its batch: alone, a picture gets different logits. Either the returned rival is
-    still in training mode, in which BatchNorm uses the statistics of the batch, or it normalises over the batch itself.
-    Return `rival.eval()`."""
-    return trained_on(rival_of(), pictures, labels, n_steps).train()
-
-
-@wrong
+@wrong(proof=differs_when_asked_again)
 def dropout_left_on(pictures, labels, n_parameters, n_steps):
     """Asked twice about the same pictures, the rival gives different logits: it is still in training mode, and its dropout
     draws new zeros at each call, while the model is evaluated without. Return `rival.eval()`."""
     return trained_on(nn.Sequential(nn.Dropout(0.1), rival_of()), pictures, labels, n_steps).train()
 
 
-@wrong
-def smaller_rival(pictures, labels, n_parameters, n_steps):
-    """The rival has fewer parameters than the model. Three convolutions without the block are smaller than those with it. If
-    the rival does worse, the size may be the cause. Make a width larger, until it has `n_parameters` within five percent."""
-    return trained_on(rival_of(16), pictures, labels, n_steps)
+@wrong(proof=both(no_weight_is_stepped, cannot_succeed(CLAIM)))
+def optimizer_of_another_model(pictures, labels, n_parameters, n_steps):
+    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
+    optimizer after the rival, from the parameters of the rival that you train and return."""
+    return trained_on(rival_of(), pictures, labels, n_steps, optimized=rival_of())
 
 
-@wrong
-def larger_rival(pictures, labels, n_parameters, n_steps):
-    """The rival has more parameters than the model; one convolution more easily costs more than the block. If the rival does as
-    well, the size may be the cause. Make a width smaller, until it has `n_parameters` within five percent."""
-    return trained_on(network(widths=(8, 16, 16, 16), strides=(2, 1, 2, 1)), pictures, labels, n_steps)
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(pictures, labels, n_parameters, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update; the model is trained in the same way."""
+    return trained_on(rival_of(), pictures, labels, n_steps, clears=False)
 
 
-@wrong
+@wrong(proof=weights_without_gradient)
 def weights_that_do_nothing(pictures, labels, n_parameters, n_steps):
     """A part of the rival's weights never has a gradient: they fill up the count and do nothing, or the graph is cut before
     them. Make the layers that are used wider instead."""
@@ -319,46 +283,82 @@ def weights_that_do_nothing(pictures, labels, n_parameters, n_steps):
     return trained_on(rival, pictures, labels, n_steps)
 
 
-@wrong
+@wrong(proof=too_few_parameters)
+def smaller_rival(pictures, labels, n_parameters, n_steps):
+    """The rival has fewer parameters than the model. Three convolutions without the block are smaller than those with it. If
+    the rival does worse, the size may be the cause. Make a width larger, until it has `n_parameters` within five percent."""
+    return trained_on(rival_of(16), pictures, labels, n_steps)
+
+
+@wrong(proof=too_many_parameters)
+def larger_rival(pictures, labels, n_parameters, n_steps):
+    """The rival has more parameters than the model; one convolution more easily costs more than the block. If the rival does as
+    well, the size may be the cause. Make a width smaller, until it has `n_parameters` within five percent."""
+    return trained_on(network(widths=(8, 16, 16, 16), strides=(2, 1, 2, 1)), pictures, labels, n_steps)
+
+
+@wrong(proof=fewer_updates)
 def fewer_updates_than_the_model(pictures, labels, n_parameters, n_steps):
     """The rival gets fewer updates than the model. If it does worse, it may only be trained less. Make exactly `n_steps`
     updates."""
     return trained_on(rival_of(), pictures, labels, n_steps // 2)
 
 
-@wrong
+@wrong(proof=more_updates)
 def more_updates_than_the_model(pictures, labels, n_parameters, n_steps):
     """The rival gets more updates than the model. If it does as well, the reason may be the longer training. Make exactly
     `n_steps` updates."""
     return trained_on(rival_of(), pictures, labels, n_steps + n_steps // 4)
 
 
-@wrong
+@wrong(proof=reads_few_examples)
 def a_part_of_the_pictures(pictures, labels, n_parameters, n_steps):
     """The rival learns from a few pictures only: most of what its first batches hold are repetitions. The model draws from all
     of them. Draw the rows of each batch from `len(pictures)`."""
     return trained_on(rival_of(), pictures[:200], labels[:200], n_steps)
 
 
-@wrong
-def gradients_not_cleared(pictures, labels, n_parameters, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update; the model is trained in the same way."""
-    return trained_on(rival_of(), pictures, labels, n_steps, clears=False)
-
-
-@wrong
-def optimizer_of_another_model(pictures, labels, n_parameters, n_steps):
-    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
-    optimizer after the rival, from the parameters of the rival that you train and return."""
-    return trained_on(rival_of(), pictures, labels, n_steps, optimized=rival_of())
-
-
-@wrong
+@wrong(proof=both(updates_are_too_small, cannot_succeed(CLAIM)))
 def learning_rate_too_small(pictures, labels, n_parameters, n_steps):
     """The rival has no chance: all updates together move its weights by less than two percent. It does not find the zeros
     either, so it shows nothing. Use the learning rate of the model, Adam from 0.01 down to 0."""
     return trained_on(rival_of(), pictures, labels, n_steps, lr=1e-6)
+
+
+@wrong(proof=reads_other_examples)
+def batch_statistics_in_evaluation(pictures, labels, n_parameters, n_steps):
+    """The rival reads the other pictures of its batch: alone, a picture gets different logits. Either the returned rival is
+    still in training mode, in which BatchNorm uses the statistics of the batch, or it normalises over the batch itself.
+    Return `rival.eval()`."""
+    return trained_on(rival_of(), pictures, labels, n_steps).train()
+
+
+class _LeftHalf(nn.Module):
+    def forward(self, pictures):
+        return pictures * (torch.arange(N_PIXELS) < N_PIXELS // 2)
+
+
+@wrong(proof=leaves_a_half_out)
+def one_half_of_the_canvas(pictures, labels, n_parameters, n_steps):
+    """The rival gets less information than the model: one half of the canvas can be replaced, and no logit changes. Then one
+    digit is often missing. Print the shape of the map before the pooling, and let the pooling read all of it."""
+    return trained_on(nn.Sequential(_LeftHalf(), rival_of()), pictures, labels, n_steps)
+
+
+@wrong(proof=weights_by_softmax)
+def attention_still_there(pictures, labels, n_parameters, n_steps):
+    """For large inputs your rival's logits jump. A softmax over scores of features does this, and so does a tanh or a sigmoid;
+    convolutions, ReLU and pooling do not. Remove every weight that is computed from features (attention, gates, attention
+    pooling), and use ReLU or GELU. Stride, dilation and pooling may stay."""
+    return trained_on(network(NonLocalBlock(16, NonLocal(16))), pictures, labels, n_steps)
+
+
+@wrong(proof=multiplies_features)
+def attention_without_a_softmax(pictures, labels, n_parameters, n_steps):
+    """The ingredient is still there: your rival's logits grow with a power of its input, so features are multiplied by
+    features, as in the dot-product form of section 3. A block without a softmax is attention too. Remove all products of
+    features (their squares and covariances too)."""
+    return trained_on(with_block(), pictures, labels, n_steps)
 
 
 @right
@@ -467,21 +467,5 @@ exercise = Exercise(
         questions=questions,
         seconds=SECONDS,
         conclusion=partial(conclusion, CLAIM),
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            optimizer_of_another_model: both(no_weight_is_stepped, cannot_succeed(CLAIM)),
-            gradients_not_cleared: gradients_are_kept,
-            weights_that_do_nothing: weights_without_gradient,
-            smaller_rival: too_few_parameters,
-            larger_rival: too_many_parameters,
-            fewer_updates_than_the_model: fewer_updates,
-            more_updates_than_the_model: more_updates,
-            a_part_of_the_pictures: reads_few_examples,
-            learning_rate_too_small: both(updates_are_too_small, cannot_succeed(CLAIM)),
-            batch_statistics_in_evaluation: reads_other_examples,
-            one_half_of_the_canvas: leaves_a_half_out,
-            attention_still_there: weights_by_softmax,
-            attention_without_a_softmax: multiplies_features,
-        },
     ),
 )

@@ -413,166 +413,14 @@ fitted = partial(looped, lr=1e-2, batch=drawn_examples)
 """Train a classifier in the usual way on (images, labels), and return it."""
 
 
-@wrong
-def convolution_for_attention(images, labels, n_classes, n_steps):
-    """The first layer computes a convolution, not attention: what a pixel adds to a context is the same whatever the other
-    pixels of the window show, and the border is padded with zeros. In attention the *weights* are computed from the features: a
-    softmax of the scores of a query with the keys of its window."""
-    convolution = partial(nn.Conv2d, 16, 16, 3, padding=1)
-    return fitted(SmallNetwork(n_classes, convolution), (images, labels), n_steps // 4)
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(images, labels, n_classes, n_steps):
+    """Asked twice about the same image, your model gives different results: it is still in training mode, and its dropout draws
+    new zeros at each call. Return `model.eval()`."""
+    return fitted(SmallNetwork(n_classes, dropout=0.2), (images, labels), n_steps // 4).train()
 
 
-def _position_alone(q, k, offsets):
-    return offsets.sum(0)[:, None].expand(len(q), 9, q.shape[-1])
-
-
-@wrong
-def weights_of_positions_alone(images, labels, n_classes, n_steps):
-    """Your weights depend on the relative position and on nothing else: what a pixel adds to a context is the same whatever the
-    window shows. That is a convolution whose kernel has passed a softmax. The scores need the products of the queries with the
-    keys, qᵀk, besides those with the positions, qᵀr."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, scores=_position_alone)), (images, labels), n_steps // 4)
-
-
-def _without_keys(q, k, offsets):
-    return offsets.mT @ q
-
-
-@wrong
-def keys_left_out(images, labels, n_classes, n_steps):
-    """Your weights depend on the query and not on the keys: what the left neighbours add to a context is the same whatever is
-    on the right. Add the products of each query with the keys of its window, qᵀk, to the scores of the positions, qᵀr."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, scores=_without_keys)), (images, labels), n_steps // 4)
-
-
-@wrong
-def softmax_left_out(images, labels, n_classes, n_steps):
-    """What a neighbour adds to a context does not depend on the other neighbours, and in a picture of a single grey the context
-    at the border differs from that inside. Either the softmax over the nine positions is missing, or it runs along another
-    axis, such as that of the heads; or the scores leave out the keys, and positions outside the picture take part. Print the
-    sums of the weights of each window over the pixels inside: they must be 1."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=torch.sigmoid)), (images, labels), n_steps // 4)
-
-
-@wrong
-def without_positions(images, labels, n_classes, n_steps):
-    """Your attention does not know where in its window a pixel is: when the neighbours of a pixel change places, its context
-    stays the same. Either there are no vectors of relative positions, or they do not reach the scores, or they began at 0 and
-    no optimizer holds them. Add qᵀr to the scores, where r is an `nn.Parameter` for each of the nine positions. If that is
-    done, the products qᵀk have outgrown them: take a smaller learning rate."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, positions=0.0)), (images, labels), n_steps // 4)
-
-
-class _Absolute(OneHead):
-    def __init__(self, d=16):
-        super().__init__(d)
-        self.places = nn.Parameter(torch.randn(d, SIDE, SIDE))
-
-    def forward(self, x):
-        return super().forward(x + self.places)
-
-
-@wrong
-def absolute_positions(images, labels, n_classes, n_steps):
-    """Your layer uses the place in the picture: inner pixels with the same window have another context after the picture has
-    moved by one pixel. Positions of this layer are *relative*: a vector r for the offset from the query to the key, the same
-    for every query. Add nothing to the features that depends on the row or column in the picture, and centre each window on
-    its query: blocks into which the picture is cut do not move with it."""
-    return fitted(SmallNetwork(n_classes, _Absolute), (images, labels), n_steps // 4)
-
-
-class _Everywhere(OneHead):
-    def forward(self, x):
-        q, k, v = (layer(x).flatten(2).mT for layer in (self.q, self.k, self.v))
-        return ((q @ k.mT).softmax(-1) @ v).mT.reshape(x.shape)
-
-
-@wrong
-def global_attention(images, labels, n_classes, n_steps):
-    """The context of a pixel depends on pixels outside its window of 3 × 3. Is the attention global, the window too large or
-    dilated, or is there a convolution or a norm over pixels before it? A `view` or `reshape` that mixes pixels with features
-    does this too, and so do axes of the context in another order than (B, d, H, W)."""
-    return fitted(SmallNetwork(n_classes, _Everywhere), (images, labels), n_steps // 4)
-
-
-@wrong
-def softmax_over_pixels(images, labels, n_classes, n_steps):
-    """The context of a pixel depends on pixels outside its window, and in a picture of a single grey it differs at the border
-    from that inside. Either the softmax runs along the axis of the pixels instead of that of the nine positions, or a norm over
-    pixels comes before the attention, and positions outside the picture take part in it. Print the shape of the scores, and
-    the sums of the weights of each window over the pixels inside: they must be 1."""
-    over_pixels = partial(torch.softmax, dim=-1)
-    return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=over_pixels)), (images, labels), n_steps // 4)
-
-
-def _rolled(x):
-    return torch.stack([x.roll((a, b), (2, 3)).flatten(2) for a in (1, 0, -1) for b in (1, 0, -1)], dim=2)
-
-
-@wrong
-def windows_that_wrap_around(images, labels, n_classes, n_steps):
-    """Your windows wrap around: pixels at one border attend to pixels at the opposite border. `torch.roll`, negative indices
-    and circular padding do this. Pad the picture by one pixel on each side, and mask what is outside."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, windows=_rolled)), (images, labels), n_steps // 4)
-
-
-def _from_the_corner(x):
-    return F.unfold(F.pad(x, (0, 2, 0, 2)), 3).unflatten(1, (-1, 9))
-
-
-@wrong
-def windows_not_centred(images, labels, n_classes, n_steps):
-    """Some neighbours of a pixel, the same for all pixels, have no influence on its context: your windows are not centred. A
-    window of 3 × 3 needs a padding of one pixel on *each* side; then position 4 of the nine is the pixel itself."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, windows=_from_the_corner)), (images, labels), n_steps // 4)
-
-
-class _AmongHeads(OneHead):
-    def forward(self, x):
-        q, k, v = (layer(x).unflatten(1, (4, 4)).permute(0, 3, 4, 1, 2) for layer in (self.q, self.k, self.v))
-        return ((q @ k.mT).softmax(-1) @ v).permute(0, 3, 4, 1, 2).flatten(1, 2)
-
-
-@wrong
-def heads_attend_to_each_other(images, labels, n_classes, n_steps):
-    """A pixel receives nothing from its neighbours: its context depends on itself alone. In a product of (…, h, d) with
-    (…, d, h) the *heads* of one pixel attend to each other. Scores, weights and values need an axis for the nine positions of
-    the window."""
-    return fitted(SmallNetwork(n_classes, _AmongHeads), (images, labels), n_steps // 4)
-
-
-@wrong
-def beyond_the_border(images, labels, n_classes, n_steps):
-    """In a picture of a single grey, where all values are equal, the context at the border differs from that inside. Either
-    positions outside take part: a padded key has a score, too, and takes weight from the pixels. Set these scores to -∞
-    *before* the softmax, so that the weights inside sum to 1. Or the windows are viewed in a wrong order: `F.unfold` gives
-    C · 9, the features first. Or positions are added to the values: they belong to the scores alone."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, masked=False)), (images, labels), n_steps // 4)
-
-
-@wrong
-def without_shuffling(images, labels, n_classes, n_steps):
-    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
-    and the model forgets the others. Draw the images of each batch at random."""
-    batches = in_given_order((images, labels))
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=lambda data: next(batches))
-
-
-@wrong
-def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
-    others in each update."""
-    return on_one_batch(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
-
-
-@wrong
-def gradients_not_cleared(images, labels, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
-
-
-@wrong
+@wrong(proof=gives_probabilities)
 def probabilities_for_logits(images, labels, n_classes, n_steps):
     """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
     fall below 1.46. Return the logits."""
@@ -585,35 +433,21 @@ def probabilities_for_logits(images, labels, n_classes, n_steps):
     return fitted(Model(n_classes), (images, labels), n_steps // 2)
 
 
-@wrong
-def dropout_left_on(images, labels, n_classes, n_steps):
-    """Asked twice about the same image, your model gives different results: it is still in training mode, and its dropout draws
-    new zeros at each call. Return `model.eval()`."""
-    return fitted(SmallNetwork(n_classes, dropout=0.2), (images, labels), n_steps // 4).train()
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(images, labels, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
 
 
-@wrong
-def batch_statistics_in_evaluation(images, labels, n_classes, n_steps):
-    """The logits of an image depend on the other images of its batch. Either the model is still in training mode, in which
-    BatchNorm uses the statistics of the batch (return `model.eval()`), or a softmax or a norm runs along the batch axis."""
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4).train()
-
-
-@wrong
+@wrong(proof=both(updates_are_too_large, fails_to_learn))
 def learning_rate_too_large(images, labels, n_classes, n_steps):
     """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
     next update. Take a smaller learning rate; for Adam 0.003 to 0.01, or up to 0.02 with a schedule."""
     return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, lr=10.0)
 
 
-@wrong
-def learning_rate_too_small(images, labels, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.003 to 0.01, or up to 0.02 with a schedule."""
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, lr=1e-6)
-
-
-@wrong
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
 def optimizer_of_another_model(images, labels, n_classes, n_steps):
     """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
     optimizer after the model, from the parameters of the model that you train and return."""
@@ -622,25 +456,191 @@ def optimizer_of_another_model(images, labels, n_classes, n_steps):
     )
 
 
+@wrong(proof=both(reads_one_batch, fails_to_learn))
+def one_batch_for_all_updates(images, labels, n_classes, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
+    others in each update."""
+    return on_one_batch(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
+
+
+@wrong(proof=both(reads_in_order, fails_to_learn))
+def without_shuffling(images, labels, n_classes, n_steps):
+    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
+    and the model forgets the others. Draw the images of each batch at random."""
+    batches = in_given_order((images, labels))
+    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=lambda data: next(batches))
+
+
+@wrong(proof=both(updates_are_too_small, fails_to_learn))
+def learning_rate_too_small(images, labels, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.003 to 0.01, or up to 0.02 with a schedule."""
+    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+
+
+@wrong(proof=reads_other_examples)
+def batch_statistics_in_evaluation(images, labels, n_classes, n_steps):
+    """The logits of an image depend on the other images of its batch. Either the model is still in training mode, in which
+    BatchNorm uses the statistics of the batch (return `model.eval()`), or a softmax or a norm runs along the batch axis."""
+    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4).train()
+
+
+class _AmongHeads(OneHead):
+    def forward(self, x):
+        q, k, v = (layer(x).unflatten(1, (4, 4)).permute(0, 3, 4, 1, 2) for layer in (self.q, self.k, self.v))
+        return ((q @ k.mT).softmax(-1) @ v).permute(0, 3, 4, 1, 2).flatten(1, 2)
+
+
+@wrong(proof=leaves_all_neighbours_out)
+def heads_attend_to_each_other(images, labels, n_classes, n_steps):
+    """A pixel receives nothing from its neighbours: its context depends on itself alone. In a product of (…, h, d) with
+    (…, d, h) the *heads* of one pixel attend to each other. Scores, weights and values need an axis for the nine positions of
+    the window."""
+    return fitted(SmallNetwork(n_classes, _AmongHeads), (images, labels), n_steps // 4)
+
+
+def _from_the_corner(x):
+    return F.unfold(F.pad(x, (0, 2, 0, 2)), 3).unflatten(1, (-1, 9))
+
+
+@wrong(proof=leaves_neighbours_out)
+def windows_not_centred(images, labels, n_classes, n_steps):
+    """Some neighbours of a pixel, the same for all pixels, have no influence on its context: your windows are not centred. A
+    window of 3 × 3 needs a padding of one pixel on *each* side; then position 4 of the nine is the pixel itself."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, windows=_from_the_corner)), (images, labels), n_steps // 4)
+
+
+def _rolled(x):
+    return torch.stack([x.roll((a, b), (2, 3)).flatten(2) for a in (1, 0, -1) for b in (1, 0, -1)], dim=2)
+
+
+@wrong(proof=wraps_around)
+def windows_that_wrap_around(images, labels, n_classes, n_steps):
+    """Your windows wrap around: pixels at one border attend to pixels at the opposite border. `torch.roll`, negative indices
+    and circular padding do this. Pad the picture by one pixel on each side, and mask what is outside."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, windows=_rolled)), (images, labels), n_steps // 4)
+
+
+@wrong(proof=reads_outside_with_another_border)
+def softmax_over_pixels(images, labels, n_classes, n_steps):
+    """The context of a pixel depends on pixels outside its window, and in a picture of a single grey it differs at the border
+    from that inside. Either the softmax runs along the axis of the pixels instead of that of the nine positions, or a norm over
+    pixels comes before the attention, and positions outside the picture take part in it. Print the shape of the scores, and
+    the sums of the weights of each window over the pixels inside: they must be 1."""
+    over_pixels = partial(torch.softmax, dim=-1)
+    return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=over_pixels)), (images, labels), n_steps // 4)
+
+
+class _Everywhere(OneHead):
+    def forward(self, x):
+        q, k, v = (layer(x).flatten(2).mT for layer in (self.q, self.k, self.v))
+        return ((q @ k.mT).softmax(-1) @ v).mT.reshape(x.shape)
+
+
+@wrong(proof=reads_outside)
+def global_attention(images, labels, n_classes, n_steps):
+    """The context of a pixel depends on pixels outside its window of 3 × 3. Is the attention global, the window too large or
+    dilated, or is there a convolution or a norm over pixels before it? A `view` or `reshape` that mixes pixels with features
+    does this too, and so do axes of the context in another order than (B, d, H, W)."""
+    return fitted(SmallNetwork(n_classes, _Everywhere), (images, labels), n_steps // 4)
+
+
+@wrong(proof=is_a_padded_sum)
+def convolution_for_attention(images, labels, n_classes, n_steps):
+    """The first layer computes a convolution, not attention: what a pixel adds to a context is the same whatever the other
+    pixels of the window show, and the border is padded with zeros. In attention the *weights* are computed from the features: a
+    softmax of the scores of a query with the keys of its window."""
+    convolution = partial(nn.Conv2d, 16, 16, 3, padding=1)
+    return fitted(SmallNetwork(n_classes, convolution), (images, labels), n_steps // 4)
+
+
+def _position_alone(q, k, offsets):
+    return offsets.sum(0)[:, None].expand(len(q), 9, q.shape[-1])
+
+
+@wrong(proof=is_a_sum_over_pixels)
+def weights_of_positions_alone(images, labels, n_classes, n_steps):
+    """Your weights depend on the relative position and on nothing else: what a pixel adds to a context is the same whatever the
+    window shows. That is a convolution whose kernel has passed a softmax. The scores need the products of the queries with the
+    keys, qᵀk, besides those with the positions, qᵀr."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, scores=_position_alone)), (images, labels), n_steps // 4)
+
+
+class _Absolute(OneHead):
+    def __init__(self, d=16):
+        super().__init__(d)
+        self.places = nn.Parameter(torch.randn(d, SIDE, SIDE))
+
+    def forward(self, x):
+        return super().forward(x + self.places)
+
+
+@wrong(proof=depends_on_the_place)
+def absolute_positions(images, labels, n_classes, n_steps):
+    """Your layer uses the place in the picture: inner pixels with the same window have another context after the picture has
+    moved by one pixel. Positions of this layer are *relative*: a vector r for the offset from the query to the key, the same
+    for every query. Add nothing to the features that depends on the row or column in the picture, and centre each window on
+    its query: blocks into which the picture is cut do not move with it."""
+    return fitted(SmallNetwork(n_classes, _Absolute), (images, labels), n_steps // 4)
+
+
+@wrong(proof=adds_up_fewer_at_the_border)
+def softmax_left_out(images, labels, n_classes, n_steps):
+    """What a neighbour adds to a context does not depend on the other neighbours, and in a picture of a single grey the context
+    at the border differs from that inside. Either the softmax over the nine positions is missing, or it runs along another
+    axis, such as that of the heads; or the scores leave out the keys, and positions outside the picture take part. Print the
+    sums of the weights of each window over the pixels inside: they must be 1."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=torch.sigmoid)), (images, labels), n_steps // 4)
+
+
+def _without_keys(q, k, offsets):
+    return offsets.mT @ q
+
+
+@wrong(proof=adds_up_neighbours)
+def keys_left_out(images, labels, n_classes, n_steps):
+    """Your weights depend on the query and not on the keys: what the left neighbours add to a context is the same whatever is
+    on the right. Add the products of each query with the keys of its window, qᵀk, to the scores of the positions, qᵀr."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, scores=_without_keys)), (images, labels), n_steps // 4)
+
+
+@wrong(proof=ignores_the_order_of_neighbours)
+def without_positions(images, labels, n_classes, n_steps):
+    """Your attention does not know where in its window a pixel is: when the neighbours of a pixel change places, its context
+    stays the same. Either there are no vectors of relative positions, or they do not reach the scores, or they began at 0 and
+    no optimizer holds them. Add qᵀr to the scores, where r is an `nn.Parameter` for each of the nine positions. If that is
+    done, the products qᵀk have outgrown them: take a smaller learning rate."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, positions=0.0)), (images, labels), n_steps // 4)
+
+
+@wrong(proof=reads_beyond_the_border)
+def beyond_the_border(images, labels, n_classes, n_steps):
+    """In a picture of a single grey, where all values are equal, the context at the border differs from that inside. Either
+    positions outside take part: a padded key has a score, too, and takes weight from the pixels. Set these scores to -∞
+    *before* the softmax, so that the weights inside sum to 1. Or the windows are viewed in a wrong order: `F.unfold` gives
+    C · 9, the features first. Or positions are added to the values: they belong to the scores alone."""
+    return fitted(SmallNetwork(n_classes, partial(OneHead, masked=False)), (images, labels), n_steps // 4)
+
+
 class _CutOff(OneHead):
     def forward(self, x):
         return super().forward(x).detach()
 
 
-@wrong
+@wrong(proof=weights_without_gradient)
 def attention_cut_off(images, labels, n_classes, n_steps):
     """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
     `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
     return fitted(SmallNetwork(n_classes, _CutOff), (images, labels), n_steps // 4)
 
 
-@wrong
+@wrong(proof=makes_too_many_updates)
 def epochs_for_updates(images, labels, n_classes, n_steps):
     """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
     return fitted(SmallNetwork(n_classes), (images, labels), n_steps + len(labels) // 32)
 
 
-@wrong
+@wrong(suspicion=predicts_the_frequencies)
 def labels_of_other_images(images, labels, n_classes, n_steps):
     """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
     not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch. If they
@@ -801,31 +801,5 @@ exercise = Exercise(
     training=Training(
         questions=questions,
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            probabilities_for_logits: gives_probabilities,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
-            without_shuffling: both(reads_in_order, fails_to_learn),
-            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
-            batch_statistics_in_evaluation: reads_other_examples,
-            heads_attend_to_each_other: leaves_all_neighbours_out,
-            windows_not_centred: leaves_neighbours_out,
-            windows_that_wrap_around: wraps_around,
-            softmax_over_pixels: reads_outside_with_another_border,
-            global_attention: reads_outside,
-            convolution_for_attention: is_a_padded_sum,
-            weights_of_positions_alone: is_a_sum_over_pixels,
-            absolute_positions: depends_on_the_place,
-            softmax_left_out: adds_up_fewer_at_the_border,
-            keys_left_out: adds_up_neighbours,
-            without_positions: ignores_the_order_of_neighbours,
-            beyond_the_border: reads_beyond_the_border,
-            attention_cut_off: weights_without_gradient,
-            epochs_for_updates: makes_too_many_updates,
-        },
-        suspicions={labels_of_other_images: predicts_the_frequencies},
     ),
 )

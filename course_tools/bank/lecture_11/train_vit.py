@@ -174,21 +174,82 @@ fitted = partial(looped, lr=5e-3, batch=drawn_examples)
 """Train a classifier in the usual way on (images, labels), and return it."""
 
 
-@wrong
-def without_positions(images, labels, n_classes, n_steps):
-    """Your model does not know where a patch is: with the quadrants of an image in another order, its logits stay the same.
-    Attention alone sees a set of patches. Add a learned vector of the position to each token."""
-    return fitted(SmallViT(n_classes, positions=0.0), (images, labels), n_steps // 2)
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(images, labels, n_classes, n_steps):
+    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
+    drawn at each call, such as a class token that is not an `nn.Parameter`. Return `model.eval()`."""
+    return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
 
 
-@wrong
-def reads_the_first_patch_only(images, labels, n_classes, n_steps):
-    """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Print how many
-    patches there are, (8 / P)² of them, and put them back together to see whether they make up the whole image."""
-    return fitted(SmallViT(n_classes, cut=lambda images: quadrants(images)[:, :1]), (images, labels), n_steps // 2)
+@wrong(proof=gives_probabilities)
+def probabilities_for_logits(images, labels, n_classes, n_steps):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
+    fall below 1.46. Return the logits."""
+    return fitted(nn.Sequential(SmallViT(n_classes), nn.Softmax(dim=-1)), (images, labels), n_steps)
 
 
-@wrong
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(images, labels, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
+
+
+@wrong(proof=both(updates_are_too_large, fails_to_learn))
+def learning_rate_too_large(images, labels, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=3.0)
+
+
+def patches_across_images(images):
+    """Cut images into (B, 4, 16) by a reshape that takes the patches of one image for those of several."""
+    squares = images.unfold(2, 4, 4).unfold(3, 4, 4)
+    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 4, 16)
+
+
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
+def optimizer_of_another_model(images, labels, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
+
+
+@wrong(proof=both(reads_one_batch, fails_to_learn))
+def one_batch_for_all_updates(images, labels, n_classes, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
+    others in each update."""
+    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
+
+
+@wrong(proof=both(reads_in_order, fails_to_learn))
+def without_shuffling(images, labels, n_classes, n_steps):
+    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
+    and the model forgets the others. Draw the images of each batch at random."""
+    batches = in_given_order((images, labels))
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
+
+
+@wrong(proof=both(reads_other_examples, has_learned_nothing))
+def patches_of_other_images(images, labels, n_classes, n_steps):
+    """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
+    several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
+    `permute` first, or use `rearrange` or `F.unfold`."""
+    return fitted(SmallViT(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
+
+
+@wrong(proof=reads_other_examples)
+def tokens_attend_over_the_batch(images, labels, n_classes, n_steps):
+    """The logits of an image depend on the other images of its batch: attention or a normalisation runs along the batch axis.
+    torch's attention needs `batch_first=True` for (B, T, d_model); normalise with LayerNorm over d_model."""
+
+    def over_the_batch(q, k, v):
+        return attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)).transpose(0, 1)
+
+    return fitted(SmallViT(n_classes, mix=over_the_batch, of=_all_tokens), (images, labels), n_steps)
+
+
+@wrong(proof=misses_all_patches)
 def class_token_attends_over_the_batch(images, labels, n_classes, n_steps):
     """Your model gives the same logits for every image: the class token that you classify never receives anything from the
     patches. Either you classify it before any attention, or the attention runs along the batch axis: torch's layers expect
@@ -200,93 +261,25 @@ def class_token_attends_over_the_batch(images, labels, n_classes, n_steps):
     return fitted(SmallViT(n_classes, mix=over_the_batch), (images, labels), n_steps // 2)
 
 
-@wrong
-def tokens_attend_over_the_batch(images, labels, n_classes, n_steps):
-    """The logits of an image depend on the other images of its batch: attention or a normalisation runs along the batch axis.
-    torch's attention needs `batch_first=True` for (B, T, d_model); normalise with LayerNorm over d_model."""
-
-    def over_the_batch(q, k, v):
-        return attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)).transpose(0, 1)
-
-    return fitted(SmallViT(n_classes, mix=over_the_batch, of=_all_tokens), (images, labels), n_steps)
+@wrong(proof=misses_patches)
+def reads_the_first_patch_only(images, labels, n_classes, n_steps):
+    """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Print how many
+    patches there are, (8 / P)² of them, and put them back together to see whether they make up the whole image."""
+    return fitted(SmallViT(n_classes, cut=lambda images: quadrants(images)[:, :1]), (images, labels), n_steps // 2)
 
 
-def patches_across_images(images):
-    """Cut images into (B, 4, 16) by a reshape that takes the patches of one image for those of several."""
-    squares = images.unfold(2, 4, 4).unfold(3, 4, 4)
-    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 4, 16)
+@wrong(proof=ignores_the_order)
+def without_positions(images, labels, n_classes, n_steps):
+    """Your model does not know where a patch is: with the quadrants of an image in another order, its logits stay the same.
+    Attention alone sees a set of patches. Add a learned vector of the position to each token."""
+    return fitted(SmallViT(n_classes, positions=0.0), (images, labels), n_steps // 2)
 
 
-@wrong
-def patches_of_other_images(images, labels, n_classes, n_steps):
-    """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
-    several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
-    `permute` first, or use `rearrange` or `F.unfold`."""
-    return fitted(SmallViT(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
-
-
-@wrong
+@wrong(proof=learns_a_sum_of_patches)
 def patches_never_mixed(images, labels, n_classes, n_steps):
     """The influence of a patch is the same whatever the other patches show: your logits are a sum over patches, as those of a
     linear classifier are. In a Vision Transformer the tokens attend to each other before one of them is classified."""
     return fitted(SmallViT(n_classes, mix=lambda q, k, v: v, of=_all_tokens), (images, labels), n_steps)
-
-
-@wrong
-def without_shuffling(images, labels, n_classes, n_steps):
-    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
-    and the model forgets the others. Draw the images of each batch at random."""
-    batches = in_given_order((images, labels))
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
-
-
-@wrong
-def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
-    others in each update."""
-    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-@wrong
-def gradients_not_cleared(images, labels, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-@wrong
-def probabilities_for_logits(images, labels, n_classes, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
-    fall below 1.46. Return the logits."""
-    return fitted(nn.Sequential(SmallViT(n_classes), nn.Softmax(dim=-1)), (images, labels), n_steps)
-
-
-@wrong
-def dropout_left_on(images, labels, n_classes, n_steps):
-    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
-    drawn at each call, such as a class token that is not an `nn.Parameter`. Return `model.eval()`."""
-    return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
-
-
-@wrong
-def learning_rate_too_large(images, labels, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(images, labels, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=1e-6)
-
-
-@wrong
-def optimizer_of_another_model(images, labels, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
 
 
 class _Detached(SmallViT):
@@ -294,20 +287,27 @@ class _Detached(SmallViT):
         return super().tokens(images).detach()
 
 
-@wrong
+@wrong(proof=weights_without_gradient)
 def embeddings_cut_off(images, labels, n_classes, n_steps):
     """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
     `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
     return fitted(_Detached(n_classes), (images, labels), n_steps)
 
 
-@wrong
+@wrong(proof=both(updates_are_too_small, fails_to_learn))
+def learning_rate_too_small(images, labels, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+
+
+@wrong(proof=makes_too_many_updates)
 def epochs_for_updates(images, labels, n_classes, n_steps):
     """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
     return fitted(SmallViT(n_classes), (images, labels), n_steps + len(labels) // 32)
 
 
-@wrong
+@wrong(suspicion=predicts_the_frequencies)
 def labels_of_other_images(images, labels, n_classes, n_steps):
     """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
     not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch."""
@@ -438,24 +438,5 @@ exercise = Exercise(
     training=Training(
         questions=partial(questions, N_STEPS),
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            probabilities_for_logits: gives_probabilities,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
-            without_shuffling: both(reads_in_order, fails_to_learn),
-            patches_of_other_images: both(reads_other_examples, has_learned_nothing),
-            tokens_attend_over_the_batch: reads_other_examples,
-            class_token_attends_over_the_batch: misses_all_patches,
-            reads_the_first_patch_only: misses_patches,
-            without_positions: ignores_the_order,
-            patches_never_mixed: learns_a_sum_of_patches,
-            embeddings_cut_off: weights_without_gradient,
-            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
-            epochs_for_updates: makes_too_many_updates,
-        },
-        suspicions={labels_of_other_images: predicts_the_frequencies},
     ),
 )

@@ -439,7 +439,77 @@ def _looped(model, scenes, n_steps, lr=3e-3, batch=_drawn, optimized=None, clear
     return model.eval()
 
 
-@wrong
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(images, classes, boxes, n_classes, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    model = _looped(SmallDetector(n_classes, dropout=0.1), (images, classes, boxes), n_steps // 3)
+    model.head.train()
+    return model
+
+
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(images, classes, boxes, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, clears=False)
+
+
+@wrong(proof=both(updates_are_too_large, fails(_score)))
+def learning_rate_too_large(images, classes, boxes, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 10, lr=3.0)
+
+
+@wrong(proof=no_weight_is_stepped)
+def optimizer_of_another_model(images, classes, boxes, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    other = SmallDetector(n_classes)
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, optimized=other)
+
+
+@wrong(proof=weights_left_out)
+def head_alone_in_the_optimizer(images, classes, boxes, n_classes, n_steps):
+    """A part of what you train through is in no optimizer and stays as it was drawn: the backbone, probably. Nothing is
+    pre-trained here; give the optimizer `model.parameters()`."""
+    model = SmallDetector(n_classes)
+    return _looped(model, (images, classes, boxes), n_steps // 3, optimized=model.head)
+
+
+@wrong(proof=both(reads_one_batch, fails(_score)))
+def one_batch_for_all_updates(images, classes, boxes, n_classes, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few scenes by heart. Draw
+    new scenes in each update."""
+    once = _drawn((images, classes, boxes))
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, batch=lambda scenes: once)
+
+
+@wrong(proof=reads_other_examples)
+def training_mode_left_on(images, classes, boxes, n_classes, n_steps):
+    """The predictions for a scene depend on the other scenes of its batch. Either the model is still in training mode, in which
+    batch normalisation uses the statistics of the batch (return `model.eval()`), or a layer mixes the batch: check
+    `batch_first` and the axis of each softmax."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps).train()
+
+
+@wrong(proof=both(updates_are_too_small, fails(_score)))
+def learning_rate_too_small(images, classes, boxes, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, lr=1e-6)
+
+
+@wrong(proof=both(gives_probabilities, fails(_score)))
+def probabilities_for_logits(images, classes, boxes, n_classes, n_steps):
+    """The first numbers of each query are positive and sum to 1: probabilities. `F.cross_entropy` takes a softmax itself, so
+    that the loss takes it twice and hardly falls. Return the logits."""
+    model = SmallDetector(n_classes, logits=lambda x: x.softmax(-1))
+    return _looped(model, (images, classes, boxes), n_steps // 3)
+
+
+@wrong(proof=changes_with_the_order)
 def objects_in_list_order(images, classes, boxes, n_classes, n_steps):
     """Your loss changes when the objects of a scene are listed in another order: it trains queries on an order that the picture
     does not show. Match the objects with the predictions; the sum of the costs must be the smallest."""
@@ -447,7 +517,7 @@ def objects_in_list_order(images, classes, boxes, n_classes, n_steps):
     return _looped(model, (images, classes, boxes), n_steps // 3)
 
 
-@wrong
+@wrong(proof=changes_with_the_padding)
 def padding_is_an_object(images, classes, boxes, n_classes, n_steps):
     """Your loss changes with the padding: a class of -1 is no object, and the box beside it means nothing. Match and compare
     only where `classes >= 0`, and divide by the number of real objects."""
@@ -459,7 +529,27 @@ def padding_is_an_object(images, classes, boxes, n_classes, n_steps):
     return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
 
 
-@wrong
+@wrong(proof=_has_box_loss(apart=0.0))
+def without_giou(images, classes, boxes, n_classes, n_steps):
+    """When boxes move, your loss changes by 5 L1 alone; the term 2 (1 - GIoU) is missing. L1 counts an error of a small box no
+    more than that of a large one; GIoU is relative to the size."""
+    return _looped(SmallDetector(n_classes, _loss_with(apart=0.0)), (images, classes, boxes), n_steps // 3)
+
+
+@wrong(proof=_has_box_loss(corners=lambda boxes: boxes))
+def centres_for_corners(images, classes, boxes, n_classes, n_steps):
+    """Your loss gives `giou` centres and sizes, and it reads them as corners: its gradient points elsewhere. Convert both boxes
+    by `to_corners` first."""
+    return _looped(SmallDetector(n_classes, _loss_with(corners=lambda boxes: boxes)), (images, classes, boxes), n_steps // 3)
+
+
+@wrong(proof=_has_box_loss(apart=-2.0, most=0.0))
+def giou_minimised(images, classes, boxes, n_classes, n_steps):
+    """Your loss is smaller the smaller GIoU is: the sign is wrong. GIoU is 1 for equal boxes; the loss is 1 - GIoU."""
+    return _looped(SmallDetector(n_classes, _loss_with(apart=-2.0, most=0.0)), (images, classes, boxes), n_steps // 3)
+
+
+@wrong(proof=never_learns_no_object)
 def only_matched_queries(images, classes, boxes, n_classes, n_steps):
     """Your class loss counts matched queries alone: no query is ever trained to predict "no object", and detections that belong
     to nothing are as confident as the others. The target of an unmatched query is "no object", with a weight such as 0.1."""
@@ -473,14 +563,14 @@ def only_matched_queries(images, classes, boxes, n_classes, n_steps):
     return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
 
 
-@wrong
+@wrong(proof=weighs_all_alike)
 def all_queries_weigh_alike(images, classes, boxes, n_classes, n_steps):
     """In your class loss "no object" weighs as much as an object. Most queries have no object, so their loss outweighs that of
     the classes. Give "no object" a smaller weight, such as 0.1."""
     return _looped(SmallDetector(n_classes, _loss_with(no_object=1.0)), (images, classes, boxes), n_steps // 3)
 
 
-@wrong
+@wrong(proof=divides_by_the_queries)
 def divided_by_the_number_of_queries(images, classes, boxes, n_classes, n_steps):
     """Your class loss is the weighted sum divided by the number of queries. With a small weight for "no object" this makes all
     of it small beside the box loss. Divide by the sum of the weights, as `F.cross_entropy` does with `weight`."""
@@ -495,102 +585,12 @@ def divided_by_the_number_of_queries(images, classes, boxes, n_classes, n_steps)
     return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
 
 
-@wrong
+@wrong(proof=shares_queries)
 def each_object_takes_its_favourite(images, classes, boxes, n_classes, n_steps):
     """Your matching lets two objects share a query: each takes the cheapest one. A query predicts one class and one box, so the
     matching must be one-to-one: `linear_sum_assignment` gives it, or your `match`."""
     model = SmallDetector(n_classes, _loss_with(lambda cost, classes: cost.argmin(1)))
     return _looped(model, (images, classes, boxes), n_steps)
-
-
-@wrong
-def centres_for_corners(images, classes, boxes, n_classes, n_steps):
-    """Your loss gives `giou` centres and sizes, and it reads them as corners: its gradient points elsewhere. Convert both boxes
-    by `to_corners` first."""
-    return _looped(SmallDetector(n_classes, _loss_with(corners=lambda boxes: boxes)), (images, classes, boxes), n_steps // 3)
-
-
-@wrong
-def without_giou(images, classes, boxes, n_classes, n_steps):
-    """When boxes move, your loss changes by 5 L1 alone; the term 2 (1 - GIoU) is missing. L1 counts an error of a small box no
-    more than that of a large one; GIoU is relative to the size."""
-    return _looped(SmallDetector(n_classes, _loss_with(apart=0.0)), (images, classes, boxes), n_steps // 3)
-
-
-@wrong
-def giou_minimised(images, classes, boxes, n_classes, n_steps):
-    """Your loss is smaller the smaller GIoU is: the sign is wrong. GIoU is 1 for equal boxes; the loss is 1 - GIoU."""
-    return _looped(SmallDetector(n_classes, _loss_with(apart=-2.0, most=0.0)), (images, classes, boxes), n_steps // 3)
-
-
-@wrong
-def probabilities_for_logits(images, classes, boxes, n_classes, n_steps):
-    """The first numbers of each query are positive and sum to 1: probabilities. `F.cross_entropy` takes a softmax itself, so
-    that the loss takes it twice and hardly falls. Return the logits."""
-    model = SmallDetector(n_classes, logits=lambda x: x.softmax(-1))
-    return _looped(model, (images, classes, boxes), n_steps // 3)
-
-
-@wrong
-def gradients_not_cleared(images, classes, boxes, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, clears=False)
-
-
-@wrong
-def one_batch_for_all_updates(images, classes, boxes, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few scenes by heart. Draw
-    new scenes in each update."""
-    once = _drawn((images, classes, boxes))
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, batch=lambda scenes: once)
-
-
-@wrong
-def training_mode_left_on(images, classes, boxes, n_classes, n_steps):
-    """The predictions for a scene depend on the other scenes of its batch. Either the model is still in training mode, in which
-    batch normalisation uses the statistics of the batch (return `model.eval()`), or a layer mixes the batch: check
-    `batch_first` and the axis of each softmax."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps).train()
-
-
-@wrong
-def dropout_left_on(images, classes, boxes, n_classes, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    model = _looped(SmallDetector(n_classes, dropout=0.1), (images, classes, boxes), n_steps // 3)
-    model.head.train()
-    return model
-
-
-@wrong
-def head_alone_in_the_optimizer(images, classes, boxes, n_classes, n_steps):
-    """A part of what you train through is in no optimizer and stays as it was drawn: the backbone, probably. Nothing is
-    pre-trained here; give the optimizer `model.parameters()`."""
-    model = SmallDetector(n_classes)
-    return _looped(model, (images, classes, boxes), n_steps // 3, optimized=model.head)
-
-
-@wrong
-def optimizer_of_another_model(images, classes, boxes, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    other = SmallDetector(n_classes)
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, optimized=other)
-
-
-@wrong
-def learning_rate_too_large(images, classes, boxes, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 10, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(images, classes, boxes, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, lr=1e-6)
 
 
 @right
@@ -778,25 +778,5 @@ exercise = Exercise(
     training=Training(
         questions=_questions,
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
-            optimizer_of_another_model: no_weight_is_stepped,
-            head_alone_in_the_optimizer: weights_left_out,
-            one_batch_for_all_updates: both(reads_one_batch, fails(_score)),
-            training_mode_left_on: reads_other_examples,
-            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
-            probabilities_for_logits: both(gives_probabilities, fails(_score)),
-            objects_in_list_order: changes_with_the_order,
-            padding_is_an_object: changes_with_the_padding,
-            without_giou: _has_box_loss(apart=0.0),
-            centres_for_corners: _has_box_loss(corners=lambda boxes: boxes),
-            giou_minimised: _has_box_loss(apart=-2.0, most=0.0),
-            only_matched_queries: never_learns_no_object,
-            all_queries_weigh_alike: weighs_all_alike,
-            divided_by_the_number_of_queries: divides_by_the_queries,
-            each_object_takes_its_favourite: shares_queries,
-        },
     ),
 )

@@ -373,65 +373,46 @@ fitted = partial(looped, lr=5e-3, batch=drawn_examples)
 """Train a classifier in the usual way on (images, labels), and return it."""
 
 
-class _Reshaped(Transposed):
-    def forward(self, x):
-        return self.network(x.reshape(-1, D_MODEL, N_PATCHES)).reshape(x.shape)
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(images, labels, n_classes, n_steps):
+    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
+    drawn at each call. Return `model.eval()`."""
+    return fitted(SmallMixer(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
 
 
-@wrong
-def reshape_for_a_transpose(images, labels, n_classes, n_steps):
-    """Your token mixing mixes no tokens: no position of its result depends on another position. `nn.Linear` acts on the last
-    axis, and in (B, N, d) that is the channels. Exchange the two axes by `x.mT` before and after the network; `reshape` and
-    `view` keep the order of the numbers in memory and transpose nothing."""
-    return fitted(SmallMixer(n_classes, tokens=lambda: _Reshaped(network_of(16, 32))), (images, labels), n_steps // 2)
+class _Probabilities(SmallMixer):
+    def forward(self, x, tokens=None):
+        found = super().forward(x, tokens)
+        return found.softmax(-1) if tokens is None else found
 
 
-@wrong
-def both_transposed(images, labels, n_classes, n_steps):
-    """Your channel mixing mixes no channels: no channel of its result depends on another channel. `nn.Linear` acts on the last
-    axis of (B, N, d), the channels, so nothing is transposed here."""
-    model = SmallMixer(n_classes, channels=partial(over_positions, d_tokens=128))
-    return fitted(model, (images, labels), n_steps // 2)
+@wrong(proof=gives_probabilities)
+def probabilities_for_logits(images, labels, n_classes, n_steps):
+    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
+    fall below 1.46. Return the logits."""
+    return fitted(_Probabilities(n_classes), (images, labels), n_steps)
 
 
-class _Exchanged(SmallMixer):
-    def network(self, x, tokens):
-        return super().network(x, not tokens)
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(images, labels, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
 
 
-@wrong
-def networks_exchanged(images, labels, n_classes, n_steps):
-    """Your two networks are exchanged: with `True` the model mixes the channels of each position, with `False` the positions of
-    each channel. Token mixing passes information between positions."""
-    return fitted(_Exchanged(n_classes), (images, labels), n_steps)
+@wrong(proof=both(updates_are_too_large, fails_to_learn))
+def learning_rate_too_large(images, labels, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=3.0)
 
 
-class _WithNorm(SmallMixer):
-    def network(self, x, tokens):
-        return super().network(self.blocks[0][0 if tokens else 2](x), tokens)
-
-
-@wrong
-def with_the_norm(images, labels, n_classes, n_steps):
-    """Features three times as large give the same result: the network that you apply for the second argument has a norm before
-    it. Return the output of the network alone; the norm belongs to the block."""
-    return fitted(_WithNorm(n_classes), (images, labels), n_steps)
-
-
-class _MeanOfPositions(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
-
-    def forward(self, x):
-        return self.scale * (x.mean(1, keepdim=True) + F.gelu(x))
-
-
-@wrong
-def mean_for_token_mixing(images, labels, n_classes, n_steps):
-    """Your token mixing treats all positions alike, as a mean over them does: in another order, each gets the same result. In a
-    Mixer each position has weights of its own, a column of W_1 and a row of W_2, and so the model knows where a patch is."""
-    return fitted(SmallMixer(n_classes, tokens=_MeanOfPositions), (images, labels), n_steps // 2)
+@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
+def optimizer_of_another_model(images, labels, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    models = SmallMixer(n_classes), SmallMixer(n_classes)
+    return with_the_optimizer_of(*models, (images, labels), n_steps // 4, batch=drawn_examples)
 
 
 class Attention(nn.Module):
@@ -444,11 +425,11 @@ class Attention(nn.Module):
         return self.out((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v)
 
 
-@wrong
-def attention_for_token_mixing(images, labels, n_classes, n_steps):
-    """Your token mixing treats all positions alike, as attention does, and the result for a channel depends on other channels.
-    In a Mixer each position has fixed weights of its own, a column of W_1 and a row of W_2, the same for every channel."""
-    return fitted(SmallMixer(n_classes, tokens=Attention), (images, labels), n_steps // 2)
+@wrong(proof=both(reads_one_batch, fails_to_learn))
+def one_batch_for_all_updates(images, labels, n_classes, n_steps):
+    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
+    others in each update."""
+    return on_one_batch(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
 
 
 class Convolution(nn.Module):
@@ -461,11 +442,12 @@ class Convolution(nn.Module):
         return self.down(F.gelu(self.up(rows)))[:, 0].unflatten(0, (-1, D_MODEL)).mT
 
 
-@wrong
-def convolution_for_token_mixing(images, labels, n_classes, n_steps):
-    """Your token mixing reads some positions only, as a convolution reads a neighbourhood. In a Mixer each hidden unit of token
-    mixing reads all N positions, by a row of W_1."""
-    return fitted(SmallMixer(n_classes, tokens=Convolution), (images, labels), n_steps // 2)
+@wrong(proof=both(reads_in_order, fails_to_learn))
+def without_shuffling(images, labels, n_classes, n_steps):
+    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
+    and the model forgets the others. Draw the images of each batch at random."""
+    batches = in_given_order((images, labels))
+    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
 
 
 class _OwnNetworks(nn.Module):
@@ -481,52 +463,7 @@ class _OwnNetworks(nn.Module):
         return torch.einsum("bmh,mhn->bnm", hidden, self.down)
 
 
-@wrong
-def own_network_for_each_channel(images, labels, n_classes, n_steps):
-    """Your token mixing treats the channels differently: two channels with the same numbers get different results. Either each
-    channel has a network of its own, or something that each channel has of its own, such as a scale, is part of it. All
-    channels share one network."""
-    return fitted(SmallMixer(n_classes, tokens=lambda: _OwnNetworks(16, 32, 8)), (images, labels), n_steps // 2)
-
-
-@wrong
-def own_network_for_each_position(images, labels, n_classes, n_steps):
-    """Your channel mixing treats the positions differently: two positions with the same features get different results. Either
-    each position has a network of its own, or something that each position has of its own is part of it. All positions share
-    one network."""
-    model = SmallMixer(n_classes, channels=lambda: Transposed(_OwnNetworks(32, 16, 8)))
-    return fitted(model, (images, labels), n_steps // 2)
-
-
-@wrong
-def the_same_block_twice(images, labels, n_classes, n_steps):
-    """Your model has as few weights as a Mixer with a single block. `[block] * 2` is a list that holds the same block twice:
-    make each block by its own call."""
-    return fitted(SmallMixer(n_classes, blocks=lambda make: nn.ModuleList([make()] * 2)), (images, labels), n_steps)
-
-
-@wrong
-def blocks_in_a_list(images, labels, n_classes, n_steps):
-    """`model.parameters()` holds hardly more than an embedding, a norm and a head. Blocks in a Python list are no submodules:
-    the optimizer never gets their weights. Put them into an `nn.ModuleList` or `nn.Sequential`."""
-    return fitted(SmallMixer(n_classes, blocks=lambda make: [make(), make()]), (images, labels), n_steps)
-
-
-@wrong
-def stride_left_out(images, labels, n_classes, n_steps):
-    """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Patches of 2 × 2
-    next to each other make sixteen; put them back together to see whether they make up the whole image."""
-    model = SmallMixer(n_classes, cut=lambda images: F.unfold(images, 2)[..., :16].mT)
-    return fitted(model, (images, labels), n_steps // 2)
-
-
-def patches_across_images(images):
-    """Cut images into (B, 16, 4) by a reshape that takes the patches of one image for those of several."""
-    squares = images.unfold(2, 2, 2).unfold(3, 2, 2)
-    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 16, 4)
-
-
-@wrong
+@wrong(proof=both(reads_other_examples, has_learned_nothing))
 def patches_of_other_images(images, labels, n_classes, n_steps):
     """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
     several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
@@ -539,78 +476,120 @@ class _BatchNorm(nn.Module):
         return F.layer_norm(x - x.mean(0), (D_MODEL,))
 
 
-@wrong
+@wrong(proof=reads_other_examples)
 def norm_over_the_batch(images, labels, n_classes, n_steps):
     """The logits of an image depend on the other images of its batch: something is normalised, or mixed, over the batch axis.
     The norm of a Mixer is over the features of each position, `nn.LayerNorm(d)`."""
     return fitted(SmallMixer(n_classes, norm=_BatchNorm), (images, labels), n_steps)
 
 
-@wrong
-def without_shuffling(images, labels, n_classes, n_steps):
-    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
-    and the model forgets the others. Draw the images of each batch at random."""
-    batches = in_given_order((images, labels))
-    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
+@wrong(proof=misses_patches)
+def stride_left_out(images, labels, n_classes, n_steps):
+    """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Patches of 2 × 2
+    next to each other make sixteen; put them back together to see whether they make up the whole image."""
+    model = SmallMixer(n_classes, cut=lambda images: F.unfold(images, 2)[..., :16].mT)
+    return fitted(model, (images, labels), n_steps // 2)
 
 
-@wrong
-def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
-    others in each update."""
-    return on_one_batch(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
+class _Exchanged(SmallMixer):
+    def network(self, x, tokens):
+        return super().network(x, not tokens)
 
 
-@wrong
-def gradients_not_cleared(images, labels, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
+@wrong(proof=networks_are_exchanged)
+def networks_exchanged(images, labels, n_classes, n_steps):
+    """Your two networks are exchanged: with `True` the model mixes the channels of each position, with `False` the positions of
+    each channel. Token mixing passes information between positions."""
+    return fitted(_Exchanged(n_classes), (images, labels), n_steps)
 
 
-class _Probabilities(SmallMixer):
-    def forward(self, x, tokens=None):
-        found = super().forward(x, tokens)
-        return found.softmax(-1) if tokens is None else found
+class _WithNorm(SmallMixer):
+    def network(self, x, tokens):
+        return super().network(self.blocks[0][0 if tokens else 2](x), tokens)
 
 
-@wrong
-def probabilities_for_logits(images, labels, n_classes, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
-    fall below 1.46. Return the logits."""
-    return fitted(_Probabilities(n_classes), (images, labels), n_steps)
+@wrong(proof=norm_is_in_the_network)
+def with_the_norm(images, labels, n_classes, n_steps):
+    """Features three times as large give the same result: the network that you apply for the second argument has a norm before
+    it. Return the output of the network alone; the norm belongs to the block."""
+    return fitted(_WithNorm(n_classes), (images, labels), n_steps)
 
 
-@wrong
-def dropout_left_on(images, labels, n_classes, n_steps):
-    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
-    drawn at each call. Return `model.eval()`."""
-    return fitted(SmallMixer(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
+def patches_across_images(images):
+    """Cut images into (B, 16, 4) by a reshape that takes the patches of one image for those of several."""
+    squares = images.unfold(2, 2, 2).unfold(3, 2, 2)
+    return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 16, 4)
 
 
-@wrong
-def learning_rate_too_large(images, labels, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=3.0)
+class _Reshaped(Transposed):
+    def forward(self, x):
+        return self.network(x.reshape(-1, D_MODEL, N_PATCHES)).reshape(x.shape)
 
 
-@wrong
-def learning_rate_too_small(images, labels, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+@wrong(proof=mixes_no_tokens)
+def reshape_for_a_transpose(images, labels, n_classes, n_steps):
+    """Your token mixing mixes no tokens: no position of its result depends on another position. `nn.Linear` acts on the last
+    axis, and in (B, N, d) that is the channels. Exchange the two axes by `x.mT` before and after the network; `reshape` and
+    `view` keep the order of the numbers in memory and transpose nothing."""
+    return fitted(SmallMixer(n_classes, tokens=lambda: _Reshaped(network_of(16, 32))), (images, labels), n_steps // 2)
 
 
-@wrong
-def optimizer_of_another_model(images, labels, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    models = SmallMixer(n_classes), SmallMixer(n_classes)
-    return with_the_optimizer_of(*models, (images, labels), n_steps // 4, batch=drawn_examples)
+@wrong(proof=mixes_no_channels)
+def both_transposed(images, labels, n_classes, n_steps):
+    """Your channel mixing mixes no channels: no channel of its result depends on another channel. `nn.Linear` acts on the last
+    axis of (B, N, d), the channels, so nothing is transposed here."""
+    model = SmallMixer(n_classes, channels=partial(over_positions, d_tokens=128))
+    return fitted(model, (images, labels), n_steps // 2)
 
 
-@wrong
+class _MeanOfPositions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return self.scale * (x.mean(1, keepdim=True) + F.gelu(x))
+
+
+@wrong(proof=mixes_as_a_mean)
+def mean_for_token_mixing(images, labels, n_classes, n_steps):
+    """Your token mixing treats all positions alike, as a mean over them does: in another order, each gets the same result. In a
+    Mixer each position has weights of its own, a column of W_1 and a row of W_2, and so the model knows where a patch is."""
+    return fitted(SmallMixer(n_classes, tokens=_MeanOfPositions), (images, labels), n_steps // 2)
+
+
+@wrong(proof=mixes_as_attention)
+def attention_for_token_mixing(images, labels, n_classes, n_steps):
+    """Your token mixing treats all positions alike, as attention does, and the result for a channel depends on other channels.
+    In a Mixer each position has fixed weights of its own, a column of W_1 and a row of W_2, the same for every channel."""
+    return fitted(SmallMixer(n_classes, tokens=Attention), (images, labels), n_steps // 2)
+
+
+@wrong(proof=mixes_neighbours)
+def convolution_for_token_mixing(images, labels, n_classes, n_steps):
+    """Your token mixing reads some positions only, as a convolution reads a neighbourhood. In a Mixer each hidden unit of token
+    mixing reads all N positions, by a row of W_1."""
+    return fitted(SmallMixer(n_classes, tokens=Convolution), (images, labels), n_steps // 2)
+
+
+@wrong(proof=tokens_unlike)
+def own_network_for_each_channel(images, labels, n_classes, n_steps):
+    """Your token mixing treats the channels differently: two channels with the same numbers get different results. Either each
+    channel has a network of its own, or something that each channel has of its own, such as a scale, is part of it. All
+    channels share one network."""
+    return fitted(SmallMixer(n_classes, tokens=lambda: _OwnNetworks(16, 32, 8)), (images, labels), n_steps // 2)
+
+
+@wrong(proof=channels_unlike)
+def own_network_for_each_position(images, labels, n_classes, n_steps):
+    """Your channel mixing treats the positions differently: two positions with the same features get different results. Either
+    each position has a network of its own, or something that each position has of its own is part of it. All positions share
+    one network."""
+    model = SmallMixer(n_classes, channels=lambda: Transposed(_OwnNetworks(32, 16, 8)))
+    return fitted(model, (images, labels), n_steps // 2)
+
+
+@wrong(proof=weights_without_gradient)
 def embeddings_cut_off(images, labels, n_classes, n_steps):
     """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
     `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all, as where the result of a network is not
@@ -629,13 +608,34 @@ def embeddings_cut_off(images, labels, n_classes, n_steps):
     return fitted(CutOff(n_classes), (images, labels), n_steps)
 
 
-@wrong
+@wrong(proof=both(updates_are_too_small, fails_to_learn))
+def learning_rate_too_small(images, labels, n_classes, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+
+
+@wrong(proof=makes_too_many_updates)
 def epochs_for_updates(images, labels, n_classes, n_steps):
     """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
     return fitted(SmallMixer(n_classes), (images, labels), n_steps + len(labels) // 32)
 
 
-@wrong
+@wrong(suspicion=has_no_block)
+def blocks_in_a_list(images, labels, n_classes, n_steps):
+    """`model.parameters()` holds hardly more than an embedding, a norm and a head. Blocks in a Python list are no submodules:
+    the optimizer never gets their weights. Put them into an `nn.ModuleList` or `nn.Sequential`."""
+    return fitted(SmallMixer(n_classes, blocks=lambda make: [make(), make()]), (images, labels), n_steps)
+
+
+@wrong(suspicion=has_one_block)
+def the_same_block_twice(images, labels, n_classes, n_steps):
+    """Your model has as few weights as a Mixer with a single block. `[block] * 2` is a list that holds the same block twice:
+    make each block by its own call."""
+    return fitted(SmallMixer(n_classes, blocks=lambda make: nn.ModuleList([make()] * 2)), (images, labels), n_steps)
+
+
+@wrong(suspicion=predicts_the_frequencies)
 def labels_of_other_images(images, labels, n_classes, n_steps):
     """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
     not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch."""
@@ -798,34 +798,5 @@ exercise = Exercise(
     training=Training(
         questions=questions,
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            probabilities_for_logits: gives_probabilities,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails_to_learn),
-            optimizer_of_another_model: both(no_weight_is_stepped, has_learned_nothing),
-            one_batch_for_all_updates: both(reads_one_batch, fails_to_learn),
-            without_shuffling: both(reads_in_order, fails_to_learn),
-            patches_of_other_images: both(reads_other_examples, has_learned_nothing),
-            norm_over_the_batch: reads_other_examples,
-            stride_left_out: misses_patches,
-            networks_exchanged: networks_are_exchanged,
-            with_the_norm: norm_is_in_the_network,
-            reshape_for_a_transpose: mixes_no_tokens,
-            both_transposed: mixes_no_channels,
-            mean_for_token_mixing: mixes_as_a_mean,
-            attention_for_token_mixing: mixes_as_attention,
-            convolution_for_token_mixing: mixes_neighbours,
-            own_network_for_each_channel: tokens_unlike,
-            own_network_for_each_position: channels_unlike,
-            embeddings_cut_off: weights_without_gradient,
-            learning_rate_too_small: both(updates_are_too_small, fails_to_learn),
-            epochs_for_updates: makes_too_many_updates,
-        },
-        suspicions={
-            blocks_in_a_list: has_no_block,
-            the_same_block_twice: has_one_block,
-            labels_of_other_images: predicts_the_frequencies,
-        },
     ),
 )

@@ -236,21 +236,18 @@ def knows_no_positions(measured: Measured, truth: Truth) -> bool:
     return is_near(measured.outputs[1], measured.outputs[7], tolerance=1e-5)
 
 
-@wrong
-def tokens_still_mixed(patches, labels, n_parameters, n_steps):
-    """The ingredient is still there: what one half of the patches adds to the logits depends on the other half. Either a layer
-    still mixes positions (a matrix over the positions, a convolution, attention), or a nonlinearity follows the final sum over
-    the positions, where the Mixer has only a linear read-out. Process each patch by itself, and only add up at the end."""
-    return trained_on(OneBlockMixer(), patches, labels, n_steps)
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(patches, labels, n_parameters, n_steps):
+    """The returned rival is still in training mode: its dropout draws new zeros at each call, while the Mixer is evaluated
+    without. Return `rival.eval()`."""
+    return trained_on(OnePatchAtATime(dropout=0.1), patches, labels, n_steps).train()
 
 
-@wrong
-def a_bag_of_patches(patches, labels, n_parameters, n_steps):
-    """Two ingredients were removed: the rival does not mix tokens, and it does not know where a patch is. If it fails, either
-    may be the cause. The Mixer has weights of its own for each position; give the rival positions too, as weights of each
-    position or as a vector that is added to the patch."""
-    rival = nn.Sequential(nn.Linear(16, 72), nn.GELU(), nn.Linear(72, 70), nn.GELU(), nn.Linear(70, 12), _Mean())
-    return trained_on(rival, patches, labels, n_steps)
+@wrong(proof=both(no_weight_is_stepped, cannot_succeed(CLAIM)))
+def optimizer_of_another_model(patches, labels, n_parameters, n_steps):
+    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
+    optimizer after the rival, from the parameters of the rival that you train and return."""
+    return trained_on(OnePatchAtATime(), patches, labels, n_steps, optimized=OnePatchAtATime())
 
 
 class _Mean(nn.Module):
@@ -269,36 +266,14 @@ class _Picked(nn.Module):
         return self.rival(self.through(patches))
 
 
-@wrong
-def upper_half_only(patches, labels, n_parameters, n_steps):
-    """The rival gets less information than the Mixer: replacing half of the picture changes no logit. If it fails, missing
-    patches may be the cause. Let every patch add its term."""
-    seen = (torch.arange(N_PATCHES) <= N_PATCHES // 2)[:, None]
-    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches * seen), patches, labels, n_steps)
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(patches, labels, n_parameters, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update; the Mixer is trained in the same way."""
+    return trained_on(OnePatchAtATime(), patches, labels, n_steps, clears=False)
 
 
-@wrong
-def centred_over_the_batch(patches, labels, n_parameters, n_steps):
-    """The rival reads the other pictures of its batch: alone, a picture gets different logits. Subtract no mean over the batch;
-    a batch norm must use its running statistics when it is evaluated."""
-    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches - patches.mean(0)), patches, labels, n_steps)
-
-
-@wrong
-def smaller_rival(patches, labels, n_parameters, n_steps):
-    """The rival has fewer parameters than the Mixer. If it does worse, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent."""
-    return trained_on(OnePatchAtATime(d=3), patches, labels, n_steps)
-
-
-@wrong
-def larger_rival(patches, labels, n_parameters, n_steps):
-    """The rival has more parameters than the Mixer. If it does as well, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent."""
-    return trained_on(OnePatchAtATime(d=8), patches, labels, n_steps)
-
-
-@wrong
+@wrong(proof=weights_without_gradient)
 def weights_that_do_nothing(patches, labels, n_parameters, n_steps):
     """A part of the rival's weights never has a gradient: they fill up the count and do nothing, or the graph is cut before
     them. Make the parts that are used larger instead."""
@@ -307,53 +282,78 @@ def weights_that_do_nothing(patches, labels, n_parameters, n_steps):
     return trained_on(rival, patches, labels, n_steps)
 
 
-@wrong
+@wrong(proof=too_few_parameters)
+def smaller_rival(patches, labels, n_parameters, n_steps):
+    """The rival has fewer parameters than the Mixer. If it does worse, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent."""
+    return trained_on(OnePatchAtATime(d=3), patches, labels, n_steps)
+
+
+@wrong(proof=too_many_parameters)
+def larger_rival(patches, labels, n_parameters, n_steps):
+    """The rival has more parameters than the Mixer. If it does as well, the size may be the cause: a control differs in one
+    thing. Give it `n_parameters` parameters, within five percent."""
+    return trained_on(OnePatchAtATime(d=8), patches, labels, n_steps)
+
+
+@wrong(proof=fewer_updates)
 def fewer_updates_than_the_mixer(patches, labels, n_parameters, n_steps):
     """The rival gets fewer updates than the Mixer. If it does worse, it may only be trained less. Make exactly `n_steps`
     updates."""
     return trained_on(OnePatchAtATime(), patches, labels, n_steps // 2)
 
 
-@wrong
+@wrong(proof=more_updates)
 def more_updates_than_the_mixer(patches, labels, n_parameters, n_steps):
     """The rival gets more updates than the Mixer. If it does as well, the reason may be the longer training. Make exactly
     `n_steps` updates."""
     return trained_on(OnePatchAtATime(), patches, labels, n_steps + n_steps // 3)
 
 
-@wrong
+@wrong(proof=reads_few_examples)
 def a_part_of_the_pictures(patches, labels, n_parameters, n_steps):
     """The rival learns from a few pictures only: most of what its first batches hold are repetitions. The Mixer draws from all
     of them. Draw the rows of each batch from `len(patches)`."""
     return trained_on(OnePatchAtATime(), patches[:200], labels[:200], n_steps)
 
 
-@wrong
-def gradients_not_cleared(patches, labels, n_parameters, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update; the Mixer is trained in the same way."""
-    return trained_on(OnePatchAtATime(), patches, labels, n_steps, clears=False)
-
-
-@wrong
-def dropout_left_on(patches, labels, n_parameters, n_steps):
-    """The returned rival is still in training mode: its dropout draws new zeros at each call, while the Mixer is evaluated
-    without. Return `rival.eval()`."""
-    return trained_on(OnePatchAtATime(dropout=0.1), patches, labels, n_steps).train()
-
-
-@wrong
-def optimizer_of_another_model(patches, labels, n_parameters, n_steps):
-    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
-    optimizer after the rival, from the parameters of the rival that you train and return."""
-    return trained_on(OnePatchAtATime(), patches, labels, n_steps, optimized=OnePatchAtATime())
-
-
-@wrong
+@wrong(proof=both(updates_are_too_small, cannot_succeed(CLAIM)))
 def learning_rate_too_small(patches, labels, n_parameters, n_steps):
     """The rival has no chance: all updates together move its weights by less than two percent. It does not see the grain
     either, so it shows nothing. Use the learning rate of the Mixer, Adam at 0.008."""
     return trained_on(OnePatchAtATime(), patches, labels, n_steps, lr=1e-6)
+
+
+@wrong(proof=reads_other_examples)
+def centred_over_the_batch(patches, labels, n_parameters, n_steps):
+    """The rival reads the other pictures of its batch: alone, a picture gets different logits. Subtract no mean over the batch;
+    a batch norm must use its running statistics when it is evaluated."""
+    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches - patches.mean(0)), patches, labels, n_steps)
+
+
+@wrong(proof=is_no_sum)
+def tokens_still_mixed(patches, labels, n_parameters, n_steps):
+    """The ingredient is still there: what one half of the patches adds to the logits depends on the other half. Either a layer
+    still mixes positions (a matrix over the positions, a convolution, attention), or a nonlinearity follows the final sum over
+    the positions, where the Mixer has only a linear read-out. Process each patch by itself, and only add up at the end."""
+    return trained_on(OneBlockMixer(), patches, labels, n_steps)
+
+
+@wrong(proof=leaves_patches_out)
+def upper_half_only(patches, labels, n_parameters, n_steps):
+    """The rival gets less information than the Mixer: replacing half of the picture changes no logit. If it fails, missing
+    patches may be the cause. Let every patch add its term."""
+    seen = (torch.arange(N_PATCHES) <= N_PATCHES // 2)[:, None]
+    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches * seen), patches, labels, n_steps)
+
+
+@wrong(proof=knows_no_positions)
+def a_bag_of_patches(patches, labels, n_parameters, n_steps):
+    """Two ingredients were removed: the rival does not mix tokens, and it does not know where a patch is. If it fails, either
+    may be the cause. The Mixer has weights of its own for each position; give the rival positions too, as weights of each
+    position or as a vector that is added to the patch."""
+    rival = nn.Sequential(nn.Linear(16, 72), nn.GELU(), nn.Linear(72, 70), nn.GELU(), nn.Linear(70, 12), _Mean())
+    return trained_on(rival, patches, labels, n_steps)
 
 
 @right
@@ -459,21 +459,5 @@ exercise = Exercise(
         questions=questions,
         seconds=SECONDS,
         conclusion=partial(conclusion, CLAIM),
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            optimizer_of_another_model: both(no_weight_is_stepped, cannot_succeed(CLAIM)),
-            gradients_not_cleared: gradients_are_kept,
-            weights_that_do_nothing: weights_without_gradient,
-            smaller_rival: too_few_parameters,
-            larger_rival: too_many_parameters,
-            fewer_updates_than_the_mixer: fewer_updates,
-            more_updates_than_the_mixer: more_updates,
-            a_part_of_the_pictures: reads_few_examples,
-            learning_rate_too_small: both(updates_are_too_small, cannot_succeed(CLAIM)),
-            centred_over_the_batch: reads_other_examples,
-            tokens_still_mixed: is_no_sum,
-            upper_half_only: leaves_patches_out,
-            a_bag_of_patches: knows_no_positions,
-        },
     ),
 )

@@ -135,6 +135,94 @@ def train_linear_transformer(text: Tensor, n_tokens: int, n_steps: int) -> nn.Mo
     return model.eval()
 
 
+def _questions(draw: Draw) -> tuple[Call, Truth]:
+    """Add a text (3, 256) to be read token by token: two that end alike, and the first with what comes before mixed up."""
+    (data, queries), truth = questions(N_STEPS, draw)
+    one, other = truth["windows"][: 2 * LONG // queries[0].shape[1]].reshape(2, LONG)
+    other = torch.cat([other[:-1], one[-1:]])
+    mixed = torch.cat([one[:-1][draw.uniform(LONG - 1).argsort()], one[-1:]])
+    queries = [*queries, torch.stack([one, other, mixed])]
+    return (data, queries, queries[-1:]), {**truth, "queries": queries}
+
+
+def _steps(measured: Measured, truth: Truth) -> str | None:
+    if not measured.steps:
+        return "The model has no methods `start` and `step`."
+    B, T = truth["queries"][-1].shape
+    if tuple(measured.steps[0].shape) != (B, T, measured.outputs[-1].shape[-1]):
+        return (
+            f"`step` should return logits (B, n_tokens) for tokens (B,); its {T} results make {tuple(measured.steps[0].shape)}."
+        )
+    return None
+
+
+def _agree(measured: Measured, truth: Truth) -> str | None:
+    if is_near(measured.outputs[-1], measured.steps[0]):
+        return None
+    gap = (measured.outputs[-1] - measured.steps[0]).abs().amax((0, 2))
+    first = int((gap > 1e-3).nonzero()[0]) if (gap > 1e-3).any() else 0
+    return f"From token {first + 1} on, the logits of the two forms differ, by up to {gap.max():.2g}."
+
+
+def _constant(measured: Measured, truth: Truth) -> str | None:
+    held = measured.steps[2] / len(measured.steps[0])
+    if held[-1] != held[0]:
+        return f"The state holds {held[0]:,.0f} numbers of each sequence after one token, and {held[-1]:,.0f} after {LONG}."
+    if held[-1] > MOST_NUMBERS:
+        return f"The state holds {held[-1]:,.0f} numbers of each sequence, and {MOST_NUMBERS:,} are allowed."
+    return None
+
+
+def _values(measured: Measured, truth: Truth) -> str | None:
+    if is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
+        return None
+    return "Stepping first with another token from the same state changes the logits of the next step from that state."
+
+
+def _past(measured: Measured, truth: Truth) -> str | None:
+    return is_causal(measured, truth) or keeps_windows_apart(measured, truth) or knows_the_order(measured, truth)
+
+
+def grows(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the state holds more numbers after each token."""
+    return bool(measured.steps) and bool((measured.steps[2].diff() > 0).all())
+
+
+def grows_by_the_tokens(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the state holds one number more of each sequence after each token."""
+    return bool(measured.steps) and bool((measured.steps[2].diff() == len(measured.steps[0])).all())
+
+
+def changes_its_state(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a token that is read from a state and left out changes what the next step from that state gives."""
+    return _can_step(measured, truth) and _values(measured, truth) is not None
+
+
+def forms_differ(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of the two forms are not the same."""
+    return _can_step(measured, truth) and _agree(measured, truth) is not None
+
+
+def forms_differ_at_once(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of the two forms are not the same even after the first token."""
+    return _can_step(measured, truth) and not is_near(measured.outputs[-1][:, 0], measured.steps[0][:, 0])
+
+
+def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
+    """Evidence: after other tokens and the same last one, the step form gives the same logits."""
+    return forms_differ(measured, truth) and is_near(measured.steps[0][0, -1], measured.steps[0][1, -1], tolerance=1e-6)
+
+
+def steps_ignore_the_order(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the step form gives the same for another order of the earlier tokens, and the parallel form does not."""
+    same = [is_near(logits[0, -1], logits[2, -1], tolerance=1e-5) for logits in (measured.steps[0], measured.outputs[-1])]
+    return forms_differ(measured, truth) and same == [True, False]
+
+
+def _can_step(measured: Measured, truth: Truth) -> bool:
+    return _steps(measured, truth) is None
+
+
 def _features(x):
     return F.elu(x) + 1
 
@@ -188,6 +276,89 @@ class SmallLinearTransformer(nn.Module):
         return (phi_q[:, None] @ S)[:, 0] / (phi_q * z).sum(-1, keepdim=True)
 
 
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(text, n_tokens, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return looped(SmallLinearTransformer(n_tokens, dropout=0.1), text, n_steps).train()
+
+
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(text, n_tokens, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return without_clearing(SmallLinearTransformer(n_tokens), text, n_steps)
+
+
+def _over_all(q, k, v):
+    phi_q, phi_k = _features(q), _features(k)
+    return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(1)[:, :, None])
+
+
+@wrong(proof=reads_the_future)
+def sums_over_the_whole_text(text, n_tokens, n_steps):
+    """Your model reads the future: its logits at a position change when later tokens change. Position t may only use the sums
+    up to t: take cumulative sums over the positions, of z as well."""
+    return looped(SmallLinearTransformer(n_tokens, mix=_over_all), text, n_steps)
+
+
+def _over_the_batch(q, k, v):
+    phi_q, phi_k = _features(q), _features(k)
+    S = (phi_k[..., None] * v[..., None, :]).cumsum(0)
+    return (phi_q[:, :, None] @ S)[:, :, 0] / (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True)
+
+
+@wrong(proof=reads_other_examples)
+def sums_over_the_batch(text, n_tokens, n_steps):
+    """The logits of a window depend on the other windows of its batch. Perhaps your sums run over the batch axis: count the
+    axis of the positions from the end; it is the third from the end in S, and the second in z."""
+    return looped(SmallLinearTransformer(n_tokens, mix=_over_the_batch), text, n_steps)
+
+
+@wrong(proof=repeats_the_last_token)
+def targets_not_shifted(text, n_tokens, n_steps):
+    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
+    the logits at t are compared with the token at t + 1."""
+    return looped(SmallLinearTransformer(n_tokens), text, n_steps // 2, batch=not_shifted)
+
+
+@wrong(proof=ignores_the_order)
+def without_positions(text, n_tokens, n_steps):
+    """Your model does not know the order of the tokens: with those before the last one in another order, it predicts the same.
+    A sum has no order. Add a vector of the position to each token's vector, in both forms."""
+    return looped(SmallLinearTransformer(n_tokens, positions=0.0), text, n_steps)
+
+
+class _InPlace(SmallLinearTransformer):
+    def write_and_read(self, S, z, phi_q, phi_k, v):
+        S += phi_k[:, :, None] * v[:, None, :]
+        z += phi_k
+        return self.divided(phi_q, S, z), S, z
+
+
+@wrong(proof=changes_its_state)
+def changes_the_state_in_place(text, n_tokens, n_steps):
+    """Your `step` changes the state that it is given, or keeps it in the model: after another token was read from the same
+    state, the logits are different. Make new tensors, `S = S + …` and not `S += …`, and return them."""
+    return looped(_InPlace(n_tokens), text, n_steps)
+
+
+class _Rereading(SmallLinearTransformer):
+    def start(self, tokens):
+        return tokens
+
+    def step(self, token, state):
+        state = torch.cat([state, token[:, None]], dim=1)
+        return self(state)[:, -1], state
+
+
+@wrong(proof=grows_by_the_tokens)
+def keeps_the_tokens(text, n_tokens, n_steps):
+    """Your state is the text itself: it grows by one number with each token, and each step reads the whole text again. Keep the
+    sums S and z of each layer instead, and add the new token to them."""
+    return looped(_Rereading(n_tokens), text, n_steps)
+
+
 class _Caching(SmallLinearTransformer):
     def start(self, tokens):
         state = torch.zeros(len(tokens), 0, 32), torch.zeros(len(tokens), 0, 32)
@@ -204,40 +375,24 @@ class _Caching(SmallLinearTransformer):
         return self.predict(x, (similar @ values / similar.sum(-1, keepdim=True))[:, 0]), (keys, values)
 
 
-@wrong
+@wrong(proof=grows)
 def keeps_keys_and_values(text, n_tokens, n_steps):
     """Your state grows with every token: it is a cache of keys and values, or of other vectors of each token. With linear
     attention the past fits into the sums S and z, whose size does not depend on the number of tokens."""
     return looped(_Caching(n_tokens), text, n_steps)
 
 
-class _Rereading(SmallLinearTransformer):
-    def start(self, tokens):
-        return tokens
-
-    def step(self, token, state):
-        state = torch.cat([state, token[:, None]], dim=1)
-        return self(state)[:, -1], state
+class _Overwriting(SmallLinearTransformer):
+    def write_and_read(self, S, z, phi_q, phi_k, v):
+        S, z = phi_k[:, :, None] * v[:, None, :], phi_k
+        return self.divided(phi_q, S, z), S, z
 
 
-@wrong
-def keeps_the_tokens(text, n_tokens, n_steps):
-    """Your state is the text itself: it grows by one number with each token, and each step reads the whole text again. Keep the
-    sums S and z of each layer instead, and add the new token to them."""
-    return looped(_Rereading(n_tokens), text, n_steps)
-
-
-def _softmax(q, k, v):
-    future = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool).triu(1)
-    return (q @ k.mT).masked_fill(future, -torch.inf).softmax(-1) @ v
-
-
-@wrong
-def softmax_in_one_form(text, n_tokens, n_steps):
-    """Your two forms agree on the first token and differ afterwards: they do not mix the past in the same way. What `step` adds
-    up must be what the parallel form sums: the same features of the same keys, divided by the same z. A softmax in the parallel
-    form has no such sums."""
-    return looped(SmallLinearTransformer(n_tokens, mix=_softmax), text, n_steps)
+@wrong(proof=steps_forget_the_past)
+def forgets_the_past(text, n_tokens, n_steps):
+    """Your step form depends on the last token alone: the new state replaces the old one. Add the new token to the sums:
+    S + φ(k) vᵀ and z + φ(k)."""
+    return looped(_Overwriting(n_tokens), text, n_steps)
 
 
 class _WithoutPosition(SmallLinearTransformer):
@@ -247,24 +402,11 @@ class _WithoutPosition(SmallLinearTransformer):
         return logits, (S, z, t)
 
 
-@wrong
+@wrong(proof=steps_ignore_the_order)
 def steps_without_positions(text, n_tokens, n_steps):
     """Your step form does not know the order of the tokens that it has read, and the parallel form does: `step` forgets the
     position, or takes the same one for every token. The number of tokens read so far belongs to the state."""
     return looped(_WithoutPosition(n_tokens), text, n_steps)
-
-
-class _Overwriting(SmallLinearTransformer):
-    def write_and_read(self, S, z, phi_q, phi_k, v):
-        S, z = phi_k[:, :, None] * v[:, None, :], phi_k
-        return self.divided(phi_q, S, z), S, z
-
-
-@wrong
-def forgets_the_past(text, n_tokens, n_steps):
-    """Your step form depends on the last token alone: the new state replaces the old one. Add the new token to the sums:
-    S + φ(k) vᵀ and z + φ(k)."""
-    return looped(_Overwriting(n_tokens), text, n_steps)
 
 
 class _ReadingFirst(SmallLinearTransformer):
@@ -273,78 +415,24 @@ class _ReadingFirst(SmallLinearTransformer):
         return context, S + phi_k[:, :, None] * v[:, None, :], z + phi_k
 
 
-@wrong
+@wrong(proof=forms_differ_at_once)
 def reads_before_it_writes(text, n_tokens, n_steps):
     """Your two forms differ already at the first token, where there is nothing to attend to but the token itself. In `step`,
     first add the token to S and z, then read from them; and divide by φ(q) z in both forms."""
     return looped(_ReadingFirst(n_tokens), text, n_steps)
 
 
-class _InPlace(SmallLinearTransformer):
-    def write_and_read(self, S, z, phi_q, phi_k, v):
-        S += phi_k[:, :, None] * v[:, None, :]
-        z += phi_k
-        return self.divided(phi_q, S, z), S, z
+def _softmax(q, k, v):
+    future = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool).triu(1)
+    return (q @ k.mT).masked_fill(future, -torch.inf).softmax(-1) @ v
 
 
-@wrong
-def changes_the_state_in_place(text, n_tokens, n_steps):
-    """Your `step` changes the state that it is given, or keeps it in the model: after another token was read from the same
-    state, the logits are different. Make new tensors, `S = S + …` and not `S += …`, and return them."""
-    return looped(_InPlace(n_tokens), text, n_steps)
-
-
-def _over_all(q, k, v):
-    phi_q, phi_k = _features(q), _features(k)
-    return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(1)[:, :, None])
-
-
-@wrong
-def sums_over_the_whole_text(text, n_tokens, n_steps):
-    """Your model reads the future: its logits at a position change when later tokens change. Position t may only use the sums
-    up to t: take cumulative sums over the positions, of z as well."""
-    return looped(SmallLinearTransformer(n_tokens, mix=_over_all), text, n_steps)
-
-
-def _over_the_batch(q, k, v):
-    phi_q, phi_k = _features(q), _features(k)
-    S = (phi_k[..., None] * v[..., None, :]).cumsum(0)
-    return (phi_q[:, :, None] @ S)[:, :, 0] / (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True)
-
-
-@wrong
-def sums_over_the_batch(text, n_tokens, n_steps):
-    """The logits of a window depend on the other windows of its batch. Perhaps your sums run over the batch axis: count the
-    axis of the positions from the end; it is the third from the end in S, and the second in z."""
-    return looped(SmallLinearTransformer(n_tokens, mix=_over_the_batch), text, n_steps)
-
-
-@wrong
-def without_positions(text, n_tokens, n_steps):
-    """Your model does not know the order of the tokens: with those before the last one in another order, it predicts the same.
-    A sum has no order. Add a vector of the position to each token's vector, in both forms."""
-    return looped(SmallLinearTransformer(n_tokens, positions=0.0), text, n_steps)
-
-
-@wrong
-def targets_not_shifted(text, n_tokens, n_steps):
-    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
-    the logits at t are compared with the token at t + 1."""
-    return looped(SmallLinearTransformer(n_tokens), text, n_steps // 2, batch=not_shifted)
-
-
-@wrong
-def gradients_not_cleared(text, n_tokens, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallLinearTransformer(n_tokens), text, n_steps)
-
-
-@wrong
-def dropout_left_on(text, n_tokens, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return looped(SmallLinearTransformer(n_tokens, dropout=0.1), text, n_steps).train()
+@wrong(proof=forms_differ)
+def softmax_in_one_form(text, n_tokens, n_steps):
+    """Your two forms agree on the first token and differ afterwards: they do not mix the past in the same way. What `step` adds
+    up must be what the parallel form sums: the same features of the same keys, divided by the same z. A softmax in the parallel
+    form has no such sums."""
+    return looped(SmallLinearTransformer(n_tokens, mix=_softmax), text, n_steps)
 
 
 @right
@@ -498,94 +586,6 @@ def in_two_chunks(text, n_tokens, n_steps):
     return model
 
 
-def _questions(draw: Draw) -> tuple[Call, Truth]:
-    """Add a text (3, 256) to be read token by token: two that end alike, and the first with what comes before mixed up."""
-    (data, queries), truth = questions(N_STEPS, draw)
-    one, other = truth["windows"][: 2 * LONG // queries[0].shape[1]].reshape(2, LONG)
-    other = torch.cat([other[:-1], one[-1:]])
-    mixed = torch.cat([one[:-1][draw.uniform(LONG - 1).argsort()], one[-1:]])
-    queries = [*queries, torch.stack([one, other, mixed])]
-    return (data, queries, queries[-1:]), {**truth, "queries": queries}
-
-
-def _steps(measured: Measured, truth: Truth) -> str | None:
-    if not measured.steps:
-        return "The model has no methods `start` and `step`."
-    B, T = truth["queries"][-1].shape
-    if tuple(measured.steps[0].shape) != (B, T, measured.outputs[-1].shape[-1]):
-        return (
-            f"`step` should return logits (B, n_tokens) for tokens (B,); its {T} results make {tuple(measured.steps[0].shape)}."
-        )
-    return None
-
-
-def _agree(measured: Measured, truth: Truth) -> str | None:
-    if is_near(measured.outputs[-1], measured.steps[0]):
-        return None
-    gap = (measured.outputs[-1] - measured.steps[0]).abs().amax((0, 2))
-    first = int((gap > 1e-3).nonzero()[0]) if (gap > 1e-3).any() else 0
-    return f"From token {first + 1} on, the logits of the two forms differ, by up to {gap.max():.2g}."
-
-
-def _constant(measured: Measured, truth: Truth) -> str | None:
-    held = measured.steps[2] / len(measured.steps[0])
-    if held[-1] != held[0]:
-        return f"The state holds {held[0]:,.0f} numbers of each sequence after one token, and {held[-1]:,.0f} after {LONG}."
-    if held[-1] > MOST_NUMBERS:
-        return f"The state holds {held[-1]:,.0f} numbers of each sequence, and {MOST_NUMBERS:,} are allowed."
-    return None
-
-
-def _values(measured: Measured, truth: Truth) -> str | None:
-    if is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
-        return None
-    return "Stepping first with another token from the same state changes the logits of the next step from that state."
-
-
-def _past(measured: Measured, truth: Truth) -> str | None:
-    return is_causal(measured, truth) or keeps_windows_apart(measured, truth) or knows_the_order(measured, truth)
-
-
-def grows(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the state holds more numbers after each token."""
-    return bool(measured.steps) and bool((measured.steps[2].diff() > 0).all())
-
-
-def grows_by_the_tokens(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the state holds one number more of each sequence after each token."""
-    return bool(measured.steps) and bool((measured.steps[2].diff() == len(measured.steps[0])).all())
-
-
-def changes_its_state(measured: Measured, truth: Truth) -> bool:
-    """Evidence: a token that is read from a state and left out changes what the next step from that state gives."""
-    return _can_step(measured, truth) and _values(measured, truth) is not None
-
-
-def forms_differ(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of the two forms are not the same."""
-    return _can_step(measured, truth) and _agree(measured, truth) is not None
-
-
-def forms_differ_at_once(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of the two forms are not the same even after the first token."""
-    return _can_step(measured, truth) and not is_near(measured.outputs[-1][:, 0], measured.steps[0][:, 0])
-
-
-def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
-    """Evidence: after other tokens and the same last one, the step form gives the same logits."""
-    return forms_differ(measured, truth) and is_near(measured.steps[0][0, -1], measured.steps[0][1, -1], tolerance=1e-6)
-
-
-def steps_ignore_the_order(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the step form gives the same for another order of the earlier tokens, and the parallel form does not."""
-    same = [is_near(logits[0, -1], logits[2, -1], tolerance=1e-5) for logits in (measured.steps[0], measured.outputs[-1])]
-    return forms_differ(measured, truth) and same == [True, False]
-
-
-def _can_step(measured: Measured, truth: Truth) -> bool:
-    return _steps(measured, truth) is None
-
-
 _TRAINED = ("evaluation", "learns")
 
 exercise = Exercise(
@@ -635,20 +635,5 @@ exercise = Exercise(
     training=Training(
         questions=_questions,
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            sums_over_the_whole_text: reads_the_future,
-            sums_over_the_batch: reads_other_examples,
-            targets_not_shifted: repeats_the_last_token,
-            without_positions: ignores_the_order,
-            changes_the_state_in_place: changes_its_state,
-            keeps_the_tokens: grows_by_the_tokens,
-            keeps_keys_and_values: grows,
-            forgets_the_past: steps_forget_the_past,
-            steps_without_positions: steps_ignore_the_order,
-            reads_before_it_writes: forms_differ_at_once,
-            softmax_in_one_form: forms_differ,
-        },
     ),
 )

@@ -283,7 +283,21 @@ def _looped(model, data, n_steps, lr=2e-2, known=None, optimized=None, clears=Tr
     return model.eval()
 
 
-@wrong
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(features, edges, labels, known, n_classes, n_steps):
+    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
+    random. Return `model.eval()`."""
+    return _looped(_Network(features.shape[1], n_classes, dropout=0.2), (features, edges, labels, known), n_steps).train()
+
+
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(features, edges, labels, known, n_classes, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, clears=False)
+
+
+@wrong(proof=reads_hidden_labels)
 def hidden_labels_read(features, edges, labels, known, n_classes, n_steps):
     """Your model was trained on labels it must not use: for hidden nodes it predicts what `labels` holds there, which is false
     on purpose. Take the loss at the known nodes only: `logits[known]` and `labels[known]`."""
@@ -291,42 +305,29 @@ def hidden_labels_read(features, edges, labels, known, n_classes, n_steps):
     return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, known=everywhere)
 
 
-class _Alone(nn.Sequential):
-    def forward(self, x, edges):
-        return super().forward(x)
+@wrong(proof=both(updates_are_too_large, fails(_score)))
+def learning_rate_too_large(features, edges, labels, known, n_classes, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.005 to 0.05."""
+    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps // 3, lr=10.0)
 
 
-@wrong
-def edges_not_used(features, edges, labels, known, n_classes, n_steps):
-    """Your model does not read the edges: other features of its neighbours leave the logits of a node as they are. Mix the
-    features along the edges, with weights that are a softmax over the edges of each node."""
-    model = _Alone(nn.Linear(features.shape[1], 32), nn.ReLU(), nn.Linear(32, n_classes))
-    return _looped(model, (features, edges, labels, known), n_steps)
+@wrong(proof=no_weight_is_stepped)
+def optimizer_of_another_model(features, edges, labels, known, n_classes, n_steps):
+    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
+    optimizer after the model, from the parameters of the model that you train and return."""
+    model, other = (_Network(features.shape[1], n_classes) for _ in range(2))
+    return _looped(model, (features, edges, labels, known), n_steps // 3, optimized=other)
 
 
-@wrong
-def messages_the_wrong_way(features, edges, labels, known, n_classes, n_steps):
-    """Your messages go the wrong way: the neighbours receive the features of those that attend to them, and the readers receive
-    nothing. Node `edges[0]` attends to node `edges[1]`: the softmax and the sum run over the edges with the same `edges[0]`."""
-    return _looped(_Network(features.shape[1], n_classes, turned=True), (features, edges, labels, known), n_steps // 2)
-
-
-@wrong
-def weights_independent_of_the_reader(features, edges, labels, known, n_classes, n_steps):
-    """Your readers weigh their neighbours alike: the one with the reader's key has no more influence than another. Uniform
-    attention does so, and so does the static score LeakyReLU(a₁ᵀz_i + a₂ᵀz_j), which ranks the neighbours in one order for all
-    readers. Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
-    return _looped(_Network(features.shape[1], n_classes, _static), (features, edges, labels, known), n_steps)
-
-
-@wrong
+@wrong(proof=reads_unconnected_nodes)
 def softmax_over_all_edges(features, edges, labels, known, n_classes, n_steps):
     """The logits of a node depend on nodes that no edge leads to: your softmax divides by a sum over all edges of the graph, or
     a normalisation uses the mean of all nodes. Divide by the sum over the edges of each node by itself."""
     return _looped(_Network(features.shape[1], n_classes, everywhere=True), (features, edges, labels, known), n_steps)
 
 
-@wrong
+@wrong(proof=is_not_finite_without_edges)
 def division_by_zero(features, edges, labels, known, n_classes, n_steps):
     """Your logits are not finite in a graph without edges: a softmax over no edges divides 0 by 0. Give a node without edges a
     context of 0, or an edge to itself."""
@@ -343,40 +344,39 @@ def division_by_zero(features, edges, labels, known, n_classes, n_steps):
     return _looped(Model(), (features, edges, labels, known), n_steps)
 
 
-@wrong
-def gradients_not_cleared(features, edges, labels, known, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, clears=False)
+@wrong(proof=sends_the_wrong_way)
+def messages_the_wrong_way(features, edges, labels, known, n_classes, n_steps):
+    """Your messages go the wrong way: the neighbours receive the features of those that attend to them, and the readers receive
+    nothing. Node `edges[0]` attends to node `edges[1]`: the softmax and the sum run over the edges with the same `edges[0]`."""
+    return _looped(_Network(features.shape[1], n_classes, turned=True), (features, edges, labels, known), n_steps // 2)
 
 
-@wrong
-def dropout_left_on(features, edges, labels, known, n_classes, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return _looped(_Network(features.shape[1], n_classes, dropout=0.2), (features, edges, labels, known), n_steps).train()
+class _Alone(nn.Sequential):
+    def forward(self, x, edges):
+        return super().forward(x)
 
 
-@wrong
-def optimizer_of_another_model(features, edges, labels, known, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    model, other = (_Network(features.shape[1], n_classes) for _ in range(2))
-    return _looped(model, (features, edges, labels, known), n_steps // 3, optimized=other)
+@wrong(proof=ignores_the_neighbours)
+def edges_not_used(features, edges, labels, known, n_classes, n_steps):
+    """Your model does not read the edges: other features of its neighbours leave the logits of a node as they are. Mix the
+    features along the edges, with weights that are a softmax over the edges of each node."""
+    model = _Alone(nn.Linear(features.shape[1], 32), nn.ReLU(), nn.Linear(32, n_classes))
+    return _looped(model, (features, edges, labels, known), n_steps)
 
 
-@wrong
-def learning_rate_too_large(features, edges, labels, known, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.005 to 0.05."""
-    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps // 3, lr=10.0)
-
-
-@wrong
+@wrong(proof=both(updates_are_too_small, fails(_score)))
 def learning_rate_too_small(features, edges, labels, known, n_classes, n_steps):
     """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
     Adam 0.005 to 0.05."""
     return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps // 3, lr=1e-6)
+
+
+@wrong(proof=both(weighs_all_alike, fails(_score)))
+def weights_independent_of_the_reader(features, edges, labels, known, n_classes, n_steps):
+    """Your readers weigh their neighbours alike: the one with the reader's key has no more influence than another. Uniform
+    attention does so, and so does the static score LeakyReLU(a₁ᵀz_i + a₂ᵀz_j), which ranks the neighbours in one order for all
+    readers. Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
+    return _looped(_Network(features.shape[1], n_classes, _static), (features, edges, labels, known), n_steps)
 
 
 @right
@@ -513,18 +513,5 @@ exercise = Exercise(
     training=Training(
         questions=_questions,
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            hidden_labels_read: reads_hidden_labels,
-            learning_rate_too_large: both(updates_are_too_large, fails(_score)),
-            optimizer_of_another_model: no_weight_is_stepped,
-            softmax_over_all_edges: reads_unconnected_nodes,
-            division_by_zero: is_not_finite_without_edges,
-            messages_the_wrong_way: sends_the_wrong_way,
-            edges_not_used: ignores_the_neighbours,
-            learning_rate_too_small: both(updates_are_too_small, fails(_score)),
-            weights_independent_of_the_reader: both(weighs_all_alike, fails(_score)),
-        },
     ),
 )

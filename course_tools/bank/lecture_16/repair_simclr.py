@@ -96,7 +96,7 @@ def repair_simclr(images: Tensor, n_steps: int) -> nn.Module:
     return encoder.eval()
 
 
-@wrong
+@wrong(proof=both(reads_equal_views, no_weight_is_stepped))
 def three_faults(images, n_steps):
     """The check measured two faults. The two views that the encoder reads of a digit are the same picture. And none of the
     weights of the encoder is ever updated: the optimizer does not hold them. These two may hide a third: repair them, and run
@@ -137,7 +137,70 @@ def _neighbours(a, b):
     return F.cross_entropy(scores, torch.arange(len(z)) ^ 1)
 
 
-@wrong
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(images, n_steps):
+    """You introduced a new fault: called twice with the same digit, the returned encoder gives different features. Return
+    `encoder.eval()`."""
+    encoder = looped(*networks(dropout=0.1), images, n_steps)
+    encoder[-1].train()
+    return encoder
+
+
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(images, n_steps):
+    """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
+    them by `optimizer.zero_grad()`; keep this in the loop."""
+    return looped(*networks(), images, n_steps // 2, clears=False)
+
+
+@wrong(proof=both(updates_are_too_large, fails(score)))
+def learning_rate_too_large(images, n_steps):
+    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
+    their own size. Set it back to 0.003."""
+    return looped(*networks(), images, n_steps // 4, lr=3.0)
+
+
+@wrong(proof=reads_other_pictures)
+def training_mode_left_on(images, n_steps):
+    """The features of a digit now depend on the other digits of its batch: batch normalisation uses the mean and variance of
+    the batch. The run of the task returned `encoder.eval()`; keep that."""
+    return looped(*networks(), images, n_steps).train()
+
+
+@wrong(proof=returns_the_projection)
+def projection_returned(images, n_steps):
+    """You return 32 numbers for each digit: the head is now part of what you return. The run of the task returned the encoder
+    alone, and this was right: it gives 64 features."""
+    encoder, head = networks()
+    looped(encoder, head, images, n_steps)
+    return nn.Sequential(encoder, head).eval()
+
+
+@wrong(proof=no_weight_is_stepped)
+def encoder_still_left_out(images, n_steps):
+    """None of the weights of the encoder was updated: no optimizer holds them. Give it both,
+    `[*encoder.parameters(), *head.parameters()]`."""
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
+
+
+@wrong(proof=weights_left_out)
+def head_left_out(images, n_steps):
+    """A part of what you train through is in no optimizer and stays as it was drawn: the projection head, probably. The run of
+    the task trained it; the encoder was missing. The optimizer needs the weights of both."""
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
+
+
+@wrong(proof=both(reads_the_same_views, fails(score)))
+def one_batch_for_all_updates(images, n_steps):
+    """Every update reads the same views. The run of the task draws new digits in each update; keep this in the loop, with two
+    new views of each."""
+    once = two_views(images)
+    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
+
+
+@wrong(proof=both(reads_equal_views, fails(score)))
 def views_still_equal(images, n_steps):
     """The two views that the encoder reads of a digit are still the same picture: the transformation is drawn once for both,
     or not at all. Draw it once for each view."""
@@ -149,30 +212,14 @@ def views_still_equal(images, n_steps):
     return looped(*networks(), images, n_steps // 2, views=views)
 
 
-@wrong
-def encoder_still_left_out(images, n_steps):
-    """None of the weights of the encoder was updated: no optimizer holds them. Give it both,
-    `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
+@wrong(proof=both(updates_are_too_small, fails(score)))
+def learning_rate_too_small(images, n_steps):
+    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
+    Set it back to 0.003."""
+    return looped(*networks(), images, n_steps // 4, lr=1e-6)
 
 
-@wrong
-def partners_still_wrong(images, n_steps):
-    """The loss ends where a guess is, at log(2N - 1). Either the partners are still wrong: with all first views before all
-    second ones, the partner of row i is row i + N, modulo 2N. Or all projections are equal; print their standard deviation."""
-    return looped(*networks(), images, n_steps // 2, loss=_neighbours)
-
-
-@wrong
-def head_left_out(images, n_steps):
-    """A part of what you train through is in no optimizer and stays as it was drawn: the projection head, probably. The run of
-    the task trained it; the encoder was missing. The optimizer needs the weights of both."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
-
-
-@wrong
+@wrong(proof=both(has_no_negatives, fails(score)))
 def negatives_removed(images, n_steps):
     """The negatives were no fault, and now they are missing: the loss begins below a guess among the other views, and equal
     projections of all digits would make it the smallest. Keep the cross-entropy over the row of similarities, and repair the
@@ -180,65 +227,18 @@ def negatives_removed(images, n_steps):
     return looped(*networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
 
 
-@wrong
+@wrong(proof=both(ends_at_a_guess, fails(score)))
+def partners_still_wrong(images, n_steps):
+    """The loss ends where a guess is, at log(2N - 1). Either the partners are still wrong: with all first views before all
+    second ones, the partner of row i is row i + N, modulo 2N. Or all projections are equal; print their standard deviation."""
+    return looped(*networks(), images, n_steps // 2, loss=_neighbours)
+
+
+@wrong(proof=both(hardly_uses_the_cosines, fails(score)))
 def temperature_too_large(images, n_steps):
     """The temperature was no fault, and now it is one: the encoder separates the digits, and the loss stays near that of a
     guess. Divide the similarities by 0.2 again."""
     return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 10.0))
-
-
-@wrong
-def projection_returned(images, n_steps):
-    """You return 32 numbers for each digit: the head is now part of what you return. The run of the task returned the encoder
-    alone, and this was right: it gives 64 features."""
-    encoder, head = networks()
-    looped(encoder, head, images, n_steps)
-    return nn.Sequential(encoder, head).eval()
-
-
-@wrong
-def one_batch_for_all_updates(images, n_steps):
-    """Every update reads the same views. The run of the task draws new digits in each update; keep this in the loop, with two
-    new views of each."""
-    once = two_views(images)
-    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
-
-
-@wrong
-def gradients_not_cleared(images, n_steps):
-    """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
-    them by `optimizer.zero_grad()`; keep this in the loop."""
-    return looped(*networks(), images, n_steps // 2, clears=False)
-
-
-@wrong
-def training_mode_left_on(images, n_steps):
-    """The features of a digit now depend on the other digits of its batch: batch normalisation uses the mean and variance of
-    the batch. The run of the task returned `encoder.eval()`; keep that."""
-    return looped(*networks(), images, n_steps).train()
-
-
-@wrong
-def dropout_left_on(images, n_steps):
-    """You introduced a new fault: called twice with the same digit, the returned encoder gives different features. Return
-    `encoder.eval()`."""
-    encoder = looped(*networks(dropout=0.1), images, n_steps)
-    encoder[-1].train()
-    return encoder
-
-
-@wrong
-def learning_rate_too_large(images, n_steps):
-    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
-    their own size. Set it back to 0.003."""
-    return looped(*networks(), images, n_steps // 4, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(images, n_steps):
-    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
-    Set it back to 0.003."""
-    return looped(*networks(), images, n_steps // 4, lr=1e-6)
 
 
 exercise = Exercise(
@@ -257,21 +257,5 @@ exercise = Exercise(
     training=Training(
         questions=simclr_from_an_empty_cell.training.questions,
         seconds=SECONDS,
-        proofs={
-            three_faults: both(reads_equal_views, no_weight_is_stepped),
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails(score)),
-            training_mode_left_on: reads_other_pictures,
-            projection_returned: returns_the_projection,
-            encoder_still_left_out: no_weight_is_stepped,
-            head_left_out: weights_left_out,
-            one_batch_for_all_updates: both(reads_the_same_views, fails(score)),
-            views_still_equal: both(reads_equal_views, fails(score)),
-            learning_rate_too_small: both(updates_are_too_small, fails(score)),
-            negatives_removed: both(has_no_negatives, fails(score)),
-            partners_still_wrong: both(ends_at_a_guess, fails(score)),
-            temperature_too_large: both(hardly_uses_the_cosines, fails(score)),
-        },
     ),
 )

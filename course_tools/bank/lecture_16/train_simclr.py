@@ -289,7 +289,70 @@ def looped(encoder, head, images, n_steps, lr=3e-3, views=two_views, loss=contra
     return encoder.eval()
 
 
-@wrong
+@wrong(proof=differs_when_asked_again)
+def dropout_left_on(images, n_steps):
+    """The returned encoder is still in training mode: its dropout draws new zeros at each call, so that its features are
+    random. Return `encoder.eval()`."""
+    encoder = looped(*networks(dropout=0.1), images, n_steps)
+    encoder[-1].train()
+    return encoder
+
+
+@wrong(proof=gradients_are_kept)
+def gradients_not_cleared(images, n_steps):
+    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
+    update."""
+    return looped(*networks(), images, n_steps // 2, clears=False)
+
+
+@wrong(proof=both(updates_are_too_large, fails(score)))
+def learning_rate_too_large(images, n_steps):
+    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
+    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
+    return looped(*networks(), images, n_steps // 4, lr=3.0)
+
+
+@wrong(proof=reads_other_pictures)
+def training_mode_left_on(images, n_steps):
+    """The features of a digit depend on the other digits of its batch: batch normalisation still uses the mean and variance of
+    the batch. Return `encoder.eval()`, which uses those of the training."""
+    return looped(*networks(), images, n_steps).train()
+
+
+@wrong(proof=returns_the_projection)
+def projection_returned(images, n_steps):
+    """You return 32 numbers for each digit, as many as the projection has. The head serves the loss alone and is discarded
+    afterwards: return the encoder, which gives 64 features."""
+    encoder, head = networks()
+    looped(encoder, head, images, n_steps)
+    return nn.Sequential(encoder, head).eval()
+
+
+@wrong(proof=no_weight_is_stepped)
+def optimizer_of_the_head_alone(images, n_steps):
+    """None of the weights of the encoder that you return was ever updated: the optimizer holds others. Give it the weights of
+    encoder and head, `[*encoder.parameters(), *head.parameters()]`."""
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
+
+
+@wrong(proof=weights_left_out)
+def head_not_in_the_optimizer(images, n_steps):
+    """A part of what you train is in no optimizer and stays as it was drawn: the projection head, probably. Give the optimizer
+    the weights of both: `[*encoder.parameters(), *head.parameters()]`."""
+    encoder, head = networks()
+    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
+
+
+@wrong(proof=both(reads_the_same_views, fails(score)))
+def one_batch_for_all_updates(images, n_steps):
+    """Every update reads the same views: digits and views are drawn once, before the loop. Draw new digits, and new views of
+    them, in each update."""
+    once = two_views(images)
+    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
+
+
+@wrong(proof=both(reads_equal_views, fails(score)))
 def both_views_the_same(images, n_steps):
     """The two views that your encoder reads of a digit are the same picture: any feature tells it from the others, and the
     encoder learns no invariance. Draw the second view anew; do not use the first one twice, and do augment both."""
@@ -301,7 +364,22 @@ def both_views_the_same(images, n_steps):
     return looped(*networks(), images, n_steps // 2, views=views)
 
 
-@wrong
+@wrong(proof=both(updates_are_too_small, fails(score)))
+def learning_rate_too_small(images, n_steps):
+    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
+    Adam 0.001 to 0.01."""
+    return looped(*networks(), images, n_steps // 4, lr=1e-6)
+
+
+@wrong(proof=both(has_no_negatives, fails(score)))
+def without_negatives(images, n_steps):
+    """Your loss only pulls the views of one digit together: it begins below a guess among the other views, and the least value
+    is reached by equal projections for all digits. Divide by a sum over all other views: NT-Xent is a cross-entropy over the
+    row of similarities."""
+    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
+
+
+@wrong(proof=both(ends_at_a_guess, fails(score)))
 def partner_next_door(images, n_steps):
     """Your loss ends where a guess is, at log(2N - 1). Either it pulls together views of *different* digits, or all projections
     are equal. With all first views before all second ones, the partner of row i is row i + N (modulo 2N), not its neighbour,
@@ -310,90 +388,12 @@ def partner_next_door(images, n_steps):
     return looped(*networks(), images, n_steps // 2, loss=lambda a, b: contrast(a, b, shift=1))
 
 
-@wrong
+@wrong(proof=both(hardly_uses_the_cosines, fails(score)))
 def temperature_multiplied(images, n_steps):
     """Your encoder separates the digits, and yet your loss stays near that of a guess, log(2N - 1): the cosines hardly count.
     They are to be *divided* by a temperature well below 1, such as 0.2; multiplied by it, or divided by a large one, they all
     have nearly the same exponential, and the similar negatives have no more weight than the others."""
     return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 10.0))
-
-
-@wrong
-def without_negatives(images, n_steps):
-    """Your loss only pulls the views of one digit together: it begins below a guess among the other views, and the least value
-    is reached by equal projections for all digits. Divide by a sum over all other views: NT-Xent is a cross-entropy over the
-    row of similarities."""
-    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
-
-
-@wrong
-def projection_returned(images, n_steps):
-    """You return 32 numbers for each digit, as many as the projection has. The head serves the loss alone and is discarded
-    afterwards: return the encoder, which gives 64 features."""
-    encoder, head = networks()
-    looped(encoder, head, images, n_steps)
-    return nn.Sequential(encoder, head).eval()
-
-
-@wrong
-def gradients_not_cleared(images, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return looped(*networks(), images, n_steps // 2, clears=False)
-
-
-@wrong
-def one_batch_for_all_updates(images, n_steps):
-    """Every update reads the same views: digits and views are drawn once, before the loop. Draw new digits, and new views of
-    them, in each update."""
-    once = two_views(images)
-    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
-
-
-@wrong
-def training_mode_left_on(images, n_steps):
-    """The features of a digit depend on the other digits of its batch: batch normalisation still uses the mean and variance of
-    the batch. Return `encoder.eval()`, which uses those of the training."""
-    return looped(*networks(), images, n_steps).train()
-
-
-@wrong
-def dropout_left_on(images, n_steps):
-    """The returned encoder is still in training mode: its dropout draws new zeros at each call, so that its features are
-    random. Return `encoder.eval()`."""
-    encoder = looped(*networks(dropout=0.1), images, n_steps)
-    encoder[-1].train()
-    return encoder
-
-
-@wrong
-def head_not_in_the_optimizer(images, n_steps):
-    """A part of what you train is in no optimizer and stays as it was drawn: the projection head, probably. Give the optimizer
-    the weights of both: `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
-
-
-@wrong
-def optimizer_of_the_head_alone(images, n_steps):
-    """None of the weights of the encoder that you return was ever updated: the optimizer holds others. Give it the weights of
-    encoder and head, `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
-
-
-@wrong
-def learning_rate_too_large(images, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return looped(*networks(), images, n_steps // 4, lr=3.0)
-
-
-@wrong
-def learning_rate_too_small(images, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return looped(*networks(), images, n_steps // 4, lr=1e-6)
 
 
 @right
@@ -533,20 +533,5 @@ exercise = Exercise(
     training=Training(
         questions=questions,
         seconds=SECONDS,
-        proofs={
-            dropout_left_on: differs_when_asked_again,
-            gradients_not_cleared: gradients_are_kept,
-            learning_rate_too_large: both(updates_are_too_large, fails(score)),
-            training_mode_left_on: reads_other_pictures,
-            projection_returned: returns_the_projection,
-            optimizer_of_the_head_alone: no_weight_is_stepped,
-            head_not_in_the_optimizer: weights_left_out,
-            one_batch_for_all_updates: both(reads_the_same_views, fails(score)),
-            both_views_the_same: both(reads_equal_views, fails(score)),
-            learning_rate_too_small: both(updates_are_too_small, fails(score)),
-            without_negatives: both(has_no_negatives, fails(score)),
-            partner_next_door: both(ends_at_a_guess, fails(score)),
-            temperature_multiplied: both(hardly_uses_the_cosines, fails(score)),
-        },
     ),
 )
