@@ -32,26 +32,10 @@ NEED_A_TRAINED_MODEL = ("02", "03", "07", "12")
 """Lectures whose later cells analyse the answers of a trained model: these cells fail after only a few training steps."""
 
 
-def _is_cell(item: pytest.Item) -> bool:
-    """Return whether a test is a cell of a lecture, solved or not."""
-    return item.path.parent in (ROOT / "solutions", ROOT / "lectures")
-
-
-def _trains_in_full(item: pytest.Item) -> bool:
-    """Return whether a test is a cell of a lecture that trains as long as a student's would."""
-    folder = item.path.parent
-    return folder == ROOT / "solutions" or (folder == ROOT / "lectures" and item.path.name.startswith(NEED_A_TRAINED_MODEL))
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--exhaustive`, `--record` and `--full`."""
-    parser.addoption(
-        "--exhaustive", action="store_true", help="also run the tests that are skipped while their inputs are unchanged"
-    )
-    parser.addoption(
-        "--record", action="store_true", help="record the tests that pass, so that they are skipped while unchanged"
-    )
-    parser.addoption("--full", action="store_true", help="let unsolved lectures train as long as solved ones")
+    """Add `--full` and `--seeds`."""
+    parser.addoption("--full", action="store_true", help="everything: also solved lectures, mutants, the pretend accelerator")
+    parser.addoption("--seeds", type=int, metavar="N", help="judge each answer of the bank on N seeds (default: 1; --full: 3)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,9 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Make the kernel of an unsolved lecture train for a few steps only; with `--full`, as long as the solved one."""
-    unsolved = item.path.parent == ROOT / "lectures"
-    if unsolved and not _trains_in_full(item) and not item.config.getoption("--full"):
+    """Make the kernel of an unsolved lecture train for a few steps only."""
+    if item.path.parent == ROOT / "lectures" and not item.path.name.startswith(NEED_A_TRAINED_MODEL):
         os.environ["IPYTHONDIR"] = _quick_kernel()
     else:
         os.environ.pop("IPYTHONDIR", None)
@@ -99,17 +82,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU if there is none, and slow tests if nothing that they depend on has changed."""
-    exhaustive = [item for item in items if item.get_closest_marker("exhaustive")]
-    in_full = config.getoption("--full")
-    cells = [item for item in items if _is_cell(item) and (_trains_in_full(item) or not in_full)]
-    if exhaustive or cells:
-        from tests import unchanged
-
-        tested = [(item, unchanged.key_of(item)) for item in exhaustive]
-        tested += [(item, item.path.relative_to(ROOT).as_posix()) for item in cells]
-        known = {} if config.getoption("--exhaustive") else unchanged.recorded()
-        unchanged.skip_unchanged(tested, known, unchanged.digest_of)
+    """Leave out what only `--full` runs, and skip tests that need a GPU if there is none."""
+    if not config.getoption("--full"):
+        left_out = {item for item in items if item.get_closest_marker("full") or item.path.parent == ROOT / "solutions"}
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return
@@ -118,25 +95,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not torch.cuda.is_available():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-
-
-_outcomes: list[tuple[str, bool]] = []
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect the outcomes of the exhaustive tests; under xdist the reports of all workers arrive here."""
-    _outcomes.extend((value, report.passed) for name, value in report.user_properties if name == "exhaustive")
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """After `--exhaustive` or `--record`, record what passed: lectures, and exercises if all tests of a folder ran."""
-    config = session.config
-    records = config.getoption("--exhaustive") or config.getoption("--record")
-    asked = [(config.invocation_params.dir / argument).resolve() for argument in config.args if "::" not in argument]
-    chosen = config.option.keyword or config.option.markexpr or session.shouldfail or len(asked) < len(config.args)
-    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    if records and ended and not chosen and not hasattr(config, "workerinput"):
-        from tests import unchanged
-
-        passed = unchanged.all_passed(_outcomes)
-        unchanged.record({key: digest for key, digest in passed.items() if unchanged.ran_whole(key, asked)})

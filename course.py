@@ -4,7 +4,7 @@
     python3 course.py restore NN                       a fresh copy of a lecture, next to your own
     python3 course.py test-me NN [FILE]                grade your own copy as it would be on hand-in
     python3 course.py run [NN ...] [--json FILE]       run the solved lectures; one table of what was measured
-    python3 course.py test [pytest arguments]          the whole test suite
+    python3 course.py test [--full] [pytest arguments] the tests; with --full everything, solved lectures included
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
     python3 course.py site [NN ...] [--out DIR]        the course as web pages that need neither server nor network
     python3 course.py slides NN [--pdf]                the slides of a lecture, for teachers

@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--threads", metavar="N", type=_count, default=1, help="CPU threads of each lecture (default: 1)")
     gpu = commands.add_parser("gpu-check", help="run the tests and timings that need a GPU, and write a report (docs/gpu.md)")
     gpu.add_argument("--out", type=Path, metavar="FILE", help="file of the report (default: docs/gpu_report.md)")
-    commands.add_parser("test", help="run the whole test suite; further arguments go to pytest", add_help=False)
+    commands.add_parser("test", help="run the tests (--full: everything); further arguments go to pytest", add_help=False)
     build = commands.add_parser("build", help="build lectures and solutions from authoring/")
     build.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
     how = build.add_mutually_exclusive_group()

@@ -1,10 +1,7 @@
-"""Digest of source files: of a module and of everything of the course that it imports, directly or not.
+"""Digest of the library's source files that a study depends on: those that it imports, directly or not.
 
-What takes hours is not run again while the files that it depends on are unchanged: the exhaustive tests of an exercise
-and the solved lectures (tests/unchanged.py), and the recorded studies (course_tools/studies).
-
-Docstrings do not count, except in the bank, where they are messages to students: editing a docstring of the library makes
-nothing stale.
+A recorded study (course_tools/studies) is out of date only when this digest changes. Docstrings do not count: editing one
+makes no record stale.
 
 A package whose `__init__.py` only re-exports names is resolved: `from course_lib.attention import attend` depends on the
 file that defines `attend`, not on every other mechanism. So a new file of the library makes nothing stale.
@@ -12,12 +9,12 @@ file that defines `attend`, not on every other mechanism. So a new file of the l
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_OURS = ("course_lib", "course_tools", "tests")
+_LIBRARY = "course_lib"
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -28,40 +25,21 @@ class Import(NamedTuple):
     name: str = ""
 
 
-def imported_files(modules: Iterable[str], root: Path, counts: Callable[[Path], bool] = lambda file: True) -> set[Path]:
-    """Find the files of modules, and of all modules of the course that they import, each with its parent packages.
-
-    Args:
-        modules: dotted names, such as "course_lib.attention.core"; those of other projects are ignored.
-        root: the folder of the course.
-        counts: whether a file counts; otherwise it is left out, and its imports are not followed.
-    """
-    return _followed(map(Import, modules), root, counts)
-
-
-def imported_by(text: str, root: Path, packages: tuple[str, ...] = _OURS) -> set[Path]:
-    """Find the files of the course that a piece of code imports, directly or not.
+def imported_by(text: str, root: Path) -> set[Path]:
+    """Find the files of the library that a piece of code imports, directly or not.
 
     Args:
         text: the code.
         root: the folder of the course.
-        packages: the packages whose imports count; what they import in turn counts regardless of its package.
     """
-    wanted = [item for item in _imports(text) if item.module.partition(".")[0] in packages]
-    return _followed(wanted, root, lambda file: True)
-
-
-def _followed(imports: Iterable[Import], root: Path, counts: Callable[[Path], bool]) -> set[Path]:
     found: set[Path] = set()
-    todo, seen = list(imports), set()
+    todo, seen = list(_imports(text)), set()
     while todo:
         wanted = todo.pop()
-        if wanted in seen or wanted.module.partition(".")[0] not in _OURS:
+        if wanted in seen or wanted.module.partition(".")[0] != _LIBRARY:
             continue
         seen.add(wanted)
         file = _file(wanted.module, root)
-        if file and not counts(file):
-            continue
         if wanted.name:
             todo.append(Import(f"{wanted.module}.{wanted.name}"))
         if file is None:  # a folder without an __init__.py
@@ -74,7 +52,7 @@ def _followed(imports: Iterable[Import], root: Path, counts: Callable[[Path], bo
         if above and not _passes_on(above):
             todo.append(Import(parent))
         found.add(file)
-        todo += _imports_of(file)
+        todo += _imports(_content(file).decode())
     return found
 
 
@@ -82,11 +60,6 @@ def _followed(imports: Iterable[Import], root: Path, counts: Callable[[Path], bo
 def _file(module: str, root: Path) -> Path | None:
     base = root.joinpath(*module.split("."))
     return next((file for file in (base.with_suffix(".py"), base / "__init__.py") if file.exists()), None)
-
-
-@cache
-def _imports_of(file: Path) -> tuple[Import, ...]:
-    return _imports(_content(file).decode())
 
 
 @cache
@@ -124,27 +97,21 @@ def _passed_on(file: Path) -> tuple[tuple[str, Import], ...]:
     return tuple((alias.asname or alias.name, Import(str(node.module), alias.name)) for node in nodes for alias in node.names)
 
 
-def digest(files: Iterable[Path], root: Path, salt: str = "") -> str:
+def digest(files: Iterable[Path], root: Path) -> str:
     """Hash names and contents of files, in the order of their names, to 16 hexadecimal digits, without docstrings.
 
     Args:
         files: the files, inside root.
         root: the folder that their names are relative to.
-        salt: what else the digest depends on, such as versions.
     """
-    made = hashlib.sha256(salt.encode())
+    made = hashlib.sha256()
     for path in sorted(files):
-        name = path.relative_to(root)
-        is_code = path.suffix == ".py" and "bank" not in name.parts
-        made.update(name.as_posix().encode() + b"\0" + (_code(path) if is_code else _content(path)) + b"\0")
+        content = code_of(_content(path).decode()).encode() if path.suffix == ".py" else _content(path)
+        made.update(path.relative_to(root).as_posix().encode() + b"\0" + content + b"\0")
     return made.hexdigest()[:16]
 
 
 @cache
-def _code(file: Path) -> bytes:
-    return code_of(_content(file).decode()).encode()
-
-
 def code_of(text: str) -> str:
     """Return the source of a program without its docstrings."""
     lines: list[str | None] = list(text.split("\n"))

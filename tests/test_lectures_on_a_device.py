@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 solved_lectures = lectures(ROOT)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.full
 @pytest.mark.pretend_gpu
 @pytest.mark.parametrize("lecture", solved_lectures, ids=[lecture.number for lecture in solved_lectures])
 def test_no_cell_fails_because_of_the_device(lecture):

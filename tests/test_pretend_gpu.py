@@ -9,15 +9,10 @@ import pytest
 from tests.pretend_gpu import device
 
 FOLDER = Path(__file__).parent / "pretend_gpu"
-INPUTS = (
-    *("tests/pretend_gpu", "course_lib", "course_tools/bank", "course_tools/checks"),
-    *("tests/course_lib/attention/test_precision.py", "tests/course_lib/attention/test_transforms.py"),
-    "tests/course_lib/models/compiled.py",
-)
 PARTS = sorted(path.stem for path in FOLDER.glob("on_*.py"))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.full
 @pytest.mark.pretend_gpu
 @pytest.mark.parametrize("part", PARTS)
 def test_on_the_pretend_accelerator(part):

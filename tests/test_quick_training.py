@@ -1,4 +1,4 @@
-"""Unsolved lectures train for a few steps; solved ones, run by the same process, train in full; `--full` lets both."""
+"""Unsolved lectures train for a few steps; solved ones, run by the same process, train in full."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from nbformat import write
 from nbformat.v4 import new_code_cell, new_notebook
 
 ROOT = Path(__file__).parents[1]
-FILES = ("conftest.py", "pyproject.toml", "tests/quick_training.py", "tests/nbval_sanitize.cfg", "tests/unchanged.py")
+FILES = ("conftest.py", "pyproject.toml", "tests/quick_training.py", "tests/nbval_sanitize.cfg")
 TRAINS = """\
 import os
 from course_lib.training import train
@@ -23,8 +23,8 @@ assert (os.environ.get("IPYTHONDIR") == {own!r}) is not {quick}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("asked", "own"), [([], None), ([], "own"), (["--full"], "own")])
-def test_only_unsolved_lectures_train_briefly(tmp_path, asked, own):
+@pytest.mark.parametrize("own", [None, "own"])
+def test_only_unsolved_lectures_train_briefly(tmp_path, own):
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -32,10 +32,10 @@ def test_only_unsolved_lectures_train_briefly(tmp_path, asked, own):
     order = ["lectures/01.ipynb", "solutions/01.ipynb"]
     for name in order:
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        cell = new_code_cell(TRAINS.format(quick="lectures" in name and not asked, own=own))
+        cell = new_code_cell(TRAINS.format(quick="lectures" in name, own=own))
         write(new_notebook(cells=[cell]), tmp_path / name)
     environment = {name: value for name, value in os.environ.items() if name != "IPYTHONDIR" and not name.startswith("PYTEST_")}
     environment |= {"PYTHONPATH": str(ROOT)} | ({"IPYTHONDIR": own} if own else {})
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *asked, *order]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--full", *order]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, encoding="utf-8")
     assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`course test`: the whole test suite, in parallel if pytest-xdist is installed."""
+"""`course test [--full]`: the tests, in parallel if pytest-xdist is installed."""
 
 import os
 import subprocess

@@ -96,7 +96,7 @@ class Study:
         """Digest of the files of course_lib that it imports, directly or not; code that only draws is excluded."""
         root = _PACKAGE.parent
         text = self.path.read_text(encoding="utf-8")
-        return source_digest.digest(source_digest.imported_by(text, root, ("course_lib",)), root)
+        return source_digest.digest(source_digest.imported_by(text, root), root)
 
     def drawn(self, record: RecordedStudy) -> tuple[Any, str]:
         """Draw its record: a matplotlib figure, and its alt text.

@@ -123,6 +123,12 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture(scope="session")
+def seeds(request: pytest.FixtureRequest) -> range:
+    """Return the seeds with which each answer of the bank is judged: `--seeds`, by default 1, and 3 with `--full`."""
+    return range(request.config.getoption("--seeds") or (3 if request.config.getoption("--full") else 1))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with the argument `asked` for each short exercise, one with `build_task` for each build task."""
     for name, builds in (("asked", False), ("build_task", True)):

@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_imports_are_followed_with_the_packages_above_them_and_no_further(root):
-    found = source_digest.imported_files(["course_lib.near", "torch"], root)
+    found = source_digest.imported_by("import course_lib.near, torch", root)
     assert {path.relative_to(root).as_posix() for path in found} == FILES.keys() - {"course_lib/unrelated.py"}
 
 
@@ -59,20 +59,17 @@ def test_a_package_that_only_passes_on_names_is_looked_through(tmp_path, code, w
     assert {path.relative_to(tmp_path / "course_lib").as_posix() for path in found} == wanted
 
 
-def test_only_imports_of_the_packages_asked_for_count(root):
-    code = "from course_lib import near\nfrom course_tools import other\n"
-    assert source_digest.imported_by(code, root, ("course_tools",)) == set()
-    assert root / "course_lib/near.py" in source_digest.imported_by(code, root, ("course_lib",))
+def test_the_course_around_the_library_does_not_count(root):
+    assert source_digest.imported_by("from course_tools import near\n", root) == set()
 
 
-def test_content_names_and_salt_count_and_line_ends_do_not(tmp_path):
+def test_content_and_names_count_and_line_ends_do_not(tmp_path):
     files = [tmp_path / name for name in ("unix", "windows", "other")]
     for path, content in zip(files, (b"a\nb\n", b"a\r\nb\r\n", b"a\nc\n"), strict=True):
         path.mkdir()
         (path / "file.py").write_bytes(content)
     unix, windows, other = (source_digest.digest([path / "file.py"], path) for path in files)
     assert unix == windows != other
-    assert source_digest.digest([files[0] / "file.py"], files[0], "3.11") != unix
     assert source_digest.digest([files[0] / "file.py"], tmp_path) != unix
 
 
@@ -109,13 +106,10 @@ def test_docstrings_are_no_part_of_the_code_and_every_other_text_is():
         assert kept in code
 
 
-@pytest.mark.parametrize(
-    ("folder", "changes"), [("course_lib", False), ("course_tools/checks", False), ("course_tools/bank", True)]
-)
-def test_a_docstring_counts_in_the_bank_alone(tmp_path, folder, changes):
+def test_editing_a_docstring_does_not_change_the_digest(tmp_path):
     found = []
     for course, text in (("a", "It is so."), ("b", "It is not.")):
-        (tmp_path / course / folder).mkdir(parents=True)
-        (file := tmp_path / course / folder / "f.py").write_text(f'def f():\n    """{text}"""\n    return 1\n')
+        (tmp_path / course).mkdir()
+        (file := tmp_path / course / "f.py").write_text(f'def f():\n    """{text}"""\n    return 1\n')
         found.append(source_digest.digest([file], tmp_path / course))
-    assert (found[0] != found[1]) is changes
+    assert found[0] == found[1]

@@ -11,8 +11,6 @@ from torch import nn
 from course_lib import models
 from tests.course_lib.models.compiled import MODELS
 
-INPUTS = ("tests/course_lib/models/compiled.py",)
-
 
 @pytest.fixture(scope="module")
 def outcomes():
@@ -23,7 +21,7 @@ def outcomes():
     return json.loads(done.stdout)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["compile", "export"])
 @pytest.mark.parametrize("name", MODELS)

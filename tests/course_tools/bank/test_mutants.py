@@ -23,7 +23,7 @@ def listed(id, *, equivalent):
     return {m for group in SURVIVORS.get(id, ()) if group["equivalent"] is equivalent for m in group["mutants"]}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.full
 def test_the_checks_refuse_every_mutant_but_the_listed_survivors(asked: Exercise):
     made = mutants(asked.reference, gradients=any(prop.with_gradients for prop in asked.properties))
     questions = Examination(asked, seed=0)

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from course_tools.checks import Exercise
 from course_tools.checks.outcome import watch
 from course_tools.checks.time_limit import guarded
@@ -25,7 +23,6 @@ def verdicts_without_their_own(asked: Exercise) -> list:
     return found
 
 
-@pytest.mark.exhaustive
 def test_no_wrong_answer_is_told_the_misconception_of_another(asked):
     named = [(name, v.misconception) for name, v in verdicts_without_their_own(asked) if v.misconception is not None]
     assert named == []

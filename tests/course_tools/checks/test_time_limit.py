@@ -268,7 +268,6 @@ def test_an_exercise_that_forbids_autograd_may_still_have_its_gradients_judged()
     assert judge(judged, rnn_step).passed
 
 
-@pytest.mark.exhaustive
 def test_nothing_outside_is_changed_by_an_answer_that_changes_everything(asked):
     def answer(*inputs):
         torch.manual_seed(1)
@@ -311,7 +310,6 @@ def test_a_right_answer_that_turns_gradients_off_at_its_end_is_right():
     assert verdict("01.1", answer).passed
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_the_default_dtype_of_a_notebook_changes_no_verdict(asked, dtype):
     torch.set_default_dtype(dtype)
@@ -323,7 +321,6 @@ def test_the_default_dtype_of_a_notebook_changes_no_verdict(asked, dtype):
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.exhaustive
 def test_a_notebook_without_gradient_mode_changes_no_verdict(asked):
     with torch.no_grad():
         assert verdict(asked.id, asked.reference).passed

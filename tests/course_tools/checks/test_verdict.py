@@ -28,7 +28,6 @@ def test_ids_of_the_same_lecture_are_suggested_before_others(id):
         exercise(id)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [RuntimeError, IndexError, TypeError, ValueError])
 def test_an_error_of_the_same_kind_alone_is_no_misconception(asked, kind):
     assert verdict(asked.id, raises(kind("of another cause"))).misconception is None
@@ -86,7 +85,6 @@ def test_what_needs_a_failing_property_is_skipped_and_earns_nothing():
     assert found.points == sum(f.points for f in found.findings if f.status == "holds")
 
 
-@pytest.mark.exhaustive
 def test_a_failing_property_shows_its_smallest_input(asked):
     for wrong in asked.wrong:
         failed = [finding for finding in verdict(asked.id, wrong).findings if finding.status == "fails"]

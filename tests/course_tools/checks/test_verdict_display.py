@@ -73,7 +73,6 @@ def outputs():
     return dict(zip([*sources, "same", "unknown"], [cell.outputs for cell in notebook.cells], strict=True))
 
 
-@pytest.mark.exhaustive
 def test_in_a_kernel_a_wrong_answer_shows_its_misconception_and_its_points(asked, outputs):
     (output,) = outputs[asked.id]
     found = verdict(asked.id, asked.wrong[0])
@@ -113,7 +112,6 @@ def test_in_a_kernel_an_unknown_exercise_is_an_error_with_a_plain_text(outputs):
     assert output.evalue.startswith("there is no exercise '04.99'; did you mean 04.")
 
 
-@pytest.mark.exhaustive
 def test_the_html_of_every_report_is_well_formed(asked):
     for answer in (*asked.wrong, asked.reference, raises(NotImplementedError()), raises(ValueError("<b>&"))):
         parser = Balanced()
@@ -127,7 +125,6 @@ def test_what_an_answer_says_is_escaped():
     assert "&lt;script&gt;" in shown
 
 
-@pytest.mark.exhaustive
 def test_a_report_names_each_property_with_its_points(asked):
     shown = html(asked.id, asked.wrong[0])
     for prop in asked.properties:

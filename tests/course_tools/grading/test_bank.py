@@ -4,8 +4,6 @@ import ast
 import sys
 from pathlib import Path
 
-import pytest
-
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
 from course_tools.grading.extract.programs import Notebook, handed_out
@@ -71,7 +69,6 @@ def asked_of(reference):
     return next(item for item in exercises() if item.reference is reference)
 
 
-@pytest.mark.exhaustive
 def test_every_right_answer_earns_all_points(engine, asked: Exercise):
     sources = {answer.__name__: as_a_cell(answer, asked.reference.__name__) for answer in asked.right}
     sources["the reference"] = text_of(asked.reference)
@@ -80,7 +77,6 @@ def test_every_right_answer_earns_all_points(engine, asked: Exercise):
     assert refused == {}
 
 
-@pytest.mark.exhaustive
 def test_every_wrong_answer_gets_its_own_misconception(engine, asked: Exercise):
     marks = {wrong: mark_of_answer(engine, asked, as_a_cell(wrong, asked.reference.__name__)) for wrong in asked.wrong}
     reported = {wrong.__name__: mark for wrong, mark in marks.items() if mark.misconception != " ".join(wrong.__doc__.split())}

@@ -10,7 +10,6 @@ from tests.course_tools.grading.student_notebooks import ROOT
 BUILT = [lecture for lecture in lectures(ROOT) if lecture.unsolved.exists() and lecture.solution.exists()]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("lecture", BUILT, ids=lambda lecture: lecture.number)
 def test_an_untouched_notebook_is_not_started(engine, lecture):
     marks = engine.grade(read_cells(lecture.unsolved), lecture.number)
@@ -19,7 +18,6 @@ def test_an_untouched_notebook_is_not_started(engine, lecture):
     }
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("lecture", BUILT, ids=lambda lecture: lecture.number)
 def test_a_solved_notebook_earns_all_points(engine, lecture):
     marks = engine.grade(read_cells(lecture.solution), lecture.number)

@@ -17,7 +17,6 @@ from tests.course_tools.bank.answers.unusual import raises
 check_module = importlib.import_module("course_tools.notebook.check")
 
 
-@pytest.mark.exhaustive
 def test_a_right_answer_comes_back_itself(asked, capsys):
     for right in asked.right:
         assert check(asked.id, right) is right
@@ -26,7 +25,6 @@ def test_a_right_answer_comes_back_itself(asked, capsys):
     )
 
 
-@pytest.mark.exhaustive
 def test_for_a_wrong_answer_the_reference_comes_back_and_its_misconception_is_printed(asked, capsys):
     for wrong in asked.wrong:
         assert unwrap(check(asked.id, wrong)) is unwrap(asked.reference)

@@ -42,7 +42,6 @@ def {name}(*inputs, **more):
 """
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("wanted", WANTED, ids=lambda wanted: wanted.id)
 def test_no_form_of_the_reference_is_at_hand(wanted, engine):
     cells = handed_out(wanted.lecture)

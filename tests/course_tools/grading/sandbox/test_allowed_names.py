@@ -71,7 +71,6 @@ def test_the_answer_and_what_uses_it_are_never_allowed(asked: Exercise):
     assert not any(entry.get(own[1]) for entry in allowed_names(asked.id)["entries"].values())
 
 
-@pytest.mark.exhaustive
 def test_no_function_that_is_allowed_is_an_answer_by_itself(asked: Exercise):
     sizes = {len(call) for prop in asked.properties for call in asked.calls(prop, 0)}
     mechanisms = [(module, name) for module, name in defined(asked) if not module.startswith("course_lib.datasets")]
@@ -93,7 +92,6 @@ def test_everything_that_is_allowed_can_be_imported_inside(sandbox, monkeypatch,
     load(sandbox, "\n".join(f"from {module} import {', '.join(names)}" for module, names in entries.items()), id)
 
 
-@pytest.mark.exhaustive
 def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Exercise):
     allowed, own, missing = allowed_names(asked.id)["entries"], answers_of(asked), []
     for module, name in imported_by_the_lecture(asked.lecture):
@@ -103,7 +101,6 @@ def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Ex
     assert missing == []
 
 
-@pytest.mark.exhaustive
 def test_every_argument_of_every_call_can_go_inside(asked: Exercise):
     for prop in asked.properties:
         for call in asked.calls(prop, 0):
