@@ -27,7 +27,7 @@
 
 # %%
 from course_tools.notebook import at_scale, check, claim, explore, ledger, predict
-from course_tools.notebook.recall_experiment import RecallExperiment
+from course_tools.lectures.lecture_01.experiments import RecallExperiment
 
 SEEDS, LONG, N_HIDDEN = (0, 1, 2), at_scale(cpu=60, gpu=80), at_scale(cpu=64, gpu=128)
 steps, lr = at_scale(cpu=300, gpu=400), at_scale(cpu=1.5e-3, gpu=1e-3)
@@ -127,8 +127,8 @@ rnn_step = check("01.1", rnn_step)
 # set, it keeps its value.
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook import gradients_through_time as through_time
-from course_tools.notebook.latches import read_by_latches
+from course_tools.lectures.lecture_01 import gradients as through_time
+from course_tools.lectures.lecture_01.experiments import read_by_latches
 
 pixels, labels = through_time.digit_pixels(10)
 weights = through_time.torch_weights(d=1, n=32, seed=SEEDS[0])
@@ -358,7 +358,7 @@ clip_gradients = check("01.3", clip_gradients)
 # `clip_gradients` before each update, and once without. The obvious rival is no clipping and a smaller learning rate, here 0.1.
 
 # %%
-from course_tools.notebook.gradient_clipping import descend, show_descents
+from course_tools.lectures.lecture_01.experiments import descend, show_descents
 
 clip = partial(clip_gradients, max_norm=0.3)
 descents = {
@@ -524,7 +524,7 @@ claim(
 
 # %%
 from course_lib.primitives import LSTM, fused_lstm
-from course_tools.notebook.recurrent_initialisation import gru_with_bias, orthogonal_rnn
+from course_tools.lectures.lecture_01.gradients import gru_with_bias, orthogonal_rnn
 
 networks = {
     "plain, orthogonal U": partial(orthogonal_rnn, 16, N_HIDDEN),
@@ -729,7 +729,7 @@ claim(
 # What counts is not the length of the sequence, but how far back the useful part is.</details>
 
 # %%
-from course_tools.notebook.sequence_classifier import compare_on_digits
+from course_tools.lectures.lecture_01.experiments import compare_on_digits
 
 readers = {
     "plain": partial(RNN, 1, 64, hoisted_rnn),
@@ -909,7 +909,7 @@ train_lstm = check("01.6", train_lstm)
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.recurrence_errata import deck_statements
+from course_tools.lectures.lecture_01.errata import deck_statements
 
 found = deck_statements(
     rnn_step, clip_gradients, recalling.known(LONG), recalling.unseen(LONG), SEEDS[0]

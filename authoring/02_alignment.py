@@ -315,7 +315,7 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 from torch import nn
 
 from course_lib.models import BahdanauDecoder, LuongDecoder
-from course_tools.notebook.recurrent_encoder_by_function import EncoderByFunction
+from course_tools.lectures.lecture_02.experiments import EncoderByFunction
 
 
 class Scored(nn.Module):
@@ -557,7 +557,7 @@ for name, (updates, _) in through.items():
 # Reordering keys *and* values in the same way would change nothing. Here only the keys are reversed.</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.alignment_controls import ReversedKeys
+from course_tools.lectures.lecture_02.experiments import ReversedKeys
 
 luongs = [models[f"Luong, seed {seed}"] for seed in SEEDS]
 reversed_keys = [Seq2Seq(ReversedKeys(m.encoder), m.decoder) for m in luongs]
@@ -580,7 +580,10 @@ claim(
 # character of the source.
 
 # %%
-from course_tools.notebook.alignment import show_alignment, weight_in_own_date
+from course_tools.lectures.lecture_02.experiments import (
+    show_alignment,
+    weight_in_own_date,
+)
 
 shown = new[2][0]
 trained = luongs[0]
@@ -673,7 +676,7 @@ show_alignment(counter, spelled(4_372, "en"), languages, str.split, "English", "
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook import device
-from course_tools.notebook.alignment_controls import Unmasked, change_in_a_batch
+from course_tools.lectures.lecture_02.experiments import Unmasked, change_in_a_batch
 
 torch.manual_seed(SEEDS[0])
 fresh = Seq2Seq(bigru(len(letters)), luong()).to(device())
@@ -707,7 +710,7 @@ claim(
 
 # %% tags=["try-it"]
 # Try it: n = 90. How far do the gradients of each decoder reach in a longer source?
-from course_tools.notebook.alignment_controls import gradient_reach
+from course_tools.lectures.lecture_02.experiments import gradient_reach
 
 n = 60
 

@@ -27,8 +27,7 @@
 
 # %%
 from course_tools.notebook import check, claim, explore, ledger, predict
-from course_tools.notebook.caption_experiment import CaptionExperiment
-from course_tools.notebook.captioning import caption_task
+from course_tools.lectures.lecture_03.captions import CaptionExperiment, caption_task
 
 SEEDS = (0, 1, 2)
 
@@ -137,7 +136,7 @@ suspect = check("03.1", suspect)
 
 # %% tags=["nbval-check-output"]
 from course_tools.bank.lecture_03.soft_attention import has_no_tanh
-from course_tools.notebook.caption_attention import change_of_weights
+from course_tools.lectures.lecture_03.figures import change_of_weights
 
 claim(
     "03.c",
@@ -273,9 +272,13 @@ from functools import partial
 
 from course_lib.attention import mean_pool
 from course_lib.models import Hierarchical, stacked_bidirectional_gru
-from course_tools.notebook.document_classifier import BagOfWords
-from course_tools.notebook.document_experiment import docstring_experiment
-from course_tools.notebook.document_models import PoolByFunction, TwoLevels, TwoMeans
+from course_tools.lectures.lecture_03.documents import (
+    BagOfWords,
+    PoolByFunction,
+    TwoLevels,
+    TwoMeans,
+    docstring_experiment,
+)
 
 documents = docstring_experiment(SEEDS)
 yang = partial(Hierarchical, *documents.sizes, 32, 24, run=stacked_bidirectional_gru)
@@ -455,7 +458,7 @@ caption_step = check("03.5", caption_step)
 
 
 # %%
-from course_tools.notebook.caption_experiment import position_weighted_means
+from course_tools.lectures.lecture_03.captions import position_weighted_means
 
 one_vector = partial(captioning.from_one_vector, lambda r: r.flatten(1), lr=2e-3)
 attentive, concatenated = captioning.with_attention(caption_step), one_vector()
@@ -565,7 +568,7 @@ claim(
 # It could: its state is initialised from the mean of all regions, which is often enough to name both digits (03.a).</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.caption_attention import attends_to_named
+from course_tools.lectures.lecture_03.figures import attends_to_named
 
 corners = task.examples.test.corners
 inside = [attends_to_named(m, task, corners) for m in attentive.models]
@@ -586,7 +589,7 @@ claim(
 )
 
 # %%
-from course_tools.notebook.caption_attention import show_caption_weights
+from course_tools.lectures.lecture_03.figures import show_caption_weights
 
 shown = captioning.right_caption_with("left", attentive)
 show_caption_weights(attentive.models[0], task, shown)
@@ -594,7 +597,7 @@ show_caption_weights(attentive.models[0], task, shown)
 # %% tags=["try-it"]
 # Try it: two images overlaid, with up to four digits; and one whose second digit
 # is erased.
-from course_tools.notebook.captioning import both_images, without_second_digit
+from course_tools.lectures.lecture_03.captions import both_images, without_second_digit
 
 new = task.examples.test
 seen = task.regions_of(
@@ -650,7 +653,7 @@ hard_attention_loss = check("03.6", hard_attention_loss)
 # It would change if b depended on the sampled region, so b must not depend on it.</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.reinforce_estimates import compare_baselines
+from course_tools.lectures.lecture_03.hard_attention import compare_baselines
 
 compared = partial(compare_baselines, hard_attention_loss, soft_attention, caption_step)
 one_image = compared(attentive.models[0].model, task, [shown])
@@ -691,7 +694,7 @@ claim(
 # Both digits can still be named (03.w).</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.caption_experiment import without_positions
+from course_tools.lectures.lecture_03.captions import without_positions
 
 no_positions = captioning.with_attention(caption_step, without_positions)
 claim(
@@ -902,7 +905,7 @@ show_seeds(
 # </details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.caption_errata import exchange_the_image
+from course_tools.lectures.lecture_03.errata import exchange_the_image
 
 change = exchange_the_image(task, SEEDS[0])
 claim(

@@ -25,10 +25,12 @@
 
 
 # %%
-from course_tools.notebook import check, claim, explore, ledger
-from course_tools.notebook import microscope, predict
-from course_tools.notebook.reader_experiment import lookup_experiment
-from course_tools.notebook.token_reader import best_guess_from_values, print_lookup
+from course_tools.notebook import check, claim, explore, ledger, microscope, predict
+from course_tools.lectures.lecture_04.experiments import (
+    best_guess_from_values,
+    lookup_experiment,
+    print_lookup,
+)
 
 SEEDS, T_k, steps = (0, 1, 2), 8, 300
 lookups, looking_up = lookup_experiment(T_k, SEEDS, steps)
@@ -154,7 +156,7 @@ scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 # Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
 
 # %%
-from course_tools.notebook.softmax_saturation import measure_saturation, show_saturation
+from course_tools.lectures.lecture_04.figures import measure_saturation, show_saturation
 
 saturation = measure_saturation([2, 8, 32, 128, 512], n_keys=16, seed=SEEDS[0])
 show_saturation(saturation)
@@ -200,7 +202,7 @@ claim(
 
 # %%
 from course_lib import attention
-from course_tools.notebook.attention_by_function import (
+from course_tools.lectures.lecture_04.experiments import (
     MultiHeadByFunction,
     SelfAttentionByFunction,
 )
@@ -292,7 +294,7 @@ padding_mask = check("04.3", padding_mask)
 # section 3. Zero is also the index of a real pair: without a mask, each padding position is read as the pair $k_0 = v_0$.
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.missing_masks import measure_leak, measure_padding
+from course_tools.lectures.lecture_04.missing_masks import measure_leak, measure_padding
 
 padded = [
     measure_padding(model, looking_up.task, lookups.test, padding_mask, 3 * T_k)
@@ -448,8 +450,11 @@ multi_head_attention = check("04.5", multi_head_attention)
 
 
 # %%
-from course_tools.notebook.bidirectional_mixer import BidirectionalGRU
-from course_tools.notebook.reader_experiment import compare_tasks, reversal_experiment
+from course_tools.lectures.lecture_04.experiments import (
+    BidirectionalGRU,
+    compare_tasks,
+    reversal_experiment,
+)
 
 T = 10
 reversing = reversal_experiment(T, SEEDS, steps)
@@ -535,7 +540,7 @@ claim(
 # outlined.
 
 # %%
-from course_tools.notebook.token_reader import show_lookup, show_reversal
+from course_tools.lectures.lecture_04.experiments import show_lookup, show_reversal
 
 show_lookup(on_lookup["attention"].models[-1], looking_up.task, lookups.test)
 
@@ -643,7 +648,7 @@ attention_over_image = check("04.6", attention_over_image)
 # lead over them means little.</details>
 
 # %%
-from course_tools.notebook.colour_restoration import (
+from course_tools.lectures.lecture_04.colour_restoration import (
     compare_restorations,
     faded_photograph,
     matrices_of_scores,
@@ -723,7 +728,7 @@ explore(
 
 
 # %%
-from course_tools.notebook.layer_cost_figures import (
+from course_tools.lectures.lecture_04.figures import (
     attention_cheaper_until,
     show_costs,
     show_times,
@@ -934,7 +939,7 @@ claim(
 # and a linear readout. The next cell trains it.
 
 # %%
-from course_tools.notebook.attention_rival import show_attention_rival, train_the_model
+from course_tools.lectures.lecture_04.rival import show_attention_rival, train_the_model
 
 n_parameters = train_the_model(seed=SEEDS[0])
 
@@ -1095,7 +1100,7 @@ show_attention_rival(train_attention_rival, n_parameters, SEEDS)
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.attention_errata import deck_statements
+from course_tools.lectures.lecture_04.errata import deck_statements
 
 found = deck_statements(SEEDS[0])
 claim(

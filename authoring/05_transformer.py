@@ -581,7 +581,7 @@ claim(
 from course_lib.attention import GeneralAttention
 from course_lib.models import Encoder, LuongDecoder, Seq2Seq, stacked_bidirectional_gru
 from course_lib.primitives import fused_gru
-from course_tools.notebook.transformer_by_functions import TransformerByFunctions
+from course_tools.lectures.lecture_05.experiments import TransformerByFunctions
 from course_tools.notebook.authorship import whose
 
 

@@ -71,8 +71,13 @@ import torch
 
 from course_lib.models import SharedSteps
 from course_tools.notebook import device
-from course_tools.notebook.binary_addition import accuracy_by_carry, adder
-from course_tools.notebook.binary_addition import block, exact, fit_adder
+from course_tools.lectures.lecture_06.experiments import (
+    accuracy_by_carry,
+    adder,
+    block,
+    exact,
+    fit_adder,
+)
 from course_tools.notebook.fitting import show_losses
 
 TRAINING = 400
@@ -258,7 +263,7 @@ shared_encoder = check("06.4", shared_encoder)
 
 # %% tags=["nbval-check-output"]
 from course_lib.models import SeparateSteps
-from course_tools.notebook.binary_addition import EncoderSteps
+from course_tools.lectures.lecture_06.experiments import EncoderSteps
 
 
 def size(model):
@@ -556,7 +561,7 @@ claim(
 )
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.binary_addition import steps_taken
+from course_tools.lectures.lecture_06.experiments import steps_taken
 
 show(
     plots.seeds(
@@ -817,7 +822,7 @@ show(
 )
 
 # %%
-from course_tools.notebook.binary_addition import add, step_map
+from course_tools.lectures.lecture_06.experiments import add, step_map
 
 total, weights, columns = add(priced[0], 31, 1, LOCAL)
 show(

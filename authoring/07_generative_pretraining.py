@@ -26,10 +26,25 @@
 # %%
 from statistics import mean
 
-from course_tools.notebook import at_scale, check, claim, device, explore, ledger
-from course_tools.notebook import plots, predict, recorded, show, show_study
-from course_tools.notebook.in_context_orders import LETTERS, accuracy_of_counts
-from course_tools.notebook.in_context_orders import order_task, print_texts
+from course_tools.notebook import (
+    at_scale,
+    check,
+    claim,
+    device,
+    explore,
+    ledger,
+    plots,
+    predict,
+    recorded,
+    show,
+    show_study,
+)
+from course_tools.lectures.lecture_07.in_context_orders import (
+    LETTERS,
+    accuracy_of_counts,
+    order_task,
+    print_texts,
+)
 
 SEEDS = (0, 1, 2)
 
@@ -134,7 +149,7 @@ next_token_loss = check("07.1", next_token_loss)
 # %%
 from course_lib.blocks import Sizes
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.in_context_orders import (
+from course_tools.lectures.lecture_07.in_context_orders import (
     Recurrent,
     accuracy_of_own_counts,
     accuracy_on_orders,
@@ -258,7 +273,10 @@ claim(
 # positions are not targets of the loss.</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.in_context_orders import head_weights, show_induction_heads
+from course_tools.lectures.lecture_07.in_context_orders import (
+    head_weights,
+    show_induction_heads,
+)
 
 gpts = trained["GPT, two layers"]
 show_induction_heads(gpts[0], two, tasks[0].test.tokens[0, :16])
@@ -323,7 +341,7 @@ print(
 
 # %% tags=["nbval-check-output"]
 from course_lib.models import NGram
-from course_tools.notebook.character_model import bits_by_counts, unseen_runs
+from course_tools.lectures.lecture_07.character_model import bits_by_counts, unseen_runs
 
 orders = range(1, 9)
 table = NGram(known.unfold(0, orders[-1], 1), len(characters))
@@ -379,7 +397,7 @@ claim(
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import BytePairs
-from course_tools.notebook.character_model import unseen_words
+from course_tools.lectures.lecture_07.character_model import unseen_words
 
 pieces = BytePairs.learn([text.train], n_merges=1_000)
 for word in unseen_words(text.train, text.test)[:4]:
@@ -414,7 +432,7 @@ import math
 
 from course_lib.attention import fused_causal_attention
 from course_lib.models import GPT
-from course_tools.notebook.character_model import gradient_by_position
+from course_tools.lectures.lecture_07.character_model import gradient_by_position
 
 T = 64
 sizes = at_scale(
@@ -458,7 +476,10 @@ claim(
 # %%
 from functools import partial
 
-from course_tools.notebook.character_model import fit_text, show_held_out_bits
+from course_tools.lectures.lecture_07.character_model import (
+    fit_text,
+    show_held_out_bits,
+)
 
 steps = at_scale(cpu=700, gpu=4_000)
 fit = partial(
@@ -486,7 +507,7 @@ show_held_out_bits(
 )
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.character_model import WINDOWS, bits_per_character
+from course_tools.lectures.lecture_07.character_model import WINDOWS, bits_per_character
 from course_tools.notebook.study_scores import print_scores, second_half_gain
 
 needs = {
@@ -596,12 +617,15 @@ from course_lib.generation import top_p
 top_p = check("07.3", top_p)
 
 # %%
-from course_tools.notebook.character_sampling import nucleus_sizes, show_nucleus_sizes
+from course_tools.lectures.lecture_07.character_model import (
+    nucleus_sizes,
+    show_nucleus_sizes,
+)
 
 show_nucleus_sizes(nucleus_sizes(gpt, new, T, top_p, p=0.9), p=0.9, k=10)
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.character_sampling import word_fractions
+from course_tools.lectures.lecture_07.character_model import word_fractions
 
 prompts = new[: 100 * 200].view(100, 200)[:, : T // 4]
 manners = {
@@ -642,7 +666,7 @@ claim(
 # section 11, continues one scene in the four ways, as recorded. (`course_lib.pretrained` can read GPT-2's published weights.)
 
 # %% tags=["interactive"]
-from course_tools.notebook.character_sampling import next_character_figure
+from course_tools.lectures.lecture_07.character_model import next_character_figure
 
 explore(
     next_character_figure(gpt, characters, "The following stateme", top_k, top_p),
@@ -687,7 +711,10 @@ from course_lib.attention import cached_step
 cached_step = check("07.4", cached_step)
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.cached_generation import StepwiseGPT, compare_with_recomputed
+from course_tools.lectures.lecture_07.cached_generation import (
+    StepwiseGPT,
+    compare_with_recomputed,
+)
 
 lengths = [8, 16, 32, 64]
 saved, difference = compare_with_recomputed(cached_step, lengths, SEEDS[0])
@@ -787,7 +814,7 @@ gpt_parameters = check("07.5", gpt_parameters)
 
 # %%
 from course_lib.metrics import GPT_2, GPT_3, training_operations
-from course_tools.notebook.scaling_table import print_counts, scaling_table
+from course_tools.lectures.lecture_07.errata import print_counts, scaling_table
 
 rows = scaling_table(gpt_parameters)
 print_counts(rows)
@@ -867,10 +894,10 @@ few_shot_prompt = check("07.6", few_shot_prompt)
 # prompt with examples contains the answer.
 
 # %%
-from course_tools.notebook.in_context_orders import questions
-from course_tools.notebook.order_prompts import (
+from course_tools.lectures.lecture_07.in_context_orders import (
     answers_by_shots,
     print_next_letter,
+    questions,
     show_answers,
 )
 
@@ -1013,7 +1040,10 @@ train_gpt = check("07.7", train_gpt)
 
 # %%
 from course_tools.notebook.authorship import whose
-from course_tools.notebook.character_model import letters_and_spaces, sampled_text
+from course_tools.lectures.lecture_07.character_model import (
+    letters_and_spaces,
+    sampled_text,
+)
 from course_tools.notebook.training_curve import trained_with_losses
 
 alphabet, small = letters_and_spaces(text.train, 100_000)

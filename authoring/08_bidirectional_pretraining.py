@@ -72,7 +72,7 @@ for name in names.train[::250]:
     print(f"{LANGUAGES[name.language]}  {name.text}")
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.character_ngrams import bits_of_a_missing_letter
+from course_tools.lectures.lecture_08.name_languages import bits_of_a_missing_letter
 
 new_texts = [name.text for name in names.test]
 one_side = bits_of_a_missing_letter(texts, new_texts, order=(0, 1, 2, 3, 4))
@@ -122,7 +122,7 @@ from course_lib.models import scalar_mix
 scalar_mix = check("08.1", scalar_mix)
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.elmo_directions import changes_with_the_future
+from course_tools.lectures.lecture_08.experiments import changes_with_the_future
 
 torch.manual_seed(SEEDS[0])
 elmo = ELMo(50, 16, 2)
@@ -188,7 +188,7 @@ corrupt = check("08.2", corrupt)
 # That is the percentage among the chosen tokens.</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.name_pretraining import NamePretraining, corrupted
+from course_tools.lectures.lecture_08.experiments import NamePretraining, corrupted
 
 pieces = BytePairs.learn(texts, 600)
 words = Vocabulary.of([pieces.cut(text) for text in texts], between=" ")
@@ -293,7 +293,7 @@ from course_lib.losses import nsp_pairs
 nsp_pairs = check("08.5", nsp_pairs)
 
 # %%
-from course_tools.notebook.name_texts import NameTexts
+from course_tools.lectures.lecture_08.data import NameTexts
 
 made = NameTexts(pieces, words, segment_input, nsp_pairs)
 made.print_pairs(names.train, SEEDS[0], 6)
@@ -383,7 +383,7 @@ classification_head = check("08.6", classification_head)
 # %%
 from functools import partial
 
-from course_tools.notebook.name_languages import fine_tune
+from course_tools.lectures.lecture_08.name_languages import fine_tune
 
 tune = partial(fine_tune, classification_head)
 
@@ -404,7 +404,7 @@ tune = partial(fine_tune, classification_head)
 # They are, but forty names contain only a few of the letter groups that distinguish them.</details>
 
 # %%
-from course_tools.notebook.name_texts import labelled, mixed_documents
+from course_tools.lectures.lecture_08.data import labelled, mixed_documents
 
 mixed = mixed_documents(names.train, SEEDS[0])
 one_name_each = made.one_name_each(names.train)
@@ -421,7 +421,7 @@ training.show_losses({"passages of one language": masked_only[:2]} | controls)
 
 # %%
 from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.name_languages import with_shuffled_labels
+from course_tools.lectures.lecture_08.name_languages import with_shuffled_labels
 
 draws = [labelled(names.train, seed) for seed in SEEDS]
 few = {seed: made.alone(forty) for seed, forty in zip(SEEDS, draws, strict=True)}
@@ -442,8 +442,10 @@ models["labels shuffled"] = [
 show_losses(models, "nats per name, fine-tuning")
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.character_ngrams import CharacterNgrams
-from course_tools.notebook.name_languages import language_accuracy
+from course_tools.lectures.lecture_08.name_languages import (
+    CharacterNgrams,
+    language_accuracy,
+)
 from course_tools.notebook.seed_scores import paired_differences, show_seeds
 
 test = made.alone(names.test)
@@ -536,7 +538,7 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.name_languages import fit_mixture
+from course_tools.lectures.lecture_08.name_languages import fit_mixture
 
 mixtures = [
     fit_mixture(scalar_mix, each.model.bert, few[seed], seed)
@@ -690,17 +692,17 @@ print(
 
 # %%
 from course_lib.models import SpanHead, TagHead
-from course_tools.notebook import bert_tasks
+from course_tools.lectures.lecture_08 import experiments
 
 torch.manual_seed(SEEDS[0])
 tasks = {
     "tags": (
         TagHead(sizes.d_model, len(LANGUAGES)),
-        *(bert_tasks.tag_loss, made.two_names(draws[0], 1_000, 1), 100),
+        *(experiments.tag_loss, made.two_names(draws[0], 1_000, 1), 100),
     ),
     "spans": (
         SpanHead(sizes.d_model),
-        *(bert_tasks.span_loss, made.two_names(names.train, 4_000, 1), 200),
+        *(experiments.span_loss, made.two_names(names.train, 4_000, 1), 200),
     ),
 }
 starts = {
@@ -708,7 +710,7 @@ starts = {
     "pre-trained": masked_only[0].model.bert,
 }
 headed = {
-    (task, start): bert_tasks.fit_with_head(bert, *parts, seed=SEEDS[0], label=task)
+    (task, start): experiments.fit_with_head(bert, *parts, seed=SEEDS[0], label=task)
     for task, parts in tasks.items()
     for start, bert in starts.items()
 }
@@ -719,7 +721,7 @@ show_losses(
 
 # %% tags=["nbval-check-output"]
 two_names = made.two_names(names.test, 300, 2)
-score = {"tags": bert_tasks.tag_accuracy, "spans": bert_tasks.span_accuracy}
+score = {"tags": experiments.tag_accuracy, "spans": experiments.span_accuracy}
 found = {name: score[name[0]](model, two_names) for name, model in headed.items()}
 show_seeds(
     {", ".join(name): [accuracy] for name, accuracy in found.items()},
@@ -774,7 +776,7 @@ head_statistics = check("08.7", head_statistics)
 
 
 # %%
-from course_tools.notebook.head_figures import (
+from course_tools.lectures.lecture_08.figures import (
     attention_heads,
     head_map,
     show_head_statistics,
@@ -782,7 +784,7 @@ from course_tools.notebook.head_figures import (
 
 CHECKPOINT = ""
 heads = attention_heads(
-    bert_tasks.published_bert(CHECKPOINT, segment_input)
+    experiments.published_bert(CHECKPOINT, segment_input)
     if CHECKPOINT
     else training.inspected(masked_only[0].model, names.test),
     f"the published BERT in {CHECKPOINT}" if CHECKPOINT else "our small BERT",
@@ -871,7 +873,7 @@ claim(
 
 # %%
 from course_lib.datasets import word_pieces
-from course_tools.notebook.name_texts import word_piece_vocabulary
+from course_tools.lectures.lecture_08.data import word_piece_vocabulary
 
 vocabulary = word_piece_vocabulary(words.symbols[4:])
 for text in ("mitteleuropäische normalzeit", "keskinen normaaliaika"):
@@ -992,7 +994,7 @@ train_bert = check("08.8", train_bert)
 
 # %%
 from course_tools.notebook.authorship import whose
-from course_tools.notebook.name_languages import show_confusion
+from course_tools.lectures.lecture_08.name_languages import show_confusion
 from course_tools.notebook.training_curve import trained_with_losses
 
 tokens, _, _, labels = (part.cpu() for part in few[SEEDS[0]])

@@ -26,7 +26,8 @@
 
 # %%
 from course_lib.datasets import same_or_different
-from course_tools.notebook import at_scale, predict, two_digits
+from course_tools.notebook import at_scale, predict
+from course_tools.lectures.lecture_09 import experiments
 
 SEED, N_CANVASES = 0, at_scale(cpu=4_000, gpu=20_000)
 canvases = same_or_different(N_CANVASES, 1, 500, side=44, n_kinds=3, seed=SEED)
@@ -59,13 +60,13 @@ canvases = same_or_different(N_CANVASES, 1, 500, side=44, n_kinds=3, seed=SEED)
 # One digit alone carries no information about the answer.</details>
 
 # %%
-two_digits.show_canvases(canvases.test)
+experiments.show_canvases(canvases.test)
 
 # %%
 STEPS = at_scale(cpu=1_200, gpu=3_000)
-networks = {"three convolutions": two_digits.canvas_network}
-models = two_digits.fit_networks(networks, canvases, STEPS, SEED)
-two_digits.show_networks(models, canvases)
+networks = {"three convolutions": experiments.canvas_network}
+models = experiments.fit_networks(networks, canvases, STEPS, SEED)
+experiments.show_networks(models, canvases)
 
 # %% [markdown]
 # ## 2 The non-local operation
@@ -207,7 +208,7 @@ non_local_concatenation = check("09.3", non_local_concatenation)
 # 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 
 # %%
-from course_tools.notebook.photograph_weights import four_forms, weights_on_a_photograph
+from course_tools.lectures.lecture_09.figures import four_forms, weights_on_a_photograph
 
 forms = four_forms(non_local_embedded_gaussian, non_local_concatenation)
 draw_forms = weights_on_a_photograph(forms)
@@ -280,7 +281,10 @@ claim(
 
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import moving_digits
-from course_tools.notebook.frame_gradients import frame_by_frame, gradient_of_each_frame
+from course_tools.lectures.lecture_09.experiments import (
+    frame_by_frame,
+    gradient_of_each_frame,
+)
 
 video = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEED).train[0][:1]
 sizes = (3, 1), (3, 1), (2, 1), (1, 2)
@@ -338,19 +342,19 @@ claim(
 # %%
 FIVE = (16, 32, 32, 32, 32)
 networks = {
-    "one block": lambda: two_digits.network_with_block(associative_dot_product),
-    "five convolutions": lambda: two_digits.canvas_network(
+    "one block": lambda: experiments.network_with_block(associative_dot_product),
+    "five convolutions": lambda: experiments.canvas_network(
         widths=FIVE, strides=(2, 2, 1, 1, 1)
     ),
-    "five, one more stride": lambda: two_digits.canvas_network(
+    "five, one more stride": lambda: experiments.canvas_network(
         widths=FIVE, strides=(2, 2, 2, 1, 1)
     ),
-    "five, last two dilated": lambda: two_digits.dilated(
-        two_digits.canvas_network(widths=FIVE, strides=(2, 2, 1, 1, 1))
+    "five, last two dilated": lambda: experiments.dilated(
+        experiments.canvas_network(widths=FIVE, strides=(2, 2, 1, 1, 1))
     ),
 }
-models |= two_digits.fit_networks(networks, canvases, STEPS, SEED)
-two_digits.show_networks(models, canvases)
+models |= experiments.fit_networks(networks, canvases, STEPS, SEED)
+experiments.show_networks(models, canvases)
 
 # %% [markdown] tags=["try-it"]
 # **Longer training and three seeds.** One seed is little evidence. The study `09_reach` (docs/studies.md) trains these
@@ -431,8 +435,8 @@ from course_lib.analysis import strongest_arrows
 strongest_arrows = check("09.5", strongest_arrows)
 
 # %%
-arrows = two_digits.arrows_in(models["one block"], canvases.test, strongest_arrows)
-two_digits.show_arrows(canvases.test, *arrows)
+arrows = experiments.arrows_in(models["one block"], canvases.test, strongest_arrows)
+experiments.show_arrows(canvases.test, *arrows)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Arrows from one digit to the other look as if the block compared the two. Do the strongest arrows end on ink of
@@ -455,20 +459,22 @@ two_digits.show_arrows(canvases.test, *arrows)
 from statistics import mean
 
 untrained = [
-    two_digits.arrows_in(model, canvases.test, strongest_arrows)[0]
-    for model in two_digits.untrained_with_block(range(8))
+    experiments.arrows_in(model, canvases.test, strongest_arrows)[0]
+    for model in experiments.untrained_with_block(range(8))
 ]
 claim(
     "09.k",
     "one trained block: strongest arrows that end on the other digit, over chance",
-    two_digits.other_digit_over_chance(canvases.test, arrows[0]),
+    experiments.other_digit_over_chance(canvases.test, arrows[0]),
     at_least=1.2,
 )
 claim(
     "09.l",
     "untrained blocks: strongest arrows that end on the other digit, over chance, "
     "mean of eight",
-    mean(two_digits.other_digit_over_chance(canvases.test, ends) for ends in untrained),
+    mean(
+        experiments.other_digit_over_chance(canvases.test, ends) for ends in untrained
+    ),
     at_least=1.2,
 )
 
@@ -732,9 +738,9 @@ print_mean_difference(
 # distinguish them from a softmax.
 
 # %%
-from course_tools.notebook import convolution_rival
+from course_tools.lectures.lecture_09 import rival
 
-convolution_rival.print_examples(SEED)
+rival.print_examples(SEED)
 
 # %% exercise="09.7" difficulty="●●●" minutes=25
 from course_tools.bank.lecture_09.train_reach_rival import train_reach_rival
@@ -746,7 +752,7 @@ train_reach_rival = check("09.7", train_reach_rival)
 # One run of each model is little evidence. The next cell repeats the comparison with two other seeds.
 
 # %%
-found = convolution_rival.compared(train_reach_rival, seeds=(SEED + 1, SEED + 2))
+found = rival.compared(train_reach_rival, seeds=(SEED + 1, SEED + 2))
 show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 
 # %% [markdown]

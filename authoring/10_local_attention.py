@@ -408,7 +408,7 @@ claim(
 
 # %% tags=["interactive"]
 from course_tools.notebook import explore
-from course_tools.notebook.window_figures import show_costs
+from course_tools.lectures.lecture_10.figures import show_costs
 
 
 def draw_costs(width=32, stride=1):
@@ -725,7 +725,7 @@ claim(
 # position *and* content; each head prefers certain positions.
 
 # %%
-from course_tools.notebook.window_figures import show_head_means, show_window
+from course_tools.lectures.lecture_10.figures import show_head_means, show_window
 
 with torch.no_grad():
     model = models[KINDS[1]][0]
@@ -800,7 +800,7 @@ train_local_attention = check("10.6", train_local_attention)
 from course_lib.datasets import digits as handwritten_digits
 from course_tools.notebook.training_curve import trained_with_losses
 from course_tools.notebook.authorship import whose
-from course_tools.notebook.window_figures import show_changes
+from course_tools.lectures.lecture_10.figures import show_changes
 
 small, kinds = handwritten_digits()
 order = kinds.argsort(stable=True)

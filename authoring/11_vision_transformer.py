@@ -100,7 +100,7 @@ from course_tools.bank.lecture_11.patchify import takes_pixels_far_apart as susp
 # %%
 from course_lib.datasets import photographs
 from course_tools.notebook import check
-from course_tools.notebook.patch_figures import show_patches
+from course_tools.lectures.lecture_11.figures import show_patches
 
 photograph = photographs((96, 144))[:1].float().clamp(0, 1)
 show_patches(suspect, photograph, 24, "the suspect's patches")
@@ -364,7 +364,7 @@ rollout = check("11.3", rollout)
 
 # %%
 from course_lib.analysis import record
-from course_tools.notebook.patch_figures import show_rollout
+from course_tools.lectures.lecture_11.figures import show_rollout
 
 
 def followed(model, images):
@@ -533,8 +533,11 @@ interpolate_positions = check("11.4", interpolate_positions)
 # %%
 from course_tools.notebook import plots
 from course_tools.notebook.digit_vit import enlarged, with_positions
-from course_tools.notebook.resized_positions import nearest_positions, new_positions
-from course_tools.notebook.resized_positions import repeated_positions
+from course_tools.lectures.lecture_11.experiments import (
+    nearest_positions,
+    new_positions,
+    repeated_positions,
+)
 
 
 def resized(model, side, by):
@@ -1311,7 +1314,7 @@ train_vit = check("11.7", train_vit)
 
 # %%
 from course_lib.datasets import digits as handwritten_digits
-from course_tools.notebook.patch_figures import show_hardest
+from course_tools.lectures.lecture_11.figures import show_hardest
 from course_tools.notebook.authorship import whose
 
 small, kinds = handwritten_digits()

@@ -26,8 +26,8 @@
 # %%
 from course_lib.datasets import split
 from course_tools.notebook import predict
-from course_tools.notebook.box_figures import show_scenes
-from course_tools.notebook.digit_detection import scenes
+from course_tools.lectures.lecture_12.figures import show_scenes
+from course_tools.lectures.lecture_12.experiments import scenes
 
 SEED = 0
 
@@ -79,8 +79,12 @@ from torch import nn
 from course_lib.losses import deep_set_loss, match_in_order
 from course_lib.training import batches
 from course_tools.notebook import claim
-from course_tools.notebook.digit_detection import ap50, detect, pretrained_classifier
-from course_tools.notebook.digit_detection import small_detr
+from course_tools.lectures.lecture_12.experiments import (
+    ap50,
+    detect,
+    pretrained_classifier,
+    small_detr,
+)
 from course_tools.notebook.fitting import accuracy_of, fitted, show_losses
 
 STEPS, models, judged = 800, {}, {}
@@ -286,7 +290,7 @@ claim(
 
 # %% tags=["interactive"]
 from course_tools.notebook import explore
-from course_tools.notebook.box_figures import show_slide
+from course_tools.lectures.lecture_12.figures import show_slide
 
 
 def draw_slide(width=0.3, vertical_offset=0.15):
@@ -679,7 +683,7 @@ fit("matched", matched)
 # Compare both measures with those of the pre-trained backbone: each training prints both.</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.digit_detection import backbone
+from course_tools.lectures.lecture_12.experiments import backbone
 
 torch.manual_seed(SEED)
 fit("random backbone", matched, backbone())
@@ -775,7 +779,7 @@ claim(
 # claims below compare this model with itself *before* training: what an untrained model already shows was not learned.
 
 # %%
-from course_tools.notebook.box_figures import show_detections
+from course_tools.lectures.lecture_12.figures import show_detections
 
 detector = models["matched"]
 torch.manual_seed(SEED)
@@ -783,7 +787,7 @@ untrained = small_detr(deepcopy(classifier[0])).eval()  # as `fit` created it
 show_detections(detector, new, (new.classes >= 0).all(-1).nonzero()[1].item())
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.box_figures import attention_on_boxes, query_maps
+from course_tools.lectures.lecture_12.figures import attention_on_boxes, query_maps
 
 b, m = (new.classes.cpu() >= 0).nonzero(as_tuple=True)
 corners = to_corners(new.boxes.cpu()[b, m])
@@ -839,7 +843,7 @@ claim(
 # Any query may do so. But at every step, matching favours the query whose prediction is closest.</details>
 
 # %%
-from course_tools.notebook.box_figures import show_centres
+from course_tools.lectures.lecture_12.figures import show_centres
 
 
 def found_by(model):
@@ -905,7 +909,7 @@ print(
 
 
 # %% tags=["try-it"]
-from course_tools.notebook.non_maximum_suppression import non_maximum_suppression
+from course_tools.lectures.lecture_12.experiments import non_maximum_suppression
 
 # Try it: a threshold of 0.3 or 0.8. Which boxes are removed, and what does it cost?
 detections = detect(detector, new.images)
@@ -1125,7 +1129,7 @@ train_detector = check("12.8", train_detector)
 
 # %%
 from course_lib.datasets import Scenes, digits
-from course_tools.notebook.box_figures import show_found
+from course_tools.lectures.lecture_12.figures import show_found
 from course_tools.notebook.training_curve import trained_with_losses
 from course_tools.notebook.authorship import whose
 

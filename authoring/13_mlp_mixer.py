@@ -30,7 +30,8 @@ import math
 
 from course_lib.blocks import MixerSizes
 from course_lib.models import Mixer
-from course_tools.notebook import claim, digit_classifier, digit_split, fitting, predict
+from course_tools.notebook import claim, digit_split, fitting, predict
+from course_tools.lectures.lecture_13 import experiments
 
 # %% [markdown]
 # ## 1 A bag of patches
@@ -60,7 +61,7 @@ from course_tools.notebook import claim, digit_classifier, digit_split, fitting,
 # They are easy for a network that sees the whole image. This one sees patches without their order.</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.patch_words import accuracy_by_counts
+from course_tools.lectures.lecture_13.experiments import accuracy_by_counts
 
 SEEDS, P, MIXER = (0, 1, 2), 4, MixerSizes(32, d_tokens=128, d_channels=64, n_layers=2)
 digits = digit_split(SEEDS)
@@ -71,7 +72,7 @@ def bag_of_patches():
     return Mixer(10, (1, 28, 28), P, MIXER, lambda x, *weights: 0 * x)
 
 
-bag = digit_classifier.fit(bag_of_patches, digits, SEEDS[0])
+bag = experiments.fit(bag_of_patches, digits, SEEDS[0])
 print(f"accuracy of the bag of patches on unseen digits, one model: {bag.accuracy:.2f}")
 to_learn, to_test = (
     (digits.images[rows[SEEDS[0]]], digits.labels[rows[SEEDS[0]]])
@@ -264,8 +265,11 @@ mixer_block = check("13.3", mixer_block)
 from copy import deepcopy
 
 from course_tools.notebook import device
-from course_tools.notebook.mixer_by_function import by_convolutions, computed_by
-from course_tools.notebook.mixer_by_function import with_permuted_inputs
+from course_tools.lectures.lecture_13.experiments import (
+    by_convolutions,
+    computed_by,
+    with_permuted_inputs,
+)
 
 
 def mixer(sizes=MIXER, block=mixer_block):
@@ -327,8 +331,11 @@ claim(
 from functools import partial
 from statistics import mean
 
-from course_tools.notebook.digit_classifier import fit_seeds, initialised
-from course_tools.notebook.digit_classifier import show_classifiers
+from course_tools.lectures.lecture_13.experiments import (
+    fit_seeds,
+    initialised,
+    show_classifiers,
+)
 from course_tools.notebook.digit_vit import small_cnn, small_vit
 
 makers = {"Mixer": mixer, "CNN": small_cnn, "ViT": small_vit}
@@ -429,7 +436,7 @@ show_shuffled(images[three], moved[three], labels[three])
 
 # %%
 from course_tools.notebook.fitting import accuracy_of
-from course_tools.notebook.shuffled_training import first_losses
+from course_tools.lectures.lecture_13.experiments import first_losses
 
 rewire = partial(
     with_permuted_inputs, reorder=reordered_token_mixing, order=order, inner=inner
@@ -584,7 +591,7 @@ claim(
 
 
 # %%
-from course_tools.notebook.token_mixing_weights import show_added, show_hidden_unit
+from course_tools.lectures.lecture_13.figures import show_added, show_hidden_unit
 
 initial = [initialised(mixer, seed) for seed in SEEDS]
 added = show_added([one.model for one in runs["Mixer"]], initial)
@@ -687,7 +694,7 @@ claim(
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.mixer_costs import growth_of_work
+from course_tools.lectures.lecture_13.costs import growth_of_work
 
 growth = growth_of_work([49, 196, 784])
 claim(
@@ -710,7 +717,7 @@ claim(
 
 # %%
 from course_lib.blocks import Sizes
-from course_tools.notebook.model_costs import cost, show_accuracy_against_cost
+from course_tools.lectures.lecture_13.costs import cost, show_accuracy_against_cost
 
 narrow = {
     "Mixer": (
@@ -724,7 +731,7 @@ narrow = {
     ],
 }
 smaller = {
-    name: [digit_classifier.fit(make, digits, SEEDS[0], label=name) for make in makes]
+    name: [experiments.fit(make, digits, SEEDS[0], label=name) for make in makes]
     for name, makes in narrow.items()
 }
 fitting.show_losses(
@@ -867,8 +874,11 @@ claim(
 # logits by the sum of the changes from replacing each set alone. The Mixer fails this test.
 
 # %%
-from course_tools.notebook.mixing_rival import OneBlockMixer, examples
-from course_tools.notebook.mixing_rival import show_mixing_rival
+from course_tools.lectures.lecture_13.rival import (
+    OneBlockMixer,
+    examples,
+    show_mixing_rival,
+)
 
 (patches, answers), _ = examples(SEEDS[0])
 n_parameters = sum(p.numel() for p in OneBlockMixer().parameters())
@@ -952,7 +962,7 @@ train_mixer = check("13.8", train_mixer)
 
 # %%
 from course_tools.notebook.authorship import whose
-from course_tools.notebook.shuffled_training import show_both_orders
+from course_tools.lectures.lecture_13.experiments import show_both_orders
 
 show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 
@@ -1053,10 +1063,14 @@ show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 
 
 # %%
-from course_tools.notebook.digit_classifier import loss_on_unseen
-from course_tools.notebook.mixer_by_function import gap_to_a_shared_convolution
-from course_tools.notebook.mixer_costs import with_a_network_for_each_channel
-from course_tools.notebook.mixer_costs import with_wide_networks
+from course_tools.lectures.lecture_13.experiments import (
+    gap_to_a_shared_convolution,
+    loss_on_unseen,
+)
+from course_tools.lectures.lecture_13.costs import (
+    with_a_network_for_each_channel,
+    with_wide_networks,
+)
 
 small = mixer_parameters(*MIXER_SMALL, 196, 768, 0)
 own_networks = with_a_network_for_each_channel(mixer_parameters, MIXER_SMALL, 16)

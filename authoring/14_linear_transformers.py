@@ -124,7 +124,7 @@ elu_feature_map = check("14.1", elu_feature_map)
 # The exponential is applied only where $x \le 0$.</details>
 
 # %%
-from course_tools.notebook.attention_sharpness import show_sharpness
+from course_tools.lectures.lecture_14.figures import show_sharpness
 
 largest = show_sharpness(elu_feature_map, "elu + 1")
 
@@ -479,7 +479,7 @@ claim(
 
 # %%
 from course_lib.generation import CachedGPT
-from course_tools.notebook.generation_speed import show_generation_speed
+from course_tools.lectures.lecture_14.figures import show_generation_speed
 
 deep, read = Sizes(256, 4, 1024, 4), [64, 256, 1024, 4096]
 torch.manual_seed(SEEDS[0])
@@ -608,9 +608,12 @@ orthogonalised = check("14.6", orthogonalised)
 
 
 # %%
-from course_tools.notebook.random_feature_error import estimated, show_errors
-from course_tools.notebook.random_feature_error import estimates_of_exponential
-from course_tools.notebook.random_feature_error import show_estimate
+from course_tools.lectures.lecture_14.random_features import (
+    estimated,
+    estimates_of_exponential,
+    show_errors,
+    show_estimate,
+)
 
 features_tried = [16, 64, 256, 1024, 4096]
 maps = {"positive": favor_features, "trigonometric": trigonometric_features}
@@ -732,8 +735,12 @@ explore(draw_weights, spread=(0.25, 4.0, 0.25), log_m=(4, 12), trial=(0, 9))
 # %%
 from statistics import mean
 
-from course_tools.notebook.associative_recall import show_recall, show_recall_losses
-from course_tools.notebook.associative_recall import show_recall_weights, train_readers
+from course_tools.lectures.lecture_14.associative_recall import (
+    show_recall,
+    show_recall_losses,
+    show_recall_weights,
+    train_readers,
+)
 
 three_sizes, one_size = {8: SEEDS, 16: SEEDS, 64: SEEDS[:1]}, {16: SEEDS}
 contenders = {  # a mechanism, its learning rate, and seeds for each size of the head
@@ -1012,9 +1019,14 @@ claim(
 # here.</details>
 
 # %%
-from course_tools.notebook.character_text import bits_of_counts, character_text
-from course_tools.notebook.character_text import gap_of_steps
-from course_tools.notebook.character_text import sampled, softmax_twin, train_writers
+from course_tools.lectures.lecture_14.character_text import (
+    bits_of_counts,
+    character_text,
+    gap_of_steps,
+    sampled,
+    softmax_twin,
+    train_writers,
+)
 
 T = 32
 reference = character_text(T)

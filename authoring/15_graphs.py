@@ -33,7 +33,7 @@ import torch
 
 from course_lib.datasets import karate_club
 from course_tools.notebook import at_scale, claim, predict
-from course_tools.notebook import graph_networks, node_classifier, node_tasks
+from course_tools.lectures.lecture_15 import experiments, graph_networks
 
 # %% [markdown]
 # ## 1 Zachary's karate club
@@ -62,21 +62,21 @@ from course_tools.notebook import graph_networks, node_classifier, node_tasks
 
 
 # %% tags=["nbval-check-output"]
-club = node_classifier.here(karate_club())
+club = experiments.here(karate_club())
 leaders, others = torch.tensor([0, 33]), torch.arange(1, 33)
-sides = node_tasks.transductive(club, leaders, others)
+sides = experiments.transductive(club, leaders, others)
 runs = {
-    "each member alone": node_tasks.over_seeds(
-        partial(node_classifier.Alone, 34, 16, 2), sides
+    "each member alone": experiments.over_seeds(
+        partial(experiments.Alone, 34, 16, 2), sides
     )
 }
-node_tasks.show_runs(
+experiments.show_runs(
     runs,
     "accuracy on members",
     "cross-entropy on the two leaders, nats",
     across={"chance": 0.5},
 )
-on_leaders = node_tasks.accuracy_in_training(runs["each member alone"], sides)
+on_leaders = experiments.accuracy_in_training(runs["each member alone"], sides)
 claim(
     "15.a",
     "a network that does not use the edges learns the leaders' sides, but not the "
@@ -270,12 +270,12 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # %% tags=["nbval-check-output"]
 network = partial(graph_networks.TwoLayerGAT, 34, 8, 2, multi_head_graph_attention)
 runs = {
-    "attention along friendships": node_tasks.over_seeds(network, sides),
-    "attention along random edges": node_tasks.over_seeds(
-        network, node_tasks.random_edges(club, leaders, others)
+    "attention along friendships": experiments.over_seeds(network, sides),
+    "attention along random edges": experiments.over_seeds(
+        network, experiments.random_edges(club, leaders, others)
     ),
 } | runs
-node_tasks.show_runs(
+experiments.show_runs(
     runs,
     "accuracy on members",
     "cross-entropy on the two leaders, nats",
@@ -337,7 +337,7 @@ gcn_weights = check("15.5", gcn_weights)
 # %%
 from course_lib.datasets import see_also
 
-library = node_classifier.here(see_also())
+library = experiments.here(see_also())
 n_words, n_topics = library.features.shape[1], len(library.labels.unique())
 n_references = library.edges.shape[1] // 2
 print(f"{len(library.names)} functions, {n_references} references, {n_topics} topics")
@@ -366,7 +366,7 @@ from course_lib.models import GAT
 
 GAT_ATTENTION = partial(GraphAttention, form=attend_edges)
 networks = {
-    "texts alone": partial(node_classifier.Alone, n_words, 32, n_topics),
+    "texts alone": partial(experiments.Alone, n_words, 32, n_topics),
     "convolutions": partial(
         graph_networks.TwoLayerGCN, n_words, 32, n_topics, gcn_weights
     ),
@@ -375,11 +375,11 @@ networks = {
         GAT, n_words, 8, n_topics, 4, mechanism=graph_networks.uniform
     ),
 }
-topics = node_tasks.few_labels(library, per_class=5)
+topics = experiments.few_labels(library, per_class=5)
 documents = {
-    name: node_tasks.over_seeds(make, topics) for name, make in networks.items()
+    name: experiments.over_seeds(make, topics) for name, make in networks.items()
 }
-node_tasks.show_runs(
+experiments.show_runs(
     documents, "accuracy on functions", "cross-entropy on labelled functions, nats"
 )
 
@@ -449,18 +449,18 @@ claim(
 # %% tags=["nbval-check-output"]
 from course_lib.datasets import marked_neighbour
 
-task = node_tasks.inductive(
+task = experiments.inductive(
     marked_neighbour(at_scale(cpu=1_000, gpu=8_000), 10, 500, seed=0)
 )
 unseen = task(0).test
 d_in = unseen.features.shape[1]
-attention = node_tasks.over_seeds(
+attention = experiments.over_seeds(
     partial(graph_networks.LookupGAT, GAT_ATTENTION, d_in), task, 150, 2e-2
 )
-control = node_tasks.over_seeds(
+control = experiments.over_seeds(
     partial(graph_networks.LookupGAT, graph_networks.uniform, d_in), task, 150, 2e-2
 )
-node_tasks.show_runs(
+experiments.show_runs(
     {"attention": attention, "uniform attention": control},
     "accuracy on unseen readers",
     "cross-entropy on the readers, nats",
@@ -510,8 +510,8 @@ claim(
 # %% tags=["nbval-check-output"]
 from course_lib.models import GCN
 
-convolutions = node_tasks.over_seeds(partial(GCN, d_in, 32, 8), task, 150, 2e-2)
-node_tasks.show_runs(
+convolutions = experiments.over_seeds(partial(GCN, d_in, 32, 8), task, 150, 2e-2)
+experiments.show_runs(
     {"two convolutions": convolutions},
     "accuracy on unseen readers",
     "cross-entropy on the readers, nats",
@@ -606,7 +606,7 @@ from course_lib.datasets import matching_neighbour
 DYNAMIC = partial(
     graph_networks.DynamicAttention, scores=dynamic_edge_scores, attend=attend_edges
 )
-groups = node_tasks.inductive(
+groups = experiments.inductive(
     matching_neighbour(at_scale(cpu=150, gpu=1_000), 10, 75, seed=0)
 )
 unseen = groups(0).test
@@ -623,9 +623,10 @@ kinds = {
     "two convolutions": partial(GCN, d_in, 32, 8),
 }
 lookups = {
-    name: node_tasks.over_seeds(make, groups, 150, 2e-2) for name, make in kinds.items()
+    name: experiments.over_seeds(make, groups, 150, 2e-2)
+    for name, make in kinds.items()
 }
-node_tasks.show_runs(
+experiments.show_runs(
     lookups,
     "accuracy on unseen readers",
     "cross-entropy on the readers, nats",
@@ -658,7 +659,7 @@ claim(
     "15.r",
     "after 150 updates, one static head does not find it, even on the groups that it "
     "was trained on: accuracy, mean of the seeds; chance is 1/8",
-    mean(node_tasks.accuracy_in_training(lookups["static"], groups)),
+    mean(experiments.accuracy_in_training(lookups["static"], groups)),
     between=(0.25, 0.5),
 )
 claim(
@@ -695,16 +696,16 @@ claim(
 
 # %% tags=["nbval-check-output"]
 trainings = {
-    "new groups": node_tasks.new_look_up_graphs,
-    "the same 50 groups": node_tasks.same_look_up_graphs,
+    "new groups": experiments.new_look_up_graphs,
+    "the same 50 groups": experiments.same_look_up_graphs,
 }
 eight = {
-    name: node_tasks.over_seeds(
+    name: experiments.over_seeds(
         kinds["eight static heads"], groups, 400, 2e-2, fresh=fresh
     )
     for name, fresh in trainings.items()
 }
-node_tasks.show_runs(
+experiments.show_runs(
     {f"eight static heads, {name}": each for name, each in eight.items()},
     "accuracy on unseen readers",
     "cross-entropy on the readers, nats",
@@ -713,8 +714,8 @@ node_tasks.show_runs(
         "one dynamic head, mean": mean(lookups["dynamic"].scores),
     },
 )
-of_the_same = node_tasks.accuracy_on_first(
-    eight["the same 50 groups"], node_tasks.same_look_up_graphs
+of_the_same = experiments.accuracy_on_first(
+    eight["the same 50 groups"], experiments.same_look_up_graphs
 )
 claim(
     "15.s-heads",
@@ -737,12 +738,12 @@ claim(
     mean(eight["new groups"].scores) - mean(eight["the same 50 groups"].scores),
     at_least=0.1,
 )
-larger = node_tasks.over_seeds(
+larger = experiments.over_seeds(
     partial(graph_networks.UniformLookup, d_in, 128),
     groups,
     400,
     2e-2,
-    fresh=node_tasks.new_look_up_graphs,
+    fresh=experiments.new_look_up_graphs,
 )
 shares = ", ".join(f"{share:.2f}" for share in larger.scores)
 print(f"larger network with uniform attention, accuracy on unseen groups: {shares}")
@@ -774,7 +775,7 @@ claim(
 # section 8 classifies the members about as well with fixed weights.
 
 # %%
-from course_tools.notebook.edge_weight_figures import (
+from course_tools.lectures.lecture_15.figures import (
     show_mean_weights,
     weights_of_a_node,
 )
@@ -845,7 +846,7 @@ dirichlet_energy = check("15.7", dirichlet_energy)
 
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.over_smoothing import show_energies, smoothed
+from course_tools.lectures.lecture_15.figures import show_energies, smoothed
 
 graphs = {"karate club": club, "Les Misérables": les_miserables()}
 smooth = {
@@ -891,18 +892,18 @@ claim(
 
 # %% tags=["nbval-check-output"]
 from course_tools.notebook import device
-from course_tools.notebook.over_smoothing import rescaled
+from course_tools.lectures.lecture_15.figures import rescaled
 
 after = {f"K = {K}": smooth["karate club"].features[K] for K in (1, 4, 16, 64)}
 after["K = 64, rescaled"] = rescaled(after["K = 64"], club.edges)
 by_depth = {}
 for name, features in after.items():
     mixed = club._replace(features=features.float().to(device()))
-    by_depth[name] = node_tasks.over_seeds(
-        partial(node_classifier.OneMatrix, 34, 2),
-        node_tasks.transductive(mixed, leaders, others),
+    by_depth[name] = experiments.over_seeds(
+        partial(experiments.OneMatrix, 34, 2),
+        experiments.transductive(mixed, leaders, others),
     )
-node_tasks.show_runs(
+experiments.show_runs(
     by_depth,
     "accuracy on members",
     "cross-entropy on the two leaders, nats",
@@ -971,7 +972,7 @@ claim(
 # numbers.</details>
 
 # %%
-from course_tools.notebook.digit_graphs import (
+from course_tools.lectures.lecture_15.experiments import (
     fit_graph_classifiers,
     kept,
     removed,
@@ -986,7 +987,7 @@ whole = {
     "positions, no edges": fit_graph_classifiers(classifier, removed, True),
     "positions and edges": fit_graph_classifiers(classifier, kept, True),
 }
-node_tasks.show_runs(whole, "accuracy on unseen graphs", across={"chance": 0.1})
+experiments.show_runs(whole, "accuracy on unseen graphs", across={"chance": 0.1})
 
 # %% tags=["nbval-check-output"]
 none, random, edges_only, places_only, both = (each.scores for each in whole.values())
@@ -1098,10 +1099,10 @@ train_gat = check("15.8", train_gat)
 # %%
 from course_tools.notebook.authorship import whose
 
-learn, unseen = (node_classifier.here(part, "cpu") for part in groups(0)[::2])
+learn, unseen = (experiments.here(part, "cpu") for part in groups(0)[::2])
 torch.manual_seed(0)  # on the CPU, as in the check
 built = train_gat(learn.features, learn.edges, learn.labels, learn.labels >= 0, 8, 150)
-reached = node_classifier.accuracy(built, unseen, groups(0).asked.cpu())
+reached = experiments.accuracy(built, unseen, groups(0).asked.cpu())
 print(f"{whose(train_gat)} network, accuracy on unseen readers: {reached:.2f}")
 for name, run in lookups.items():
     print(f"{name}, mean of the seeds: {mean(run.scores):.2f}")

@@ -27,7 +27,8 @@
 import math
 from statistics import mean
 
-from course_tools.notebook import claim, few_labels, fitting, predict
+from course_tools.notebook import claim, fitting, predict
+from course_tools.lectures.lecture_16 import experiments
 
 # %% [markdown]
 # ## 1 Ten labels
@@ -54,9 +55,9 @@ from course_tools.notebook import claim, few_labels, fitting, predict
 
 # %% tags=["nbval-check-output"]
 SEEDS = (0, 1, 2)
-digits = few_labels.small_digits(SEEDS)
-supervised = {1: few_labels.supervised_seeds(digits, SEEDS, 1, draws=4)}
-drawn = [few_labels.few(digits, seed, 1, draw) for seed in SEEDS for draw in range(4)]
+digits = experiments.small_digits(SEEDS)
+supervised = {1: experiments.supervised_seeds(digits, SEEDS, 1, draws=4)}
+drawn = [experiments.few(digits, seed, 1, draw) for seed in SEEDS for draw in range(4)]
 on_ten = [
     fitting.accuracy_of(model, digits.images[ten], digits.labels[ten])
     for model, ten in zip(supervised[1].models, drawn, strict=True)
@@ -111,12 +112,12 @@ warp = check("16.1", warp)
 
 
 # %%
-from course_tools.notebook.digit_views import (
+from course_tools.lectures.lecture_16.figures import (
     show_neighbours,
     show_photograph_view,
     show_views,
 )
-from course_tools.notebook.few_labels import RANGES, few
+from course_tools.lectures.lecture_16.experiments import RANGES, few
 
 images, labels, learn, unseen = digits
 
@@ -141,7 +142,7 @@ show_views(images[few(digits, SEEDS[0], 2, 0)], view)
 # crop with the nearest histogram come from the same image?
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.colour_crops import matched_by_histogram
+from course_tools.lectures.lecture_16.colour_crops import matched_by_histogram
 
 plain, distorted = matched_by_histogram()
 claim(
@@ -293,7 +294,7 @@ linear_probe = check("16.3", linear_probe)
 # %%
 from functools import partial
 
-from course_tools.notebook.contrastive_training import probe_accuracy, untrained
+from course_tools.lectures.lecture_16.experiments import probe_accuracy, untrained
 
 probe = partial(probe_accuracy, digits=digits, fit_probe=linear_probe)
 numbers, encoders = (1, 4, 10), {seed: untrained(seed) for seed in SEEDS}
@@ -317,7 +318,7 @@ print(
 
 
 # %%
-from course_tools.notebook.contrastive_training import fit_simclr, show_embeddings
+from course_tools.lectures.lecture_16.experiments import fit_simclr, show_embeddings
 
 
 def contrast(model, pair, temperature=0.2):
@@ -353,13 +354,13 @@ probed = {
     n: [probe(run.model.encoder, seed=seed, n_each=n) for seed, run in of_seeds]
     for n in numbers
 }
-supervised |= {n: few_labels.supervised_seeds(digits, SEEDS, n) for n in (4, 10)}
+supervised |= {n: experiments.supervised_seeds(digits, SEEDS, n) for n in (4, 10)}
 by_labels = {n: trained.accuracies for n, trained in supervised.items()}
 uniform_guess = {"log 63, a uniform guess": math.log(63)}
 losses = {"SimCLR": [run.losses for run in contrasted]}
 show_recorded_losses(losses, "NT-Xent, 32 pairs", uniform_guess)
 fitting.show_losses({f"{10 * n} labels": supervised[n].models for n in numbers})
-few_labels.show_accuracy_by_labels(
+experiments.show_accuracy_by_labels(
     {
         "SimCLR, probed": probed,
         "supervised, augmented": by_labels,
@@ -428,7 +429,7 @@ claim(
 from copy import deepcopy
 
 from course_lib.training import batches
-from course_tools.notebook.contrastive_training import two_views
+from course_tools.lectures.lecture_16.experiments import two_views
 
 generator = torch.Generator().manual_seed(SEEDS[0])
 
@@ -468,7 +469,7 @@ fitting.show_losses(
 )
 of_pseudo = {
     n: [
-        few_labels.on_unseen(model, digits, seed)
+        experiments.on_unseen(model, digits, seed)
         for seed, model in zip(SEEDS, models, strict=True)
     ]
     for n, models in pseudo.items()
@@ -483,8 +484,8 @@ same_labels = {
     "SimCLR, probed": of_probe[4],
     "supervised": by_labels[4],
     "supervised, as many updates": [
-        few_labels.on_unseen(
-            few_labels.supervised(digits, seed, 4, 0, steps=150 + 240), digits, seed
+        experiments.on_unseen(
+            experiments.supervised(digits, seed, 4, 0, steps=150 + 240), digits, seed
         )
         for seed in SEEDS
     ],
@@ -543,7 +544,7 @@ claim(
 
 
 # %%
-from course_tools.notebook.nearest_neighbours import nearest_neighbour_accuracy
+from course_tools.lectures.lecture_16.experiments import nearest_neighbour_accuracy
 
 kinds = labels[unseen[SEEDS[0]]].cpu()
 snapshots = {f"step {step}": contrasted[0].seen[step].points for step in (1, 30, 240)}
@@ -709,7 +710,7 @@ ema_update = check("16.5", ema_update)
 # stop-gradient: it computes the same formula from one network, with a gradient on both sides.
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.contrastive_training import (
+from course_tools.lectures.lecture_16.experiments import (
     fit_byol,
     gap_to_byol_update,
     show_byol_losses,
@@ -883,7 +884,7 @@ claim(
 
 # %%
 from course_tools.notebook import recorded
-from course_tools.notebook.contrastive_training import show_probe_curves
+from course_tools.lectures.lecture_16.experiments import show_probe_curves
 from course_tools.notebook.study_scores import print_scores
 
 study = recorded("16_byol_and_batches")
@@ -1191,10 +1192,10 @@ repair_simclr = check("16.8", repair_simclr)
 
 # %%
 from course_tools.notebook import peak_memory
-from course_tools.notebook.contrastive_training import nt_xent_of_adjacent_rows
+from course_tools.lectures.lecture_16.experiments import nt_xent_of_adjacent_rows
 
 
-encoder, batch = few_labels.backbone(), images[:192].cpu()
+encoder, batch = experiments.backbone(), images[:192].cpu()
 z = torch.randn(2, 96, 64, requires_grad=True)
 of_the_loss = peak_memory(lambda: nt_xent(*z, 0.2).float().backward())
 of_the_encoder = peak_memory(lambda: encoder(batch).square().mean().backward())

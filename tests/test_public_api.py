@@ -119,8 +119,8 @@ PUBLIC = {
         UnknownExercise exercise exercises verdict
     """,
     "course_tools.notebook": """
-        ClaimFailed at_scale boxed check claim clouds device diagrams digit_split explore failing grey ledger microscope
-        my_progress network peak_memory plots predict progress recorded show show_study weight_maps
+        ClaimFailed at_scale boxed check claim device diagrams digit_split explore failing grey ledger microscope
+        my_progress peak_memory plots predict progress recorded show show_study weight_maps
     """,
 }
 

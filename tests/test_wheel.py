@@ -97,7 +97,7 @@ def test_the_sdist_holds_the_whole_course(sdist):
 def test_the_wheel_holds_both_packages_their_data_and_the_lectures(site):
     assert names(site, "course_lib", "course_tools") == {
         *names(ROOT, "course_lib", "course_tools"),
-        *(f"course_tools/{name}" for name in names(ROOT, "lectures")),
+        *(f"course_tools/unsolved/{name}" for name in names(ROOT, "lectures")),
         *(f"course_tools/recorded_studies/{path.name}" for path in (ROOT / "authoring" / "studies").glob("[0-9][0-9]_*.*")),
     }
     (metadata,) = site.glob("*.dist-info/METADATA")

@@ -225,7 +225,7 @@ def _where(error: BaseException) -> str:
 def _in_a_library(file: Path) -> bool:
     in_course = any(
         file.is_relative_to(_OURS / name)
-        for name in ("course_lib", "course_tools/checks", "course_tools/grading", "course_tools/notebook")
+        for name in ("course_lib", *(f"course_tools/{part}" for part in ("checks", "grading", "lectures", "notebook")))
     )
     return in_course or "site-packages" in file.parts
 

@@ -6,12 +6,10 @@ from course_tools.notebook.check import check, failing
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
 from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.digit_split import digit_split
-from course_tools.notebook.embeddings import clouds
 from course_tools.notebook.explore import explore
 from course_tools.notebook.grey import grey
 from course_tools.notebook.memory import peak_memory
 from course_tools.notebook.microscope import microscope
-from course_tools.notebook.network_drawing import network
 from course_tools.notebook.predict import predict
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.progress_record import my_progress
@@ -25,7 +23,6 @@ __all__ = [
     "boxed",
     "check",
     "claim",
-    "clouds",
     "device",
     "diagrams",
     "digit_split",
@@ -35,7 +32,6 @@ __all__ = [
     "ledger",
     "microscope",
     "my_progress",
-    "network",
     "peak_memory",
     "plots",
     "predict",

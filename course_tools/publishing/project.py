@@ -95,8 +95,9 @@ def lectures_root() -> Path:
     try:
         return project_root()
     except NotACourse:
-        if (_PACKAGE / "lectures").is_dir():  # setup.py puts them there
-            return _PACKAGE
+        installed = _PACKAGE / "unsolved"  # setup.py puts them there
+        if installed.is_dir():
+            return installed
         raise
 
 

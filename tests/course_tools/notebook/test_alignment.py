@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from course_lib.datasets import Vocabulary
-from course_tools.notebook import alignment
-from course_tools.notebook.alignment import show_alignment, weight_in_own_date
+from course_tools.lectures.lecture_02 import experiments
+from course_tools.lectures.lecture_02.experiments import show_alignment, weight_in_own_date
 
 ANSWER = "1987-03-05; 1988-04-06"
 SOURCE = "5 mars; 6 avr"
@@ -20,7 +20,7 @@ def attends(monkeypatch):
     """Give what every text is translated to, and the weights."""
 
     def to(answer, weights):
-        monkeypatch.setattr(alignment, "aligned", lambda model, texts, words, most=36: ([answer] * len(texts), weights))
+        monkeypatch.setattr(experiments, "aligned", lambda model, texts, words, most=36: ([answer] * len(texts), weights))
 
     return to
 
@@ -64,7 +64,7 @@ def test_a_model_without_attention_is_refused(attends):
 
 def test_a_map_has_a_row_for_each_token_of_the_answer_and_its_end(attends, monkeypatch):
     shown = []
-    monkeypatch.setattr(alignment, "show", lambda figure, alt: shown.append((figure, alt)))
+    monkeypatch.setattr(experiments, "show", lambda figure, alt: shown.append((figure, alt)))
     attends("zwei und", torch.eye(3)[None])
     show_alignment(None, "two and x", WORDS, str.split, "English", "German")
     ((figure, alt),) = shown

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_tools.notebook.associative_recall import (
+from course_tools.lectures.lecture_14.associative_recall import (
     D_MODEL,
     AssociativeRecall,
     pairs_task,

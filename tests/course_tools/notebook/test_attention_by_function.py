@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 from course_lib.attention import Attended, multi_head_attention, scaled_dot_product_attention
 from course_lib.primitives import causal_mask
-from course_tools.notebook.attention_by_function import MultiHeadByFunction, SelfAttentionByFunction
+from course_tools.lectures.lecture_04.experiments import MultiHeadByFunction, SelfAttentionByFunction
 
 B, T, D = 2, 7, 6
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_tools.notebook.attention_errata import deck_statements
+from course_tools.lectures.lecture_04.errata import deck_statements
 
 
 def test_each_statement_is_measured():

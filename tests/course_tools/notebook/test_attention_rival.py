@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from course_tools.bank.lecture_04.train_attention_rival import SelfAttentionReader
-from course_tools.notebook import attention_rival
-from course_tools.notebook.attention_rival import compared, most_frequent_value, show_attention_rival, train_the_model
+from course_tools.lectures.lecture_04 import rival
+from course_tools.lectures.lecture_04.rival import compared, most_frequent_value, show_attention_rival, train_the_model
 
 
 class Constant(nn.Module):
@@ -43,14 +43,14 @@ def test_the_model_is_trained_with_a_loss_curve_and_its_parameters_are_counted(c
 
 def test_the_losses_of_every_training_are_drawn(monkeypatch):
     drawn = {}
-    monkeypatch.setattr(attention_rival, "show_recorded_losses", lambda losses, y: drawn.update(losses))
+    monkeypatch.setattr(rival, "show_recorded_losses", lambda losses, y: drawn.update(losses))
     compared(lambda texts, answers, n_parameters, n_steps: Constant(), 1_000, (0, 1), n_steps=2)
     assert [len(losses) for losses in drawn["attention"]] == [2, 2]
     assert [len(losses) for losses in drawn["rival"]] == [0, 0]
 
 
 def test_the_accuracies_are_drawn_beside_the_most_frequent_value(monkeypatch, capsys):
-    monkeypatch.setattr(attention_rival, "compared", lambda *given: {"look-up: rival": [given[1] / 4, 0.5]})
+    monkeypatch.setattr(rival, "compared", lambda *given: {"look-up: rival": [given[1] / 4, 0.5]})
     show_attention_rival(None, 1, (0, 1))
     drawn = capsys.readouterr().out
     assert "look-up: rival 0.250, 0.500" in drawn

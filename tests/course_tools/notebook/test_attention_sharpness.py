@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_tools.notebook.attention_sharpness import show_sharpness
+from course_tools.lectures.lecture_14.figures import show_sharpness
 
 
 def test_softmax_becomes_sharp_and_a_constant_feature_map_stays_uniform(capsys):

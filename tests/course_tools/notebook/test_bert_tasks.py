@@ -9,7 +9,7 @@ from torch import nn
 from course_lib.blocks import Sizes
 from course_lib.losses import segment_input
 from course_lib.models import BERT, SpanHead, TagHead
-from course_tools.notebook.bert_tasks import (
+from course_tools.lectures.lecture_08.experiments import (
     BERTWithHead,
     fit_with_head,
     mean_states,

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from course_lib.models.bigru_encoder import bidirectional_gru
-from course_tools.notebook.bidirectional_mixer import BidirectionalGRU
+from course_tools.lectures.lecture_04.experiments import BidirectionalGRU
 
 
 def test_it_is_torchs_bidirectional_layer_with_the_same_weights():

@@ -4,7 +4,7 @@ import torch
 
 from course_lib.datasets import Sums, sums
 from course_lib.models import AdaptiveSteps, SharedSteps, UniversalOutput, shared_encoder
-from course_tools.notebook.binary_addition import (
+from course_tools.lectures.lecture_06.experiments import (
     EncoderSteps,
     accuracy_by_carry,
     add,

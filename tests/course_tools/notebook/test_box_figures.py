@@ -5,7 +5,8 @@ import torch
 
 from course_lib.datasets import Scenes
 from course_lib.primitives import giou, iou
-from course_tools.notebook.box_figures import (
+from course_tools.lectures.lecture_12.experiments import backbone, scenes, small_detr
+from course_tools.lectures.lecture_12.figures import (
     attention_on_boxes,
     query_maps,
     show_centres,
@@ -14,7 +15,6 @@ from course_tools.notebook.box_figures import (
     show_scenes,
     show_slide,
 )
-from course_tools.notebook.digit_detection import backbone, scenes, small_detr
 
 
 def one_object() -> Scenes:

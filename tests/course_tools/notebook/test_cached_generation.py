@@ -6,7 +6,7 @@ from course_lib.attention import cached_step
 from course_lib.blocks import Sizes
 from course_lib.generation import generate
 from course_lib.models import GPT
-from course_tools.notebook.cached_generation import StepwiseGPT, compare_with_recomputed, one_by_one, recomputed
+from course_tools.lectures.lecture_07.cached_generation import StepwiseGPT, compare_with_recomputed, one_by_one, recomputed
 
 
 def test_the_logits_are_those_of_the_whole_model():

@@ -9,8 +9,8 @@ from torch import nn
 from course_lib.datasets import Vocabulary
 from course_lib.models import soft_attention
 from course_tools.bank.lecture_03.soft_attention import has_no_tanh
-from course_tools.notebook import caption_attention
-from course_tools.notebook.caption_attention import attends_to_named, change_of_weights, show_caption_weights
+from course_tools.lectures.lecture_03 import figures
+from course_tools.lectures.lecture_03.figures import attends_to_named, change_of_weights, show_caption_weights
 
 CAPTION = "three left of seven"
 
@@ -52,7 +52,7 @@ def test_a_hit_is_a_largest_weight_inside_the_window_of_the_named_digit(task, re
 
 def test_the_sentence_names_the_region_before_each_word(task, monkeypatch):
     shown = []
-    monkeypatch.setattr(caption_attention, "show", lambda figure, alt: shown.append((figure, alt)))
+    monkeypatch.setattr(figures, "show", lambda figure, alt: shown.append((figure, alt)))
     show_caption_weights(Fixed(0, 9, 9, 5, 35), task, 0)
     ((figure, alt),) = shown
     assert "before 'three' 0.65 in row 1, column 1" in alt

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from course_tools.notebook.caption_errata import exchange_the_image
+from course_tools.lectures.lecture_03.errata import exchange_the_image
 
 
 def test_only_the_model_with_attention_depends_on_the_image_after_its_initial_state():

@@ -9,9 +9,14 @@ from torch import nn
 
 from course_lib.datasets import Vocabulary
 from course_lib.models import caption_step
-from course_tools.notebook import caption_experiment
-from course_tools.notebook.caption_experiment import Captioners, CaptionExperiment, position_weighted_means, without_positions
-from course_tools.notebook.captioner_by_function import CaptionerByFunction
+from course_tools.lectures.lecture_03 import captions
+from course_tools.lectures.lecture_03.captions import (
+    CaptionerByFunction,
+    Captioners,
+    CaptionExperiment,
+    position_weighted_means,
+    without_positions,
+)
 
 RIGHT = ("three left of seven", "two above two")
 WORDS = Vocabulary.of(RIGHT, between=" ")
@@ -115,7 +120,7 @@ def test_the_right_captions_of_those_that_name_both_digits():
 
 def test_the_comparison_draws_losses_and_scores(experiment, monkeypatch, capsys):
     drawn = []
-    monkeypatch.setattr(caption_experiment, "show_losses", drawn.append)
+    monkeypatch.setattr(captions, "show_losses", drawn.append)
     assert experiment.compare({"A": Captioners(["model"], [[]], [0.5], [1.0])}) == {"A": [0.5]}
     assert drawn == [{"A": ["model"]}]
     assert "A 0.500" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.models import ShowAttendAndTell, caption_step
-from course_tools.notebook.captioner_by_function import CaptionerByFunction
+from course_tools.lectures.lecture_03.captions import CaptionerByFunction
 
 REGIONS = torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(0))
 CAPTION = torch.tensor([[1, 4, 2], [1, 3, 3], [1, 2, 4]])

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from course_lib.models import ShowAndTell
-from course_tools.notebook import plots
-from course_tools.notebook.captioning import (
+from course_tools.lectures.lecture_03.captions import (
     CaptionTask,
     add_weight_scale,
     both_images,
@@ -14,6 +13,7 @@ from course_tools.notebook.captioning import (
     standardised,
     without_second_digit,
 )
+from course_tools.notebook import plots
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary
 from course_lib.losses import next_token_loss
 from course_lib.models import GPT, NGram
-from course_tools.notebook.character_model import (
+from course_tools.lectures.lecture_07.character_model import (
     bits_by_counts,
     bits_per_character,
     continuations,

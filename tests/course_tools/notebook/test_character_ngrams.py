@@ -1,7 +1,7 @@
 """Languages with letters of their own are told apart, and documents help where the labelled names share no letters."""
 
 from course_lib.datasets import DisplayName
-from course_tools.notebook.character_ngrams import CharacterNgrams, bits_of_a_missing_letter
+from course_tools.lectures.lecture_08.name_languages import CharacterNgrams, bits_of_a_missing_letter
 
 SHAPES = ("{0}{0}{1}", "{1}{0}", "{0}{1}{1}", "{1}{1}{0}")
 

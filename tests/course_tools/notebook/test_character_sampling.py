@@ -10,7 +10,12 @@ from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary
 from course_lib.generation import top_k, top_p
 from course_lib.models import GPT
-from course_tools.notebook.character_sampling import next_character_figure, nucleus_sizes, show_nucleus_sizes, word_fractions
+from course_tools.lectures.lecture_07.character_model import (
+    next_character_figure,
+    nucleus_sizes,
+    show_nucleus_sizes,
+    word_fractions,
+)
 
 CHARACTERS = Vocabulary.of(["ab "])
 

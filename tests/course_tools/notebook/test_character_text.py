@@ -7,7 +7,7 @@ import torch
 
 from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
-from course_tools.notebook.character_text import (
+from course_tools.lectures.lecture_14.character_text import (
     CharacterText,
     bits_of_counts,
     character_text,

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.colour_crops import colour_histograms, matched_by_histogram, random_crops
+from course_tools.lectures.lecture_16.colour_crops import colour_histograms, matched_by_histogram, random_crops
 
 
 def test_crops_of_plain_images_have_the_histogram_of_their_image():

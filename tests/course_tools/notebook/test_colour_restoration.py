@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course_tools.notebook import colour_restoration
-from course_tools.notebook.colour_restoration import (
+from course_tools.lectures.lecture_04 import colour_restoration
+from course_tools.lectures.lecture_04.colour_restoration import (
     compare_restorations,
     faded_photograph,
     matrices_of_scores,

@@ -9,8 +9,8 @@ from torch import nn
 from course_lib.losses import byol_loss, nt_xent
 from course_lib.metrics import linear_probe, spectrum
 from course_lib.models import BYOL, ema_update
-from course_tools.notebook import few_labels
-from course_tools.notebook.contrastive_training import (
+from course_tools.lectures.lecture_16 import experiments
+from course_tools.lectures.lecture_16.experiments import (
     LOOKS,
     fit_byol,
     fit_simclr,
@@ -31,7 +31,7 @@ SEED = 0
 
 @pytest.fixture(scope="module")
 def digits():
-    return few_labels.small_digits((SEED,))
+    return experiments.small_digits((SEED,))
 
 
 def test_two_views_are_drawn_from_the_same_images(digits):
@@ -74,7 +74,7 @@ def bootstrap(model, pair):
 
 def quick(monkeypatch):
     """Train for fifteen updates: the first two looks."""
-    monkeypatch.setattr("course_tools.notebook.contrastive_training.train_on_views", partial(train_on_views, steps=15))
+    monkeypatch.setattr("course_tools.lectures.lecture_16.experiments.train_on_views", partial(train_on_views, steps=15))
 
 
 def test_simclr_is_looked_at_through_its_features(digits, monkeypatch):
@@ -135,7 +135,7 @@ def test_figures_contain_the_numbers_that_they_show(capsys):
 
 def test_without_a_stop_gradient_equal_views_of_one_digit_have_the_loss_of_the_predictor(digits):
     torch.manual_seed(0)
-    model = BYOL(few_labels.backbone(), 64).eval()
+    model = BYOL(experiments.backbone(), 64).eval()
     model.predictor = nn.Identity()
     one = digits.images[:1].cpu()
     assert without_stop_gradient(model, (one, one)).item() == pytest.approx(0, abs=1e-5)

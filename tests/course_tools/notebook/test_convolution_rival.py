@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_tools.notebook.convolution_rival import compared, parameters_of_the_model, print_examples
+from course_tools.lectures.lecture_09.rival import compared, parameters_of_the_model, print_examples
 
 
 class Constant(nn.Module):

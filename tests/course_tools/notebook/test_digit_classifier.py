@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from course_tools.lectures.lecture_13.experiments import fit, fit_seeds, initialised, loss_on_unseen, show_classifiers
 from course_tools.notebook import digit_split
-from course_tools.notebook.digit_classifier import fit, fit_seeds, initialised, loss_on_unseen, show_classifiers
 from course_tools.notebook.fitting import accuracy_of
 
 
@@ -46,7 +46,7 @@ def test_equal_logits_have_the_loss_of_a_uniform_guess():
 
 
 def test_earlier_classifiers_are_drawn_by_their_accuracy_only(capsys, monkeypatch):
-    monkeypatch.setattr("course_tools.notebook.digit_classifier.at_scale", lambda cpu, gpu: 4)
+    monkeypatch.setattr("course_tools.lectures.lecture_13.experiments.at_scale", lambda cpu, gpu: 4)
     digits = digit_split((0, 1))
     runs = {name: fit_seeds(linear, digits, (0, 1)) for name in ("new", "old")}
     show_classifiers({"new": runs["new"]}, earlier={"old": runs["old"]})

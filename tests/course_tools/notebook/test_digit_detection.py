@@ -3,8 +3,16 @@
 import torch
 
 from course_lib.primitives import to_corners
-from course_tools.notebook import digit_detection
-from course_tools.notebook.digit_detection import ap50, backbone, detect, objects, pretrained_classifier, scenes, small_detr
+from course_tools.lectures.lecture_12 import experiments
+from course_tools.lectures.lecture_12.experiments import (
+    ap50,
+    backbone,
+    detect,
+    objects,
+    pretrained_classifier,
+    scenes,
+    small_detr,
+)
 
 
 def test_all_ink_of_a_scene_lies_in_its_boxes():
@@ -50,7 +58,7 @@ def test_the_classifier_learns_single_digits(monkeypatch):
         seen.update(settings, batch=next(stream))
         return model.eval()
 
-    monkeypatch.setattr(digit_detection, "fitted", fitted)
+    monkeypatch.setattr(experiments, "fitted", fitted)
     model = pretrained_classifier(range(50), seed=1, steps=3)
     images, labels = seen["batch"]
     assert images.shape == (64, 1, 16, 16)

@@ -3,8 +3,8 @@
 import torch
 
 from course_lib.datasets import digits, pixel_graphs
-from course_tools.notebook import digit_graphs
-from course_tools.notebook.digit_graphs import described, fit_graph_classifiers, kept, removed, rewired
+from course_tools.lectures.lecture_15 import experiments
+from course_tools.lectures.lecture_15.experiments import described, fit_graph_classifiers, kept, removed, rewired
 
 
 def test_rewired_graphs_keep_their_nodes_and_their_numbers_of_edges():
@@ -26,7 +26,7 @@ def test_without_positions_their_features_are_zero():
 
 
 def test_a_classifier_is_trained_for_each_seed(monkeypatch):
-    monkeypatch.setattr(digit_graphs, "fit_graph_classifier", lambda make, seed, change, with_positions: (make(), seed / 4))
+    monkeypatch.setattr(experiments, "fit_graph_classifier", lambda make, seed, change, with_positions: (make(), seed / 4))
     runs = fit_graph_classifiers(torch.nn.Identity, kept, True)
     assert [type(model) for model in runs.models] == [torch.nn.Identity] * 3
     assert runs.scores == [0.0, 0.25, 0.5]

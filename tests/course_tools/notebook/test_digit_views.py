@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.datasets import photographs, warp
-from course_tools.notebook.digit_views import show_neighbours, show_photograph_view, show_views
+from course_tools.lectures.lecture_16.figures import show_neighbours, show_photograph_view, show_views
 
 
 def test_a_view_of_twice_the_ink_differs_by_all_of_it(capsys):

@@ -4,6 +4,7 @@ import torch
 
 from course_lib.models import DeiT
 from course_lib.primitives import patchify
+from course_tools.lectures.lecture_11.experiments import repeated_positions
 from course_tools.notebook import digit_vit
 from course_tools.notebook.digit_vit import (
     GRID,
@@ -18,7 +19,6 @@ from course_tools.notebook.digit_vit import (
     small_vit,
     with_positions,
 )
-from course_tools.notebook.resized_positions import repeated_positions
 
 
 def images(n: int = 2) -> torch.Tensor:

@@ -3,8 +3,8 @@
 import torch
 
 from course_lib.datasets.docstrings import LabelledText
-from course_tools.notebook import document_classifier
-from course_tools.notebook.document_classifier import BagOfWords, real_words, show_document_weights, topic_task
+from course_tools.lectures.lecture_03 import documents
+from course_tools.lectures.lecture_03.documents import BagOfWords, real_words, show_document_weights, topic_task
 
 DOCUMENTS = (
     LabelledText(("red green", "blue"), "colours"),
@@ -52,7 +52,7 @@ def test_topics_are_learned():
 
 def test_the_weight_of_a_word_is_that_of_its_sentence_times_its_own(monkeypatch):
     shown = []
-    monkeypatch.setattr(document_classifier, "show", lambda figure, alt: shown.append((figure, alt)))
+    monkeypatch.setattr(documents, "show", lambda figure, alt: shown.append((figure, alt)))
     document = LabelledText(("red green", "blue"), "colours")
     show_document_weights(document, torch.tensor([0.2, 0.8]), torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
     ((figure, alt),) = shown

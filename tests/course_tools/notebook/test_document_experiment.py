@@ -7,9 +7,8 @@ import torch
 
 from course_lib.datasets.docstrings import LabelledText
 from course_lib.models import PooledDocument
-from course_tools.notebook import document_experiment
-from course_tools.notebook.document_classifier import BagOfWords, topic_task
-from course_tools.notebook.document_experiment import DocumentExperiment, DocumentReaders
+from course_tools.lectures.lecture_03 import documents
+from course_tools.lectures.lecture_03.documents import BagOfWords, DocumentExperiment, DocumentReaders, topic_task
 
 KNOWN = tuple(
     text
@@ -37,7 +36,7 @@ def test_a_reader_is_trained_for_each_seed_and_tested_on_new_documents(experimen
 
 def test_the_comparison_draws_losses_and_accuracies_beside_the_most_frequent_topic(experiment, monkeypatch, capsys):
     drawn = []
-    monkeypatch.setattr(document_experiment, "show_losses", drawn.append)
+    monkeypatch.setattr(documents, "show_losses", drawn.append)
     found = experiment.compare({"A": DocumentReaders(["model"], [0.25], [None])})
     assert found == {"A": [0.25]}
     assert drawn == [{"A": ["model"]}]
@@ -65,7 +64,7 @@ def test_the_weight_of_the_mark_is_that_of_its_sentence(experiment, monkeypatch)
     readers = DocumentReaders([None], [1.0], [document])
     assert marked.weight_of_the_mark(readers) == [(0.75 + 0.5) / 2]
     shown = []
-    monkeypatch.setattr(document_experiment, "show_document_weights", lambda *given: shown.append(given))
+    monkeypatch.setattr(documents, "show_document_weights", lambda *given: shown.append(given))
     marked.show_weights(readers)
     ((text, sentences, words),) = shown
     assert text.sentences[0] == long

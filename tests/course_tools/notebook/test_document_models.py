@@ -6,7 +6,7 @@ from torch import nn
 
 from course_lib.attention import Pool, pool
 from course_lib.models import compose_document
-from course_tools.notebook.document_models import PoolByFunction, TwoLevels, TwoMeans
+from course_tools.lectures.lecture_03.documents import PoolByFunction, TwoLevels, TwoMeans
 
 WORDS, LENGTHS = torch.tensor([[[1, 2, 3], [4, 0, 0]], [[5, 6, 0], [7, 8, 9]]]), torch.tensor([[3, 1], [2, 3]])
 

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.datasets.social_networks import Graph
-from course_tools.notebook.edge_weight_figures import show_mean_weights, weights_of_a_node
+from course_tools.lectures.lecture_15.figures import show_mean_weights, weights_of_a_node
 
 EDGES = torch.tensor([[0, 0, 1, 2], [1, 2, 0, 0]])
 GRAPH = Graph(EDGES, torch.eye(3), torch.tensor([0, 1, 1]), ("a", "b", "c"))

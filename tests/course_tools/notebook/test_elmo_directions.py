@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.models import ELMo, scalar_mix
-from course_tools.notebook.elmo_directions import changes_with_the_future
+from course_tools.lectures.lecture_08.experiments import changes_with_the_future
 
 
 def test_half_of_the_features_change():

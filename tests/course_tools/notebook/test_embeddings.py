@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_tools.notebook import clouds
+from course_tools.lectures.lecture_16.figures import clouds
 
 
 def test_every_point_is_drawn_in_every_panel():

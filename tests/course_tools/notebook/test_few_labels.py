@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.few_labels import (
+from course_tools.lectures.lecture_16.experiments import (
     backbone,
     few,
     mean_on_unseen,
@@ -39,7 +39,7 @@ def test_more_labels_teach_more():
 
 
 def test_each_seed_has_the_mean_accuracy_of_its_draws(monkeypatch, capsys):
-    monkeypatch.setattr("course_tools.notebook.few_labels.fitted", lambda model, *args, **settings: model.eval())
+    monkeypatch.setattr("course_tools.lectures.lecture_16.experiments.fitted", lambda model, *args, **settings: model.eval())
     digits = small_digits((0, 1))
     models, accuracies = supervised_seeds(digits, (0, 1), 1, draws=2)
     assert accuracies == [mean_on_unseen(models[:2], digits, 0), mean_on_unseen(models[2:], digits, 1)]

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.frame_gradients import frame_by_frame, gradient_of_each_frame
+from course_tools.lectures.lecture_09.experiments import frame_by_frame, gradient_of_each_frame
 
 VIDEO = torch.ones(1, 2, 3, 5, 7)
 

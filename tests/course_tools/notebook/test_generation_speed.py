@@ -4,7 +4,7 @@ import torch
 
 from course_lib.blocks import Sizes
 from course_lib.models import LinearTransformer
-from course_tools.notebook.generation_speed import show_generation_speed
+from course_tools.lectures.lecture_14.figures import show_generation_speed
 
 
 def test_each_model_is_measured_at_its_lengths(capsys):

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import clip_gradients, rnn_step
-from course_tools.notebook.gradient_clipping import (
+from course_tools.lectures.lecture_01.experiments import (
     Descent,
     descend,
     exploding_weights,

@@ -7,8 +7,8 @@ from torch import nn
 from course_lib.datasets import digits
 from course_lib.primitives import LSTM, RNN, bptt_step, carousel_gradient, lstm_step, rnn_step
 from course_tools.bank.lecture_01.bptt_step import transposes_the_recurrent_matrix
-from course_tools.notebook import gradients_through_time
-from course_tools.notebook.gradients_through_time import (
+from course_tools.lectures.lecture_01 import gradients
+from course_tools.lectures.lecture_01.gradients import (
     back_through_time,
     carousel,
     difference_to_autograd,
@@ -94,7 +94,7 @@ def test_the_gradient_by_lag_is_1_at_the_end_and_has_a_value_for_each_step(cell)
 @pytest.fixture
 def shown(monkeypatch):
     figures = []
-    monkeypatch.setattr(gradients_through_time, "show", lambda figure, alt: figures.append((figure, alt)))
+    monkeypatch.setattr(gradients, "show", lambda figure, alt: figures.append((figure, alt)))
     return figures
 
 

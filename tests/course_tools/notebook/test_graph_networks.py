@@ -12,8 +12,8 @@ from course_lib.attention import (
 from course_lib.datasets import digits
 from course_lib.models import GAT, GCN
 from course_lib.primitives import gcn_weights
-from course_tools.notebook.digit_graphs import described, kept
-from course_tools.notebook.graph_networks import (
+from course_tools.lectures.lecture_15.experiments import described, kept
+from course_tools.lectures.lecture_15.graph_networks import (
     DynamicAttention,
     GraphClassifier,
     LookupGAT,

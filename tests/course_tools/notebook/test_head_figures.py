@@ -9,8 +9,8 @@ from course_lib.analysis import head_statistics
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.models import BERT
-from course_tools.notebook.bert_tasks import Inspected
-from course_tools.notebook.head_figures import attention_heads, head_map, show_head_statistics
+from course_tools.lectures.lecture_08.experiments import Inspected
+from course_tools.lectures.lecture_08.figures import attention_heads, head_map, show_head_statistics
 
 TOKENS = torch.tensor([[1, 5, 2, 6, 2], [1, 7, 2, 0, 0]])
 

@@ -8,8 +8,7 @@ from course_lib.datasets import walks
 from course_lib.datasets.secret_orders import Walks, successors
 from course_lib.generation import few_shot_prompt
 from course_lib.losses import next_token_loss
-from course_tools.notebook.fitting import losses_of
-from course_tools.notebook.in_context_orders import (
+from course_tools.lectures.lecture_07.in_context_orders import (
     LETTERS,
     LetterAnswers,
     Recurrent,
@@ -28,6 +27,7 @@ from course_tools.notebook.in_context_orders import (
     show_induction_heads,
     weights_of_layers,
 )
+from course_tools.notebook.fitting import losses_of
 
 ALPHABET = torch.arange(8)[None]
 SIZES = Sizes(d_model=12, n_heads=3, d_ff=13, n_layers=2)

@@ -5,7 +5,7 @@ import torch
 
 from course_lib.datasets import recall
 from course_lib.primitives import bptt_step, rnn_step
-from course_tools.notebook.latches import read_by_latches
+from course_tools.lectures.lecture_01.experiments import read_by_latches
 
 T = 11
 

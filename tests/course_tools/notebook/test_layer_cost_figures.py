@@ -2,16 +2,16 @@
 
 import pytest
 
-from course_tools.notebook import layer_cost_figures
-from course_tools.notebook.layer_cost_figures import attention_cheaper_until, show_costs, show_times
+from course_tools.lectures.lecture_04 import figures
+from course_tools.lectures.lecture_04.figures import attention_cheaper_until, show_costs, show_times
 from course_tools.notebook.layer_costs import LayerCosts
 
 
 @pytest.fixture
 def shown(monkeypatch):
-    figures = []
-    monkeypatch.setattr(layer_cost_figures, "show", lambda figure, alt: figures.append((figure, alt)))
-    return figures
+    drawn = []
+    monkeypatch.setattr(figures, "show", lambda figure, alt: drawn.append((figure, alt)))
+    return drawn
 
 
 def test_every_layer_has_a_line_and_a_curve(shown, capsys):

@@ -9,10 +9,9 @@ from torch import nn
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.datasets import lookup
 from course_lib.primitives import causal_mask, padding_mask
-from course_tools.notebook import missing_masks
-from course_tools.notebook.attention_by_function import SelfAttentionByFunction
-from course_tools.notebook.missing_masks import measure_leak, measure_padding
-from course_tools.notebook.token_reader import TokenReader, lookup_task
+from course_tools.lectures.lecture_04 import missing_masks
+from course_tools.lectures.lecture_04.experiments import SelfAttentionByFunction, TokenReader, lookup_task
+from course_tools.lectures.lecture_04.missing_masks import measure_leak, measure_padding
 
 LAYER = partial(SelfAttentionByFunction, scaled_dot_product_attention, 64)
 

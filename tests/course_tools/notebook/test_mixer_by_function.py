@@ -8,7 +8,7 @@ from torch import nn
 
 from course_lib.blocks import MixerSizes, mixer_block, reordered_token_mixing, token_mixing, token_mixing_kernels
 from course_lib.models import Mixer
-from course_tools.notebook.mixer_by_function import (
+from course_tools.lectures.lecture_13.experiments import (
     by_convolutions,
     computed_by,
     gap_to_a_shared_convolution,

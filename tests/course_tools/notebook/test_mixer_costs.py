@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.blocks import MixerSizes
 from course_lib.metrics import mixer_parameters
-from course_tools.notebook.mixer_costs import growth_of_work, with_a_network_for_each_channel, with_wide_networks
+from course_tools.lectures.lecture_13.costs import growth_of_work, with_a_network_for_each_channel, with_wide_networks
 
 
 def test_attention_grows_quadratically_and_token_mixing_as_its_width_does():

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course_tools.notebook.mixing_rival import OneBlockMixer, show_mixing_rival
+from course_tools.lectures.lecture_13.rival import OneBlockMixer, show_mixing_rival
 
 
 class Constant(nn.Module):

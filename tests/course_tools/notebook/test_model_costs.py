@@ -4,8 +4,8 @@ import torch
 
 from course_lib.blocks import Sizes
 from course_lib.metrics import OperationCount
+from course_tools.lectures.lecture_13.costs import cost, show_accuracy_against_cost
 from course_tools.notebook.digit_vit import small_vit
-from course_tools.notebook.model_costs import cost, show_accuracy_against_cost
 
 
 def test_the_cost_of_a_vit_includes_its_attention():

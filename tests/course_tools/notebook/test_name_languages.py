@@ -4,7 +4,7 @@ import torch
 
 from course_lib.blocks import Sizes
 from course_lib.models import BERT, classification_head, scalar_mix
-from course_tools.notebook.name_languages import (
+from course_tools.lectures.lecture_08.name_languages import (
     fine_tune,
     fit_mixture,
     language_accuracy,

@@ -5,7 +5,7 @@ import torch
 from course_lib.blocks import Sizes
 from course_lib.datasets import BEGIN, END, PADDING
 from course_lib.losses import corrupt, mlm_loss
-from course_tools.notebook.name_pretraining import NamePretraining, corrupted
+from course_tools.lectures.lecture_08.experiments import NamePretraining, corrupted
 from tests.course_tools.notebook.test_name_texts import MADE, NAMES
 
 TRAINING = NamePretraining(MADE, corrupt, mlm_loss, Sizes(d_model=12, n_heads=3, d_ff=13, n_layers=1), steps=60, lr=1e-2)

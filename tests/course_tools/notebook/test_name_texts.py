@@ -4,7 +4,7 @@ import torch
 
 from course_lib.datasets import BEGIN, END, BytePairs, DisplayName, Vocabulary
 from course_lib.losses import nsp_pairs, segment_input
-from course_tools.notebook.name_texts import NameTexts, labelled, mixed_documents, word_piece_vocabulary
+from course_tools.lectures.lecture_08.data import NameTexts, labelled, mixed_documents, word_piece_vocabulary
 
 TEXTS = ("aa", "ab", "ba", "bb", "ca", "cb", "da")
 NAMES = [DisplayName(text, i, document) for document, i in ((0, 0), (1, 1)) for text in TEXTS] + [

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.nearest_neighbours import nearest_neighbour_accuracy
+from course_tools.lectures.lecture_16.experiments import nearest_neighbour_accuracy
 
 
 def test_neighbours_by_hand():

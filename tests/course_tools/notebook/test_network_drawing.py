@@ -5,7 +5,7 @@ import pytest
 import torch
 from matplotlib.collections import LineCollection
 
-from course_tools.notebook import network
+from course_tools.lectures.lecture_15.figures import network
 from course_tools.notebook.show import MAX_HEIGHT, MAX_WIDTH, png
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 2, 0]])

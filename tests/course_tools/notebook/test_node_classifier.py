@@ -4,7 +4,7 @@ import torch
 
 from course_lib.datasets import karate_club
 from course_lib.models import GCN
-from course_tools.notebook.node_classifier import Alone, accuracy, fit, here
+from course_tools.lectures.lecture_15.experiments import Alone, accuracy, fit, here
 
 LEADERS = torch.tensor([0, 33])
 OTHERS = torch.tensor([i for i in range(34) if i not in (0, 33)])

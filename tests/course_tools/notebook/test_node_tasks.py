@@ -5,12 +5,14 @@ import torch
 
 from course_lib.datasets import karate_club, marked_neighbour, matching_neighbour
 from course_lib.models import GCN
-from course_tools.notebook.node_classifier import accuracy, fit, here
-from course_tools.notebook.node_tasks import (
+from course_tools.lectures.lecture_15.experiments import (
     SEEDS,
+    accuracy,
     accuracy_in_training,
     accuracy_on_first,
     few_labels,
+    fit,
+    here,
     inductive,
     labelled,
     new_look_up_graphs,

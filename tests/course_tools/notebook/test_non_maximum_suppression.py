@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.non_maximum_suppression import non_maximum_suppression
+from course_tools.lectures.lecture_12.experiments import non_maximum_suppression
 
 
 def test_a_box_that_overlaps_a_removed_one_alone_remains():

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from course_lib.generation import few_shot_prompt
-from course_tools.notebook.order_prompts import answers_by_shots, print_next_letter, show_answers
+from course_tools.lectures.lecture_07.in_context_orders import answers_by_shots, print_next_letter, show_answers
 
 ALPHABET = torch.arange(8)[None]
 

@@ -6,7 +6,7 @@ import torch
 from course_lib.datasets import karate_club
 from course_lib.datasets.social_networks import Graph
 from course_lib.primitives import dirichlet_energy, gcn_weights
-from course_tools.notebook.over_smoothing import rescaled, show_energies, smoothed
+from course_tools.lectures.lecture_15.figures import rescaled, show_energies, smoothed
 
 
 def test_two_nodes_are_equal_after_one_step():

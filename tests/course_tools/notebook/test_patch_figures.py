@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.notebook.patch_figures import laid_out, show_hardest, show_patches, show_rollout
+from course_tools.lectures.lecture_11.figures import laid_out, show_hardest, show_patches, show_rollout
 
 
 def test_patches_lie_where_they_were_cut_with_white_gaps():

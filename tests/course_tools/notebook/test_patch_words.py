@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import patchify, unpatchify
-from course_tools.notebook.patch_words import PatchWords, accuracy_by_counts
+from course_tools.lectures.lecture_13.experiments import PatchWords, accuracy_by_counts
 
 
 def _strokes(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

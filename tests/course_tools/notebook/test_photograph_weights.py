@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.attention import non_local_concatenation, non_local_embedded_gaussian
-from course_tools.notebook.photograph_weights import _fewest_with_half, four_forms, weights_on_a_photograph
+from course_tools.lectures.lecture_09.figures import _fewest_with_half, four_forms, weights_on_a_photograph
 
 
 def test_the_row_of_the_marked_pixel_is_drawn_and_sharpness_scales_products(capsys):

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import favor_features, orthogonalised
-from course_tools.notebook.random_feature_error import (
+from course_tools.lectures.lecture_14.random_features import (
     estimated,
     estimates_of_exponential,
     relative_error,
@@ -35,6 +35,6 @@ def test_orthogonal_directions_reduce_the_spread_and_a_wrong_feature_map_is_bias
 
 def test_the_distance_of_equal_weights_is_zero(capsys, monkeypatch):
     weights = torch.full((16, 16), 1 / 16)
-    monkeypatch.setattr("course_tools.notebook.random_feature_error.estimated", lambda *inputs: (weights, weights))
+    monkeypatch.setattr("course_tools.lectures.lecture_14.random_features.estimated", lambda *inputs: (weights, weights))
     show_estimate(favor_features, orthogonalised, 0.5, 64, 0)
     assert "weights is 0.00" in capsys.readouterr().out

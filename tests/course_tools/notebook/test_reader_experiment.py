@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from course_tools.notebook import reader_experiment
-from course_tools.notebook.reader_experiment import (
+from course_tools.lectures.lecture_04 import experiments
+from course_tools.lectures.lecture_04.experiments import (
     ReaderExperiment,
+    TokenTask,
     TrainedReaders,
     compare_tasks,
     lookup_experiment,
     reversal_experiment,
 )
-from course_tools.notebook.token_reader import TokenTask
 
 
 class Keep(nn.Module):
@@ -39,8 +39,8 @@ def test_a_model_is_trained_for_each_seed_and_measured_on_new_texts(experiment):
 
 def test_steps_seeds_and_settings_can_differ(experiment, monkeypatch):
     given = []
-    monkeypatch.setattr(reader_experiment, "token_accuracy", lambda model, task: 0.5)
-    monkeypatch.setattr(reader_experiment, "fit_token_reader", lambda *args, **settings: given.append((*args[2:], settings)))
+    monkeypatch.setattr(experiments, "token_accuracy", lambda model, task: 0.5)
+    monkeypatch.setattr(experiments, "fit_token_reader", lambda *args, **settings: given.append((*args[2:], settings)))
     experiment.fit(Keep)
     experiment.fit(Keep, n_steps=7, n_seeds=1, lr=1e-4)
     assert given == [(0, 60, {}), (1, 60, {}), (0, 7, {"lr": 1e-4})]
@@ -48,7 +48,7 @@ def test_steps_seeds_and_settings_can_differ(experiment, monkeypatch):
 
 def test_losses_are_drawn_beside_a_guess_among_all_answers(experiment, monkeypatch):
     drawn = []
-    monkeypatch.setattr(reader_experiment.fitting, "show_losses", lambda trained, across: drawn.append((trained, across)))
+    monkeypatch.setattr(experiments.fitting, "show_losses", lambda trained, across: drawn.append((trained, across)))
     experiment.show_losses({"A": TrainedReaders(["model"], [0.5])})
     assert drawn == [({"A": ["model"]}, {"a guess among 5": math.log(5)})]
 
@@ -80,11 +80,11 @@ def test_a_reversal_can_lose_its_positions_or_ask_for_two_symbols():
 
 
 def test_weights_and_symbols_are_measured_for_each_model(experiment, monkeypatch):
-    monkeypatch.setattr(reader_experiment, "attends_correctly", lambda model, task: {"a": 0.25, "b": 0.75}[model])
+    monkeypatch.setattr(experiments, "attends_correctly", lambda model, task: {"a": 0.25, "b": 0.75}[model])
     assert experiment.attends_correctly(TrainedReaders(["a", "b"], [])) == [0.25, 0.75]
-    monkeypatch.setattr(reader_experiment, "symbol_accuracies", lambda model, task: [{"a": 0.25, "b": 0.75}[model], 1.0])
+    monkeypatch.setattr(experiments, "symbol_accuracies", lambda model, task: [{"a": 0.25, "b": 0.75}[model], 1.0])
     assert experiment.symbol_accuracies(TrainedReaders(["a", "b"], [])) == [[0.25, 1.0], [0.75, 1.0]]
     drawn = []
-    monkeypatch.setattr(reader_experiment, "show_heads", lambda models, task: drawn.append((models, task)))
+    monkeypatch.setattr(experiments, "show_heads", lambda models, task: drawn.append((models, task)))
     experiment.show_heads({"A": TrainedReaders(["a", "b"], [])})
     assert drawn == [({"A": "b"}, experiment.task)]

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from course_lib.primitives import LSTM, RNN, lstm_step, rnn_step
-from course_tools.notebook import recall_experiment
-from course_tools.notebook.recall_experiment import RecallExperiment
+from course_tools.lectures.lecture_01 import experiments
+from course_tools.lectures.lecture_01.experiments import RecallExperiment
 
 EXPERIMENT = RecallExperiment((0, 1), n_steps=2, lr=1e-3)
 SMALL = partial(RNN, 16, 5)
@@ -21,8 +21,8 @@ def fits(monkeypatch):
         given.append((make_cell, tuple(known[0].shape), seed, steps, lr))
         return seed
 
-    monkeypatch.setattr(recall_experiment, "fit_classifier", fit_classifier)
-    monkeypatch.setattr(recall_experiment, "classifier_accuracy", lambda model, new: model + len(new[0]) / 10_000)
+    monkeypatch.setattr(experiments, "fit_classifier", fit_classifier)
+    monkeypatch.setattr(experiments, "classifier_accuracy", lambda model, new: model + len(new[0]) / 10_000)
     return given
 
 
@@ -74,7 +74,7 @@ def test_gradients_have_a_value_for_each_network_seed_and_step_and_those_of_the_
 
 
 def test_one_network_is_tried_with_the_first_seed(fits, monkeypatch, capsys):
-    monkeypatch.setattr(recall_experiment, "show_losses", lambda models, across: None)
+    monkeypatch.setattr(experiments, "show_losses", lambda models, across: None)
     EXPERIMENT.try_out(rnn_step, lstm_step, SMALL, 5)
     assert fits == [(SMALL, (4_000, 5, 16), 0, 2, 1e-3)]
     gradient, accuracy = capsys.readouterr().out.splitlines()

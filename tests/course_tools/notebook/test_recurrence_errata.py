@@ -3,8 +3,8 @@
 import pytest
 
 from course_lib.primitives import clip_gradients, rnn_step
-from course_tools.notebook.recall_experiment import RecallExperiment
-from course_tools.notebook.recurrence_errata import deck_statements
+from course_tools.lectures.lecture_01.errata import deck_statements
+from course_tools.lectures.lecture_01.experiments import RecallExperiment
 
 
 @pytest.fixture(scope="module")

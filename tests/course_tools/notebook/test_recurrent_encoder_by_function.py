@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import encode
-from course_tools.notebook.recurrent_encoder_by_function import EncoderByFunction
+from course_tools.lectures.lecture_02.experiments import EncoderByFunction
 
 
 def encoder(seed=0):

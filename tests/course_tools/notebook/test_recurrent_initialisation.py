@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import RNN, hoisted_rnn
-from course_tools.notebook.recurrent_initialisation import gru_with_bias, orthogonal_rnn
+from course_tools.lectures.lecture_01.gradients import gru_with_bias, orthogonal_rnn
 
 
 def test_all_singular_values_of_the_recurrent_matrix_are_the_stretch():

@@ -5,7 +5,7 @@ import torch
 
 from course_lib.losses import hard_attention_loss
 from course_lib.models import ShowAttendAndTell, caption_step, soft_attention
-from course_tools.notebook.reinforce_estimates import after_each_sample, average_and_variance, compare_baselines
+from course_tools.lectures.lecture_03.hard_attention import after_each_sample, average_and_variance, compare_baselines
 
 WEIGHTS, LOG_P = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([-1.0, -2.0, -0.5])
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.resized_positions import nearest_positions, new_positions
+from course_tools.lectures.lecture_11.experiments import nearest_positions, new_positions
 
 
 def positions() -> torch.Tensor:

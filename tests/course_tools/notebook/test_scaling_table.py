@@ -1,7 +1,7 @@
 """The slide's counts are confirmed but one, and those of GPTs follow the given function."""
 
 from course_lib.metrics import gpt_parameters
-from course_tools.notebook.scaling_table import print_counts, scaling_table
+from course_tools.lectures.lecture_07.errata import print_counts, scaling_table
 
 
 def test_one_count_of_ten_is_wrong():

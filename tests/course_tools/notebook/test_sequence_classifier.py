@@ -3,8 +3,8 @@
 import torch
 
 from course_lib.primitives import RNN
-from course_tools.notebook import sequence_classifier
-from course_tools.notebook.sequence_classifier import (
+from course_tools.lectures.lecture_01 import experiments
+from course_tools.lectures.lecture_01.experiments import (
     SequenceClassifier,
     classifier_accuracy,
     compare_on_digits,
@@ -54,16 +54,16 @@ def test_digits_are_read_one_pixel_at_a_time_and_tested_on_the_others(monkeypatc
         seen["new"] = tuple(new[0].shape)
         return 0.5
 
-    monkeypatch.setattr(sequence_classifier, "fit_classifier", fit_classifier)
-    monkeypatch.setattr(sequence_classifier, "classifier_accuracy", classifier_accuracy)
+    monkeypatch.setattr(experiments, "fit_classifier", fit_classifier)
+    monkeypatch.setattr(experiments, "classifier_accuracy", classifier_accuracy)
     assert fit_digits(lambda: RNN(1, 3), seed=0) == ("model", 0.5)
     assert seen == {"shape": (1_400, 64, 1), "steps": 250, "new": (397, 64, 1)}
 
 
 def test_the_comparison_on_digits_trains_each_layer_with_each_seed(monkeypatch, capsys):
     losses = {}
-    monkeypatch.setattr(sequence_classifier, "fit_digits", lambda make_cell, seed: (f"{make_cell()} {seed}", 0.5 + seed / 10))
-    monkeypatch.setattr(sequence_classifier, "show_losses", lambda models, across: losses.update(models))
+    monkeypatch.setattr(experiments, "fit_digits", lambda make_cell, seed: (f"{make_cell()} {seed}", 0.5 + seed / 10))
+    monkeypatch.setattr(experiments, "show_losses", lambda models, across: losses.update(models))
     assert compare_on_digits({"A": lambda: "a", "B": lambda: "b"}, (0, 1)) == {"A": [0.5, 0.6], "B": [0.5, 0.6]}
     assert losses == {"A": ["a 0", "a 1"], "B": ["b 0", "b 1"]}
     assert "A 0.500, 0.600" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course_tools.notebook.shuffled_training import first_losses, show_both_orders
+from course_tools.lectures.lecture_13.experiments import first_losses, show_both_orders
 
 
 def test_the_first_losses_fall_and_the_same_seed_gives_the_same_ones():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from course_tools.notebook.softmax_saturation import measure_saturation, show_saturation
+from course_tools.lectures.lecture_04.figures import measure_saturation, show_saturation
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import torch
 
 from course_lib.blocks import MixerSizes, TokenMixing
 from course_lib.models import Mixer
-from course_tools.notebook.token_mixing_weights import (
+from course_tools.lectures.lecture_13.figures import (
     added_maps,
     correlation_at,
     largest_maps,

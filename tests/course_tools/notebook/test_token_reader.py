@@ -6,8 +6,8 @@ from torch import nn
 
 from course_lib.attention import Attended, scaled_dot_product_attention
 from course_lib.datasets import lookup, reversal
-from course_tools.notebook import token_reader
-from course_tools.notebook.token_reader import (
+from course_tools.lectures.lecture_04 import experiments
+from course_tools.lectures.lecture_04.experiments import (
     TokenReader,
     TokenTask,
     attends_correctly,
@@ -157,7 +157,7 @@ def test_the_mask_is_restored_after_an_error():
 
 def test_the_figure_of_a_reversal_counts_the_rows_on_the_anti_diagonal(monkeypatch):
     shown = []
-    monkeypatch.setattr(token_reader, "show", lambda figure, alt: shown.append((figure, alt)))
+    monkeypatch.setattr(experiments, "show", lambda figure, alt: shown.append((figure, alt)))
     torch.manual_seed(0)
     model, text = TokenReader(OneHead(), [8, 3], 8), [3, 1, 4]
     show_reversal(model, text)
@@ -180,7 +180,7 @@ def test_two_answers_are_the_opposite_symbol_and_the_one_before():
 
 def test_the_map_of_a_look_up_outlines_the_pair_of_each_question(monkeypatch):
     shown = []
-    monkeypatch.setattr(token_reader, "show", lambda figure, alt: shown.append((figure, alt)))
+    monkeypatch.setattr(experiments, "show", lambda figure, alt: shown.append((figure, alt)))
     parts = lookup(5, 1, 3, T_q=2, T_k=4, n_keys=8, n_values=8, seed=0)
     task = lookup_task(parts, 8)
     torch.manual_seed(0)
@@ -193,7 +193,7 @@ def test_the_map_of_a_look_up_outlines_the_pair_of_each_question(monkeypatch):
 
 def test_the_maps_of_heads_have_the_names_of_their_models(monkeypatch):
     shown = []
-    monkeypatch.setattr(token_reader, "show", lambda figure, alt: shown.append((figure, alt)))
+    monkeypatch.setattr(experiments, "show", lambda figure, alt: shown.append((figure, alt)))
     task = two_answers(reversal_task(reversal(3, 1, 2, T=5, n_symbols=8, seed=0)))
     torch.manual_seed(0)
     show_heads({"one": TokenReader(OneHead(), [8, 5], 16)}, task)

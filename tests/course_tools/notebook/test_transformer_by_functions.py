@@ -5,7 +5,7 @@ import torch
 from course_lib.blocks import Sizes, decoder_block, encoder_block
 from course_lib.generation import greedy
 from course_lib.models import Transformer
-from course_tools.notebook.transformer_by_functions import TransformerByFunctions
+from course_tools.lectures.lecture_05.experiments import TransformerByFunctions
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 8], [6, 4, 5, 0, 0], [9, 9, 4, 5, 0]])
 LENGTHS, TARGET = torch.tensor([5, 3, 4]), torch.tensor([[1, 4, 6, 5, 8, 7, 2]] * 3)

@@ -6,8 +6,8 @@ import torch
 from course_lib.analysis import strongest_arrows
 from course_lib.attention import associative_dot_product, non_local_dot_product
 from course_lib.datasets import LabelledImages, same_or_different
-from course_tools.notebook import two_digits
-from course_tools.notebook.two_digits import (
+from course_tools.lectures.lecture_09 import experiments
+from course_tools.lectures.lecture_09.experiments import (
     arrows_in,
     canvas_accuracy,
     canvas_network,
@@ -53,9 +53,9 @@ def test_one_of_two_arrows_on_the_other_digit_is_far_above_chance():
 
 def test_the_text_gives_the_mean_length_of_an_arrow_in_pixels(capsys, monkeypatch):
     strongest = []
-    drawn = two_digits.pictures
+    drawn = experiments.pictures
     monkeypatch.setattr(
-        two_digits, "pictures", lambda *given, **named: strongest.append(named["strongest"]) or drawn(*given, **named)
+        experiments, "pictures", lambda *given, **named: strongest.append(named["strongest"]) or drawn(*given, **named)
     )
     show_arrows(canvases(), arrows_to(0, 10), torch.ones(2, 121, 2), n=2)
     assert strongest == [2]
@@ -80,7 +80,7 @@ def test_the_seed_decides_weights_and_batches(monkeypatch):
         seen.append((model.weight.detach().clone(), next(iter(stream))[1], settings["steps"]))
         return model
 
-    monkeypatch.setattr(two_digits, "fitted", fitted)
+    monkeypatch.setattr(experiments, "fitted", fitted)
     parts = type("Parts", (), {"train": LabelledImages(torch.zeros(64, 1, 2, 2), torch.arange(64))})
     for seed in (0, 0, 1):
         fit_on_canvases(lambda: torch.nn.Linear(3, 2), parts, 5, seed, "any")

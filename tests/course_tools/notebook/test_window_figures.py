@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.notebook.window_figures import show_changes, show_costs, show_head_means, show_window
+from course_tools.lectures.lecture_10.figures import show_changes, show_costs, show_head_means, show_window
 
 
 def test_costs_are_those_of_windows_from_1_to_11(capsys):

@@ -1,0 +1,1 @@
+"""What lecture 04 alone needs: its experiments, figures, data and claims."""

@@ -1,0 +1,1 @@
+"""What lecture 06 alone needs: its experiments, figures, data and claims."""

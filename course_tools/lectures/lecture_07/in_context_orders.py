@@ -1,0 +1,315 @@
+"""Language models that find a secret order of letters in their context: training, induction heads, few-shot prompts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import mean
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from matplotlib.patches import Rectangle
+from torch import Tensor, nn
+
+from course_lib.analysis import record
+from course_lib.attention import causal_attention, fused_causal_attention
+from course_lib.blocks import Sizes
+from course_lib.datasets.secret_orders import Walks, secret_orders, successors, walks
+from course_lib.models import GPT, NGram
+from course_lib.primitives import LSTM, causal_mask, fused_lstm
+from course_lib.training import batches
+from course_tools.notebook.device import device
+from course_tools.notebook.fitting import fitted
+from course_tools.notebook.plots import attention_maps, curves
+from course_tools.notebook.show import show
+
+# Language models that find a secret order of letters: training, accuracy, heads, few-shot prompts.
+
+
+LETTERS = "ABCDEFGH"
+_T = 32
+
+NextTokenLoss = Callable[..., Tensor]
+"""The arguments and result of `course_lib.losses.next_token_loss`."""
+
+
+class OrderTask(NamedTuple):
+    """Texts for training and for testing, and the orders (n, 8) of the test texts, which no training text follows."""
+
+    train: Walks
+    test: Walks
+    test_orders: Tensor
+
+
+def order_task(seed: int) -> OrderTask:
+    """Draw 3,000 orders for 8,000 training texts and 1,000 other orders for 500 test texts, of 32 letters each."""
+    orders = secret_orders(3_000, 100, 1_000, len(LETTERS), seed=seed)
+    return OrderTask(walks(orders.train, 8_000, seed=seed), walks(orders.test, 500, seed=100 + seed), orders.test)
+
+
+def print_texts(texts: Walks, n: int) -> None:
+    """Print the first n texts; a star marks each step that the text has shown before."""
+    for tokens, told in zip(texts.tokens[:n].tolist(), texts.told[:n].tolist(), strict=True):
+        print(*(LETTERS[letter] + "*" * scored for letter, scored in zip(tokens, told, strict=True)))
+
+
+class Recurrent(nn.Module):
+    """An LSTM language model, from tokens (B, T) to next-token logits (B, T, n_tokens)."""
+
+    def __init__(self, n_tokens: int, d_in: int, n: int) -> None:
+        """Create an embedding of size d_in and n units."""
+        super().__init__()
+        self.tokens, self.lstm, self.read_out = nn.Embedding(n_tokens, d_in), LSTM(d_in, n, fused_lstm), nn.Linear(n, n_tokens)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Compute logits (B, T, n_tokens) for tokens (B, T)."""
+        return self.read_out(self.lstm(self.tokens(tokens))[0])
+
+
+def order_gpt(sizes: Sizes) -> GPT:
+    """Create an untrained GPT for texts of up to 32 of the eight letters."""
+    return GPT(len(LETTERS), _T, sizes, fused_causal_attention)
+
+
+def fit_on_orders(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: int, steps: int = 450) -> nn.Module:
+    """Train a new language model on texts; the targets are the steps that a text has shown before.
+
+    Args:
+        make: creates the model.
+        known: the texts.
+        loss: such as `next_token_loss(logits, tokens, counts)`.
+        seed: determines the initial weights and the order of the batches.
+        steps: number of updates, at least 30 (those of the warm-up).
+    """
+    torch.manual_seed(seed)
+    model = make().to(device())
+    return fitted(
+        model,
+        batches(*(part.to(device()) for part in known), batch_size=32, seed=seed),
+        lambda model, batch: loss(model(batch[0]), *batch),
+        steps=steps,
+        lr=5e-3,
+        label=f"{type(model).__name__}, seed {seed}",
+        warmup=30,
+    )
+
+
+@torch.no_grad()
+def accuracy_on_orders(model: nn.Module, new: Walks) -> float:
+    """Measure the accuracy on the steps of new texts that the text has shown before."""
+    tokens, told = (part.to(device()) for part in new)
+    return (model(tokens)[:, :-1].argmax(-1) == tokens[:, 1:])[told[:, 1:]].float().mean().item()
+
+
+def accuracy_of_counts(known: Walks, new: Walks, order: int = 5) -> float:
+    """Measure the accuracy on the same steps of a table that has counted runs of `order` letters in the known texts."""
+    counts = NGram(known.tokens.unfold(1, order, 1).flatten(0, 1), len(LETTERS))
+    runs = new.tokens.unfold(1, order, 1)[new.told[:, order - 1 :]]
+    return (counts.probabilities(runs[:, :-1]).argmax(1) == runs[:, -1]).float().mean().item()
+
+
+def accuracy_of_own_counts(new: Walks) -> float:
+    """Measure the accuracy on the same steps of a separate table for each text, which counts what the text has shown so far.
+
+    It predicts the letter that has followed the current one most often; of equals, that with the earlier mean position.
+    """
+    T = new.tokens.shape[1]
+    places = after_copies(new.tokens) * (1 - torch.arange(T) / T**2)  # what is lost sums to less than one count
+    follows = places @ F.one_hot(new.tokens, len(LETTERS)).to(places.dtype)
+    return (follows[:, :-1].argmax(-1) == new.tokens[:, 1:])[new.told[:, 1:]].float().mean().item()
+
+
+def weights_of_layers(model: GPT, sizes: Sizes, tokens: Tensor) -> list[Tensor]:
+    """Compute the attention weights (B, h, T, T) of each layer of an `order_gpt` of these sizes on tokens (B, T).
+
+    The fused mechanism returns no weights, so the parameters are copied into a model whose mechanism returns them.
+    """
+    shown = GPT(len(LETTERS), _T, sizes, causal_attention).to(device())
+    shown.load_state_dict(model.state_dict())
+    with record(shown) as seen, torch.no_grad():
+        shown(tokens.to(device()))
+    return [attended[0].weights.cpu() for attended in seen.values()]
+
+
+def after_copies(tokens: Tensor) -> Tensor:
+    """Find where an induction head should attend, (B, T, T), bool: key j follows an earlier copy of the token at query i."""
+    before = F.pad(tokens[:, :-1], (1, 0), value=-1)
+    return (tokens[:, :, None] == before[:, None, :]) & causal_mask(tokens.shape[1])
+
+
+class HeadWeights(NamedTuple):
+    """For each head (h,): the mean weight on the preceding token in layer 1, and after earlier copies in layer 2."""
+
+    previous: Tensor
+    induction: Tensor
+
+
+def head_weights(model: GPT, sizes: Sizes, new: Walks) -> HeadWeights:
+    """Measure how much weight the heads of a GPT of two layers assign where an induction head needs it.
+
+    Args:
+        model: an `order_gpt`.
+        sizes: its sizes.
+        new: texts; layer 2 is measured at the letters whose next step the text has shown before.
+    """
+    first, second = weights_of_layers(model, sizes, new.tokens)
+    places = after_copies(new.tokens)
+    asked = places.any(-1) & F.pad(new.told[:, 1:], (0, 1))
+    on_places = (second * places[:, None]).sum(-1).transpose(0, 1)[:, asked].mean(-1)
+    return HeadWeights(first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)), on_places)
+
+
+def show_induction_heads(model: GPT, sizes: Sizes, tokens: Tensor) -> None:
+    """Draw the best previous-token head of layer 1 and the best induction head of layer 2 on one text.
+
+    Args:
+        model: an `order_gpt` of two layers.
+        sizes: its sizes.
+        tokens: the text (T,). The cells where each head should put its weight are outlined.
+    """
+    T, letters = len(tokens), [LETTERS[letter] for letter in tokens.tolist()]
+    wanted = [torch.ones(T, T).tril(-1).triu(-1), after_copies(tokens[None])[0].float()]
+    layers = [weights[0] for weights in weights_of_layers(model, sizes, tokens[None])]
+    heads = [heads[(heads * where).sum((-1, -2)).argmax()] for heads, where in zip(layers, wanted, strict=True)]
+    figure = attention_maps(
+        dict(zip(("layer 1: the token before", "layer 2: after earlier copies"), heads, strict=True)), letters, letters
+    )
+    for ax, where in zip(figure.axes, wanted, strict=False):  # the last of the axes is the scale of the colours
+        for query, key in where.nonzero().tolist():
+            ax.add_patch(Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor="tab:red"))
+    on_wanted = [(head * where).sum() / where.any(-1).sum() for head, where in zip(heads, wanted, strict=True)]
+    show(
+        figure,
+        alt=f"One head of each layer on a new text of {T} letters. The first puts {on_wanted[0]:.2f} of its weight on the "
+        f"token before, the second {on_wanted[1]:.2f} on tokens after earlier copies of the same letter, where there are any. "
+        "These cells are outlined.",
+    )
+
+
+class OrderQuestion(NamedTuple):
+    """A letter, the prompt that asks what follows it, the true answer, and the examples of the prompt, letter → answer."""
+
+    letter: str
+    prompt: str
+    truth: str
+    examples: dict[str, str]
+
+
+def questions(
+    orders: Tensor, n_shots: int, seed: int, few_shot_prompt: Callable[..., str], false: bool = False
+) -> list[OrderQuestion]:
+    """Create a question for each order, with a prompt of n_shots examples.
+
+    Args:
+        orders: (n, 8).
+        n_shots: number of examples in a prompt, 0 to 8; if there are any, one of them answers the question.
+        seed: determines letters and examples.
+        few_shot_prompt: such as that of `course_lib.generation`.
+        false: whether each example shows the letter after the next, which is wrong.
+    """
+    generator, made = torch.Generator().manual_seed(seed), []
+    for follows in successors(orders).tolist():
+        chosen = torch.randperm(len(LETTERS), generator=generator).tolist()
+        asked = chosen[int(torch.randint(max(n_shots, 1), (), generator=generator))]
+        shown = {LETTERS[given]: LETTERS[follows[follows[given]] if false else follows[given]] for given in chosen[:n_shots]}
+        letter = LETTERS[asked]
+        prompt = few_shot_prompt(list(shown.items()), letter, ("letter", "next"))
+        made.append(OrderQuestion(letter, prompt, LETTERS[follows[asked]], shown))
+    return made
+
+
+@torch.no_grad()
+def next_letter(model: nn.Module, prompts: Iterable[str]) -> Tensor:
+    """Compute the probabilities (n, 8) of the letter after each prompt.
+
+    The model reads only the letters A to H; all other characters of a prompt are dropped. All prompts must contain the same
+    number of these letters.
+    """
+    tokens = [[LETTERS.index(letter) for letter in prompt if letter in LETTERS] for prompt in prompts]
+    return model(torch.tensor(tokens, device=device()))[:, -1].softmax(-1).cpu()
+
+
+class LetterAnswers(NamedTuple):
+    """For each question (n,), bool: the answer is true; it is that of the example; the letter is the answer of an example."""
+
+    true: Tensor
+    as_shown: Tensor
+    letter_is_an_answer: Tensor
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of true answers."""
+        return self.true.float().mean().item()
+
+    @property
+    def follows_examples(self) -> float:
+        """The fraction of answers that are those of the example."""
+        return self.as_shown.float().mean().item()
+
+    def accuracy_where(self, letter_is_an_answer: bool) -> float:
+        """Compute the accuracy on the questions whose letter is, or is not, the answer of an example."""
+        return self.true[self.letter_is_an_answer == letter_is_an_answer].float().mean().item()
+
+
+def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:
+    """Answer questions by the most likely letter of a model."""
+    given = [LETTERS[i] for i in next_letter(model, [question.prompt for question in asked]).argmax(-1).tolist()]
+    rows = [
+        (answer == q.truth, answer == q.examples.get(q.letter), q.letter in q.examples.values())
+        for q, answer in zip(asked, given, strict=True)
+    ]
+    return LetterAnswers(*torch.tensor(rows).unbind(1))
+
+
+# Few-shot prompts for models that find a secret order: accuracy by number of examples, true or false.
+
+
+def answers_by_shots(
+    models: Sequence[nn.Module], orders: Sequence[Tensor], few_shot_prompt: Callable[..., str], false: bool = False
+) -> list[list[LetterAnswers]]:
+    """Ask each model one question about each order, with 0 to 8 examples in the prompt.
+
+    Args:
+        models: one for each seed.
+        orders: (n, 8) for each model; number i of them determines letters and examples by seed i.
+        few_shot_prompt: such as that of `course_lib.generation`.
+        false: whether each example shows the letter after the next, which is wrong.
+
+    Returns:
+        for each number of examples, the answers of each model.
+    """
+    return [
+        [
+            answers(model, questions(of_model, n_shots, seed, few_shot_prompt, false))
+            for seed, (model, of_model) in enumerate(zip(models, orders, strict=True))
+        ]
+        for n_shots in range(len(LETTERS) + 1)
+    ]
+
+
+def show_answers(true: Sequence[Sequence[LetterAnswers]], false: Sequence[Sequence[LetterAnswers]]) -> None:
+    """Draw the fraction of true answers, and of answers that follow false examples, against the number of examples.
+
+    Args:
+        true: as returned by `answers_by_shots`.
+        false: the same, with false examples.
+    """
+    n_shots = range(len(true))
+    by_order, by_order_all_the_same = ([mean(a.accuracy for a in of_models) for of_models in shots] for shots in (true, false))
+    as_shown = [mean(a.follows_examples for a in of_models) for of_models in false]
+    drawn = {
+        "true examples: true answer": (n_shots, by_order),
+        "false examples: answer of the example": (n_shots[1:], as_shown[1:]),
+        "false examples: true answer": (n_shots, by_order_all_the_same),
+    }
+    show(
+        curves(drawn, "examples in the prompt", "fraction of the answers", across={"a guess among 8": 1 / len(LETTERS)}),
+        alt=f"True answers against the number of examples: {by_order[0]:.2f} with none, {by_order[1]:.2f} with one, "
+        f"{by_order[4]:.2f} with four, {by_order[-1]:.2f} with {n_shots[-1]}; with false examples "
+        f"{by_order_all_the_same[1]:.2f} with one and {by_order_all_the_same[4]:.2f} with four. Answers that follow a false "
+        f"example: {as_shown[1]:.2f} with one, {as_shown[4]:.2f} with four.",
+    )
+
+
+def print_next_letter(model: nn.Module, prompt: str) -> None:
+    """Print a prompt, and the probability of each of the eight letters after it."""
+    odds = next_letter(model, [prompt])[0].tolist()
+    print(prompt, " ".join(f"{letter} {p:.2f}" for letter, p in zip(LETTERS, odds, strict=True)))
