@@ -93,9 +93,7 @@ def show_classifiers(trained: Mapping[str, Sequence[Trained]], earlier: Mapping[
     show_seeds({name: [one.accuracy for one in runs] for name, runs in groups.items()}, across={"chance": 0.1})
 
 
-# Compute an MLP-Mixer by a function for its block, so that lecture 13 can train the student's block.
-#
-# model = computed_by(mixer_block, Mixer(10, (1, 28, 28), 4, sizes))       # the weights of the Mixer, the student's computation
+# Compute an MLP-Mixer by a function for its block, so that the student's block can be trained.
 
 
 BlockFunction = Callable[[Tensor, FeedForwardWeights, FeedForwardWeights, tuple[NormWeights, NormWeights]], Tensor]
@@ -119,7 +117,7 @@ class _BlockOfFunction(nn.Module):
 
 
 def computed_by(function: BlockFunction, model: Mixer) -> Mixer:
-    """Let a function compute all blocks of a Mixer, in place; the weights stay the same. Return the model."""
+    """Let a function, such as `mixer_block`, compute all blocks of a Mixer, in place with its weights. Return the model."""
     model.stack.blocks = nn.ModuleList(_BlockOfFunction(block, function) for block in model.stack.blocks)
     return model
 
