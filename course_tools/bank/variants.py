@@ -111,6 +111,7 @@ def varied(asked: Exercise, variant: Variant) -> Exercise:
         properties=tuple(map(changed, asked.properties)),
         wrong=[variant.carried_over(answer) for answer in asked.wrong],
         right=[variant.carried_over(answer) for answer in asked.right],
+        strangers=(),
     )
 
 

@@ -54,15 +54,18 @@ class Answers(list[Answer]):
     only `@wrong` earns the points of the properties that hold. In a build task, `@wrong(proof=…)` gives the measurements that
     prove the mistake, whatever the design of the submission, and `@wrong(suspicion=…)` those that make it likely; the first
     proof that applies is named, and then the first suspicion.
+
+    `@stranger` adds a wrong answer that only the tests use. `@stranger(makes=[…])` names the wrong answers of the bank whose
+    mistake it makes in other words, if it is one, or at once, if there are several.
     """
 
-    def __call__(self, answer: Answer | None = None, **marks: "Severity | Evidence") -> Answer:
+    def __call__(self, answer: Answer | None = None, **marks: "Severity | Evidence | Sequence[Answer]") -> Answer:
         """Add an answer with its marks, and return it; without an answer, return a decorator that does so.
 
-        Raises a TypeError for a mark that is not severity, proof or suspicion.
+        Raises a TypeError for a mark that is not severity, proof, suspicion or makes.
         """
-        if unknown := marks.keys() - {"severity", "proof", "suspicion"}:
-            raise TypeError(f"an answer has no mark {min(unknown)!r}; give severity, proof or suspicion.")
+        if unknown := marks.keys() - {"severity", "proof", "suspicion", "makes"}:
+            raise TypeError(f"an answer has no mark {min(unknown)!r}; give severity, proof, suspicion or makes.")
         if answer is None:
             return partial(self, **marks)
         for mark, value in marks.items():
@@ -184,6 +187,8 @@ class Training:
 class Exercise:
     """One checked exercise. `forbids` maps functions that must not be called to what to write instead.
 
+    `strangers` are wrong answers that the checks must refuse without knowing them: tests give them, and no diagnosis uses them.
+
     An exercise with a `training` is a build task: its properties draw no calls of their own, and no answer is compared with the
     reference.
     """
@@ -197,6 +202,7 @@ class Exercise:
     hints: tuple[str, str, str]
     forbids: Mapping[Callable[..., object], str] = field(default_factory=dict)
     training: Training | None = None
+    strangers: Sequence[Answer] = ()
 
     def __post_init__(self) -> None:
         """Raise a ValueError if a property needs one that is not listed before it, or if two have the same name."""

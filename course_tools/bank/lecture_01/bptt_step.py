@@ -6,7 +6,7 @@ from course_lib.primitives import bptt_step
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Go backwards through h_new = tanh(a), a = W x + U h + b, one operation at a time. Every other gradient needs one "
@@ -161,6 +161,51 @@ def concatenates_input_and_state(grad_h_new, x, h, h_new, W, U):
     return grad_x, grad_h, grad_W, grad_U, grad_b.squeeze(1)
 
 
+@stranger
+def bptt_takes_the_bias_before_the_slope(grad_h_new, x, h, h_new, W, U):
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, grad_h_new.sum(0)
+
+
+@stranger
+def bptt_squares_the_whole_slope(grad_h_new, x, h, h_new, W, U):
+    delta = grad_h_new * (1 - h_new) ** 2
+    return delta @ W, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+@stranger
+def bptt_lets_the_gradient_pass_beside(grad_h_new, x, h, h_new, W, U):
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U + grad_h_new, delta.mT @ x, delta.mT @ h, delta.sum(0)
+
+
+@stranger
+def bptt_takes_the_first_example_only(grad_h_new, x, h, h_new, W, U):
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U, torch.outer(delta[0], x[0]), torch.outer(delta[0], h[0]), delta[0]
+
+
+@stranger(makes=[multiplies_by_the_new_state])
+def bptt_by_einsum_on_the_new_state(grad_h_new, x, h, h_new, W, U):
+    d = grad_h_new - grad_h_new * h_new.square()
+    return d @ W, d @ U, d.T @ x, torch.einsum("bn,bm->nm", d, h_new), d.sum(dim=0)
+
+
+@stranger(makes=[averages_over_the_batch])
+def bptt_with_mean_in_a_loop(grad_h_new, x, h, h_new, W, U):
+    d = grad_h_new * (1 - h_new * h_new)
+    rows = range(len(x))
+    grad_W = sum(torch.outer(d[k], x[k]) for k in rows) / len(x)
+    grad_U = sum(torch.outer(d[k], h[k]) for k in rows) / len(x)
+    return d @ W, d @ U, grad_W, grad_U, d.mean(0)
+
+
+@stranger(makes=[transposes_the_recurrent_matrix, averages_over_the_batch])
+def bptt_with_two_mistakes(grad_h_new, x, h, h_new, W, U):
+    delta = grad_h_new * (1 - h_new**2)
+    return delta @ W, delta @ U.mT, delta.mT @ x / len(x), delta.mT @ h / len(x), delta.mean(0)
+
+
 def _backward(draw: Draw, B: int | None = None) -> Call:
     d, n, rows = draw.sizes(3)
     B = rows if B is None else B
@@ -189,6 +234,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         torch.autograd.grad: "write each gradient as a product; that is what autograd does for you.",

@@ -15,7 +15,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Write out c_1, c_2, c_3 on paper, each by the one before it, and underline what c_0 is multiplied by each time.",
@@ -142,6 +142,47 @@ def differentiates_the_path(forget_gates):
     return pull_back(ones)[0]
 
 
+@stranger
+def carousel_leaves_out_the_last_gate(forget_gates):
+    return forget_gates[:-1].prod(0)
+
+
+@stranger
+def carousel_by_logarithms(forget_gates):
+    return forget_gates.log().sum(0).exp()
+
+
+@stranger
+def carousel_never_closes(forget_gates):
+    return forget_gates.clamp(min=1e-3).prod(0)
+
+
+@stranger
+def carousel_takes_the_weakest_gate(forget_gates):
+    return forget_gates.amin(0) if len(forget_gates) else forget_gates.new_ones(forget_gates.shape[1:])
+
+
+@stranger(makes=[fails_without_steps])
+def carousel_starts_from_the_first_gate(forget_gates):
+    product = forget_gates[0]
+    for f in forget_gates[1:]:
+        product = product * f
+    return product
+
+
+@stranger(makes=[adds_the_gates_up])
+def carousel_adds_in_a_loop(forget_gates):
+    total = torch.zeros_like(forget_gates.sum(0))
+    for f in forget_gates:
+        total = total + f
+    return total
+
+
+@stranger(makes=[leaves_out_the_first_gate, squashes_the_gates_again])
+def carousel_with_two_mistakes(forget_gates):
+    return torch.sigmoid(forget_gates[1:]).prod(0)
+
+
 def _gates(draw: Draw, T: int | None = None, *batch: int) -> Call:
     steps, n = draw.sizes(2)
     return (draw.uniform(steps if T is None else T, *batch, n) * 0.9 + 0.05,)
@@ -185,5 +226,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -5,7 +5,7 @@ import torch
 from course_lib.primitives import clip_gradients
 from course_tools.checks.exercise import Answers, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Imagine all gradients laid end to end in one long vector. Clipping may shorten that vector, but must not change "
@@ -157,6 +157,58 @@ def divides_by_the_excess(gradients, max_norm):
     return [g / excess for g in gradients]
 
 
+@stranger
+def clip_leaves_the_last_tensor_out_of_the_norm(gradients, max_norm):
+    norm = torch.cat([g.flatten() for g in gradients[:-1] or gradients]).norm()
+    return [g * min(1.0, max_norm / float(norm + 1e-12)) for g in gradients]
+
+
+@stranger
+def clip_by_the_root_mean_square(gradients, max_norm):
+    norm = torch.cat([g.flatten() for g in gradients]).square().mean().sqrt()
+    return [g * torch.clamp(max_norm / norm, max=1.0) for g in gradients]
+
+
+@stranger
+def clip_scales_only_the_long_tensors(gradients, max_norm):
+    norm = torch.cat([g.flatten() for g in gradients]).norm()
+    return [g * max_norm / norm if g.norm() > max_norm else g.clone() for g in gradients]
+
+
+@stranger
+def clip_puts_the_results_into_the_list(gradients, max_norm):
+    norm = torch.cat([g.flatten() for g in gradients]).norm()
+    for i, g in enumerate(gradients):
+        gradients[i] = g * torch.clamp(max_norm / norm, max=1.0)
+    return gradients
+
+
+@stranger
+def clip_empties_the_list(gradients, max_norm):
+    norm = torch.cat([g.flatten() for g in gradients]).norm()
+    return [gradients.pop(0) * torch.clamp(max_norm / norm, max=1.0) for _ in range(len(gradients))]
+
+
+@stranger(makes=[clips_each_tensor_alone])
+def clip_one_by_one_in_a_loop(gradients, max_norm):
+    clipped = []
+    for g in gradients:
+        norm = g.pow(2).sum().sqrt()
+        clipped.append(g * max_norm / norm if norm > max_norm else g)
+    return clipped
+
+
+@stranger(makes=[forgets_the_root])
+def clip_by_the_sum_of_squares(gradients, max_norm):
+    total = torch.cat([g.flatten() for g in gradients]).pow(2).sum()
+    return [g if total <= max_norm else g * (max_norm / total) for g in gradients]
+
+
+@stranger(makes=[clips_each_tensor_alone, always_rescales])
+def clip_with_two_mistakes(gradients, max_norm):
+    return [g * (max_norm / g.norm()) for g in gradients]
+
+
 def _gradients(draw: Draw, n: int, norm: float) -> list[torch.Tensor]:
     """Draw n gradients of different shapes and different lengths whose joint norm is `norm`."""
     sizes = draw.sizes(3)
@@ -195,6 +247,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         torch.nn.utils.clip_grad_norm_: "compute the joint norm and the factor yourself.",

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Begin as in `rnn_step`: one affine map of input and state, for all four blocks of rows at once. What shape does "
@@ -222,6 +222,56 @@ def writes_the_sigmoid_by_tanh(x, h, c, W, U, b):
     return o * torch.tanh(c_new), c_new
 
 
+@stranger
+def lstm_couples_the_gates(x, h, c, W, U, b):
+    _, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = f.sigmoid() * c + (1 - f.sigmoid()) * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+@stranger
+def lstm_opens_the_forget_gate_by_one(x, h, c, W, U, b):
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = (f + 1).sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+@stranger
+def lstm_cuts_the_carousel(x, h, c, W, U, b):
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = f.sigmoid() * c.detach() + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+@stranger
+def lstm_looks_through_a_peephole(x, h, c, W, U, b):
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return (o + c).sigmoid() * c.tanh(), c
+
+
+@stranger(makes=[reads_the_gates_in_the_order_of_the_formula])
+def lstm_split_in_the_wrong_order(x, h, c, W, U, b):
+    gates, n = F.linear(x, W, b) + F.linear(h, U), h.shape[-1]
+    i, f, o, g = gates[..., :n], gates[..., n : 2 * n], gates[..., 2 * n : 3 * n], gates[..., 3 * n :]
+    new = c * f.sigmoid() + i.sigmoid() * g.tanh()
+    return new.tanh() * o.sigmoid(), new
+
+
+@stranger(makes=[shows_the_raw_cell_state])
+def lstm_without_the_last_tanh(x, h, c, W, U, b):
+    i, f, g, o = torch.split(F.linear(x, W, b) + F.linear(h, U), len(b) // 4, dim=-1)
+    new = c * f.sigmoid() + i.sigmoid() * g.tanh()
+    return new * o.sigmoid(), new
+
+
+@stranger(makes=[swaps_input_gate_and_forget_gate, shows_the_raw_cell_state])
+def lstm_with_two_mistakes(x, h, c, W, U, b):
+    f, i, g, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * c, c
+
+
 def _step(draw: Draw, *batch: int, scale_x: float = 1.0, scale_h: float = 1.0, scale_c: float = 1.0) -> Call:
     d, n = draw.sizes(2)
     x, h = draw.normal(*batch, d, scale=scale_x), draw.normal(*batch, n, scale=scale_h)
@@ -278,6 +328,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         torch.lstm_cell: "write the gates and the two states by their equations.",

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "The step is an affine map of two vectors, followed by one nonlinearity. What must the shape of each of the three "
@@ -132,6 +132,41 @@ def loops_over_the_units_in_float64(x, h, W, U, b):
     return torch.tanh(torch.stack(units, dim=-1))
 
 
+@stranger
+def rnn_keeps_the_old_state_beside(x, h, W, U, b):
+    return h + torch.tanh(x @ W.mT + h @ U.mT + b)
+
+
+@stranger
+def rnn_detaches_the_weights(x, h, W, U, b):
+    return torch.tanh(F.linear(x, W.data) + h @ U.mT + b)
+
+
+@stranger
+def rnn_squeezes_a_batch_of_one(x, h, W, U, b):
+    return torch.tanh(x @ W.mT + h @ U.mT + b).squeeze(0)
+
+
+@stranger
+def rnn_softsign(x, h, W, U, b):
+    return F.softsign(x @ W.mT + h @ U.mT + b)
+
+
+@stranger(makes=[transposes_the_recurrent_matrix])
+def rnn_by_einsum_with_swapped_indices(x, h, W, U, b):
+    return (torch.einsum("...d,nd->...n", x, W) + torch.einsum("...m,mn->...n", h, U) + b).tanh()
+
+
+@stranger(makes=[adds_the_bias_twice])
+def rnn_with_two_layers_and_two_biases(x, h, W, U, b):
+    return (F.linear(x, W, b) + F.linear(h, U, b)).tanh()
+
+
+@stranger(makes=[squashes_with_the_sigmoid, transposes_the_recurrent_matrix])
+def rnn_with_two_mistakes(x, h, W, U, b):
+    return torch.sigmoid(x @ W.mT + h @ U + b)
+
+
 def _step(draw: Draw, *batch: int, scale_h: float = 1.0, scale_b: float = 1.0) -> Call:
     d, n = draw.sizes(2)
     x, h = draw.normal(*batch, d), draw.normal(*batch, n, scale=scale_h)
@@ -161,5 +196,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

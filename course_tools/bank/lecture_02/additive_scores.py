@@ -1,5 +1,7 @@
 """Exercise 02.1, additive_scores: score each query against each key by vᵀ tanh(W q_i + U k_j)."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -17,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Every query is paired with every key. Before you write code, write down the shape of the tensor that holds one "
@@ -151,6 +153,37 @@ def by_one_joined_matrix(q, k, W, U, v):
     return (joined.tanh() * v).sum(-1)
 
 
+@stranger
+def additive_multiplies_the_projections(q, k, W, U, v):
+    return torch.tanh((q @ W.mT).unsqueeze(-2) * (k @ U.mT).unsqueeze(-3)) @ v
+
+
+@stranger
+def additive_subtracts_the_key(q, k, W, U, v):
+    return torch.tanh((q @ W.mT).unsqueeze(-2) - (k @ U.mT).unsqueeze(-3)) @ v
+
+
+@stranger
+def additive_divides_by_the_root_of_d_a(q, k, W, U, v):
+    return torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v / math.sqrt(len(v))
+
+
+@stranger
+def additive_normalises_v(q, k, W, U, v):
+    return torch.tanh((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ (v / v.norm())
+
+
+@stranger(makes=[without_the_tanh])
+def additive_in_loops_without_tanh(q, k, W, U, v):
+    rows = [[(q[..., i, :] @ W.T + k[..., j, :] @ U.T) @ v for j in range(k.shape[-2])] for i in range(q.shape[-2])]
+    return torch.stack([torch.stack(row, -1) for row in rows], -2)
+
+
+@stranger(makes=[without_the_tanh, queries_and_keys_on_swapped_axes])
+def additive_with_two_mistakes(q, k, W, U, v):
+    return ((q @ W.mT).unsqueeze(-3) + (k @ U.mT).unsqueeze(-2)) @ v
+
+
 def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int) -> Call:
     d_q, d_k, d_a = draw.sizes(3)
     q, k = draw.normal(*batch, T_q, d_q), draw.normal(*batch, T_k, d_k)
@@ -183,5 +216,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Take it in three steps: keep the forbidden keys out, normalise, mix. Each query distributes a total of 1 over "
@@ -204,6 +204,71 @@ def in_double_precision(scores, values, mask=None):
     return Attended(weights @ values.double(), weights)
 
 
+@stranger
+def attend_at_half_the_temperature(scores, values, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = (2 * scores).softmax(-1).nan_to_num(0.0)
+    return weights @ values, weights
+
+
+@stranger
+def attend_renormalises_what_is_left(scores, values, mask=None):
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights * mask
+        weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+    return weights @ values, weights
+
+
+@stranger
+def attend_returns_the_weights_first(scores, values, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return weights, weights @ values
+
+
+@stranger
+def attend_masks_by_an_index(scores, values, mask=None):
+    scores = scores.clone()
+    if mask is not None:
+        scores[~mask] = -torch.inf
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return weights @ values, weights
+
+
+@stranger
+def attend_shows_other_weights_than_it_uses(scores, values, mask=None):
+    masked = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    return masked.softmax(-1).nan_to_num(0.0) @ values, scores.softmax(-1)
+
+
+@stranger(makes=[softmax_over_the_queries])
+def attend_by_hand_over_the_wrong_axis(scores, values, mask=None):
+    allowed = torch.ones_like(scores).bool() if mask is None else mask.broadcast_to(scores.shape)
+    shares = torch.where(allowed, (scores - scores.amax(-2, keepdim=True)).exp(), 0.0)
+    weights = shares / shares.sum(-2, keepdim=True).clamp(min=1e-30)
+    return weights @ values, weights
+
+
+@stranger(makes=[nan_for_a_row_masked_whole])
+def attend_with_an_additive_mask(scores, values, mask=None):
+    if mask is not None:
+        scores = scores + torch.zeros(mask.shape).masked_fill(mask.logical_not(), float("-inf"))
+    shares = (scores - scores.amax(-1, keepdim=True)).exp()
+    weights = shares / shares.sum(-1, keepdim=True)
+    return weights @ values, weights
+
+
+@stranger(makes=[softmax_over_the_queries, mask_after_the_softmax])
+def normalise_and_mix_with_two_mistakes(scores, values, mask=None):
+    weights = scores.softmax(-2)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return weights @ values, weights
+
+
 def _scores(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
     T_q, T_k, d_v = draw.sizes(3)
     return draw.normal(*batch, T_q, T_k, scale=scale), draw.normal(*batch, T_k, d_v)
@@ -274,5 +339,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Each pair of query and key becomes one vector of size $d_q + d_k$, the query first. How many such vectors are "
@@ -170,6 +170,39 @@ def by_einsum(q, k, W, v):
     return torch.einsum("...a,a->...", hidden, v)
 
 
+@stranger
+def concat_averages_the_hidden_units(q, k, W, v):
+    hidden = torch.tanh((q @ W[:, : q.shape[-1]].mT).unsqueeze(-2) + (k @ W[:, q.shape[-1] :].mT).unsqueeze(-3))
+    return (hidden * v).mean(-1)
+
+
+@stranger
+def concat_splits_at_the_size_of_the_keys(q, k, W, v):
+    for_k, for_q = W.split([k.shape[-1], q.shape[-1]], dim=-1)
+    return torch.tanh((q @ for_q.mT).unsqueeze(-2) + (k @ for_k.mT).unsqueeze(-3)) @ v
+
+
+@stranger
+def concat_forgets_the_keys(q, k, W, v):
+    hidden = torch.tanh(q @ W[:, : q.shape[-1]].mT) @ v
+    return hidden.unsqueeze(-1).expand(*q.shape[:-1], k.shape[-2]).clone()
+
+
+@stranger(makes=[key_before_query])
+def concat_in_loops_with_the_key_first(q, k, W, v):
+    columns = []
+    for j in range(k.shape[-2]):
+        key = k[..., j : j + 1, :].expand(*q.shape[:-1], k.shape[-1])
+        columns.append(F.linear(torch.cat([key, q], -1), W).tanh() @ v)
+    return torch.stack(columns, -1)
+
+
+@stranger(makes=[key_before_query, without_the_tanh])
+def concat_with_two_mistakes(q, k, W, v):
+    d_k = k.shape[-1]
+    return ((k @ W[:, :d_k].mT).unsqueeze(-3) + (q @ W[:, d_k:].mT).unsqueeze(-2)) @ v
+
+
 def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) -> Call:
     d_q, d_k, d_a = draw.sizes(3)
     d_k = d_q if square else d_k
@@ -208,5 +241,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

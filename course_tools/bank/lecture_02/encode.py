@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "For one sequence without padding it is a loop: one step per token, each state kept. In a batch all sequences go "
@@ -270,6 +270,66 @@ def by_products_before_the_loop(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1)[:, 1:] * real, states[-1]
 
 
+@stranger
+def encode_reads_backwards(x, lengths, h, W, U, b):
+    states = []
+    for t in reversed(range(x.shape[1])):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
+    return torch.stack(states[::-1], dim=1), h
+
+
+@stranger
+def encode_records_the_state_before_the_step(x, lengths, h, W, U, b):
+    states = []
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        states.append(torch.where(real, h, 0.0))
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+    return torch.stack(states, dim=1), h
+
+
+@stranger
+def encode_leaves_the_batch_sorted(x, lengths, h, W, U, b):
+    order = lengths.argsort(descending=True)
+    x, h, lengths, states = x[order], h[order], lengths[order], []
+    for t in range(x.shape[1]):
+        real = (t < lengths)[:, None]
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
+    return torch.stack(states, dim=1), h
+
+
+@stranger
+def encode_counts_the_lengths_down(x, lengths, h, W, U, b):
+    states = []
+    for t in range(x.shape[1]):
+        real = (lengths > 0)[:, None]
+        h = torch.where(real, rnn_step(x[:, t], h, W, U, b), h)
+        states.append(torch.where(real, h, 0.0))
+        lengths -= 1
+    return torch.stack(states, dim=1), h
+
+
+@stranger(makes=[state_walks_on_over_the_padding])
+def encode_takes_the_last_column(x, lengths, h, W, U, b):
+    states = [h]
+    for t in range(x.shape[1]):
+        states.append(torch.tanh(x[:, t] @ W.T + states[-1] @ U.T + b))
+    after = torch.stack(states[1:], 1)
+    return after * (torch.arange(x.shape[1]) < lengths[:, None])[..., None], states[-1]
+
+
+@stranger(makes=[padding_states_not_zeroed, starts_from_zero])
+def read_with_two_mistakes(x, lengths, h, W, U, b):
+    h, states = torch.zeros_like(h), []
+    for t in range(x.shape[1]):
+        h = torch.where((t < lengths)[:, None], rnn_step(x[:, t], h, W, U, b), h)
+        states.append(h)
+    return torch.stack(states, dim=1), h
+
+
 def _sentences(draw: Draw, lengths: list[int], T: int, scale_h: float = 1.0) -> Call:
     """Sentences of these lengths, with large numbers in the padding."""
     d, n = draw.sizes(2)
@@ -325,5 +385,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -19,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "For one query and one key the score is a row times a matrix times a column: one number. You need this number "
@@ -141,6 +141,39 @@ def by_loop_over_queries(q, k, W):
     return torch.stack(rows, dim=-2)
 
 
+@stranger
+def general_makes_the_matrix_symmetric(q, k, W):
+    W = (W + W.mT) / 2 if W.shape[0] == W.shape[1] else W
+    return q @ W @ k.mT
+
+
+@stranger
+def general_normalises_the_queries(q, k, W):
+    return F.normalize(q, dim=-1) @ W @ k.mT
+
+
+@stranger
+def general_adds_the_dot_product(q, k, W):
+    scores = q @ W @ k.mT
+    return scores + q @ k.mT if q.shape[-1] == k.shape[-1] else scores
+
+
+@stranger
+def general_subtracts_the_largest_score(q, k, W):
+    scores = q @ W @ k.mT
+    return scores - scores.amax(-1, keepdim=True)
+
+
+@stranger(makes=[matrix_transposed])
+def general_by_linear_the_wrong_way(q, k, W):
+    return F.linear(q, W) @ k.transpose(-2, -1)
+
+
+@stranger(makes=[tanh_around_the_product, scaled_by_the_root_of_d_k])
+def general_with_two_mistakes(q, k, W):
+    return torch.tanh(q @ W @ k.mT / math.sqrt(k.shape[-1]))
+
+
 def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) -> Call:
     d_q, d_k = draw.sizes(2)
     d_k = d_q if square else d_k
@@ -176,5 +209,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

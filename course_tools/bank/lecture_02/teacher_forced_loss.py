@@ -1,5 +1,7 @@
 """Exercise 02.6, teacher_forced_loss: average -log p of each next token over the real tokens of a batch."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -16,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Write one short sentence with its begin, its end and two paddings on paper, and below each position what the "
@@ -159,6 +161,44 @@ def in_double_precision(logits, target, padding):
     return F.nll_loss(logits[:, :-1].double().log_softmax(-1).transpose(1, 2), next_tokens)
 
 
+@stranger
+def loss_as_perplexity(logits, target, padding):
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding).exp()
+
+
+@stranger
+def loss_in_bits(logits, target, padding):
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding) / math.log(2)
+
+
+@stranger
+def loss_with_smooth_labels(logits, target, padding):
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, label_smoothing=0.1)
+
+
+@stranger
+def loss_with_the_padding_written_in(logits, target, padding):
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=4)
+
+
+@stranger
+def loss_a_sentence(logits, target, padding):
+    total = F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="sum")
+    return total / len(logits)
+
+
+@stranger(makes=[without_the_shift])
+def loss_by_hand_without_the_shift(logits, target, padding):
+    log_p = logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
+    real = target != padding
+    return -(log_p * real).sum() / real.sum()
+
+
+@stranger(makes=[without_the_shift, sum_instead_of_mean])
+def loss_with_two_mistakes(logits, target, padding):
+    return F.cross_entropy(logits.transpose(1, 2), target, ignore_index=padding, reduction="sum")
+
+
 def _sentences(draw: Draw, lengths: list[int], T: int, padding: int = 4) -> Call:
     """Targets of these lengths with padding after them; the padding index is not 0, and no real token."""
     n_tokens = 11
@@ -211,5 +251,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -20,7 +20,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -197,6 +197,30 @@ def picture_by_picture_in_double_precision(y, h, c, regions, attention, gate, ce
     return tuple(torch.stack(column).to(y.dtype) for column in zip(*rows, strict=True))
 
 
+@stranger
+def word_of_another_picture(y, h, c, regions, attention, gate, cell, readout):
+    return caption_step(y, h, c, -regions, attention, gate, cell, readout)
+
+
+@stranger
+def word_with_a_closed_gate(y, h, c, regions, attention, gate, cell, readout):
+    return caption_step(y, h, c, regions, attention, (gate[0], gate[1] - 50), cell, readout)
+
+
+@stranger
+def word_with_a_deep_tanh(y, h, c, regions, attention, gate, cell, readout):
+    logits, *rest = caption_step(y, h, c, regions, attention, gate, cell, readout)
+    return logits.tanh(), *rest
+
+
+@stranger(makes=[forgets_the_gate, speaks_in_probabilities])
+def word_without_gate_in_probabilities(y, h, c, regions, attention, gate, cell, readout):
+    context, weights = soft_attention(regions, h, *attention)
+    h, c = lstm_step(torch.cat([y, context], dim=-1), h, c, *cell)
+    L_h, L_z, L = readout
+    return CaptionStep(((y + h @ L_h.mT + context @ L_z.mT) @ L.mT).softmax(-1), h, c, weights)
+
+
 def _word(draw: Draw, B: int, remembers: float = 1.0, decides: float = 1.0) -> Call:
     """One word of B captions; `remembers` is how large the old states are, `decides` how much the gate has to say."""
     d_y, n, L, d_a, m, n_tokens = (size + (size == B) for size in draw.sizes(6))
@@ -260,5 +284,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -19,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -187,6 +187,29 @@ def written_out_in_double_precision(states, mask, words, sentences):
     return tuple(result.to(states.dtype) for result in (vector, outer, inner))
 
 
+@stranger
+def document_of_doubled_words(states, mask, words, sentences):
+    return compose_document(2 * states, mask, words, sentences)
+
+
+@stranger
+def document_of_the_last_sentence(states, mask, words, sentences):
+    _, of_sentences, of_words = compose_document(states, mask, words, sentences)
+    return pool(states[:, -1], *words, mask[:, -1]).context, of_sentences, of_words
+
+
+@stranger
+def document_without_gradient(states, mask, words, sentences):
+    return compose_document(states.detach(), mask, words, sentences)
+
+
+@stranger(makes=[asks_the_same_twice, weighs_empty_sentences])
+def document_with_one_query_and_no_mask_of_sentences(states, mask, words, sentences):
+    of_sentences, of_words = pool(states, *words, mask)
+    vector, weights = pool(of_sentences, *words)
+    return vector, weights, of_words
+
+
 def _level(draw: Draw, d: int, d_a: int, asks: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return draw.normal(d_a, d), draw.normal(d_a), draw.normal(d_a, scale=asks)
 
@@ -256,5 +279,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -162,6 +162,26 @@ def region_by_region(weights):
     return penalty / len(weights)
 
 
+@stranger
+def penalty_halved(weights):
+    return doubly_stochastic_penalty(weights) / 2
+
+
+@stranger
+def penalty_of_the_largest_look(weights):
+    return (1 - weights.amax(1)).square().sum(-1).mean()
+
+
+@stranger
+def penalty_of_the_root(weights):
+    return (1 - weights.sum(1)).square().sum(-1).sqrt().mean()
+
+
+@stranger(makes=[sums_over_the_batch, takes_the_distance])
+def penalty_of_distances_over_the_batch(weights):
+    return (1 - weights.sum(1)).abs().sum()
+
+
 def _weights(draw: Draw, B: int, sharp: float = 2.0) -> Call:
     """Where a caption of T words looks at L regions; T and L differ, either may be the larger."""
     T, L = draw.sizes(2)
@@ -209,5 +229,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

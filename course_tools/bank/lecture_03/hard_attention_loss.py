@@ -19,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -183,6 +183,27 @@ def caption_by_caption(log_p, weights, looks, baseline, entropy_weight=0.0):
     return (loss / len(log_p)).to(weights.dtype)
 
 
+@stranger
+def loss_of_squared_rewards(log_p, weights, looks, baseline, entropy_weight=0.0):
+    log_looks = weights.gather(-1, looks[..., None]).log().sum((1, 2))
+    return -(log_p + (log_p.detach() - baseline).square() * log_looks).mean()
+
+
+@stranger
+def loss_of_a_doubled_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
+    return hard_attention_loss(log_p, weights, looks, 2 * baseline, entropy_weight)
+
+
+@stranger
+def loss_of_the_first_look(log_p, weights, looks, baseline, entropy_weight=0.0):
+    return hard_attention_loss(log_p, weights[:, :1], looks[:, :1], baseline, entropy_weight)
+
+
+@stranger(makes=[forgets_the_baseline, climbs])
+def loss_that_climbs_without_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
+    return -hard_attention_loss(log_p, weights, looks, 0.0, entropy_weight)
+
+
 def _caption(draw: Draw, B: int, T: int = 0) -> Call:
     """Captions of T words with the looks that were drawn, and a baseline near the usual log p."""
     L, several = (size + 1 for size in draw.sizes(2))
@@ -244,5 +265,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

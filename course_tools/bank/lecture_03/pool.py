@@ -19,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -180,6 +180,30 @@ def with_the_empty_ones_let_through(values, W, b, u, mask=None):
     return torch.einsum("...t,...tv->...v", weights, values), weights
 
 
+@stranger
+def pool_the_opposite(values, W, b, u, mask=None):
+    return pool(values, W, b, -u, mask)
+
+
+@stranger
+def pool_with_a_relu(values, W, b, u, mask=None):
+    weights = (
+        ((values @ W.mT + b).relu() @ u).masked_fill(~mask if mask is not None else torch.tensor(False), -1e30).softmax(-1)
+    )
+    return (weights[..., None] * values).sum(-2), weights
+
+
+@stranger
+def pool_by_the_first_token(values, W, b, u, mask=None):
+    context, weights = pool(values, W, b, u, mask)
+    return context - context + values[..., 0, :], weights
+
+
+@stranger(makes=[forgets_the_mask, lets_the_bias_cancel])
+def pool_without_mask_and_bias(values, W, b, u, mask=None):
+    return pool(values, W, torch.zeros_like(b), u)
+
+
 def _sequences(draw: Draw, *batch: int, masked: bool = False, asks: float = 1.0) -> Call:
     """Tokens, the weights, and, where `masked`, a mask that is no prefix; `asks` is how sharp the query is."""
     T, d_v, d_a = (size + 1 for size in draw.sizes(3))
@@ -236,5 +260,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -20,7 +20,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -179,6 +179,34 @@ def with_the_scores_of_lecture_02(regions, h, W_a, W_h, v):
     return torch.bmm(weights, regions.double())[:, 0].to(regions.dtype), weights[:, 0].to(regions.dtype)
 
 
+@stranger
+def looks_at_the_opposite(regions, h, W_a, W_h, v):
+    return soft_attention(regions, h, W_a, W_h, -v)
+
+
+@stranger
+def looks_through_a_relu(regions, h, W_a, W_h, v):
+    weights = ((regions @ W_a.mT + (h @ W_h.mT)[:, None]).relu() @ v).softmax(-1)
+    return (weights[..., None] * regions).sum(1), weights
+
+
+@stranger
+def looks_with_squared_weights(regions, h, W_a, W_h, v):
+    weights = soft_attention(regions, h, W_a, W_h, v).weights.square()
+    return (weights[..., None] * regions).sum(1), weights
+
+
+@stranger(makes=[keeps_the_state_apart])
+def looks_without_asking(regions, h, W_a, W_h, v):
+    return soft_attention(regions, torch.zeros_like(h), W_a, W_h, v)
+
+
+@stranger(makes=[decides_region_by_region, scales_like_a_dot_product])
+def looks_through_a_scaled_sigmoid(regions, h, W_a, W_h, v):
+    scores = (regions @ W_a.mT + (h @ W_h.mT)[:, None]).tanh() @ v / len(v) ** 0.5
+    return (scores.sigmoid()[..., None] * regions).sum(1), scores.sigmoid()
+
+
 def _look(draw: Draw, B: int, says: float = 1.0, fits: float = 1.0) -> Call:
     """Images with regions of all sizes different; `says` is how much the state has to say, `fits` how sharp the look is."""
     L, d_a, n, m = (size + (size == B) for size in draw.sizes(4))
@@ -222,5 +250,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

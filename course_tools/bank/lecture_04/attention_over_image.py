@@ -21,7 +21,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -185,6 +185,44 @@ def fused_column_by_column(x, W_q, W_k, W_v):
     return context.transpose(1, 2).unflatten(2, (x.shape[3], x.shape[2])).transpose(2, 3)
 
 
+@stranger
+def image_with_rows_and_columns_swapped(x, W_q, W_k, W_v):
+    pixels = x.flatten(2).mT
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.mT.reshape(len(x), -1, x.shape[3], x.shape[2]).mT
+
+
+@stranger
+def image_with_a_residual(x, W_q, W_k, W_v):
+    pixels = x.flatten(2).mT
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    out = context.mT.unflatten(-1, x.shape[2:])
+    return out + x if out.shape == x.shape else out
+
+
+@stranger
+def image_looks_at_neighbours_only(x, W_q, W_k, W_v):
+    H, W = x.shape[2:]
+    pixels = x.flatten(2).mT
+    row, column = torch.arange(H * W) // W, torch.arange(H * W) % W
+    near = ((row[:, None] - row).abs() <= 1) & ((column[:, None] - column).abs() <= 1)
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT, near)
+    return context.mT.unflatten(-1, (H, W))
+
+
+@stranger(makes=[forgets_the_scale])
+def image_by_convolutions_without_the_scale(x, W_q, W_k, W_v):
+    q, k, v = (F.conv2d(x, W[..., None, None]).flatten(2) for W in (W_q, W_k, W_v))
+    return (v @ (q.mT @ k).softmax(-1).mT).unflatten(-1, x.shape[2:])
+
+
+@stranger(makes=[forgets_the_scale, flattens_column_by_column])
+def over_image_with_two_mistakes(x, W_q, W_k, W_v):
+    pixels = x.transpose(2, 3).flatten(2).mT
+    context, _ = attend(pixels @ W_q.mT @ (pixels @ W_k.mT).mT, pixels @ W_v.mT)
+    return context.mT.unflatten(-1, x.shape[2:])
+
+
 def _image(draw: Draw, B: int, H: int, W: int, square: bool = False) -> Call:
     C, d_k, d_v = draw.sizes(3)
     d_k, d_v = (C, C) if square else (d_k, d_v)
@@ -224,5 +262,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

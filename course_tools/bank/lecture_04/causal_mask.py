@@ -6,7 +6,7 @@ from course_lib.primitives import causal_mask
 from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -158,6 +158,38 @@ def from_an_additive_mask(T_q, T_k=None, device=None):
     return torch.triu(torch.full((T_q, T_k), float("-inf"), device=device), diagonal=1 + T_k - T_q) == 0
 
 
+@stranger
+def causal_sees_only_a_window(T_q, T_k=None, device=None):
+    T_k = T_q if T_k is None else T_k
+    mask = torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(T_k - T_q)
+    return mask & ~mask.tril(T_k - T_q - 4)
+
+
+@stranger
+def causal_opens_everything_when_cached(T_q, T_k=None, device=None):
+    if T_k is not None and T_k != T_q:
+        return torch.ones(T_q, T_k, dtype=torch.bool, device=device)
+    return torch.ones(T_q, T_q, dtype=torch.bool, device=device).tril()
+
+
+@stranger
+def causal_shifts_as_for_one_query(T_q, T_k=None, device=None):
+    T_k, shift = (T_q, 0) if T_k is None else (T_k, T_k - 1)
+    return torch.ones(T_q, T_k, dtype=torch.bool, device=device).tril(shift)
+
+
+@stranger(makes=[aligns_the_first_query_with_the_first_key])
+def causal_in_loops_without_the_shift(T_q, T_k=None, device=None):
+    T_k = T_q if T_k is None else T_k
+    return torch.tensor([[j <= i for j in range(T_k)] for i in range(T_q)], device=device)
+
+
+@stranger(makes=[looks_into_the_future, returns_ones_and_zeros])
+def causal_with_two_mistakes(T_q, T_k=None, device=None):
+    T_k = T_q if T_k is None else T_k
+    return torch.ones(T_q, T_k, device=device).triu(T_k - T_q)
+
+
 def _square(draw: Draw) -> list[Call]:
     return [(n,) for n in draw.sizes(3)]
 
@@ -188,5 +220,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

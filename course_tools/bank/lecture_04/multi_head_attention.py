@@ -23,7 +23,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     "Project, split into heads, attend, merge, project: write down the shape after each step before you write the step.",
@@ -226,6 +226,63 @@ def folded_into_the_batch(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, ma
     return Attended(merge_heads(context) @ W_o.T, weights)
 
 
+def _project(queries, keys, values, W_q, W_k, W_v, n_heads):
+    return (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+
+
+@stranger
+def multihead_gives_the_mask_to_the_first_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    q, k, v = _project(queries, keys, values, W_q, W_k, W_v, n_heads)
+    if mask is not None:
+        first = torch.arange(n_heads)[:, None, None] == 0
+        mask = mask_per_head(mask) | ~first
+    context, weights = scaled_dot_product_attention(q, k, v, mask)
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@stranger
+def multihead_normalises_over_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    q, k, v = _project(queries, keys, values, W_q, W_k, W_v, n_heads)
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask_per_head(mask), -1e9)
+    weights = scores.softmax(-3)
+    return merge_heads(weights @ v) @ W_o.mT, weights
+
+
+@stranger
+def multihead_adds_the_queries_back(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    q, k, v = _project(queries, keys, values, W_q, W_k, W_v, n_heads)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    context = merge_heads(context) @ W_o.mT
+    return context + queries if queries.shape == context.shape else context, weights
+
+
+@stranger
+def multihead_interleaves_the_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    q, k, v = _project(queries, keys, values, W_q, W_k, W_v, n_heads)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask))
+    return context.movedim(-3, -1).flatten(-2) @ W_o.mT, weights
+
+
+@stranger(makes=[scales_by_d_model])
+def multihead_by_loops_with_the_scale_of_the_model(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    contexts, weights = [], []
+    for Q, K, V in zip(W_q.chunk(n_heads), W_k.chunk(n_heads), W_v.chunk(n_heads), strict=True):
+        scores = torch.einsum("...id,...jd->...ij", queries @ Q.T, keys @ K.T) * len(W_o) ** -0.5
+        head = attend(scores, values @ V.T, mask)
+        contexts.append(head.context)
+        weights.append(head.weights)
+    return F.linear(torch.cat(contexts, -1), W_o), torch.stack(weights, -3)
+
+
+@stranger(makes=[does_not_give_the_mask_to_the_heads, averages_the_weights_over_the_heads])
+def multihead_with_two_mistakes(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v)
+    return merge_heads(context) @ W_o.mT, weights.mean(-3)
+
+
 def _weights(draw: Draw, n_heads: int, d_k: int, d_v: int, d_q: int, d_m: int, d_model: int) -> Call:
     W_q, W_k = draw.normal(n_heads * d_k, d_q, scale=0.5), draw.normal(n_heads * d_k, d_m, scale=0.5)
     return W_q, W_k, draw.normal(n_heads * d_v, d_m, scale=0.5), draw.normal(d_model, n_heads * d_v, scale=0.5), n_heads
@@ -308,6 +365,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         torch.nn.functional.multi_head_attention_forward: "split, attend and merge with the functions of this lecture.",

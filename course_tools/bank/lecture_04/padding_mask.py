@@ -6,7 +6,7 @@ from einops import rearrange, repeat
 from course_lib.primitives import padding_mask
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -138,6 +138,40 @@ def by_the_tokens_left(lengths, T_k):
     return left.clamp(min=0).to(torch.bool)
 
 
+@stranger
+def padding_takes_the_longest_for_all(lengths, T_k):
+    return (torch.arange(T_k) < lengths.max()).expand(len(lengths), 1, T_k)
+
+
+@stranger
+def padding_sorts_the_sentences(lengths, T_k):
+    return (torch.arange(T_k) < lengths.sort().values[:, None])[:, None, :]
+
+
+@stranger
+def padding_writes_every_query_out(lengths, T_k):
+    return (torch.arange(T_k) < lengths[:, None])[:, None, :].expand(-1, T_k, -1)
+
+
+@stranger
+def padding_counts_the_lengths_down(lengths, T_k):
+    columns = []
+    for _ in range(T_k):
+        columns.append(lengths > 0)
+        lengths -= 1
+    return torch.stack(columns, -1)[:, None]
+
+
+@stranger(makes=[marks_the_padding])
+def padding_in_loops_inverted(lengths, T_k):
+    return torch.tensor([[[j >= int(n) for j in range(T_k)]] for n in lengths])
+
+
+@stranger(makes=[marks_the_padding, returns_ones_and_zeros])
+def padded_with_two_mistakes(lengths, T_k):
+    return (torch.arange(T_k) >= lengths[:, None]).float()[:, None]
+
+
 def _lengths(draw: Draw) -> list[Call]:
     """Different lengths, neither rising nor falling over the batch, the longest shorter than the padded length."""
     low, middle, high, more = *sorted(draw.sizes(3)), *draw.sizes(1)
@@ -158,5 +192,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

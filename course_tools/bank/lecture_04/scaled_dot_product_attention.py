@@ -19,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -230,6 +230,52 @@ def in_double_precision(q, k, v, mask=None):
     return attend(torch.matmul(q, k.transpose(-1, -2)) / k.size(-1) ** 0.5, v, mask)
 
 
+@stranger
+def sdpa_scales_by_the_number_of_queries(q, k, v, mask=None):
+    return attend(q @ k.mT / math.sqrt(q.shape[-2]), v, mask)
+
+
+@stranger
+def sdpa_bounds_the_scores(q, k, v, mask=None):
+    return attend((q @ k.mT / math.sqrt(k.shape[-1])).clamp(-20, 20), v, mask)
+
+
+@stranger
+def sdpa_cuts_the_weights_off(q, k, v, mask=None):
+    _, weights = attend(q @ k.mT / math.sqrt(k.shape[-1]), v, mask)
+    return weights.detach() @ v, weights
+
+
+@stranger
+def sdpa_takes_the_mask_of_the_first_sentence(q, k, v, mask=None):
+    if mask is not None and mask.dim() > 2:
+        mask = mask[:1].expand_as(mask)
+    return scaled_dot_product_attention(q, k, v, mask)
+
+
+@stranger
+def sdpa_masks_by_an_index(q, k, v, mask=None):
+    scores = q @ k.mT / math.sqrt(k.shape[-1])
+    if mask is not None:
+        scores[~mask] = -torch.inf
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return weights @ v, weights
+
+
+@stranger(makes=[forgets_the_scale])
+def sdpa_by_einsum_without_the_scale(q, k, v, mask=None):
+    scores = torch.einsum("...id,...jd->...ij", q, k)
+    if mask is not None:
+        scores = torch.where(mask, scores, float("-inf"))
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return torch.einsum("...ij,...jd->...id", weights, v), weights
+
+
+@stranger(makes=[forgets_the_scale, inverts_the_mask])
+def scaled_dot_product_with_two_mistakes(q, k, v, mask=None):
+    return attend(q @ k.mT, v, None if mask is None else ~mask)
+
+
 def _inputs(draw: Draw, *batch: int, d_k: int | None = None, scale: float = 1.0) -> Call:
     T_q, T_k, size, d_v = draw.sizes(4)
     d_k = size if d_k is None else d_k
@@ -305,5 +351,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -140,6 +140,38 @@ def looks_the_features_up(x, n_heads):
     return x[..., owned].movedim(-2, -3)
 
 
+@stranger
+def heads_in_reverse(x, n_heads):
+    return split_heads(x, n_heads).flip(-3)
+
+
+@stranger
+def heads_without_an_axis_when_there_is_one(x, n_heads):
+    return x if n_heads == 1 else split_heads(x, n_heads)
+
+
+@stranger
+def heads_cut_from_the_graph(x, n_heads):
+    return torch.tensor(split_heads(x, n_heads).tolist())
+
+
+@stranger
+def heads_of_the_first_axis_only(x, n_heads):
+    B, T = x.shape[0], x.shape[-2]
+    return x.reshape(B, T, n_heads, -1).transpose(1, 2)
+
+
+@stranger(makes=[views_instead_of_transposing])
+def heads_by_one_view(x, n_heads):
+    *batch, T, features = x.shape
+    return x.view(*batch, n_heads, T, features // n_heads)
+
+
+@stranger(makes=[takes_every_nth_feature, leaves_the_heads_after_the_positions])
+def heads_with_two_mistakes(x, n_heads):
+    return x.unflatten(-1, (-1, n_heads)).mT
+
+
 def _features(draw: Draw, *batch: int, n_heads: int | None = None) -> Call:
     T, heads, d = draw.sizes(3)
     n_heads = heads if n_heads is None else n_heads
@@ -177,5 +209,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

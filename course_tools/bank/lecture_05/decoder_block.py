@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.attention import cross_attention, multi_head_attention
-from course_lib.blocks import decoder_block, feed_forward, post_norm
+from course_lib.blocks import decoder_block, encoder_block, feed_forward, post_norm
 from course_lib.primitives import causal_mask, layer_norm
 from course_tools.checks.exercise import (
     Answers,
@@ -20,7 +20,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -233,6 +233,28 @@ def by_add_and_norm_in_double_precision(x, memory, own, cross, network, norms, n
     return y.to(x.dtype)
 
 
+@stranger
+def decoder_that_looks_at_itself_alone(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    return encoder_block(x, own, network, norms[::2], n_heads, causal_mask(x.shape[1]))
+
+
+@stranger
+def decoder_of_zero_memory(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    return decoder_block(x, 0 * memory, own, cross, network, norms, n_heads, memory_mask)
+
+
+@stranger
+def decoder_with_the_norms_turned_round(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    return decoder_block(x, memory, own, cross, network, norms[::-1], n_heads, memory_mask)
+
+
+@stranger(makes=[looks_into_the_future, forgets_the_memory_mask])
+def decoder_without_any_mask(x, memory, own, cross, network, norms, n_heads, memory_mask=None):
+    h = layer_norm(x + multi_head_attention(x, x, x, *own, n_heads).context, *norms[0])
+    m = layer_norm(h + multi_head_attention(h, memory, memory, *cross, n_heads).context, *norms[1])
+    return layer_norm(m + feed_forward(m, *network), *norms[2])
+
+
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
 
@@ -292,5 +314,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -203,6 +203,28 @@ def by_add_and_norm_in_double_precision(x, attention, network, norms, n_heads, m
     return post_norm(h, lambda y: feed_forward(y, *network), lambda y: layer_norm(y, *second)).to(x.dtype)
 
 
+@stranger
+def post_with_half_the_attention(x, attention, network, norms, n_heads, mask=None):
+    *others, W_o = attention
+    return encoder_block(x, (*others, W_o / 2), network, norms, n_heads, mask)
+
+
+@stranger
+def post_without_network(x, attention, network, norms, n_heads, mask=None):
+    return layer_norm(x + multi_head_attention(x, x, x, *attention, n_heads, mask).context, *norms[0])
+
+
+@stranger
+def post_twice(x, attention, network, norms, n_heads, mask=None):
+    return encoder_block(encoder_block(x, attention, network, norms, n_heads, mask), attention, network, norms, n_heads, mask)
+
+
+@stranger(makes=[adds_nothing_to_the_attention, forgets_the_mask])
+def post_without_mask_and_sum(x, attention, network, norms, n_heads, mask=None):
+    h = layer_norm(multi_head_attention(x, x, x, *attention, n_heads).context, *norms[0])
+    return layer_norm(h + feed_forward(h, *network), *norms[1])
+
+
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
 
@@ -265,5 +287,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

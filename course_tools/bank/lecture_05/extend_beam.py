@@ -1,5 +1,6 @@
 """Exercise 05.7, extend_beam: what students answer, wrong and right."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -8,7 +9,7 @@ from course_lib.generation import Extension, extend_beam
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -227,6 +228,27 @@ def in_double_precision(log_p, logits, going, length, padding, penalty=0.0):
     return scores.to(log_p.dtype), total.to(log_p.dtype), parent, word
 
 
+@stranger
+def beam_of_the_worst(log_p, logits, going, length, padding, penalty=0.0):
+    return extend_beam(log_p, -logits, going, length, padding, penalty)
+
+
+@stranger
+def beam_in_bits(log_p, logits, going, length, padding, penalty=0.0):
+    scores, log_p, parent, word = extend_beam(log_p, logits, going, length, padding, penalty)
+    return scores, log_p / math.log(2), parent, word
+
+
+@stranger
+def beam_upside_down(log_p, logits, going, length, padding, penalty=0.0):
+    return tuple(part.flip(-1) for part in extend_beam(log_p, logits, going, length, padding, penalty))
+
+
+@stranger(makes=[forgets_what_went_before, multiplies_by_the_penalty])
+def beam_that_forgets_and_multiplies(log_p, logits, going, length, padding, penalty=0.0):
+    return extend_beam(torch.zeros_like(log_p), logits, going, length, padding, -penalty)
+
+
 def _beam(draw: Draw, B: int, width: int, n_tokens: int, *, ended: bool = False, penalty: float = 0.0) -> Call:
     """Beginnings of different probability and length; where `ended`, about half have ended, the best one among them."""
     log_p = -draw.uniform(B, width).mul(3.0).sort(-1).values
@@ -278,5 +300,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -152,6 +152,26 @@ def in_double_precision(x, W_1, b_1, W_2, b_2):
     return (torch.einsum("...i,oi->...o", inner * (inner > 0), W_2.double()) + b_2).to(x.dtype)
 
 
+@stranger
+def leaky_network(x, W_1, b_1, W_2, b_2):
+    return F.leaky_relu(x @ W_1.mT + b_1) @ W_2.mT + b_2
+
+
+@stranger
+def network_of_sigmoids(x, W_1, b_1, W_2, b_2):
+    return (x @ W_1.mT + b_1).sigmoid() @ W_2.mT + b_2
+
+
+@stranger
+def network_of_halves(x, W_1, b_1, W_2, b_2):
+    return (x @ W_1.mT + b_1).relu() @ W_2.mT / 2 + b_2
+
+
+@stranger(makes=[forgets_the_relu, forgets_the_first_bias])
+def network_without_relu_and_bias(x, W_1, b_1, W_2, b_2):
+    return x @ W_1.mT @ W_2.mT + b_2
+
+
 def _network(draw: Draw, *batch: int, biases: float = 1.0) -> Call:
     d_model, d_ff = draw.sizes(2)
     x, W_1, W_2 = draw.normal(*batch, d_model), draw.normal(d_ff, d_model), draw.normal(d_model, d_ff)
@@ -199,5 +219,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

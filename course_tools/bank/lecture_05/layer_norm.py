@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -183,6 +183,27 @@ def by_a_projection(x, gain, bias, epsilon=1e-5):
     return (d**0.5 * centred / torch.sqrt(squared_length + d * epsilon) * gain + bias).to(x.dtype)
 
 
+@stranger
+def norm_by_the_largest(x, gain, bias, epsilon=1e-5):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.abs().amax(-1, keepdim=True) + epsilon) * gain + bias
+
+
+@stranger
+def norm_by_the_median(x, gain, bias, epsilon=1e-5):
+    return layer_norm(x, gain, bias, epsilon) + (x.mean(-1, keepdim=True) - x.median(-1, keepdim=True).values) * gain
+
+
+@stranger
+def norm_without_gradient(x, gain, bias, epsilon=1e-5):
+    return layer_norm(x.detach(), gain, bias, epsilon)
+
+
+@stranger(makes=[estimates_the_variance_of_a_sample, does_not_centre])
+def norm_of_a_sample_without_centring(x, gain, bias, epsilon=1e-5):
+    return x / (x.var(-1, keepdim=True) + epsilon).sqrt() * gain + bias
+
+
 def _vectors(draw: Draw, *batch: int, offset: float = 3.0, scale: float = 2.0) -> Call:
     d = draw.sizes(1)[0] + 3
     return offset + draw.normal(*batch, d, scale=scale), draw.normal(d), draw.normal(d)
@@ -231,5 +252,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -220,6 +220,30 @@ def by_add_and_norm_in_double_precision(x, attention, network, norms, n_heads, m
     return pre_norm(h, lambda y: feed_forward(y, *network), lambda y: layer_norm(y, *second)).to(x.dtype)
 
 
+@stranger
+def pre_with_half_the_attention(x, attention, network, norms, n_heads, mask=None):
+    *others, W_o = attention
+    return pre_norm_encoder_block(x, (*others, W_o / 2), network, norms, n_heads, mask)
+
+
+@stranger
+def pre_without_network(x, attention, network, norms, n_heads, mask=None):
+    seen = layer_norm(x, *norms[0])
+    return x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+
+
+@stranger
+def pre_with_a_relu_at_the_end(x, attention, network, norms, n_heads, mask=None):
+    return pre_norm_encoder_block(x, attention, network, norms, n_heads, mask).relu()
+
+
+@stranger(makes=[forgets_the_mask, uses_the_first_norm_twice])
+def pre_without_mask_and_second_norm(x, attention, network, norms, n_heads, mask=None):
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads).context
+    return x + feed_forward(layer_norm(x, *norms[0]), *network)
+
+
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
 
@@ -283,5 +307,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -8,7 +8,7 @@ from course_lib.primitives import sinusoidal_positions
 from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -220,6 +220,27 @@ def as_turning_hands(T, d_model, device=None):
     return torch.stack([hands.imag, hands.real], dim=-1).reshape(T, -1)[:, :d_model].to(torch.float32)
 
 
+@stranger
+def positions_of_a_shorter_wave(T, d_model, device=None):
+    return sinusoidal_positions(2 * T, d_model, device)[::2]
+
+
+@stranger
+def positions_squared(T, d_model, device=None):
+    return sinusoidal_positions(T, d_model, device).square()
+
+
+@stranger
+def positions_all_zero(T, d_model, device=None):
+    return torch.zeros(T, d_model, device=device)
+
+
+@stranger(makes=[counts_positions_from_one, exchanges_sine_and_cosine])
+def positions_from_one_exchanged(T, d_model, device=None):
+    table = sinusoidal_positions(T + 1, d_model + d_model % 2, device)[1:]
+    return table.unflatten(1, (-1, 2)).flip(-1).flatten(1)[:, :d_model]
+
+
 def _sizes(draw: Draw) -> list[Call]:
     T, d_model = sorted(draw.sizes(2))
     return [(T, 2 * d_model), (d_model + 1, 2 * T)]
@@ -253,5 +274,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -182,6 +182,30 @@ def word_by_word(x, y, halt, h, epsilon=0.01):
     return torch.stack(states).reshape(B, T, d), torch.stack(rows).reshape(B, T, -1)
 
 
+@stranger
+def step_halfway(x, y, halt, h, epsilon=0.01):
+    return adaptive_step(x, (x + y) / 2, halt, h, epsilon)
+
+
+@stranger
+def step_that_asks_twice(x, y, halt, h, epsilon=0.01):
+    w, b = halt
+    return adaptive_step(x, y, (2 * w, b), h, epsilon)
+
+
+@stranger
+def step_that_multiplies_what_is_left(x, y, halt, h, epsilon=0.01):
+    active = 1 - (1 - h).prod(-1, keepdim=True) < 1 - epsilon
+    states = torch.where(active, y, x)
+    return states, torch.cat([h, (states @ halt[0] + halt[1]).sigmoid()[..., None]], dim=-1)
+
+
+@stranger(makes=[lets_everyone_think_on, forgets_the_sigmoid])
+def step_of_all_without_sigmoid(x, y, halt, h, epsilon=0.01):
+    w, b = halt
+    return y, torch.cat([h, (y @ w + b)[..., None]], dim=-1)
+
+
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
     """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
     return draw.integers(0, most + 1, *shape) / 16
@@ -243,5 +267,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -187,6 +187,27 @@ def by_capping_the_sum(h, epsilon=0.01):
     return total.diff(dim=-1, prepend=torch.zeros_like(total[..., :1]))
 
 
+@stranger
+def shares_of_squares(h, epsilon=0.01):
+    return halting_distribution(h.square(), epsilon)
+
+
+@stranger
+def shares_read_backwards(h, epsilon=0.01):
+    return halting_distribution(h.flip(-1), epsilon).flip(-1)
+
+
+@stranger
+def shares_that_are_all_equal(h, epsilon=0.01):
+    return torch.full_like(h, 1 / h.shape[-1])
+
+
+@stranger(makes=[forgets_the_remainder, forgets_epsilon])
+def shares_without_remainder_and_epsilon(h, epsilon=0.01):
+    before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
+    return torch.where(before < 1, h, 0.0)
+
+
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
     """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
     return draw.integers(0, most + 1, *shape) / 16
@@ -244,5 +265,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -171,6 +171,26 @@ def as_a_batch_of_columns(states, h, epsilon=0.01):
     return mixed.reshape(*states.shape[:-2], d).to(states.dtype)
 
 
+@stranger
+def mixture_of_squares(states, h, epsilon=0.01):
+    return mix_states(states.square(), h, epsilon)
+
+
+@stranger
+def mixture_backwards(states, h, epsilon=0.01):
+    return mix_states(states.flip(-2), h, epsilon)
+
+
+@stranger
+def mixture_of_half(states, h, epsilon=0.01):
+    return mix_states(states, h, epsilon) / 2
+
+
+@stranger(makes=[types_epsilon_in, takes_the_shares_from_the_graph])
+def mixture_by_detached_default_shares(states, h, epsilon=0.01):
+    return mix_states(states, h.detach())
+
+
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
     """Probabilities in sixteenths: their sums are exact, and stay away from 1 - ε."""
     return draw.integers(0, most + 1, *shape) / 16
@@ -221,5 +241,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -181,6 +181,29 @@ def by_counting_the_shares(h, epsilon=0.01):
     return N + 1 - (shares * before).sum(-1)
 
 
+@stranger
+def cost_times_the_remainder(h, epsilon=0.01):
+    cost = ponder_cost(h, epsilon)
+    N = cost.ceil() - 1
+    return N * (cost - N)
+
+
+@stranger
+def cost_of_twice_the_remainder(h, epsilon=0.01):
+    cost = ponder_cost(h, epsilon)
+    return 2 * cost - cost.detach().ceil() + 1
+
+
+@stranger
+def cost_of_the_largest(h, epsilon=0.01):
+    return ponder_cost(h, epsilon).amax().expand(h.shape[:-1])
+
+
+@stranger(makes=[counts_from_zero, forgets_epsilon])
+def cost_from_zero_without_epsilon(h, epsilon=0.01):
+    return ponder_cost(h, 0.0) - 1
+
+
 def _chances(draw: Draw, *shape: int, most: int = 8) -> torch.Tensor:
     """Probabilities in sixteenths, never 0, as sigmoids are: their sums are exact, and stay away from 1 - ε."""
     return draw.integers(1, most + 1, *shape) / 16
@@ -233,5 +256,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

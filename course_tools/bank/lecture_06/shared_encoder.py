@@ -22,7 +22,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -197,6 +197,31 @@ def in_double_precision(x, attention, network, norms, n_heads, n_steps, mask=Non
     return states.to(x.dtype)
 
 
+@stranger
+def encoder_of_half_the_encoding(x, attention, network, norms, n_heads, n_steps, mask=None):
+    for step in range(1, n_steps + 1):
+        x = encoder_block(x + step_encoding(*x.shape[1:], step) / 2, attention, network, norms, n_heads, mask)
+    return x
+
+
+@stranger
+def encoder_that_turns_the_weights(x, attention, network, norms, n_heads, n_steps, mask=None):
+    return shared_encoder(x, (*attention[1:], attention[0]), network, norms, n_heads, n_steps, mask)
+
+
+@stranger
+def encoder_of_an_average(x, attention, network, norms, n_heads, n_steps, mask=None):
+    states = [shared_encoder(x, attention, network, norms, n_heads, n, mask) for n in range(n_steps + 1)]
+    return torch.stack(states).mean(0)
+
+
+@stranger(makes=[tells_the_place_only, forgets_the_mask])
+def encoder_without_steps_and_mask(x, attention, network, norms, n_heads, n_steps, mask=None):
+    for _ in range(n_steps):
+        x = encoder_block(x + sinusoidal_positions(*x.shape[1:]), attention, network, norms, n_heads)
+    return x
+
+
 def _pair(draw: Draw, d: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 1.0 + 0.5 * draw.normal(d), draw.normal(d)
 
@@ -245,5 +270,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -9,7 +9,7 @@ from course_lib.primitives import sinusoidal_positions
 from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -167,6 +167,26 @@ def by_complex_numbers(T, d_model, step, device=None):
     return torch.view_as_real(z).flip(-1).flatten(1)
 
 
+@stranger
+def encoding_of_half_steps(T, d_model, step, device=None):
+    return sinusoidal_positions(T, d_model, device) + sinusoidal_positions(step // 2 + 1, d_model, device)[-1]
+
+
+@stranger
+def encoding_upside_down(T, d_model, step, device=None):
+    return step_encoding(T, d_model, step, device).flip(0)
+
+
+@stranger
+def encoding_that_takes_the_larger(T, d_model, step, device=None):
+    return sinusoidal_positions(T, d_model, device).maximum(sinusoidal_positions(step + 1, d_model, device)[step])
+
+
+@stranger(makes=[counts_steps_from_zero, averages_the_two])
+def encoding_of_the_step_before_averaged(T, d_model, step, device=None):
+    return (sinusoidal_positions(T, d_model, device) + sinusoidal_positions(step + 1, d_model, device)[step - 1]) / 2
+
+
 def _sizes(draw: Draw) -> list[Call]:
     T, half, step = draw.sizes(3)
     return [(T, 2 * half, step), (2 * half + 1, 2 * T, step + 1)]
@@ -209,5 +229,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 
-from course_lib.attention import CachedStep, cached_step
+from course_lib.attention import CachedStep, cached_step, split_heads
 from course_lib.attention.core import attend
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import (
@@ -21,7 +21,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -188,6 +188,45 @@ def fused_on_a_padded_cache(x, keys, values, W_q, W_k, W_v, W_o):
     return F.scaled_dot_product_attention(q, keys, values).flatten(1) @ W_o.mT, keys, values
 
 
+def step(x, keys, values, W_q, W_k, W_v, W_o, scale=None, itself=True):
+    q, k, v = (split_heads((x @ W.mT)[:, None], keys.shape[1]) for W in (W_q, W_k, W_v))
+    new_keys, new_values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
+    seen = (new_keys, new_values) if itself else (keys, values)
+    context = attend(q @ seen[0].mT / (scale or keys.shape[-1] ** 0.5), seen[1]).context
+    return context.transpose(1, 2).flatten(1) @ W_o.mT, new_keys, new_values
+
+
+@stranger
+def step_of_the_mean(x, keys, values, W_q, W_k, W_v, W_o):
+    return step(x, keys, values, 0 * W_q, W_k, W_v, W_o)
+
+
+@stranger
+def step_scaled_by_d_v(x, keys, values, W_q, W_k, W_v, W_o):
+    return step(x, keys, values, W_q, W_k, W_v, W_o, scale=values.shape[-1] ** 0.5)
+
+
+@stranger
+def step_with_a_residual_past(x, keys, values, W_q, W_k, W_v, W_o):
+    output, keys, values = step(x, keys, values, W_q, W_k, W_v, W_o)
+    return output, keys, values + values.mean(2, keepdim=True)
+
+
+@stranger
+def step_with_a_frozen_past(x, keys, values, W_q, W_k, W_v, W_o):
+    return step(x, keys.detach(), values.detach(), W_q, W_k, W_v, W_o)
+
+
+@stranger(makes=[looks_only_at_the_past])
+def step_without_itself(x, keys, values, W_q, W_k, W_v, W_o):
+    return step(x, keys, values, W_q, W_k, W_v, W_o, itself=False)
+
+
+@stranger(makes=[forgets_the_scale, returns_the_old_cache])
+def step_unscaled_with_the_old_cache(x, keys, values, W_q, W_k, W_v, W_o):
+    return step(x, keys, values, W_q, W_k, W_v, W_o, scale=1.0)[0], keys, values
+
+
 def _step(draw: Draw, B: int, T: int, h: int = 3) -> Call:
     """A past of T tokens and one more, all sizes different, scores large enough that the scale matters."""
     d_k, d_v, d_in, d_model = (size + (size == h) for size in draw.sizes(4))
@@ -235,5 +274,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

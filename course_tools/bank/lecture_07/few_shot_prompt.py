@@ -7,7 +7,7 @@ from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -188,6 +188,43 @@ def by_lengths_alone(shots, question, names=("Input", "Output"), task="", room=N
     return "".join(ends[0] + solved[len(solved) - n :] + ends[1])
 
 
+def prompt(shots, question, names, task, room, end=":", line="\n"):
+    before, after = f"{task}\n" if task else "", f"{names[0]}: {question}\n{names[1]}{end}"
+    solved = [f"{names[0]}: {given}\n{names[1]}: {answer}{line}" for given, answer in shots]
+    while room is not None and solved and len(before) + sum(map(len, solved)) + len(after) > room:
+        solved = solved[1:]
+    return before + "".join(solved) + after
+
+
+@stranger
+def prompt_in_capitals(shots, question, names=("Input", "Output"), task="", room=None):
+    return prompt(shots, question, tuple(name.upper() for name in names), task, room)
+
+
+@stranger
+def prompt_that_answers(shots, question, names=("Input", "Output"), task="", room=None):
+    return prompt(shots, question, names, task, room, end=": ?")
+
+
+@stranger
+def prompt_of_one_shot(shots, question, names=("Input", "Output"), task="", room=None):
+    return prompt(shots[-1:], question, names, task, room)
+
+
+@stranger(makes=[leaves_a_space_at_the_end])
+def prompt_with_a_space(shots, question, names=("Input", "Output"), task="", room=None):
+    while True:
+        whole = prompt(shots, question, names, task, None, end=": ")
+        if not shots or room is None or len(whole) <= room:
+            return whole
+        shots = shots[1:]
+
+
+@stranger(makes=[leaves_a_space_at_the_end, parts_the_shots_by_empty_lines])
+def prompt_spaced_and_parted(shots, question, names=("Input", "Output"), task="", room=None):
+    return prompt(shots, question, names, task, room, end=": ", line="\n\n")
+
+
 WORDS = ("otter", "mint", "plush giraffe", "cheese", "sea", "a long word or two", "tea", "snow")
 LONG = ([("a", "b"), ("c", "d" * 50), ("e", "f")], "g", ("In", "Out"), "", 45)
 """A shot that does not fit, with a short one before it: what is left out is left out from the oldest on."""
@@ -272,5 +309,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

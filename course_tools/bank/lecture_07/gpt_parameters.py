@@ -9,7 +9,7 @@ from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 from course_tools.checks.outcome import Outcome
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -154,6 +154,31 @@ def as_a_polynomial(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
     return (square * d_model + first) * d_model
 
 
+@stranger
+def count_in_float(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    return float(gpt_parameters(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end))
+
+
+@stranger
+def count_a_wider_network(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    return gpt_parameters(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end) + n_layers * 8 * d_model**2
+
+
+@stranger
+def count_positions_in_every_layer(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    return gpt_parameters(n_tokens, T_max * (n_layers + 1), d_model, n_layers, n_norms_at_the_end)
+
+
+@stranger(makes=[forgets_the_biases])
+def count_without_any_bias(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    return (n_tokens + T_max) * d_model + n_layers * (12 * d_model**2 + 4 * d_model) + 2 * n_norms_at_the_end * d_model
+
+
+@stranger(makes=[forgets_the_biases, forgets_the_positions, forgets_the_norms])
+def count_matrices_alone(n_tokens, T_max, d_model, n_layers, n_norms_at_the_end=1):
+    return n_tokens * d_model + n_layers * 12 * d_model**2
+
+
 def _sizes(draw: Draw, n_layers: int, *n_norms: int) -> Call:
     n_tokens, T_max, d_model = draw.sizes(3)
     return 10 * n_tokens, 4 * T_max, d_model, n_layers, *n_norms
@@ -218,5 +243,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -197,6 +197,45 @@ def in_double_precision(logits, tokens, counts=None):
     return -(picked if counts is None else picked[counts[:, 1:]]).mean()
 
 
+@stranger
+def loss_in_bits(logits, tokens, counts=None):
+    return next_token_loss(logits, tokens, counts) / math.log(2)
+
+
+@stranger
+def loss_with_smoothed_labels(logits, tokens, counts=None):
+    predictions, targets = logits[:, :-1], tokens[:, 1:]
+    if counts is None:
+        return F.cross_entropy(predictions.mT, targets, label_smoothing=0.1)
+    return F.cross_entropy(predictions[counts[:, 1:]], targets[counts[:, 1:]], label_smoothing=0.1)
+
+
+@stranger
+def loss_two_ahead(logits, tokens, counts=None):
+    return next_token_loss(
+        logits[:, 1:], torch.cat([tokens[:, :1], tokens[:, 3:]], 1), None if counts is None else counts[:, 1:-1]
+    )
+
+
+@stranger
+def loss_without_gradient_in_the_normaliser(logits, tokens, counts=None):
+    log_p = logits - logits.logsumexp(-1, keepdim=True).detach()
+    picked = log_p[:, :-1].gather(-1, tokens[:, 1:, None])[..., 0]
+    return -(picked if counts is None else picked[counts[:, 1:]]).mean()
+
+
+@stranger(makes=[adds_the_losses_up])
+def sum_of_those_asked(logits, tokens, counts=None):
+    losses = -logits[:, :-1].log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
+    return losses.sum() if counts is None else (losses * counts[:, 1:]).sum()
+
+
+@stranger(makes=[asks_for_the_token_just_read, adds_the_losses_up])
+def loss_unshifted_and_summed(logits, tokens, counts=None):
+    losses = F.cross_entropy(logits.mT, tokens, reduction="none")
+    return losses.sum() if counts is None else losses[counts].sum()
+
+
 def _texts(draw: Draw, B: int, T: int, n_tokens: int = 7) -> Call:
     """Texts of which every token but the first is asked for."""
     return draw.normal(B, T, n_tokens, scale=2.0), draw.integers(0, n_tokens, B, T)
@@ -251,5 +290,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

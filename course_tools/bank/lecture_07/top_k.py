@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
 )
 from course_tools.checks.outcome import Outcome
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -182,6 +182,42 @@ def one_after_the_other(logits, k):
     return logits.masked_fill(~kept, -torch.inf)
 
 
+@stranger
+def k_by_size(logits, k):
+    kept = logits.abs().topk(min(k, logits.shape[-1]), dim=-1).indices
+    return torch.full_like(logits, -torch.inf).scatter(-1, kept, logits.gather(-1, kept))
+
+
+@stranger
+def k_as_the_border(logits, k):
+    border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return torch.where(logits >= border, border, -torch.inf)
+
+
+@stranger
+def k_of_the_first_row(logits, k):
+    kept = logits.reshape(-1, logits.shape[-1])[0].topk(min(k, logits.shape[-1])).indices
+    out = torch.full_like(logits, -torch.inf)
+    out[..., kept] = logits[..., kept]
+    return out
+
+
+@stranger
+def k_cut_from_the_graph(logits, k):
+    return top_k(logits.detach(), k)
+
+
+@stranger(makes=[keeps_the_unlikely])
+def k_by_sorting_upwards(logits, k):
+    lowest = logits.sort(dim=-1).values[..., min(k, logits.shape[-1]) - 1, None]
+    return torch.where(logits <= lowest, logits, -torch.inf)
+
+
+@stranger(makes=[gives_probabilities, sets_the_others_to_zero, keeps_one_too_few])
+def k_probabilities_of_all(logits, k):
+    return torch.where(top_k(logits, k - 1 if k > 1 else 1) > -torch.inf, logits.softmax(-1), 0.0)
+
+
 def _logits(draw: Draw, k: int, *batch: int, n: int = 7) -> Call:
     """Logits on both sides of 0, no two equal."""
     return draw.normal(*batch, n, scale=3.0), k
@@ -241,5 +277,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

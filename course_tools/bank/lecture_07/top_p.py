@@ -15,7 +15,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -189,6 +189,35 @@ def from_the_rising_order(logits, p):
     return logits.masked_fill(torch.zeros_like(is_out).scatter(-1, order, is_out), -torch.inf)
 
 
+@stranger
+def nucleus_of_half_the_rest(logits, p):
+    return top_p(logits, 1 - p)
+
+
+@stranger
+def nucleus_at_another_temperature(logits, p):
+    return torch.where(top_p(logits / 2, p) > -torch.inf, logits, -torch.inf)
+
+
+@stranger
+def nucleus_over_a_share_of_the_largest(logits, p):
+    q = logits.softmax(-1)
+    return torch.where(q >= (1 - p) * q.amax(-1, keepdim=True), logits, -torch.inf)
+
+
+@stranger(makes=[leaves_out_the_word_that_crosses])
+def nucleus_by_a_sum_without_the_first(logits, p):
+    ordered, order = logits.sort(dim=-1, descending=True)
+    crossed = (ordered.softmax(-1).cumsum(-1) > p) & (torch.arange(logits.shape[-1]) > 0)
+    return torch.full_like(logits, -torch.inf).scatter(-1, order, torch.where(crossed, -torch.inf, ordered))
+
+
+@stranger(makes=[does_not_sort, sets_the_others_to_zero])
+def nucleus_unsorted_with_zeros(logits, p):
+    q = logits.softmax(-1)
+    return torch.where(q.cumsum(-1) - q < p, logits, 0.0)
+
+
 def _logits(draw: Draw, p: float, *batch: int, n: int = 7) -> Call:
     """Logits on both sides of 0; no sum of their probabilities comes near p."""
     while True:
@@ -238,5 +267,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -178,6 +178,31 @@ def example_by_example(states, W_p, b_p, W, b):
     return torch.stack(logits)
 
 
+@stranger
+def head_of_the_second_token(states, W_p, b_p, W, b):
+    return classification_head(states.roll(-1, 1), W_p, b_p, W, b)
+
+
+@stranger
+def head_with_a_sigmoid(states, W_p, b_p, W, b):
+    return (states[:, 0] @ W_p.mT + b_p).sigmoid() @ W.mT + b
+
+
+@stranger
+def head_of_a_sum(states, W_p, b_p, W, b):
+    return classification_head(states.sum(1, keepdim=True), W_p, b_p, W, b)
+
+
+@stranger(makes=[forgets_the_biases])
+def head_without_biases_by_zeros(states, W_p, b_p, W, b):
+    return classification_head(states, W_p, 0 * b_p, W, 0 * b)
+
+
+@stranger(makes=[averages_the_tokens, forgets_the_tanh])
+def head_averaged_without_tanh(states, W_p, b_p, W, b):
+    return (states.mean(1) @ W_p.mT + b_p) @ W.mT + b
+
+
 def _call(draw: Draw, B: int, T: int, d_model: int, d_p: int, n_classes: int, scale: float = 1.0) -> Call:
     """States, and the weights of the two layers as torch.nn.Linear stores them."""
     pool = draw.normal(d_p, d_model, scale=scale / d_model**0.5), draw.normal(d_p, scale=0.5)
@@ -228,5 +253,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

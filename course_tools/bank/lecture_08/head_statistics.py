@@ -3,12 +3,13 @@
 import math
 
 import torch
+import torch.nn.functional as F
 
 from course_lib.analysis import HeadStatistics, head_statistics
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -189,6 +190,42 @@ def by_weighing_every_square(weights, delimiters, lengths):
     return HeadStatistics(*(result.to(weights.dtype) for result in results))
 
 
+@stranger
+def statistics_in_bits(weights, delimiters, lengths):
+    found = head_statistics(weights, delimiters, lengths)
+    return found._replace(entropy=found.entropy / math.log(2))
+
+
+@stranger
+def statistics_of_the_next_but_one(weights, delimiters, lengths):
+    found = head_statistics(weights, delimiters, lengths)
+    return found._replace(following=head_statistics(weights.roll(-1, -1), delimiters, lengths).following)
+
+
+@stranger
+def statistics_of_all_heads_together(weights, delimiters, lengths):
+    found = head_statistics(weights, delimiters, lengths)
+    return tuple(part.mean().expand_as(part) for part in found)
+
+
+@stranger
+def statistics_of_the_favourite(weights, delimiters, lengths):
+    hard = F.one_hot(weights.argmax(-1), weights.shape[-1]).to(weights.dtype)
+    return head_statistics(hard, delimiters, lengths)._replace(entropy=head_statistics(weights, delimiters, lengths).entropy)
+
+
+@stranger(makes=[exchanges_before_and_after])
+def statistics_with_keys_and_queries_exchanged_in_pairs(weights, delimiters, lengths):
+    found = head_statistics(weights, delimiters, lengths)
+    return found.following, found.current, found.previous, found.delimiters, found.entropy
+
+
+@stranger(makes=[exchanges_before_and_after, counts_the_padding])
+def statistics_exchanged_and_padded(weights, delimiters, lengths):
+    found = head_statistics(weights, delimiters, torch.full_like(lengths, weights.shape[-1]))
+    return found._replace(previous=found.following, following=found.previous)
+
+
 def _call(draw: Draw, lengths: list[int], h: int = 3, T: int | None = None, *, zeros: bool = False) -> Call:
     """Weights over the real tokens of each sequence, anything in the rows of padding; one delimiter at least in each."""
     n, T = torch.tensor(lengths), T or max(lengths)
@@ -254,5 +291,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -6,7 +6,7 @@ from course_lib.losses import Masked, corrupt
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -171,6 +171,34 @@ def at_the_chosen_places(tokens, eligible, mask, choice, fate, replacements, rat
     return Masked(tokens.masked_scatter(asked, candidates.gather(0, which[None])[0]), asked)
 
 
+@stranger
+def masks_only_half_of_the_chosen(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    return corrupt(tokens, eligible, mask, choice, fate + 0.3, replacements, rate)
+
+
+@stranger
+def masks_by_rank(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    rank = choice.masked_fill(~eligible, torch.inf).argsort(-1).argsort(-1)
+    return corrupt(tokens, eligible, mask, rank / tokens.shape[1], fate, replacements, rate)
+
+
+@stranger
+def masks_and_turns_the_window_round(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    return corrupt(tokens, eligible, mask, choice, 1 - fate, replacements, rate)
+
+
+@stranger(makes=[does_not_ask_for_the_words_that_stay])
+def chosen_is_where_the_text_changed(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    text, chosen = corrupt(tokens, eligible, mask, choice, fate, replacements, rate)
+    return text, chosen & ~(fate >= 0.9)
+
+
+@stranger(makes=[always_masks, takes_out_special_tokens_too])
+def masks_all_and_ignores_eligible(tokens, eligible, mask, choice, fate, replacements, rate=0.15):
+    chosen = choice < rate
+    return torch.where(chosen, mask, tokens), chosen
+
+
 N_TOKENS = 19
 
 
@@ -277,5 +305,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

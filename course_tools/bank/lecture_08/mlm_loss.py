@@ -1,5 +1,7 @@
 """Exercise 08.3, mlm_loss: what students answer, wrong and right."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -17,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -151,6 +153,31 @@ def against_one_hot_words(logits, tokens, chosen):
     return -torch.einsum("btn,btn,bt->", F.log_softmax(logits, dim=-1), one_hot, weights) / weights.sum()
 
 
+@stranger
+def loss_with_smoothed_words(logits, tokens, chosen):
+    return F.cross_entropy(logits[chosen], tokens[chosen], label_smoothing=0.1)
+
+
+@stranger
+def loss_of_the_first_sentence(logits, tokens, chosen):
+    return mlm_loss(logits[:1], tokens[:1], chosen[:1])
+
+
+@stranger
+def loss_of_the_worst_word(logits, tokens, chosen):
+    return F.cross_entropy(logits[chosen], tokens[chosen], reduction="none").max()
+
+
+@stranger(makes=[adds_up])
+def loss_by_a_sum_of_logarithms(logits, tokens, chosen):
+    return -logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0][chosen].sum()
+
+
+@stranger(makes=[averages_over_all_places, measures_in_bits])
+def loss_in_bits_of_all_places(logits, tokens, chosen):
+    return F.cross_entropy(logits.mT, tokens) / math.log(2)
+
+
 def _asked(draw: Draw, *rows: str, n_tokens: int = 7, scale: float = 2.0) -> Call:
     """Texts of which a part is asked for: a row for each, x where a token was chosen."""
     chosen = torch.tensor([[sign == "x" for sign in row] for row in rows])
@@ -212,5 +239,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

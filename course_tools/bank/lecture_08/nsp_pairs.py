@@ -6,7 +6,7 @@ from course_lib.losses import SentencePairs, nsp_pairs
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -188,6 +188,29 @@ def by_sorting_strangers_first(document, coins, picks):
     return first, torch.where(coins >= 0.5, second, first + 1), coins < 0.5
 
 
+@stranger
+def pairs_with_one_stranger_for_all(document, coins, picks):
+    return nsp_pairs(document, coins, picks[:1].expand_as(picks))
+
+
+@stranger
+def pairs_with_the_next_stranger(document, coins, picks):
+    first, second, follows = nsp_pairs(document, coins, picks)
+    return first, torch.where(follows, second, (second + 1) % len(document)), follows
+
+
+@stranger
+def pairs_two_apart(document, coins, picks):
+    first, second, follows = nsp_pairs(document, coins, picks)
+    return first, torch.where(follows, (second + 1) % len(document), second), follows
+
+
+@stranger(makes=[turns_the_coin_round, names_the_false_pairs])
+def pairs_turned_round_twice(document, coins, picks):
+    first, second, follows = nsp_pairs(document, torch.where(coins < 0.5, 0.75, 0.25), picks)
+    return first, second, ~follows
+
+
 def _text(draw: Draw, sizes: list[int], coins: str = "?") -> Call:
     """Documents of these sizes, their ids in no order; "t" makes a pair true, "f" gives it a stranger, "?" leaves it to chance.
 
@@ -252,5 +275,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -154,6 +154,41 @@ def as_one_long_matrix(layers, w, gamma):
     return (flat.transpose(1, 2) @ w.softmax(dim=-1) * gamma).reshape(*layers.shape[:-2], layers.shape[-1])
 
 
+@stranger
+def mixture_upside_down(layers, w, gamma):
+    return scalar_mix(layers, w.flip(0), gamma)
+
+
+@stranger
+def mixture_by_a_double_softmax(layers, w, gamma):
+    return scalar_mix(layers, w.softmax(0), gamma)
+
+
+@stranger
+def mixture_of_normed_layers(layers, w, gamma):
+    return scalar_mix(F.layer_norm(layers, layers.shape[-1:]), w, gamma)
+
+
+@stranger
+def mixture_without_gradient_in_the_shares(layers, w, gamma):
+    return scalar_mix(layers, w.detach(), gamma)
+
+
+@stranger
+def mixture_that_adds_the_scale(layers, w, gamma):
+    return w.softmax(0) @ layers + gamma
+
+
+@stranger(makes=[averages_the_layers])
+def mixture_by_exp_over_the_sum(layers, w, gamma):
+    return gamma * layers.sum(-2) / layers.shape[-2]
+
+
+@stranger(makes=[takes_a_sigmoid, forgets_gamma])
+def mixture_unscaled_by_sigmoids(layers, w, gamma):
+    return w.sigmoid() @ layers
+
+
 def _layers(draw: Draw, *batch: int, n_layers: int, d: int) -> Call:
     """Layers of tokens, weights of either sign and a scale far from 1."""
     return draw.normal(*batch, n_layers, d), draw.normal(n_layers, scale=1.5), draw.uniform(1)[0] + 1.5
@@ -201,5 +236,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -9,7 +9,7 @@ from course_tools.checks.comparisons import Failure, right_result, runs
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 from course_tools.checks.outcome import Outcome, tensors_in
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -183,6 +183,40 @@ def sentence_by_sentence(first, second, begin, separate):
     return torch.hstack(tokens), torch.hstack(segments)
 
 
+@stranger
+def input_with_the_sentences_exchanged(first, second, begin, separate):
+    return segment_input(first if second is None else second, second if second is None else first, begin, separate)
+
+
+@stranger
+def input_with_the_marks_exchanged(first, second, begin, separate):
+    return segment_input(first, second, separate, begin)
+
+
+@stranger
+def input_with_two_separators_between(first, second, begin, separate):
+    if second is None:
+        return segment_input(first, second, begin, separate)
+    return segment_input(torch.cat([first, first.new_tensor([separate])]), second, begin, separate)
+
+
+@stranger
+def input_in_floats(first, second, begin, separate):
+    return tuple(part.float() for part in segment_input(first, second, begin, separate))
+
+
+@stranger(makes=[knows_one_segment_only])
+def input_of_one_segment_by_multiplying(first, second, begin, separate):
+    tokens, segments = segment_input(first, second, begin, separate)
+    return tokens, segments * 0
+
+
+@stranger(makes=[leaves_the_end_open, counts_segments_from_one])
+def input_open_and_from_one(first, second, begin, separate):
+    tokens, segments = segment_input(first, second, begin, separate)
+    return tokens[:-1], segments[:-1] + 1
+
+
 def _call(draw: Draw, n_first: int, n_second: int | None) -> Call:
     """Sentences of these lengths, and two marks that do not occur in them."""
     begin, separate = (draw.uniform(6).argsort()[:2]).tolist()
@@ -245,5 +279,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -15,7 +15,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -151,6 +151,31 @@ def picture_by_picture(theta, phi, g):
     return Attended(torch.stack(seen).reshape(*theta.shape[:-1], g.shape[-1]), None)
 
 
+@stranger
+def product_of_centred_keys(theta, phi, g):
+    return associative_dot_product(theta, phi - phi.mean(-2, keepdim=True), g)
+
+
+@stranger
+def product_of_the_sizes(theta, phi, g):
+    return Attended(associative_dot_product(theta, phi, g).context.abs(), None)
+
+
+@stranger
+def product_with_one_key_less(theta, phi, g):
+    return Attended(theta @ (phi.mT @ g) / max(1, phi.shape[-2] - 1), None)
+
+
+@stranger(makes=[multiplies_from_the_left])
+def product_row_by_row_of_weights(theta, phi, g):
+    return Attended(torch.einsum("...qn,...nd->...qd", torch.einsum("...qk,...nk->...qn", theta, phi), g) / phi.shape[-2], None)
+
+
+@stranger(makes=[divides_by_the_width, makes_them_positive])
+def product_over_width_of_positives(theta, phi, g):
+    return Attended(theta.relu() @ (phi.relu().mT @ g) / phi.shape[-1], None)
+
+
 def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
     N_q, places, d_k, d = draw.sizes(4)
     N = N or places
@@ -194,5 +219,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -20,7 +20,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -197,6 +197,33 @@ def in_logarithms(x, W_k, W_v, W_pi):
     return Attended(weights @ x @ W_v.mT, weights)
 
 
+@stranger
+def features_of_another_share(x, W_k, W_v, W_pi):
+    return co_occurrent_features(x, W_k, W_v, W_pi.flip(0))
+
+
+@stranger
+def features_with_cosines(x, W_k, W_v, W_pi):
+    z = torch.nn.functional.normalize(x @ W_k.mT, dim=-1)
+    weights = (z @ z.mT).softmax(-1)
+    return Attended(weights @ x @ W_v.mT, weights)
+
+
+@stranger
+def features_with_sharper_shares(x, W_k, W_v, W_pi):
+    return co_occurrent_features(x, W_k, W_v, 2 * W_pi)
+
+
+@stranger(makes=[mixes_in_equal_parts])
+def features_without_a_choice(x, W_k, W_v, W_pi):
+    return co_occurrent_features(x, W_k, W_v, 0 * W_pi)
+
+
+@stranger(makes=[forgets_the_scale, mixes_in_equal_parts])
+def features_unscaled_in_equal_parts(x, W_k, W_v, W_pi):
+    return co_occurrent_features(x, W_k * len(W_k) ** 0.25, W_v, 0 * W_pi)
+
+
 def _drawn(draw: Draw, *batch: int, n_mix: int = 3, d: int = 5, N: int | None = None) -> Call:
     """Images with different means, so that each has different mixture weights."""
     places, C, d_v = draw.sizes(3)
@@ -244,5 +271,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -1,5 +1,7 @@
 """Exercise 09.4, non_local_block: what students answer, wrong and right."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -17,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -210,6 +212,31 @@ def picture_by_picture(x, W_theta, W_phi, W_g, W_z):
     return torch.stack(out).reshape(x.shape)
 
 
+@stranger
+def block_that_subtracts(x, W_theta, W_phi, W_g, W_z):
+    return non_local_block(x, W_theta, W_phi, W_g, -W_z)
+
+
+@stranger
+def block_of_twice_the_input(x, W_theta, W_phi, W_g, W_z):
+    return x + non_local_block(x, W_theta, W_phi, W_g, W_z)
+
+
+@stranger
+def block_upside_down(x, W_theta, W_phi, W_g, W_z):
+    return x + (non_local_block(x, W_theta, W_phi, W_g, W_z) - x).flip(-1)
+
+
+@stranger(makes=[scales_the_scores])
+def block_with_a_smaller_query(x, W_theta, W_phi, W_g, W_z):
+    return non_local_block(x, W_theta / math.sqrt(len(W_phi)), W_phi, W_g, W_z)
+
+
+@stranger(makes=[scales_the_scores, cuts_off_below_zero])
+def block_scaled_and_cut_off(x, W_theta, W_phi, W_g, W_z):
+    return non_local_block(x, W_theta / math.sqrt(len(W_phi)), W_phi, W_g, W_z).relu()
+
+
 def _drawn(draw: Draw, n_axes: int, B: int = 1) -> Call:
     """A line, an image or a video, by how many axes its positions have."""
     C, d_k, d, *places = draw.sizes(6)
@@ -251,5 +278,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -174,6 +174,36 @@ def query_by_query(theta, phi, g, w_f):
     return Attended(torch.einsum("...qn,...nd->...qd", weights, g), weights)
 
 
+@stranger
+def pairs_bent_smoothly(theta, phi, g, w_f):
+    a, b = w_f.chunk(2)
+    weights = torch.nn.functional.softplus((theta @ a).unsqueeze(-1) + (phi @ b).unsqueeze(-2)) / phi.shape[-2]
+    return Attended(weights @ g, weights)
+
+
+@stranger
+def pairs_by_differences(theta, phi, g, w_f):
+    a, b = w_f.chunk(2)
+    return non_local_concatenation(theta, phi, g, torch.cat([a, -b]))
+
+
+@stranger
+def pairs_with_squares(theta, phi, g, w_f):
+    weights = non_local_concatenation(theta, phi, g, w_f).weights ** 2
+    return Attended(weights @ g, weights)
+
+
+@stranger(makes=[exchanges_the_halves])
+def pairs_by_a_rolled_vector(theta, phi, g, w_f):
+    return non_local_concatenation(theta, phi, g, w_f.roll(len(w_f) // 2))
+
+
+@stranger(makes=[exchanges_the_halves, forgets_to_divide])
+def pairs_exchanged_and_not_divided(theta, phi, g, w_f):
+    weights = non_local_concatenation(theta, phi, g, w_f.roll(len(w_f) // 2)).weights * phi.shape[-2]
+    return Attended(weights @ g, weights)
+
+
 def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
     N_q, places, d_k, d = draw.sizes(4)
     N = N or places
@@ -225,5 +255,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -1,5 +1,7 @@
 """Exercise 09.1, non_local_embedded_gaussian: what students answer, wrong and right."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -17,7 +19,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -168,6 +170,33 @@ def place_by_place(x, W_theta, W_phi, W_g):
     return torch.stack([(row.unsqueeze(-1) * g).sum(-2) for row in rows], dim=-2), torch.stack(rows, dim=-2)
 
 
+@stranger
+def gaussian_of_distances(x, W_theta, W_phi, W_g):
+    return attend(-(torch.cdist(x @ W_theta.mT, x @ W_phi.mT) ** 2), x @ W_g.mT)
+
+
+@stranger
+def gaussian_that_skips_itself(x, W_theta, W_phi, W_g):
+    alone = torch.eye(x.shape[-2], dtype=torch.bool)
+    return attend((x @ W_theta.mT @ (x @ W_phi.mT).mT).masked_fill(alone, -1e9), x @ W_g.mT)
+
+
+@stranger
+def gaussian_without_gradient_of_the_weights(x, W_theta, W_phi, W_g):
+    weights = non_local_embedded_gaussian(x, W_theta, W_phi, W_g).weights.detach()
+    return Attended(weights @ x @ W_g.mT, weights)
+
+
+@stranger(makes=[divides_by_the_root])
+def gaussian_by_a_later_scale(x, W_theta, W_phi, W_g):
+    return non_local_embedded_gaussian(x, W_theta / math.sqrt(len(W_theta)), W_phi, W_g)
+
+
+@stranger(makes=[divides_by_the_root, exchanges_theta_and_phi])
+def gaussian_scaled_and_exchanged(x, W_theta, W_phi, W_g):
+    return non_local_embedded_gaussian(x, W_phi / math.sqrt(len(W_theta)), W_theta, W_g)
+
+
 def _drawn(draw: Draw, *batch: int, N: int | None = None, spread: float = 1.0) -> Call:
     places, C, d_k, d = draw.sizes(4)
     W_theta, W_phi, W_g = (draw.normal(n, C, scale=C**-0.5) for n in (d_k, d_k, d))
@@ -215,5 +244,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

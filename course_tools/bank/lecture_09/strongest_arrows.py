@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -167,6 +167,36 @@ def one_after_the_other(weights, n_arrows, H, W):
     return torch.stack(ends, dim=-2), torch.cat(kept, dim=-1)
 
 
+@stranger
+def arrows_from_the_other_corner(weights, n_arrows, H, W):
+    return strongest_arrows(weights.flip(-1), n_arrows, H, W)
+
+
+@stranger
+def arrows_of_squares(weights, n_arrows, H, W):
+    ends, strongest = strongest_arrows(weights, n_arrows, H, W)
+    return Arrows(ends, strongest**2)
+
+
+@stranger
+def arrows_of_the_second_picture_onwards(weights, n_arrows, H, W):
+    ends, strongest = strongest_arrows(weights, n_arrows, H, W)
+    return Arrows(ends + torch.tensor([1, 0, 0]), strongest)
+
+
+@stranger(makes=[exchanges_row_and_column])
+def arrows_as_x_and_y(weights, n_arrows, H, W):
+    strongest, place = torch.topk(weights, n_arrows)
+    time, row, column = torch.unravel_index(place, (weights.shape[-1] // (H * W), H, W))
+    return Arrows(torch.stack([time, column, row], dim=-1), strongest)
+
+
+@stranger(makes=[ends_with_the_strongest, counts_from_one])
+def arrows_reversed_and_from_one(weights, n_arrows, H, W):
+    ends, strongest = strongest_arrows(weights, n_arrows, H, W)
+    return Arrows(ends.flip(-2) + 1, strongest.flip(-1))
+
+
 def _drawn(draw: Draw, *batch: int, T: int = 1, n_arrows: int = 3) -> Call:
     """Rows of weights over T maps; as many queries as no map has rows, columns or positions."""
     H, W, N_q = draw.sizes(3)
@@ -219,5 +249,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -189,6 +189,40 @@ def pixel_by_pixel(q, k, v, rows, columns, stride=1):
     return Attended(*(torch.stack(both, dim=-2).unflatten(-2, q.shape[-3:-1]) for both in zip(*pixels, strict=True)))
 
 
+@stranger
+def attention_at_half_the_temperature(q, k, v, rows, columns, stride=1):
+    return local_attention(2 * q, k, v, rows, columns, stride)
+
+
+@stranger
+def attention_without_the_pixel_itself(q, k, v, rows, columns, stride=1):
+    size = rows.shape[-2]
+    scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
+    mask = window_mask(*k.shape[-3:-1], size, stride) & (torch.arange(size**2) != size**2 // 2)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+    return Attended((weights.unsqueeze(-2) @ local_windows(v, size, stride)).squeeze(-2), weights)
+
+
+@stranger
+def attention_to_the_best_place(q, k, v, rows, columns, stride=1):
+    weights = local_attention(q, k, v, rows, columns, stride).weights
+    best = (weights == weights.amax(-1, keepdim=True)).to(weights)
+    windows = local_windows(v, rows.shape[-2], stride)
+    return Attended((best.unsqueeze(-2) @ windows).squeeze(-2), best)
+
+
+@stranger
+def attention_that_adds_the_pixel(q, k, v, rows, columns, stride=1):
+    context, weights = local_attention(q, k, v, rows, columns, stride)
+    return Attended(context + v[..., ::stride, ::stride, :], weights)
+
+
+@stranger(makes=[forgets_the_places, divides_by_the_root])
+def attention_scaled_without_places(q, k, v, rows, columns, stride=1):
+    nothing = torch.zeros_like(rows), torch.zeros_like(columns)
+    return local_attention(q / q.shape[-1] ** 0.5, k, v, *nothing, stride)
+
+
 def _looked_at(
     draw: Draw, *batch: int, size: int = 3, stride: int = 1, heads: tuple[int, ...] = (), H: int = 5, W: int = 7
 ) -> Call:
@@ -260,6 +294,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         sliced_local_attention: "compute the scores of each window yourself.",

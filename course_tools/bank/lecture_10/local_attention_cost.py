@@ -9,7 +9,7 @@ from course_lib.metrics import OperationCount, local_attention_cost
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -181,6 +181,31 @@ def everything_over_d_out(d_in, d_out, size, H, W, stride=1):
     return OperationCount((3 * d_in + size) * d_out, (2 * H * W * d_in + n * (d_in + size + 2 * size**2)) * d_out)
 
 
+@stranger
+def cost_with_biases(d_in, d_out, size, H, W, stride=1):
+    parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
+    return OperationCount(parameters + 3 * d_out, work)
+
+
+@stranger
+def cost_of_one_pixel(d_in, d_out, size, H, W, stride=1):
+    parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
+    return OperationCount(parameters, work // (H * W))
+
+
+@stranger
+def cost_of_two_matrices(d_in, d_out, size, H, W, stride=1):
+    parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
+    return OperationCount(parameters - d_in * d_out, work - H * W * d_in * d_out)
+
+
+@stranger(makes=[counts_every_operation, forgets_the_places])
+def cost_doubled_without_places(d_in, d_out, size, H, W, stride=1):
+    n_queries = -(-H // stride) * -(-W // stride)
+    parameters, work = local_attention_cost(d_in, d_out, size, H, W, stride)
+    return OperationCount(parameters - size * d_out, 2 * (work - n_queries * size * d_out))
+
+
 def _layer(draw: Draw, size: int, stride: int = 1) -> Call:
     """Sizes of which no two are equal."""
     d_in, d_out, H, W = draw.sizes(4)
@@ -228,5 +253,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

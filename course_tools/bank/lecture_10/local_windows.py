@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -174,6 +174,34 @@ def from_a_list(x, size, stride=1):
     return known[..., number.masked_fill(outside, H * W).flatten(2), :]
 
 
+@stranger
+def windows_with_an_empty_middle(x, size, stride=1):
+    windows = local_windows(x, size, stride)
+    keep = torch.arange(size**2) != size**2 // 2
+    return windows * keep[:, None]
+
+
+@stranger
+def windows_of_differences(x, size, stride=1):
+    return local_windows(x, size, stride) - x[..., ::stride, ::stride, None, :]
+
+
+@stranger
+def windows_without_gradient(x, size, stride=1):
+    return local_windows(x.detach(), size, stride)
+
+
+@stranger
+def windows_of_the_first_picture(x, size, stride=1):
+    windows = local_windows(x, size, stride)
+    return windows[:1].expand_as(windows) if x.dim() > 3 else windows
+
+
+@stranger(makes=[turns_the_window_round, steps_by_one])
+def windows_stepping_by_one_and_turned(x, size, stride=1):
+    return local_windows(x, size).flip(-2)
+
+
 def _picture(draw: Draw, size: int, stride: int, *batch: int, H: int = 5, W: int = 7, d: int = 3) -> Call:
     return draw.normal(*batch, H, W, d), size, stride
 
@@ -223,5 +251,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -183,6 +183,32 @@ def by_choosing(q, rows, columns):
     return torch.cat(_parts(q, rows, columns), dim=-1) @ picks
 
 
+@stranger
+def logits_twice_as_large(q, rows, columns):
+    return 2 * relative_logits(q, rows, columns)
+
+
+@stranger
+def logits_of_distances(q, rows, columns):
+    return relative_logits(q, rows.abs(), columns.abs())
+
+
+@stranger
+def logits_without_gradient(q, rows, columns):
+    return relative_logits(q.detach(), rows, columns)
+
+
+@stranger
+def logits_centred(q, rows, columns):
+    logits = relative_logits(q, rows, columns)
+    return logits - logits.mean(-1, keepdim=True)
+
+
+@stranger(makes=[turns_the_rows_round, divides_by_the_root])
+def logits_turned_round_and_scaled(q, rows, columns):
+    return relative_logits(q, rows.flip(-2), columns) / q.shape[-1] ** 0.5
+
+
 def _asked(draw: Draw, *batch: int, heads: tuple[int, ...] = (), size: int = 3, d_row: int = 2, d_column: int = 5) -> Call:
     q = draw.normal(*batch, 5, 7, d_row + d_column)
     return q, draw.normal(*heads, size, d_row), draw.normal(*heads, size, d_column)
@@ -244,5 +270,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -7,7 +7,7 @@ from course_lib.primitives import local_windows, window_mask
 from course_tools.checks.comparisons import same_shapes
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -162,6 +162,27 @@ def one_by_one(H, W, size, stride=1, device=None):
     return torch.tensor(rows, device=device)
 
 
+@stranger
+def mask_that_allows_everything(H, W, size, stride=1):
+    return torch.ones_like(window_mask(H, W, size, stride))
+
+
+@stranger
+def mask_of_a_cross(H, W, size, stride=1):
+    place = torch.arange(size**2)
+    return window_mask(H, W, size, stride) & ((place // size == size // 2) | (place % size == size // 2))
+
+
+@stranger
+def mask_without_the_middle(H, W, size, stride=1):
+    return window_mask(H, W, size, stride) & (torch.arange(size**2) != size**2 // 2)
+
+
+@stranger(makes=[says_what_is_outside, counts_column_by_column])
+def mask_inverted_and_column_by_column(H, W, size, stride=1):
+    return ~window_mask(H, W, size, stride).unflatten(-1, (size, size)).mT.flatten(-2)
+
+
 def _drawn(draw: Draw, sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Call]:
     """Images with two different sides, one for each size and stride."""
     return [(*draw.sizes(2), size, stride) for size in sizes for stride in strides]
@@ -209,5 +230,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

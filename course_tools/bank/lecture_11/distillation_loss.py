@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -173,6 +173,39 @@ def by_logsumexp(student, teacher, labels, temperature, share):
     return ((1 - share) * surprise + share * temperature**2 * soft).mean().to(student.dtype)
 
 
+@stranger
+def lesson_of_the_middle(student, teacher, labels, temperature, share):
+    """Jensen and Shannon's divergence."""
+    p, q = (teacher.detach() / temperature).softmax(-1), (student / temperature).softmax(-1)
+    m = (p + q) / 2
+    soft = ((p * (p.log() - m.log())).sum(-1) + (q * (q.log() - m.log())).sum(-1)).mean() / 2
+    return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * soft
+
+
+@stranger
+def lesson_in_squares(student, teacher, labels, temperature, share):
+    return (1 - share) * F.cross_entropy(student, labels) + share * F.mse_loss(student, teacher.detach())
+
+
+@stranger
+def lesson_with_temperature_once(student, teacher, labels, temperature, share):
+    labels_alone = distillation_loss(student, teacher, labels, temperature, 0.0)
+    teacher_alone = distillation_loss(student, teacher, labels, temperature, 1.0)
+    return (1 - share) * labels_alone + share * teacher_alone / temperature
+
+
+@stranger(makes=[exchanges_the_shares])
+def lesson_shared_the_other_way(student, teacher, labels, temperature, share):
+    both = [distillation_loss(student, teacher, labels, temperature, s) for s in (0.0, 1.0)]
+    return share * both[0] + (1 - share) * both[1]
+
+
+@stranger(makes=[forgets_the_squared_temperature, keeps_the_labels_in_full])
+def lesson_without_the_square_and_in_full(student, teacher, labels, temperature, share):
+    soft = distillation_loss(student, teacher, labels, temperature, 1.0) / temperature**2
+    return F.cross_entropy(student, labels) + share * soft
+
+
 def _lesson(draw: Draw, temperature: float = 3.0, share: float = 0.3, B: int = 5, scale: float = 2.0) -> Call:
     K = draw.sizes(1)[0] + 2
     logits = draw.normal(B, K, scale=scale), draw.normal(B, K, scale=scale)
@@ -231,5 +264,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

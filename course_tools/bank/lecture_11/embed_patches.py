@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -163,6 +163,37 @@ def as_one_projection(patches, E, b, learned, positions):
     return torch.cat([seen, places], dim=-1) @ torch.cat([E.mT, of_places])
 
 
+@stranger
+def tokens_of_the_reversed_patches(patches, E, b, learned, positions):
+    return embed_patches(patches.flip(1), E, b, learned, positions)
+
+
+@stranger
+def tokens_less_their_places(patches, E, b, learned, positions):
+    return embed_patches(patches, E, b, learned, -positions)
+
+
+@stranger
+def tokens_normed(patches, E, b, learned, positions):
+    tokens = embed_patches(patches, E, b, learned, positions)
+    return F.layer_norm(tokens, tokens.shape[-1:])
+
+
+@stranger
+def tokens_without_learned_gradient(patches, E, b, learned, positions):
+    return embed_patches(patches, E, b, learned.detach(), positions)
+
+
+@stranger(makes=[forgets_the_bias])
+def tokens_by_a_zero_bias(patches, E, b, learned, positions):
+    return embed_patches(patches, E, 0 * b, learned, positions)
+
+
+@stranger(makes=[forgets_the_bias, forgets_the_positions])
+def tokens_nowhere_and_without_bias(patches, E, b, learned, positions):
+    return torch.cat([learned.expand(len(patches), -1, -1), patches @ E.mT], dim=1)
+
+
 def _tokens(draw: Draw, B: int, n_learned: int, bias: float = 1.0, place: float = 1.0) -> Call:
     N, d_patch, d_model = draw.sizes(3)
     N += 2
@@ -211,5 +242,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

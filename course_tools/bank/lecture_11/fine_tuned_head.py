@@ -7,7 +7,7 @@ from torch import nn
 from course_lib.metrics import LinearProbe, fine_tuned_head
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -165,6 +165,36 @@ def by_the_sum_of_all_gradients(features, labels, n_classes, learning_rate, mome
     return W.detach(), b.detach()
 
 
+@stranger
+def head_with_decay(features, labels, n_classes, learning_rate, momentum, n_steps):
+    W, b = fine_tuned_head(features, labels, n_classes, learning_rate, momentum, n_steps)
+    return W * (1 - 0.1 * learning_rate) ** n_steps, b
+
+
+@stranger
+def head_of_one_more_step(features, labels, n_classes, learning_rate, momentum, n_steps):
+    return fine_tuned_head(features, labels, n_classes, learning_rate, momentum, n_steps + 1)
+
+
+@stranger
+def head_of_centred_features(features, labels, n_classes, learning_rate, momentum, n_steps):
+    return fine_tuned_head(features - features.mean(0), labels, n_classes, learning_rate, momentum, n_steps)
+
+
+@stranger(makes=[forgets_the_momentum])
+def head_at_no_momentum(features, labels, n_classes, learning_rate, momentum, n_steps):
+    return fine_tuned_head(features, labels, n_classes, learning_rate, 0.0 * momentum, n_steps)
+
+
+@stranger(makes=[forgets_the_momentum, leaves_the_bias_at_zero])
+def head_without_momentum_and_bias(features, labels, n_classes, learning_rate, momentum, n_steps):
+    W = features.new_zeros(n_classes, features.shape[1])
+    for _ in range(n_steps):
+        error = (features @ W.mT).softmax(-1) - F.one_hot(labels, n_classes)
+        W = W - learning_rate * error.mT @ features / len(features)
+    return W, W.new_zeros(n_classes)
+
+
 def _task(draw: Draw, n_steps: int, momentum: float = 0.9, learning_rate: float = 0.3, n: int = 17) -> Call:
     d, K = draw.sizes(2)
     return draw.normal(n, d), draw.integers(0, K, n), K + 1, learning_rate, momentum, n_steps
@@ -194,5 +224,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

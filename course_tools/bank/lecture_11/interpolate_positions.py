@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -180,6 +180,40 @@ def by_the_cubic_kernel(positions, H, W, H_new, W_new):
     return torch.cat([learned, (weights(W, W_new) @ down).reshape(H_new * W_new, -1)])
 
 
+@stranger
+def places_of_the_nearest(positions, H, W, H_new, W_new):
+    n = len(positions) - H * W
+    grid = rearrange(positions[n:], "(H W) d -> 1 d H W", H=H)
+    resized = F.interpolate(grid, (H_new, W_new), mode="nearest")
+    return torch.cat([positions[:n], rearrange(resized, "1 d H W -> (H W) d")])
+
+
+@stranger
+def places_scaled(positions, H, W, H_new, W_new):
+    return interpolate_positions(positions, H, W, H_new, W_new) * (H * W / (H_new * W_new))
+
+
+@stranger
+def places_upside_down(positions, H, W, H_new, W_new):
+    n = len(positions) - H * W
+    grid = rearrange(positions[n:], "(H W) d -> H W d", H=H).flip(0)
+    return interpolate_positions(torch.cat([positions[:n], grid.flatten(0, 1)]), H, W, H_new, W_new)
+
+
+@stranger(makes=[interpolates_linearly])
+def places_linear_by_two_steps(positions, H, W, H_new, W_new):
+    n = len(positions) - H * W
+    grid = rearrange(positions[n:], "(H W) d -> 1 d H W", H=H)
+    rows = F.interpolate(grid, (H_new, W), mode="bilinear", align_corners=False)
+    resized = F.interpolate(rows, (H_new, W_new), mode="bilinear", align_corners=False)
+    return torch.cat([positions[:n], rearrange(resized, "1 d H W -> (H W) d")])
+
+
+@stranger(makes=[interpolates_linearly, drops_the_learned])
+def places_linear_and_without_the_class(positions, H, W, H_new, W_new):
+    return places_linear_by_two_steps(positions, H, W, H_new, W_new)[len(positions) - H * W :]
+
+
 def _resizing(draw: Draw, n_learned: int, H: int, W: int, H_new: int, W_new: int) -> Call:
     d_model = draw.sizes(1)[0]
     return draw.normal(n_learned + H * W, d_model), H, W, H_new, W_new
@@ -222,5 +256,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -155,6 +155,38 @@ def by_counting(images, P):
     return images.flatten(1)[:, place.reshape(H * W // P**2, C * P**2)]
 
 
+@stranger
+def patches_mirrored(images, P):
+    return patchify(images.flip(-1), P)
+
+
+@stranger
+def patches_of_the_image_upside_down(images, P):
+    return patchify(images, P).flip(1)
+
+
+@stranger
+def patches_less_their_mean(images, P):
+    patches = patchify(images, P)
+    return patches - patches.mean(-1, keepdim=True)
+
+
+@stranger
+def patches_with_the_colours_turned(images, P):
+    return patchify(images.roll(1, dims=1), P)
+
+
+@stranger(makes=[cuts_the_memory])
+def patches_by_a_view_of_the_memory(images, P):
+    _, C, H, W = images.shape
+    return torch.stack([image.flatten().view(H * W // P**2, C * P**2) for image in images])
+
+
+@stranger(makes=[puts_the_channels_last, counts_the_patches_downwards])
+def patches_downwards_with_channels_last(images, P):
+    return rearrange(images, "B C (r P_1) (c P_2) -> B (c r) (P_1 P_2 C)", P_1=P, P_2=P)
+
+
 def _image(draw: Draw, B: int, C: int, rows: int, columns: int, P: int) -> Call:
     return draw.normal(B, C, rows * P, columns * P), P
 
@@ -188,5 +220,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -167,6 +167,38 @@ def over_all_subsets(weights):
     return torch.stack(ways).mean(0)
 
 
+@stranger
+def flow_of_the_first_head(weights):
+    return rollout(weights[..., :1, :, :])
+
+
+@stranger
+def flow_back_to_the_second_layer(weights):
+    return rollout(weights[1:])
+
+
+@stranger
+def flow_of_a_weaker_residual(weights):
+    eye = torch.eye(weights.shape[-1])
+    drawn = eye.expand(*weights.shape[1:-3], *eye.shape)
+    for layer in weights.mean(-3):
+        drawn = (0.9 * layer + 0.1 * eye) @ drawn
+    return drawn
+
+
+@stranger(makes=[multiplies_from_the_right])
+def flow_from_the_other_end(weights):
+    return rollout(weights.flip(0))
+
+
+@stranger(makes=[forgets_the_residual, adds_up_the_heads])
+def flow_without_residual_of_added_heads(weights):
+    drawn = torch.eye(weights.shape[-1]).expand(*weights.shape[1:-3], *weights.shape[-2:])
+    for layer in weights.sum(-3):
+        drawn = layer @ drawn
+    return drawn
+
+
 def _stack(draw: Draw, n_layers: int, *batch: int, h: int = 3) -> Call:
     T = draw.sizes(1)[0] + 2
     return (draw.normal(n_layers, *batch, h, T, T, scale=2.0).softmax(-1),)
@@ -209,5 +241,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

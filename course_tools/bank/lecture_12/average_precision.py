@@ -5,7 +5,7 @@ import torch
 from course_lib.metrics import average_precision
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -157,6 +157,28 @@ def in_one_table(scores, hits, n_objects):
     return torch.cat([table, torch.zeros(101, 1, dtype=table.dtype)], dim=-1).amax(-1).mean().to(scores.dtype)
 
 
+@stranger
+def precision_of_the_first_half(scores, hits, n_objects):
+    best = scores.argsort(descending=True)[: (len(scores) + 1) // 2]
+    return average_precision(scores[best], hits[best], n_objects)
+
+
+@stranger
+def precision_squared(scores, hits, n_objects):
+    return average_precision(scores, hits, n_objects).square() * 0.99
+
+
+@stranger
+def precision_weighed_by_confidence(scores, hits, n_objects):
+    return (scores * hits).sum() / scores.sum().clamp(min=1e-9)
+
+
+@stranger(makes=[keeps_the_order_of_the_detections, recalls_among_the_hits])
+def precision_unsorted_of_the_found(scores, hits, n_objects):
+    rank = -torch.arange(len(scores), dtype=scores.dtype)
+    return average_precision(rank, hits, max(int(hits.sum()), 1)).to(scores.dtype)
+
+
 def _list(draw: Draw, hits: list[bool], n_objects: int, shuffled: bool = True) -> Call:
     """Detections in order of confidence, whose hits are these; handed over in another order."""
     n = len(hits)
@@ -212,5 +234,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

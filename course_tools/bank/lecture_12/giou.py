@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from course_lib.primitives import area, giou, overlap
+from course_lib.primitives import area, giou, iou, overlap, to_centres
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -192,6 +192,27 @@ def in_double_precision(a, b):
     return (_ratio(shared, covered) - free).to(a.dtype)
 
 
+@stranger
+def half_of_giou(a, b):
+    return giou(a, b) / 2
+
+
+@stranger
+def iou_less_the_distance(a, b):
+    centres = to_centres(a)[..., :, None, :2], to_centres(b)[..., None, :, :2]
+    return iou(a, b) - (centres[0] - centres[1]).square().sum(-1)
+
+
+@stranger
+def giou_squared(a, b):
+    return giou(a, b).square()
+
+
+@stranger(makes=[gives_the_loss, ends_at_zero])
+def giou_as_a_loss_cut_at_one(a, b):
+    return 1 - giou(a, b).clamp(min=0)
+
+
 def _corners(draw: Draw, *batch: int) -> Tensor:
     """Boxes by their corners, large enough that most of them share something."""
     first = 0.5 * draw.uniform(*batch, 2)
@@ -256,5 +277,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

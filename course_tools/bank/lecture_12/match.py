@@ -3,13 +3,14 @@
 from itertools import permutations
 
 import torch
+import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from course_lib.losses import match
+from course_lib.losses import match, match_greedily
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -166,6 +167,31 @@ def with_costly_padding(cost, classes):
     return queries
 
 
+@stranger
+def match_in_reversed_order(cost, classes):
+    return match(cost.flip(1), classes)
+
+
+@stranger
+def match_of_absolute_costs(cost, classes):
+    return match(cost.abs(), classes)
+
+
+@stranger
+def match_from_the_last_object(cost, classes):
+    return match_greedily(cost.flip(-1), classes.flip(-1)).flip(-1)
+
+
+@stranger(makes=[lets_each_take_its_favourite])
+def favourites_by_one_hot(cost, classes):
+    return torch.where(classes >= 0, F.one_hot(cost.argmin(1), cost.shape[1]).argmax(-1), -1)
+
+
+@stranger(makes=[looks_for_the_dearest, marks_padding_by_zero])
+def match_the_dearest_and_mark_by_zero(cost, classes):
+    return match(-cost, classes).clamp(min=0)
+
+
 def _objects(draw: Draw, B: int, M: int) -> Tensor:
     return draw.integers(0, 10, B, M)
 
@@ -222,5 +248,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

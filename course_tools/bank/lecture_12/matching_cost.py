@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 
 from course_lib.losses import matching_cost
-from course_lib.primitives import giou, to_corners
+from course_lib.primitives import giou, iou, to_corners
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -171,6 +171,32 @@ def in_double_precision(logits, boxes, classes, targets, weights=WEIGHTS):
     return torch.where(classes[..., None, :] < 0, 0.0, cost).to(logits.dtype)
 
 
+@stranger
+def cost_of_half_the_class(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
+    return matching_cost(logits, boxes, classes, targets, (weights[0] / 2, *weights[1:]))
+
+
+@stranger
+def cost_of_the_largest_difference(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
+    cost = matching_cost(logits, boxes, classes, targets, (weights[0], 0.0, weights[2]))
+    largest = (boxes[..., :, None, :] - targets[..., None, :, :]).abs().amax(-1)
+    return torch.where((classes >= 0)[..., None, :], cost + weights[1] * largest, 0.0)
+
+
+@stranger
+def cost_of_iou(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
+    cost = matching_cost(logits, boxes, classes, targets, (weights[0], weights[1], 0.0))
+    near = iou(to_corners(boxes), to_corners(targets))
+    return torch.where((classes >= 0)[..., None, :], cost - weights[2] * near, 0.0)
+
+
+@stranger(makes=[takes_the_logits, ignores_the_weights])
+def cost_of_logits_in_fixed_weights(logits, boxes, classes, targets, weights=(1.0, 5.0, 2.0)):
+    wanted = classes.clamp(min=0)[..., None, :].expand(*logits.shape[:-1], classes.shape[-1])
+    cost = matching_cost(logits, boxes, classes, targets, (0.0, 5.0, 2.0)) - logits.gather(-1, wanted)
+    return torch.where((classes >= 0)[..., None, :], cost, 0.0)
+
+
 def _scene(draw: Draw, *batch: int, N: int = 5, M: int = 3, n_classes: int = 7, weights: tuple | None = None) -> Call:
     """What N queries say about an image with M objects; no weights = those of the signature."""
     said = 2 * draw.normal(*batch, N, n_classes + 1), draw.boxes(*batch, N)
@@ -218,5 +244,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -186,6 +186,31 @@ def pair_by_pair(a, b):
     return shared, area(a)[..., None] + area(b)[..., None, :] - shared
 
 
+@stranger
+def overlap_of_sides_added(a, b):
+    first, second = a[..., :, None, :], b[..., None, :, :]
+    sides = (torch.minimum(first[..., 2:], second[..., 2:]) - torch.maximum(first[..., :2], second[..., :2])).clamp(min=0)
+    return sides.sum(-1), area(first) + area(second) - sides.sum(-1)
+
+
+@stranger
+def overlap_exchanged(a, b):
+    return tuple(overlap(a, b))[::-1]
+
+
+@stranger
+def overlap_of_the_smaller_box(a, b):
+    shared, covered = overlap(a, b)
+    return torch.minimum(area(a)[..., :, None], area(b)[..., None, :]) + 0 * shared, covered
+
+
+@stranger(makes=[counts_the_shared_part_twice, compares_widths_only])
+def overlap_of_widths_counted_twice(a, b):
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    shared = (torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])).clamp(min=0)
+    return shared, area(a) + area(b)
+
+
 def _shared(a, b):
     width = torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])
     height = torch.minimum(a[..., 3], b[..., 3]) - torch.maximum(a[..., 1], b[..., 1])
@@ -245,5 +270,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -206,6 +206,31 @@ def by_masks_over_everything(logits, boxes, classes, targets, queries, no_object
     return (each * weight).sum() / weight.sum(), l1, apart
 
 
+@stranger
+def loss_in_bits(logits, boxes, classes, targets, queries, no_object=0.1):
+    said, *rest = set_loss(logits, boxes, classes, targets, queries, no_object)
+    return said / torch.log(torch.tensor(2.0)), *rest
+
+
+@stranger
+def loss_of_squares(logits, boxes, classes, targets, queries, no_object=0.1):
+    b, m = (classes >= 0).nonzero(as_tuple=True)
+    said, _, apart = set_loss(logits, boxes, classes, targets, queries, no_object)
+    return said, (boxes[b, queries[b, m]] - targets[b, m]).square().sum() / max(len(b), 1), apart
+
+
+@stranger
+def loss_without_gradient_of_the_boxes(logits, boxes, classes, targets, queries, no_object=0.1):
+    return tuple(set_loss(logits, boxes.detach(), classes, targets, queries, no_object))
+
+
+@stranger(makes=[weighs_all_queries_alike, divides_by_the_pictures])
+def loss_of_all_alike_over_the_pictures(logits, boxes, classes, targets, queries, no_object=0.1):
+    said, l1, apart = set_loss(logits, boxes, classes, targets, queries, 1.0)
+    share = max(int((classes >= 0).sum()), 1) / len(classes)
+    return said, l1 * share, apart * share
+
+
 def _scene(draw: Draw, B: int = 2, N: int = 5, M: int = 3, n_classes: int = 7) -> Call:
     """What N queries say about B images of M objects each, which are matched with queries in no order."""
     said = 2 * draw.normal(B, N, n_classes + 1), draw.boxes(B, N)
@@ -263,5 +288,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from course_lib.primitives import to_corners
+from course_lib.primitives import to_centres, to_corners
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -139,6 +139,33 @@ def box_by_box(boxes):
     return corners.reshape(boxes.shape)
 
 
+@stranger
+def corners_turned_back(boxes):
+    return to_centres(boxes)
+
+
+@stranger
+def corners_of_squares(boxes):
+    side = boxes[..., 2:].mean(-1, keepdim=True) / 2
+    return torch.cat([boxes[..., :2] - side, boxes[..., :2] + side], dim=-1)
+
+
+@stranger
+def corners_without_gradient(boxes):
+    return to_corners(boxes.detach())
+
+
+@stranger
+def corners_of_a_third(boxes):
+    return torch.cat([boxes[..., :2] - boxes[..., 2:] / 3, boxes[..., :2] + boxes[..., 2:] / 3], dim=-1)
+
+
+@stranger(makes=[exchanges_width_and_height, stays_in_the_picture])
+def corners_exchanged_and_cut(boxes):
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - h / 2, y - w / 2, x + h / 2, y + w / 2], dim=-1).clamp(0, 1)
+
+
 def _boxes(draw: Draw, *batch: int) -> Tensor:
     """Boxes well inside the image, no two sides alike."""
     return torch.cat([0.4 + 0.2 * draw.uniform(*batch, 2), 0.1 + 0.5 * draw.uniform(*batch, 2)], dim=-1)
@@ -175,5 +202,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -137,6 +137,37 @@ def unit_by_unit(x, W_3, b_3, W_4, b_4):
     return total
 
 
+@stranger
+def channels_by_a_tanh(x, W_3, b_3, W_4, b_4):
+    return (x @ W_3.mT + b_3).tanh() @ W_4.mT + b_4
+
+
+@stranger
+def channels_by_swish(x, W_3, b_3, W_4, b_4):
+    return F.silu(x @ W_3.mT + b_3) @ W_4.mT + b_4
+
+
+@stranger
+def channels_of_the_mean_place(x, W_3, b_3, W_4, b_4):
+    return channel_mixing(x.mean(1, keepdim=True).expand_as(x), W_3, b_3, W_4, b_4)
+
+
+@stranger
+def channels_with_a_dead_image(x, W_3, b_3, W_4, b_4):
+    result = channel_mixing(x, W_3, b_3, W_4, b_4)
+    return torch.cat([result[:-1], torch.zeros_like(result[-1:])])
+
+
+@stranger(makes=[uses_relu])
+def channels_by_linear_layers(x, W_3, b_3, W_4, b_4):
+    return F.linear(F.relu(F.linear(x, W_3, b_3)), W_4, b_4)
+
+
+@stranger(makes=[uses_relu, adds_the_input])
+def channels_twice_wrong(x, W_3, b_3, W_4, b_4):
+    return x + F.relu(x @ W_3.mT + b_3) @ W_4.mT + b_4
+
+
 def _network(draw: Draw, B: int, N: int, d: int, d_c: int, biases: float = 1.0) -> Call:
     W_3, W_4 = draw.normal(d_c, d, scale=d**-0.5), draw.normal(d, d_c)
     return draw.normal(B, N, d), W_3, biases * draw.normal(d_c), W_4, biases * draw.normal(d)
@@ -180,5 +211,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -163,6 +163,43 @@ def image_by_image(x, tokens, channels, norms):
     return torch.stack(images).to(x.dtype)
 
 
+@stranger
+def block_of_the_places_alone(x, tokens, channels, norms):
+    return x + token_mixing(layer_norm(x, *norms[0]), *tokens)
+
+
+@stranger
+def block_twice_as_loud(x, tokens, channels, norms):
+    return 2 * mixer_block(x, tokens, channels, norms) - x
+
+
+@stranger
+def block_by_the_root_mean_square(x, tokens, channels, norms):
+    def normed(x, gain, bias):
+        return x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gain + bias
+
+    x = x + token_mixing(normed(x, *norms[0]), *tokens)
+    return x + channel_mixing(normed(x, *norms[1]), *channels)
+
+
+@stranger
+def block_run_twice(x, tokens, channels, norms):
+    return mixer_block(mixer_block(x, tokens, channels, norms), tokens, channels, norms)
+
+
+@stranger(makes=[normalises_the_sums])
+def block_post_norm_by_hand(x, tokens, channels, norms):
+    d = x.shape[2:]
+    h = F.layer_norm(x + token_mixing(x, *tokens), d, *norms[0])
+    return F.layer_norm(h + channel_mixing(h, *channels), d, *norms[1])
+
+
+@stranger(makes=[uses_one_norm_twice, forgets_the_first_sum])
+def block_twice_wrong(x, tokens, channels, norms):
+    h = token_mixing(layer_norm(x, *norms[0]), *tokens)
+    return h + channel_mixing(layer_norm(h, *norms[0]), *channels)
+
+
 def _four(draw: Draw, n: int, hidden: int, speaks: float) -> tuple[torch.Tensor, ...]:
     W_in, W_out = draw.normal(hidden, n, scale=n**-0.5), draw.normal(n, hidden, scale=hidden**-0.5)
     return W_in, draw.normal(hidden), speaks * W_out, speaks * draw.normal(n)
@@ -218,5 +255,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

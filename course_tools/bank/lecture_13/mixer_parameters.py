@@ -5,7 +5,7 @@ import torch
 from course_lib.metrics import MIXER_BASE, MIXER_HUGE, MIXER_LARGE, MIXER_SMALL, mixer_parameters
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -165,6 +165,36 @@ def ordered_by_power(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch
     return d_model * with_d + n_layers * ((2 * n_patches + 1) * d_tokens + n_patches + d_channels) + n_classes
 
 
+@stranger
+def parameters_of_half_the_layers(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    return mixer_parameters(d_model, d_tokens, d_channels, n_layers // 2, n_patches, d_patch, n_classes)
+
+
+@stranger
+def parameters_with_a_class_token(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    return mixer_parameters(d_model, d_tokens, d_channels, n_layers, n_patches + 1, d_patch, n_classes) + d_model
+
+
+@stranger
+def parameters_of_three_colours(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    return mixer_parameters(d_model, d_tokens, d_channels, n_layers, n_patches, 3 * d_patch, n_classes)
+
+
+@stranger
+def parameters_that_shrink(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    return -mixer_parameters(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
+
+
+@stranger(makes=[counts_positions])
+def parameters_with_a_table_of_positions(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    return d_model * n_patches + mixer_parameters(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes)
+
+
+@stranger(makes=[shares_one_block, exchanges_the_widths])
+def parameters_twice_wrong(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    return mixer_parameters(d_model, d_channels, d_tokens, 1, n_patches, d_patch, n_classes)
+
+
 def _sizes(draw: Draw, n_layers: int, n_classes: int) -> Call:
     """Sizes of which no two are equal, so that none can be taken for another."""
     d_model, d_tokens, d_channels, n_patches, d_patch = draw.sizes(5)
@@ -216,5 +246,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

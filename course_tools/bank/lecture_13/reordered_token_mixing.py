@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -146,6 +146,38 @@ def by_scattering(W_1, b_1, W_2, b_2, order):
     return new[0], b_1, new[1], new[2]
 
 
+@stranger
+def order_turned_round(W_1, b_1, W_2, b_2, order):
+    return reordered_token_mixing(W_1, b_1, W_2, b_2, order.flip(0))
+
+
+@stranger
+def order_moved_by_one(W_1, b_1, W_2, b_2, order):
+    return reordered_token_mixing(W_1, b_1, W_2, b_2, (order + 1) % len(order))
+
+
+@stranger
+def order_of_the_first_two_only(W_1, b_1, W_2, b_2, order):
+    order = torch.cat([order[:2].sort().values, order[2:]])
+    return reordered_token_mixing(W_1, b_1, W_2, b_2, order)
+
+
+@stranger
+def order_without_gradient(W_1, b_1, W_2, b_2, order):
+    return tuple(part.detach() for part in reordered_token_mixing(W_1, b_1, W_2, b_2, order))
+
+
+@stranger(makes=[uses_the_inverse])
+def order_undone_by_a_loop(W_1, b_1, W_2, b_2, order):
+    back = torch.tensor([order.tolist().index(i) for i in range(len(order))])
+    return W_1[:, back], b_1, W_2[back], b_2[back]
+
+
+@stranger(makes=[inverts_only_the_input_side, forgets_the_outer_bias])
+def order_twice_wrong(W_1, b_1, W_2, b_2, order):
+    return W_1[:, order.argsort()], b_1, W_2[order], b_2
+
+
 def _weights(draw: Draw, N: int, d_s: int, order: torch.Tensor) -> Call:
     return draw.normal(d_s, N), draw.normal(d_s), draw.normal(N, d_s), draw.normal(N), order
 
@@ -197,5 +229,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

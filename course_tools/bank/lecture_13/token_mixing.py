@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -152,6 +152,31 @@ def by_the_error_function(x, W_1, b_1, W_2, b_2):
     return torch.addmm(b_2.double(), hidden, W_2.double().t()).reshape(B, d, N).permute(0, 2, 1).to(x.dtype)
 
 
+@stranger
+def places_by_a_softmax(x, W_1, b_1, W_2, b_2):
+    return ((x.mT @ W_1.mT + b_1).softmax(-1) @ W_2.mT + b_2).mT
+
+
+@stranger
+def places_from_the_last_to_the_first(x, W_1, b_1, W_2, b_2):
+    return token_mixing(x.flip(1), W_1, b_1, W_2, b_2)
+
+
+@stranger
+def places_of_the_mean_channel(x, W_1, b_1, W_2, b_2):
+    return token_mixing(x.mean(2, keepdim=True).expand_as(x), W_1, b_1, W_2, b_2)
+
+
+@stranger
+def places_without_gradient_in_the_weights(x, W_1, b_1, W_2, b_2):
+    return token_mixing(x, W_1.detach(), b_1, W_2.detach(), b_2)
+
+
+@stranger(makes=[forgets_the_outer_bias, uses_relu])
+def places_twice_wrong(x, W_1, b_1, W_2, b_2):
+    return (F.relu(x.mT @ W_1.mT + b_1) @ W_2.mT).mT
+
+
 def _network(draw: Draw, B: int, N: int, d: int, d_s: int, biases: float = 1.0) -> Call:
     W_1, W_2 = draw.normal(d_s, N, scale=N**-0.5), draw.normal(N, d_s)
     return draw.normal(B, N, d), W_1, biases * draw.normal(d_s), W_2, biases * draw.normal(N)
@@ -197,6 +222,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         lean_token_mixing: "write the transposition and the perceptron yourself.",

@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -149,6 +149,39 @@ def by_index(W_1, b_1, W_2, b_2, d, H, W):
     return TokenMixingKernels(W_1[unit][:, pixel][:, None], b_1[unit], W_2[place].reshape(-1, n_hidden, 1, 1), b_2[place])
 
 
+@stranger
+def kernels_of_the_first_channel_only(W_1, b_1, W_2, b_2, d, H, W):
+    first, first_bias, second, second_bias = token_mixing_kernels(W_1, b_1, W_2, b_2, d, H, W)
+    first = first * (torch.arange(len(first)) < len(b_1))[:, None, None, None]
+    return first, first_bias, second, second_bias
+
+
+@stranger
+def kernels_mirrored(W_1, b_1, W_2, b_2, d, H, W):
+    first, *others = token_mixing_kernels(W_1, b_1, W_2, b_2, d, H, W)
+    return first.flip(-1), *others
+
+
+@stranger
+def kernels_with_the_hidden_units_turned_round(W_1, b_1, W_2, b_2, d, H, W):
+    return token_mixing_kernels(W_1.flip(0), b_1, W_2, b_2, d, H, W)
+
+
+@stranger
+def kernels_without_gradient(W_1, b_1, W_2, b_2, d, H, W):
+    return tuple(part.detach() for part in token_mixing_kernels(W_1, b_1, W_2, b_2, d, H, W))
+
+
+@stranger(makes=[turns_the_kernels_round])
+def kernels_turned_round_by_hand(W_1, b_1, W_2, b_2, d, H, W):
+    return token_mixing_kernels(W_1.flip(1), b_1, W_2, b_2, d, H, W)
+
+
+@stranger(makes=[turns_the_kernels_round, forgets_the_biases])
+def kernels_twice_wrong(W_1, b_1, W_2, b_2, d, H, W):
+    return token_mixing_kernels(W_1.flip(1), 0 * b_1, W_2, 0 * b_2, d, H, W)
+
+
 def _weights(draw: Draw, d_s: int, d: int, H: int, W: int) -> Call:
     N = H * W
     return draw.normal(d_s, N), draw.normal(d_s), draw.normal(N, d_s), draw.normal(N), d, H, W
@@ -207,5 +240,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

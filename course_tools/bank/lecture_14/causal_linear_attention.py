@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -185,6 +185,44 @@ def both_sums_as_one_in_double_precision(phi_q, phi_k, v, mask=None):
     return divide(read[..., :-1], read[..., -1:]).to(v.dtype)
 
 
+@stranger
+def causal_of_two_positions(phi_q, phi_k, v, mask=None):
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).tril().triu(-1)
+    return divide(similarity @ v, similarity.sum(-1, keepdim=True))
+
+
+@stranger
+def causal_with_a_decay(phi_q, phi_k, v, mask=None):
+    apart = torch.arange(v.shape[-2])[:, None] - torch.arange(v.shape[-2])
+    similarity = phi_q @ mask_features(phi_k, mask).mT * (0.99 ** apart.clamp(min=0) * (apart >= 0)).to(v.dtype)
+    return divide(similarity @ v, similarity.sum(-1, keepdim=True))
+
+
+@stranger
+def causal_with_a_frozen_past(phi_q, phi_k, v, mask=None):
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).tril()
+    past = similarity.tril(-1).detach() + similarity - similarity.tril(-1)
+    return divide(past @ v, similarity.sum(-1, keepdim=True))
+
+
+@stranger
+def causal_that_gives_silent_positions_their_value(phi_q, phi_k, v, mask=None):
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).tril()
+    n = similarity.sum(-1, keepdim=True)
+    return torch.where(n == 0, v, divide(similarity @ v, n))
+
+
+@stranger(makes=[sums_from_the_end])
+def causal_by_the_other_triangle(phi_q, phi_k, v, mask=None):
+    similarity = (phi_q @ mask_features(phi_k, mask).mT).triu()
+    return divide(similarity @ v, similarity.sum(-1, keepdim=True))
+
+
+@stranger(makes=[looks_at_the_future, forgets_the_normaliser])
+def causal(phi_q, phi_k, v, mask=None):
+    return phi_q @ (phi_k.mT @ v)
+
+
 def _features(draw: Draw, *shape: int) -> Tensor:
     """Positive numbers, as a feature map makes them."""
     return draw.uniform(*shape) + 0.05
@@ -246,6 +284,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         chunked_linear_attention: "write the sums over the past yourself.",

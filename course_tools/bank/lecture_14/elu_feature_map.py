@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -178,6 +178,36 @@ def fills_in_each_side(x):
     return features
 
 
+@stranger
+def map_with_another_alpha(x):
+    return F.elu(x, alpha=0.5) + 1
+
+
+@stranger
+def map_squared(x):
+    return elu_feature_map(x).square()
+
+
+@stranger
+def map_of_the_absolute_value(x):
+    return elu_feature_map(x.abs())
+
+
+@stranger
+def map_cut_off_above(x):
+    return elu_feature_map(x.clamp(max=20.0))
+
+
+@stranger(makes=[forgets_the_one])
+def elu_by_hand_without_the_one(x):
+    return torch.where(x > 0, x, torch.expm1(x.clamp(max=0.0)))
+
+
+@stranger(makes=[forgets_the_one, turns_the_sign])
+def feature_map(x):
+    return F.elu(-x)
+
+
 def _inputs(draw: Draw, *batch: int, scale: float = 1.0) -> Call:
     T, d = draw.sizes(2)
     return (draw.normal(*batch, T, d, scale=scale),)
@@ -215,5 +245,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

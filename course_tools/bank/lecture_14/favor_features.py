@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -171,6 +171,36 @@ def as_one_linear_layer(x, omega):
     return F.linear(longer, weight).exp().div(math.sqrt(omega.size(0)))
 
 
+@stranger
+def favor_with_an_epsilon(x, omega):
+    return favor_features(x, omega) + 1e-2
+
+
+@stranger
+def favor_over_the_root_of_d(x, omega):
+    return favor_features(x, omega) * (omega.shape[0] / omega.shape[1]) ** 0.5
+
+
+@stranger
+def favor_with_a_frozen_norm(x, omega):
+    return (x @ omega.mT - x.detach().square().sum(-1, keepdim=True) / 2).exp() / len(omega) ** 0.5
+
+
+@stranger
+def favor_of_unit_directions(x, omega):
+    return favor_features(x, F.normalize(omega, dim=1) * omega.shape[1] ** 0.5)
+
+
+@stranger(makes=[forgets_the_half])
+def favor_in_a_loop_without_the_half(x, omega):
+    return torch.stack([((x * w).sum(-1) - (x * x).sum(-1)).exp() for w in omega], dim=-1) * len(omega) ** -0.5
+
+
+@stranger(makes=[forgets_the_norm, divides_by_m])
+def favor(x, omega):
+    return (x @ omega.mT).exp() / len(omega)
+
+
 def _inputs(draw: Draw, *batch: int, m: int | None = None, scale: float = 1.0) -> Call:
     T, d, n = draw.sizes(3)
     return draw.normal(*batch, T, d, scale=scale / d**0.5), draw.normal(n if m is None else m, d)
@@ -212,5 +242,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -153,6 +153,42 @@ def in_double_precision(phi_q, phi_k, v, mask=None):
     return divide(numerator, torch.einsum("...qf,...kf->...q", q, k).unsqueeze(-1)).to(v.dtype)
 
 
+@stranger
+def full_with_an_epsilon(phi_q, phi_k, v, mask=None):
+    phi_k = mask_features(phi_k, mask)
+    return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(-2)[..., None] + 0.1)
+
+
+@stranger
+def full_mixing_the_keys(phi_q, phi_k, v, mask=None):
+    phi_k = mask_features(phi_k, mask)
+    return divide(phi_q @ (phi_k.mT @ phi_k) @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+@stranger
+def full_with_a_frozen_normaliser(phi_q, phi_k, v, mask=None):
+    phi_k = mask_features(phi_k, mask)
+    return divide(phi_q @ (phi_k.mT @ v), (phi_q @ phi_k.sum(-2)[..., None]).detach())
+
+
+@stranger
+def full_with_the_mask_of_the_first_sentence(phi_q, phi_k, v, mask=None):
+    if mask is not None and mask.dim() > 2:
+        mask = mask[:1].expand_as(mask)
+    phi_k = mask_features(phi_k, mask)
+    return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+@stranger(makes=[forgets_the_normaliser])
+def full_by_einsum_without_the_normaliser(phi_q, phi_k, v, mask=None):
+    return torch.einsum("...if,...jf,...jd->...id", phi_q, mask_features(phi_k, mask), v)
+
+
+@stranger(makes=[forgets_the_normaliser, ignores_the_mask])
+def full(phi_q, phi_k, v, mask=None):
+    return phi_q @ (phi_k.mT @ v)
+
+
 def _features(draw: Draw, *shape: int) -> Tensor:
     """Positive numbers, as a feature map makes them."""
     return draw.uniform(*shape) + 0.05
@@ -215,5 +251,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -169,6 +169,41 @@ def in_double_precision(S, z, phi_q, phi_k, v):
     return context.to(v.dtype), new_S.to(S.dtype), (wide_z + k).to(z.dtype)
 
 
+@stranger
+def step_with_a_mean(S, z, phi_q, phi_k, v):
+    S, z = (S + phi_k[..., :, None] * v[..., None, :]) / 2, (z + phi_k) / 2
+    return divide((phi_q[..., None, :] @ S)[..., 0, :], (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+@stranger
+def step_that_cuts_the_past_off(S, z, phi_q, phi_k, v):
+    S, z = S.detach() + phi_k[..., :, None] * v[..., None, :], z.detach() + phi_k
+    return divide((phi_q[..., None, :] @ S)[..., 0, :], (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+@stranger
+def step_with_an_epsilon(S, z, phi_q, phi_k, v):
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return (phi_q[..., None, :] @ S)[..., 0, :] / ((phi_q * z).sum(-1, keepdim=True) + 0.01), S, z
+
+
+@stranger
+def step_that_writes_twice(S, z, phi_q, phi_k, v):
+    S, z = S + 2 * phi_k[..., :, None] * v[..., None, :], z + 2 * phi_k
+    return divide((phi_q[..., None, :] @ S)[..., 0, :], (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+@stranger(makes=[reads_before_it_writes])
+def step_by_einsum_on_the_old_state(S, z, phi_q, phi_k, v):
+    read, n = torch.einsum("...f,...fd->...d", phi_q, S), torch.einsum("...f,...f->...", phi_q, z)[..., None]
+    return divide(read, n), S + torch.einsum("...f,...d->...fd", phi_k, v), z + phi_k
+
+
+@stranger(makes=[reads_before_it_writes, forgets_to_divide])
+def step(S, z, phi_q, phi_k, v):
+    return (phi_q[..., None, :] @ S)[..., 0, :], S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+
+
 def _features(draw: Draw, *shape: int) -> Tensor:
     """Positive numbers, as a feature map makes them."""
     return draw.uniform(*shape) + 0.05
@@ -225,5 +260,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

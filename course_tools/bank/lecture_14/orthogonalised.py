@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.primitives import orthogonalised
 from course_tools.checks.exercise import Answers, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -192,6 +192,44 @@ def by_removing_directions_from_all_rows_below(omega):
     return torch.cat(blocks)
 
 
+@stranger
+def turned_from_the_last_row_on(omega):
+    return torch.cat([orthogonalised(rows.flip(0)).flip(0) for rows in omega.split(omega.shape[1])])
+
+
+@stranger
+def turned_with_sorted_lengths(omega):
+    lengths = omega.norm(dim=1, keepdim=True)
+    return orthogonalised(omega) / lengths * lengths.sort(dim=0).values
+
+
+@stranger
+def turned_in_half_blocks(omega):
+    return torch.cat([orthogonalised(rows) for rows in omega.split(max(1, omega.shape[1] // 2))])
+
+
+@stranger
+def turned_with_the_first_row_reversed(omega):
+    turned = orthogonalised(omega).clone()
+    turned[0] *= -1
+    return turned
+
+
+@stranger(makes=[gives_every_row_length_one])
+def rows_of_length_one_in_loops(omega):
+    done = []
+    for i, row in enumerate(omega):
+        for above in done[i - i % omega.shape[1] :]:
+            row = row - (row @ above) * above
+        done.append(row / row.norm())
+    return torch.stack(done)
+
+
+@stranger(makes=[gives_every_row_length_one, takes_the_signs_of_qr])
+def turned(omega):
+    return torch.cat([torch.linalg.qr(rows.mT).Q.mT for rows in omega.split(omega.shape[1])])
+
+
 def _rows(draw: Draw, m: int, d: int) -> Tensor:
     """Independent rows, drawn again until none is nearly a sum of the others: where one is, rounding decides its direction."""
     while True:
@@ -233,5 +271,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

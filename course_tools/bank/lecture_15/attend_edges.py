@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -187,6 +187,48 @@ def in_double_precision(scores, values, edges):
     return Attended(context.to(values.dtype), weights.to(scores.dtype))
 
 
+@stranger
+def mixing_looks_both_ways(scores, values, edges):
+    there, back = attend_edges(scores, values, edges), attend_edges(scores, values, edges.flip(0))
+    return Attended((there.context + back.context) / 2, there.weights)
+
+
+@stranger
+def mixing_takes_the_largest_message(scores, values, edges):
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights.unsqueeze(-1) * values[..., edges[1], :]
+    place = edges[0].unsqueeze(-1).expand(messages.shape)
+    return Attended(torch.zeros_like(values).scatter_reduce(-2, place, messages, "amax", include_self=False), weights)
+
+
+@stranger
+def mixing_detaches_the_weights(scores, values, edges):
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    return Attended(attend_edges(scores.detach(), values, edges).context, weights)
+
+
+@stranger
+def mixing_normalises_in_place(scores, values, edges):
+    scores -= scores.mean()
+    return attend_edges(scores, values, edges)
+
+
+@stranger(makes=[keeps_the_last_message_only])
+def mixing_in_a_loop_that_overwrites(scores, values, edges):
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    rows = [torch.zeros_like(values[..., 0, :])] * values.shape[-2]
+    for e, (i, j) in enumerate(edges.T.tolist()):
+        rows[i] = weights[..., e, None] * values[..., j, :]
+    return Attended(torch.stack(rows, dim=-2), weights)
+
+
+@stranger(makes=[passes_the_values_backwards, forgets_the_weights])
+def mixing_twice_wrong(scores, values, edges):
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = values.index_select(-2, edges[0])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[1], messages), weights)
+
+
 def _edges(draw: Draw, n_nodes: int, *batch: int, make=edge_lists.plain) -> Call:
     edges = make(draw, n_nodes)
     (d_v,) = draw.sizes(1)
@@ -252,6 +294,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={dense_attend_edges: "write the softmax and the sum over the edges yourself, without a matrix (N, N)."},
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -183,6 +183,32 @@ def feature_by_feature(x, edges):
     return torch.linalg.vecdot(steps, steps).sum(-1) / 2
 
 
+@stranger
+def energy_takes_the_root(x, edges):
+    return (0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))).sqrt()
+
+
+@stranger
+def energy_adds_the_neighbours(x, edges):
+    return 0.5 * (x[..., edges[0], :] + x[..., edges[1], :]).square().sum((-2, -1))
+
+
+@stranger
+def energy_divides_by_the_nodes(x, edges):
+    return 0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1)) / x.shape[-2]
+
+
+@stranger(makes=[forgets_the_half])
+def energy_in_a_loop_without_the_half(x, edges):
+    steps = [(x[..., i, :] - x[..., j, :]).square().sum(-1) for i, j in edges.T.tolist()]
+    return sum(steps, torch.zeros(x.shape[:-2]))
+
+
+@stranger(makes=[forgets_the_half, takes_absolute_differences])
+def energy_twice_wrong(x, edges):
+    return (x[..., edges[0], :] - x[..., edges[1], :]).abs().sum((-2, -1))
+
+
 def _graph(draw: Draw, n_nodes: int, *batch: int, d: int | None = None, make=edge_lists.plain) -> Call:
     d = draw.sizes(1)[0] if d is None else d
     return draw.normal(*batch, n_nodes, d), make(draw, n_nodes)
@@ -239,5 +265,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

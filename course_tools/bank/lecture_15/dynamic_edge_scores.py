@@ -17,7 +17,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -208,6 +208,39 @@ def in_double_precision(z, a, edges, slope=0.2):
     return torch.einsum("...ed,...d->...e", hidden, a.double()).to(z.dtype)
 
 
+@stranger
+def dynamic_in_absolute_values(z, a, edges, slope=0.2):
+    return dynamic_edge_scores(z, a, edges, -1.0)
+
+
+@stranger
+def dynamic_doubles_the_query(z, a, edges, slope=0.2):
+    hidden = F.leaky_relu(2 * z[..., edges[0], :] + z[..., edges[1], :], slope)
+    return (hidden * a.unsqueeze(-2)).sum(-1)
+
+
+@stranger
+def dynamic_by_the_euclidean_distance(z, a, edges, slope=0.2):
+    return dynamic_edge_scores(z, a, edges, slope) - (z[..., edges[0], :] - z[..., edges[1], :]).square().sum(-1)
+
+
+@stranger
+def dynamic_hides_the_loops(z, a, edges, slope=0.2):
+    return dynamic_edge_scores(z, a, edges, slope).masked_fill(edges[0] == edges[1], -1e9)
+
+
+@stranger(makes=[applies_the_nonlinearity_last])
+def dynamic_by_the_static_score_in_a_loop(z, a, edges, slope=0.2):
+    scores = [F.leaky_relu(((z[..., i, :] + z[..., j, :]) * a).sum(-1), slope) for i, j in edges.T.tolist()]
+    return torch.stack(scores, dim=-1)
+
+
+@stranger(makes=[takes_tanh, subtracts_the_key])
+def dynamic_twice_wrong(z, a, edges, slope=0.2):
+    hidden = torch.tanh(z[..., edges[0], :] - z[..., edges[1], :])
+    return (hidden * a.unsqueeze(-2)).sum(-1)
+
+
 def _graph(draw: Draw, n_nodes: int, *batch: int, heads: tuple[int, ...] = (), make=edge_lists.plain) -> Call:
     (d,) = draw.sizes(1)
     return draw.normal(*batch, *heads, n_nodes, d), draw.normal(*heads, d), make(draw, n_nodes)
@@ -261,5 +294,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -196,6 +196,41 @@ def edge_by_edge_in_double_precision(scores, edges, n_nodes):
     return torch.cat([wide[..., :0], *weights], dim=-1).to(scores.dtype)
 
 
+@stranger
+def softmax_in_base_two(scores, edges, n_nodes):
+    return edge_softmax(scores * 0.6931, edges, n_nodes)
+
+
+@stranger
+def softmax_skips_the_loops(scores, edges, n_nodes):
+    return edge_softmax(scores.masked_fill(edges[0] == edges[1], -50.0), edges, n_nodes)
+
+
+@stranger
+def softmax_detaches_the_scores(scores, edges, n_nodes):
+    return edge_softmax(scores.detach(), edges, n_nodes)
+
+
+@stranger
+def softmax_adds_an_epsilon(scores, edges, n_nodes):
+    exponentials = (scores - scores.amax()).exp()
+    sums = torch.zeros(*scores.shape[:-1], n_nodes).index_add(-1, edges[0], exponentials)
+    return exponentials / (sums.index_select(-1, edges[0]) + 1e-16)
+
+
+@stranger(makes=[normalises_over_all_edges])
+def softmax_of_everything_by_hand(scores, edges, n_nodes):
+    exponentials = (scores - scores.amax(-1, keepdim=True)).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+@stranger(makes=[groups_by_the_node_looked_at, subtracts_nothing])
+def softmax_twice_wrong(scores, edges, n_nodes):
+    exponentials = scores.exp()
+    sums = torch.zeros(*scores.shape[:-1], n_nodes).index_add(-1, edges[1], exponentials)
+    return exponentials / sums.index_select(-1, edges[1])
+
+
 FAR = ((1000.0, 1000.0), (-1000.0, -1000.0), (-1000.0, 1000.0))
 
 
@@ -264,5 +299,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -162,6 +162,43 @@ def both_halves_at_once_in_double_precision(z, a, slope=0.2):
     return F.leaky_relu(total, negative_slope=slope).to(z.dtype)
 
 
+@stranger
+def gat_takes_the_absolute_value(z, a, slope=0.2):
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return (z @ a_query + (z @ a_key).mT).abs()
+
+
+@stranger
+def gat_subtracts_the_key(z, a, slope=0.2):
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu(z @ a_query - (z @ a_key).mT, slope)
+
+
+@stranger
+def gat_scales_the_scores(z, a, slope=0.2):
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    return F.leaky_relu((z @ a_query + (z @ a_key).mT) / z.shape[-1] ** 0.5, slope)
+
+
+@stranger
+def gat_hides_the_diagonal(z, a, slope=0.2):
+    a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)
+    scores = F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
+    return scores.masked_fill(torch.eye(z.shape[-2], dtype=torch.bool), 0.0)
+
+
+@stranger(makes=[forgets_the_leaky_relu])
+def gat_pairs_without_the_bend(z, a, slope=0.2):
+    d = z.shape[-1]
+    return (z * a[..., None, :d]).sum(-1).unsqueeze(-1) + (z * a[..., None, d:]).sum(-1).unsqueeze(-2)
+
+
+@stranger(makes=[swaps_the_halves, forgets_the_leaky_relu])
+def gat_twice_wrong(z, a, slope=0.2):
+    a_key, a_query = a.unsqueeze(-1).chunk(2, dim=-2)
+    return z @ a_query + (z @ a_key).mT
+
+
 def _nodes(draw: Draw, n_nodes: int, *batch: int, heads: tuple[int, ...] = ()) -> Call:
     (d,) = draw.sizes(1)
     return draw.normal(*batch, *heads, n_nodes, d), draw.normal(*heads, 2 * d)
@@ -204,5 +241,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -8,7 +8,7 @@ from course_lib.primitives import gcn_weights, require_edges, with_self_loops
 from course_tools.bank.lecture_15 import edge_lists
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -163,6 +163,38 @@ def by_adding_ones(edges, n_nodes):
     return half_log[edges].sum(0).exp().float()
 
 
+@stranger
+def gcn_takes_the_larger_degree(edges, n_nodes):
+    degree = torch.bincount(edges[0], minlength=n_nodes).float()
+    larger = torch.maximum(degree[edges[0]], degree[edges[1]])
+    return torch.where(degree[edges[1]] > 0, 1 / larger, 0.0)
+
+
+@stranger
+def gcn_normalises_by_the_mean(edges, n_nodes):
+    degree = torch.bincount(edges[0], minlength=n_nodes).float()
+    both = (degree[edges[0]] + degree[edges[1]]) / 2
+    return torch.where(degree[edges[1]] > 0, 1 / both, 0.0)
+
+
+@stranger
+def gcn_gives_a_matrix(edges, n_nodes):
+    degree = torch.bincount(edges[0], minlength=n_nodes).float()
+    scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    return torch.zeros(n_nodes, n_nodes).index_put((edges[0], edges[1]), scale[edges[0]] * scale[edges[1]])
+
+
+@stranger(makes=[takes_the_mean])
+def gcn_mean_of_a_counter(edges, n_nodes):
+    return torch.stack([1 / (edges[0] == i).sum() for i in edges[0]]) if edges.shape[1] else torch.zeros(0)
+
+
+@stranger(makes=[forgets_the_root, counts_who_is_looked_at])
+def gcn_twice_wrong(edges, n_nodes):
+    degree = torch.bincount(edges[1], minlength=n_nodes).float()
+    return 1 / (degree[edges[0]] * degree[edges[1]])
+
+
 def _ring(draw: Draw, n_nodes: int, reach: int) -> Call:
     """A ring in which every node looks at as many nodes on each side: all degrees are alike."""
     i = torch.arange(n_nodes)
@@ -230,5 +262,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

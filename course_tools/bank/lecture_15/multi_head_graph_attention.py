@@ -24,7 +24,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -209,6 +209,43 @@ def in_double_precision(x, W, a, edges, combine=merge_heads):
     return Attended(combine(context.to(x.dtype)), weights.to(x.dtype))
 
 
+@stranger
+def heads_share_the_first_projection(x, W, a, edges, combine=merge_heads):
+    z = split_heads(x @ W.mT, len(a))[..., :1, :, :].expand(*x.shape[:-2], len(a), x.shape[-2], -1)
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(combine(context), weights)
+
+
+@stranger
+def heads_come_out_in_reverse(x, W, a, edges, combine=merge_heads):
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(combine(context.flip(-3)), weights)
+
+
+@stranger
+def heads_score_linearly(x, W, a, edges, combine=merge_heads):
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges, 1.0), z, edges)
+    return Attended(combine(context), weights)
+
+
+@stranger(makes=[always_merges])
+def heads_always_concatenated(x, W, a, edges, combine=merge_heads):
+    each = [
+        attend_edges(gat_edge_scores(x @ W_k.mT, a_k, edges), x @ W_k.mT, edges)
+        for W_k, a_k in zip(W.chunk(len(a)), a, strict=True)
+    ]
+    return torch.cat([head.context for head in each], -1), torch.stack([head.weights for head in each], -2)
+
+
+@stranger(makes=[always_merges, averages_the_weights])
+def heads_twice_wrong(x, W, a, edges, combine=merge_heads):
+    z = split_heads(x @ W.mT, len(a))
+    context, weights = attend_edges(gat_edge_scores(z, a, edges), z, edges)
+    return Attended(merge_heads(context), weights.mean(-2))
+
+
 def _graph(draw: Draw, h: int, *batch: int, combine=None, make=edge_lists.plain) -> Call:
     n_nodes, d, d_in = 7, *draw.sizes(2)
     given = draw.normal(*batch, n_nodes, d_in), draw.normal(h * d, d_in, scale=0.5), draw.normal(h, 2 * d), make(draw, n_nodes)
@@ -262,5 +299,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -1,13 +1,14 @@
 """Exercise 16.4, byol_loss: what students answer, wrong and right."""
 
 import torch
+import torch.nn.functional as F
 
 from course_lib.losses import byol_loss
 from course_lib.primitives import unit
 from course_tools.checks.comparisons import same_gradients
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     ("Two vectors of length 1: what is their largest squared distance? And which of the two inputs may get a gradient?"),
@@ -158,6 +159,36 @@ def by_the_sum_and_the_difference(prediction, target):
     return 2 - ((p + z).square().sum(1) - (p - z).square().sum(1)).mean() / 2
 
 
+@stranger
+def byol_takes_the_worst_row(prediction, target):
+    return (2 - 2 * (unit(prediction) * unit(target.detach())).sum(-1)).amax()
+
+
+@stranger
+def byol_forgets_the_sign(prediction, target):
+    return (2 + 2 * (unit(prediction) * unit(target.detach())).sum(-1)).mean()
+
+
+@stranger
+def byol_shifts_the_rows(prediction, target):
+    return byol_loss(prediction, target.roll(1, 0))
+
+
+@stranger
+def byol_learns_nothing(prediction, target):
+    return byol_loss(prediction.detach(), target)
+
+
+@stranger(makes=[counts_the_cosine_once])
+def byol_by_the_library_cosine(prediction, target):
+    return (1 - F.cosine_similarity(prediction, target.detach())).mean()
+
+
+@stranger(makes=[lets_the_target_move, compares_without_lengths])
+def byol_twice_wrong(prediction, target):
+    return (prediction - target).square().sum(-1).mean()
+
+
 def _rows(draw: Draw, B: int, long: bool = False) -> Call:
     """Predictions and targets; of length 1, or of many lengths."""
     d = draw.sizes(1)[0]
@@ -199,5 +230,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

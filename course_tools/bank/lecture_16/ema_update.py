@@ -5,7 +5,7 @@ import torch
 from course_lib.models import ema_update
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -164,6 +164,32 @@ def on_a_copy(target, online, decay):
     return moved
 
 
+@stranger
+def ema_averages_geometrically(target, online, decay):
+    return [xi.abs() ** decay * theta.abs() ** (1 - decay) for xi, theta in zip(target, online, strict=True)]
+
+
+@stranger
+def ema_squares_the_decay(target, online, decay):
+    return [torch.lerp(xi, theta, 1 - decay**2) for xi, theta in zip(target, online, strict=True)]
+
+
+@stranger
+def ema_moves_the_first_weight_only(target, online, decay):
+    moved = torch.lerp(target[0], online[0], 1 - decay)
+    return [moved, *(xi.clone() for xi in target[1:])]
+
+
+@stranger(makes=[exchanges_the_two])
+def ema_by_lerp_the_other_way(target, online, decay):
+    return [torch.lerp(xi, theta, decay) for xi, theta in zip(target, online, strict=True)]
+
+
+@stranger(makes=[exchanges_the_two, adds_the_whole_online_weight])
+def ema_twice_wrong(target, online, decay):
+    return [(1 - decay) * xi + theta for xi, theta in zip(target, online, strict=True)]
+
+
 def _weights(draw: Draw, decay: float, *shapes: tuple[int, ...]) -> Call:
     return [draw.normal(*shape) for shape in shapes], [draw.normal(*shape) for shape in shapes], decay
 
@@ -200,5 +226,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -7,7 +7,7 @@ from course_lib.metrics import LinearProbe, linear_probe
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -197,6 +197,44 @@ def class_by_class(features, labels, n_classes, penalty):
     return LinearProbe(torch.stack(weights), torch.stack(biases))
 
 
+@stranger
+def probe_halves_the_penalty(features, labels, n_classes, penalty):
+    return linear_probe(features, labels, n_classes, penalty / 2)
+
+
+@stranger
+def probe_exchanges_weight_and_bias(features, labels, n_classes, penalty):
+    weight, bias = linear_probe(features, labels, n_classes, penalty)
+    return bias, weight
+
+
+@stranger
+def probe_turns_the_labels_round(features, labels, n_classes, penalty):
+    return linear_probe(features, n_classes - 1 - labels, n_classes, penalty)
+
+
+@stranger
+def probe_centres_in_place(features, labels, n_classes, penalty):
+    features -= features.mean(0)
+    return linear_probe(features, labels, n_classes, penalty)
+
+
+@stranger(makes=[ignores_the_penalty])
+def probe_by_the_pseudoinverse(features, labels, n_classes, penalty):
+    y = torch.eye(n_classes)[labels]
+    x = features - features.mean(0)
+    W = (torch.linalg.pinv(x, rtol=1e-4) @ (y - y.mean(0))).T
+    return W, y.mean(0) - W @ features.mean(0)
+
+
+@stranger(makes=[has_no_bias, aims_at_plus_and_minus_one])
+def probe_twice_wrong(features, labels, n_classes, penalty):
+    y = 2 * F.one_hot(labels, n_classes).float() - 1
+    x = features
+    W = torch.linalg.solve(x.mT @ x + penalty * torch.eye(x.shape[1]), x.mT @ y).mT
+    return W, torch.zeros(n_classes)
+
+
 def _examples(draw: Draw, n: int, d: int, n_classes: int, penalty: float, unseen: int = 0) -> Call:
     """Features off centre, each with a spread of its own; the last `unseen` classes have no example."""
     features = draw.normal(n, d) * (0.5 + draw.uniform(d)) + draw.normal(d)
@@ -232,5 +270,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

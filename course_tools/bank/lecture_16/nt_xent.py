@@ -18,7 +18,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -198,6 +198,43 @@ def view_by_view(a, b, temperature):
     return torch.stack(losses).mean()
 
 
+@stranger
+def nt_xent_learns_from_one_side(a, b, temperature):
+    return nt_xent(a, b.detach(), temperature)
+
+
+@stranger
+def nt_xent_shifts_the_partners(a, b, temperature):
+    return nt_xent(a, b.roll(1, 0), temperature)
+
+
+@stranger
+def nt_xent_takes_the_median(a, b, temperature):
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z)).roll(len(a)), reduction="none").median()
+
+
+@stranger
+def nt_xent_takes_distances(a, b, temperature):
+    z = unit(torch.cat([a, b]))
+    logits = (-torch.cdist(z, z) / temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z)).roll(len(a)))
+
+
+@stranger(makes=[looks_across_only])
+def nt_xent_as_clip_by_hand(a, b, temperature):
+    similarity = torch.einsum("id,jd->ij", F.normalize(a, dim=1), F.normalize(b, dim=1)) / temperature
+    right = similarity.diagonal()
+    return (similarity.logsumexp(1) - right + similarity.logsumexp(0) - right).mean() / 2
+
+
+@stranger(makes=[compares_without_lengths, competes_with_itself])
+def nt_xent_twice_wrong(a, b, temperature):
+    z = torch.cat([a, b])
+    return F.cross_entropy(z @ z.mT / temperature, torch.arange(len(z)).roll(len(a)))
+
+
 def _pairs(draw: Draw, N: int, temperature: float = 1.0, scale: float | None = None) -> Call:
     """Views that are near their partners; of length 1, or, with a scale, of very different lengths."""
     d = draw.sizes(2)[1] + 1
@@ -260,6 +297,7 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
     forbids={
         lean_nt_xent: "write the similarities and the cross-entropy yourself.",

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from course_lib.metrics import spectrum
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -146,6 +146,39 @@ def row_by_row(embeddings):
     return torch.linalg.svdvals(columns).to(embeddings.dtype)
 
 
+@stranger
+def spectrum_of_a_covariance_with_signs(embeddings):
+    return -spectrum(embeddings)
+
+
+@stranger
+def spectrum_leaves_out_the_last(embeddings):
+    return spectrum(embeddings)[:-1]
+
+
+@stranger
+def spectrum_centres_by_the_median(embeddings):
+    directions = F.normalize(embeddings, dim=-1)
+    return torch.linalg.svdvals(directions - directions.median(0).values) / len(embeddings) ** 0.5
+
+
+@stranger
+def spectrum_in_place(embeddings):
+    embeddings /= embeddings.norm(dim=-1, keepdim=True)
+    return spectrum(embeddings)
+
+
+@stranger(makes=[forgets_the_number_of_embeddings])
+def spectrum_by_the_svd_of_the_rows(embeddings):
+    rows = embeddings / embeddings.norm(dim=-1, keepdim=True)
+    return torch.linalg.svd(rows - rows.mean(dim=0, keepdim=True), full_matrices=False).S
+
+
+@stranger(makes=[keeps_the_lengths, forgets_the_number_of_embeddings])
+def spectrum_twice_wrong(embeddings):
+    return torch.linalg.svdvals(embeddings)
+
+
 def _cloud(draw: Draw, n: int, d: int, long: bool = False) -> Call:
     """Embeddings around a common direction; of length 1, or of many lengths."""
     rows = F.normalize(draw.normal(n, d) + 2 * draw.normal(d), dim=-1)
@@ -179,5 +212,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )

@@ -16,7 +16,7 @@ from course_tools.checks.exercise import (
     runs_on,
 )
 
-wrong, right = Answers(), Answers()
+wrong, right, stranger = Answers(), Answers(), Answers()
 
 HINTS = (
     (
@@ -177,6 +177,48 @@ def in_double_precision(images, A, t):
     return F.grid_sample(images.double(), grid, mode="bilinear", padding_mode="zeros", align_corners=False).to(images.dtype)
 
 
+@stranger
+def warp_takes_the_nearest_pixel(images, A, t):
+    half = images.new_tensor([images.shape[-1], images.shape[-2]]) / 2
+    back = torch.linalg.inv(A)
+    theta = torch.cat([back * half, -back @ t[..., None]], dim=-1) / half[:, None]
+    grid = F.affine_grid(theta, images.shape, align_corners=False)
+    return F.grid_sample(images, grid, mode="nearest", align_corners=False)
+
+
+@stranger
+def warp_turns_about_a_corner(images, A, t):
+    corner = t.new_tensor([images.shape[-1], images.shape[-2]]) / 2
+    return warp(images, A, t + (A @ corner) - corner)
+
+
+@stranger
+def warp_rounds_the_shift(images, A, t):
+    return warp(images, A, t.round())
+
+
+@stranger
+def warp_detaches_the_matrix(images, A, t):
+    return warp(images, A.detach(), t.detach())
+
+
+@stranger(makes=[pushes_instead_of_pulling])
+def warp_by_a_grid_that_pushes(images, A, t):
+    H, W = images.shape[-2:]
+    half = images.new_tensor([W, H]) / 2
+    y, x = torch.meshgrid(torch.arange(H) - (H - 1) / 2, torch.arange(W) - (W - 1) / 2, indexing="ij")
+    places = torch.stack([x, y], -1).flatten(0, 1)
+    moved = torch.einsum("bij,pj->bpi", A, places) + t[:, None]
+    return F.grid_sample(images, (moved / half).unflatten(1, (H, W)), align_corners=False)
+
+
+@stranger(makes=[pushes_instead_of_pulling, exchanges_width_and_height])
+def warp_twice_wrong(images, A, t):
+    half = images.new_tensor([images.shape[2], images.shape[3]]) / 2
+    theta = torch.cat([A * half, t[:, :, None]], dim=-1) / half[:, None]
+    return F.grid_sample(images, F.affine_grid(theta, images.shape, align_corners=False), align_corners=False)
+
+
 _PLAIN = {"dtype": torch.float32, "device": "cpu"}
 
 
@@ -249,5 +291,6 @@ exercise = Exercise(
     ),
     wrong=wrong,
     right=right,
+    strangers=stranger,
     hints=HINTS,
 )
