@@ -5,8 +5,6 @@ attention weight of token i on token j:
 
     previous  mean_i α_{i,i-1}      current  mean_i α_{i,i}      following  mean_i α_{i,i+1}
     delimiters  mean_i Σ_{j ∈ delimiters} α_ij      entropy  mean_i - Σ_j α_ij log α_ij
-
-A ValueError is raised if delimiters or lengths do not fit the sequences, or a length is not 1 to T.
 """
 
 from typing import NamedTuple
@@ -15,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths
 
 PerHead = Float[Tensor, "h"]
@@ -31,17 +29,7 @@ class HeadStatistics(NamedTuple):
     entropy: PerHead
 
 
-def _require_tokens(weights: Tensor, delimiters: Tensor, lengths: Tensor) -> None:
-    """Raise a ValueError unless weights, delimiters and lengths are of the same sequences."""
-    B, T = len(weights), weights.shape[-1]
-    if delimiters.shape != (B, T) or lengths.shape != (B,) or (B and not 1 <= int(lengths.min()) <= int(lengths.max()) <= T):
-        raise ValueError(
-            f"weights {tuple(weights.shape)} need delimiters ({B}, {T}) and {B} lengths from 1 to {T}, got delimiters "
-            f"{tuple(delimiters.shape)} and lengths {lengths.tolist()}."
-        )
-
-
-@requires(_require_tokens)
+@shape_checked()
 def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, "B T"], lengths: Lengths) -> HeadStatistics:
     """Average attention of each head to previous, current and next token and to delimiters, and its entropy.
 
@@ -54,9 +42,15 @@ def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, 
         five numbers for each head, (h,). Previous and next token are averaged over the tokens that have one
         (NaN if no sequence has two tokens). The entropy is between 0 and log T.
 
+    Raises:
+        ValueError: a length is not 1 to T.
+
     Source: Clark et al. 2019, section 3.
     """
-    position = torch.arange(weights.shape[-1], device=weights.device)
+    T = weights.shape[-1]
+    if lengths.numel() and not 1 <= int(lengths.min()) <= int(lengths.max()) <= T:
+        raise ValueError(f"lengths must be 1 to {T}, got {lengths.tolist()}.")
+    position = torch.arange(T, device=weights.device)
     real = position < lengths[:, None]
 
     def mean(values: Tensor, counts: Tensor) -> Tensor:

@@ -33,15 +33,14 @@ def strongest_arrows(weights: Weights, n_arrows: int, H: int, W: int) -> Arrows:
         ends (*batch, N_q, n_arrows, 3), integers (time, row, column), and weights (*batch, N_q, n_arrows), in decreasing order.
 
     Raises:
-        ValueError: N is not a multiple of H · W, or there are fewer positions than arrows.
+        ValueError: N is not a multiple of H · W.
+        RuntimeError: there are fewer positions than arrows.
 
     Source: Wang et al. 2018, figure 3.
     """
     N = weights.shape[-1]
-    if H < 1 or W < 1 or N % (H * W):
+    if N % (H * W):
         raise ValueError(f"the weights are over {N} positions, which is not a multiple of a map of {H} × {W}.")
-    if not 1 <= n_arrows <= N:
-        raise ValueError(f"there are {N} positions: n_arrows must be 1 to {N}, got {n_arrows}.")
     strongest, position = weights.topk(n_arrows, dim=-1)
     time, row, column = position // (H * W), position // W % H, position % W
     return Arrows(torch.stack([time, row, column], dim=-1), strongest)

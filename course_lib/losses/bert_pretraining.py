@@ -5,8 +5,6 @@ Devlin et al. 2019, section 3.1 and appendix A.1-A.2 (https://arxiv.org/abs/1810
 Of the pairs of sentences, half belong together, and half have a second sentence from elsewhere.
 
     L = - mean over chosen words of log p(word | corrupted text)
-
-The loss raises a ValueError if logits, tokens and chosen positions disagree on B or T.
 """
 
 from typing import NamedTuple
@@ -16,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Tokens
 
 
@@ -106,23 +104,14 @@ def mask_tokens(
     return corrupt(tokens, eligible, mask, choice, fate, replacements, rate)
 
 
-def _require_one_text(logits: Tensor, tokens: Tensor, chosen: Tensor) -> None:
-    """Raise a ValueError if logits, tokens and chosen positions do not have the same (B, T)."""
-    if not logits.shape[:-1] == tokens.shape == chosen.shape:
-        raise ValueError(
-            f"logits (B, T, n_tokens) need tokens (B, T) and chosen (B, T), got {tuple(logits.shape)}, {tuple(tokens.shape)} "
-            f"and {tuple(chosen.shape)}: pass all three whole, the loss itself selects the chosen positions."
-        )
-
-
-@requires(_require_one_text)
+@shape_checked("Pass all three whole: the loss itself selects the chosen positions.")
 def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
     """Average the cross-entropy of the true words over the chosen positions.
 
     Args:
-        logits: (B, T, n_tokens), predictions for each position of the corrupted text.
-        tokens: the true words (B, T).
-        chosen: (B, T), True where a word counts.
+        logits: predictions for each position of the corrupted text.
+        tokens: the true words.
+        chosen: True where a word counts.
 
     Returns:
         the mean of -log p(true word), in nats per word; NaN, the mean of an empty set, if no word was chosen.

@@ -9,24 +9,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.primitives.normalisation import unit
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 
 
-def _require_one_shape(prediction: Tensor, target: Tensor) -> None:
-    """Raise a ValueError if broadcasting would compare a prediction with the targets of other images."""
-    if prediction.shape != target.shape:
-        raise ValueError(
-            f"each prediction needs a target: got {tuple(prediction.shape)} and {tuple(target.shape)}, give both as (B, d)."
-        )
-
-
-@requires(_require_one_shape)
+@shape_checked("Row i of both is of one image.")
 def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) -> Float[Tensor, ""]:
     """Average the squared distance between the directions of prediction and target; the target gets no gradient.
 
     Args:
-        prediction: q(z), (B, d), the online network's prediction from one view; only the direction counts, not the length.
-        target: z', (B, d), the target network's projection of the other view; it gets no gradient.
+        prediction: q(z), the online network's prediction from one view; only the direction counts, not the length.
+        target: z', the target network's projection of the other view; it gets no gradient.
 
     Returns:
         the mean over the batch, from 0 (same directions) to 4 (opposite ones); 2 for a zero vector.

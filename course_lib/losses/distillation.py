@@ -7,45 +7,29 @@ Hinton, Vinyals, Dean 2015 (https://arxiv.org/abs/1503.02531); Touvron et al. 20
 
 The KL divergence is that of Hinton et al. and of DeiT's code, with the teacher's probabilities as weights; eq. 2 has its
 arguments in the other order. DeiT outputs Z_s at its class token and Z_s' at its distillation token; for a student with one
-output, pass it twice. A ValueError is raised if the logits of student and teacher differ in shape.
+output, pass it twice.
 """
-
-from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 
 ClassLogits = Float[Tensor, "B n_classes"]
 Labels = Int[Tensor, "B"]
 
 
-def _require_one_shape(student: Tensor, teacher: Tensor, *rest: Any, **options: Any) -> None:
-    """Raise a ValueError if broadcasting would share one teacher among examples, or one logit among classes."""
-    if student.shape != teacher.shape:
-        raise ValueError(
-            f"student and teacher need logits (B, n_classes) for the same examples and classes, got {tuple(student.shape)} "
-            f"and {tuple(teacher.shape)}."
-        )
-
-
-def _require_one_shape_of_three(by_class: Tensor, by_teacher: Tensor, teacher: Tensor, labels: Tensor) -> None:
-    _require_one_shape(by_class, teacher)
-    _require_one_shape(by_teacher, teacher)
-
-
-@requires(_require_one_shape)
+@shape_checked()
 def distillation_loss(
     student: ClassLogits, teacher: ClassLogits, labels: Labels, temperature: float, share: float
 ) -> Float[Tensor, ""]:
     """Soft distillation loss: true labels, and the probabilities of the teacher.
 
     Args:
-        student: logits (B, n_classes).
-        teacher: logits (B, n_classes); no gradient flows into them.
-        labels: true classes (B,).
+        student: its logits.
+        teacher: its logits; no gradient flows into them.
+        labels: true classes.
         temperature: τ > 0, divides the logits of both inside the KL; τ² compensates for the smaller gradients.
         share: λ in 0…1, the teacher's fraction of the loss.
 
@@ -65,17 +49,17 @@ def distillation_loss(
     return (1 - share) * F.cross_entropy(student, labels) + share * temperature**2 * divergence
 
 
-@requires(_require_one_shape_of_three)
+@shape_checked()
 def hard_distillation_loss(
     by_class: ClassLogits, by_teacher: ClassLogits, teacher: ClassLogits, labels: Labels
 ) -> Float[Tensor, ""]:
     """Hard distillation loss: one output learns the labels, the other the classes that the teacher predicts, in equal parts.
 
     Args:
-        by_class: the student's logits (B, n_classes), trained to match the labels.
-        by_teacher: its logits (B, n_classes), trained to match the teacher's class.
-        teacher: the teacher's logits (B, n_classes); only the largest of each row counts.
-        labels: true classes (B,).
+        by_class: the student's logits, trained to match the labels.
+        by_teacher: its logits, trained to match the teacher's class.
+        teacher: the teacher's logits; only the largest of each row counts.
+        labels: true classes.
 
     Returns:
         the mean over the batch, in nats.

@@ -6,29 +6,17 @@ https://doi.org/10.1007/BF00992696), with a baseline b that reduces the variance
 
     ∂ log p(y | s) + (log p(y | s) - b) Σ_t ∂ log α_t,s_t + λ Σ_t ∂H(α_t)
 
-The function returns a scalar whose gradient is the negative of this, for an optimiser to minimise. It raises a ValueError if
-shapes disagree on B or T.
+The function returns a scalar whose gradient is the negative of this, for an optimiser to minimise.
 """
-
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 
 
-def _require_looks(log_p: Tensor, weights: Tensor, looks: Tensor, *rest: Any, **options: Any) -> None:
-    """Raise a ValueError for shapes that torch would broadcast, or gather from only partly."""
-    if weights.dim() != 3 or looks.shape != weights.shape[:2] or log_p.shape != weights.shape[:1]:
-        raise ValueError(
-            "need log_p (B,), weights (B, T, L) and looks (B, T), one look for each word and one log p for each caption; got "
-            f"{tuple(log_p.shape)}, {tuple(weights.shape)} and {tuple(looks.shape)}."
-        )
-
-
-@requires(_require_looks)
+@shape_checked("Give one look for each word, and one log p for each caption.")
 def hard_attention_loss(
     log_p: Float[Tensor, "B"],
     weights: Float[Tensor, "B T L"],
@@ -39,10 +27,10 @@ def hard_attention_loss(
     """REINFORCE loss of hard attention: raise log p of the captions, and of samples that beat the baseline.
 
     Args:
-        log_p: log p(y | s) of each true caption given the sampled regions, (B,).
-        weights: α ≥ 0, from which the regions were sampled, (B, T, L); each row sums to 1. In the logarithm, a weight
+        log_p: log p(y | s) of each true caption given the sampled regions.
+        weights: α ≥ 0, from which the regions were sampled; each row sums to 1. In the logarithm, a weight
             rounded to 0 counts as the smallest normal number, and has no gradient.
-        looks: s, the region that was sampled for each word, (B, T).
+        looks: s, the region that was sampled for each word.
         baseline: b, a typical value of log p.
         entropy_weight: λ ≥ 0, weight of the entropy bonus, which favours exploration: H(α_t) = -Σ_i α_ti log α_ti, summed over
             the words.

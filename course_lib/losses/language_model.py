@@ -7,40 +7,19 @@ predicts, at each position, the next one:
 
 Label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.00567) gives the true token the target probability
 1 - ε + ε / K and each of the K - 1 others ε / K.
-
-All raise a ValueError if logits and tokens disagree on B or T.
 """
-
-from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Tokens
 
-
-def _require_target(logits: Tensor, target: Tensor, *rest: Any, **options: Any) -> None:
-    """Raise a ValueError if logits (B, T, n_tokens) and target (B, T) differ in their positions."""
-    if logits.shape[:-1] != target.shape:
-        raise ValueError(
-            f"logits (B, T, n_tokens) need a target (B, T), got {tuple(logits.shape)} and {tuple(target.shape)}: pass both "
-            "whole, the loss itself takes each position with the next token."
-        )
+_whole = shape_checked("Pass both whole: the loss itself takes each position with the next token.")
 
 
-def _require_smoothing(logits: Tensor, target: Tensor, padding: int, smoothing: float = 0.1) -> None:
-    _require_target(logits, target)
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing is the share of probability that is spread, from 0 to below 1, got {smoothing}.")
-
-
-def _require_tokens(logits: Tensor, tokens: Tensor, counts: Tensor | None = None) -> None:
-    _require_target(logits, tokens)
-
-
-@requires(_require_target)
+@_whole
 def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int) -> Float[Tensor, ""]:
     """Average the cross-entropy of each next token over the real tokens of a batch.
 
@@ -65,7 +44,7 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
     return F.cross_entropy(predictions, next_tokens, ignore_index=padding)
 
 
-@requires(_require_smoothing)
+@_whole
 def label_smoothed_loss(
     logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int, smoothing: float = 0.1
 ) -> Float[Tensor, ""]:
@@ -85,11 +64,13 @@ def label_smoothed_loss(
 
     Source: Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4 (https://arxiv.org/abs/1706.03762).
     """
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"smoothing is the share of probability that is spread, from 0 to below 1, got {smoothing}.")
     predictions = logits[:, :-1].flatten(0, 1)
     return F.cross_entropy(predictions, target[:, 1:].flatten(), ignore_index=padding, label_smoothing=smoothing)
 
 
-@requires(_require_tokens)
+@_whole
 def next_token_loss(
     logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
 ) -> Float[Tensor, ""]:

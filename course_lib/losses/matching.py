@@ -79,9 +79,6 @@ def require_queries(cost: Float[Tensor, "B N M"], real: Tensor) -> None:
     """Raise a ValueError for images with more objects than queries, or costs that are not finite; say how to fix it."""
     most = int(real.sum(-1).max()) if real.numel() else 0
     if most > cost.shape[1]:
-        raise ValueError(
-            f"an image has {most} objects but the model has only {cost.shape[1]} queries; "
-            "it needs at least one query per object."
-        )
+        raise ValueError(f"an image has {most} objects, but the model only {cost.shape[1]} queries: each object needs one.")
     if not cost.isfinite().all():
         raise ValueError("a cost of matching is not finite: look for NaN or inf in the logits or boxes of the model.")

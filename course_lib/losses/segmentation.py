@@ -16,27 +16,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from course_lib.primitives.precision import rounded_from_float32
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 
 
-def _require_pairs(logits: Tensor, masks: Tensor, alpha: float = 0.25, gamma: float = 2.0) -> None:
-    """Raise an error for masks that would broadcast, or whose values are not True and False, and for a wrong α or γ."""
-    if logits.shape != masks.shape:
-        raise ValueError(f"each mask needs logits: got logits {tuple(logits.shape)} and masks {tuple(masks.shape)}.")
-    if masks.dtype != torch.bool:
-        raise TypeError(f"masks must be bool, True for a pixel of the object, got {masks.dtype}.")
-    if not (0 <= alpha <= 1 and gamma >= 0):
-        raise ValueError(f"alpha must be from 0 to 1 and gamma at least 0, got {alpha} and {gamma}.")
-
-
-@requires(_require_pairs)
+@shape_checked()
 @rounded_from_float32
 def dice_loss(logits: Float[Tensor, "n H W"], masks: Bool[Tensor, "n H W"]) -> Float[Tensor, ""]:
     """Compute the DICE (F-1) loss of predicted masks: about 1 - 2 |P ∩ M| / (|P| + |M|), averaged over the masks.
 
     Args:
-        logits: of each pixel, (n, H, W).
-        masks: the true masks, (n, H, W).
+        logits: of each pixel.
+        masks: the true masks.
 
     Returns:
         from 0 to 1; 0 without any mask.
@@ -52,7 +42,7 @@ def dice_loss(logits: Float[Tensor, "n H W"], masks: Bool[Tensor, "n H W"]) -> F
     return _mean_over_masks(1 - (2 * both + 1) / (total + 1))
 
 
-@requires(_require_pairs)
+@shape_checked()
 @rounded_from_float32
 def focal_loss(
     logits: Float[Tensor, "n H W"], masks: Bool[Tensor, "n H W"], alpha: float = 0.25, gamma: float = 2.0
@@ -60,8 +50,8 @@ def focal_loss(
     """Compute the focal loss of predicted masks: a cross-entropy in which pixels that are easy to classify count little.
 
     Args:
-        logits: of each pixel, (n, H, W).
-        masks: the true masks, (n, H, W).
+        logits: of each pixel.
+        masks: the true masks.
         alpha: the weight of the object's pixels; that of the others is 1 - alpha.
         gamma: ≥ 0; at 0, this is the weighted cross-entropy.
 
@@ -74,6 +64,8 @@ def focal_loss(
 
     Source: Lin et al. 2017, eq. 5; α and γ are those of the published code of DETR.
     """
+    if not (0 <= alpha <= 1 and gamma >= 0):
+        raise ValueError(f"alpha must be from 0 to 1 and gamma at least 0, got {alpha} and {gamma}.")
     z = torch.where(masks, logits, -logits)  # p_t = σ(z)
     each = -(gamma * F.logsigmoid(-z)).exp() * F.logsigmoid(z)
     return _mean_over_masks(torch.where(masks, alpha * each, (1 - alpha) * each).mean((-2, -1)))

@@ -56,9 +56,7 @@ def _require_known_classes(logits: Tensor, boxes: Tensor, classes: Tensor, *rest
     if classes.numel() and values_are_known(classes):
         lowest, highest = torch.stack(classes.aminmax()).tolist()  # one transfer from a GPU
         if lowest < -1 or highest >= n_classes:
-            raise ValueError(
-                f"the class of an object is 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}."
-            )
+            raise ValueError(f"classes are 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}.")
 
 
 @requires(_require_known_classes)
@@ -107,15 +105,9 @@ def _require_assigned(
     assigned = torch.where(real, queries, 0).long()
     lowest, highest, n_shared = torch.stack([*assigned.aminmax(), shared]).tolist()  # one transfer from a GPU
     if lowest < 0 or highest >= n_queries:
-        raise ValueError(
-            f"the query of an object is 0 to {n_queries - 1}, got {lowest} to {highest}; -1 is allowed only with the class -1, "
-            "which means no object."
-        )
+        raise ValueError(f"an object needs a query from 0 to {n_queries - 1}, got {lowest} to {highest}; -1 is for no object.")
     if n_shared:
-        raise ValueError(
-            f"two objects of an image were assigned to one query, {n_shared} times: one class would overwrite the other. "
-            "Assign each object a query of its own, as `match` does."
-        )
+        raise ValueError(f"{n_shared} queries have two objects: one class would be lost. Assign one each, as `match` does.")
 
 
 @requires(_require_assigned)

@@ -18,34 +18,23 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.primitives import iou
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import requires, shape_checked
 
 
-def _require_scores(scores: Tensor, *rest: Any, **options: Any) -> None:
+def _require_order(scores: Tensor, *rest: Any, **options: Any) -> None:
     """Raise an error for scores without an order: NaN would come first, as if it were the most confident detection."""
-    if not scores.is_floating_point():
-        raise TypeError(f"scores must be floating-point numbers, got {scores.dtype}.")
-    if scores.isnan().any():
-        raise ValueError(
-            f"{int(scores.isnan().sum())} of {len(scores)} scores are NaN: look for NaN in the outputs of the model."
-        )
+    if nan := int(scores.isnan().sum()):
+        raise ValueError(f"{nan} of {len(scores)} scores are NaN: look for NaN in the outputs of the model.")
 
 
-def _require_hits(scores: Tensor, hits: Tensor, n_objects: int) -> None:
-    _require_scores(scores)
-    if hits.shape != scores.shape:
-        raise ValueError(
-            f"each detection has a score and hits or misses, got scores {tuple(scores.shape)} and hits {tuple(hits.shape)}."
-        )
-
-
-@requires(_require_hits)
+@shape_checked()
+@requires(_require_order)
 def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_objects: int) -> Float[Tensor, ""]:
     """Average the precision over 101 recalls, each time the best precision that reaches the recall.
 
     Args:
-        scores: the confidence of each detection of one class, over all images, (n,).
-        hits: whether each found an object that no more confident detection had found, (n,).
+        scores: the confidence of each detection of one class, over all images.
+        hits: whether each found an object that no more confident detection had found.
         n_objects: how many objects of the class there are, ≥ 1.
 
     Returns:
@@ -66,21 +55,8 @@ def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_obj
     return torch.cat([best_from_here, found.new_zeros(1)])[first].mean().to(scores.dtype)
 
 
-def _require_threshold(
-    scores: Tensor,
-    boxes: Tensor,
-    pictures: Tensor,
-    targets: Tensor,
-    target_pictures: Tensor,
-    threshold: float = 0.5,
-) -> None:
-    """Raise an error as `_require_scores`, and for a threshold that every detection reaches, or no detection."""
-    _require_scores(scores)
-    if not 0 < threshold <= 1:
-        raise ValueError(f"a hit needs an IoU of at least a threshold above 0 and at most 1, got {threshold}; 0.5 is usual.")
-
-
-@requires(_require_threshold)
+@shape_checked()
+@requires(_require_order)
 def find_hits(
     scores: Float[Tensor, "n"],
     boxes: Float[Tensor, "n 4"],
@@ -92,10 +68,10 @@ def find_hits(
     """Assign detections to objects of their image, the most confident first, each to the free object with the largest overlap.
 
     Args:
-        scores: of the detections of one class, (n,).
-        boxes: of the detections, by their corners, (n, 4).
+        scores: of the detections of one class.
+        boxes: of the detections, by their corners.
         pictures: index of the image of each detection, (n,).
-        targets: the boxes of the objects of the class, by their corners, (m, 4).
+        targets: the boxes of the objects of the class, by their corners.
         target_pictures: index of the image of each object, (m,).
         threshold: the smallest IoU of a hit, above 0 and at most 1.
 
@@ -108,6 +84,8 @@ def find_hits(
 
     Source: Everingham et al. 2010, section 4.2.2.
     """
+    if not 0 < threshold <= 1:
+        raise ValueError(f"a hit needs an IoU of at least a threshold above 0 and at most 1, got {threshold}; 0.5 is usual.")
     overlaps = iou(boxes, targets).masked_fill(pictures[:, None] != target_pictures, -1.0)
     hits = torch.zeros(len(scores), dtype=torch.bool, device=scores.device)
     for n in scores.argsort(descending=True, stable=True).tolist():
@@ -143,10 +121,7 @@ def mean_average_precision(
     """
     B, N, n_classes = probabilities.shape
     if classes.numel() and (highest := int(classes.max())) >= n_classes:
-        raise ValueError(
-            f"an object is of class {highest}, but there are probabilities of the classes 0 to {n_classes - 1} alone: "
-            "leave out the column of no object, and no other."
-        )
+        raise ValueError(f"an object has class {highest}, but no probability: leave out the column of no object, and no other.")
     pictures = torch.arange(B, device=boxes.device)
     of_class = []
     for c in range(n_classes):

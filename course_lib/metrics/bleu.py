@@ -70,10 +70,8 @@ def bleu(
         TypeError: a translation or a reference is a text that was not split, or the references of a translation are not a list.
     """
     if not candidates or len(candidates) != len(references) or not all(references):
-        raise ValueError(
-            "need as many lists of references as translations, at least one, and no empty one; "
-            f"got {len(candidates)} translations, and references of {[len(each) for each in references]}."
-        )
+        sizes = [len(each) for each in references]
+        raise ValueError(f"each of {len(candidates)} translations needs a list of references, got lists of {sizes}.")
     for each in (*candidates, *(reference for of_it in references for reference in of_it)):
         if isinstance(each, str):
             raise TypeError(

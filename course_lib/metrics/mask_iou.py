@@ -7,11 +7,13 @@ https://arxiv.org/abs/1405.0312):
     IoU = |P ∩ M| / |P ∪ M|        P: the pixels predicted, M: those of the object
 """
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.primitives.preconditions import shape_checked
 
+
+@shape_checked()
 def mask_ious(predicted: Bool[Tensor, "*batch H W"], masks: Bool[Tensor, "*batch H W"]) -> Float[Tensor, "*batch"]:
     """Compute the intersection over union of each predicted mask and the true mask at the same index.
 
@@ -28,8 +30,4 @@ def mask_ious(predicted: Bool[Tensor, "*batch H W"], masks: Bool[Tensor, "*batch
 
     Source: Lin et al. 2014.
     """
-    if predicted.shape != masks.shape:
-        raise ValueError(f"each mask needs a true one: got predicted {tuple(predicted.shape)} and masks {tuple(masks.shape)}.")
-    if predicted.dtype != torch.bool or masks.dtype != torch.bool:
-        raise TypeError(f"masks must be bool, True for a pixel of the object, got {predicted.dtype} and {masks.dtype}.")
     return (predicted & masks).sum((-2, -1)) / (predicted | masks).sum((-2, -1))

@@ -13,7 +13,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.primitives.preconditions import shape_checked
 
+
+@shape_checked()
 def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"], n_classes: int) -> Float[Tensor, "n_classes"]:
     """Compute the intersection over union (IoU) of each class, over the pixels of all images.
 
@@ -30,8 +33,6 @@ def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"]
 
     Source: Everingham et al. 2010, section 4.2.
     """
-    if predicted.shape != labels.shape:
-        raise ValueError(f"each pixel needs a label: got predicted {tuple(predicted.shape)} and labels {tuple(labels.shape)}.")
     both = torch.stack([predicted.flatten(), labels.flatten()])
     if both.numel() and not 0 <= int(both.min()) <= int(both.max()) < n_classes:
         raise ValueError(f"the classes are 0 to {n_classes - 1}, got {int(both.min())} to {int(both.max())}.")

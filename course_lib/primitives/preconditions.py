@@ -1,8 +1,13 @@
-"""Preconditions: raise an error for inputs that would give a wrong number, without a line in the equation itself."""
+"""Preconditions: raise an error for inputs that would give a wrong number, without a line in the equation itself.
 
+`shape_checked` reads the types and shapes from the signature, where torch would broadcast, or read only a part of a tensor,
+if two shapes disagree. `requires` takes a check written by hand, for values.
+"""
+
+import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -29,6 +34,68 @@ def requires(check: Callable[..., None]) -> Callable[[Function], Function]:
         return cast(Function, run)
 
     return decorate
+
+
+def shape_checked(hint: str = "") -> Callable[[Function], Function]:
+    """Make a function refuse tensors that do not fit its jaxtyping annotations: a TypeError for the type, else a ValueError.
+
+    Axes of one name must have one size. An axis is a name, a number, a multiple such as `4*n`, or any number of axes such as
+    `*batch` or `...`. Arguments without such an annotation are not checked, and neither is None.
+
+    Args:
+        hint: what to do about a shape that does not fit: the end of the error message.
+
+    Returns:
+        a decorator.
+    """
+
+    def decorate(function: Function) -> Function:
+        parameters = inspect.signature(function).parameters
+        wanted = {name: array for name, each in parameters.items() if (array := _array_in(each.annotation))}
+        axes = {name: array.dim_str.split() for name, array in wanted.items()}
+        types = {name: {getattr(torch, each, None) for each in array.dtypes} for name, array in wanted.items()}
+        needed = ", ".join(f"{name} ({', '.join(each)})" for name, each in axes.items())
+
+        @wraps(function)
+        def run(*arguments: Any, **options: Any) -> Any:
+            given = {**dict(zip(parameters, arguments, strict=False)), **options}
+            tensors = {name: given[name] for name in wanted if given.get(name) is not None}
+            sizes: dict[str, Any] = {}
+            for name, x in tensors.items():
+                if not isinstance(x, Tensor) or x.dtype not in types[name]:
+                    kind, got = wanted[name].dtype.__name__.lower(), getattr(x, "dtype", type(x).__name__)
+                    raise TypeError(f"{name} must be a tensor of type {kind}, got {got}. {hint}".rstrip())
+            if not all(_fits(x.shape, axes[name], sizes) for name, x in tensors.items()):
+                got = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
+                raise ValueError(f"{function.__name__} needs {needed}; got {got}. {hint}".rstrip())
+            return function(*arguments, **options)
+
+        return cast(Function, run)
+
+    return decorate
+
+
+def _array_in(annotation: Any) -> Any:
+    """Return the jaxtyping array in an annotation, `Float[Tensor, "B T"]` or that `| None`; None if there is none."""
+    return next((each for each in (annotation, *get_args(annotation)) if hasattr(each, "dim_str")), None)
+
+
+def _fits(shape: tuple[Any, ...], axes: list[str], sizes: dict[str, Any]) -> bool:
+    """Return whether a shape has these axes, in the sizes found so far, and add the sizes of the others."""
+    several = next((i for i, axis in enumerate(axes) if axis[0] in "*."), None)
+    if several is not None:  # the sizes of `*batch` are one tuple
+        end = len(shape) - (len(axes) - several - 1)
+        shape = (*shape[:several], tuple(shape[several:end]), *shape[max(end, several) :])
+    if len(shape) != len(axes):
+        return False
+    for axis, size in zip(axes, shape, strict=True):
+        factor, _, name = axis.rpartition("*")
+        if factor and size % int(factor):
+            return False
+        one = size // int(factor) if factor else size
+        if axis != "..." and sizes.setdefault(name, int(name) if name.isdigit() else one) != one:
+            return False
+    return True
 
 
 def values_are_known(*tensors: Tensor) -> bool:

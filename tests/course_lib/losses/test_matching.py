@@ -66,7 +66,7 @@ def test_queries_in_another_order_are_followed():
 
 @pytest.mark.parametrize("matching", [match, match_greedily, match_in_order])
 def test_more_objects_than_queries_are_refused(matching):
-    with pytest.raises(ValueError, match="4 objects but the model has only 3 queries"):
+    with pytest.raises(ValueError, match="4 objects, but the model only 3 queries"):
         matching(costs(n=3), EVERY)
     few = torch.tensor([[0, -1, -1, 1]] * B)
     assert (matching(costs(n=3), few)[:, [0, 3]] >= 0).all()
@@ -88,7 +88,7 @@ def test_pictures_without_a_place_for_objects(matching):
 @pytest.mark.parametrize("matching", [match, match_greedily, match_in_order])
 def test_without_a_query_nothing_is_matched_and_an_object_is_refused(matching):
     assert torch.equal(matching(costs(n=0), EVERY - 1), EVERY - 1)
-    with pytest.raises(ValueError, match="4 objects but the model has only 0 queries"):
+    with pytest.raises(ValueError, match="4 objects, but the model only 0 queries"):
         matching(costs(n=0), EVERY)
 
 

@@ -62,12 +62,12 @@ def test_of_two_empty_masks_it_is_nan_and_of_one_0():
 @pytest.mark.usefixtures("unchecked")
 def test_masks_that_would_broadcast_are_refused():
     predicted, masks = two_masks()
-    with pytest.raises(ValueError, match="each mask needs a true one"):
+    with pytest.raises(ValueError, match="mask_ious needs predicted"):
         mask_ious(predicted[:, :1], masks)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_labels_instead_of_masks_are_refused():
     labels = torch.tensor([[1, 2]])
-    with pytest.raises(TypeError, match=r"masks must be bool, True for a pixel of the object, got torch\.int64"):
+    with pytest.raises(TypeError, match=r"must be a tensor of type bool, got torch\.int64"):
         mask_ious(labels, labels)
