@@ -1,8 +1,9 @@
 """Files of a folder or a zip, read one by one as untrusted input.
 
-Nothing is unpacked to the disk: a member of a zip is read into memory on demand, one at a time and within the limits. Links,
-devices and pipes are not followed. The path of a member is only shown and used to recognise the student; no file is opened by
-it.
+Nothing is unpacked to the disk: a member of a zip is read into memory on demand, one at a time and within the limits. These
+hold for each student's zip by itself, and count what was really unpacked, so that no student's zip uses up what another's
+needs. Links, devices and pipes are not followed. The path of a member is only shown and used to recognise the student; no file
+is opened by it.
 """
 
 import io
@@ -25,13 +26,12 @@ _END_OF_DIRECTORY = b"PK\x05\x06"
 
 
 class Limits(NamedTuple):
-    """Limits: number of files, bytes of one file, bytes of all files, compression ratio, bytes of the index of a zip."""
+    """Limits: bytes of one file and of the index of the download; files in a student's zip, and bytes unpacked from it."""
 
-    files: int = 20_000
     file: int = 64 << 20
-    total: int = 16 << 30
-    ratio: int = 200
     index: int = 32 << 20
+    members: int = 1000
+    unpacked: int = 512 << 20
 
 
 class Refused(ValueError):
@@ -76,9 +76,9 @@ class Archive:
             limits: the largest numbers and sizes accepted.
 
         Raises:
-            CannotGrade: the path does not exist, it is neither a folder nor a zip, or it contains too many files.
+            CannotGrade: the path does not exist, or it is neither a folder nor a zip.
         """
-        self._limits, self._open, self._taken = limits, ExitStack(), 0
+        self._limits, self._open = limits, ExitStack()
         self.refused: list[NotTaken] = []
         self.entries: list[Entry] = []
         try:
@@ -104,7 +104,8 @@ class Archive:
             found = self._folder(path, (), skip.resolve() if skip else None)
         elif path.is_file():
             try:
-                found = list(self._members(path, ()))
+                archive = self._open.enter_context(self._zip(path, self._limits.index))
+                found = self._members(archive, (), lambda info: self._member(archive, info))
             except Refused as error:
                 raise CannotGrade(f"{path} {error}") from error
             except _BROKEN as error:
@@ -112,9 +113,7 @@ class Archive:
         else:
             raise CannotGrade(f"there is no folder or zip {path}.")
         for entry in found:
-            self.entries += self._opened(entry) if entry.parts[-1].lower().endswith(".zip") else [entry]
-            if len(self.entries) > self._limits.files:
-                raise CannotGrade(f"{path} contains more than {self._limits.files} files: grade it in parts.")
+            self.entries += self._of_student(entry) if entry.parts[-1].lower().endswith(".zip") else [entry]
         self.entries.sort(key=lambda entry: entry.parts)
 
     def _folder(self, folder: Path, above: tuple[str, ...], skip: Path | None) -> Iterator[Entry]:
@@ -148,33 +147,51 @@ class Archive:
                 raise Refused("is no longer a regular file.")
             return self._bounded(file)
 
-    def _opened(self, entry: Entry) -> list[Entry]:
+    def _of_student(self, entry: Entry) -> list[Entry]:
         """The members of a student's zip; if it cannot be opened, none, and a line that says so."""
+        unpacked = 0
+
+        def read(info: zipfile.ZipInfo) -> bytes:
+            nonlocal unpacked
+            if unpacked > self._limits.unpacked:
+                raise Refused(f"is in a zip of which {self._limits.unpacked >> 20} MB have been unpacked; skipped.")
+            with self._zip(io.BytesIO(entry.read()), self._limits.index >> 5) as archive:
+                data = self._member(archive, info)
+            unpacked += len(data)
+            return data
+
         try:
-            return list(self._members(io.BytesIO(entry.read()), entry.parts))
+            with self._zip(io.BytesIO(entry.read()), self._limits.index >> 5) as archive:
+                if len(archive.infolist()) > self._limits.members:
+                    raise Refused(f"contains more than {self._limits.members} files: ask the student for the notebook alone.")
+                return self._members(archive, entry.parts, read)
         except Refused as error:
             self.refused.append(NotTaken(entry.parts, str(error)))
-        except _BROKEN as error:
+        except Exception as error:  # a zip can be broken in ways that have no common base class
             self.refused.append(NotTaken(entry.parts, f"is not a readable zip: {shown(str(error))}."))
         return []
 
-    def _members(self, file: Path | io.BytesIO, above: tuple[str, ...]) -> Iterator[Entry]:
-        size = _index_size(file)
-        if size > self._limits.index >> (5 if above else 0):
+    def _zip(self, file: Path | io.BytesIO, largest_index: int) -> zipfile.ZipFile:
+        if _index_size(file) > largest_index:
             raise Refused("is a zip with too large an index; skipped.")
-        archive = self._open.enter_context(zipfile.ZipFile(file))
+        return zipfile.ZipFile(file)
+
+    def _members(
+        self, archive: zipfile.ZipFile, above: tuple[str, ...], read: Callable[[zipfile.ZipInfo], bytes]
+    ) -> list[Entry]:
+        found = []
         for info in archive.infolist():
-            parts = (*above, *_parts(info.filename))
-            if info.is_dir() or any(map(_NO_ONES.match, parts[len(above) :])):
+            inside = _parts(info.filename)
+            if info.is_dir() or any(map(_NO_ONES.match, inside)):
                 continue
-            inside = len(parts) - len(above) if above else 0
+            parts, n_inside = (*above, *inside), len(inside) if above else 0
             if above and parts[-1].lower().endswith(".zip"):
-                self.refused.append(NotTaken(parts, "is a zip within a zip; skipped.", inside))
+                self.refused.append(NotTaken(parts, "is a zip within a zip; skipped.", n_inside))
             elif why := self._suspicion(info):
-                self.refused.append(NotTaken(parts, why, inside))
+                self.refused.append(NotTaken(parts, why, n_inside))
             else:
-                self._taken += info.file_size
-                yield Entry(parts, lambda info=info: self._member(archive, info), inside)
+                found.append(Entry(parts, lambda info=info: read(info), n_inside))
+        return found
 
     def _suspicion(self, info: zipfile.ZipInfo) -> str | None:
         if stat.S_ISLNK(info.external_attr >> 16):
@@ -183,10 +200,6 @@ class Archive:
             return "is encrypted; ask the student for a copy without a password."
         if info.file_size > self._limits.file:
             return f"is larger than {self._limits.file >> 20} MB; skipped."
-        if info.file_size > 1 << 20 and info.file_size > self._limits.ratio * max(info.compress_size, 1):
-            return f"expands more than {self._limits.ratio}-fold when unpacked; skipped."
-        if self._taken + info.file_size > self._limits.total:
-            return f"exceeds the total limit of {self._limits.total >> 30} GB; skipped."
         return None
 
     def _member(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
@@ -195,10 +208,8 @@ class Archive:
                 return self._bounded(file)
         except Refused:
             raise
-        except _BROKEN as error:
-            raise Refused(f"cannot be unpacked: {shown(str(error))}.") from error
         except Exception as error:  # zlib.error, lzma.LZMAError and others have no common base class
-            raise Refused(f"cannot be unpacked ({type(error).__name__}).") from error
+            raise Refused(f"cannot be unpacked: {shown(str(error)) or type(error).__name__}.") from error
 
     def _bounded(self, file: io.BufferedIOBase) -> bytes:
         data = file.read(self._limits.file + 1)

@@ -1,6 +1,8 @@
 """Intake: assign the notebooks in a download from an LMS, or in a folder, to students.
 
-The layout is chosen once for a whole archive, by the majority of its names; a name that fits another layout yields a note.
+The layout is chosen once for a whole archive, by the majority of the names at its top, one vote each: what a student put into
+a zip or folder has none. A name that fits two patterns has that of the LMS whose numbers come first, since the end of a name is
+the student's. A name that fits another layout than the archive's yields a note.
 There are four layouts:
     nbgrader    submitted/<id>/<assignment>/NB.ipynb
     Moodle      Full Name_123456_assignsubmission_file_/NB.ipynb, or the same in one file name
@@ -9,6 +11,7 @@ There are four layouts:
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,15 +131,16 @@ class _Whose:
         outer = [parts[: len(parts) - inside] for parts, inside in paths]
         self._wrapped = int(path.is_file() and _is_wrapped(outer, topics))
         outer = [parts[self._wrapped :] for parts in outer]
-        last = [parts[-1] for parts in outer]
-        if 2 * sum(_moodle(parts) is not None for parts in outer) > len(outer):
+        votes: dict[str, Counter[str]] = {}
+        for parts in outer:
+            votes.setdefault(parts[0], Counter())[next(filter(None, map(_form, parts)), "plain")] += 1
+        forms = Counter(of_one.most_common(1)[0][0] for of_one in votes.values())
+        if 2 * forms["Moodle"] > len(votes):
             self._layout = "Moodle"
-        elif path.name == "submitted" or any("submitted" in parts[:1] for parts in outer):
+        elif path.name == "submitted" or "submitted" in votes:
             self._layout = "nbgrader"
-        elif 2 * sum(_CANVAS.fullmatch(name) is not None for name in last) > len(last):
-            self._layout = "Canvas"
         else:
-            self._layout = "plain"
+            self._layout = "Canvas" if 2 * forms["Canvas"] > len(votes) else "plain"
         self._stems = {_stem(parts[0]) for parts in outer if len(parts) == 1}
         named = "|".join(re.escape(topic) for topic in sorted(topics, key=len, reverse=True))
         self._topic = re.compile(rf"(?:{named})" if named else r"(?!)", re.IGNORECASE)
@@ -188,6 +192,13 @@ def _moodle(parts: tuple[str, ...]) -> _Place | None:
             folder = part[: found.start("file")]
             return _Place(Student(found["id"], found["name"]), file_name, lms="Moodle", returned_as=folder)
     return None
+
+
+def _form(name: str) -> str:
+    """The LMS whose numbers come first in a name, or "" if it fits the pattern of neither."""
+    found = {"Moodle": _MOODLE.fullmatch(name), "Canvas": _CANVAS.fullmatch(name)}
+    begins = {lms: match.start("id") for lms, match in found.items() if match}
+    return min(begins, key=lambda lms: begins[lms], default="")
 
 
 def _canvas(parts: tuple[str, ...]) -> _Place | None:

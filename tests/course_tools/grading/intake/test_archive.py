@@ -12,7 +12,7 @@ import pytest
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.intake.archive import Archive, Limits, Refused
 
-SMALL = Limits(files=20, file=1000, total=5000, ratio=50, index=1 << 20)
+SMALL = Limits(file=1000, index=1 << 20, members=20, unpacked=2000)
 
 
 def zipped(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -100,22 +100,26 @@ def test_a_link_in_a_zip_is_refused(tmp_path):
         assert "links are not followed" in archive.refused[0][1]
 
 
-def test_a_bomb_is_left_packed(tmp_path):
-    path = zipped(tmp_path / "in.zip", {"bomb.ipynb": bytes(3 << 20), "x.ipynb": b"{}"})
-    with Archive(path, limits=Limits(ratio=50)) as archive:
-        assert names(archive) == ["x.ipynb"]
-        assert "50-fold" in archive.refused[0][1]
-
-
-def test_files_that_are_too_large_or_too_many_are_refused(tmp_path):
+def test_a_file_that_is_too_large_is_refused(tmp_path):
     with Archive(zipped(tmp_path / "large.zip", {"x.ipynb": os.urandom(2000)}), limits=SMALL) as archive:
         assert archive.entries == []
-    members = {f"{i}.ipynb": os.urandom(900) for i in range(10)}
-    with Archive(zipped(tmp_path / "much.zip", members), limits=SMALL) as archive:
-        assert len(archive.entries) == 5
-        assert len(archive.refused) == 5
-    with pytest.raises(CannotGrade, match="more than 20 files"):
-        Archive(zipped(tmp_path / "many.zip", {f"{i}.ipynb": b"" for i in range(30)}), limits=SMALL)
+        assert "is larger than" in archive.refused[0].reason
+
+
+def test_a_notebook_whose_output_repeats_itself_is_read(tmp_path):
+    with Archive(zipped(tmp_path / "in.zip", {"x.ipynb": b" " * (20 << 20)})) as archive:
+        assert len(archive.entries[0].read()) == 20 << 20
+
+
+def test_what_is_unpacked_from_one_zip_is_limited_for_its_owner_alone(tmp_path):
+    notebooks = {f"{i}.ipynb": os.urandom(900) for i in range(5)}
+    path = zipped(tmp_path / "in.zip", {"ada_1_2_hw.zip": in_memory(notebooks), "bob_3_4_hw.zip": in_memory(notebooks)})
+    with Archive(path, limits=SMALL._replace(file=10_000)) as archive:
+        for student in (archive.entries[:5], archive.entries[5:]):
+            for entry in student[:3]:
+                assert len(entry.read()) == 900
+            with pytest.raises(Refused, match="have been unpacked"):
+                student[3].read()
 
 
 def test_a_member_that_is_longer_than_it_says_is_refused(tmp_path):
@@ -152,6 +156,14 @@ def test_an_encrypted_member_is_refused_with_what_to_do(tmp_path):
     path.write_bytes(raw)
     with Archive(path) as archive:
         assert "without a password" in archive.refused[0][1]
+
+
+def test_a_zip_of_too_many_files_is_refused_and_its_neighbour_read(tmp_path):
+    many = in_memory({f"{i}.ipynb": b"" for i in range(30)})
+    path = zipped(tmp_path / "in.zip", {"ada_1_2_hw.zip": many, **{f"s{i}_{i}_9_nb.ipynb": b"{}" for i in range(3, 33)}})
+    with Archive(path, limits=SMALL._replace(file=10_000)) as archive:
+        assert len(archive.entries) == 30
+        assert [(parts, "more than 20 files" in why) for parts, why, _ in archive.refused] == [(("ada_1_2_hw.zip",), True)]
 
 
 def test_a_zip_that_a_student_handed_in_is_opened_once(tmp_path):
