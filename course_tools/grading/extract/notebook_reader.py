@@ -14,6 +14,8 @@ LARGEST_FILE = 100 * 2**20
 MOST_ITEMS = 4_000_000
 """Braces, brackets and commas in a file: their number, not the file size, determines how much memory reading takes."""
 MOST_CELLS = 20_000
+LONGEST_SOURCE = 100_001
+"""Characters of a cell that are read; the sandbox runs no cell of more than 100,000."""
 _SMALL = 2**20
 """Largest file, in bytes, that is parsed with its outputs."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
@@ -113,12 +115,12 @@ def _cell(cell: dict) -> Cell:
     kind, metadata = cell.get("cell_type"), cell.get("metadata")
     source = cell.get("source", cell.get("input", ""))
     if isinstance(source, list):
-        source = "".join(line for line in source if isinstance(line, str))
+        source = "".join(line for line in source[:LONGEST_SOURCE] if isinstance(line, str))
     return Cell(
         kind if kind in ("code", "markdown", "raw") else "markdown" if kind == "heading" else "raw",
         _clean(cell.get("id")),
         metadata if isinstance(metadata, dict) else {},
-        _clean(source).replace("\r\n", "\n").replace("\r", "\n"),
+        _clean(source)[:LONGEST_SOURCE].replace("\r\n", "\n").replace("\r", "\n"),
     )
 
 

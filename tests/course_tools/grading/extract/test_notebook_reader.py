@@ -5,7 +5,15 @@ import json
 
 import pytest
 
-from course_tools.grading.extract.notebook_reader import MOST_ITEMS, Cell, Unreadable, cells_in, read_cells, without_outputs
+from course_tools.grading.extract.notebook_reader import (
+    LONGEST_SOURCE,
+    MOST_ITEMS,
+    Cell,
+    Unreadable,
+    cells_in,
+    read_cells,
+    without_outputs,
+)
 
 CODE = {"cell_type": "code", "id": "a", "metadata": {"exercise": "04.1"}, "source": ["x = 1\n", "y = 'é'"], "outputs": []}
 READ = [Cell("code", "a", {"exercise": "04.1"}, "x = 1\ny = 'é'")]
@@ -120,3 +128,9 @@ def test_outputs_that_do_not_end_are_no_notebook():
     assert without_outputs(data) == data
     with pytest.raises(Unreadable):
         cells_in(data)
+
+
+@pytest.mark.parametrize("source", ["\n" * 7_000_000, ["\n"] * 700_000])
+def test_of_an_endless_cell_only_the_beginning_is_read(source):
+    (found,) = cells_in(written(notebook({"cell_type": "code", "source": source})))
+    assert found.source == "\n" * LONGEST_SOURCE
