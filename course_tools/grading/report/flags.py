@@ -23,7 +23,7 @@ from course_tools.bank import exercise, exercises
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.publishing.source import FunctionSource
 
-_LONGEST_CELL = 20_000
+_LONGEST_CELL, _LONGEST_INTEGER = 20_000, 10_000
 _MOST_PARTS = 2_000
 _FEWEST_NODES = 6
 _ALIKE = 0.8
@@ -225,7 +225,11 @@ def _parsed(source: str) -> ast.Module | None:
         return None
     try:
         with warnings.catch_warnings(action="ignore"):
-            return ast.parse(_MAGIC.sub("", source))
+            tree = ast.parse(_MAGIC.sub("", source))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value.bit_length() > _LONGEST_INTEGER:
+                node.value = hex(node.value)  # Python refuses to write it in decimal digits
+        return tree
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -198,3 +198,9 @@ def test_a_class_of_a_thousand_is_compared_in_time():
     found = look_alikes(wrote)
     assert time.process_time() - begun < 5.0
     assert len(found) == 500
+
+
+def test_a_number_of_6000_hexadecimal_digits_has_a_shape():
+    """Python refuses to write such a number in decimal digits."""
+    odd = ODD.replace('"""My mask."""', f"key = 0x{'f' * 6000}")
+    assert shapes(code(odd), "04").keys() == shapes(code(ODD), "04").keys() != set()
