@@ -7,8 +7,10 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
-from course_tools.bank import exercises
+from course_tools.bank import exercise, exercises
 
+SAMPLE = ("04.1", "04.2", "07.6")
+"""Exercises that return several tensors, a mask, and a text."""
 REPOSITORY = Path(__file__).parents[2]
 
 LECTURE = """\
@@ -90,8 +92,6 @@ The end.
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
     """Return the folder of a course with only lecture 04, unbuilt."""
-    from course_tools.bank import exercise
-
     (tmp_path / "authoring").mkdir()
     (tmp_path / "docs").mkdir()
     listed = (REPOSITORY / "docs" / "decks.toml").read_text(encoding="utf-8")
@@ -130,8 +130,14 @@ def seeds(request: pytest.FixtureRequest) -> range:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with the argument `asked` for each short exercise, one with `build_task` for each build task."""
+    """Run a test of one exercise for all of them, and a test of the engine for three.
+
+    The argument `asked` is each short exercise, `build_task` each build task, and `sample` one exercise of each type of result.
+    """
     for name, builds in (("asked", False), ("build_task", True)):
         if name in metafunc.fixturenames:
             items = [item for item in exercises() if (item.training is not None) is builds]
             metafunc.parametrize(name, items, ids=[f"{item.id}-{item.reference.__name__}" for item in items])
+    if "sample" in metafunc.fixturenames:
+        items = [exercise(id) for id in SAMPLE]
+        metafunc.parametrize("sample", items, ids=[item.reference.__name__ for item in items])

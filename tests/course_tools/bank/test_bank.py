@@ -2,21 +2,19 @@
 
 from collections import Counter
 
+import jaxtyping
+
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
 from course_tools.checks.verdict import Examination
-
-
-def misconception(wrong):
-    return " ".join(wrong.__doc__.split())
+from tests.course_tools.judged import judged, misconception
 
 
 def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercise, seeds):
     other = []
     for seed in seeds:
-        questions = Examination(asked, seed)
         for wrong in asked.wrong:
-            found = questions.examine(wrong)
+            found = judged(asked.id, wrong, seed)
             if found.passed or found.misconception != misconception(wrong) or found.points >= found.max_points:
                 other.append((seed, wrong.__name__, found.misconception))
     assert other == []
@@ -25,18 +23,33 @@ def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercis
 def test_every_right_variant_earns_all_points(asked: Exercise, seeds):
     refused = []
     for seed in seeds:
-        questions = Examination(asked, seed)
         for right in (asked.reference, *asked.right):
-            found = questions.examine(right)
+            found = judged(asked.id, right, seed)
             if not found.passed or found.points != found.max_points or found.misconception is not None:
                 refused.append((seed, right.__name__, found.message))
     assert refused == []
 
 
+def test_the_types_of_the_library_accept_every_input_of_an_exercise(asked: Exercise):
+    """Shapes and types are checked here, and neither in a student's kernel nor in the other tests of the bank."""
+    jaxtyping.config.update("jaxtyping_disable", False)
+    assert Examination(asked, seed=0).examine(asked.reference).passed
+
+
+def test_verdicts_are_the_same_with_the_types_checked_and_unchecked(sample: Exercise):
+    answers = (sample.reference, *sample.wrong, *sample.right)
+    unchecked = [judged(sample.id, answer) for answer in answers]
+    jaxtyping.config.update("jaxtyping_disable", False)
+    asks = Examination(sample, seed=0)
+    checked = [asks.examine(answer) for answer in answers]
+    assert [(v.passed, v.points, v.misconception) for v in checked] == [
+        (v.passed, v.points, v.misconception) for v in unchecked
+    ]
+
+
 def test_a_wrong_answer_is_told_what_is_wrong_before_anything_else(asked: Exercise):
-    questions = Examination(asked, seed=0)
     for wrong in asked.wrong:
-        first, second, *_ = questions.examine(wrong).message.splitlines()
+        first, second, *_ = judged(asked.id, wrong).message.splitlines()
         assert first.startswith(f"{asked.id} {asked.title}: ")
         assert second == misconception(wrong)
 

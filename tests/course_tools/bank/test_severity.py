@@ -8,7 +8,7 @@ import pytest
 from course_lib.attention import attend
 from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks.exercise import Severity, severity_of
-from course_tools.checks.verdict import Examination
+from tests.course_tools.judged import examination, judged
 
 RANKED = {
     "04.2": """
@@ -117,7 +117,7 @@ GRAVER_FIRST = [
 @pytest.mark.parametrize(("id", "graver", "lighter"), GRAVER_FIRST)
 def test_the_graver_of_two_mistakes_earns_fewer_points(id, graver, lighter):
     answers = {wrong.__name__: wrong for wrong in exercise(id).wrong}
-    assert verdict(id, answers[graver]).points < verdict(id, answers[lighter]).points
+    assert judged(id, answers[graver]).points < judged(id, answers[lighter]).points
 
 
 def ranks(values):
@@ -125,19 +125,18 @@ def ranks(values):
     return [sum(other < value for other in values) + values.count(value) / 2 for value in values]
 
 
-@pytest.fixture(scope="module")
-def judged():
+@pytest.fixture
+def ranked():
     """For each exercise of the ranking its answers and their verdicts, gravest first."""
     found = {}
     for id, names in RANKED.items():
         answers = {wrong.__name__: wrong for wrong in exercise(id).wrong}
-        questions = Examination(exercise(id), seed=0)
-        found[id] = [(answers[name], questions.examine(answers[name])) for name in names.split()]
+        found[id] = [(answers[name], judged(id, answers[name])) for name in names.split()]
     return found
 
 
-def test_points_follow_a_ranking_by_severity_that_was_made_without_them(judged):
-    found = {id: correlation(range(len(rows)), ranks([v.points for _, v in rows])) for id, rows in judged.items()}
+def test_points_follow_a_ranking_by_severity_that_was_made_without_them(ranked):
+    found = {id: correlation(range(len(rows)), ranks([v.points for _, v in rows])) for id, rows in ranked.items()}
     assert mean(found.values()) >= 0.8, found
     assert min(found.values()) >= 0.5, found
 
@@ -156,9 +155,9 @@ def test_the_limits_of_the_severities_follow_each_other_and_leave_no_full_marks(
     assert all(high < low for (_, high), (low, _) in pairwise(limits))
 
 
-def test_a_named_mistake_earns_between_the_limits_of_its_severity(judged):
+def test_a_named_mistake_earns_between_the_limits_of_its_severity(ranked):
     outside = []
-    for id, rows in judged.items():
+    for id, rows in ranked.items():
         for wrong, found in rows:
             low, high = severity_of(wrong).limits(found.max_points)
             status = {finding.name: finding.status for finding in found.findings}
@@ -180,7 +179,7 @@ def test_an_error_in_the_words_of_a_known_one_is_not_raised():
         for wrong in () if asked.training else asked.wrong:
             if severity_of(wrong) is Severity.IDEA:
                 continue
-            questions = Examination(asked, seed=0)
+            questions = examination(asked.id)
             error = next((r.error for r in questions._of(wrong, asked.properties[0]) if r.error is not None), None)
             if error is None:
                 continue

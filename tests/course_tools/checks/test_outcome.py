@@ -17,8 +17,8 @@ from tests.course_tools.bank.answers.unusual import failing, raises
 @pytest.mark.parametrize(
     "error", [ValueError("no luck"), SystemExit(3), RuntimeError(), GeneratorExit("no luck"), StopIteration(), MemoryError()]
 )
-def test_an_answer_that_raises_is_refused_with_its_error_and_line(asked, error):
-    found = verdict(asked.id, raises(error))
+def test_an_answer_that_raises_is_refused_with_its_error_and_line(sample, error):
+    found = verdict(sample.id, raises(error))
     assert (found.passed, found.points, found.misconception) == (False, 0, None)
     assert failing(found) == ["runs"]
     assert f"It raised {type(error).__name__} in the line `raise error`: {str(error) or 'without a message'}." in found.message
@@ -43,10 +43,10 @@ def test_endless_recursion_is_an_error_like_any_other():
     "result",
     [None, "tensor", np.ones(3), 1.5, {"result": torch.ones(3)}, object(), torch.float32, torch.nn.Linear(2, 2), (), []],
 )
-def test_a_result_of_another_type_is_refused_in_words(asked, result):
-    found = verdict(asked.id, lambda *inputs: result)
+def test_a_result_of_another_type_is_refused_in_words(sample, result):
+    found = verdict(sample.id, lambda *inputs: result)
     assert (found.passed, found.misconception) == (False, None)
-    if asked.id == "07.6" and isinstance(result, str):  # a text is asked for, but not this one
+    if sample.id == "07.6" and isinstance(result, str):  # a text is asked for, but not this one
         assert failing(found)[0] == "zero-shot"
         return
     assert failing(found)[0] in ("runs", "shape")

@@ -8,6 +8,7 @@ from course_lib.primitives import causal_mask, lstm_step, rnn_step
 from course_tools.bank import exercise, verdict
 from course_tools.checks.comparisons import relative_error
 from course_tools.checks.outcome import is_close
+from tests.course_tools.judged import judged
 
 CORRECT = scaled_dot_product_attention
 
@@ -86,7 +87,7 @@ def test_the_order_of_severity():
 
 
 def test_no_right_answer_is_repaired(asked):
-    assert verdict(asked.id, asked.reference).points == asked.points
+    assert judged(asked.id, asked.reference).points == asked.points
 
 
 def test_integers_are_compared_by_value_and_not_by_width():

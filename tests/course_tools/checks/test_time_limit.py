@@ -268,7 +268,7 @@ def test_an_exercise_that_forbids_autograd_may_still_have_its_gradients_judged()
     assert judge(judged, rnn_step).passed
 
 
-def test_nothing_outside_is_changed_by_an_answer_that_changes_everything(asked):
+def test_nothing_outside_is_changed_by_an_answer_that_changes_everything(sample):
     def answer(*inputs):
         torch.manual_seed(1)
         torch.set_default_dtype(torch.float64)
@@ -283,7 +283,7 @@ def test_nothing_outside_is_changed_by_an_answer_that_changes_everything(asked):
         return torch_state, random.getstate(), list(warnings.filters), sys.stdout, sys.stderr, sys.getprofile()
 
     before = world()
-    verdict(asked.id, answer)
+    verdict(sample.id, answer)
     assert world() == before
 
 
@@ -311,17 +311,17 @@ def test_a_right_answer_that_turns_gradients_off_at_its_end_is_right():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_the_default_dtype_of_a_notebook_changes_no_verdict(asked, dtype):
+def test_the_default_dtype_of_a_notebook_changes_no_verdict(sample, dtype):
     torch.set_default_dtype(dtype)
     try:
-        assert verdict(asked.id, asked.reference).passed
-        assert verdict(asked.id, asked.wrong[0]).misconception
+        assert verdict(sample.id, sample.reference).passed
+        assert verdict(sample.id, sample.wrong[0]).misconception
         assert torch.get_default_dtype() == dtype
     finally:
         torch.set_default_dtype(torch.float32)
 
 
-def test_a_notebook_without_gradient_mode_changes_no_verdict(asked):
+def test_a_notebook_without_gradient_mode_changes_no_verdict(sample):
     with torch.no_grad():
-        assert verdict(asked.id, asked.reference).passed
+        assert verdict(sample.id, sample.reference).passed
         assert not torch.is_grad_enabled()

@@ -11,6 +11,7 @@ from course_lib.generation import top_k
 from course_lib.primitives import bptt_step, causal_mask, encode, lstm_step, rnn_step
 from course_tools.bank import UnknownExercise, exercise, verdict
 from tests.course_tools.bank.answers.unusual import failing, raises
+from tests.course_tools.judged import judged
 
 
 @pytest.mark.parametrize(
@@ -29,12 +30,12 @@ def test_ids_of_the_same_lecture_are_suggested_before_others(id):
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, IndexError, TypeError, ValueError])
-def test_an_error_of_the_same_kind_alone_is_no_misconception(asked, kind):
-    assert verdict(asked.id, raises(kind("of another cause"))).misconception is None
+def test_an_error_of_the_same_kind_alone_is_no_misconception(sample, kind):
+    assert verdict(sample.id, raises(kind("of another cause"))).misconception is None
 
 
-def test_an_empty_exercise_is_not_started(asked):
-    found = verdict(asked.id, raises(NotImplementedError()))
+def test_an_empty_exercise_is_not_started(sample):
+    found = verdict(sample.id, raises(NotImplementedError()))
     assert (found.passed, found.started, found.points, found.misconception) == (False, False, 0, None)
     assert "Not started yet" in found.message
 
@@ -87,7 +88,7 @@ def test_what_needs_a_failing_property_is_skipped_and_earns_nothing():
 
 def test_a_failing_property_shows_its_smallest_input(asked):
     for wrong in asked.wrong:
-        failed = [finding for finding in verdict(asked.id, wrong).findings if finding.status == "fails"]
+        failed = [finding for finding in judged(asked.id, wrong).findings if finding.status == "fails"]
         assert all(finding.detail for finding in failed)
         failed = [finding for finding in failed if finding.name != "inputs used"]  # it is about all inputs together
         assert all(re.search(r"\w+ (\(|= )", finding.example) for finding in failed)

@@ -10,11 +10,13 @@ import pytest
 from nbclient import NotebookClient
 
 from course_lib.primitives import rnn_step
-from course_tools.bank import exercises, verdict
+from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks.verdict_display import Hint, VerdictDisplay
 from course_tools.notebook import check
 from course_tools.publishing.source import FunctionSource
 from tests.course_tools.bank.answers.unusual import raises
+from tests.course_tools.conftest import SAMPLE
+from tests.course_tools.judged import judged, misconception
 
 VOID = {"br"}
 NOT_STARTED = "def answer(*inputs):\n    raise NotImplementedError()"
@@ -36,7 +38,7 @@ def typed(wrong):
 
 
 def html(id, answer):
-    return VerdictDisplay(id, "A title", verdict(id, answer))._repr_html_()
+    return VerdictDisplay(id, "A title", judged(id, answer))._repr_html_()
 
 
 class Balanced(HTMLParser):
@@ -57,8 +59,8 @@ class Balanced(HTMLParser):
 
 @pytest.fixture(scope="module")
 def outputs():
-    """Run checks of typed answers in one real kernel: for each exercise a wrong one, then some others."""
-    sources = {item.id: (item.id, typed(item.wrong[0])) for item in exercises() if item.training is None}
+    """Run checks of typed answers in one real kernel: a wrong one of three exercises, then some others."""
+    sources = {id: (id, typed(exercise(id).wrong[0])) for id in SAMPLE}
     sources |= {
         "right": ("01.1", "from course_lib.primitives import rnn_step as answer"),
         "not started": ("01.1", NOT_STARTED),
@@ -73,13 +75,13 @@ def outputs():
     return dict(zip([*sources, "same", "unknown"], [cell.outputs for cell in notebook.cells], strict=True))
 
 
-def test_in_a_kernel_a_wrong_answer_shows_its_misconception_and_its_points(asked, outputs):
-    (output,) = outputs[asked.id]
-    found = verdict(asked.id, asked.wrong[0])
+def test_in_a_kernel_a_wrong_answer_shows_its_misconception_and_its_points(sample, outputs):
+    (output,) = outputs[sample.id]
+    found = verdict(sample.id, sample.wrong[0])
     assert output.output_type == "execute_result"
     assert output.data["text/plain"] == f"{found.points}.0"
     shown = re.sub(r"<[^>]+>", "", output.data["text/html"])
-    assert " ".join(asked.wrong[0].__doc__.split()).replace("`", "")[:40] in shown.replace("&quot;", '"').replace("&#x27;", "'")
+    assert misconception(sample.wrong[0]).replace("`", "")[:40] in shown.replace("&quot;", '"').replace("&#x27;", "'")
 
 
 def test_in_a_kernel_a_right_answer_shows_all_points_and_goes_on(outputs):
@@ -129,7 +131,7 @@ def test_a_report_names_each_property_with_its_points(asked):
     shown = html(asked.id, asked.wrong[0])
     for prop in asked.properties:
         assert re.search(rf"(</span> |: |, ){re.escape(html_of(prop.name))}(</td>|, |\.)", shown), prop.name
-    found = verdict(asked.id, asked.wrong[0])
+    found = judged(asked.id, asked.wrong[0])
     earned = re.findall(r">(\d+)/(\d+)<", shown)
     adjusted = [int(change) for change in re.findall(r">([+-]\d+)<", shown)]
     assert sum(int(points) for points, _ in earned) + sum(adjusted) == found.points

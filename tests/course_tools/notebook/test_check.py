@@ -17,17 +17,17 @@ from tests.course_tools.bank.answers.unusual import raises
 check_module = importlib.import_module("course_tools.notebook.check")
 
 
-def test_a_right_answer_comes_back_itself(asked, capsys):
-    for right in asked.right:
-        assert check(asked.id, right) is right
-    assert capsys.readouterr().out == f"{asked.id} {asked.title}: {asked.points} of {asked.points} points. Right.\n" * len(
-        asked.right
+def test_a_right_answer_comes_back_itself(sample, capsys):
+    for right in sample.right:
+        assert check(sample.id, right) is right
+    assert capsys.readouterr().out == f"{sample.id} {sample.title}: {sample.points} of {sample.points} points. Right.\n" * len(
+        sample.right
     )
 
 
-def test_for_a_wrong_answer_the_reference_comes_back_and_its_misconception_is_printed(asked, capsys):
-    for wrong in asked.wrong:
-        assert unwrap(check(asked.id, wrong)) is unwrap(asked.reference)
+def test_for_a_wrong_answer_the_reference_comes_back_and_its_misconception_is_printed(sample, capsys):
+    for wrong in sample.wrong:
+        assert unwrap(check(sample.id, wrong)) is unwrap(sample.reference)
         printed = capsys.readouterr()
         assert " ".join(wrong.__doc__.split()) in printed.out
         assert printed.err == ""
@@ -50,9 +50,9 @@ def test_an_unknown_exercise_raises_and_names_those_that_come_near(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_one_exercise_is_found_by_its_id(asked):
-    assert exercise(asked.id) is asked
-    assert asked.lecture == asked.id[:2]
+def test_one_exercise_is_found_by_its_id(sample):
+    assert exercise(sample.id) is asked
+    assert sample.lecture == sample.id[:2]
 
 
 def test_a_check_repeats_its_verdict_and_never_judges_its_own_stand_in(capsys):
