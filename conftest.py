@@ -16,6 +16,7 @@ _IPYTHONDIR = os.environ.get("IPYTHONDIR")
 # Before torch is imported anywhere, here or in a notebook's kernel: one thread for each of the parallel processes.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+os.environ["COURSE_STRICT_CLAIMS"] = "1"  # in every kernel a claim that fails raises
 # The kernels that nbval starts take `course_lib` from here, installed or not.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 

@@ -174,19 +174,9 @@ q, k, W, U, v = (
     torch.randn(3),
 )
 by_concat = concat_scores(q, k, torch.cat([W, U], dim=1), v)
-claim(
-    "02.c",
-    "concat_scores with [W U] less additive_scores: largest difference",
-    (by_concat - additive_scores(q, k, W, U, v)).abs().max().item(),
-    at_most=1e-5,
-)
+claim("02.c", gap=(by_concat - additive_scores(q, k, W, U, v)).abs().max())
 by_general = general_scores(q, q, torch.eye(11))
-claim(
-    "02.d",
-    "general_scores with W = I less dot products: largest difference",
-    (by_general - attention.dot_scores(q, q)).abs().max().item(),
-    at_most=1e-4,
-)
+claim("02.d", gap=(by_general - attention.dot_scores(q, q)).abs().max())
 
 # %% [markdown]
 # ## 4 Softmax and weighted sum
@@ -272,13 +262,7 @@ alone = [
     for i, n in enumerate(lengths.tolist())
 ]
 gap = (together - torch.cat(alone)).abs().max().item()
-claim(
-    "02.e",
-    "last states of fifty dates, read in one padded batch or one by one: largest "
-    "difference",
-    gap,
-    at_most=1e-5,
-)
+claim("02.e", gap=gap)
 
 # %% [markdown]
 # In training, the decoder reads the **true** target (teacher forcing), and at each position it predicts the *next* token. So
@@ -356,13 +340,7 @@ torch.manual_seed(SEEDS[0])
 theirs, mine = AdditiveAttention(11, 13, 3), Scored(additive_scores)
 mine.weights = nn.ParameterList([theirs.W, theirs.U, theirs.v])
 q, k, v = torch.randn(2, 5, 11), torch.randn(2, 7, 13), torch.randn(2, 7, 2)
-claim(
-    "02.f",
-    "the library's additive attention less additive_scores and attend: largest "
-    "difference",
-    (theirs(q, k, v).context - mine(q, k, v).context).abs().max().item(),
-    at_most=1e-5,
-)
+claim("02.f", gap=(theirs(q, k, v).context - mine(q, k, v).context).abs().max())
 
 # %% [markdown] tags=["predict"]
 # **Predict.** We use the same data and at most as many updates (400; 300 for Bahdanau's decoder), now with attention. What is
@@ -399,40 +377,11 @@ right = {
     name: {n: exact_matches(model, pairs, words) for n, pairs in new.items()}
     for name, model in models.items()
 }
-claim(
-    "02.g",
-    "exact match with attention and a GRU encoder, single dates: worst of four models, "
-    "three of Luong's and one of Bahdanau's",
-    min(shares[1] for shares in right.values()),
-    at_least=0.75,
-)
-claim(
-    "02.h",
-    "exact match with attention and a GRU encoder, pairs of dates: worst of the same "
-    "four models",
-    min(shares[2] for shares in right.values()),
-    at_least=0.7,
-)
-claim(
-    "02.i",
-    "after 400 updates (Bahdanau 300), exact match on pairs of dates with a GRU "
-    "encoder: attention, worst of the four models, less the last state, one model",
-    min(shares[2] for shares in right.values()) - by_last_state[2],
-    at_least=0.5,
-)
-claim(
-    "02.j",
-    "exact match on two dates less that on three, a length outside the training set: "
-    "least of the same four models",
-    min(shares[2] - shares[3] for shares in right.values()),
-    at_least=0.6,
-)
-claim(
-    "02.j-three",
-    "exact match on three dates: best of these models, all of which convert pairs",
-    max(shares[3] for shares in right.values()),
-    at_most=0.05,
-)
+claim("02.g", least=min(shares[1] for shares in right.values()))
+claim("02.h", least=min(shares[2] for shares in right.values()))
+claim("02.i", difference=min(shares[2] for shares in right.values()) - by_last_state[2])
+claim("02.j", least=min(shares[2] - shares[3] for shares in right.values()))
+claim("02.j-three", largest=max(shares[3] for shares in right.values()))
 
 # %%
 from course_tools.notebook import plots, show
@@ -471,13 +420,7 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-claim(
-    "02.r",
-    "exact match on pairs of dates, Luong's decoder with your tanh encoder, 400 "
-    "updates: better of two seeds",
-    max(groups["tanh encoder: two"]),
-    at_least=0.4,
-)
+claim("02.r", largest=max(groups["tanh encoder: two"]))
 
 # %% [markdown]
 # Your `encode` is a plain tanh network, without gates. Luong's decoder attends to its states as before, but not every seed
@@ -565,13 +508,7 @@ lost = [
     right[f"Luong, seed {seed}"][2] - exact_matches(model, new[2], words)
     for seed, model in zip(SEEDS, reversed_keys, strict=True)
 ]
-claim(
-    "02.k",
-    "exact match on pairs of dates: each of Luong's models, less the same model with "
-    "its keys reversed, least of the seeds",
-    min(lost),
-    at_least=0.6,
-)
+claim("02.k", least=min(lost))
 
 # %% [markdown]
 # ## 7 Alignment maps
@@ -597,13 +534,8 @@ show_alignment(
 )
 
 # %% tags=["nbval-check-output"]
-claim(
-    "02.l",
-    "weight inside the source date whose conversion is being written, of two, least of "
-    "Luong's models; uniform weights give a half",
-    min(weight_in_own_date(model, new[2][:100], words) for model in luongs),
-    at_least=0.65,
-)
+least = min(weight_in_own_date(model, new[2][:100], words) for model in luongs)
+claim("02.l", least=least)
 
 # %% tags=["try-it"]
 # Try it: your birthday in another language, or a day that does not exist.
@@ -643,12 +575,7 @@ languages = (
 counter = fit(
     lambda: bahdanau(languages[1]), SEEDS[0], numbers.train, languages, steps=300
 )
-claim(
-    "02.m",
-    "exact match of one model, new numbers from English to German",
-    exact_matches(counter, numbers.test, languages),
-    at_least=0.75,
-)
+claim("02.m", exact_matches=exact_matches(counter, numbers.test, languages))
 
 # %%
 from course_lib.datasets import spelled
@@ -686,19 +613,8 @@ given = [part.to(device()) for part in (source, lengths, target)]
 with_mask = change_in_a_batch(fresh, *given)
 fresh.decoder.attention = Unmasked(fresh.decoder.attention)
 without_mask = change_in_a_batch(fresh, *given)
-claim(
-    "02.n",
-    "with the mask, untrained model, change of the logits when the batch also holds a "
-    "longer sentence",
-    with_mask,
-    at_most=1e-4,
-)
-claim(
-    "02.o",
-    "the same change without the mask, untrained model",
-    without_mask,
-    at_least=0.01,
-)
+claim("02.n", with_mask=with_mask)
+claim("02.o", without_mask=without_mask)
 
 # %% [markdown]
 # ### A shorter path for the gradient
@@ -767,37 +683,15 @@ shares = {
     name: [(r := reach(*parts, seed))[n // 2] / r[-1] for seed in SEEDS]
     for name, parts in paths.items()
 }
-claim(
-    "02.p",
-    "gradient through the last state, middle position over last position: largest of "
-    "the seeds",
-    max(shares["last state alone"]),
-    at_most=1e-4,
-)
-claim(
-    "02.q",
-    "gradient with attention, middle position over last position: smallest of both "
-    "mechanisms and all seeds",
-    min(shares["Luong"] + shares["Bahdanau"]),
-    at_least=1e-3,
-)
-claim(
-    "02.s",
-    "gradient through the last state, update gates open, middle position over last "
-    "position: smallest of the seeds",
-    min(shares["last state, open gates"]),
-    at_least=0.1,
-)
+claim("02.p", largest=max(shares["last state alone"]))
+claim("02.q", least=min(shares["Luong"] + shares["Bahdanau"]))
+claim("02.s", least=min(shares["last state, open gates"]))
 opened = [fit(last_state, seed, encoder=open_bigru) for seed in SEEDS]
 show_losses({"last state, open gates": opened}, "cross-entropy, nats per character")
-claim(
-    "02.t",
-    "exact match on pairs of dates: attention as in 02.h, less the last state with "
-    "open gates after 400 updates, best of three seeds",
-    min(shares[2] for shares in right.values())
-    - max(exact_matches(model, new[2], words) for model in opened),
-    at_least=0.5,
+difference = min(shares[2] for shares in right.values()) - max(
+    exact_matches(model, new[2], words) for model in opened
 )
+claim("02.t", difference=difference)
 
 # %% [markdown]
 # So attention shortens the path from an output to a distant character, but it is not the only remedy: with open update gates,
@@ -973,24 +867,9 @@ show(
 torch.manual_seed(SEEDS[0])
 E, one = torch.randn(5, 5), torch.randn(1, 11)
 off_by = {axis: (E.softmax(dim=axis).sum(0) - 1).abs().max().item() for axis in (0, 1)}
-claim(
-    "02.CS-rows",
-    "the sums Σ_i A_ij with the softmax over rows miss 1 by up to",
-    off_by[1],
-    at_least=0.05,
-)
-claim(
-    "02.CS-columns",
-    "the same sums with the softmax over columns miss 1 by up to",
-    off_by[0],
-    at_most=1e-5,
-)
-claim(
-    "02.CS-one",
-    "one query against five keys makes scores of shape",
-    attention.dot_scores(one, torch.randn(5, 11)).shape,
-    equals=(1, 5),
-)
+claim("02.CS-rows", off_by=off_by[1])
+claim("02.CS-columns", off_by=off_by[0])
+claim("02.CS-one", shape=attention.dot_scores(one, torch.randn(5, 11)).shape)
 
 # %% tags=["ledger"]
 from course_tools.notebook import ledger

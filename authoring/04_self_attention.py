@@ -78,13 +78,8 @@ looking_up.show_losses({"GRU on look-up": gru_on_lookup})
 # %% tags=["nbval-check-output"]
 from statistics import mean
 
-claim(
-    "04.a",
-    f"at this budget of {steps} steps, accuracy of a GRU less that of the best guess "
-    "from a bag of values",
-    mean(gru_on_lookup.accuracies) - best_guess_from_values(lookups.test),
-    between=(-0.1, 0.15),
-)
+lead = mean(gru_on_lookup.accuracies) - best_guess_from_values(lookups.test)
+claim("04.a", lead=lead, steps=steps)
 
 # %% [markdown]
 # A question must be compared with each key. By the time it arrives, the GRU has merged all keys into one state.
@@ -162,24 +157,9 @@ saturation = measure_saturation([2, 8, 32, 128, 512], n_keys=16, seed=SEEDS[0])
 show_saturation(saturation)
 
 # %% tags=["nbval-check-output"]
-claim(
-    "04.b",
-    "standard deviation of random dot products of size 512, over √512",
-    saturation.spread[-1] / math.sqrt(512),
-    between=(0.9, 1.1),
-)
-claim(
-    "04.c",
-    "without the scale, largest of 16 weights: mean",
-    saturation.largest["without"][-1],
-    at_least=0.85,
-)
-claim(
-    "04.d",
-    "largest derivative of the softmax, median: without the scale over that with it",
-    saturation.slope["without"] / saturation.slope["with 1/√d_k"],
-    at_most=0.1,
-)
+claim("04.b", ratio=saturation.spread[-1] / math.sqrt(512))
+claim("04.c", largest=saturation.largest["without"][-1])
+claim("04.d", ratio=saturation.slope["without"] / saturation.slope["with 1/√d_k"])
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Does the scale matter for *learning*? We train a layer that applies your function to $XW_Q$, $XW_K$ and
@@ -221,27 +201,10 @@ wide = {
 looking_up.show_losses(wide)
 
 # %% tags=["nbval-check-output"]
-claim(
-    "04.e",
-    "with the scale, learning rate 1e-3, look-up accuracy of the layer of size 512: "
-    "worst of the seeds",
-    min(wide["with 1/√d_k"].accuracies),
-    at_least=0.9,
-)
-claim(
-    "04.f",
-    "look-up accuracy after the same training, with the scale (worst of the seeds) "
-    "less without (best)",
-    min(wide["with 1/√d_k"].accuracies) - max(wide["without"].accuracies),
-    at_least=0.3,
-)
-claim(
-    "04.f-slow",
-    "look-up accuracy without the scale, at a tenth of the learning rate and three "
-    "times as many steps: mean of the seeds",
-    mean(wide["without, a tenth of the rate"].accuracies),
-    at_least=0.4,
-)
+claim("04.e", least=min(wide["with 1/√d_k"].accuracies))
+difference = min(wide["with 1/√d_k"].accuracies) - max(wide["without"].accuracies)
+claim("04.f", difference=difference)
+claim("04.f-slow", average=mean(wide["without, a tenth of the rate"].accuracies))
 
 # %% [markdown]
 # ## 4 Masks
@@ -300,20 +263,8 @@ padded = [
     measure_padding(model, looking_up.task, lookups.test, padding_mask, 3 * T_k)
     for model in wide["with 1/√d_k"].models
 ]
-claim(
-    "04.y",
-    "look-up in a padded batch with padding_mask, less look-up alone: largest "
-    "difference of a logit, all seeds",
-    max(found.difference for found in padded),
-    at_most=1e-3,
-)
-claim(
-    "04.z",
-    "accuracy of the questions for k0, alone less padded without a mask: least of the "
-    "seeds",
-    min(found.alone - found.unmasked for found in padded),
-    at_least=0.05,
-)
+claim("04.y", largest=max(found.difference for found in padded))
+claim("04.z", least=min(found.alone - found.unmasked for found in padded))
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A language model is trained on sequences that count upwards most of the time and otherwise jump at random. A jump
@@ -341,26 +292,9 @@ leak = measure_leak(
 )
 
 # %% tags=["nbval-check-output"]
-claim(
-    "04.g",
-    "with the mask, the loss on unseen text over the entropy",
-    mean(leak.losses["causal mask"]) / leak.entropy,
-    between=(0.93, 1.25),
-)
-claim(
-    "04.h",
-    "without the mask, loss divided by the entropy, which no causal model can "
-    "beat in expectation: largest of the seeds",
-    max(leak.losses["no mask"]) / leak.entropy,
-    at_most=0.6,
-)
-claim(
-    "04.i",
-    "the model trained without the mask, evaluated with it: its loss over ln 8, a "
-    "uniform guess; least of the seeds",
-    min(leak.losses["masked afterwards"]) / math.log(8),
-    at_least=1.5,
-)
+claim("04.g", ratio=mean(leak.losses["causal mask"]) / leak.entropy)
+claim("04.h", ratio=max(leak.losses["no mask"]) / leak.entropy)
+claim("04.i", ratio=min(leak.losses["masked afterwards"]) / math.log(8))
 
 # %% [markdown]
 # ## 5 Multi-head attention
@@ -474,59 +408,18 @@ right = compare_tasks(
 )
 
 # %% tags=["nbval-check-output"]
-claim(
-    "04.j",
-    "accuracy of attention on look-up: worst of the seeds",
-    min(right["look-up: attention"]),
-    at_least=0.95,
+claim("04.j", least=min(right["look-up: attention"]))
+claim("04.k", least=min(looking_up.attends_correctly(on_lookup["attention"])))
+claim("04.l", difference=min(right["look-up: attention"]) - max(right["look-up: GRU"]))
+claim("04.m", least=min(right["reversal: attention"]))
+claim("04.n", least=min(reversing.attends_correctly(on_reversal["attention"])))
+claim("04.o", difference=min(right["reversal: attention"]) - (0.5 + 0.5 / 8))
+difference = min(right["reversal: attention"]) - max(
+    right["reversal: bidirectional GRU"]
 )
-claim(
-    "04.k",
-    "fraction of questions whose largest weight is on the pair that holds the key: "
-    "worst of the seeds",
-    min(looking_up.attends_correctly(on_lookup["attention"])),
-    at_least=0.95,
-)
-claim(
-    "04.l",
-    "accuracy on look-up at equal steps, attention less GRU: worst against best of "
-    "the seeds",
-    min(right["look-up: attention"]) - max(right["look-up: GRU"]),
-    at_least=0.4,
-)
-claim(
-    "04.m",
-    "accuracy of attention on the reversal of new texts: worst of the seeds",
-    min(right["reversal: attention"]),
-    at_least=0.95,
-)
-claim(
-    "04.n",
-    "fraction of queries whose largest weight is on the anti-diagonal: worst of the "
-    "seeds",
-    min(reversing.attends_correctly(on_reversal["attention"])),
-    at_least=0.95,
-)
-claim(
-    "04.o",
-    "accuracy of attention on reversal, worst of the seeds, less the most that any "
-    "left-to-right reader can reach in expectation",
-    min(right["reversal: attention"]) - (0.5 + 0.5 / 8),
-    at_least=0.3,
-)
-claim(
-    "04.o-both",
-    "accuracy on reversal at equal steps, attention less bidirectional GRU: worst "
-    "against best of the seeds",
-    min(right["reversal: attention"]) - max(right["reversal: bidirectional GRU"]),
-    at_least=0.05,
-)
-claim(
-    "04.o-long",
-    f"accuracy of a bidirectional GRU on reversal, {3 * steps} steps, one seed",
-    max(right["reversal: bidirectional GRU, 3 × the steps, one seed"]),
-    at_least=0.9,
-)
+claim("04.o-both", difference=difference)
+longer = max(right["reversal: bidirectional GRU, 3 × the steps, one seed"])
+claim("04.o-long", longer=longer, steps=3 * steps)
 
 # %% [markdown]
 # The bidirectional GRU learns to reverse a text as well, but more slowly: after as many steps attention is ahead (04.o-both);
@@ -669,13 +562,7 @@ quality = compare_restorations(faded, attention_over_image, by_score)
 # %% tags=["nbval-check-output"]
 from course_tools.notebook.seed_scores import lead_over_best
 
-claim(
-    "04.p",
-    "scores by brightness and position, over the best rival of each draw: lead in dB, "
-    "mean of twelve draws",
-    mean(lead_over_best(quality, "both")),
-    between=(0.8, 3),
-)
+claim("04.p", average=mean(lead_over_best(quality, "both")))
 
 # %%
 show_weights_of_a_pixel(faded, faded.samples[0], by_score["both"])
@@ -741,24 +628,15 @@ costs = measured_costs(FOUR, lengths, short, d=64)
 show_costs(costs, lengths, short)
 
 # %% tags=["nbval-check-output"]
-claim(
-    "04.q",
-    f"work grows with n to the power, fitted to two decimals ({', '.join(FOUR)})",
-    list(costs.exponents.values()),
-    equals=[2.0, 1.0, 1.0, 1.0],
-)
+claim("04.q", exponents=tuple(costs.exponents.values()), layers=FOUR)
 claim(
     "04.r",
-    f"sequential matrix products at n = {short}: self-attention, then recurrence",
-    costs.waits["self-attention"] + costs.waits["recurrent"],
-    equals=[2, 2, 2, *short],
+    attention=tuple(costs.waits["self-attention"]),
+    recurrence=tuple(costs.waits["recurrent"]),
+    n=tuple(short),
 )
-claim(
-    "04.s",
-    f"layers, or steps, to join the ends of {short[-1]} tokens ({', '.join(FOUR)})",
-    [lengths[-1] for lengths in costs.paths.values()],
-    equals=[1, 64, 64, 8],
-)
+longest = tuple(lengths[-1] for lengths in costs.paths.values())
+claim("04.s", paths=longest, tokens=short[-1], layers=FOUR)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** A deck says that attention is cheaper than recurrence when n < d. Count everything that a layer computes,
@@ -779,13 +657,7 @@ claim(
 
 # %% tags=["nbval-check-output"]
 d = 16
-claim(
-    "04.t",
-    "d = 16, largest n at which attention needs fewer multiply-adds (0: at no n): its "
-    "mixing against an RNN, the whole layer against an RNN, and against an LSTM",
-    attention_cheaper_until(d),
-    equals=[d - 1, 0, 2 * d - 1],
-)
+claim("04.t", until=tuple(attention_cheaper_until(d)), d=d)
 
 # %% [markdown]
 # Work is not time, because a processor computes independent products in parallel. The next figure shows the time on this
@@ -845,40 +717,13 @@ ablated["one head, ReLU layer"] = two_symbols.fit(HeadAndLayer, n_steps)
 two_symbols.show_losses(ablated)
 
 # %% tags=["nbval-check-output"]
-claim(
-    "04.u",
-    "fraction of positions with both symbols right, two heads: worst of the seeds",
-    min(ablated["two heads"].accuracies),
-    at_least=0.9,
-)
-claim(
-    "04.v",
-    "fraction of positions with both symbols right, two heads (worst of the seeds) "
-    "less one head of as many parameters (best)",
-    min(ablated["two heads"].accuracies) - max(ablated["one head"].accuracies),
-    at_least=0.3,
-)
-claim(
-    "04.v-layer",
-    "fraction of positions with both symbols right, one head followed by a ReLU layer, "
-    "with twice as many parameters: worst of the seeds",
-    min(ablated["one head, ReLU layer"].accuracies),
-    at_least=0.9,
-)
+claim("04.u", least=min(ablated["two heads"].accuracies))
+difference = min(ablated["two heads"].accuracies) - max(ablated["one head"].accuracies)
+claim("04.v", difference=difference)
+claim("04.v-layer", least=min(ablated["one head, ReLU layer"].accuracies))
 by_symbol = two_symbols.symbol_accuracies(ablated["one head"])
-claim(
-    "04.v-one",
-    "one head: accuracy of the symbol that it gets right more often, worst of the "
-    "seeds",
-    min(map(max, by_symbol)),
-    at_least=0.9,
-)
-claim(
-    "04.v-other",
-    "one head: lead of this symbol over the other, least of the seeds",
-    min(max(each) - min(each) for each in by_symbol),
-    at_least=0.5,
-)
+claim("04.v-one", least=min(map(max, by_symbol)))
+claim("04.v-other", least=min(max(each) - min(each) for each in by_symbol))
 
 # %% [markdown] tags=["predict"]
 # **And without positions?** If the tokens contain no position, permuting them should permute the outputs in the same way and
@@ -897,13 +742,7 @@ torch.manual_seed(SEEDS[0])
 layer = MultiHeadByFunction(multi_head_attention, 64, 2)
 x, shuffle = torch.randn(3, 11, 64), torch.randperm(11)
 gap = (layer(x[:, shuffle]).context - layer(x).context[:, shuffle]).abs().max()
-claim(
-    "04.w",
-    "self-attention without positions: permuting its input or its output gives the "
-    "same; largest difference",
-    gap,
-    at_most=1e-4,
-)
+claim("04.w", gap=gap)
 
 # %%
 no_positions = reversing.without_positions().fit(one_head)
@@ -912,12 +751,8 @@ reversing.show_losses(
 )
 
 # %% tags=["nbval-check-output"]
-claim(
-    "04.x",
-    "accuracy on reversal, with positions (worst of the seeds) less without (best)",
-    min(right["reversal: attention"]) - max(no_positions.accuracies),
-    at_least=0.4,
-)
+difference = min(right["reversal: attention"]) - max(no_positions.accuracies)
+claim("04.x", difference=difference)
 
 # %% [markdown] tags=["try-it"]
 # ## 11 Build it: a control
@@ -1103,56 +938,14 @@ show_attention_rival(train_attention_rival, n_parameters, SEEDS)
 from course_tools.lectures.lecture_04.errata import deck_statements
 
 found = deck_statements(SEEDS[0])
-claim(
-    "04.EE",
-    "keys of size 512, values of size 8: standard deviation of the scores over √8, "
-    "which should be 1",
-    found.spread_by_values,
-    between=(7.0, 9.0),
-)
-claim(
-    "04.EE-bias",
-    "a Linear with bias=None, and one with bias=False, has no bias",
-    found.without_bias,
-    equals=[True, True],
-)
-claim(
-    "04.CS",
-    "the shapes match in W_k X; they match in X W_k",
-    found.matches,
-    equals=[False, True],
-)
-claim(
-    "04.CS-axis",
-    "where rows sum to 1, the column sums that CS needs miss 1 by up to",
-    found.columns_miss,
-    at_least=0.02,
-)
-claim(
-    "04.CS-path",
-    "dilated convolutions of width 3 that join the ends of 65 tokens: log₃ 65, "
-    "rounded up",
-    found.dilated_layers,
-    equals=4,
-)
-claim(
-    "04.IT",
-    "Q Kᵀ of 5 tokens as columns of size 3 has the shape",
-    found.features_compared,
-    equals=(3, 3),
-)
-claim(
-    "04.RK",
-    "queries of length 3 and keys of length 4 can be multiplied",
-    found.unequal_match,
-    equals=False,
-)
-claim(
-    "04.GA",
-    "at 1,024 tokens, growth of what attention keeps when d grows fourfold; L²d says 4",
-    found.growth,
-    at_most=1.6,
-)
+claim("04.EE", spread_by_values=found.spread_by_values)
+claim("04.EE-bias", without_bias=found.without_bias)
+claim("04.CS", matches=found.matches)
+claim("04.CS-axis", columns_miss=found.columns_miss)
+claim("04.CS-path", dilated_layers=found.dilated_layers)
+claim("04.IT", features_compared=found.features_compared)
+claim("04.RK", unequal_match=found.unequal_match)
+claim("04.GA", growth=found.growth)
 
 # %% tags=["ledger"]
 ledger()

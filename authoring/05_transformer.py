@@ -116,13 +116,7 @@ gap = (
     .item()
 )
 print(f"{new[1][0].source!r} and {letters.decode(shuffled[0].tolist())!r}")
-claim(
-    "05.b",
-    "without positions, a source and its characters in another order: largest "
-    "difference of the logits",
-    gap,
-    at_most=1e-3,
-)
+claim("05.b", gap=gap)
 
 # %% [markdown]
 # ## 2 Positional encoding
@@ -190,23 +184,13 @@ show(
 # %% tags=["nbval-check-output"]
 pe = sinusoidal_positions(200, 32).double()
 products = (pe[:-3] * pe[3:]).sum(-1)
-claim(
-    "05.c",
-    "PE_t · PE_{t+3} is the same at every t: largest over smallest, less 1",
-    (products.max() / products.min() - 1).item(),
-    at_most=1e-4,
-)
+claim("05.c", difference=products.max() / products.min() - 1)
 
 angle = 3 / 10_000 ** (torch.arange(0, 32, 2) / 32).double()
 turned = torch.empty_like(pe)
 turned[:, 0::2] = pe[:, 0::2] * angle.cos() + pe[:, 1::2] * angle.sin()
 turned[:, 1::2] = pe[:, 1::2] * angle.cos() - pe[:, 0::2] * angle.sin()
-claim(
-    "05.d",
-    "one rotation turns every PE_t into PE_{t+3}: largest difference",
-    (turned[:-3] - pe[3:]).abs().max().item(),
-    at_most=1e-3,
-)
+claim("05.d", gap=(turned[:-3] - pe[3:]).abs().max())
 
 # %% [markdown]
 # ## 3 Layer normalisation
@@ -256,18 +240,8 @@ def change_in_a_batch(norm):
     )
 
 
-claim(
-    "05.e",
-    "layer norm: change of a result when another sentence joins the batch",
-    change_in_a_batch(layer_norm),
-    at_most=1e-5,
-)
-claim(
-    "05.f",
-    "batch norm: change of a result when another sentence joins the batch",
-    change_in_a_batch(batch_norm),
-    at_least=0.1,
-)
+claim("05.e", change=change_in_a_batch(layer_norm))
+claim("05.f", change=change_in_a_batch(batch_norm))
 
 # %% [markdown]
 # ## 4 The position-wise feed-forward network
@@ -311,13 +285,7 @@ gap = (
     (feed_forward(x, W_1, b_1, W_2, b_2) - as_convolutions).abs().max()
     / as_convolutions.abs().max()
 ).item()
-claim(
-    "05.g",
-    "the network of 05.3 is two convolutions with kernels of size 1: relative "
-    "difference",
-    gap,
-    at_most=1e-5,
-)
+claim("05.g", gap=gap)
 
 # %% [markdown]
 # ## 5 The encoder block
@@ -440,20 +408,8 @@ show(
 )
 
 # %% tags=["nbval-check-output"]
-claim(
-    "05.h",
-    "post-norm: gradient norm of the last block's W_2 in a stack of 2 over that in a "
-    "stack of 32",
-    falls["post-norm"],
-    between=(0.6, 1.6),
-)
-claim(
-    "05.i",
-    "pre-norm: gradient norm of the last block's W_2 in a stack of 2 over that in a "
-    "stack of 32, where 1/√depth says 4",
-    falls["pre-norm"],
-    between=(2.5, 6.5),
-)
+claim("05.h", falls=falls["post-norm"])
+claim("05.i", falls=falls["pre-norm"])
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(SEEDS[0])
@@ -473,13 +429,7 @@ network = (
 )
 norms = ((parts[2].weight, parts[2].bias), (parts[3].weight, parts[3].bias))
 gap = (encoder_block(x, attention, network, norms, 4) - stack(x)).abs().max().item()
-claim(
-    "05.j",
-    "the library's encoder with one block, less the block of 05.4 with its weights: "
-    "largest difference",
-    gap,
-    at_most=1e-4,
-)
+claim("05.j", gap=gap)
 
 # %% [markdown]
 # ## 6 The decoder block
@@ -542,20 +492,8 @@ for t in range(6):
     )
     future = max(future, by_word[0, t + 1 :].abs().sum().item())
     padded = max(padded, by_memory[0, 7:].abs().sum().item())
-claim(
-    "05.k",
-    "gradient of the decoder block's output t with respect to later tokens: sum of "
-    "absolute values, largest over t",
-    future,
-    equals=0.0,
-)
-claim(
-    "05.l",
-    "gradient of the decoder block's output t with respect to the padded end of the "
-    "memory: sum of absolute values, largest over t",
-    padded,
-    equals=0.0,
-)
+claim("05.k", future=future)
+claim("05.l", padded=padded)
 
 # %% [markdown] tags=["predict"]
 # ## 7 The experiment
@@ -594,19 +532,8 @@ def transformer(positions=sinusoidal_positions):
 print(f"Training uses {whose(encoder_block, decoder_block)} blocks.")
 found = [fit(transformer, known[1], seed) for seed in SEEDS]
 right = [exact_match(model, new[1]) for model in found]
-claim(
-    "05.m",
-    "exact match with positions, single dates: worst of the seeds",
-    min(right),
-    at_least=0.85,
-)
-claim(
-    "05.n",
-    "what positions add to the exact match: worst of the seeds, less that of the one "
-    "seed without positions",
-    min(right) - match_without,
-    at_least=0.4,
-)
+claim("05.m", least=min(right))
+claim("05.n", difference=min(right) - match_without)
 
 
 # %% [markdown] tags=["predict"]
@@ -653,20 +580,9 @@ show_losses(
 n_weights = {k: sum(p.numel() for p in m.parameters()) for k, m in pairs.items()}
 print("parameters:", ", ".join(f"{k} {n:,}" for k, n in n_weights.items()))
 on_pairs = {name: exact_match(model, new[2]) for name, model in pairs.items()}
-claim(
-    "05.o",
-    "exact match on pairs of dates, the Transformer, one seed",
-    on_pairs["Transformer"],
-    at_least=0.25,
-)
+claim("05.o", on_pairs=on_pairs["Transformer"])
 gap = on_pairs["recurrent"] - on_pairs["Transformer"]
-claim(
-    "05.p",
-    "pairs of dates, one block, 500 steps, one seed, one learning rate each: exact "
-    "match of recurrent attention less that of the Transformer of this section",
-    gap,
-    at_least=0.02,
-)
+claim("05.p", gap=gap)
 
 # %%
 groups = {"no positions, one date": [match_without], "Transformer, one date": right}
@@ -768,25 +684,9 @@ def weights_of_it(tired, layers=2):
     ]
 
 
-claim(
-    "05.q",
-    "hand-set weights: too tired, weight of 'it' on the animal",
-    weights_of_it(1.0)[0].item(),
-    at_least=0.9,
-)
-claim(
-    "05.r",
-    "hand-set weights: too wide, weight of 'it' on the street",
-    weights_of_it(0.0)[1].item(),
-    at_least=0.9,
-)
-claim(
-    "05.s",
-    "hand-set weights, one layer alone: weight of 'it' on the animal, too tired and "
-    "too wide",
-    [weights_of_it(tired, 1)[0].item() for tired in (1.0, 0.0)],
-    equals=[0.5, 0.5],
-)
+claim("05.q", weights_of_it=weights_of_it(1.0)[0])
+claim("05.r", weights_of_it=weights_of_it(0.0)[1])
+claim("05.s", values=tuple(weights_of_it(tired, 1)[0].item() for tired in (1.0, 0.0)))
 
 
 # %% tags=["interactive"]
@@ -878,18 +778,8 @@ def likeliest(width):
     return extend_beam(log_p, second[word], going, length + 1, 3)[1][0, 0].exp().item()
 
 
-claim(
-    "05.t",
-    "probability of the sentence that greedy decoding finds",
-    likeliest(1),
-    between=(0.149, 0.151),
-)
-claim(
-    "05.u",
-    "probability of the sentence that a beam of two finds",
-    likeliest(2),
-    between=(0.359, 0.361),
-)
+claim("05.t", likeliest=likeliest(1))
+claim("05.u", likeliest=likeliest(2))
 
 
 # %% tags=["nbval-check-output"]
@@ -924,20 +814,9 @@ some = new[2][:100]
     searched(pairs["Transformer"], some, 1),
     searched(pairs["Transformer"], some, 4),
 )
-claim(
-    "05.v",
-    "a beam of one gives the answers of greedy decoding, on 100 pairs of dates",
-    alone == translate(pairs["Transformer"], [p.source for p in some]),
-    equals=True,
-)
+claim("05.v", same=alone == translate(pairs["Transformer"], [p.source for p in some]))
 better = (log_p_beam >= log_p - 1e-4).float().mean().item()
-claim(
-    "05.w",
-    "fraction of 100 pairs of dates for which a beam of four finds at least the "
-    "probability of greedy, one seed",
-    better,
-    at_least=0.9,
-)
+claim("05.w", better=better)
 source, lengths = (
     t.to(device()) for t in letters.batch([pair.source for pair in some])
 )
@@ -960,13 +839,7 @@ print(
     f"a beam of four {wrong.float().mean().item():.2f}"
 )
 if wrong.any():  # with other seeds the beam may make no error
-    claim(
-        "05.x",
-        "fraction of the beam's wrong answers to which the model gives at least the "
-        "probability of the right answer, one seed",
-        (log_p_beam >= log_p_truth - 1e-3)[wrong].float().mean().item(),
-        at_least=0.9,
-    )
+    claim("05.x", average=(log_p_beam >= log_p_truth - 1e-3)[wrong].float().mean())
 
 # %% [markdown]
 # For nearly every source, the beam finds a sentence at least as probable as that of greedy decoding (05.w). But where it is
@@ -1007,13 +880,7 @@ show_losses(
 )
 of_small = [exact_match(model, new[1]) for model in small]
 print("exact match with small positions:", ", ".join(f"{x:.2f}" for x in of_small))
-claim(
-    "05.y",
-    "exact match on single dates after 400 steps: positions as large as the embeddings "
-    "less the small ones, worst against best of the same two seeds",
-    min(right[:2]) - max(of_small),
-    at_least=0.5,
-)
+claim("05.y", difference=min(right[:2]) - max(of_small))
 
 # %% [markdown] tags=["predict"]
 # ## 11 Real sentences
@@ -1357,35 +1224,16 @@ as_in_ee = torch.stack(
     [(t / 10_000 ** (even / 32)).sin(), (t / 10_000 ** ((even + 1) / 32)).cos()], dim=-1
 ).flatten(1)
 products = (as_in_ee[:-3] * as_in_ee[3:]).sum(-1)
-claim(
-    "05.EE",
-    "with EE's exponents, PE_t · PE_{t+3} over all t: largest over smallest",
-    (products.max() / products.min()).item(),
-    at_least=1.02,
-)
+claim("05.EE", ratio=products.max() / products.min())
 
 word, position = torch.randn(64), sinusoidal_positions(5, 64)[4]
-claim(
-    "05.CS-sum",
-    "features of embedding and position: concatenated, added",
-    [torch.cat([word, position]).numel(), (word + position).numel()],
-    equals=[128, 64],
-)
-claim(
-    "05.CS-heads",
-    "remainder when 512 features are divided by 6 heads, and by 8",
-    [512 % 6, 512 % 8],
-    equals=[2, 0],
-)
+values = (torch.cat([word, position]).numel(), (word + position).numel())
+claim("05.CS-sum", values=values)
+claim("05.CS-heads", values=(512 % 6, 512 % 8))
 
 q_encoder, v_decoder = torch.randn(1, 9, 16), torch.randn(1, 6, 16)
 scores = q_encoder @ q_encoder.mT
-claim(
-    "05.IT",
-    "shape of the weights of 9 source words; whether they can weight 6 target words",
-    [list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]],
-    equals=[[9, 9], False],
-)
+claim("05.IT", values=[list(scores.shape[1:]), scores.shape[-1] == v_decoder.shape[1]])
 
 # %% tags=["ledger"]
 from course_tools.notebook import ledger

@@ -191,53 +191,14 @@ show_seeds(right, "accuracy on scored steps", across={"a guess among 8": 1 / 8})
 
 # %% tags=["nbval-check-output"]
 parameters = [sum(p.numel() for p in make().parameters()) for make in kinds.values()]
-claim(
-    "07.s",
-    "parameters of the largest of the three networks over those of the smallest",
-    max(parameters) / min(parameters),
-    at_most=1.05,
-)
-claim(
-    "07.t",
-    "accuracy of a two-layer GPT on steps that a new text has shown: worst of the "
-    "seeds",
-    min(right["GPT, two layers"]),
-    at_least=0.7,
-)
-claim(
-    "07.u",
-    "accuracy on scored steps, two-layer GPT less one layer of as many parameters and "
-    "updates: worst against best of the seeds",
-    min(right["GPT, two layers"]) - max(right["GPT, one layer"]),
-    at_least=0.3,
-)
-claim(
-    "07.v",
-    "accuracy on scored steps, two-layer GPT less a table of all training texts: worst "
-    "against best of the seeds",
-    min(right["GPT, two layers"]) - max(counted),
-    at_least=0.3,
-)
-claim(
-    "07.v-text",
-    "accuracy on scored steps, two-layer GPT less a table of the text itself: mean of "
-    "the seeds",
-    mean(right["GPT, two layers"]) - mean(right["table of the text itself"]),
-    between=(-0.03, 0.06),
-)
-claim(
-    "07.w",
-    "accuracy on scored steps, two-layer GPT less an LSTM of as many updates: worst "
-    "against best of the seeds",
-    min(right["GPT, two layers"]) - max(right["LSTM"]),
-    at_least=0.05,
-)
-claim(
-    "07.w-longer",
-    "accuracy of an LSTM after three times as many updates, one seed",
-    right[longer][0],
-    at_least=0.68,
-)
+claim("07.s", ratio=max(parameters) / min(parameters))
+claim("07.t", least=min(right["GPT, two layers"]))
+claim("07.u", difference=min(right["GPT, two layers"]) - max(right["GPT, one layer"]))
+claim("07.v", difference=min(right["GPT, two layers"]) - max(counted))
+lead = mean(right["GPT, two layers"]) - mean(right["table of the text itself"])
+claim("07.v-text", lead=lead)
+claim("07.w", difference=min(right["GPT, two layers"]) - max(right["LSTM"]))
+claim("07.w-longer", right=right[longer][0])
 
 # %% [markdown]
 # After 450 updates the LSTM is right in about half of the steps (after 1,350 in three quarters, one seed), and the single layer
@@ -283,19 +244,8 @@ show_induction_heads(gpts[0], two, tasks[0].test.tokens[0, :16])
 measured = [
     head_weights(model, two, task.test) for model, task in zip(gpts, tasks, strict=True)
 ]
-claim(
-    "07.x",
-    "weight that the best head of layer 1 puts on the token before: least of the seeds",
-    min(heads.previous.max().item() for heads in measured),
-    at_least=0.15,
-)
-claim(
-    "07.y",
-    "weight that the best head of layer 2 puts after earlier copies: least of the "
-    "seeds",
-    min(heads.induction.max().item() for heads in measured),
-    at_least=0.4,
-)
+claim("07.x", least=min(heads.previous.max().item() for heads in measured))
+claim("07.y", least=min(heads.induction.max().item() for heads in measured))
 
 # %% [markdown]
 # The induction head of layer 2 is clearly visible with every seed (07.y). The previous-token head of layer 1 is less clear:
@@ -361,19 +311,8 @@ show(
     f"length {1 + on_new.index(min(on_new))} and rise again to {on_new[-1]:.2f} at "
     f"{orders[-1]}.",
 )
-claim(
-    "07.a",
-    "fraction of the runs of 8 characters of new text that the training text does not "
-    "contain",
-    unseen_runs(text.train, text.test, 8),
-    at_least=0.25,
-)
-claim(
-    "07.b",
-    "bits per character, runs of 8 less runs of the best length",
-    on_new[-1] - on_new[best - 1],
-    at_least=0.04,
-)
+claim("07.a", unseen_runs=unseen_runs(text.train, text.test, 8))
+claim("07.b", difference=on_new[-1] - on_new[best - 1])
 
 # %% [markdown] tags=["predict"]
 # ### Characters, words, or subwords
@@ -404,18 +343,8 @@ for word in unseen_words(text.train, text.test)[:4]:
     print(f"{word:>16} → {pieces.cut(word)}")
 
 cut, one_line = pieces.cut(text.test), " ".join(text.test.split())
-claim(
-    "07.e",
-    "new text, joined from its pieces, equals the original, line breaks aside",
-    pieces.join(cut) == one_line,
-    equals=True,
-)
-claim(
-    "07.f",
-    "characters of new text per piece: a window covers this much more text",
-    len(one_line) / len(cut.split()),
-    at_least=2.2,
-)
+claim("07.e", same=pieces.join(cut) == one_line)
+claim("07.f", ratio=len(one_line) / len(cut.split()))
 
 # %% [markdown]
 # ## 5 GPT on real text
@@ -441,20 +370,14 @@ sizes = at_scale(
 torch.manual_seed(SEEDS[0])
 gpt = GPT(len(characters), T, sizes, fused_causal_attention).to(device())
 window = new[None, :T].to(device())
-claim(
-    "07.c",
-    "loss before training over ln n_tokens, a uniform guess",
-    next_token_loss(gpt(window), window).item() / math.log(len(characters)),
-    between=(0.85, 1.15),
-)
+ratio = next_token_loss(gpt(window), window).item() / math.log(len(characters))
+claim("07.c", ratio=ratio)
 gradient = gradient_by_position(gpt, window, T // 2)
-claim(
-    "07.d",
-    "gradient of the state at position t with respect to later inputs, and whether "
-    "there is one for those up to t",
-    [gradient[T // 2 + 1 :].max().item(), (gradient[: T // 2 + 1] > 0).all().item()],
-    equals=[0.0, True],
-)
+values = [
+    gradient[T // 2 + 1 :].max().item(),
+    (gradient[: T // 2 + 1] > 0).all().item(),
+]
+claim("07.d", values=values)
 
 # %% [markdown] tags=["predict"]
 # **Predict.** The budget is a third of a million characters and 700 updates, half a minute to three minutes on one core. Which
@@ -519,36 +442,15 @@ print(
     f"bits per character on new text after {steps} updates: "
     + ", ".join(f"{name} {bits:.2f}" for name, bits in needs.items())
 )
-claim(
-    "07.h",
-    "bits per character, a table of runs of three less GPT, one seed",
-    on_new[2] - needs["GPT"],
-    at_least=0.2,
-)
-claim(
-    "07.g",
-    "bits that the second half of the updates gains: the lesser of GPT and LSTM, both "
-    "still falling, one seed of each",
-    min(curve[steps // 2] - curve[steps] for curve in (gpt_curve, lstm_curve)),
-    at_least=0.05,
-)
+claim("07.h", difference=on_new[2] - needs["GPT"])
+least = min(curve[steps // 2] - curve[steps] for curve in (gpt_curve, lstm_curve))
+claim("07.g", least=least)
 
 longer = show_study("07_updates")
 print_scores(longer, "bits")
-claim(
-    "07.i",
-    "bits per character of new text, as recorded after 2,500 updates, mean of the "
-    "seeds: the table less GPT",
-    longer.mean("table", "bits") - longer.mean("GPT", "bits"),
-    at_least=0.1,
-)
-claim(
-    "07.jj",
-    "bits on held-out text that the second half of these updates gains, mean of the "
-    "seeds: GPT less LSTM",
-    second_half_gain(longer, "GPT") - second_half_gain(longer, "LSTM"),
-    at_least=0.05,
-)
+claim("07.i", difference=longer.mean("table", "bits") - longer.mean("GPT", "bits"))
+lead = second_half_gain(longer, "GPT") - second_half_gain(longer, "LSTM")
+claim("07.jj", lead=lead)
 
 # %% [markdown]
 # In our training the table needs fewer bits, and the curves of both networks are still falling. The study `07_updates`
@@ -645,18 +547,10 @@ for manner, (real, different) in of_words.items():
         f"{manner:16} {real:.0%} of its words occur in the training text; "
         f"{different:.0%} are distinct"
     )
-claim(
-    "07.k",
-    "fraction of real words, nucleus less temperature 1, one model",
-    of_words["nucleus of 0.8"].real - of_words["temperature 1"].real,
-    at_least=0.03,
-)
-claim(
-    "07.l",
-    "fraction of distinct words, temperature 1 less greedy, one model",
-    of_words["temperature 1"].different - of_words["greedy"].different,
-    at_least=0.1,
-)
+lead = of_words["nucleus of 0.8"].real - of_words["temperature 1"].real
+claim("07.k", lead=lead)
+lead = of_words["temperature 1"].different - of_words["greedy"].different
+claim("07.l", lead=lead)
 
 # %% [markdown]
 # Greedy decoding gives the largest fraction of real words, but it repeats itself. Sampling from the model's own probabilities
@@ -731,19 +625,8 @@ show(
     alt="Multiply-adds saved by the cache in one layer of width 32, a factor of "
     f"{saved[0]:.1f} at {lengths[0]} tokens and {saved[-1]:.1f} at {lengths[-1]}.",
 )
-claim(
-    "07.m",
-    "the cached step of 07.4, token by token, less attention over the whole text: "
-    "largest difference",
-    difference,
-    at_most=1e-4,
-)
-claim(
-    "07.n",
-    "multiply-adds over 64 tokens in one layer: recomputed over cached",
-    round(saved[-1], 1),
-    between=(32.5, 60.0),
-)
+claim("07.m", difference=difference)
+claim("07.n", saved=round(saved[-1], 1))
 
 # %% tags=["nbval-check-output"]
 from course_lib.generation import CachedGPT, generate
@@ -759,19 +642,9 @@ generated = {
     )
     for name, model in models.items()
 }
-claim(
-    "07.o",
-    "the whole model generates the same text with a cache as without",
-    torch.equal(generated["without a cache"], generated["CachedGPT"]),
-    equals=True,
-)
-claim(
-    "07.o-step",
-    "the whole model generates the same text by the cached step of 07.4, biases "
-    "included, as CachedGPT does",
-    torch.equal(generated["by the cached step of 07.4"], generated["CachedGPT"]),
-    equals=True,
-)
+claim("07.o", same=torch.equal(generated["without a cache"], generated["CachedGPT"]))
+same = torch.equal(generated["by the cached step of 07.4"], generated["CachedGPT"])
+claim("07.o-step", same=same)
 
 # %% [markdown]
 # ## 8 Number of parameters
@@ -829,25 +702,10 @@ print(
 )
 
 # %% tags=["nbval-check-output"]
-claim(
-    "07.p",
-    "rows of the table confirmed within 4 %, of ten",
-    sum(abs(row.ratio - 1) <= 0.04 for row in rows.values()),
-    equals=9,
-)
-claim(
-    "07.q",
-    "parameters of this notebook's GPT less those of the formula of 07.5",
-    here - gpt_parameters(len(characters), T, sizes.d_model, sizes.n_layers),
-    equals=0,
-)
-claim(
-    "07.r",
-    "operations to train GPT-3 on its 300 billion tokens, over the 3.14e23 of its "
-    "paper",
-    gpt3 / 3.14e23,
-    between=(0.99, 1.01),
-)
+claim("07.p", count=sum(abs(row.ratio - 1) <= 0.04 for row in rows.values()))
+lead = here - gpt_parameters(len(characters), T, sizes.d_model, sizes.n_layers)
+claim("07.q", lead=lead)
+claim("07.r", ratio=gpt3 / 3.14e23)
 
 # %% [markdown]
 # ## 9 Prompting
@@ -926,62 +784,25 @@ false = answers_by_shots(gpts, test_orders, few_shot_prompt, false=True)
 show_answers(true, false)
 
 # %% tags=["nbval-check-output"]
-claim(
-    "07.aa",
-    "accuracy, one-shot: worst of the seeds",
-    min(found.accuracy for found in true[1]),
-    at_least=0.8,
+claim("07.aa", least=min(found.accuracy for found in true[1]))
+lead = min(found.accuracy for found in true[1]) - max(
+    found.accuracy for found in true[0]
 )
-claim(
-    "07.z",
-    "accuracy, one-shot less zero-shot: worst against best of the seeds",
-    min(found.accuracy for found in true[1]) - max(found.accuracy for found in true[0]),
-    at_least=0.6,
+claim("07.z", lead=lead)
+claim("07.bb", least=min(found.accuracy for found in true[4]))
+claim("07.ee", least=min(found.follows_examples for found in false[4]))
+claim("07.cc", least=min(found.follows_examples - found.accuracy for found in false[4]))
+claim("07.ff", least=min(found.accuracy_where(False) for found in true[4]))
+least = min(
+    found.accuracy_where(False) - found.accuracy_where(True) for found in true[4]
 )
-claim(
-    "07.bb",
-    "accuracy, four shots, one of which answers the question: worst of the seeds",
-    min(found.accuracy for found in true[4]),
-    at_least=0.6,
+claim("07.gg", least=least)
+same = all(
+    torch.equal(p, q)
+    for old, model in zip(before, gpts, strict=True)
+    for p, q in zip(old, model.parameters(), strict=True)
 )
-claim(
-    "07.ee",
-    "four false shots: fraction of the answers that follow the examples, worst of the "
-    "seeds",
-    min(found.follows_examples for found in false[4]),
-    at_least=0.6,
-)
-claim(
-    "07.cc",
-    "four false shots: fraction of the answers that follow the examples less that of "
-    "those that follow the true order, least of the seeds",
-    min(found.follows_examples - found.accuracy for found in false[4]),
-    at_least=0.4,
-)
-claim(
-    "07.ff",
-    "accuracy, four shots, the letter of the question is no example's answer: worst "
-    "of the seeds",
-    min(found.accuracy_where(False) for found in true[4]),
-    at_least=0.9,
-)
-claim(
-    "07.gg",
-    "accuracy lost where the letter of the question is another example's answer: "
-    "least of the seeds",
-    min(found.accuracy_where(False) - found.accuracy_where(True) for found in true[4]),
-    at_least=0.05,
-)
-claim(
-    "07.dd",
-    "the weights are the same before and after all these prompts",
-    all(
-        torch.equal(p, q)
-        for old, model in zip(before, gpts, strict=True)
-        for p, q in zip(old, model.parameters(), strict=True)
-    ),
-    equals=True,
-)
+claim("07.dd", same=same)
 
 # %% [markdown]
 # **Why do more examples hurt?** GPT-3 improves with more examples. But our model reads only the letters of a prompt, not the
@@ -1070,12 +891,7 @@ from course_lib.models import KneserNey
 
 better = KneserNey(known.unfold(0, 8, 1), len(characters))
 needs["Kneser-Ney"] = bits_by_counts(better, new, 8)
-claim(
-    "07.hh",
-    "bits per character of new text, the table of section 4 less Kneser-Ney's counts",
-    needs["table"] - needs["Kneser-Ney"],
-    at_least=0.12,
-)
+claim("07.hh", difference=needs["table"] - needs["Kneser-Ney"])
 
 # %% [markdown] tags=["predict"]
 # In section 5, the networks read a third of a million characters, about twice. The study `07_text` (docs/studies.md) gives all
@@ -1105,26 +921,9 @@ print_scores(study, "bits", "held-out bits")
 counts, *networks = (f"{kind}, 4.2 million" for kind in ("counts", "GPT", "LSTM"))
 mixed = [f"counts and {kind}, 4.2 million" for kind in ("window", "all before")]
 bits_of = {name: study.mean(name, "bits") for name in study.names}
-claim(
-    "07.ii",
-    "bits per character of unseen plays, as recorded, mean of two seeds: GPT less "
-    "Kneser-Ney's counts",
-    bits_of[networks[0]] - bits_of[counts],
-    between=(-0.02, 0.02),
-)
-claim(
-    "07.ii-before",
-    "bits per character of unseen plays, as recorded, mean of two seeds: GPT less "
-    "Kneser-Ney's counts mixed with counts of all new text before",
-    bits_of[networks[0]] - bits_of[mixed[1]],
-    at_least=0.08,
-)
-claim(
-    "07.kk",
-    "the same, after 24,000 updates: LSTM, still improving, less GPT",
-    bits_of[networks[1]] - bits_of[networks[0]],
-    at_least=0.02,
-)
+claim("07.ii", difference=bits_of[networks[0]] - bits_of[counts])
+claim("07.ii-before", difference=bits_of[networks[0]] - bits_of[mixed[1]])
+claim("07.kk", difference=bits_of[networks[1]] - bits_of[networks[0]])
 for name in networks:
     print(
         f"{name}: the second half of the updates gains "
@@ -1163,35 +962,14 @@ for name in networks:
 larger = show_study("07_text", device="cuda")
 print_scores(larger, "bits", "held-out bits", costs=["parameters"])
 bits_of_larger = {name: larger.scores(name, "bits") for name in (*networks, counts)}
-claim(
-    "07.ll",
-    "bits per character of unseen plays, as recorded on a GPU: GPT and LSTM, worst of "
-    "two seeds each, less Kneser-Ney's counts",
-    max(max(bits_of_larger[name]) for name in networks) - min(bits_of_larger[counts]),
-    at_most=-0.1,
-)
+lead = max(max(bits_of_larger[name]) for name in networks) - min(bits_of_larger[counts])
+claim("07.ll", lead=lead)
 of_mixed = [larger.mean(name, "bits") for name in mixed]
-claim(
-    "07.ll-window",
-    "bits per character of unseen plays, as recorded on a GPU: these counts mixed with "
-    "counts of the window, less GPT and LSTM, worst of two seeds each",
-    of_mixed[0] - max(max(bits_of_larger[name]) for name in networks),
-    at_least=0.05,
-)
-claim(
-    "07.ll-before",
-    "bits per character of unseen plays, as recorded on a GPU, mean of two seeds: "
-    "these counts mixed with counts of all new text before, less GPT",
-    of_mixed[1] - mean(bits_of_larger[networks[0]]),
-    between=(-0.03, 0.03),
-)
-claim(
-    "07.mm",
-    "bits per character of unseen plays, as recorded on a GPU, mean of two seeds: LSTM "
-    "less GPT",
-    mean(bits_of_larger[networks[1]]) - mean(bits_of_larger[networks[0]]),
-    between=(-0.02, 0.02),
-)
+lead = of_mixed[0] - max(max(bits_of_larger[name]) for name in networks)
+claim("07.ll-window", lead=lead)
+claim("07.ll-before", difference=of_mixed[1] - mean(bits_of_larger[networks[0]]))
+lead = mean(bits_of_larger[networks[1]]) - mean(bits_of_larger[networks[0]])
+claim("07.mm", lead=lead)
 
 # %% [markdown]
 # With each seed, both networks now need 0.15 to 0.18 bits fewer than the counts (07.ll), and GPT about as many as the LSTM
@@ -1336,45 +1114,22 @@ for name in (*networks, counts):
 from course_lib.metrics import GPT_1, block_parameters
 
 for name, row in rows.items():
-    claim(
-        f"07.CS-{name}",
-        f"parameters of {name}: counted from its sizes, over the slide's",
-        row.ratio,
-        between=(1.05, 1.07) if name == "XLNet-Large" else (0.96, 1.04),
-    )
-claim(
-    "07.CS-base",
-    "parameters of twelve encoder blocks of width 512 and their vocabulary, over 65 "
-    "million",
-    (12 * block_parameters(512, 2048) + 37_000 * 512) / 65e6,
-    at_most=0.9,
-)
+    claim(f"07.CS-{name}", ratio=row.ratio)
+claim("07.CS-base", ratio=(12 * block_parameters(512, 2048) + 37_000 * 512) / 65e6)
 deck = few_shot_prompt(
     [("I eated the purple berries.", "I ate the purple berries.")],
     "I'd be more than happy",
     ("Poor English input", "Good English output"),
 )
-claim(
-    "07.CS-prompt",
-    "what the deck's prompt should end with",
-    deck.splitlines()[-1],
-    equals="Good English output:",
+claim("07.CS-prompt", splitlines=deck.splitlines()[-1])
+ratio = rows["GPT-2"].counted / gpt_parameters(
+    40_478, 512, GPT_1.d_model, GPT_1.n_layers, n_norms_at_the_end=0
 )
-claim(
-    "07.EE",
-    "parameters of GPT-2 over those of GPT",
-    rows["GPT-2"].counted
-    / gpt_parameters(40_478, 512, GPT_1.d_model, GPT_1.n_layers, n_norms_at_the_end=0),
-    at_least=10,
+claim("07.EE", ratio=ratio)
+ratio = block_parameters(GPT_2.d_model, GPT_2.d_ff, n_attentions=2) / block_parameters(
+    GPT_2.d_model, GPT_2.d_ff
 )
-claim(
-    "07.IT",
-    "parameters of a decoder block with its second attention, over those of a block of "
-    "GPT",
-    block_parameters(GPT_2.d_model, GPT_2.d_ff, n_attentions=2)
-    / block_parameters(GPT_2.d_model, GPT_2.d_ff),
-    between=(1.3, 1.4),
-)
+claim("07.IT", ratio=ratio)
 
 # %% tags=["ledger"]
 ledger()

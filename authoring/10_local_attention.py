@@ -53,12 +53,7 @@ print(
     f"global attention: {n_pixels**2:,} weights a head; in windows of 7 × 7: "
     f"{n_pixels * 49:,}"
 )
-claim(
-    "10.a",
-    "56 × 56 pixels: weights of global attention over those in windows of 7 × 7",
-    n_pixels / 49,
-    equals=64.0,
-)
+claim("10.a", ratio=n_pixels / 49)
 
 # %% [markdown]
 # ## 2 Windows
@@ -106,12 +101,7 @@ by_torch = F.conv2d(photo.permute(2, 0, 1), kernel, padding=1).permute(1, 2, 0)
 windows = rearrange(local_windows(photo, 3), "H W position d -> H W (position d)")
 straight = windows @ rearrange(kernel, "d_out d a b -> (a b d) d_out")
 flipped = windows @ rearrange(kernel.flip(-2, -1), "d_out d a b -> (a b d) d_out")
-claim(
-    "10.b",
-    "windows times a matrix, and F.conv2d of a photograph: largest difference",
-    (straight - by_torch).abs().max(),
-    at_most=1e-4,
-)
+claim("10.b", gap=(straight - by_torch).abs().max())
 print(
     "with the kernel flipped they differ by "
     f"{(flipped - by_torch).abs().max().item():.1f}"
@@ -138,12 +128,7 @@ window_mask = check("10.2", window_mask)
 
 # %% tags=["nbval-check-output"]
 inside = window_mask(5, 7, 3)
-claim(
-    "10.c",
-    "positions of a window inside the image: at a corner, at an edge, in the middle",
-    [int(inside[at].sum()) for at in ((0, 0), (0, 3), (2, 3))],
-    equals=[4, 6, 9],
-)
+claim("10.c", values=tuple(int(inside[at].sum()) for at in ((0, 0), (0, 3), (2, 3))))
 
 # %% [markdown]
 # ## 4 Relative positions
@@ -228,18 +213,8 @@ without, masked = (
     form(torch.zeros(5, 7, 4), ones, ones, no_offsets, no_offsets)[0][0, 0, 0].item()
     for form in (unmasked, local_attention)
 )
-claim(
-    "10.d",
-    "a corner of an image of ones, without the mask",
-    without,
-    between=(4 / 9 - 1e-4, 4 / 9 + 1e-4),
-)
-claim(
-    "10.e",
-    "a corner of an image of ones, with the mask",
-    masked,
-    between=(1 - 1e-4, 1 + 1e-4),
-)
+claim("10.d", without=without)
+claim("10.e", masked=masked)
 
 # %% [markdown]
 # Two identities hold. With all offset vectors equal to 0, local attention in a window that covers the whole image is global
@@ -283,26 +258,9 @@ def moved(rows, columns):
 
 
 content_only = local_attention(q, k, v, nothing, nothing)[0]
-claim(
-    "10.f",
-    "a window over the whole image without relative positions, and global attention: "
-    "largest difference",
-    (content_only - everywhere).abs().max(),
-    at_most=1e-4,
-)
-claim(
-    "10.g",
-    "without relative positions, shuffling the pixels inside the window changes the "
-    "context by",
-    moved(nothing, nothing),
-    at_most=1e-4,
-)
-claim(
-    "10.h",
-    "with relative positions, the same shuffling changes it by",
-    moved(rows, columns),
-    at_least=0.1,
-)
+claim("10.f", gap=(content_only - everywhere).abs().max())
+claim("10.g", moved=moved(nothing, nothing))
+claim("10.h", moved=moved(rows, columns))
 
 # %% [markdown]
 # The tensor of windows stores each key size² times. The library has two faster forms with the same signature: one works offset
@@ -322,13 +280,8 @@ fast = [
     for form in (sliced_local_attention, tiled_local_attention)
 ]
 by_equation = local_attention(q, k, v, rows, columns)[0]
-claim(
-    "10.i",
-    "`local_attention`, the equation assembled from windows, mask and relative logits, "
-    "and the two fast forms: largest difference",
-    max((other - by_equation).abs().max().item() for other in (assembled, *fast)),
-    at_most=1e-4,
-)
+largest = max((other - by_equation).abs().max().item() for other in (assembled, *fast))
+claim("10.i", largest=largest)
 
 # %% [markdown]
 # ## 6 Parameters and multiply-adds
@@ -355,12 +308,7 @@ local_attention_cost = check("10.5", local_attention_cost)
 # %% tags=["nbval-check-output"]
 layer, batch = LocalAttention(6, 8, 2, 5), torch.randn(1, 6, 9, 11)
 counted = count_operations(layer, lambda: layer(batch))
-claim(
-    "10.j",
-    "`local_attention_cost` counts as many parameters and multiply-adds as torch does",
-    list(counted) == list(local_attention_cost(6, 8, 5, 9, 11)),
-    equals=True,
-)
+claim("10.j", same=list(counted) == list(local_attention_cost(6, 8, 5, 9, 11)))
 
 
 def cheaper_from(size):
@@ -375,33 +323,10 @@ def cheaper_from(size):
 
 
 of_3, of_7 = (local_attention_cost(64, 64, size, 56, 56).parameters for size in (3, 7))
-claim(
-    "10.k",
-    "least width at which 3 × 3 local attention needs fewer multiply-adds than a 3 × "
-    "3 convolution",
-    cheaper_from(3),
-    equals=4,
-)
-claim(
-    "10.l",
-    "least width at which 7 × 7 local attention needs fewer multiply-adds than a 3 × "
-    "3 convolution",
-    cheaper_from(7),
-    equals=18,
-)
-claim(
-    "10.t",
-    "64 features, windows of 3 × 3: parameters of local attention over those of a "
-    "convolution",
-    of_3 / convolution_cost(64, 64, 3, 56, 56).parameters,
-    between=(0.3, 0.4),
-)
-claim(
-    "10.u",
-    "64 features: parameters of local attention in 7 × 7 over those in 3 × 3",
-    of_7 / of_3,
-    at_most=1.05,
-)
+claim("10.k", limit=cheaper_from(3))
+claim("10.l", limit=cheaper_from(7))
+claim("10.t", ratio=of_3 / convolution_cost(64, 64, 3, 56, 56).parameters)
+claim("10.u", ratio=of_7 / of_3)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Change the width and the stride. For which window sizes is the convolution cheaper?
@@ -529,19 +454,8 @@ show_seeds(
 
 # %% tags=["nbval-check-output"]
 by_convolution, by_attention, by_content = accuracies.values()
-claim(
-    "10.o",
-    "local attention with relative positions: accuracy, worst of the seeds; chance is "
-    "0.1",
-    min(by_attention),
-    at_least=0.3,
-)
-claim(
-    "10.p",
-    "relative positions add to the accuracy of local attention, mean of the seeds",
-    mean(by_attention) - mean(by_content),
-    at_least=0.05,
-)
+claim("10.o", least=min(by_attention))
+claim("10.p", difference=mean(by_attention) - mean(by_content))
 
 
 def cost(kind, width):
@@ -557,20 +471,8 @@ fewer, less = (
     ours / theirs
     for ours, theirs in zip(cost(KINDS[1], 32), cost(KINDS[0], 32), strict=True)
 )
-claim(
-    "10.m",
-    "32 features, parameters of the network with local attention over those with "
-    "convolutions",
-    fewer,
-    at_most=0.5,
-)
-claim(
-    "10.n",
-    "32 features, multiply-adds of the network with local attention over those with "
-    "convolutions",
-    less,
-    at_most=0.6,
-)
+claim("10.m", fewer=fewer)
+claim("10.n", less=less)
 
 # %% [markdown] tags=["predict"]
 # After this short training run, the convolution is more accurate. There are three objections: the training is short; all
@@ -612,20 +514,9 @@ lead = {
     ]
     for update in (200, 2_000)
 }
-claim(
-    "10.v",
-    "recorded study, width 16, local attention: accuracy gained from update 200 to "
-    "2,000, lowest of three seeds",
-    min(curve[2_000] - curve[200] for curve in long_attention),
-    at_least=0.1,
-)
-claim(
-    "10.w",
-    "lead of the convolution at update 200 less its lead at update 2,000, lowest of "
-    "three seeds",
-    min(early - late for early, late in zip(lead[200], lead[2_000], strict=True)),
-    at_least=0.05,
-)
+claim("10.v", least=min(curve[2_000] - curve[200] for curve in long_attention))
+least = min(early - late for early, late in zip(lead[200], lead[2_000], strict=True))
+claim("10.w", least=least)
 
 
 def lead_at(width, of_convolution):
@@ -641,27 +532,10 @@ def gained(width):
     return study.mean(name, "accuracy") - study.mean(name, "accuracy, half as long")
 
 
-claim(
-    "10.lead",
-    "lead of the convolution at update 2,000, each at the best of four rates, lowest "
-    "of three seeds and of the widths 16 and 32",
-    min(*lead_at(16, 16), *lead_at(32, 32)),
-    at_least=0.02,
-)
-claim(
-    "10.converged",
-    "this lead less what twice as many updates add to local attention, means of three "
-    "seeds, lower of two widths",
-    min(mean(lead_at(width, width)) - gained(width) for width in (16, 32)),
-    at_least=0.02,
-)
-claim(
-    "10.narrow",
-    "convolution of half the width less local attention of width 16 or 32: accuracy, "
-    "means of three seeds, lower of the two",
-    min(mean(lead_at(width, width // 2)) for width in (16, 32)),
-    at_least=0.01,
-)
+claim("10.lead", least=min(*lead_at(16, 16), *lead_at(32, 32)))
+least = min(mean(lead_at(width, width)) - gained(width) for width in (16, 32))
+claim("10.converged", least=least)
+claim("10.narrow", least=min(mean(lead_at(width, width // 2)) for width in (16, 32)))
 mixed = study.mean("convolution, then local attention, width 16", "accuracy")
 for kind in KINDS[:2]:
     over = mixed - study.mean(f"{kind}, width 16", "accuracy")
@@ -702,20 +576,8 @@ with torch.no_grad():
         apart[kind] = max(
             (other - upright).abs().max().item() for other in (half_turned, mirrored)
         )
-claim(
-    "10.q",
-    "five hundred digits, rotated by 180° or mirrored: largest change of a logit, "
-    "without relative positions",
-    apart[KINDS[2]],
-    at_most=0.01,
-)
-claim(
-    "10.r",
-    "five hundred digits, rotated by 180° or mirrored: largest change of a logit, "
-    "with relative positions",
-    apart[KINDS[1]],
-    at_least=0.5,
-)
+claim("10.q", apart=apart[KINDS[2]])
+claim("10.r", apart=apart[KINDS[1]])
 
 # %% [markdown]
 # ## 8 The attention weights of each head

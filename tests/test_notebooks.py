@@ -138,7 +138,7 @@ def test_every_claim_is_measured_and_none_stands_twice(lecture):
     written = [cell for cell in code_cells(solved(lecture)) if calls(cell, "claim")]
     assert written
     assert len(stated) == len(set(stated)) >= len(written)
-    assert all(claim["holds"] and claim["id"].startswith(f"{lecture.number}.") for claim in claims(solved(lecture)))
+    assert all(claim["held"] and claim["id"].startswith(f"{lecture.number}.") for claim in claims(solved(lecture)))
 
 
 @each_lecture

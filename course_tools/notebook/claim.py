@@ -1,126 +1,127 @@
-"""Claims: a statement of the lecture, the measured value that supports it, and the threshold that would refute it."""
+"""Claims: a sentence of the lecture with the values that were measured for it, and the conditions that would refute it."""
 
 import html
-import math
-import textwrap
-from typing import Any, NamedTuple
+import os
+from collections.abc import Sequence
+from typing import Any
 
+from course_tools.checks.inline_markup import to_html
+from course_tools.notebook import conditions
+from course_tools.notebook.claim_statements import Statement, statement
+from course_tools.notebook.own_functions import own_functions
 from course_tools.notebook.show import publish
 
-Number = int | float
+STRICT = "COURSE_STRICT_CLAIMS"
+"""With this environment variable a failing claim raises even if a student's function may be the cause: solutions and tests."""
+
+_made: dict[str, dict] = {}
 
 
 class ClaimFailed(AssertionError):
     """A claim of the lecture did not hold in this run."""
 
 
-class MeasuredClaim(NamedTuple):
-    """One measured claim. `threshold` is in words, such as "at least 0.9"."""
+def claim(id: str, /, **values: Any) -> None:
+    """State a claim with its measured values, and store it for `ledger`.
 
-    id: str
-    text: str
-    value: Any
-    threshold: str
-    holds: bool
-
-
-_made: dict[str, MeasuredClaim] = {}
-_WIDTH, _INDENT, _ROOM_FOR_A_NUMBER = 94, " " * 7, 12
-"""JupyterLab breaks lines longer than about 95 characters in the middle of a word."""
-
-
-def claim(
-    id: str,
-    text: str,
-    value: Any,
-    *,
-    at_least: Number | None = None,
-    at_most: Number | None = None,
-    between: tuple[Number, Number] | None = None,
-    equals: Any = None,
-) -> None:
-    """State a claim, show the measured value and the threshold, and store it for `ledger`.
-
-    The output is `✓ 04.a it finds the key: measured 0.97, at least 0.9`; a long line is broken between words. The value, which
-    differs from machine to machine, is also in the output's metadata under "course_claim"; nbval ignores it in the line
-    (`tests/nbval_sanitize.cfg`).
+    What the claim says, and what must hold, stands in `claims.toml` of its lecture. The output's metadata contains the claim
+    under "course_claim": id, text (the sentence with its values), values, holds (the conditions), held.
 
     Args:
-        id: the lecture and a letter, such as "04.a". Running a cell again replaces its claim.
-        text: the claim in words.
-        value: the measured value: a number or a tensor with one element; for `equals` also a word, a bool or a list.
-        at_least: holds where value ≥ at_least.
-        at_most: holds where value ≤ at_most.
-        between: (low, high), holds where low ≤ value ≤ high.
-        equals: holds where value == equals, exactly.
+        id: the lecture and a name, such as "05.m". Running a cell again replaces its claim.
+        values: the measured values that the statement names: numbers, tensors, words, bools, lists. A list or tensor of several
+            numbers is repeated measurements, shown as a range; a tuple is one value, such as a shape.
 
     Raises:
-        ClaimFailed: the claim does not hold, or the value is not finite.
-        TypeError: a bound is given, but the value is not a single number.
-        ValueError: not exactly one threshold is given, the text is empty, or another claim has this id.
+        ClaimFailed: a condition does not hold, or a value is not finite. In a student's notebook, if the student's own function
+            may be the cause, the output names this function instead, and the notebook goes on.
+        ValueError: the statement is missing or malformed, or the values are not those that it names.
     """
-    given = {"at_least": at_least, "at_most": at_most, "between": between, "equals": equals}
-    given = {name: threshold for name, threshold in given.items() if threshold is not None}
-    if len(given) != 1:
-        raise ValueError(f"claim {id} needs exactly one of at_least, at_most, between, equals; got {list(given) or 'none'}.")
-    text = text.strip()
-    if not text or not id.strip():
-        raise ValueError("a claim needs an id and a text.")
-    if id in _made and _made[id].text != text:
-        raise ValueError(f"the id {id} already belongs to another claim: {_made[id].text!r}.")
-    (kind, threshold), value = next(iter(given.items())), _plain(value)
-    made = MeasuredClaim(id, text, value, _in_words(kind, threshold), _holds(kind, value, _plain(threshold)))
+    stated = statement(id)
+    stated.require(values)
+    measured = {name: _plain(value) for name, value in values.items()}
+    held = all(map(conditions.finite, measured.values())) and stated.holds_for(
+        {name: _listed(value) for name, value in measured.items()}
+    )
+    shown = {name: in_words(value) for name, value in measured.items()}
+    own = {} if held or os.environ.get(STRICT) else own_functions()
+    made = {"id": id, "text": stated.says.format(**shown), "values": measured, "holds": list(stated.holds), "held": held}
     _made[id] = made
-    begins, ends = f"{'✓' if made.holds else '✗'} {id} {text}:", f"measured {_number(value)}, {made.threshold}"
-    publish({"text/plain": _fitted(begins, ends, made.threshold)}, {"course_claim": made._asdict()})
-    if not made.holds:
-        raise ClaimFailed(f"{begins} {ends}")
+    line = f"{_sign(held)} {id} {made['text']} | {stated.bounds()}"
+    publish({"text/html": _box(stated, shown, _seeds(measured), held, own), "text/plain": line}, {"course_claim": made})
+    if not held and not own:
+        raise ClaimFailed(line)
 
 
 def ledger() -> None:
-    """Show all claims made in this kernel, with their measured values."""
-    head = ("", "id", "claim", "measured", "threshold")
-    rows = [("✓" if c.holds else "✗", c.id, c.text, _number(c.value), c.threshold) for c in _made.values()]
+    """Show all claims made in this kernel, with what must hold for them."""
+    head = ("", "id", "measured", "must hold")
+    rows = [(_sign(made["held"]), made["id"], made["text"], statement(made["id"]).bounds()) for made in _made.values()]
     widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
     left = ' style="text-align: left"'
-    cells = "".join("<tr>" + "".join(f"<td{left}>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    cells = "".join("<tr>" + "".join(f"<td{left}>{to_html(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     titles = "".join(f"<th{left}>{title}</th>" if title else "<td></td>" for title in head)
     table = f"<table><thead><tr>{titles}</tr></thead><tbody>{cells}</tbody></table>"
     publish({"text/html": table, "text/plain": "\n".join(lines)})
 
 
-def _fitted(begins: str, ends: str, threshold: str) -> str:
-    """Break a long line between words, at a position that is independent of the measured value, which nbval ignores."""
-    if len(f"{begins} measured {threshold}") + _ROOM_FOR_A_NUMBER <= _WIDTH:
-        return f"{begins} {ends}"
-    return "\n".join([*textwrap.wrap(begins, _WIDTH, subsequent_indent=_INDENT), f"{_INDENT}{ends}"])
+def in_words(value: object) -> str:
+    """Format a measured value: a number to three digits, a list of numbers as a range, a truth value as yes or no."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,.0f}" if isinstance(value, int) or 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    if _repeated(value):
+        return " to ".join(dict.fromkeys(map(in_words, (min(value), max(value)))))
+    return f"({', '.join(map(in_words, value))})" if isinstance(value, list | tuple) else str(value)
 
 
-def _holds(kind: str, value: Any, threshold: Any) -> bool:
-    if isinstance(value, Number) and not math.isfinite(value):
-        return False
-    if kind == "equals":
-        return value == threshold
-    if not isinstance(value, Number):
-        raise TypeError(f"{kind} needs a single number, got {value!r}.")
-    if kind == "between":
-        return threshold[0] <= value <= threshold[1]
-    return value >= threshold if kind == "at_least" else value <= threshold
+def _box(stated: Statement, shown: dict[str, str], seeds: str, held: bool, own: dict[str, str]) -> str:
+    """Write the output: the sentence with its values in bold, the student's functions if it fails, then seeds, bounds, id."""
+    marked = {name: f"\N{START OF TEXT}{value}\N{END OF TEXT}" for name, value in shown.items()}
+    sentence = to_html(stated.says.format(**marked))
+    sentence = sentence.replace("\N{START OF TEXT}", '<b class="measured">').replace("\N{END OF TEXT}", "</b>")
+    small = html.escape(" · ".join(filter(None, (seeds, stated.bounds(), f"{stated.id} {_sign(held)}"))))
+    cause = ""
+    if own:
+        named = " or ".join(f"`{name}` of exercise {exercise}" for exercise, name in own.items())
+        cause = (
+            f"<div>{to_html(f'This does not hold with your {named}. The notebook goes on; compare with the solution.')}</div>"
+        )
+    colour = "#1b7f3b" if held else "#c0392b"
+    return (
+        f'<div style="border-left:4px solid {colour};padding:.3em .8em;max-width:60em"><div>{sentence}</div>{cause}'
+        f'<div style="font-size:85%;opacity:.75">{small}</div></div>'
+    )
+
+
+def _seeds(measured: dict[str, Any]) -> str:
+    """Say how often the repeated values were measured."""
+    counts = dict.fromkeys(str(len(value)) for value in measured.values() if _repeated(value))
+    return f"{' and '.join(counts)} seeds" if counts else ""
+
+
+def _sign(held: bool) -> str:
+    return "✓" if held else "✗"
+
+
+def _repeated(value: object) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(x, int | float) and not isinstance(x, bool) for x in value)
+    )
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types: tensors and NumPy numbers to Python numbers, tuples to lists."""
+    """Convert a value to Python's types: a tensor of one element to its number, others to lists; NumPy numbers to numbers."""
     if hasattr(value, "tolist"):
-        return value.tolist()
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        value = value.tolist()
+        return value[0] if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list) else value
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _in_words(kind: str, threshold: Any) -> str:
-    if kind == "between":
-        return f"between {_number(threshold[0])} and {_number(threshold[1])}"
-    return f"{kind.replace('_', ' ')} {_number(threshold)}"
-
-
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _listed(value: Any) -> Any:
+    """Turn tuples into lists, the only sequence that conditions have."""
+    return [_listed(item) for item in value] if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterable, Sequence
 
+from course_tools.notebook import conditions
+
 _HEAD = """# Claims
 
 What each lecture claims, and what was measured when its solution was built. A claim is asserted whenever its lecture runs,
@@ -21,9 +23,14 @@ def claims_page(claims_of: dict[str, tuple[str, str, list[dict]]]) -> str:
 
 def _section(number: str, title: str, address: str, claims: list[dict]) -> str:
     """Lay out the claims of one lecture."""
-    rows = [(c["id"], cell(c["text"]), cell(number_in_words(c["value"])), cell(c["threshold"])) for c in claims]
-    table = [("Id", "Claim", "Measured", "Threshold"), ("---",) * 4, *rows]
+    rows = [(c["id"], cell(c["text"]), cell(must_hold(c))) for c in claims]
+    table = [("Id", "Measured", "Must hold"), ("---",) * 3, *rows]
     return "\n".join([f"## [{number} {title}](../{address})\n", *(_row(*row) for row in table), ""])
+
+
+def must_hold(claim: dict) -> str:
+    """Put the conditions of a claim in words."""
+    return conditions.in_words(claim["holds"])
 
 
 def cell(text: object) -> str:

@@ -21,6 +21,7 @@ from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from tqdm import tqdm
 
+from course_tools.notebook.claim import STRICT
 from course_tools.publishing.outputs import code_cells, failures, first_line
 
 CELL_TIMEOUT = 600.0
@@ -88,13 +89,13 @@ def execute(
 
 
 def kernel_environment(root: Path, threads: int = 1) -> dict[str, str]:
-    """Return the environment of an unattended kernel: this course first on the path, no progress bars, a number of threads.
+    """Return the environment of an unattended kernel: this course first on the path, no progress bars, strict claims.
 
     One thread by default: at the size of the lectures a second one gains nothing, and on a busy machine it stalls.
     """
     pinned = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
-    return os.environ | pinned | {"PYTHONPATH": path, "CI": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    return os.environ | pinned | {"PYTHONPATH": path, "CI": "1", STRICT: "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 
 
 def _execute_one(

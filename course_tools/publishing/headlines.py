@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 
-from course_tools.publishing.claims_table import cell, number_in_words
+from course_tools.publishing.claims_table import cell
 from course_tools.publishing.companion import decks
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
@@ -67,7 +67,7 @@ def _row(row: dict, lecture: Lecture, links: dict[str, str], sections: set[tuple
 def _claim(name: str, made: dict[str, dict]) -> str:
     if name not in made:
         raise PublishingFailed(f"{ROWS}: no solution makes the claim {name}")
-    return f"**{name}** {made[name]['text']}: {number_in_words(made[name]['value'])}"
+    return f"**{name}** {made[name]['text']}"
 
 
 def _score(root: Path, study: str, setting: str, score: str) -> str:

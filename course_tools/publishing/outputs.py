@@ -21,7 +21,7 @@ def tags(cell: NotebookNode) -> list[str]:
 
 
 def claims(notebook: NotebookNode) -> list[dict]:
-    """Return the claims in the outputs of a notebook, in order, each with id, text, value, threshold, holds."""
+    """Return the claims in the outputs of a notebook, in order, each with id, text, values, holds (the conditions), held."""
     shown = (output.get("metadata", {}).get("course_claim") for cell in code_cells(notebook) for output in cell.outputs)
     return list({claim["id"]: dict(claim) for claim in shown if claim}.values())
 

@@ -65,9 +65,14 @@ class _Measured:
         return MadeClaims(list(self.lectures.values()))
 
     def value(self, name: str | list[str] | dict, lecture: str) -> _Value:
-        """Find a claim by its id, a score by [study, setting, score], or the numbers in a figure by the words before."""
+        """Find a value of a claim by "id" or "id:name", of a study by its name, setting and score, or of a figure."""
         if isinstance(name, str):
-            return _Value((self.claims[name]["value"],), self.claims.link(name))
+            id, _, of = name.partition(":")
+            values = self.claims[id]["values"]
+            if of not in values and (of or len(values) != 1):
+                raise KeyError(f"name a value of the claim {id}, such as {id}:{next(iter(values))}, instead of {name}")
+            value = values[of] if of else next(iter(values.values()))
+            return _Value(tuple(value) if isinstance(value, list) else (value,), self.claims.link(id))
         if isinstance(name, dict):
             return self._in_figure(name["figure"], self.lectures[lecture])
         study, setting, score = name

@@ -8,12 +8,11 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_tools.publishing.claims_table import aligned, json_value, number_in_words
+from course_tools.publishing.claims_table import aligned, json_value, must_hold
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
 from course_tools.publishing.outputs import claims, code_cells
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 
-_KEYS = ("id", "text", "value", "threshold", "holds")
 _SEEDS = re.compile(r"^(SEEDS?\b[^=\n]*= *)(\([\d, ]+\)|\d+)(?![\w.\[])", re.MULTILINE)
 
 
@@ -67,7 +66,7 @@ def run(
         )
     print(_report(chosen, done))
     failed = [f"lecture {number}, {line}" for number, execution in done.items() for line in execution.failures]
-    refuted = [claim["id"] for claim in _all_claims(done) if not claim["holds"]]
+    refuted = [claim["id"] for claim in _all_claims(done) if not claim["held"]]
     untold = [f"claim {id} does not hold" for id in refuted if not any(id in line for line in failed)]
     for line in failed + untold:
         print(f"✗ {line}")
@@ -92,11 +91,8 @@ def _trains_with(notebook: NotebookNode, number: str, seeds: Sequence[int]) -> b
 
 
 def _report(chosen: list[Lecture], done: dict[str, Execution]) -> str:
-    claim_rows = [
-        ("✓" if claim["holds"] else "✗", claim["id"], number_in_words(claim["value"]), claim["threshold"], claim["text"])
-        for claim in _all_claims(done)
-    ]
-    tables = [aligned([("", "id", "measured", "threshold", "claim"), *claim_rows])] if claim_rows else []
+    claim_rows = [("✓" if claim["held"] else "✗", claim["id"], must_hold(claim), claim["text"]) for claim in _all_claims(done)]
+    tables = [aligned([("", "id", "must hold", "measured"), *claim_rows])] if claim_rows else []
     cost_rows = [_cost_row(lecture, done[lecture.number]) for lecture in chosen]
     tables.append(aligned([("lecture", "run time", "peak memory", "claims that hold", "errors"), *cost_rows]))
     return "\n\n".join(tables)
@@ -108,7 +104,7 @@ def _cost_row(lecture: Lecture, execution: Execution) -> tuple[str, ...]:
         f"{lecture.number} {lecture.title}",
         f"{execution.seconds:.0f} s",
         f"{execution.peak_mb:.0f} MB",
-        f"{sum(claim['holds'] for claim in stated)} of {len(stated)}",
+        f"{sum(claim['held'] for claim in stated)} of {len(stated)}",
         str(len(execution.failures) or ""),
     )
 
@@ -124,8 +120,12 @@ def _summary(done: dict[str, Execution]) -> dict:
                 "lecture": number,
                 "seconds": round(execution.seconds, 1),
                 "peak_mb": round(execution.peak_mb),
-                "claims": [{key: json_value(claim[key]) for key in _KEYS} for claim in claims(execution.notebook)],
+                "claims": [_finite(claim) for claim in claims(execution.notebook)],
             }
             for number, execution in done.items()
         ]
     }
+
+
+def _finite(claim: dict) -> dict:
+    return claim | {"values": {name: json_value(value) for name, value in claim["values"].items()}}

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import nbformat
 from nbformat import NotebookNode
 
-from course_tools.publishing.claims_table import cell, number_in_words
+from course_tools.publishing.claims_table import cell
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture
 
@@ -74,9 +74,8 @@ class MadeClaims:
         return f"[{name}]({self._found[name][1]})"
 
     def sentence(self, name: str) -> str:
-        """Return link, text and measured value of a claim, formatted for a table cell."""
-        claim = self[name]
-        return f"{self.link(name)} {cell(claim['text'])}: {cell(number_in_words(claim['value']))}"
+        """Return link and sentence of a claim, formatted for a table cell."""
+        return f"{self.link(name)} {cell(self[name]['text'])}"
 
 
 def _plain(heading: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import NotebookNode
 
-from course_tools.publishing.claims_table import cell, number_in_words
+from course_tools.publishing.claims_table import cell, must_hold
 from course_tools.publishing.companion import decks, not_covered, placed_rows, resolve
 from course_tools.publishing.project import Lecture
 from course_tools.publishing.readme_picture import alternative_text
@@ -286,7 +286,7 @@ def _slugs(notebook: NotebookNode) -> dict[str, str]:
 
 
 def _measured(claim: dict) -> str:
-    return f"{cell(claim['text'])}: **{cell(number_in_words(claim['value']))}** ({cell(claim['threshold'])})"
+    return f"{cell(claim['text'])} ({cell(must_hold(claim))})"
 
 
 def _symbol(symbol: str, pages: Container[str]) -> str:

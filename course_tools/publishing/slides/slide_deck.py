@@ -16,7 +16,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbformat import NotebookNode
 
 from course_tools.notebook.prediction_options import UnknownPrediction, prediction
-from course_tools.publishing.claims_table import number_in_words
+from course_tools.publishing.claims_table import must_hold
 from course_tools.publishing.outputs import tags
 
 MOST_LINES = 12
@@ -155,12 +155,8 @@ def _signature(function: ast.FunctionDef) -> str:
 
 
 def _claim(claim: dict) -> Slide:
-    sign = "✓" if claim["holds"] else "✗"
-    value = escape(number_in_words(claim["value"]))
-    body = (
-        f'<p class="claim">{escape(claim["text"])}</p><p class="measured{" long" if len(value) > 12 else ""}">{value}</p>'
-        f'<p class="threshold">{sign} {escape(str(claim["threshold"]))}</p>'
-    )
+    sign = "✓" if claim["held"] else "✗"
+    body = f'<p class="claim">{_inline(claim["text"])}</p><p class="threshold">{sign} {escape(must_hold(claim))}</p>'
     return Slide("measurement", f"Claim {escape(claim['id'])}", body)
 
 

@@ -1,146 +1,183 @@
-"""A claim holds or fails in the open, and what it shows is the same on every machine."""
+"""A claim is a sentence with its measured values; it holds or fails in the open."""
 
+import contextlib
 import re
 import sys
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
 from nbval.plugin import get_sanitize_patterns
 
 from course_tools.bank import exercise
 from course_tools.bank.controls import ClaimScores, conclusion
-from course_tools.notebook.claim import ClaimFailed, claim, ledger
+from course_tools.notebook import claim_statements
+from course_tools.notebook.claim import STRICT, ClaimFailed, claim, in_words, ledger
+from tests.course_tools.conftest import ROOMS
 
 claims = sys.modules[claim.__module__]
+SANITIZE = (Path(__file__).parents[2] / "nbval_sanitize.cfg").read_text(encoding="ascii")
 
 
 @pytest.fixture(autouse=True)
-def empty_ledger(monkeypatch):
+def own_statements(monkeypatch):
     monkeypatch.setattr(claims, "_made", {})
+    monkeypatch.setattr(claim_statements, "FOLDER", ROOMS)
 
 
-@pytest.mark.parametrize("value", [0.95, 1, torch.tensor(0.95), np.float32(0.95), torch.tensor([0.95]).sum()])
-def test_a_claim_that_holds_shows_its_value_and_its_threshold(value, capsys):
-    claim("04.a", "it finds the key", value, at_least=0.9)
-    assert re.fullmatch(r"✓ 04\.a it finds the key: measured (0\.95|1), at least 0\.9\n", capsys.readouterr().out)
+def test_a_claim_shows_its_sentence_with_ranges_of_the_seeds_and_its_bounds(capsys):
+    claim("04.positions", positions=[0.96, 0.983, 0.97], zero=[0.07])
+    assert capsys.readouterr().out == (
+        "✓ 04.positions With `positions`, 0.96 to 0.983 are right; without, 0.07. "
+        "| min(positions) at least 0.85; min(positions) - max(zero) at least 0.4\n"
+    )
 
 
-@pytest.mark.parametrize(
-    ("value", "threshold", "words"),
-    [
-        (0.89, {"at_least": 0.9}, "at least 0.9"),
-        (1.1e-3, {"at_most": 1e-3}, "at most 0.001"),
-        (0.61, {"between": (0.4, 0.6)}, "between 0.4 and 0.6"),
-        (0.39, {"between": (0.4, 0.6)}, "between 0.4 and 0.6"),
-        (3, {"equals": 4}, "equals 4"),
-        (float("nan"), {"at_least": 0}, "at least 0"),
-        (float("inf"), {"at_least": 0}, "at least 0"),
-        (float("-inf"), {"at_most": 0}, "at most 0"),
-        (float("nan"), {"equals": float("nan")}, "equals nan"),
-    ],
-)
-def test_a_false_claim_is_shown_and_raises(value, threshold, words, capsys):
-    with pytest.raises(ClaimFailed, match="measured"):
-        claim("04.b", "it holds", value, **threshold)
-    shown = f"{value:.4g}" if isinstance(value, float) else str(value)
-    assert capsys.readouterr().out == f"✗ 04.b it holds: measured {shown}, {words}\n"
-    assert claims._made["04.b"].holds is False
-
-
-def test_a_long_claim_breaks_between_words_and_at_the_same_place_for_every_value(capsys):
-    text = "the encoder that reads both directions finds the key more often than the one that reads only forwards"
-    shown = []
-    for value in (0.5, 0.123456, 1e-12):
-        claim("04.e", text, value, at_most=0.9)
-        shown.append(capsys.readouterr().out)
-    assert all(len(line) <= 94 for line in "".join(shown).splitlines())
-    assert shown[0].splitlines()[-1].strip() == "measured 0.5, at most 0.9"
-    assert " ".join(shown[0].split()) == f"✓ 04.e {text}: measured 0.5, at most 0.9"
-    patterns = get_sanitize_patterns((Path(__file__).parents[2] / "nbval_sanitize.cfg").read_text())
-    for pattern, replacement in patterns:
-        shown = [re.sub(pattern, replacement, text) for text in shown]
-    assert len(set(shown)) == 1
-
-
-@pytest.mark.parametrize(("value", "bound"), [(0.9, {"at_least": 0.9}), (0.9, {"at_most": 0.9}), (4, {"between": (4, 5)})])
-def test_the_threshold_itself_holds(value, bound):
-    claim("04.c", "on the edge", value, **bound)
-    assert claims._made["04.c"].holds is True
+@pytest.mark.parametrize("value", [0.995, 1, torch.tensor(0.995), np.float32(0.995), torch.tensor([0.995])])
+def test_numbers_of_any_kind_are_measured_values(value, capsys):
+    claim("04.a", total=value)
+    assert re.fullmatch(r"✓ 04\.a The rows \| of weights sum to (0\.995|1)\. \| at least 0\.99\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("value", [(2, 3), [2, 3], torch.Size([2, 3]), torch.tensor([2, 3]), np.array([2, 3])])
-def test_equals_compares_shapes_of_any_kind(value):
-    claim("04.d", "the shape", value, equals=(2, 3))
-    assert claims._made["04.d"].value == [2, 3]
-
-
-@pytest.mark.parametrize("thresholds", [{}, {"at_least": 0, "at_most": 1}, {"between": (0, 1), "equals": 1}])
-def test_exactly_one_threshold_is_needed(thresholds):
-    with pytest.raises(ValueError, match="exactly one"):
-        claim("04.e", "text", 0.5, **thresholds)
-
-
-@pytest.mark.parametrize("value", [[0.5], "high", None, torch.tensor([0.5, 0.6])])
-def test_a_bound_needs_one_number(value):
-    with pytest.raises(TypeError, match="needs a single number"):
-        claim("04.e", "text", value, at_least=0)
-
-
-@pytest.mark.parametrize(("id", "text"), [("04.e", " "), ("", "text")])
-def test_a_claim_needs_an_id_and_a_text(id, text):
-    with pytest.raises(ValueError, match="needs an id and a text"):
-        claim(id, text, 0.5, at_least=0)
-
-
-def test_an_id_belongs_to_one_text_and_a_second_run_replaces_the_value():
-    claim("04.f", "the loss falls", 0.5, at_most=1)
-    claim("04.f", "the loss falls", 0.25, at_most=1)
-    assert claims._made["04.f"].value == 0.25
-    with pytest.raises(ValueError, match="already belongs"):
-        claim("04.f", "the loss rises", 0.5, at_least=0)
-
-
-def test_the_ledger_lists_every_claim_with_its_measured_value(capsys):
-    claim("04.a", "first & foremost", 0.98765, at_least=0.9)
+def test_a_shape_equals_a_list(value):
+    claim("04.shape", shape=value)
     with pytest.raises(ClaimFailed):
-        claim("04.b", "second", False, equals=True)
+        claim("04.shape", shape=(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (True, "yes"),
+        (0.123456, "0.123"),
+        (3.2e-7, "3.2e-07"),
+        (9_834_496, "9,834,496"),
+        (1234.56, "1,235"),
+        ((2, 3), "(2, 3)"),
+        ([2, 3], "2 to 3"),
+        ([0.5, 0.5001], "0.5"),
+        ([True, False], "(yes, no)"),
+        ("key", "key"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_values_in_words(value, words):
+    assert in_words(value) == words
+
+
+@pytest.mark.parametrize("share", [0.39, 0.61, float("nan"), float("inf"), -float("inf")])
+def test_a_claim_that_does_not_hold_is_shown_and_raises(share, capsys):
+    with pytest.raises(ClaimFailed, match=r"between 0\.4 and 0\.6"):
+        claim("04.between", share=share)
+    assert capsys.readouterr().out == f"✗ 04.between Share {in_words(share)}. | between 0.4 and 0.6\n"
+    assert claims._made["04.between"]["held"] is False
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6])
+def test_the_bound_itself_holds(share):
+    claim("04.between", share=share)
+    assert claims._made["04.between"]["held"] is True
+
+
+def test_words_and_truth_values():
+    claim("04.word", word="key", same=True)
+    with pytest.raises(ClaimFailed):
+        claim("04.word", word="key", same=False)
+    with pytest.raises(ClaimFailed):
+        claim("04.word", word="value", same=True)
+
+
+@pytest.mark.parametrize(
+    ("id", "values", "message"),
+    [
+        ("04.a", {}, "needs total=…"),
+        ("04.a", {"total": 1, "more": 2}, "is given more, which neither `says` nor `holds` names"),
+        ("04.between", {"share": [0.5, 0.5]}, "does not fit its values .* compare min or max"),
+        ("04.nowhere", {}, r"lecture_04/claims.toml has no \[nowhere\]"),
+        ("04.betwen", {}, "similar names there: between"),
+        ("4.a", {}, "such as \"05.m\"; got '4.a'"),
+        ("99.a", {}, "there is no course_tools/lectures/lecture_99/claims.toml"),
+    ],
+)
+def test_what_does_not_fit_its_statement_is_refused_with_what_to_do(id, values, message):
+    with pytest.raises(ValueError, match=message):
+        claim(id, **values)
+
+
+def test_running_a_cell_again_replaces_its_claim_and_the_ledger_lists_each(capsys):
+    claim("04.a", total=1.0)
+    claim("04.a", total=0.9912)
+    with pytest.raises(ClaimFailed):
+        claim("04.between", share=0.98765)
     capsys.readouterr()
     ledger()
     head, first, second = capsys.readouterr().out.splitlines()
-    assert head.split() == ["id", "claim", "measured", "threshold"]
+    assert head.endswith(" must hold")
     assert first.split("  ")[:2] == ["✓", "04.a"]
-    assert "0.9877" in first
-    assert "at least 0.9" in first
-    assert second.startswith("✗  04.b")
-    assert "False" in second
+    assert "0.991" in first
+    assert first.endswith("at least 0.99")
+    assert second.startswith("✗  04.between")
 
 
-def test_nbval_compares_a_claim_without_its_measured_value(capsys):
-    config = (Path(__file__).parents[2] / "nbval_sanitize.cfg").read_text(encoding="ascii")
+def test_nbval_compares_id_sign_and_bounds_of_a_claim_and_not_its_values(capsys):
+    def compared(id, **values):
+        with contextlib.suppress(ClaimFailed):
+            claim(id, **values)
+        shown = capsys.readouterr().out
+        stated = claim_statements.statement(id)
+        shown += claims._box(stated, {name: in_words(value) for name, value in values.items()}, "", True, {})
+        for pattern, replacement in get_sanitize_patterns(SANITIZE):
+            shown = re.sub(pattern, replacement, shown)
+        return shown
 
-    def compared(value, **threshold):
-        claim("04.a", "as measured, at most once", value, **threshold)
-        line = capsys.readouterr().out
-        for pattern, replacement in get_sanitize_patterns(config):
-            line = re.sub(pattern, replacement, line)
-        return line
-
-    for threshold in ({"at_least": 0.5}, {"at_most": 0.9}, {"between": (0.5, 0.9)}):
-        assert compared(0.75, **threshold) == compared(0.625, **threshold)
-    assert compared(0.75, at_least=0.5) != compared(0.75, at_least=0.25)
-    assert compared([1, 2], equals=[1, 2]) != compared([1, 3], equals=[1, 3])
+    assert compared("04.a", total=1.0) == compared("04.a", total=0.9912)
+    assert compared("04.a", total=1.0) != compared("04.a", total=0.5)
+    assert "04.a" in compared("04.a", total=1.0)
 
 
 def test_nbval_compares_no_conclusion_of_a_control():
-    config = (Path(__file__).parents[2] / "nbval_sanitize.cfg").read_text(encoding="ascii")
     claimed = exercise("13.7").training.conclusion.args[0]
     outputs = []
     for rival in (0.5, 0.9):
         scored = claimed._replace(score=lambda measured, truth, rival=rival: ClaimScores(rival, 1.0))
         text = f"Right. {conclusion(scored, None, {'scores': ClaimScores(0.9, 1.0), 'guess': 0.1})} And more."
-        for pattern, replacement in get_sanitize_patterns(config):
+        for pattern, replacement in get_sanitize_patterns(SANITIZE):
             text = re.sub(pattern, replacement, text)
         outputs.append(text)
     assert outputs == ["Right. COMPARISON And more."] * 2
+
+
+STUDENT = [
+    f"from pathlib import Path\nfrom course_tools.notebook import claim, claim_statements\n"
+    f"claim_statements.FOLDER = Path({str(ROOMS)!r})\n"
+    "from course_tools.notebook.own_functions import accept\n"
+    "def double(x):\n    return 2 * x\n"
+    "accept('04.1', double)",
+    "class Model:\n    def __call__(self):\n        return double(0.1)\nmodel = Model()",
+    "found = []\nfor _ in range(2):\n    found.append(model())",
+    "share = max(found)",
+]
+
+
+@pytest.mark.parametrize(
+    ("last", "strict", "raises"),
+    [
+        ("claim('04.between', share=share)", False, False),
+        ("claim('04.between', share=share)", True, True),
+        ("claim('04.between', share=0.1)", False, True),
+    ],
+)
+def test_a_claim_that_fails_by_the_students_function_names_it_and_the_notebook_goes_on(last, strict, raises, monkeypatch):
+    monkeypatch.delenv(STRICT, raising=False)
+    if strict:
+        monkeypatch.setenv(STRICT, "1")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in (*STUDENT, last)])
+    NotebookClient(notebook, timeout=600, kernel_name="python3", allow_errors=True).execute()
+    shown, *errors = notebook.cells[-1].outputs
+    assert [error.ename for error in errors] == ["ClaimFailed"] * raises
+    assert ("your <code>double</code> of exercise 04.1" in shown.data["text/html"]) is not raises
+    assert shown.metadata["course_claim"]["held"] is False

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.course_tools.conftest import ROOMS
 from tests.course_tools.jupyterlab_page import Notebook, browser, jupyterlab, small_course, violations
 
 SET_UP = """from matplotlib.figure import Figure
@@ -19,7 +20,12 @@ EXPLORE = """def draw(number_of_steps=3, share=0.5, gated=True, kind="LSTM"):
     print("drawn", number_of_steps, share, gated, kind)
 
 explore(draw, number_of_steps=(1, 9), share=(0.0, 1.0), gated=True, kind=["LSTM", "GRU"])"""
-THE_REST = 'claim("01.a", "one is one", 1, equals=1)\nledger()\npredict("01.p1")\nmy_progress("01")'
+THE_REST = f"""from pathlib import Path
+from course_tools.notebook import claim_statements
+claim_statements.FOLDER = Path({str(ROOMS)!r})
+claim("04.a", total=1)
+"""
+THE_REST += 'ledger()\npredict("01.p1")\nmy_progress("01")'
 CELLS = (SET_UP, WRONG, CHECK, FIGURE, EXPLORE, THE_REST)
 DEFINED, CHECKED, DRAWN, EXPLORED = 1, 2, 3, 4
 OF_LECTURES = (".jp-OutputArea-output", ".jp-MarkdownOutput")

@@ -12,10 +12,13 @@ from nbconvert import HTMLExporter
 
 from course_tools.notebook import explore, plots, show
 from course_tools.notebook.show import figure_html, in_notebook, png
+from tests.course_tools.conftest import ROOMS
 
 CELLS = {
-    "claim": "from course_tools.notebook import claim, explore, ledger, plots, progress, show\n"
-    "claim('04.a', 'it learns', 0.97, at_least=0.9)",
+    "claim": "from pathlib import Path\n"
+    "from course_tools.notebook import claim, claim_statements, explore, ledger, plots, progress, show\n"
+    f"claim_statements.FOLDER = Path({str(ROOMS)!r})\n"
+    "claim('04.positions', positions=[0.97, 0.96], zero=[0.07, 0.1])",
     "ledger": "ledger()",
     "show": "show(plots.curves({'a': ([0, 1], [0, 1])}, 'x', 'y'), alt='A line < that rises.')",
     "explore": "from functools import partial\n"
@@ -40,13 +43,18 @@ def outputs():
 def test_a_claim_is_one_output_with_its_measure_in_the_metadata(outputs):
     (output,) = outputs["claim"]
     assert output.output_type == "display_data"
-    assert output.data == {"text/plain": "✓ 04.a it learns: measured 0.97, at least 0.9"}
+    bounds = "min(positions) at least 0.85; min(positions) - max(zero) at least 0.4"
+    sentence = "With `positions`, 0.96 to 0.97 are right; without, 0.07 to 0.1."
+    assert output.data["text/plain"] == f"✓ 04.positions {sentence} | {bounds}"
+    shown = output.data["text/html"]
+    assert '<code>positions</code>, <b class="measured">0.96 to 0.97</b> are right' in shown
+    assert f"2 seeds · {bounds} · 04.positions ✓" in shown
     assert output.metadata["course_claim"] == {
-        "id": "04.a",
-        "text": "it learns",
-        "value": 0.97,
-        "threshold": "at least 0.9",
-        "holds": True,
+        "id": "04.positions",
+        "text": sentence,
+        "values": {"positions": [0.97, 0.96], "zero": [0.07, 0.1]},
+        "holds": ["min(positions) >= 0.85", "min(positions) - max(zero) >= 0.4"],
+        "held": True,
     }
 
 

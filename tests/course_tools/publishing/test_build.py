@@ -75,7 +75,7 @@ def test_a_lecture_is_built_whole_and_building_again_changes_nothing(course, mon
     assert float(points[0]) == float(points[2]) > float(points[1])
     claims = (course / "docs" / "claims.md").read_text(encoding="utf-8")
     assert "\n## [04 Tiny attention](../lectures/04_tiny.ipynb)\n" in claims
-    assert "\n| 04.a | rows \\| of weights sum to one | 1 | at least 0.99 |\n" in claims
+    assert "\n| 04.a | The rows \\| of weights sum to 1. | at least 0.99 |\n" in claims
     cost = json.loads((course / "authoring" / "measured.json").read_text())["04"]
     assert (
         f"{cost['seconds']} s on one CPU thread, with {cost['peak_mb']} MB"

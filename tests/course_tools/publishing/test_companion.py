@@ -48,13 +48,13 @@ def test_a_section_names_the_claims_that_measure_it_and_only_those_that_there_ar
     listed.write_text(text.replace(title, f'{title}, claims = ["04.a"]'), encoding="utf-8")
     with pytest.raises(PublishingFailed, match=r"'Scaled Dot-Product Attention': no solution makes the claim 04\.a"):
         companion(course)
-    made = {"id": "04.a", "text": "rows | sum to one", "value": 1.0, "threshold": "at least 0.99", "holds": True}
+    made = {"id": "04.a", "text": "Rows | sum to 1.", "values": {"x": 1.0}, "holds": ["x >= 0.99"], "held": True}
     shown = new_output("display_data", metadata={"course_claim": made})
     cells = [new_markdown_cell("## 1 One query?"), new_code_cell("claim()", outputs=[shown], execution_count=1)]
     solution = lectures(course)[0].solution
     solution.parent.mkdir(exist_ok=True)
     nbformat.write(new_notebook(cells=cells), solution)
-    assert "| [04.a](../solutions/04_tiny.ipynb#1-One-query%3F) rows \\| sum to one: 1 |" in companion(course)
+    assert "| [04.a](../solutions/04_tiny.ipynb#1-One-query%3F) Rows \\| sum to 1. |" in companion(course)
 
 
 def test_a_section_of_a_lecture_that_exists_must_be_placed(course):

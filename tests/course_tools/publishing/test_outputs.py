@@ -16,14 +16,14 @@ def shown(data: dict, metadata: dict | None = None):
     return output_from_msg({"header": {"msg_type": "display_data"}, "content": content})
 
 
-def claim(id: str, holds: bool = True):
-    made = {"id": id, "text": "t", "value": 1, "threshold": "at least 1", "holds": holds}
+def claim(id: str, held: bool = True):
+    made = {"id": id, "text": "t", "values": {"x": 1}, "holds": ["x >= 1"], "held": held}
     return shown({"text/plain": "✓"}, {"course_claim": made})
 
 
 def test_claims_are_read_from_the_metadata_the_last_of_an_id_counts():
     cell = new_code_cell("", outputs=[claim("04.a", False), claim("04.b"), claim("04.a", True)])
-    assert [(c["id"], c["holds"]) for c in claims(new_notebook(cells=[cell]))] == [("04.a", True), ("04.b", True)]
+    assert [(c["id"], c["held"]) for c in claims(new_notebook(cells=[cell]))] == [("04.a", True), ("04.b", True)]
 
 
 def test_the_machines_folders_are_taken_out(tmp_path):

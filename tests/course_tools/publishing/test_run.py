@@ -12,10 +12,10 @@ from course_tools.publishing.run import run
 
 CLAIM = """
 from IPython.display import display
-def claim(id, value, holds=True):
-    made = {"id": id, "text": "it works", "value": value, "threshold": "at least 1", "holds": holds}
+def claim(id, value, held=True):
+    made = {"id": id, "text": f"It works: {value}.", "values": {"x": value}, "holds": ["x >= 1"], "held": held}
     display({"text/plain": id}, metadata={"course_claim": made}, raw=True)
-    assert holds, id
+    assert held, id
 """
 
 
@@ -36,7 +36,7 @@ def solution(course, author):
 
 def test_claims_of_all_lectures_stand_in_one_table_and_in_the_json(solution, capsys):
     solution("01", "claim('01.a', 2.0)", "claim('01.b', [1, 2])")
-    course = solution("02", "claim('02.a', 1.23456789)")
+    course = solution("02", "claim('02.a', 1.235)")
     assert run(course, json_file=course / "out.json") == 0
     printed = capsys.readouterr().out
     assert printed.index("01.a") < printed.index("01.b") < printed.index("02.a") < printed.index("peak memory")
@@ -45,19 +45,25 @@ def test_claims_of_all_lectures_stand_in_one_table_and_in_the_json(solution, cap
     (first, second) = json.loads((course / "out.json").read_text(encoding="utf-8"))["lectures"]
     assert set(first) == {"lecture", "seconds", "peak_mb", "claims"}
     assert (first["lecture"], second["lecture"]) == ("01", "02")
-    assert first["claims"][1] == {"id": "01.b", "text": "it works", "value": [1, 2], "threshold": "at least 1", "holds": True}
+    assert first["claims"][1] == {
+        "id": "01.b",
+        "text": "It works: [1, 2].",
+        "values": {"x": [1, 2]},
+        "holds": ["x >= 1"],
+        "held": True,
+    }
     assert first["seconds"] > 0
     assert first["peak_mb"] > 10
 
 
 def test_a_claim_that_fails_is_shown_and_the_rest_runs_on(solution, capsys):
-    course = solution("01", "claim('01.a', 0.5, holds=False)", "claim('01.b', 2)")
+    course = solution("01", "claim('01.a', 0.5, held=False)", "claim('01.b', 2)")
     assert run(course, json_file=course / "out.json") == 1
     printed = capsys.readouterr().out
     assert "✗  01.a" in printed
     assert "✓  01.b" in printed
-    assert "✗ lecture 01, cell 2 (claim('01.a', 0.5, holds=False)) raised AssertionError: 01.a" in printed
-    assert [claim["holds"] for claim in json.loads((course / "out.json").read_text())["lectures"][0]["claims"]] == [False, True]
+    assert "✗ lecture 01, cell 2 (claim('01.a', 0.5, held=False)) raised AssertionError: 01.a" in printed
+    assert [claim["held"] for claim in json.loads((course / "out.json").read_text())["lectures"][0]["claims"]] == [False, True]
 
 
 def test_a_kernel_that_dies_is_reported_in_one_line_and_the_status_is_1(solution, capsys):
@@ -71,7 +77,7 @@ def test_a_value_that_json_cannot_hold_does_not_break_it(solution):
     course = solution("01", "claim('01.a', float('nan'))", "claim('01.b', 2)")
     assert run(course, json_file=course / "out.json") == 0
     claims = json.loads((course / "out.json").read_text(), parse_constant=pytest.fail)["lectures"][0]["claims"]
-    assert [claim["value"] for claim in claims] == ["nan", 2]
+    assert [claim["values"]["x"] for claim in claims] == ["nan", 2]
 
 
 def test_what_is_not_there_is_refused_before_anything_runs(solution):
@@ -116,7 +122,7 @@ def test_other_seeds_take_the_place_of_those_of_the_lecture(solution, assigned, 
     course = solution("01", assigned, f"claim('01.a', {read})")
     stored = (course / "solutions" / "01_made.ipynb").read_bytes()
     assert run(course, json_file=course / "out.json", seeds=(10, 11, 12, 13)) == 0
-    assert json.loads((course / "out.json").read_text())["lectures"][0]["claims"][0]["value"] == value
+    assert json.loads((course / "out.json").read_text())["lectures"][0]["claims"][0]["values"]["x"] == value
     assert (course / "solutions" / "01_made.ipynb").read_bytes() == stored
 
 
@@ -136,4 +142,4 @@ def test_the_number_of_threads_reaches_the_kernel(solution):
     assert run(course, json_file=course / "out.json", threads=2) == 0
     written = json.loads((course / "out.json").read_text())
     assert (written["seeds"], written["threads"]) == (None, 2)
-    assert written["lectures"][0]["claims"][0]["value"] == 2
+    assert written["lectures"][0]["claims"][0]["values"]["x"] == 2

@@ -17,7 +17,7 @@ from tests.course_tools.browser import CHROMIUM, Visit, chromium
 FIGURE = (
     '<figure><img src="data:image/png;base64,aGVsbG8=" alt="a rising curve"><figcaption>a rising curve</figcaption></figure>'
 )
-CLAIM = {"id": "04.a", "text": "accuracy of the layer", "value": 0.97, "threshold": "at least 0.9", "holds": True}
+CLAIM = {"id": "04.a", "text": "Accuracy 0.97.", "values": {"share": 0.97}, "holds": ["share >= 0.9"], "held": True}
 
 
 def claimed(**changes):
@@ -101,7 +101,7 @@ def test_a_frame_is_no_slide():
 
 
 def test_each_claim_is_a_slide_with_its_value_and_threshold():
-    cell = new_code_cell("", outputs=[claimed(), claimed(id="04.b", value=[1, 2], holds=False)])
+    cell = new_code_cell("", outputs=[claimed(), claimed(id="04.b", held=False)])
     first, second = slides(new_notebook(cells=[cell]))
     assert (first.title, second.title) == ("Claim 04.a", "Claim 04.b")
     assert "0.97" in first.body
