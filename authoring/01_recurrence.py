@@ -63,7 +63,8 @@ recalling.print_example(T=5)
 # %%
 from functools import partial
 
-from course_lib.primitives import RNN, hoisted_rnn
+from course_lib.fast import hoisted_rnn
+from course_lib.primitives import RNN
 
 plain = partial(RNN, 16, N_HIDDEN, hoisted_rnn)
 plain_models = {T: recalling.fit(plain, T) for T in (5, LONG)}
@@ -437,7 +438,8 @@ claim("01.o", largest=by_bias[0.0].along.max())
 
 
 # %%
-from course_lib.primitives import LSTM, fused_lstm
+from course_lib.primitives import LSTM
+from course_lib.fast import fused_lstm
 from course_tools.lectures.lecture_01.gradients import gru_with_bias, orthogonal_rnn
 
 networks = {

@@ -68,8 +68,8 @@ print(known[0], known[-1], sep="\n")
 # %%
 import torch
 
-from course_lib.models import Encoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
-from course_lib.primitives import fused_gru
+from course_lib.fast import fused_gru, stacked_bidirectional_gru
+from course_lib.models import Encoder, PlainDecoder, Seq2Seq
 from course_tools.notebook.fitting import show_losses
 from course_tools.notebook.translation import exact_matches, fit_pairs
 

@@ -246,7 +246,8 @@ compose_document = check("03.4", compose_document)
 from functools import partial
 
 from course_lib.attention import mean_pool
-from course_lib.models import Hierarchical, stacked_bidirectional_gru
+from course_lib.models import Hierarchical
+from course_lib.fast import stacked_bidirectional_gru
 from course_tools.lectures.lecture_03.documents import (
     BagOfWords,
     PoolByFunction,

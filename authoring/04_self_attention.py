@@ -69,7 +69,8 @@ print_lookup(lookups.test)
 # %%
 from functools import partial
 
-from course_lib.primitives import GRU, fused_gru
+from course_lib.fast import fused_gru
+from course_lib.primitives import GRU
 
 gru = partial(GRU, 64, 64, fused_gru)
 gru_on_lookup = looking_up.fit(gru)

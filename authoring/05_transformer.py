@@ -517,8 +517,9 @@ claim("05.l", padded=padded)
 
 # %% tags=["nbval-check-output"]
 from course_lib.attention import GeneralAttention
-from course_lib.models import Encoder, LuongDecoder, Seq2Seq, stacked_bidirectional_gru
-from course_lib.primitives import fused_gru
+from course_lib.models import Encoder, LuongDecoder, Seq2Seq
+from course_lib.fast import stacked_bidirectional_gru
+from course_lib.fast import fused_gru
 from course_tools.lectures.lecture_05.experiments import TransformerByFunctions
 from course_tools.notebook.authorship import whose
 

@@ -820,7 +820,8 @@ claim("06.t", difference=adaptive[0] - exact(dear, long.test, LOCAL))
 # | 1 | sums of twelve digits: exact match of 0.5 or more |
 
 # %%
-from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.attention import MultiHead
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, SelfAttention
 
 # %% exercise="06.7" difficulty="●●●" minutes=30

@@ -359,7 +359,7 @@ claim("07.f", ratio=len(one_line) / len(cut.split()))
 # %% tags=["nbval-check-output"]
 import math
 
-from course_lib.attention import fused_causal_attention
+from course_lib.fast import fused_causal_attention
 from course_lib.models import GPT
 from course_tools.lectures.lecture_07.character_model import gradient_by_position
 
@@ -629,7 +629,8 @@ claim("07.m", difference=difference)
 claim("07.n", saved=round(saved[-1], 1))
 
 # %% tags=["nbval-check-output"]
-from course_lib.generation import CachedGPT, generate
+from course_lib.fast import CachedGPT
+from course_lib.generation import generate
 
 models = {
     "without a cache": gpt,

@@ -268,7 +268,7 @@ claim("10.h", moved=moved(rows, columns))
 # the equation assembled from the functions of exercises 10.1 to 10.3.
 
 # %% tags=["nbval-check-output"]
-from course_lib.attention import sliced_local_attention, tiled_local_attention
+from course_lib.fast import sliced_local_attention, tiled_local_attention
 
 rows, columns = rows[:5], columns[:5]
 by_content = (local_windows(k, 5) * q[..., None, :]).sum(-1)

@@ -115,7 +115,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.blocks import lean_token_mixing
+from course_lib.fast import lean_token_mixing
 from course_lib.blocks.mlp_mixer import PatchFeatures
 from course_tools.notebook import check
 

@@ -142,7 +142,7 @@ claim("14.d", largest=largest["elu + 1"][-1])
 # Given: `mask_features(phi_k, mask)` sets the features of masked keys to 0; `divide(a, b)` returns 0 where b is 0.
 
 # %%
-from course_lib import attention
+from course_lib import attention, fast
 from course_lib.attention import Attended
 from course_lib.attention.linear import (
     KeyFeatures,
@@ -188,7 +188,7 @@ from course_tools.notebook import at_scale
 from course_tools.notebook.authorship import whose
 
 ours, softmax = with_elu(linear_attention), scaled_dot_product_attention
-fused = attention.fused_scaled_dot_product_attention
+fused = fast.fused_scaled_dot_product_attention
 linear = f"{whose(elu_feature_map, linear_attention)} linear attention"
 memory, times = attention_costs.show_costs(
     {
@@ -290,14 +290,14 @@ from functools import partial
 from course_tools.notebook import peak_memory
 
 inputs = [elu_feature_map(x) for x in one_head(1024)[:2]] + one_head(1024)[2:]
-in_chunks = attention.chunked_linear_attention(*(x.double() for x in inputs))
+in_chunks = fast.chunked_linear_attention(*(x.double() for x in inputs))
 claim("14.j", gap=(in_chunks - causal_linear_attention(*inputs)).abs().max())
 by_softmax, by_prefixes, by_chunks = (
     peak_memory(partial(form, *inputs))
     for form in (
         attention.causal_attention,
         attention.causal_linear_attention,
-        attention.chunked_linear_attention,
+        fast.chunked_linear_attention,
     )
 )
 claim("14.k", ratio=by_prefixes / by_softmax)
@@ -389,13 +389,15 @@ claim("14.p", next=next(n for n in range(1, 99) if 2 * n * d > d * d + d))
 # They dominate for texts much shorter than $6 d$ tokens (14.p-short).</details>
 
 # %%
-from course_lib.generation import CachedGPT
+from course_lib.fast import CachedGPT
 from course_tools.lectures.lecture_14.figures import show_generation_speed
 
 deep, read = Sizes(256, 4, 1024, 4), [64, 256, 1024, 4096]
 torch.manual_seed(SEEDS[0])
-gpt = GPT(50, 5_000, deep, attention.fused_causal_attention).to(device())
-linear_transformer = LinearTransformer(50, deep, elu_feature_map).to(device())
+gpt = GPT(50, 5_000, deep, fast.fused_causal_attention).to(device())
+linear_transformer = LinearTransformer(
+    50, deep, elu_feature_map, fast.chunked_linear_attention
+).to(device())
 with_cache, with_state = (
     CachedGPT(gpt),
     StepBy(linear_transformer, linear_attention_step),
@@ -810,7 +812,7 @@ print(
 sizes, steps, lr = Sizes(64, 4, 256, 1), 500, 1e-2
 linear_model = partial(LinearTransformer, len(reference.letters), sizes)
 elu = partial(linear_model, elu_feature_map, causal_linear_attention)
-average = partial(linear_model, torch.ones_like, attention.chunked_linear_attention)
+average = partial(linear_model, torch.ones_like, fast.chunked_linear_attention)
 makers = {
     "softmax": (partial(softmax_twin, len(reference.letters), sizes), SEEDS),
     "linear, elu + 1": (elu, SEEDS),

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import Row, compare, peer_from
-from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import deep_set_loss, match, matching_cost
 from course_lib.models import DETR, LearnedQueries
 

@@ -13,15 +13,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from course_lib.attention import (
-    causal_attention,
-    causal_performer_attention,
-    chunked_linear_attention,
-    fused_causal_attention,
-    fused_scaled_dot_product_attention,
-    linear_attention,
-    scaled_dot_product_attention,
-)
+from course_lib.attention import causal_attention, causal_performer_attention, linear_attention, scaled_dot_product_attention
+from course_lib.fast import chunked_linear_attention, fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.primitives import elu_feature_map, orthogonal_projection
 
 Form = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -37,7 +30,9 @@ def forms(d: int, device: torch.device) -> dict[str, Form]:
         "causal, fused": lambda q, k, v: fused_causal_attention(q, k, v).context,
         "linear": lambda q, k, v: linear_attention(elu_feature_map(q), elu_feature_map(k), v),
         "causal linear, chunked": lambda q, k, v: chunked_linear_attention(elu_feature_map(q), elu_feature_map(k), v),
-        "causal Performer": lambda q, k, v: causal_performer_attention(q, k, v, omega=omega).context,
+        "causal Performer": lambda q, k, v: (
+            causal_performer_attention(q, k, v, omega=omega, mix=chunked_linear_attention).context
+        ),
     }
 
 

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.timing import Row, compare, peer_from
-from course_lib.attention import attend, attend_edges, csr_attend_edges, gat_scores, split_heads
+from course_lib.attention import attend, attend_edges, gat_scores, split_heads
 from course_lib.attention.graph import DynamicGraphAttention, GraphAttention
+from course_lib.fast import csr_attend_edges
 from course_lib.models import GATLayer
 
 LARGE, D_IN, N_HEADS, D = (20_000, 200_000), 64, 8, 8

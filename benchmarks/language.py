@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from benchmarks.nano import NanoGPT
 from benchmarks.timing import Row, compare, peer_from
-from course_lib.attention import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.generation import CachedGPT, generate
+from course_lib.fast import CachedGPT, fused_causal_attention, fused_scaled_dot_product_attention
+from course_lib.generation import generate
 from course_lib.losses import mlm_loss, next_token_loss, teacher_forced_loss
 from course_lib.models import BERT, GPT, PretrainingBERT, Transformer
 from course_lib.primitives import causal_mask, sinusoidal_positions

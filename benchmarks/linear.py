@@ -1,6 +1,7 @@
 """Linear attention against softmax, its own prefix sums and, in half precision, float32; the recurrent step; the Performer."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,20 +12,23 @@ from course_lib.attention import (
     PerformerAttention,
     causal_linear_attention,
     causal_performer_attention,
+    linear_attention,
+    linear_attention_step,
+)
+from course_lib.fast import (
     chunked_linear_attention,
     fused_causal_attention,
     fused_scaled_dot_product_attention,
     inplace_linear_attention_step,
     lean_linear_attention,
     lean_performer_attention,
-    linear_attention,
-    linear_attention_step,
 )
 from course_lib.primitives import elu_feature_map, favor_features
 
 B, H, D = 1, 8, 64
 LENGTHS = (1_024, 2_048, 4_096, 8_192)
 LONG = 16_384
+CHUNKED_PERFORMER = partial(causal_performer_attention, mix=chunked_linear_attention)
 PREFIX_SUMS_UNTIL = 2_048  # all their states: 256 MiB a thousand positions
 HALF_LENGTHS = (1_024, 4_096)
 M = 256
@@ -63,7 +67,7 @@ def lean_rows(rounds: int) -> Iterator[Row]:
         for peer in (chunks, softmax):
             yield compare("linear attention, causal", lean, peer, sizes, rounds)
         if T in PERFORMER_LENGTHS:
-            layers = (PerformerAttention(D, M, form) for form in (lean_performer_attention, causal_performer_attention))
+            layers = (PerformerAttention(D, M, form) for form in (lean_performer_attention, CHUNKED_PERFORMER))
             lean, chunks = ((name, _of_module(layer, q, k, v)) for (name, _), layer in zip((lean, chunks), layers, strict=True))
             for peer in (chunks, softmax):
                 yield compare("Performer, causal", lean, peer, f"{sizes}, m {M}", rounds)
@@ -134,7 +138,7 @@ def _performers(rounds: int) -> Iterator[Row]:
     for T in PERFORMER_LENGTHS:
         q, k, v = _qkv(T)
         sizes = f"B {B}, {H} heads, L {T}, d {D}, m {M}"
-        layer, causal = PerformerAttention(D, M), PerformerAttention(D, M, causal_performer_attention)
+        layer, causal = PerformerAttention(D, M), PerformerAttention(D, M, CHUNKED_PERFORMER)
         ours = ("softmax features", _of_module(layer, q, k, v))
         if peer := peer_from("performer_pytorch", "FastAttention"):
             theirs = peer[0](D, M, causal=False)

@@ -12,15 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.timing import Row, compare, peer_from
-from course_lib.attention import fused_scaled_dot_product_attention
-from course_lib.blocks import (
-    MixerSizes,
-    Sizes,
-    channel_mixing_by_convolution,
-    lean_token_mixing,
-    token_mixing,
-    token_mixing_by_convolution,
-)
+from course_lib.blocks import MixerSizes, Sizes, channel_mixing_by_convolution, token_mixing, token_mixing_by_convolution
+from course_lib.fast import fused_scaled_dot_product_attention, lean_token_mixing
 from course_lib.models import Mixer, ViT
 from course_lib.primitives import patchify
 

@@ -17,14 +17,12 @@ from benchmarks.timing import Row, compare
 from course_lib.attention import (
     associative_dot_product,
     co_occurrent_features,
-    fused_embedded_gaussian,
     local_attention,
     non_local_dot_product,
     non_local_embedded_gaussian,
     scaled_dot_product_attention,
-    sliced_local_attention,
-    tiled_local_attention,
 )
+from course_lib.fast import fused_embedded_gaussian, sliced_local_attention, tiled_local_attention
 from course_lib.primitives import window_mask
 
 MAPS = ((4, 64, 32, 32), (2, 128, 48, 48))

@@ -9,17 +9,9 @@ from torch import Tensor
 from benchmarks.stepwise import PackedEncoder, StepwiseBahdanau, StepwiseLuong, decode_stepwise
 from benchmarks.timing import Row, compare
 from course_lib.attention import GeneralAttention
-from course_lib.models import (
-    BahdanauDecoder,
-    Encoded,
-    Encoder,
-    LuongDecoder,
-    Seq2Seq,
-    bahdanau_steps,
-    hoisted_bahdanau_steps,
-    stacked_bidirectional_gru,
-)
-from course_lib.primitives import fused_gru, gru
+from course_lib.fast import fused_gru, hoisted_bahdanau_steps, stacked_bidirectional_gru
+from course_lib.models import BahdanauDecoder, Encoded, Encoder, LuongDecoder, Seq2Seq, bahdanau_steps
+from course_lib.primitives import gru
 
 
 class Sizes(NamedTuple):

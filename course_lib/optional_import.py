@@ -3,6 +3,8 @@
 from importlib import import_module
 from types import ModuleType
 
+__all__ = ["optional_import"]
+
 
 def optional_import(module: str, package: str, purpose: str) -> ModuleType:
     """Import a module of an optional package, inside the function that needs it.

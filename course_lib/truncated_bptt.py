@@ -24,6 +24,8 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Tokens
 
+__all__ = ["Segment", "detached", "segments", "truncated_bptt"]
+
 _State = TypeVar("_State")
 _Outcome = TypeVar("_Outcome", Tensor, tuple[Tensor, dict[str, float]])
 

@@ -92,9 +92,28 @@ def _passes_on(file: Path) -> bool:
 
 @cache
 def _passed_on(file: Path) -> tuple[tuple[str, Import], ...]:
-    """Map the names that a package re-exports to where they come from."""
+    """Map the names that a package re-exports to where they come from; `*` stands for the `__all__` of a module."""
     nodes = [node for node in _tree(_content(file).decode()).body if isinstance(node, ast.ImportFrom) and node.module]
-    return tuple((alias.asname or alias.name, Import(str(node.module), alias.name)) for node in nodes for alias in node.names)
+    found = [(alias.asname or alias.name, Import(str(node.module), alias.name)) for node in nodes for alias in node.names]
+    stars = [item.module for name, item in found if name == "*"]
+    return (
+        *((name, item) for name, item in found if name != "*"),
+        *((name, Import(module, name)) for module in stars for name in names_of(_source_of(module, file))),
+    )
+
+
+def _source_of(module: str, importer: Path) -> Path:
+    """Return the file of a module that an `__init__.py` imports from its own package."""
+    return importer.parent / f"{module.rpartition('.')[2]}.py"
+
+
+@cache
+def names_of(file: Path) -> tuple[str, ...]:
+    """Return the `__all__` of a module."""
+    for node in _tree(_content(file).decode()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return tuple(ast.literal_eval(node.value))
+    return ()
 
 
 def digest(files: Iterable[Path], root: Path) -> str:

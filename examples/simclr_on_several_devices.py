@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, cifar10, mnist
-from course_lib.losses import gathered_nt_xent
+from course_lib.fast import gathered_nt_xent
 from course_lib.models import SimCLR
 from course_lib.training import batches, train
 

@@ -280,7 +280,7 @@ def test_no_two_modules_give_one_name_to_two_types():
 
 
 HEAVY = {"seaborn", "pandas", "ipywidgets", "matplotlib", "IPython", "sklearn", "scipy", "babel", "networkx", "mlxtend"}
-LIGHT = [*(f"course_lib.{name}" for name in (*MECHANISMS, "shapes", "training", "datasets")), "course_tools.bank"]
+LIGHT = [*(f"course_lib.{name}" for name in (*MECHANISMS, "fast", "shapes", "training", "datasets")), "course_tools.bank"]
 
 
 def test_importing_library_checks_and_bank_loads_no_plots_tables_or_widgets():
@@ -298,7 +298,6 @@ def test_importing_a_top_package_loads_not_even_torch(package):
 
 TESTED_TOGETHER = {
     "models/gcn": "models/test_gat.py",
-    "generation/cached_gpt": "models/test_gpt.py",
     "pretrained/gpt2": "pretrained/test_checkpoints.py",
     "pretrained/bert": "pretrained/test_checkpoints.py",
     "pretrained/checkpoint_reader": "pretrained/test_checkpoints.py",

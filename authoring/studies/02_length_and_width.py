@@ -14,10 +14,10 @@ import torch
 
 from course_lib.attention import GeneralAttention
 from course_lib.datasets import PADDING, Vocabulary, dates, joined
+from course_lib.fast import fused_gru, stacked_bidirectional_gru
 from course_lib.generation import greedy_translation
 from course_lib.losses import teacher_forced_loss
-from course_lib.models import Encoder, LuongDecoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
-from course_lib.primitives import fused_gru
+from course_lib.models import Encoder, LuongDecoder, PlainDecoder, Seq2Seq
 from course_lib.training import batches, train
 
 UPDATES, LONG, LR, LENGTHS = 2_000, 6_000, 4e-3, (1, 2, 3)

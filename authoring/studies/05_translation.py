@@ -19,13 +19,14 @@ from functools import partial
 import torch
 from torch import nn
 
-from course_lib.attention import fused_causal_attention, fused_scaled_dot_product_attention
+from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, verses
 from course_lib.generation import beam_search
 from course_lib.losses import label_smoothed_loss
 from course_lib.metrics import bleu
-from course_lib.models import BahdanauDecoder, Encoder, Seq2Seq, Transformer, hoisted_bahdanau_steps, stacked_bidirectional_gru
+from course_lib.fast import hoisted_bahdanau_steps, stacked_bidirectional_gru
+from course_lib.models import BahdanauDecoder, Encoder, Seq2Seq, Transformer
 from course_lib.training import inverse_square_root, train
 
 WIDTH, MERGES, BATCH, MOST = 128, 2_000, 32, 60

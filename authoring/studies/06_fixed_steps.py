@@ -14,7 +14,8 @@ from statistics import mean
 
 import torch
 import torch.nn.functional as F
-from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.attention import MultiHead
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, SelfAttention
 from course_lib.datasets import sums
 from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal

@@ -24,13 +24,14 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from course_lib.attention import fused_causal_attention
+from course_lib.fast import fused_causal_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary, shakespeare
 from course_lib.generation import generate, sample
+from course_lib.fast import fused_lstm
 from course_lib.losses import next_token_loss
 from course_lib.models import GPT, KneserNey
-from course_lib.primitives import LSTM, fused_lstm
+from course_lib.primitives import LSTM
 from course_lib.training import batches, train
 
 

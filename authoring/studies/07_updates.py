@@ -15,13 +15,14 @@ from functools import partial
 import torch
 from torch import nn
 
-from course_lib.attention import fused_causal_attention
+from course_lib.fast import fused_causal_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary, language_reference
 from course_lib.generation import generate, sample
+from course_lib.fast import fused_lstm
 from course_lib.losses import next_token_loss
 from course_lib.models import GPT, KneserNey, NGram
-from course_lib.primitives import LSTM, fused_lstm
+from course_lib.primitives import LSTM
 from course_lib.training import batches, train
 
 T, UPDATES = 64, 2_500

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import BEGIN, END, BytePairs, Vocabulary, shakespeare, split, word_pieces
 from course_lib.losses import mask_tokens, mlm_loss

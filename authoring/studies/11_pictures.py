@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes, zero_head
 from course_lib.datasets import mnist, split
 from course_lib.models import ViT

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import LabelledImages, SegmentedScenes, cluttered_scenes, digits, split
 from course_lib.losses import deep_set_loss, dice_loss, focal_loss, match, matching_cost

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits, split
 from course_lib.losses import deep_set_loss, match, match_greedily, match_in_order, matching_cost

@@ -22,9 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.attention import LinearAttention, chunked_linear_attention, fused_causal_attention
+from course_lib.attention import LinearAttention
+from course_lib.fast import chunked_linear_attention, fused_causal_attention
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
-from course_lib.primitives import LSTM, fused_lstm
+from course_lib.fast import fused_lstm
+from course_lib.primitives import LSTM
 from course_lib.training import train
 
 N_PAIRS, N_KEYS, N_VALUES = 16, 32, 8

@@ -16,6 +16,8 @@ from torch import Tensor
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths
 
+__all__ = ["HeadStatistics", "head_statistics"]
+
 PerHead = Float[Tensor, "h"]
 
 

@@ -8,6 +8,8 @@ from torch import nn
 
 from course_lib.attention import Attended, ContextOnly
 
+__all__ = ["record"]
+
 
 @contextmanager
 def record(module: nn.Module) -> Iterator[dict[str, list[Attended | ContextOnly]]]:

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+__all__ = ["rollout"]
+
 
 def rollout(weights: Float[Tensor, "n_layers *batch h T T"]) -> Float[Tensor, "*batch T T"]:
     """Compute the attention rollout of a stack of layers.

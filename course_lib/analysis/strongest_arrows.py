@@ -12,6 +12,8 @@ from torch import Tensor
 
 from course_lib.shapes import Weights
 
+__all__ = ["Arrows", "strongest_arrows"]
+
 
 class Arrows(NamedTuple):
     """End points (time, row, column) of the arrows of each position, and their weights, the strongest first."""

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from course_lib.attention.core import Attended, attend
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
+__all__ = ["AdditiveAttention", "ConcatAttention", "additive_scores", "concat_scores"]
+
 
 def additive_scores(
     q: Queries,

@@ -21,6 +21,8 @@ from course_lib.attention.multihead import split_heads
 from course_lib.primitives.precision import rounded_from_float32
 from course_lib.shapes import Image
 
+__all__ = ["CoOccurrent", "co_occurrent_features"]
+
 
 @rounded_from_float32
 def co_occurrent_features(

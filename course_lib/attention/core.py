@@ -19,10 +19,23 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 import torch
 from torch import Tensor
 
+from course_lib.primitives.masks import causal_mask
 from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Context, Keys, Mask, Queries, Scores, Values, Weights
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+__all__ = [
+    "AnyMechanism",
+    "Attended",
+    "ContextOnly",
+    "FusedMechanism",
+    "LayerState",
+    "Mechanism",
+    "StepwiseMechanism",
+    "attend",
+    "require_weights",
+]
+
+Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 class Attended(NamedTuple):
@@ -116,13 +129,22 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
     return Attended(weights @ values, weights)
 
 
+def causal(mechanism: Form) -> Form:
+    """Mark a mechanism as causal: each query attends to its own position and earlier ones, and the last queries come last.
+
+    `MultiHead.step` then attends with it from one new query to the cached keys, and cross-attention refuses it.
+    """
+    mechanism.causal = True  # type: ignore[attr-defined]
+    return mechanism
+
+
 def hide_keys(x: Values, mask: Mask) -> Values:
     """Set keys or values (*batch, T_k, d) that no query may attend to under `mask` to 0, so that 0 · NaN cannot occur."""
     visible = mask.any(-2) if mask.dim() > 1 else mask
     return torch.where(visible.unsqueeze(-1), x, 0.0)
 
 
-def without_overflow(mechanism: Function) -> Function:
+def without_overflow(mechanism: Form) -> Form:
     """Make a mechanism compute in float32 where its values are in half precision, and round context and weights.
 
     In float16, scores beyond 65,504 are infinite, and their softmax is NaN. Autocast to half precision is treated alike.
@@ -140,7 +162,26 @@ def without_overflow(mechanism: Function) -> Function:
         context, weights = in_float32(q, k, v, *rest, **options)
         return ContextOnly(context.to(dtype)) if weights is None else Attended(context.to(dtype), weights.to(dtype))
 
-    return cast(Function, run)
+    return cast(Form, run)
+
+
+def causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask | None:
+    """Combine the causal mask of queries (*batch, T_q, d) and keys (*batch, T_k, d) with another mask.
+
+    A single query is the last position, and may attend to every key: `mask` itself is returned.
+
+    Raises:
+        ValueError: there are more queries than keys, or the mask does not broadcast to (*batch, T_q, T_k), or is ambiguous.
+        TypeError: the mask is not bool.
+    """
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    if T_q == 1 <= T_k:
+        return mask
+    causal = causal_mask(T_q, T_k, q.device)
+    if mask is None:
+        return causal
+    require_mask(mask, (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), T_q, T_k))
+    return causal & mask
 
 
 def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:

@@ -18,6 +18,8 @@ from course_lib.attention.core import Attended, Mechanism, hide_keys, require_we
 from course_lib.attention.multihead import MultiHead
 from course_lib.shapes import Keys, Mask, Queries, Values
 
+__all__ = ["AttentionDropout", "without_attention_dropout"]
+
 Model = TypeVar("Model", bound=nn.Module)
 
 

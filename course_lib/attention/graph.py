@@ -26,6 +26,18 @@ from course_lib.attention.multihead import merge_heads, split_heads
 from course_lib.primitives.message_passing import require_edges
 from course_lib.shapes import Edges, Nodes, Scores
 
+__all__ = [
+    "DynamicGraphAttention",
+    "GraphAttention",
+    "GraphMechanism",
+    "average_heads",
+    "dynamic_edge_scores",
+    "gat_edge_scores",
+    "gat_scores",
+    "multi_head_graph_attention",
+    "uniform_graph_attention",
+]
+
 
 def gat_scores(z: Nodes, a: Float[Tensor, "*heads two_d"], slope: float = 0.2) -> Scores:
     """Score each pair of nodes by e_ij = LeakyReLU(aᵀ [z_i ‖ z_j]).

@@ -13,6 +13,8 @@ from course_lib.attention.core import AnyMechanism, Attended, ContextOnly
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.shapes import Image
 
+__all__ = ["AttentionLayer2d", "attention_over_image"]
+
 
 def attention_over_image(
     x: Image,

@@ -20,6 +20,8 @@ from course_lib.attention.dot_product import dot_attention
 from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Keys, Mask, Queries, Values
 
+__all__ = ["LocalPredictive", "alignment_window", "local_m_attention", "local_p_attention", "predicted_positions"]
+
 Positions = Float[Tensor, "*batch T_q"]
 
 

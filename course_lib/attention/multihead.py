@@ -34,15 +34,21 @@ from course_lib.attention.core import (
     broadcasts,
     require_one_reading,
 )
-from course_lib.attention.dot_product import (
-    causal_attention,
-    fused_causal_attention,
-    fused_scaled_dot_product_attention,
-    scaled_dot_product_attention,
-)
+from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.primitives.precision import rounded_from_float32
 from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
+
+__all__ = [
+    "CachedStep",
+    "KeysValues",
+    "MultiHead",
+    "cached_step",
+    "cross_attention",
+    "merge_heads",
+    "multi_head_attention",
+    "split_heads",
+]
 
 
 def split_heads(x: Float[Tensor, "*batch T h_d"], n_heads: int) -> Float[Tensor, "*batch h T d"]:
@@ -205,7 +211,7 @@ class KeysValues(NamedTuple):
 
 
 class _CachedAttention(NamedTuple):
-    """Causal attention step by step, from a key-value cache: the new query may `attend` to all keys, including its own."""
+    """Causal attention step by step, from a key-value cache: the new query, the last, attends to all keys."""
 
     attend: AnyMechanism
 
@@ -227,10 +233,8 @@ def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     Raises:
         ValueError: it has none; a mechanism that attends to later positions cannot have one.
     """
-    if mechanism is causal_attention:
-        return _CachedAttention(scaled_dot_product_attention)
-    if mechanism is fused_causal_attention:
-        return _CachedAttention(fused_scaled_dot_product_attention)
+    if getattr(mechanism, "causal", False):
+        return _CachedAttention(mechanism)
     if hasattr(mechanism, "start") and hasattr(mechanism, "step"):  # isinstance with a protocol is slow, and every step checks
         return cast(StepwiseMechanism, mechanism)
     raise ValueError(

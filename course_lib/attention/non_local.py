@@ -23,9 +23,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, ContextOnly, attend
-from course_lib.attention.dot_product import dot_attention, fused_dot_attention
+from course_lib.attention.dot_product import dot_attention
 from course_lib.primitives.precision import in_float32_at_least
 from course_lib.shapes import Keys, Queries, Values
+
+__all__ = [
+    "NonLocal",
+    "NonLocalBlock",
+    "NonLocalConcatenation",
+    "associative_dot_product",
+    "non_local_block",
+    "non_local_concatenation",
+    "non_local_dot_product",
+    "non_local_embedded_gaussian",
+    "non_local_gaussian",
+]
 
 PixelFeatures = Float[Tensor, "*batch N C"]
 Map = Float[Tensor, "B C *positions"]
@@ -86,15 +98,6 @@ def non_local_embedded_gaussian(
     phi = x @ W_phi.mT
     g = x @ W_g.mT
     return attend(theta @ phi.mT, g)
-
-
-def fused_embedded_gaussian(
-    x: PixelFeatures, W_theta: Float[Tensor, "d_k C"], W_phi: Float[Tensor, "d_k C"], W_g: Float[Tensor, "d C"]
-) -> ContextOnly:
-    """Compute the context of `non_local_embedded_gaussian` by one product and torch's fused kernel; weights are None."""
-    sizes = len(W_theta), len(W_phi), len(W_g)
-    theta, phi, g = (x @ torch.cat([W_theta, W_phi, W_g]).mT).split(sizes, dim=-1)
-    return fused_dot_attention(theta, phi, g)
 
 
 def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:

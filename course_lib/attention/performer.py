@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.attention.core import ContextOnly
-from course_lib.attention.linear import chunked_linear_attention, linear_attention, mask_features
+from course_lib.attention.linear import causal_linear_attention, linear_attention, mask_features
 from course_lib.primitives.kernels import Projection, orthogonal_projection
 from course_lib.shapes import Keys, Mask, Queries, Values
+
+__all__ = ["PerformerAttention", "causal_performer_attention", "performer_attention"]
 
 _HIGHEST = 60.0
 """e^60 times a long sum of large values is still a number in float32 and bfloat16, which end at e^88."""
@@ -58,11 +60,12 @@ def causal_performer_attention(
     mask: Mask | None = None,
     *,
     omega: Projection,
-    mix: Callable[..., Tensor] = chunked_linear_attention,
+    mix: Callable[..., Tensor] = causal_linear_attention,
 ) -> ContextOnly:
     """Estimate causal softmax attention, position by position: no factor is shared with later keys.
 
-    As `performer_attention`, with as many queries as keys. `mix` is one of the causal forms of linear attention. Where keys
+    As `performer_attention`, with as many queries as keys. `mix` is one of the causal forms of linear attention;
+    `fast.chunked_linear_attention` needs less memory, and `fast.lean_performer_attention` the least. Where keys
     are so long that all their features vanish (qᵀk/√d_k beyond about 150), the context is 0.
     """
     return ContextOnly(mix(query_features(q, omega), key_features(k, omega), v, mask))

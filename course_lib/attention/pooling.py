@@ -15,6 +15,8 @@ from course_lib.attention.core import Attended, attend, broadcasts, hide_keys
 from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Values
 
+__all__ = ["Pool", "mean_pool", "pool"]
+
 
 def _require_tokens(values: Values, W: Tensor, b: Tensor, u: Tensor, mask: Tensor | None = None) -> None:
     """Raise a ValueError for weights or a mask that do not fit the tokens."""

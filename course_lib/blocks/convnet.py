@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
+__all__ = ["ContextOf", "ConvNet", "LayerFactory", "convolution"]
+
 LayerFactory = Callable[[int, int, int], nn.Module]
 """`layer(d_in, d_out, stride)` makes a module from (B, d_in, H, W) to (B, d_out, ⌈H / stride⌉, ⌈W / stride⌉)."""
 

@@ -26,6 +26,19 @@ from course_lib.blocks.block import FeedForwardWeights, NormWeights
 from course_lib.primitives import layer_norm
 from course_lib.shapes import Image
 
+__all__ = [
+    "MixerSizes",
+    "TokenMixing",
+    "TokenMixingKernels",
+    "channel_mixing",
+    "channel_mixing_by_convolution",
+    "mixer_block",
+    "reordered_token_mixing",
+    "token_mixing",
+    "token_mixing_by_convolution",
+    "token_mixing_kernels",
+]
+
 PatchFeatures = Float[Tensor, "B N d"]
 
 
@@ -51,20 +64,6 @@ def token_mixing(
     Source: Tolstikhin et al. 2021, eq. 1, first line.
     """
     return (F.gelu(x.mT @ W_1.mT + b_1) @ W_2.mT + b_2).mT
-
-
-def lean_token_mixing(
-    x: PatchFeatures,
-    W_1: Float[Tensor, "d_s N"],
-    b_1: Float[Tensor, "d_s"],
-    W_2: Float[Tensor, "N d_s"],
-    b_2: Float[Tensor, "N"],
-) -> PatchFeatures:
-    """Compute `token_mixing` with the weights as left factors, so that nothing has to be transposed."""
-    images = x.flatten(0, -3) if x.dim() > 2 else x[None]
-    B = len(images)
-    hidden = F.gelu(b_1[:, None].baddbmm(W_1.expand(B, -1, -1), images))
-    return b_2[:, None].baddbmm(W_2.expand(B, -1, -1), hidden).view(x.shape)
 
 
 def channel_mixing(

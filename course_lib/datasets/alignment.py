@@ -17,6 +17,8 @@ from torch import Tensor
 from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
+__all__ = ["Lookup", "Reversal", "lookup", "reversal"]
+
 
 class Reversal(NamedTuple):
     """Sequences (B, T), the reversed sequences (B, T), and the right weights (B, T, T)."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+__all__ = ["BytePairs"]
+
 START = "▁"
 
 

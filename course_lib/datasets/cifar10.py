@@ -14,6 +14,8 @@ from course_lib.datasets.download import download
 from course_lib.datasets.pictures import LabelledImages
 from course_lib.datasets.splits import Splits
 
+__all__ = ["cifar10"]
+
 ARCHIVE = (
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",

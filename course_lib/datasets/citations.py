@@ -14,6 +14,8 @@ import torch
 from course_lib.datasets.download import download
 from course_lib.datasets.social_networks import Graph
 
+__all__ = ["cora"]
+
 CORA = (
     "https://github.com/abojchevski/graph2gauss/raw/master/data/cora.npz",
     "62e054f93be00a3dedb15b7ac15a2a07168ceab68b40bf95f54d2289d024c6bc",

@@ -12,6 +12,8 @@ from course_lib.datasets.drawings import SIDE, Drawings, composed, stamp
 from course_lib.datasets.pictures import LabelledImages
 from course_lib.datasets.splits import Splits
 
+__all__ = ["clutter"]
+
 _PIECE = 6
 
 

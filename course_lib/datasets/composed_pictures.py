@@ -13,6 +13,8 @@ from torch import Tensor
 from course_lib.datasets.drawings import SIDE, Drawings, composed, stamp
 from course_lib.datasets.splits import Splits
 
+__all__ = ["Captions", "captioned_digits"]
+
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _RELATIONS = ("left of", "above")
 _CANVAS, _ASKEW = 42, 6

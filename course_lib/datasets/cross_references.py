@@ -16,6 +16,8 @@ import torch
 from course_lib.datasets.docstrings import PACKAGES, documented
 from course_lib.datasets.social_networks import Graph
 
+__all__ = ["see_also"]
+
 _SECTION = re.compile(r"^See Also\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
 _EVERYWHERE = 50
 

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from course_lib.datasets.pictures import LabelledImages
 
+__all__ = ["Scenes", "digit_scenes", "ink_edges"]
+
 
 class Scenes(NamedTuple):
     """Images (n, C, H, W), and for each object the class (n, M), -1 if there is none, and the box (n, M, 4).

@@ -10,6 +10,8 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlparse
 
+__all__ = ["Unreachable", "WrongChecksum", "cache_folder", "download"]
+
 
 class Unreachable(ConnectionError):
     """The file could not be fetched: no network, no such host, or the server refused."""

@@ -14,6 +14,8 @@ from torch import Tensor
 from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
+__all__ = ["Recall", "recall"]
+
 
 class Recall(NamedTuple):
     """Sequences (B, T) and the first symbol of each, (B,)."""

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from course_lib.optional_import import optional_import
 
+__all__ = ["Digits", "digits"]
+
 
 class Digits(NamedTuple):
     """Images (B, 8, 8) with ink from 0 to 1, and the digit that each shows, (B,)."""

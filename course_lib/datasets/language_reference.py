@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from course_lib.datasets.splits import Splits
 
+__all__ = ["language_reference"]
+
 
 def language_reference(valid: float = 0.05, test: float = 0.1, passage: int = 2_000, seed: int = 0) -> Splits[str]:
     """Read the language reference in three parts.

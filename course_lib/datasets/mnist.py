@@ -17,6 +17,8 @@ from course_lib.datasets.download import WrongChecksum, cache_folder
 from course_lib.datasets.pictures import LabelledImages
 from course_lib.optional_import import optional_import
 
+__all__ = ["mnist"]
+
 SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"
 """The checksum of 5,000 · 784 bytes of pixels, followed by 5,000 bytes of labels."""
 _N, _PIXELS = 5_000, 28 * 28

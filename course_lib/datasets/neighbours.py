@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from course_lib.datasets.social_networks import Graph
 from course_lib.datasets.splits import Splits
 
+__all__ = ["marked_neighbour", "matching_neighbour"]
+
 
 def marked_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
     """Draw readers with k neighbours each; the answer is the value of the marked neighbour.

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+__all__ = ["LabelledImages", "few_of_each"]
+
 
 class LabelledImages(NamedTuple):
     """Images (n, C, H, W) with values from 0 to 1, and their classes (n,)."""

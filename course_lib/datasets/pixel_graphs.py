@@ -11,6 +11,8 @@ from torch import Tensor
 
 from course_lib.shapes import Edges
 
+__all__ = ["PixelGraphs", "pixel_graphs"]
+
 _AROUND = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1) if (down, right) != (0, 0)]
 
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from course_lib.optional_import import optional_import
 from course_lib.shapes import Image
 
+__all__ = ["PHOTOGRAPHS", "photographs", "resize"]
+
 PHOTOGRAPHS = ("china", "flower")
 
 

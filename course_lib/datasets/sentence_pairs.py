@@ -11,6 +11,8 @@ from pathlib import Path
 from course_lib.datasets.download import download
 from course_lib.datasets.splits import Pair, Splits
 
+__all__ = ["multi30k"]
+
 _ADDRESS = "https://raw.githubusercontent.com/neychev/small_DL_repo/master/datasets/Multi30k"
 TRAIN = (f"{_ADDRESS}/training.tar.gz", "20140d013d05dd9a72dfde46478663ba05737ce983f478f960c1123c6671be5e")
 VALID = (f"{_ADDRESS}/validation.tar.gz", "a7aa20e9ebd5ba5adce7909498b94410996040857154dab029851af3a866da8c")

@@ -12,6 +12,8 @@ import re
 from course_lib.datasets.splits import Pair, Splits, split
 from course_lib.optional_import import optional_import
 
+__all__ = ["number_words", "spelled"]
+
 _GERMAN = re.compile(
     "tausend|hundert|zwanzig|dreißig|vierzig|fünfzig|sechzig|siebzig|achtzig|neunzig|dreizehn|vierzehn|fünfzehn|sechzehn|siebzehn|"
     "achtzehn|neunzehn|elf|zwölf|zehn|und|null|eins|ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun"

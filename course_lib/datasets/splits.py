@@ -9,6 +9,8 @@ import torch
 
 from course_lib.shapes import Tokens
 
+__all__ = ["Pair", "Splits", "split"]
+
 Examples = TypeVar("Examples")
 Item = TypeVar("Item")
 

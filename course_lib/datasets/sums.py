@@ -14,6 +14,8 @@ from torch import Tensor
 from course_lib.datasets.splits import Splits, distinct_rows
 from course_lib.shapes import Tokens
 
+__all__ = ["Sums", "sums"]
+
 
 class Sums(NamedTuple):
     """Sums in columns, the lowest digit first.

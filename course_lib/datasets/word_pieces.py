@@ -10,6 +10,8 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator
 
+__all__ = ["word_pieces"]
+
 
 def word_pieces(text: str, vocabulary: Collection[str], unknown: str = "[UNK]") -> list[str]:
     """Split a text into word pieces.

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from course_lib.generation.decoding import DecodingState, NextTokens, StepFunction
 
+__all__ = ["Beam", "Extension", "beam_search", "extend_beam", "rows_of"]
+
 
 class Beam(NamedTuple):
     """The result of a beam search: `tokens` (B, width, T), best first, padding after an end; `scores` (B, width).

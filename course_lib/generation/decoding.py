@@ -23,6 +23,8 @@ from torch import Tensor
 from course_lib.models import Seq2Seq, Seq2SeqState
 from course_lib.shapes import Lengths, Tokens, Weights
 
+__all__ = ["Generated", "LanguageModel", "decode", "generate", "greedy", "greedy_translation"]
+
 DecodingState = TypeVar("DecodingState")
 NextTokens = Int[Tensor, "N"]
 NextLogits = Float[Tensor, "N n_tokens"]

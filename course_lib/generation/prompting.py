@@ -7,6 +7,8 @@ Brown et al. 2020, section 2 and figure 2.1 (https://arxiv.org/abs/2005.14165), 
 
 from collections.abc import Sequence
 
+__all__ = ["few_shot_prompt"]
+
 
 def few_shot_prompt(
     shots: Sequence[tuple[str, str]],

@@ -17,6 +17,8 @@ from torch import Tensor
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Tokens
 
+__all__ = ["Masked", "Segmented", "SentencePairs", "corrupt", "mask_tokens", "mlm_loss", "nsp_pairs", "segment_input"]
+
 
 class Masked(NamedTuple):
     """A corrupted text (B, T), and which of its words were `chosen` (B, T): there the model predicts the true word."""

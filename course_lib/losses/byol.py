@@ -11,6 +11,8 @@ from torch import Tensor
 from course_lib.primitives.normalisation import unit
 from course_lib.primitives.preconditions import shape_checked
 
+__all__ = ["byol_loss"]
+
 
 @shape_checked("Row i of both is of one image.")
 def byol_loss(prediction: Float[Tensor, "B d"], target: Float[Tensor, "B d"]) -> Float[Tensor, ""]:

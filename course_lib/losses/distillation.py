@@ -16,6 +16,8 @@ from torch import Tensor
 
 from course_lib.primitives.preconditions import shape_checked
 
+__all__ = ["distillation_loss", "hard_distillation_loss"]
+
 ClassLogits = Float[Tensor, "B n_classes"]
 Labels = Int[Tensor, "B"]
 

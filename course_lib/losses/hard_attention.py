@@ -15,6 +15,8 @@ from torch import Tensor
 
 from course_lib.primitives.preconditions import shape_checked
 
+__all__ = ["hard_attention_loss"]
+
 
 @shape_checked("Give one look for each word, and one log p for each caption.")
 def hard_attention_loss(

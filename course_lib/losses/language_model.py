@@ -16,6 +16,8 @@ from torch import Tensor
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Tokens
 
+__all__ = ["label_smoothed_loss", "next_token_loss", "previous_token_loss", "teacher_forced_loss"]
+
 _whole = shape_checked("Pass both whole: the loss itself takes each position with the next token.")
 
 

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from course_lib.optional_import import optional_import
 
+__all__ = ["Matching", "match", "match_greedily", "match_in_order"]
+
 Matching = Callable[[Float[Tensor, "B N M"], Int[Tensor, "B M"]], Int[Tensor, "B M"]]
 """Chooses a query for each object, from the costs and the classes; class -1 is padding."""
 

@@ -10,8 +10,6 @@ That is a cross-entropy: each of the 2N views classifies the 2N - 1 others, and 
 compute it in float32 at least: in float16, 1 / τ alone may be infinite.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -19,6 +17,8 @@ from torch import Tensor
 
 from course_lib.primitives.normalisation import unit
 from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
+
+__all__ = ["nt_xent"]
 
 Views = Float[Tensor, "N d"]
 
@@ -48,46 +48,6 @@ def nt_xent(a: Float[Tensor, "N d"], b: Float[Tensor, "N d"], temperature: float
     itself = torch.eye(2 * N, dtype=torch.bool, device=z.device)
     partner = torch.arange(2 * N, device=z.device).roll(N)
     return F.cross_entropy(similarity.masked_fill(itself, -torch.inf), partner)
-
-
-@float32_under_autocast
-@rounded_from_float32
-def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
-    """Compute `nt_xent` with a single 2N × 2N matrix: τ^-½ scales the vectors, and the backward pass is explicit.
-
-    If the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
-    """
-    require_pairs(a, b, temperature)
-    first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
-    return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()
-
-
-class _Crowd(torch.autograd.Function):
-    """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
-
-    Plain autograd stores the scores and a copy without the diagonal, and makes two more in the backward pass. Here each
-    exponential is computed once, in place: P = E / s, with s the row sums of E; only (n, d) tensors are divided by s.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        """Take vectors (n, d), n ≥ 2; the scores (n, n) are overwritten by E."""
-        scores = (z @ z.mT).fill_diagonal_(-torch.inf)
-        highest = scores.amax(-1, keepdim=True)
-        E = scores.sub_(highest).exp_()
-        sums = E.sum(-1, keepdim=True)
-        ctx.save_for_backward(z, E, sums)
-        return (highest + sums.log()).mean()
-
-    @staticmethod
-    @float32_under_autocast
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Return the gradient (n, d), with a graph if requested."""
-        z, E, sums = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-            E, sums = (z @ z.mT).masked_fill(itself, -torch.inf).softmax(-1), torch.ones_like(sums)
-        return (E @ z / sums + E.mT @ (z / sums)) * (gradient / len(z))
 
 
 def require_pairs(a: Views, b: Views, temperature: float) -> None:

@@ -1,75 +1,9 @@
 """Scores and counts: average precision, mean IoU, BLEU, linear probe, parameters and multiply-adds."""
 
-from course_lib.metrics.average_precision import average_precision, find_hits, mean_average_precision
-from course_lib.metrics.bleu import BLEU, add_one, bleu, unsmoothed
-from course_lib.metrics.linear_probe import LinearProbe, fine_tuned_head, linear_probe, spectrum
-from course_lib.metrics.mask_iou import mask_ious
-from course_lib.metrics.mean_iou import class_ious, mean_iou
-from course_lib.metrics.operation_counts import OperationCount, convolution_cost, count_operations, local_attention_cost
-from course_lib.metrics.parameter_counts import (
-    BERT_BASE,
-    BERT_LARGE,
-    GPT_1,
-    GPT_2,
-    GPT_3,
-    MIXER_BASE,
-    MIXER_HUGE,
-    MIXER_LARGE,
-    MIXER_SMALL,
-    TRANSFORMER_BASE,
-    TRANSFORMER_BIG,
-    VIT_BASE,
-    VIT_HUGE,
-    VIT_LARGE,
-    bert_parameters,
-    block_parameters,
-    gpt_parameters,
-    mixer_parameters,
-    training_operations,
-    transformer_parameters,
-    vit_parameters,
-    xlnet_parameters,
-)
-
-__all__ = [
-    "BERT_BASE",
-    "BERT_LARGE",
-    "BLEU",
-    "GPT_1",
-    "GPT_2",
-    "GPT_3",
-    "MIXER_BASE",
-    "MIXER_HUGE",
-    "MIXER_LARGE",
-    "MIXER_SMALL",
-    "TRANSFORMER_BASE",
-    "TRANSFORMER_BIG",
-    "VIT_BASE",
-    "VIT_HUGE",
-    "VIT_LARGE",
-    "LinearProbe",
-    "OperationCount",
-    "add_one",
-    "average_precision",
-    "bert_parameters",
-    "bleu",
-    "block_parameters",
-    "class_ious",
-    "convolution_cost",
-    "count_operations",
-    "find_hits",
-    "fine_tuned_head",
-    "gpt_parameters",
-    "linear_probe",
-    "local_attention_cost",
-    "mask_ious",
-    "mean_average_precision",
-    "mean_iou",
-    "mixer_parameters",
-    "spectrum",
-    "training_operations",
-    "transformer_parameters",
-    "unsmoothed",
-    "vit_parameters",
-    "xlnet_parameters",
-]
+from course_lib.metrics.average_precision import *
+from course_lib.metrics.bleu import *
+from course_lib.metrics.linear_probe import *
+from course_lib.metrics.mask_iou import *
+from course_lib.metrics.mean_iou import *
+from course_lib.metrics.operation_counts import *
+from course_lib.metrics.parameter_counts import *

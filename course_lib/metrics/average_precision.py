@@ -20,6 +20,8 @@ from torch import Tensor
 from course_lib.primitives import iou
 from course_lib.primitives.preconditions import requires, shape_checked
 
+__all__ = ["average_precision", "find_hits", "mean_average_precision"]
+
 
 def _require_order(scores: Tensor, *rest: Any, **options: Any) -> None:
     """Raise an error for scores without an order: NaN would come first, as if it were the most confident detection."""

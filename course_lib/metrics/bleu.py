@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
+__all__ = ["BLEU", "add_one", "bleu", "unsmoothed"]
+
 Sentence = Sequence[Hashable]
 Smoothing = Callable[[Sequence[int], Sequence[int]], list[float]]
 """`smoothing(matches, totals)` returns the precisions p_1 … p_N from their numerators and denominators."""

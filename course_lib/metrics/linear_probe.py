@@ -28,6 +28,8 @@ from torch import Tensor
 
 from course_lib.primitives.preconditions import requires
 
+__all__ = ["LinearProbe", "fine_tuned_head", "linear_probe", "spectrum"]
+
 
 class LinearProbe(NamedTuple):
     """A linear read-out: class scores are x Wᵀ + b."""

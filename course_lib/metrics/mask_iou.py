@@ -12,6 +12,8 @@ from torch import Tensor
 
 from course_lib.primitives.preconditions import shape_checked
 
+__all__ = ["mask_ious"]
+
 
 @shape_checked()
 def mask_ious(predicted: Bool[Tensor, "*batch H W"], masks: Bool[Tensor, "*batch H W"]) -> Float[Tensor, "*batch"]:

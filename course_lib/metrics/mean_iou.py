@@ -15,6 +15,8 @@ from torch import Tensor
 
 from course_lib.primitives.preconditions import shape_checked
 
+__all__ = ["class_ious", "mean_iou"]
+
 
 @shape_checked()
 def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"], n_classes: int) -> Float[Tensor, "n_classes"]:

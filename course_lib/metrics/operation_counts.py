@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from torch import nn
 
+__all__ = ["OperationCount", "convolution_cost", "count_operations", "local_attention_cost"]
+
 
 class OperationCount(NamedTuple):
     """Parameters, and multiply-adds of one image; "FLOPs" are twice as many, or as many, depending on the author."""

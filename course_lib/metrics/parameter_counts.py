@@ -16,6 +16,31 @@ counts are without a head; ViT's agree to 1.3 %, with or without a head.
 from course_lib.blocks.block import Sizes
 from course_lib.blocks.mlp_mixer import MixerSizes
 
+__all__ = [
+    "BERT_BASE",
+    "BERT_LARGE",
+    "GPT_1",
+    "GPT_2",
+    "GPT_3",
+    "MIXER_BASE",
+    "MIXER_HUGE",
+    "MIXER_LARGE",
+    "MIXER_SMALL",
+    "TRANSFORMER_BASE",
+    "TRANSFORMER_BIG",
+    "VIT_BASE",
+    "VIT_HUGE",
+    "VIT_LARGE",
+    "bert_parameters",
+    "block_parameters",
+    "gpt_parameters",
+    "mixer_parameters",
+    "training_operations",
+    "transformer_parameters",
+    "vit_parameters",
+    "xlnet_parameters",
+]
+
 TRANSFORMER_BASE = Sizes(d_model=512, n_heads=8, d_ff=2048, n_layers=6)
 TRANSFORMER_BIG = Sizes(d_model=1024, n_heads=16, d_ff=4096, n_layers=6)
 GPT_1 = Sizes(d_model=768, n_heads=12, d_ff=3072, n_layers=12)

@@ -26,6 +26,8 @@ from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.primitives.masks import require_one_length_each
 from course_lib.shapes import Lengths, Tokens
 
+__all__ = ["BERT", "Pretraining", "PretrainingBERT"]
+
 BertNorm = partial(nn.LayerNorm, eps=1e-12)
 
 

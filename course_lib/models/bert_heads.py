@@ -18,6 +18,8 @@ from course_lib.blocks.block import Activation
 from course_lib.primitives import padding_mask
 from course_lib.shapes import Lengths
 
+__all__ = ["MaskedWordHead", "SentenceHead", "Span", "SpanHead", "TagHead", "best_span", "classification_head"]
+
 BertStates = Float[Tensor, "B T d_model"]
 
 

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
+__all__ = ["BYOL", "Bootstrapped", "ema_update", "ema_update_"]
+
 
 def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> list[Tensor]:
     """Move each weight of the target a little towards the online one: τ ξ + (1 - τ) θ.

@@ -26,6 +26,17 @@ from course_lib.primitives import LSTM, lstm_step
 from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Tokens
 
+__all__ = [
+    "AttentiveState",
+    "CaptionStep",
+    "Captioned",
+    "ShowAndTell",
+    "ShowAttendAndTell",
+    "caption_step",
+    "doubly_stochastic_penalty",
+    "soft_attention",
+]
+
 Regions = Float[Tensor, "B L d_a"]
 LSTMState = tuple[HiddenState, HiddenState]
 

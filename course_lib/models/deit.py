@@ -19,6 +19,8 @@ from course_lib.blocks.block import Activation, Sizes, zero_head
 from course_lib.models.vit import PatchEncoder
 from course_lib.shapes import Image, Logits
 
+__all__ = ["DeiT", "DeiTLogits"]
+
 
 class DeiTLogits(NamedTuple):
     """Logits (B, n_classes) of the class token, and of the distillation token."""

@@ -28,6 +28,17 @@ from course_lib.blocks.block import _of_one_layer
 from course_lib.primitives import sinusoidal_points
 from course_lib.shapes import Image, Memory, TokenFeatures
 
+__all__ = [
+    "DETR",
+    "Detected",
+    "LearnedQueries",
+    "ObjectBlock",
+    "ObjectQueries",
+    "PointQueries",
+    "PositionalSelfAttention",
+    "sinusoidal_positions_2d",
+]
+
 
 class Detected(NamedTuple):
     """Predictions of each decoder layer, in order: `logits` (n_layers, B, N, n_classes + 1) and `boxes` (…, 4).

@@ -22,6 +22,8 @@ from course_lib.primitives import LSTM, lstm
 from course_lib.primitives.masks import require_one_length_each
 from course_lib.shapes import Lengths, States, Tokens
 
+__all__ = ["BidirectionalLogits", "ELMo", "ScalarMix", "scalar_mix"]
+
 
 class BidirectionalLogits(NamedTuple):
     """Logits (B, T, n_tokens): `next` at t predicts token t + 1, `previous` at t predicts token t - 1."""

@@ -20,6 +20,8 @@ from course_lib.attention.graph import GraphMechanism
 from course_lib.primitives import propagate, with_self_loops
 from course_lib.shapes import Edges, Nodes
 
+__all__ = ["GAT", "GATLayer"]
+
 
 class GATLayer(nn.Module):
     """Project, attend over the edges by a mechanism, combine the heads: owns W (n_heads · d, d_in)."""

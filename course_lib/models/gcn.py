@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from course_lib.primitives import gcn_weights, propagate, with_self_loops
 from course_lib.shapes import Edges, Nodes
 
+__all__ = ["GCN"]
+
 
 class GCN(nn.Module):
     """Layers X ↦ Â X W with a ReLU between them."""

@@ -26,6 +26,8 @@ from course_lib.primitives.masks import require_one_length_each
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Tokens
 
+__all__ = ["GPT", "GPTState"]
+
 
 class GPTState(NamedTuple):
     """What a GPT has read: the state of each layer, the `position` (B,) of the next token, and the number T of tokens read.
@@ -106,7 +108,7 @@ class GPT(nn.Module):
     def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.
 
-        Keys and values of earlier tokens are in the state. `generation.CachedGPT` computes the same in fewer operations.
+        Keys and values of earlier tokens are in the state. `fast.CachedGPT` computes the same in fewer operations.
 
         Raises:
             ValueError: T_max positions, padding included, were read before; or there is not one token for each sequence.

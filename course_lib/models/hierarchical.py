@@ -18,6 +18,8 @@ from course_lib.attention.pooling import pool
 from course_lib.models.bigru_encoder import BidirectionalStates, bidirectional_gru
 from course_lib.primitives import GRU
 
+__all__ = ["Hierarchical", "PooledDocument", "compose_document"]
+
 PoolWeights = tuple[Float[Tensor, "d_a d"], Float[Tensor, "d_a"], Float[Tensor, "d_a"]]
 
 

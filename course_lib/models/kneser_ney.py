@@ -19,6 +19,8 @@ from torch import Tensor
 
 from course_lib.shapes import Tokens
 
+__all__ = ["KneserNey"]
+
 
 class DiscountedCounts(NamedTuple):
     """Runs of one length and their contexts, as sorted numbers: the `share` of each run, and what is left in each context."""

@@ -25,6 +25,8 @@ from course_lib.primitives import GRU, gru
 from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Tokens
 
+__all__ = ["LuongDecoder"]
+
 
 class LuongDecoder(nn.Module):
     """A decoder around an attention mechanism: dot, general, concat, or any other `(q, k, v, mask) -> Attended`."""

@@ -15,6 +15,8 @@ from course_lib.models.seq2seq import Decoded
 from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Tokens
 
+__all__ = ["LocalLuongDecoder"]
+
 
 class LocalLuongDecoder(nn.Module):
     """A `LuongDecoder` with any mechanism that attends by local-m."""

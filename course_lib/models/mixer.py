@@ -20,6 +20,8 @@ from course_lib.blocks.mlp_mixer import MixerSizes, TokenMixing, token_mixing
 from course_lib.primitives import patch_grid, patchify
 from course_lib.shapes import Image, Logits
 
+__all__ = ["Mixer"]
+
 
 class Mixer(nn.Module):
     """Classifies images of one size: owns `project`, `stack` and `head`."""

@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+__all__ = ["NGram"]
+
 
 class NGramCounts(NamedTuple):
     """Counts of one length: `grams` and `contexts` as sorted numbers, and for each context its `total` and its `kinds`."""

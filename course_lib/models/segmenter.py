@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
+__all__ = ["GlobalAverage", "Segmenter"]
+
 
 class GlobalAverage(nn.Module):
     """Replace every pixel by the mean of all pixels: (B, d, H, W) to the same shape, without parameters."""

@@ -22,6 +22,8 @@ from course_lib.primitives import GRU, gru
 from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Lengths, Tokens
 
+__all__ = ["Decoded", "PlainDecoder", "Seq2Seq", "Seq2SeqState"]
+
 
 class Decoded(NamedTuple):
     """Decoder outputs: next-token logits, contexts and attention weights, and the last state.

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
+__all__ = ["Projected", "SimCLR"]
+
 
 class Projected(NamedTuple):
     """Projections of the first and the second views, (B, d_projection) each: row i of both is of image i."""

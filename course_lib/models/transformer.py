@@ -32,6 +32,8 @@ from course_lib.primitives.masks import require_one_length_each
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Memory, Tokens
 
+__all__ = ["DecoderState", "Transformer"]
+
 
 class DecoderState(NamedTuple):
     """A translation in progress: the state of each layer, the source's `mask` (B, 1, T_k), and the number T of words."""

@@ -22,6 +22,17 @@ from course_lib.primitives.halting import adaptive_step, halting_distribution, m
 from course_lib.primitives.masks import require_one_length_each
 from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
 
+__all__ = [
+    "AdaptiveSteps",
+    "SeparateSteps",
+    "SharedSteps",
+    "Universal",
+    "UniversalOutput",
+    "repeat_block",
+    "shared_encoder",
+    "step_encoding",
+]
+
 
 def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
     """Encode position and step: the sinusoids of the position, plus those of the step.

@@ -21,6 +21,8 @@ from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_sta
 from course_lib.primitives import embed_patches, interpolate_positions, patch_grid, patchify
 from course_lib.shapes import Image, Logits
 
+__all__ = ["PatchEncoder", "ViT"]
+
 ViTNorm = partial(nn.LayerNorm, eps=1e-6)
 
 

@@ -13,6 +13,8 @@ from course_lib.blocks import Sizes
 from course_lib.models import BERT, PretrainingBERT
 from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
 
+__all__ = ["load_bert", "load_pretraining_bert"]
+
 _RENAMINGS: tuple[Renaming, ...] = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from course_lib.blocks.block import Activation
 
+__all__ = ["Checkpoint", "read_checkpoint"]
+
 Number = TypeVar("Number", int, float)
 Renaming = tuple[str, str | Callable[[re.Match[str]], str]]
 """A regular expression and its replacement, as `re.sub` takes them."""

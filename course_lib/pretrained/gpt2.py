@@ -14,6 +14,8 @@ from course_lib.blocks import Sizes
 from course_lib.models import GPT
 from course_lib.pretrained.checkpoint_reader import Renaming, load, read_checkpoint, rename
 
+__all__ = ["load_gpt2"]
+
 _RENAMINGS: tuple[Renaming, ...] = (
     (r"^transformer\.", ""),
     (r"^wte\.", "tokens."),

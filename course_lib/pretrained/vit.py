@@ -15,6 +15,8 @@ from course_lib.blocks import Sizes
 from course_lib.models import DeiT, ViT
 from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
 
+__all__ = ["load_deit", "load_vit"]
+
 _RENAMINGS: tuple[Renaming, ...] = (
     (r"^(?:vit|deit)\.", ""),
     (r"^embeddings\.patch_embeddings\.projection\.", "encoder.project."),

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from course_lib.primitives.preconditions import requires
 
+__all__ = ["StepGradients", "bptt_step", "carousel_gradient", "clip_gradients"]
+
 
 class StepGradients(NamedTuple):
     """Gradients of one step of an RNN: of its input x, its previous state h, and its parameters W, U, b."""

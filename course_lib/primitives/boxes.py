@@ -18,6 +18,8 @@ from torch import Tensor
 
 from course_lib.shapes import Boxes
 
+__all__ = ["Overlap", "area", "giou", "iou", "overlap", "to_centres", "to_corners"]
+
 
 def to_corners(boxes: Boxes) -> Boxes:
     """Convert boxes from centre and size to corners.

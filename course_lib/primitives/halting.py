@@ -22,6 +22,8 @@ from torch import Tensor
 
 from course_lib.shapes import TokenFeatures
 
+__all__ = ["HaltingStep", "adaptive_step", "halting_distribution", "mix_states", "ponder_cost"]
+
 
 def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch n_steps"]:
     """Turn the probabilities of halting at each step into the weight of each step in the result.

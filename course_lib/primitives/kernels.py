@@ -18,6 +18,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+__all__ = [
+    "elu_feature_map",
+    "favor_features",
+    "gaussian_projection",
+    "orthogonal_projection",
+    "orthogonalised",
+    "trigonometric_features",
+]
+
 Vectors = Float[Tensor, "*batch d"]
 Projection = Float[Tensor, "m d"]
 

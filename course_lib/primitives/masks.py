@@ -14,6 +14,8 @@ from torch import Tensor
 from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Lengths
 
+__all__ = ["causal_mask", "padding_mask"]
+
 
 def _require_keys(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> None:
     """Raise a ValueError for more queries than keys."""

@@ -23,6 +23,8 @@ from course_lib.primitives.precision import in_float32_at_least
 from course_lib.primitives.preconditions import values_are_known
 from course_lib.shapes import Edges, Nodes
 
+__all__ = ["dirichlet_energy", "gcn_weights", "propagate", "require_edges", "with_self_loops"]
+
 
 def require_edges(edges: Edges, n_nodes: int) -> None:
     """Raise an error for edges that are not (2, E) integers, or that name a node outside 0 … n_nodes - 1."""

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from course_lib.primitives.precision import rounded_from_float32
 
+__all__ = ["batch_norm", "layer_norm", "unit"]
+
 
 @rounded_from_float32
 def layer_norm(

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from course_lib.shapes import Image
 
+__all__ = ["embed_patches", "interpolate_positions", "patch_grid", "patchify", "unpatchify"]
+
 Patches = Float[Tensor, "B N d_patch"]
 
 

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+__all__ = ["LearnedPositions", "sinusoidal_points", "sinusoidal_positions", "sinusoids"]
+
 
 def sinusoidal_positions(T: int, d_model: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:
     """Encode positions 0 to T-1 by sines (even features) and cosines (odd features) of decreasing frequency.

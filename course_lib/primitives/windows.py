@@ -11,6 +11,8 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+__all__ = ["local_windows", "window_mask"]
+
 
 def local_windows(x: Float[Tensor, "*batch H W d"], size: int, stride: int = 1) -> Float[Tensor, "*batch H_q W_q window d"]:
     """Collect the window around every position, row by row, with zeros outside the image.

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.attention import AnyMechanism, fused_scaled_dot_product_attention
+from course_lib.attention import AnyMechanism
 from course_lib.blocks import ConvNet, Sizes, zero_head
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.models import ViT
 from course_lib.training import batches
 from course_tools.notebook.device import device

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib.blocks import Sizes
+from course_lib.fast import fused_lstm
 from course_lib.models import SegmentMemory, TransformerXL
-from course_lib.primitives import GRU, LSTM, RNN, fused_lstm
+from course_lib.primitives import GRU, LSTM, RNN
 from course_lib.training import constant, train
 from course_lib.truncated_bptt import Segment, detached, segments, truncated_bptt
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.attention import attend, csr_attend_edges
+from course_lib.attention import attend
 from course_lib.blocks import Sizes
+from course_lib.fast import csr_attend_edges
 from course_lib.models import GPT
 from course_lib.primitives import causal_mask
 

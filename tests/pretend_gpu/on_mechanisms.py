@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from course_lib import attention as A
+from course_lib import fast
 from tests.course_lib.attention.test_precision import MASKED, UNMASKED
 from tests.course_lib.attention.test_transforms import FORMS, SIDES, drawn
 from tests.pretend_gpu.ran import never_ran
@@ -22,8 +23,8 @@ def test_a_form(name, same_there):
 IMAGES = {
     "attention over pixels": lambda: A.AttentionLayer2d(2, 3, 4),
     "local": lambda: A.LocalAttention(2, 4, 2, 3),
-    "local, tiled": lambda: A.LocalAttention(2, 4, 2, 3, 1, A.tiled_local_attention),
-    "local, sliced": lambda: A.LocalAttention(2, 4, 2, 3, 2, A.sliced_local_attention),
+    "local, tiled": lambda: A.LocalAttention(2, 4, 2, 3, 1, fast.tiled_local_attention),
+    "local, sliced": lambda: A.LocalAttention(2, 4, 2, 3, 2, fast.sliced_local_attention),
     "non-local": lambda: A.NonLocal(2),
     "non-local, pooled": lambda: A.NonLocal(2, pool=torch.nn.MaxPool2d(2)),
     "non-local block": lambda: A.NonLocalBlock(2, A.NonLocal(2)).eval(),
@@ -39,12 +40,12 @@ def test_over_images(name, same_there):
 
 HEADS = {
     "scaled": A.scaled_dot_product_attention,
-    "fused": A.fused_scaled_dot_product_attention,
+    "fused": fast.fused_scaled_dot_product_attention,
     "causal": A.causal_attention,
-    "fused causal": A.fused_causal_attention,
+    "fused causal": fast.fused_causal_attention,
     "linear": A.LinearAttention(),
-    "causal linear": A.LinearAttention(mix=A.chunked_linear_attention),
-    "lean causal linear": A.lean_linear_attention,
+    "causal linear": A.LinearAttention(mix=fast.chunked_linear_attention),
+    "lean causal linear": fast.lean_linear_attention,
     "performer": A.PerformerAttention(2, 7, generator=torch.Generator().manual_seed(0)),
     "general": A.GeneralAttention(2, 2),
     "relative": A.RelativeAttention(d, 3),
@@ -63,7 +64,7 @@ def test_in_several_heads_under_a_mask(name, masked, same_there):
 
 
 @pytest.mark.parametrize("make", [A.GraphAttention, A.DynamicGraphAttention])
-@pytest.mark.parametrize("form", [A.attend_edges, A.csr_attend_edges, A.dense_attend_edges])
+@pytest.mark.parametrize("form", [A.attend_edges, fast.csr_attend_edges, A.dense_attend_edges])
 def test_over_the_edges_of_a_graph(make, form, same_there):
     """`csr_attend_edges` has sparse products in both passes."""
     torch.manual_seed(0)
@@ -72,7 +73,7 @@ def test_over_the_edges_of_a_graph(make, form, same_there):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("form", [A.linear_attention, A.chunked_linear_attention, A.causal_linear_attention])
+@pytest.mark.parametrize("form", [A.linear_attention, fast.chunked_linear_attention, A.causal_linear_attention])
 def test_sums_are_float32_under_autocast(form, dtype, device):
     """Each form leaves the autocast of its own device, not of the CPU or of CUDA."""
     phi_q, phi_k, v = (200 * torch.rand(1, 300, 17, device=device) for _ in range(3))
@@ -96,7 +97,7 @@ def test_a_mechanism_with_its_parameters(name, same_there):
 EDGES = torch.tensor([[0, 0, 1, 3, 3, 2, 4], [1, 2, 0, 0, 1, 2, 3]])
 STATE = [real(2, 3).detach(), real(2).exp().detach(), *(real(2).exp().detach() for _ in range(2)), real(3).detach()]
 OTHERS = {
-    "step in place": (lambda *state: A.inplace_linear_attention_step(*(x.clone() for x in state)), *STATE),
+    "step in place": (lambda *state: fast.inplace_linear_attention_step(*(x.clone() for x in state)), *STATE),
     "scores of all pairs of nodes": (A.gat_scores, real(2, 3, T, d), real(3, 2 * d)),
     "averaged heads of a graph": (
         partial(A.multi_head_graph_attention, combine=A.average_heads),

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from course_lib import generation, models
-from course_lib.generation import CachedGPT, beam_search, generate, greedy, greedy_translation, sample
+from course_lib.fast import CachedGPT, fused_bidirectional_gru, fused_gru, fused_lstm, hoisted_rnn, stacked_bidirectional_gru
+from course_lib.generation import beam_search, generate, greedy, greedy_translation, sample
 from course_lib.models import (
     GPT,
     BahdanauDecoder,
@@ -18,10 +19,8 @@ from course_lib.models import (
     Transformer,
     TransformerXL,
     bidirectional_gru,
-    fused_bidirectional_gru,
-    stacked_bidirectional_gru,
 )
-from course_lib.primitives import GRU, LSTM, RNN, fused_gru, fused_lstm, hoisted_rnn
+from course_lib.primitives import GRU, LSTM, RNN
 from tests.course_lib.models.compiled import LENGTHS, MODELS, SIZES, VARIANTS, WORDS, B, N
 from tests.pretend_gpu.ran import never_ran, watching
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 import course_lib.blocks as L
 import course_lib.primitives as P
+from course_lib import fast
 from course_lib.attention import LocalAttention, MultiHead, scaled_dot_product_attention
 from tests.pretend_gpu.ran import never_ran
 
@@ -40,11 +41,11 @@ PRIMITIVES = {
     "lstm_step": (P.lstm_step, real(B, d), real(B, n), real(B, n), *gates(4)[:3]),
     "encode": (P.encode, real(B, T, d), LENGTHS, STATE, real(n, d), real(n, n), real(n)),
     "rnn": (P.rnn, real(B, T, d), (STATE,), *gates(1), LENGTHS),
-    "hoisted_rnn": (P.hoisted_rnn, real(B, T, d), (STATE,), *gates(1), LENGTHS),
+    "hoisted_rnn": (fast.hoisted_rnn, real(B, T, d), (STATE,), *gates(1), LENGTHS),
     "gru": (P.gru, real(B, T, d), (STATE,), *gates(3), LENGTHS),
-    "fused_gru": (P.fused_gru, real(B, T, d), (STATE,), *gates(3), LENGTHS),
+    "fused_gru": (fast.fused_gru, real(B, T, d), (STATE,), *gates(3), LENGTHS),
     "lstm": (P.lstm, real(B, T, d), (STATE, CELL), *gates(4), LENGTHS),
-    "fused_lstm": (P.fused_lstm, real(B, T, d), (STATE, CELL), *gates(4), LENGTHS),
+    "fused_lstm": (fast.fused_lstm, real(B, T, d), (STATE, CELL), *gates(4), LENGTHS),
     "RNN": (P.RNN(d, n), real(B, T, d)),
     "GRU": (P.GRU(d, n), real(B, T, d)),
     "LSTM": (P.LSTM(d, n), real(B, T, d)),
@@ -133,7 +134,7 @@ BLOCKS = {
     "ConvNet": (L.ConvNet(3, (4, 5), (2, 1)).eval(), real(B, 3, 8, 8)),
     "TokenMixing": (L.TokenMixing(T, n), real(B, T, d)),
     "token_mixing": (L.token_mixing, real(B, T, d), *TOKENS),
-    "lean_token_mixing": (L.lean_token_mixing, real(B, T, d), *TOKENS),
+    "lean_token_mixing": (fast.lean_token_mixing, real(B, T, d), *TOKENS),
     "reordered_token_mixing": (lambda *given: L.reordered_token_mixing(*given, given[3].argsort()), *TOKENS),
     "token_mixing_by_convolution": (L.token_mixing_by_convolution, CONVOLVED, *TOKENS),
     "token_mixing_kernels": (lambda *given: tuple(L.token_mixing_kernels(*given, d, 1, T)), *TOKENS),

@@ -8,6 +8,8 @@ from types import CodeType, ModuleType
 
 from torch import nn
 
+from tests.public_names import public_names
+
 _codes: set[CodeType] = set()
 
 
@@ -28,7 +30,8 @@ def watching() -> Iterator[None]:
 
 def never_ran(package: ModuleType) -> set[str]:
     """Return the public functions, and modules by their `forward`, that no watched block has called in this process."""
-    return {name for name in package.__all__ if (code := _code(getattr(package, name))) is not None and code not in _codes}
+    found = {name: _code(getattr(package, name)) for name in public_names(package)}
+    return {name for name, code in found.items() if code is not None and code not in _codes}
 
 
 def _code(public: object) -> CodeType | None:

@@ -11,15 +11,8 @@ from torch import Tensor, nn
 
 from course_lib.attention import attend, general_scores
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
-from course_lib.models import (
-    BahdanauDecoder,
-    Encoder,
-    LuongDecoder,
-    PlainDecoder,
-    Seq2Seq,
-    Transformer,
-    stacked_bidirectional_gru,
-)
+from course_lib.fast import stacked_bidirectional_gru
+from course_lib.models import BahdanauDecoder, Encoder, LuongDecoder, PlainDecoder, Seq2Seq, Transformer
 from course_tools.bank.decoders import (
     FORCED,
     N_COMMON,

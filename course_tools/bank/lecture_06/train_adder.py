@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR
 
-from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.attention import MultiHead
 from course_lib.blocks import Block, FeedForward, SelfAttention
 from course_lib.datasets import sums
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.models import AdaptiveSteps, Universal, step_encoding
 from course_lib.primitives import adaptive_step, halting_distribution, ponder_cost
 from course_tools.bank.lecture_06.adaptive_step import lets_everyone_think_on

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.attention import Attended, attend, local_attention, relative_logits
-from course_lib.attention.local import sliced_local_attention
+from course_lib.fast import sliced_local_attention
 from course_lib.primitives import local_windows, window_mask
 from course_tools.checks.exercise import (
     Answers,

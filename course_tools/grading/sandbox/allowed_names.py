@@ -16,6 +16,7 @@ from pathlib import Path
 
 import course_lib
 from course_tools.bank import exercise
+from course_tools.source_digest import names_of
 
 QualifiedName = tuple[str, str]
 """A module and a name that it defines at its top level."""
@@ -162,6 +163,8 @@ def _definitions(text: str) -> dict[str, Definition]:
                     definitions[alias.asname or alias.name.partition(".")[0]] = Definition(text_of_it, frozenset())
             case ast.ImportFrom(module=str(module), names=aliases, level=0):
                 ours = module.partition(".")[0] in ("course_lib", "course_tools")
+                if ours and aliases[0].name == "*":
+                    aliases = [ast.alias(name) for name in names_of(_paths()[module])]
                 for alias in aliases:
                     text_of_it = ast.unparse(ast.ImportFrom(module, [alias], 0))
                     imports = (module, alias.name) if ours else None

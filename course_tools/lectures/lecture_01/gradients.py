@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.datasets import digits
-from course_lib.primitives import GRU, LSTM, RNN, fused_gru, hoisted_rnn
+from course_lib.fast import fused_gru, hoisted_rnn
+from course_lib.primitives import GRU, LSTM, RNN
 from course_lib.truncated_bptt import detached
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show

@@ -14,7 +14,8 @@ from course_lib.attention import Attended
 from course_lib.datasets import lookup, reversal
 from course_lib.datasets.alignment import Lookup, Reversal
 from course_lib.datasets.splits import Splits
-from course_lib.models.bigru_encoder import BidirectionalStates, stacked_bidirectional_gru
+from course_lib.fast import stacked_bidirectional_gru
+from course_lib.models.bigru_encoder import BidirectionalStates
 from course_lib.primitives import GRU
 from course_lib.training import batches
 from course_tools.notebook import fitting

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from course_lib.attention import MultiHead, dot_scores, fused_scaled_dot_product_attention, scaled_dot_product_attention
-from course_lib.primitives import GRU, LSTM, RNN, fused_gru
+from course_lib.attention import MultiHead, dot_scores, scaled_dot_product_attention
+from course_lib.fast import fused_gru, fused_scaled_dot_product_attention
+from course_lib.primitives import GRU, LSTM, RNN
 from course_tools.notebook.device import device
 from course_tools.notebook.layer_costs import LayerCosts, cheaper_until, milliseconds
 from course_tools.notebook.plots import curves

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from course_lib.attention import MultiHead, fused_scaled_dot_product_attention
+from course_lib.attention import MultiHead
 from course_lib.blocks import Block, FeedForward, SelfAttention
 from course_lib.datasets import Sums
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.models import Universal, UniversalOutput
 from course_lib.shapes import Mask
 from course_lib.training import batches

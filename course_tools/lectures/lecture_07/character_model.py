@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.datasets import Vocabulary
-from course_lib.generation import CachedGPT, generate
+from course_lib.fast import CachedGPT
+from course_lib.generation import generate
 from course_lib.losses import next_token_loss
 from course_lib.models import GPT, KneserNey, NGram
 from course_lib.training import batches, train

@@ -10,11 +10,12 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from course_lib.analysis import record
-from course_lib.attention import causal_attention, fused_causal_attention
+from course_lib.attention import causal_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets.secret_orders import Walks, secret_orders, successors, walks
+from course_lib.fast import fused_causal_attention, fused_lstm
 from course_lib.models import GPT, NGram
-from course_lib.primitives import LSTM, causal_mask, fused_lstm
+from course_lib.primitives import LSTM, causal_mask
 from course_lib.training import batches
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import fitted

@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.attention import Mechanism, fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import Mechanism, scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import BEGIN, END, PADDING, DisplayName, pad, word_pieces
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import Masked
 from course_lib.models import BERT, ELMo, PretrainingBERT, SpanHead, best_span
 from course_lib.pretrained import load_bert

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.metrics import mean_average_precision
 from course_lib.models import DETR, PointQueries
 from course_lib.primitives import iou, to_corners

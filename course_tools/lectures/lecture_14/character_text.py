@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.attention import fused_causal_attention
 from course_lib.blocks import Sizes, encoder_stack, pre_norm
+from course_lib.fast import fused_causal_attention
 from course_lib.generation import LanguageModel, generate
 from course_lib.models import LinearTransformer, NGram
 from course_lib.training import batches

@@ -6,8 +6,8 @@ from torch import nn
 
 from course_lib.analysis import record
 from course_lib.attention.additive import AdditiveAttention
-from course_lib.attention.dot_product import fused_scaled_dot_product_attention
 from course_lib.attention.multihead import MultiHead
+from course_lib.fast import fused_scaled_dot_product_attention
 
 B, T, d_model, H = 2, 5, 6, 3
 

@@ -13,10 +13,9 @@ from course_lib.attention import (
     causal_attention,
     dot_attention,
     dot_scores,
-    fused_causal_attention,
-    fused_scaled_dot_product_attention,
     scaled_dot_product_attention,
 )
+from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.primitives import causal_mask, padding_mask
 
 B, H, T_q, T_k, d_k, d_v = 2, 3, 5, 7, 11, 13

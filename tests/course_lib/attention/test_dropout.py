@@ -13,12 +13,11 @@ from course_lib.attention import (
     GeneralAttention,
     MultiHead,
     causal_attention,
-    fused_scaled_dot_product_attention,
     scaled_dot_product_attention,
     without_attention_dropout,
 )
 from course_lib.blocks import Sizes
-from course_lib.generation import CachedGPT
+from course_lib.fast import CachedGPT, fused_scaled_dot_product_attention
 from course_lib.models import GPT, Transformer
 from course_lib.primitives import causal_mask
 

@@ -11,18 +11,9 @@ from course_lib.attention import (
     causal_attention,
     causal_linear_attention,
     causal_performer_attention,
-    chunked_linear_attention,
-    csr_attend_edges,
     dense_attend_edges,
     dot_attention,
-    fused_causal_attention,
-    fused_dot_attention,
-    fused_embedded_gaussian,
-    fused_scaled_dot_product_attention,
-    inplace_linear_attention_step,
     kernel_attention,
-    lean_linear_attention,
-    lean_performer_attention,
     linear_attention,
     linear_attention_step,
     local_attention,
@@ -32,12 +23,24 @@ from course_lib.attention import (
     recurrent_linear_attention,
     relative_attention,
     scaled_dot_product_attention,
+)
+from course_lib.attention.edge_attention import attend_edges
+from course_lib.blocks import token_mixing
+from course_lib.fast import (
+    chunked_linear_attention,
+    csr_attend_edges,
+    fused_causal_attention,
+    fused_dot_attention,
+    fused_embedded_gaussian,
+    fused_scaled_dot_product_attention,
+    inplace_linear_attention_step,
+    lean_linear_attention,
+    lean_performer_attention,
+    lean_token_mixing,
     shifted_relative_attention,
     sliced_local_attention,
     tiled_local_attention,
 )
-from course_lib.attention.edge_attention import attend_edges
-from course_lib.blocks import lean_token_mixing, token_mixing
 from course_lib.primitives import causal_mask, elu_feature_map, padding_mask
 
 B, H, T, d, d_v = 2, 3, 5, 7, 11

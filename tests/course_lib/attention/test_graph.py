@@ -12,7 +12,6 @@ from course_lib.attention import (
     attend,
     attend_edges,
     average_heads,
-    csr_attend_edges,
     dense_attend_edges,
     dynamic_edge_scores,
     gat_edge_scores,
@@ -22,6 +21,7 @@ from course_lib.attention import (
     split_heads,
     uniform_graph_attention,
 )
+from course_lib.fast import csr_attend_edges
 
 N, H, B, d, d_in = 7, 3, 2, 5, 11
 

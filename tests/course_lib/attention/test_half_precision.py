@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from functools import partial
 from inspect import isroutine
+from pkgutil import iter_modules
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from course_lib import attention as A
+from course_lib import fast
 from course_lib.primitives import elu_feature_map, with_self_loops
+from tests.public_names import public_names
 
 T, D, HEADS = 4096, 64, 2
 SHORT = 1024
@@ -56,11 +59,11 @@ NODES, SCORES = (1, HEADS, T, D), (1, HEADS, EDGES.shape[1])
 FORMS: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
     "attend": (A.attend, [(1, T, T), (1, T, D)]),
     "scaled_dot_product_attention": (A.scaled_dot_product_attention, own()),
-    "fused_scaled_dot_product_attention": (A.fused_scaled_dot_product_attention, own()),
+    "fused_scaled_dot_product_attention": (fast.fused_scaled_dot_product_attention, own()),
     "causal_attention": (A.causal_attention, own()),
-    "fused_causal_attention": (A.fused_causal_attention, own()),
+    "fused_causal_attention": (fast.fused_causal_attention, own()),
     "dot_attention": (A.dot_attention, own()),
-    "fused_dot_attention": (A.fused_dot_attention, own()),
+    "fused_dot_attention": (fast.fused_dot_attention, own()),
     "GeneralAttention": (module(lambda: A.GeneralAttention(D, D)), own()),
     "AdditiveAttention": (module(lambda: A.AdditiveAttention(D, D, D)), own(SHORT)),
     "ConcatAttention": (module(lambda: A.ConcatAttention(D, D, D)), own(SHORT)),
@@ -69,20 +72,20 @@ FORMS: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
     "local_p_attention": (lambda q, k, v: A.local_p_attention(q, k, v, torch.arange(0.3, T)[None], 10), own()),
     "LocalPredictive": (module(lambda: A.LocalPredictive(D, 10)), own()),
     "relative_attention": (A.relative_attention, [*own(SHORT), (SHORT, D), (D,), (D,)]),
-    "shifted_relative_attention": (A.shifted_relative_attention, [*own(), (T, D), (D,), (D,)]),
+    "shifted_relative_attention": (fast.shifted_relative_attention, [*own(), (T, D), (D,), (D,)]),
     "RelativeAttention": (module(lambda: A.RelativeAttention(HEADS * D, HEADS)), [(1, HEADS, T, D)] * 3),
     "kernel_attention": (features(A.kernel_attention), own()),
     "linear_attention": (features(A.linear_attention), own()),
     "causal_linear_attention": (features(A.causal_linear_attention), own()),
-    "chunked_linear_attention": (features(A.chunked_linear_attention), own()),
+    "chunked_linear_attention": (features(fast.chunked_linear_attention), own()),
     "recurrent_linear_attention": (features(A.recurrent_linear_attention), own()),
     "linear_attention_step": (stepped(A.linear_attention_step), own()),
-    "inplace_linear_attention_step": (stepped(A.inplace_linear_attention_step), own()),
-    "lean_linear_attention": (A.lean_linear_attention, own()),
+    "inplace_linear_attention_step": (stepped(fast.inplace_linear_attention_step), own()),
+    "lean_linear_attention": (fast.lean_linear_attention, own()),
     "LinearAttention": (A.LinearAttention(), own()),
     "performer_attention": (partial(A.performer_attention, omega=OMEGA), own()),
     "causal_performer_attention": (partial(A.causal_performer_attention, omega=OMEGA), own()),
-    "lean_performer_attention": (partial(A.lean_performer_attention, omega=OMEGA), own()),
+    "lean_performer_attention": (partial(fast.lean_performer_attention, omega=OMEGA), own()),
     "PerformerAttention": (module(lambda: A.PerformerAttention(D, 32)), own()),
     "multi_head_attention": (
         lambda x, *weights: A.multi_head_attention(x, x, x, *weights, n_heads=HEADS),
@@ -98,14 +101,14 @@ FORMS: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
     "Pool": (module(lambda: A.Pool(D, D)), [(1, T, D)]),
     "mean_pool": (A.mean_pool, [(1, T, D)]),
     "local_attention": (A.local_attention, LOCAL),
-    "sliced_local_attention": (A.sliced_local_attention, LOCAL),
-    "tiled_local_attention": (A.tiled_local_attention, LOCAL),
+    "sliced_local_attention": (fast.sliced_local_attention, LOCAL),
+    "tiled_local_attention": (fast.tiled_local_attention, LOCAL),
     "LocalAttention": (module(lambda: A.LocalAttention(D, D, HEADS, 3)), [IMAGE]),
     "attention_over_image": (A.attention_over_image, [IMAGE, *[MATRIX] * 3]),
     "AttentionLayer2d": (module(lambda: A.AttentionLayer2d(D, D, D)), [IMAGE]),
     "non_local_gaussian": (A.non_local_gaussian, [(1, T, D), MATRIX]),
     "non_local_embedded_gaussian": (A.non_local_embedded_gaussian, [(1, T, D), *[MATRIX] * 3]),
-    "fused_embedded_gaussian": (A.fused_embedded_gaussian, [(1, T, D), *[MATRIX] * 3]),
+    "fused_embedded_gaussian": (fast.fused_embedded_gaussian, [(1, T, D), *[MATRIX] * 3]),
     "non_local_dot_product": (A.non_local_dot_product, own()),
     "associative_dot_product": (A.associative_dot_product, own()),
     "non_local_concatenation": (A.non_local_concatenation, [*own(), (2 * D,)]),
@@ -116,7 +119,7 @@ FORMS: dict[str, tuple[Callable[..., object], list[tuple[int, ...]]]] = {
     "co_occurrent_features": (A.co_occurrent_features, [(1, T, D), MATRIX, MATRIX, (2, D)]),
     "CoOccurrent": (module(lambda: A.CoOccurrent(D, D, D)), [IMAGE]),
     "attend_edges": (partial(A.attend_edges, edges=EDGES), [SCORES, NODES]),
-    "csr_attend_edges": (partial(A.csr_attend_edges, edges=EDGES), [SCORES, NODES]),
+    "csr_attend_edges": (partial(fast.csr_attend_edges, edges=EDGES), [SCORES, NODES]),
     "dense_attend_edges": (partial(A.dense_attend_edges, edges=EDGES), [SCORES[2:], NODES[2:]]),
     "uniform_graph_attention": (partial(A.uniform_graph_attention, edges=EDGES), [NODES]),
     "multi_head_graph_attention": (
@@ -189,6 +192,9 @@ def test_half_precision_costs_a_few_roundings(name, dtype):
 
 def test_no_mechanism_is_missing():
     """A public name is a mechanism, a part of one, or a type."""
-    types = {name for name in A.__all__ if name not in FORMS and not isroutine(getattr(A, name))}
-    assert not any(issubclass(x, nn.Module) for name in types if isinstance(x := getattr(A, name), type))
-    assert set(A.__all__) - types == {*FORMS, *PARTS}
+    mechanisms = {module.name for module in iter_modules(A.__path__)}
+    found = {name: getattr(A, name) for name in public_names(A)}
+    found |= {n: x for n in public_names(fast) if (x := getattr(fast, n)).__module__.rpartition(".")[2] in mechanisms}
+    types = {name for name, x in found.items() if name not in FORMS and not isroutine(x)}
+    assert not any(issubclass(found[name], nn.Module) for name in types if isinstance(found[name], type))
+    assert set(found) - types == {*FORMS, *PARTS}

@@ -6,13 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib.attention import (
-    AttentionLayer2d,
-    attention_over_image,
-    dot_attention,
-    fused_scaled_dot_product_attention,
-    scaled_dot_product_attention,
-)
+from course_lib.attention import AttentionLayer2d, attention_over_image, dot_attention, scaled_dot_product_attention
+from course_lib.fast import fused_scaled_dot_product_attention
 
 B, C, HEIGHT, WIDTH, d_k, d_v = 2, 3, 5, 7, 11, 13
 

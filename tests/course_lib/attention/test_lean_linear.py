@@ -10,10 +10,8 @@ from course_lib.attention import (
     PerformerAttention,
     causal_linear_attention,
     causal_performer_attention,
-    chunked_linear_attention,
-    lean_linear_attention,
-    lean_performer_attention,
 )
+from course_lib.fast import chunked_linear_attention, lean_linear_attention, lean_performer_attention
 from course_lib.primitives import elu_feature_map, orthogonal_projection, padding_mask
 from course_tools.notebook import peak_memory
 

@@ -8,13 +8,12 @@ from course_lib.attention import (
     MultiHead,
     attend,
     causal_linear_attention,
-    chunked_linear_attention,
-    inplace_linear_attention_step,
     kernel_attention,
     linear_attention,
     linear_attention_step,
     recurrent_linear_attention,
 )
+from course_lib.fast import chunked_linear_attention, inplace_linear_attention_step
 from course_lib.primitives import causal_mask, elu_feature_map, padding_mask
 
 B, H, T_q, T_k, f, d_v = 2, 3, 5, 7, 11, 13

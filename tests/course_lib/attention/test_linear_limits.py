@@ -5,12 +5,8 @@ import math
 import pytest
 import torch
 
-from course_lib.attention import (
-    causal_linear_attention,
-    chunked_linear_attention,
-    linear_attention,
-    recurrent_linear_attention,
-)
+from course_lib.attention import causal_linear_attention, linear_attention, recurrent_linear_attention
+from course_lib.fast import chunked_linear_attention
 from course_lib.primitives import causal_mask, elu_feature_map
 
 B, T_k, f, d_v = 2, 7, 11, 13

@@ -6,14 +6,8 @@ import jaxtyping
 import pytest
 import torch
 
-from course_lib.attention import (
-    LocalAttention,
-    dot_attention,
-    local_attention,
-    relative_logits,
-    sliced_local_attention,
-    tiled_local_attention,
-)
+from course_lib.attention import LocalAttention, dot_attention, local_attention, relative_logits
+from course_lib.fast import sliced_local_attention, tiled_local_attention
 from course_lib.primitives import window_mask
 
 B, h, H, W, d_row, d_column, d_v = 2, 3, 5, 7, 3, 4, 11

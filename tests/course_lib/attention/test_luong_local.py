@@ -12,11 +12,11 @@ from course_lib.attention import (
     MultiHead,
     alignment_window,
     dot_attention,
-    fused_dot_attention,
     local_m_attention,
     local_p_attention,
     predicted_positions,
 )
+from course_lib.fast import fused_dot_attention
 from course_lib.primitives import padding_mask
 
 B, T_q, T_k, d, d_v, d_p, D = 2, 5, 11, 7, 13, 3, 2

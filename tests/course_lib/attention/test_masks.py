@@ -8,12 +8,11 @@ from course_lib.attention import (
     attend,
     causal_attention,
     dot_attention,
-    fused_causal_attention,
-    fused_scaled_dot_product_attention,
     kernel_attention,
     multi_head_attention,
     scaled_dot_product_attention,
 )
+from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.primitives import causal_mask, padding_mask
 
 T, H, d = 5, 3, 6

@@ -13,12 +13,12 @@ from course_lib.attention import (
     MultiHead,
     causal_attention,
     dot_attention,
-    fused_scaled_dot_product_attention,
     merge_heads,
     multi_head_attention,
     scaled_dot_product_attention,
     split_heads,
 )
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.primitives import causal_mask, padding_mask
 
 B, H, T_q, T_k, d_k, d_v, d_memory, d_model = 2, 3, 5, 7, 11, 13, 17, 33

@@ -16,8 +16,6 @@ from course_lib.attention import (
     associative_dot_product,
     concat_scores,
     dot_attention,
-    fused_dot_attention,
-    fused_embedded_gaussian,
     non_local_block,
     non_local_concatenation,
     non_local_dot_product,
@@ -25,6 +23,7 @@ from course_lib.attention import (
     non_local_gaussian,
     scaled_dot_product_attention,
 )
+from course_lib.fast import fused_dot_attention, fused_embedded_gaussian
 
 B, N_q, N, C, d_k, d = 2, 5, 7, 11, 3, 13
 T, H, W = 3, 5, 7

@@ -5,15 +5,9 @@ import math
 import pytest
 import torch
 
-from course_lib.attention import (
-    MultiHead,
-    RelativeAttention,
-    causal_attention,
-    relative_attention,
-    relative_shift,
-    shifted_relative_attention,
-)
+from course_lib.attention import MultiHead, RelativeAttention, causal_attention, relative_attention
 from course_lib.blocks import Sizes, encoder_stack
+from course_lib.fast import relative_shift, shifted_relative_attention
 from course_lib.primitives import sinusoids
 
 B, H, T_q, T_k, d, d_v = 2, 3, 5, 7, 11, 13

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from course_lib import attention as A
-from course_lib.losses import lean_nt_xent, nt_xent
+from course_lib import fast
+from course_lib.fast import lean_nt_xent
+from course_lib.losses import nt_xent
 from course_lib.primitives import elu_feature_map
 from tests.course_lib.attention.test_half_precision import FORMS as MECHANISMS
 
@@ -42,11 +44,11 @@ MATRIX, IMAGE = (d, d), (d, *SIDES)
 FORMS = {
     "attend": (A.attend, [(T, T_k), (T_k, d_v)]),
     "scaled_dot_product_attention": (A.scaled_dot_product_attention, CROSS),
-    "fused_scaled_dot_product_attention": (A.fused_scaled_dot_product_attention, CROSS),
+    "fused_scaled_dot_product_attention": (fast.fused_scaled_dot_product_attention, CROSS),
     "causal_attention": (A.causal_attention, OWN),
-    "fused_causal_attention": (A.fused_causal_attention, OWN),
+    "fused_causal_attention": (fast.fused_causal_attention, OWN),
     "dot_attention": (A.dot_attention, CROSS),
-    "fused_dot_attention": (A.fused_dot_attention, CROSS),
+    "fused_dot_attention": (fast.fused_dot_attention, CROSS),
     "GeneralAttention": (module(lambda: A.GeneralAttention(d, d)), CROSS),
     "AdditiveAttention": (module(lambda: A.AdditiveAttention(d, d, 6)), CROSS),
     "ConcatAttention": (module(lambda: A.ConcatAttention(d, d, 6)), CROSS),
@@ -55,20 +57,20 @@ FORMS = {
     "local_p_attention": (lambda q, k, v: A.local_p_attention(q, k, v, torch.arange(0.3, T).to(q), 2), CROSS),
     "LocalPredictive": (module(lambda: A.LocalPredictive(d, 2)), CROSS),
     "relative_attention": (A.relative_attention, RELATIVE),
-    "shifted_relative_attention": (A.shifted_relative_attention, RELATIVE),
+    "shifted_relative_attention": (fast.shifted_relative_attention, RELATIVE),
     "RelativeAttention": (module(lambda: A.RelativeAttention(2 * d, 2)), [(2, T, d), (2, T, d), (2, T, d_v)]),
     "kernel_attention": (features(A.kernel_attention), CROSS),
     "linear_attention": (features(A.linear_attention), CROSS),
     "causal_linear_attention": (features(A.causal_linear_attention), OWN),
-    "chunked_linear_attention": (features(partial(A.chunked_linear_attention, chunk=2)), OWN),
+    "chunked_linear_attention": (features(partial(fast.chunked_linear_attention, chunk=2)), OWN),
     "recurrent_linear_attention": (features(A.recurrent_linear_attention), OWN),
     "linear_attention_step": (lambda S, z, q, k, v: A.linear_attention_step(S, z.exp(), q.exp(), k.exp(), v), STEP),
     "LinearAttention": (A.LinearAttention(), CROSS),
     "performer_attention": (partial(A.performer_attention, omega=OMEGA), CROSS),
     "causal_performer_attention": (partial(A.causal_performer_attention, omega=OMEGA), OWN),
     "PerformerAttention": (module(lambda: A.PerformerAttention(d, 13)), CROSS),
-    "lean_linear_attention": (partial(A.lean_linear_attention, chunk=2), OWN),
-    "lean_performer_attention": (partial(A.lean_performer_attention, omega=OMEGA, chunk=2), OWN),
+    "lean_linear_attention": (partial(fast.lean_linear_attention, chunk=2), OWN),
+    "lean_performer_attention": (partial(fast.lean_performer_attention, omega=OMEGA, chunk=2), OWN),
     "multi_head_attention": (
         lambda x, *weights: A.multi_head_attention(x, x, x, *weights, n_heads=2),
         [(T, d), *[MATRIX] * 4],
@@ -86,14 +88,14 @@ FORMS = {
     "Pool": (module(lambda: A.Pool(d, d_v)), [(T, d)]),
     "mean_pool": (A.mean_pool, [(T, d)]),
     "local_attention": (A.local_attention, LOCAL),
-    "sliced_local_attention": (A.sliced_local_attention, LOCAL),
-    "tiled_local_attention": (A.tiled_local_attention, LOCAL),
+    "sliced_local_attention": (fast.sliced_local_attention, LOCAL),
+    "tiled_local_attention": (fast.tiled_local_attention, LOCAL),
     "LocalAttention": (module(lambda: A.LocalAttention(d, d, 2, 3)), [(1, *IMAGE)]),
     "attention_over_image": (A.attention_over_image, [(1, *IMAGE), *[MATRIX] * 3]),
     "AttentionLayer2d": (module(lambda: A.AttentionLayer2d(d, d, d_v)), [(1, *IMAGE)]),
     "non_local_gaussian": (A.non_local_gaussian, [(T, d), (T, d)]),
     "non_local_embedded_gaussian": (A.non_local_embedded_gaussian, MAP),
-    "fused_embedded_gaussian": (A.fused_embedded_gaussian, MAP),
+    "fused_embedded_gaussian": (fast.fused_embedded_gaussian, MAP),
     "non_local_dot_product": (A.non_local_dot_product, CROSS),
     "associative_dot_product": (A.associative_dot_product, CROSS),
     "non_local_concatenation": (A.non_local_concatenation, [*CROSS, (2 * d,)]),
@@ -105,7 +107,7 @@ FORMS = {
     "CoOccurrent": (module(lambda: A.CoOccurrent(d, d, 2)), [(1, *IMAGE)]),
     "attend_edges": (partial(A.attend_edges, edges=EDGES), OVER_EDGES),
     "dense_attend_edges": (partial(A.dense_attend_edges, edges=EDGES), OVER_EDGES),
-    "csr_attend_edges": (partial(A.csr_attend_edges, edges=EDGES), OVER_EDGES),
+    "csr_attend_edges": (partial(fast.csr_attend_edges, edges=EDGES), OVER_EDGES),
     "uniform_graph_attention": (partial(A.uniform_graph_attention, edges=EDGES), [(2, T, d)]),
     "multi_head_graph_attention": (partial(A.multi_head_graph_attention, edges=EDGES), [(T, d), MATRIX, (2, d)]),
     "GraphAttention": (partial(module(lambda: A.GraphAttention(2, d)), edges=EDGES), [(2, T, d)]),
@@ -183,9 +185,9 @@ def test_a_step_in_place_refuses_several_keys_for_one_state():
     S, z, q, k, v = drawn(*STEP)
     S, z, q, k = S.exp(), z.exp(), q.exp(), k.exp()
     expected, *_ = A.linear_attention_step(S, z, q, k, v)
-    torch.testing.assert_close(torch.vmap(A.inplace_linear_attention_step)(S.clone(), z.clone(), q, k, v)[0], expected)
+    torch.testing.assert_close(torch.vmap(fast.inplace_linear_attention_step)(S.clone(), z.clone(), q, k, v)[0], expected)
     with pytest.raises(RuntimeError, match="out-of-place"):
-        torch.vmap(lambda k: A.inplace_linear_attention_step(S[0], z[0], q[0], k, v[0]))(k)
+        torch.vmap(lambda k: fast.inplace_linear_attention_step(S[0], z[0], q[0], k, v[0]))(k)
 
 
 def test_no_mechanism_is_missing():

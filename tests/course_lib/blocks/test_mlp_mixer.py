@@ -11,13 +11,13 @@ from course_lib.blocks import (
     FeedForward,
     TokenMixing,
     channel_mixing,
-    lean_token_mixing,
     mixer_block,
     post_norm,
     pre_norm,
     reordered_token_mixing,
     token_mixing,
 )
+from course_lib.fast import lean_token_mixing
 
 B, N, d, d_s, d_c = 2, 5, 7, 11, 13
 each_form = pytest.mark.parametrize("form", [token_mixing, lean_token_mixing])

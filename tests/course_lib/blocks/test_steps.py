@@ -18,10 +18,6 @@ from course_lib.attention import (
     causal_attention,
     causal_linear_attention,
     causal_performer_attention,
-    chunked_linear_attention,
-    fused_causal_attention,
-    fused_scaled_dot_product_attention,
-    inplace_linear_attention_step,
     linear_attention,
     recurrent_linear_attention,
     scaled_dot_product_attention,
@@ -39,6 +35,12 @@ from course_lib.blocks import (
     encoder_stack,
     post_norm,
     pre_norm,
+)
+from course_lib.fast import (
+    chunked_linear_attention,
+    fused_causal_attention,
+    fused_scaled_dot_product_attention,
+    inplace_linear_attention_step,
 )
 from course_lib.primitives import padding_mask
 

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from course_lib.attention import GeneralAttention, causal_attention, fused_causal_attention
+from course_lib.attention import GeneralAttention, causal_attention
 from course_lib.blocks import Sizes
-from course_lib.generation import CachedGPT, beam_search, decode, greedy
+from course_lib.fast import CachedGPT, fused_causal_attention
+from course_lib.generation import beam_search, decode, greedy
 from course_lib.models import (
     GPT,
     BahdanauDecoder,

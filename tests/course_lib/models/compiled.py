@@ -8,15 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention import (
-    DynamicGraphAttention,
-    LocalPredictive,
-    MultiHead,
-    NonLocal,
-    dot_attention,
-    fused_causal_attention,
-)
+from course_lib.attention import DynamicGraphAttention, LocalPredictive, MultiHead, NonLocal, dot_attention
 from course_lib.blocks import Block, ContextOf, ConvNet, FeedForward, MixerSizes, SelfAttention, Sizes
+from course_lib.fast import fused_causal_attention, hoisted_bahdanau_steps
 from course_lib.models import (
     BERT,
     BYOL,
@@ -53,7 +47,6 @@ from course_lib.models import (
     TransformerXL,
     Universal,
     ViT,
-    hoisted_bahdanau_steps,
 )
 
 SIZES = Sizes(d_model=6, n_heads=3, d_ff=11, n_layers=1)

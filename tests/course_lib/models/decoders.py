@@ -4,18 +4,9 @@ import torch
 from torch import nn
 
 from course_lib.attention import ConcatAttention, GeneralAttention, dot_attention
-from course_lib.models import (
-    BahdanauDecoder,
-    Encoder,
-    LuongDecoder,
-    PlainDecoder,
-    Seq2Seq,
-    bahdanau_steps,
-    bidirectional_gru,
-    hoisted_bahdanau_steps,
-    stacked_bidirectional_gru,
-)
-from course_lib.primitives import fused_gru, gru
+from course_lib.fast import fused_gru, hoisted_bahdanau_steps, stacked_bidirectional_gru
+from course_lib.models import BahdanauDecoder, Encoder, LuongDecoder, PlainDecoder, Seq2Seq, bahdanau_steps, bidirectional_gru
+from course_lib.primitives import gru
 
 N_SOURCE, N_TARGET, D, N, N_STATE, D_A = 17, 19, 3, 5, 7, 11
 LENGTHS = torch.tensor([6, 2, 0, 5])

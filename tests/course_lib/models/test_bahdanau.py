@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from course_lib.attention import Attended, dot_attention, fused_dot_attention
-from course_lib.models import BahdanauDecoder, Encoded, bahdanau_steps, hoisted_bahdanau_steps
+from course_lib.attention import Attended, dot_attention
+from course_lib.fast import fused_dot_attention, hoisted_bahdanau_steps
+from course_lib.models import BahdanauDecoder, Encoded, bahdanau_steps
 from tests.course_lib.models.decoders import LENGTHS, SOURCE, TARGET, model
 
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention, scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import Sizes
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import mlm_loss
 from course_lib.metrics import bert_parameters
 from course_lib.models import BERT, PretrainingBERT

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from course_lib.models import Encoder, bidirectional_gru, fused_bidirectional_gru, stacked_bidirectional_gru
+from course_lib.fast import fused_bidirectional_gru, stacked_bidirectional_gru
+from course_lib.models import Encoder, bidirectional_gru
 from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import GRU
 from course_lib.training import train

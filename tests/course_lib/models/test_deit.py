@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import hard_distillation_loss
 from course_lib.models import DeiT, DeiTLogits
 

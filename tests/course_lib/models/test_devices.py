@@ -5,7 +5,8 @@ import torch
 
 from course_lib.attention import MultiHead
 from course_lib.blocks import Block, FeedForward, MixerSizes, SelfAttention, Sizes
-from course_lib.generation import CachedGPT, beam_search, generate
+from course_lib.fast import CachedGPT
+from course_lib.generation import beam_search, generate
 from course_lib.models import (
     BERT,
     GPT,

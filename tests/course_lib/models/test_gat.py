@@ -12,10 +12,10 @@ from course_lib.attention import (
     GraphAttention,
     attend,
     average_heads,
-    csr_attend_edges,
     gat_scores,
     uniform_graph_attention,
 )
+from course_lib.fast import csr_attend_edges
 from course_lib.models import GAT, GCN, GATLayer
 from course_lib.primitives import with_self_loops
 

@@ -8,16 +8,10 @@ import torch
 from torch import nn
 
 from course_lib.analysis import record
-from course_lib.attention import (
-    LinearAttention,
-    MultiHead,
-    causal_attention,
-    chunked_linear_attention,
-    fused_causal_attention,
-    scaled_dot_product_attention,
-)
+from course_lib.attention import LinearAttention, MultiHead, causal_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes, post_norm
-from course_lib.generation import CachedGPT, beam_search, generate, sample
+from course_lib.fast import CachedGPT, chunked_linear_attention, fused_causal_attention
+from course_lib.generation import beam_search, generate, sample
 from course_lib.losses import next_token_loss
 from course_lib.metrics import gpt_parameters
 from course_lib.models import GPT

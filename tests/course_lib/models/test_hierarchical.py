@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from course_lib.attention import Pool, mean_pool, pool
-from course_lib.models import Hierarchical, compose_document, fused_bidirectional_gru, stacked_bidirectional_gru
+from course_lib.fast import fused_bidirectional_gru, stacked_bidirectional_gru
+from course_lib.models import Hierarchical, compose_document
 
 B, S, T, D, D_A, N, C = 3, 5, 4, 7, 2, 11, 13
 LENGTHS = torch.tensor([[4, 2, 3, 1, 4], [1, 3, 0, 0, 0], [2, 0, 0, 0, 0]])

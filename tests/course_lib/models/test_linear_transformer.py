@@ -8,13 +8,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib.attention import (
     causal_attention,
     causal_linear_attention,
-    chunked_linear_attention,
-    inplace_linear_attention_step,
     linear_attention,
     linear_attention_step,
     recurrent_linear_attention,
 )
 from course_lib.blocks import Sizes, encoder_stack
+from course_lib.fast import chunked_linear_attention, inplace_linear_attention_step
 from course_lib.generation import generate
 from course_lib.models import LinearTransformer
 from course_tools.notebook import peak_memory

@@ -5,13 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.blocks import (
-    MixerSizes,
-    channel_mixing_by_convolution,
-    lean_token_mixing,
-    reordered_token_mixing,
-    token_mixing_by_convolution,
-)
+from course_lib.blocks import MixerSizes, channel_mixing_by_convolution, reordered_token_mixing, token_mixing_by_convolution
+from course_lib.fast import lean_token_mixing
 from course_lib.models import Mixer
 from course_lib.primitives import patchify, unpatchify
 

@@ -7,7 +7,8 @@ import torch
 
 from course_lib.attention import MultiHead
 from course_lib.blocks import Block, ConvNet, FeedForward, MixerSizes, SelfAttention, Sizes
-from course_lib.generation import CachedGPT, generate
+from course_lib.fast import CachedGPT
+from course_lib.generation import generate
 from course_lib.models import (
     BERT,
     DETR,

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from course_lib.attention import inplace_linear_attention_step, linear_attention_step
+from course_lib.attention import linear_attention_step
 from course_lib.blocks import Sizes, encoder_stack
-from course_lib.generation import CachedGPT
+from course_lib.fast import CachedGPT, inplace_linear_attention_step
 from course_lib.models import BERT, GPT, ELMo, Encoder, LinearTransformer, SharedSteps, Transformer, TransformerXL, Universal
 
 B, T, N = 3, 5, 11

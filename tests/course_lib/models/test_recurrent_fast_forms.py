@@ -5,15 +5,17 @@ import torch
 from torch import nn
 
 from course_lib.attention import AdditiveAttention
-from course_lib.models import (
-    bahdanau_steps,
-    bidirectional_gru,
+from course_lib.fast import (
     fused_bidirectional_gru,
+    fused_gru,
+    fused_lstm,
     hoisted_bahdanau_steps,
+    hoisted_rnn,
     stacked_bidirectional_gru,
 )
+from course_lib.models import bahdanau_steps, bidirectional_gru
 from course_lib.models.bigru_encoder import Encoded
-from course_lib.primitives import GRU, LSTM, RNN, fused_gru, fused_lstm, gru, hoisted_rnn, lstm, padding_mask, rnn
+from course_lib.primitives import GRU, LSTM, RNN, gru, lstm, padding_mask, rnn
 
 B, T, T_k, d, d_k, d_v, d_a, n = 5, 7, 11, 3, 13, 17, 19, 2
 LENGTHS = torch.tensor([7, 3, 0, 1, 7])

@@ -10,13 +10,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.analysis import record
-from course_lib.attention import (
-    causal_attention,
-    fused_causal_attention,
-    fused_scaled_dot_product_attention,
-    scaled_dot_product_attention,
-)
+from course_lib.attention import causal_attention, scaled_dot_product_attention
 from course_lib.blocks import Sizes, post_norm, pre_norm
+from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.generation import beam_search, greedy
 from course_lib.losses import teacher_forced_loss
 from course_lib.metrics import TRANSFORMER_BASE, transformer_parameters

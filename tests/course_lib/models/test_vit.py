@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.analysis import record, rollout
-from course_lib.attention import fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes, encoder_stack, pre_norm, zero_head
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.models import PatchEncoder, ViT
 from course_lib.primitives import interpolate_positions, patchify
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from course_lib.analysis import record
-from course_lib.attention import fused_scaled_dot_product_attention
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.models import DeiT, ViT
 from course_lib.pretrained import load_deit, load_vit
 from course_lib.pretrained.vit import from_vit

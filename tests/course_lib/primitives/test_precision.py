@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from course_lib.fast import fused_gru, fused_lstm, hoisted_rnn
 from course_lib.primitives import (
     GRU,
     LSTM,
@@ -15,11 +16,8 @@ from course_lib.primitives import (
     causal_mask,
     clip_gradients,
     encode,
-    fused_gru,
-    fused_lstm,
     gru,
     gru_step,
-    hoisted_rnn,
     lstm,
     lstm_step,
     padding_mask,

@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.attention import GeneralAttention
-from course_lib.models import Encoder, LuongDecoder, PlainDecoder, Seq2Seq, stacked_bidirectional_gru
+from course_lib.fast import stacked_bidirectional_gru
+from course_lib.models import Encoder, LuongDecoder, PlainDecoder, Seq2Seq
 from course_tools.lectures.lecture_02.experiments import ReversedKeys, Unmasked, change_in_a_batch, gradient_reach
 
 N_TOKENS, D = 11, 6

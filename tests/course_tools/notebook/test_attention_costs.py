@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from course_lib.attention import fused_scaled_dot_product_attention, linear_attention_step, scaled_dot_product_attention
+from course_lib.attention import linear_attention_step, scaled_dot_product_attention
 from course_lib.blocks import Sizes
+from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.models import LinearTransformer
 from course_tools.notebook.attention_costs import (
     StepBy,

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.attention import fused_causal_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary
+from course_lib.fast import fused_causal_attention
 from course_lib.losses import next_token_loss
 from course_lib.models import GPT, NGram
 from course_tools.lectures.lecture_07.character_model import (

@@ -5,9 +5,9 @@ import itertools
 import torch
 from torch import nn
 
-from course_lib.attention import fused_causal_attention
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary
+from course_lib.fast import fused_causal_attention
 from course_lib.generation import top_k, top_p
 from course_lib.models import GPT
 from course_tools.lectures.lecture_07.character_model import (

@@ -2,7 +2,8 @@
 
 import torch
 
-from course_lib.primitives import RNN, hoisted_rnn
+from course_lib.fast import hoisted_rnn
+from course_lib.primitives import RNN
 from course_tools.lectures.lecture_01.gradients import gru_with_bias, orthogonal_rnn
 
 

@@ -14,14 +14,17 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import MultiHead, causal_attention, fused_causal_attention
+from course_lib.attention import MultiHead, causal_attention
 from course_lib.blocks import Block, FeedForward
 from course_lib.blocks.block import PreNorm
+from course_lib.fast.dot_product import fused_causal_attention
 from course_lib.models import GPT
 from course_lib.primitives import padding_mask
 from course_lib.primitives.masks import require_one_length_each
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Tokens
+
+__all__ = ["Cache", "CachedGPT"]
 
 
 class LayerWeights(NamedTuple):

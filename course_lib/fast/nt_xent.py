@@ -1,6 +1,6 @@
-"""NT-Xent over several processes: each process compares its views with those of all processes, and gradients flow between them.
+"""NT-Xent with one matrix of scores, and NT-Xent over the views of several processes.
 
-Chen et al. 2020, section 2.2 (https://arxiv.org/abs/2002.05709), use batches of thousands of pairs, more than fit on one
+Chen et al. 2020, section 2.2 (https://arxiv.org/abs/2002.05709), train with batches of thousands of pairs, more than fit on one
 device. Process r keeps its n pairs; the projections of all P processes are gathered, N = P n:
 
     L_r = 1/2n · Σ over the views i of process r of  -log exp(s_ij) / Σ_{k ≠ i} exp(s_ik)        k over the 2N views of all
@@ -21,6 +21,48 @@ from torch import Tensor
 from course_lib.losses.nt_xent import Views, require_pairs
 from course_lib.primitives.normalisation import unit
 from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
+
+__all__ = ["gathered_nt_xent", "lean_nt_xent"]
+
+
+@float32_under_autocast
+@rounded_from_float32
+def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
+    """Compute `nt_xent` with a single 2N × 2N matrix: τ^-½ scales the vectors, and the backward pass is explicit.
+
+    If the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
+    """
+    require_pairs(a, b, temperature)
+    first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
+    return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()
+
+
+class _Crowd(torch.autograd.Function):
+    """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
+
+    Plain autograd stores the scores and a copy without the diagonal, and makes two more in the backward pass. Here each
+    exponential is computed once, in place: P = E / s, with s the row sums of E; only (n, d) tensors are divided by s.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor) -> Tensor:
+        """Take vectors (n, d), n ≥ 2; the scores (n, n) are overwritten by E."""
+        scores = (z @ z.mT).fill_diagonal_(-torch.inf)
+        highest = scores.amax(-1, keepdim=True)
+        E = scores.sub_(highest).exp_()
+        sums = E.sum(-1, keepdim=True)
+        ctx.save_for_backward(z, E, sums)
+        return (highest + sums.log()).mean()
+
+    @staticmethod
+    @float32_under_autocast
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """Return the gradient (n, d), with a graph if requested."""
+        z, E, sums = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+            E, sums = (z @ z.mT).masked_fill(itself, -torch.inf).softmax(-1), torch.ones_like(sums)
+        return (E @ z / sums + E.mT @ (z / sums)) * (gradient / len(z))
 
 
 class _Gather(torch.autograd.Function):

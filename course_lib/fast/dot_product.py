@@ -1,0 +1,65 @@
+"""Fused dot-product attention: scaled, causal and unscaled, by torch's own kernel.
+
+The kernel computes the softmax block by block and never stores the scores (Dao et al. 2022, *FlashAttention*,
+https://arxiv.org/abs/2205.14135): faster, and in memory that grows with T, not with T². The weights are None.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.attention.core import ContextOnly, attend, causal, causal_and, hide_keys, require_mask
+from course_lib.attention.dot_product import require_one_size
+from course_lib.shapes import Keys, Mask, Queries, Values
+
+__all__ = ["fused_causal_attention", "fused_dot_attention", "fused_scaled_dot_product_attention"]
+
+
+def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
+    """Compute the context of `scaled_dot_product_attention` by torch's fused kernel; the weights are None."""
+    return _fused(q, k, v, mask, k.shape[-1] ** -0.5)
+
+
+@causal
+def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
+    """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost."""
+    if mask is None and q.shape[-2] == k.shape[-2]:
+        return _fused(q, k, v, None, k.shape[-1] ** -0.5, is_causal=True)
+    return _fused(q, k, v, causal_and(mask, q, k), k.shape[-1] ** -0.5)
+
+
+def fused_dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
+    """Compute the context of `dot_attention` by torch's fused kernel; the weights are None."""
+    require_one_size(q, k)
+    return _fused(q, k, v, mask, 1.0)
+
+
+def _fused(q: Queries, k: Keys, v: Values, mask: Mask | None, scale: float, is_causal: bool = False) -> ContextOnly:
+    """Call torch's kernel in the layout in which it is fast: two equal batch axes, and features adjacent in memory."""
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"each key needs a value: got {k.shape[-2]} keys and {v.shape[-2]} values.")
+    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    if mask is not None:
+        require_mask(mask, (*batch, q.shape[-2], k.shape[-2]))
+        k, v = hide_keys(k, mask), hide_keys(v, mask)
+    batch = torch.broadcast_shapes(batch, v.shape[:-2])
+    if mask is not None:
+        mask = torch.atleast_2d(mask)
+        one_for_all = math.prod(mask.shape[:-2]) == 1
+        mask = mask.view(mask.shape[-2:]) if one_for_all else _two_batch_axes(mask, batch)
+    q, k, v = (_two_batch_axes(x, batch) for x in (q, k, v))
+    if 0 in (*q.shape, *k.shape, *v.shape):
+        context = attend(q @ k.mT * scale, v, mask).context
+    else:
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale)
+    return ContextOnly(context.reshape(*batch, *context.shape[-2:]))
+
+
+def _two_batch_axes(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Bring x (*batch, T, d) to (N, M, T, d): with other batch axes, or features apart in memory, the kernel is slow."""
+    x = x.expand(*batch, *x.shape[-2:])
+    if len(batch) != 2:
+        x = x.reshape(math.prod(batch), 1, *x.shape[-2:])
+    return x if x.stride(-1) == 1 else x.contiguous()
