@@ -1,17 +1,16 @@
-"""What every test session needs before the first test: threads, types, kernels that find this course, parallel runs by file."""
+"""What every test session needs before the first test: threads, types, kernels that find this course, the order of tests."""
 
-import atexit
 import os
-import shutil
-import tempfile
-from functools import cache
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent
-_IPYTHONDIR = os.environ.get("IPYTHONDIR")
+APART = ("tests/test_lectures.py", "tests/test_pretend_gpu.py", "publishing/test_planted_bugs.py")
+"""Files whose tests share nothing and each take half a minute or more: any worker takes the next test."""
+OF_AN_EXERCISE = re.compile(r"tests/course_tools/(?:bank/|checks/|grading/test_bank\.py).*\[(\d\d\.\d+)-")
 
 # Before torch is imported anywhere, here or in a notebook's kernel: one thread for each of the parallel processes.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -29,9 +28,6 @@ if find_spec("jaxtyping") and find_spec("beartype"):
 
     install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
-NEED_A_TRAINED_MODEL = ("02", "03", "07", "12")
-"""Lectures whose later cells analyse the answers of a trained model: these cells fail after only a few training steps."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--full` and `--seeds`."""
@@ -46,48 +42,40 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.nbval_sanitize_with = str(ROOT / file)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Make the kernel of an unsolved lecture train for a few steps only."""
-    if item.path.parent == ROOT / "lectures" and not item.path.name.startswith(NEED_A_TRAINED_MODEL):
-        os.environ["IPYTHONDIR"] = _quick_kernel()
-    else:
-        os.environ.pop("IPYTHONDIR", None)
-        if _IPYTHONDIR is not None:
-            os.environ["IPYTHONDIR"] = _IPYTHONDIR
-
-
-@cache
-def _quick_kernel() -> str:
-    """Return a folder of IPython settings with which kernels run tests/quick_training.py before their first cell."""
-    folder = Path(tempfile.mkdtemp(prefix="course-quick-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    (folder / "profile_default" / "startup").mkdir(parents=True)
-    shutil.copy(ROOT / "tests" / "quick_training.py", folder / "profile_default" / "startup")
-    return str(folder)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Keep the cells of a notebook, and the tests of a file, together on one worker; they share a kernel or fixtures.
+    """Keep together on one worker the cells of a notebook, the tests of an exercise, and the tests of a file.
 
-    The lectures on the pretend accelerator share nothing, and each takes half a minute: any worker takes the next one.
+    They share a kernel, verdicts (tests/course_tools/judged.py), or fixtures. Tests of several kinds of work, such as a lecture
+    each, share nothing. Workers take them in the order of collection: the longest first, so that all workers end together.
     """
     from xdist.scheduler import LoadScopeScheduling
 
+    config.option.loadscopereorder = False
+
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid if "test_lectures_on_a_device.py" in nodeid else super()._split_scope(nodeid)
+            file = super()._split_scope(nodeid)
+            if file.endswith(APART):
+                return nodeid
+            exercise = OF_AN_EXERCISE.match(nodeid)
+            return exercise[1] if exercise else file
 
     return Scheduling(config, log)
 
 
+def _after(item: pytest.Item) -> bool:
+    """Return whether a test can wait until the long ones have begun."""
+    return item.path.parent != ROOT / "solutions" and not item.get_closest_marker("slow")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only `--full` runs, and skip tests that need a GPU if there is none."""
+    """Leave out what only `--full` runs, begin with what is long, and skip tests that need a GPU if there is none."""
     if not config.getoption("--full"):
         left_out = {item for item in items if item.get_closest_marker("full") or item.path.parent == ROOT / "solutions"}
         config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=_after)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return

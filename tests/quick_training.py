@@ -1,4 +1,4 @@
-"""Start-up code of the kernels in which tests run unsolved lectures: few training steps, claims printed but not asserted.
+"""The first cell of the unsolved lectures that tests run: few training steps, claims printed but not asserted.
 
 The solved lectures train in full and assert every claim; of the unsolved ones the suite asks that each cell runs. `train`
 does its first steps and then repeats the last one, so that code which averages a known number of losses still works.

@@ -13,6 +13,7 @@ PARTS = sorted(path.stem for path in FOLDER.glob("on_*.py"))
 
 
 @pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.pretend_gpu
 @pytest.mark.parametrize("part", PARTS)
 def test_on_the_pretend_accelerator(part):

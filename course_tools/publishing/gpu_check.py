@@ -12,7 +12,7 @@ from course_tools.publishing.project import PublishingFailed
 
 PARTS: Mapping[str, Sequence[str]] = {
     "Tests marked gpu": ("pytest", "-q", "-m", "gpu", "tests"),
-    "Lectures, a few training steps each": ("pytest", "-q", "lectures"),
+    "Lectures, a few training steps each": ("pytest", "-q", "tests/test_lectures.py"),
     "Speed and memory": ("benchmarks.gpu",),
 }
 """The parts of the report, each a module run by this Python with its arguments."""

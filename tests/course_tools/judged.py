@@ -30,6 +30,21 @@ def judged(id: str, answer: Answer, seed: int = 0) -> Verdict:
     return examination(id, seed).judge(outcomes(id, answer, seed))
 
 
+def passes(id: str, answer: Answer, seed: int = 0) -> bool:
+    """Return whether an answer passes, without asking it further once a property fails: mutants are many."""
+    asks = examination(id, seed)
+    for prop in asks.exercise.properties:
+        calls = [(call, prop.with_gradients) for one, call in asks.asked if one is prop]
+        with guarded():
+            found = watch(answer, calls, len(calls), asks.exercise.forbids)
+            expected = asks._of(asks.exercise.reference, prop)
+            if len(found) < len(calls) or any(got.called for got in found):
+                return False
+            if any(prop.judge(one, got) is not None for one, got in zip(expected, found, strict=True)):
+                return False
+    return True
+
+
 def misconception(wrong: Answer) -> str:
     """Return what a wrong answer of the bank is told."""
     return " ".join((wrong.__doc__ or "").split())

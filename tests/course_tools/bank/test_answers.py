@@ -1,13 +1,11 @@
 """Answers that the bank does not hold: still refused, still told the right thing, or nothing."""
 
 from collections import Counter
-from functools import cache
 
-import jaxtyping
 import pytest
 
-from course_tools.bank import exercise, exercises
-from course_tools.checks.verdict import Examination
+from course_tools.bank import exercises
+from tests.course_tools.judged import judged, misconception
 
 ASKED = [item for item in exercises() if item.training is None]
 
@@ -26,32 +24,23 @@ def each(pairs):
     return pytest.mark.parametrize(("id", "answer"), pairs, ids=[f"{id}-{answer.__name__}" for id, answer in pairs])
 
 
-def misconception(wrong):
-    return " ".join(wrong.__doc__.split())
-
-
-@cache
-def questions(id, seed):
-    return Examination(exercise(id), seed)
-
-
 @each(strangers(0))
 def test_a_wrong_answer_that_the_bank_does_not_know_is_refused(id, answer, seeds):
-    assert [seed for seed in seeds if questions(id, seed).examine(answer).passed] == []
+    assert [seed for seed in seeds if judged(id, answer, seed).passed] == []
 
 
 @each(strangers(1))
 def test_a_mistake_of_the_bank_in_other_words_gets_its_message(id, answer, seeds):
     (wrong,) = answer.makes
     for seed in seeds:
-        found = questions(id, seed).examine(answer)
+        found = judged(id, answer, seed)
         assert (found.misconception or found.suspected) == misconception(wrong)
 
 
 @each(strangers(2))
 def test_of_two_mistakes_at_once_one_is_told_or_none(id, answer, seeds):
     for seed in seeds:
-        found = questions(id, seed).examine(answer)
+        found = judged(id, answer, seed)
         assert not found.passed
         assert found.misconception in {None, *map(misconception, answer.makes)}
 
@@ -65,19 +54,5 @@ def test_three_strangers_and_one_with_two_mistakes_try_each_exercise():
 
 
 def test_of_two_mistakes_one_is_often_told():
-    found = [questions(id, 0).examine(answer) for id, answer in strangers(2)]
+    found = [judged(id, answer) for id, answer in strangers(2)]
     assert sum(bool(verdict.misconception or verdict.suspected) for verdict in found) >= 6
-
-
-def test_verdicts_are_the_same_with_the_types_checked_and_unchecked(asked):
-    """Under pytest the library checks its shapes and types; a student's kernel does not."""
-    found = {}
-    for disabled in (False, True):
-        jaxtyping.config.update("jaxtyping_disable", disabled)
-        try:
-            asks = Examination(asked, seed=0)
-            verdicts = [asks.examine(answer) for answer in (asked.reference, *asked.wrong, *asked.right, *asked.strangers)]
-        finally:
-            jaxtyping.config.update("jaxtyping_disable", False)
-        found[disabled] = [(v.passed, v.points, v.misconception) for v in verdicts]
-    assert found[False] == found[True]

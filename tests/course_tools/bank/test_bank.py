@@ -37,7 +37,7 @@ def test_the_types_of_the_library_accept_every_input_of_an_exercise(asked: Exerc
 
 
 def test_verdicts_are_the_same_with_the_types_checked_and_unchecked(sample: Exercise):
-    answers = (sample.reference, *sample.wrong, *sample.right)
+    answers = (sample.reference, *sample.wrong, *sample.right, *sample.strangers)
     unchecked = [judged(sample.id, answer) for answer in answers]
     jaxtyping.config.update("jaxtyping_disable", False)
     asks = Examination(sample, seed=0)

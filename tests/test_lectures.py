@@ -1,0 +1,44 @@
+"""Every lecture runs to its end as a student receives it, unsolved, with a few training steps.
+
+With `--full` it runs on the pretend accelerator (tests/pretend_gpu) where there is a C++ compiler: a cell fails that names a
+device, uses an operator that the device lacks, or converts to NumPy without `.cpu()`. nbval runs the solved lectures in full.
+"""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+
+from course_tools.publishing.execute import execute
+from course_tools.publishing.outputs import code_cells
+from course_tools.publishing.project import lectures
+from tests.pretend_gpu import device
+
+ROOT = Path(__file__).parents[1]
+LECTURES = lectures(ROOT)
+OF_AN_UNTRAINED_MODEL = re.compile("no answer has the length of two dates")
+"""Errors of cells that analyse what a model has learned."""
+PRETEND = "from tests.pretend_gpu import device; device.register()"
+QUICK = (ROOT / "tests" / "quick_training.py").read_text(encoding="utf-8")
+END = """
+import gc, torch
+from course_lib.training import train
+assert train.__code__.co_name == "few_steps"
+print(sum(issubclass(type(x), torch.Tensor) and x.device.type == "pretend" for x in gc.get_objects()))
+"""
+"""The cell after the last: how many tensors are on the device, to detect a lecture that never used it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lecture", LECTURES, ids=[lecture.number for lecture in LECTURES])
+def test_an_unsolved_lecture_runs_to_its_end(lecture, request):
+    pretends = request.config.getoption("--full") and device.missing() is None
+    notebook = nbformat.read(lecture.unsolved, as_version=4)
+    before = [PRETEND, QUICK] if pretends else [QUICK]
+    notebook.cells = [*map(new_code_cell, before), *notebook.cells, new_code_cell(END)]
+    done = execute({lecture.number: (notebook, lecture.unsolved.parent)}, ROOT, timeout=1800)[lecture.number]
+    assert [failure for failure in done.failures if not OF_AN_UNTRAINED_MODEL.search(failure)] == []
+    n_on_the_device = int("".join(output.text for output in code_cells(notebook)[-1].outputs))
+    assert (n_on_the_device > 0) is pretends
