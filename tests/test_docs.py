@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rule import for_each
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
@@ -135,14 +137,14 @@ def test_papers_md_names_no_paper_that_nobody_cites():
     assert set(papers()) - set(cited()) == set()
 
 
-@pytest.mark.parametrize("address", papers())
+@for_each(papers())
 def test_beside_a_paper_stand_the_modules_that_cite_it_and_no_others(address):
     links = LINK.findall(papers()[address]["Built in"])
     assert {link.removeprefix("../") for _, link in links} == cited()[address]
     assert all(link == f"../course_lib/{name.replace('.', '/')}.py" for name, link in links)
 
 
-@pytest.mark.parametrize("address", papers())
+@for_each(papers())
 def test_a_bold_lecture_is_one_whose_text_cites_the_paper(address):
     cell = papers()[address]["Lectures"]
     assert numbers(cell) <= set(LECTURES)
@@ -150,13 +152,13 @@ def test_a_bold_lecture_is_one_whose_text_cites_the_paper(address):
     assert bold == {number for number, text in LECTURES.items() if address in addresses(text)}
 
 
-@pytest.mark.parametrize("heading", ["Sizes", "Tensors"])
+@for_each(["Sizes", "Tensors"])
 def test_a_size_and_a_tensor_are_called_so_in_a_signature(heading):
     assert len(code_names(heading)) > 40
     assert code_names(heading) - in_signatures() == set()
 
 
-@pytest.mark.parametrize("heading", ["Functions and operators", "Conventions"])
+@for_each(["Functions and operators", "Conventions"])
 def test_a_function_and_a_convention_name_what_the_library_has(heading):
     assert len(code_names(heading)) > 25
     assert code_names(heading) - in_signatures() - defined() == set()
@@ -179,7 +181,7 @@ def test_a_letter_that_has_several_meanings_names_lectures_that_there_are():
     assert {letter: lectures for letter, lectures in named.items() if len(lectures) < 2 or not lectures <= set(LECTURES)} == {}
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+@for_each(sorted(path.name for path in DOCS.glob("*.md")))
 def test_each_link_of_a_page_leads_to_a_file(page):
     links = [link for _, link in LINK.findall((DOCS / page).read_text(encoding="utf-8"))]
     inside = [link.partition("#")[0] for link in links if not link.startswith(("http", "#"))]
@@ -231,7 +233,7 @@ def test_a_name_that_is_not_defined_is_found_missing():
     assert not defines(core, "Mechanism.step")
 
 
-@pytest.mark.parametrize("package", ["course_lib", "course_tools"])
+@for_each(["course_lib", "course_tools"])
 def test_the_table_of_packages_lists_each_package_and_module(package):
     """What a package contains in its own folder: sub-packages, and modules except its entry points."""
     section = (DOCS / "architecture.md").read_text(encoding="utf-8").split(f"### {package}, ")[1].partition("###")[0]
@@ -241,7 +243,7 @@ def test_the_table_of_packages_lists_each_package_and_module(package):
     assert listed == modules | {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
-@pytest.mark.parametrize("page", GUIDES)
+@for_each(GUIDES)
 def test_the_calls_of_a_guide_use_what_the_library_has(page):
     """The function of a call, and what is passed by name; the mechanism of the example is not in the library."""
     spans = [span for span in CODE.findall((DOCS / page).read_text(encoding="utf-8")) if re.fullmatch(r"\w+\(.*\)", span)]

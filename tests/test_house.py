@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rule import for_each
+
 ROOT = Path(__file__).parents[1]
 NOT_OURS = {"build", "node_modules", "__pycache__", "work"}
 APART = ("models", "losses", "metrics", "datasets", "training")
@@ -139,7 +141,7 @@ def test_a_package_imports_only_from_the_layers_below_it():
     assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", done.stdout)
 
 
-@pytest.mark.parametrize("package", ["course_lib", "course_tools"])
+@for_each(["course_lib", "course_tools"])
 def test_every_package_has_a_layer(package):
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
@@ -207,7 +209,7 @@ def test_there_is_no_code_in_comments():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("path", CODE, ids=shown)
+@for_each(CODE, shown)
 def test_a_file_says_first_what_it_is_for(path):
     text = path.read_text(encoding="utf-8")
     first = text.removeprefix("#!/usr/bin/env python3\n").partition("\n")[0]
@@ -305,7 +307,7 @@ TESTED_TOGETHER = {
 """Modules whose tests compare them with another, in the test file of that one or of both."""
 
 
-@pytest.mark.parametrize("package", MECHANISMS)
+@for_each(MECHANISMS)
 def test_the_tests_of_the_mechanisms_mirror_the_library(package):
     library = {f"{package}/{path.stem}" for path in (ROOT / "course_lib" / package).glob("*.py") if path.stem != "__init__"}
     tests = ROOT / "tests" / "course_lib"
@@ -327,6 +329,6 @@ def test_nothing_is_left_to_do_in_words_and_no_path_is_of_one_machine():
     assert {path: words for path, words in found.items() if words} == {}
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "environment.yml", ".ci/run"])
+@for_each(["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "environment.yml", ".ci/run"])
 def test_what_a_newcomer_looks_for_is_there(name):
     assert (ROOT / name).read_text(encoding="utf-8").strip()

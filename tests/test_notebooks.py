@@ -4,12 +4,12 @@ import ast
 import html
 import re
 import sys
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
 import jupytext
 import nbformat
-import pytest
 
 from course_tools.bank import exercise, exercises
 from course_tools.checks.inline_markup import to_html
@@ -18,6 +18,7 @@ from course_tools.publishing.build import stale
 from course_tools.publishing.lecture_cells import check_call
 from course_tools.publishing.nbgrader_cells import STUB
 from course_tools.publishing.outputs import claims, code_cells, failures, tags
+from tests.rule import for_each
 
 ROOT = Path(__file__).parents[1]
 LECTURES = lectures(ROOT)
@@ -25,13 +26,15 @@ ACTIVE = {"hints", "predict", "progress", "try-it", "interactive", "quiz"}
 MAX_PASSIVE, MAX_WIDTH = 4, cell_width.WIDTH
 ELSEWHERE = re.compile(r"(?<![\w.:/~>])/(?:home|root|Users|tmp|var|usr|opt|mnt|private|work)/\S*|\b[A-Z]:\\\S*")
 
-each_lecture = pytest.mark.parametrize("lecture", LECTURES, ids=lambda lecture: lecture.number)
+each_lecture = for_each(LECTURES, lambda lecture: lecture.number)
 
 
+@cache
 def solved(lecture: Lecture) -> nbformat.NotebookNode:
     return nbformat.read(lecture.solution, as_version=4)
 
 
+@cache
 def unsolved(lecture: Lecture) -> nbformat.NotebookNode:
     return nbformat.read(lecture.unsolved, as_version=4)
 
@@ -53,10 +56,6 @@ def only_imports(cell: nbformat.NotebookNode) -> bool:
 def calls(cell: nbformat.NotebookNode, name: str) -> bool:
     called = (node.func for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call))
     return any(isinstance(function, ast.Name) and function.id == name for function in called)
-
-
-def test_there_are_lectures():
-    assert LECTURES
 
 
 def test_everything_built_is_what_the_sources_give():

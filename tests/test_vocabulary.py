@@ -6,9 +6,10 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.vocabulary import REFUSED, refused_words
+from course_tools.bank import exercises
+from course_tools.checks import Exercise
+from tests.rule import for_each
+from tests.vocabulary import FOR_STUDENTS, REFUSED, refused_words
 
 ROOT = Path(__file__).parents[1]
 PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -35,13 +36,26 @@ def refused_in(lines: Iterator[tuple[int, str]]) -> list[str]:
     return [f"line {number}: {found}" for number, line in lines for found in refused_words(line, REFUSED)]
 
 
-@pytest.mark.parametrize(
-    "path",
+@for_each(
     [path for path in (*PROSE, *CODE) if path.name not in GENERATED],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
+    lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_the_words_are_those_of_the_field(path):
     assert refused_in(words_of(path)) == []
+
+
+def read_by_students(asked: Exercise) -> Iterator[str]:
+    yield asked.title
+    yield from asked.hints
+    yield from (wrong.__doc__ or "" for wrong in asked.wrong)
+    for prop in asked.properties:
+        yield from (prop.name, prop.law)
+    yield from asked.forbids.values()
+
+
+@for_each(exercises(), lambda asked: asked.id)
+def test_exercises_are_written_in_the_terms_of_the_field(asked):
+    assert [found for text in read_by_students(asked) for found in refused_words(text, FOR_STUDENTS)] == []
 
 
 def test_a_refused_word_is_found_in_comments_and_strings_and_not_in_names_or_quotations(tmp_path):
@@ -50,3 +64,4 @@ def test_a_refused_word_is_found_in_comments_and_strings_and_not_in_names_or_quo
         'behind = 1  # the token behind\n"""Every `behind` is a name.\n\nIt speaks about tokens."""\n', encoding="utf-8"
     )
     assert [line.partition(";")[0] for line in refused_in(words_of(file))] == ["line 1: 'behind'", "line 4: 'speaks about'"]
+    assert refused_words("Each picture is its own", FOR_STUDENTS)

@@ -8,9 +8,11 @@ import jaxtyping
 import pytest
 
 from course_tools.bank import exercise, exercises
+from tests.rule import for_each
 
 SAMPLE = ("04.1", "04.2", "07.6")
 """Exercises that return several tensors, a mask, and a text."""
+each_exercise = for_each([item for item in exercises() if item.training is None], lambda asked: asked.id)
 REPOSITORY = Path(__file__).parents[2]
 ROOMS = Path(__file__).parent / "rooms"
 """The statements of the claims that tests make."""

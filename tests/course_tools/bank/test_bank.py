@@ -7,6 +7,7 @@ import jaxtyping
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
 from course_tools.checks.verdict import Examination
+from tests.course_tools.conftest import each_exercise
 from tests.course_tools.judged import judged, misconception
 
 
@@ -54,7 +55,8 @@ def test_a_wrong_answer_is_told_what_is_wrong_before_anything_else(asked: Exerci
         assert second == misconception(wrong)
 
 
-def test_the_bank_is_large_enough_and_says_what_it_holds(asked: Exercise):
+@each_exercise
+def test_the_bank_is_large_enough_and_says_what_it_holds(asked):
     assert len(asked.wrong) >= 6
     assert len(asked.right) >= 3
     answers = asked.wrong + asked.right
@@ -63,7 +65,8 @@ def test_the_bank_is_large_enough_and_says_what_it_holds(asked: Exercise):
     assert len({answer.__name__ for answer in answers}) == len(answers)
 
 
-def test_an_exercise_helps_in_three_steps_and_gives_points(asked: Exercise):
+@each_exercise
+def test_an_exercise_helps_in_three_steps_and_gives_points(asked):
     assert len(asked.hints) == 3
     assert all(hint.strip() for hint in asked.hints)
     assert len(set(asked.hints)) == 3

@@ -6,6 +6,7 @@ import torch
 from course_lib.primitives import rnn_step
 from course_tools.checks.exercise import Draw, Exercise, Property, has_shape, runs_on
 from course_tools.checks.outcome import tensors_in
+from tests.course_tools.conftest import each_exercise
 
 MET_BY_A_TRIVIAL_ANSWER = {"shape", "one", "residual", "certain", "all found", "input"}
 """Properties that may earn nothing: a constant of the right shape meets them, the input handed back, the likeliest token, the
@@ -68,6 +69,7 @@ def test_inputs_are_float32_on_the_cpu_whatever_torch_is_set_to():
     assert all(t.dtype == torch.float32 and t.device.type == "cpu" for t in drawn)
 
 
+@each_exercise
 def test_a_property_draws_other_inputs_for_another_seed_and_the_same_for_the_same(asked):
     def numbers(seed):
         calls = [call for prop in asked.properties for call in asked.calls(prop, seed)]
@@ -90,6 +92,7 @@ def test_two_properties_of_one_name_are_refused():
         exercise_with(runs_on(no_calls), runs_on(no_calls))
 
 
+@each_exercise
 def test_every_graph_starts_from_running_and_every_other_property_hangs_on_it(asked):
     first, *others = asked.properties
     assert (first.name, first.points, first.needs) == ("runs", 0, ())
@@ -98,6 +101,7 @@ def test_every_graph_starts_from_running_and_every_other_property_hangs_on_it(as
     assert asked.points == sum(prop.points for prop in asked.properties)
 
 
+@each_exercise
 def test_every_property_has_inputs_and_a_law_of_its_own(asked):
     assert all(asked.calls(prop, 0) for prop in asked.properties)
     laws = [prop.law for prop in asked.properties]

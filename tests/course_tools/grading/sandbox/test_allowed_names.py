@@ -13,6 +13,7 @@ from course_tools.grading.sandbox import wire_protocol
 from course_tools.grading.sandbox.allowed_names import allowed_names, allowed_packed, users_of
 from course_tools.grading.sandbox.sandbox import Sandbox
 from course_tools.grading.sandbox.session import NoAnswer
+from tests.course_tools.conftest import each_exercise
 from tests.course_tools.grading.student_notebooks import ROOT
 from tests.course_tools.judged import passes
 
@@ -65,7 +66,8 @@ def load(sandbox, source, id="04.1"):
         worker.load(Program(id, "f", (Part("<cell 1>", text, "own"),), {}), allowed_packed(id), [])
 
 
-def test_the_answer_and_what_uses_it_are_never_allowed(asked: Exercise):
+@each_exercise
+def test_the_answer_and_what_uses_it_are_never_allowed(asked):
     own = (asked.reference.__module__, asked.reference.__name__)
     assert set(defined(asked)) & answers_of(asked) == set()
     assert not any(entry.get(own[1]) for entry in allowed_names(asked.id)["entries"].values())
@@ -79,7 +81,8 @@ def test_no_function_that_is_allowed_is_an_answer_by_itself(asked: Exercise):
     assert [f.__name__ for f in fitting if passes(asked.id, f)] == []
 
 
-def test_every_earlier_exercise_of_the_lecture_is_there(asked: Exercise):
+@each_exercise
+def test_every_earlier_exercise_of_the_lecture_is_there(asked):
     earlier = {item.reference.__name__ for item in exercises() if item.lecture == asked.lecture and item.id < asked.id}
     assert earlier <= {name for _, name in defined(asked)}
 
@@ -91,7 +94,8 @@ def test_everything_that_is_allowed_can_be_imported_inside(sandbox, monkeypatch,
     load(sandbox, "\n".join(f"from {module} import {', '.join(names)}" for module, names in entries.items()), id)
 
 
-def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Exercise):
+@each_exercise
+def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked):
     allowed, own, missing = allowed_names(asked.id)["entries"], answers_of(asked), []
     for module, name in imported_by_the_lecture(asked.lecture):
         place = (getattr(getattr(importlib.import_module(module), name), "__module__", module), name)
@@ -100,7 +104,8 @@ def test_what_the_lectures_import_is_allowed_unless_it_uses_the_answer(asked: Ex
     assert missing == []
 
 
-def test_every_argument_of_every_call_can_go_inside(asked: Exercise):
+@each_exercise
+def test_every_argument_of_every_call_can_go_inside(asked):
     for prop in asked.properties:
         for call in asked.calls(prop, 0):
             given = [wire_protocol.FunctionReference.of(value) if callable(value) else value for value in call]
