@@ -51,7 +51,7 @@ def test_an_unknown_exercise_raises_and_names_those_that_come_near(capsys):
 
 
 def test_one_exercise_is_found_by_its_id(sample):
-    assert exercise(sample.id) is asked
+    assert exercise(sample.id) is sample
     assert sample.lecture == sample.id[:2]
 
 
