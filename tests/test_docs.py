@@ -189,11 +189,14 @@ def test_each_link_of_a_page_leads_to_a_file(page):
 
 
 def paths(page: str) -> set[str]:
-    """The files and folders that a page names in backticks, with `NN_topic` as a pattern."""
+    """The files and folders that a page names in backticks, with `NN_topic` and `lecture_NN` as patterns."""
     spans = set(CODE.findall((DOCS / page).read_text(encoding="utf-8")))
     named = {span for span in spans if re.fullmatch(r"\.?\w[\w./]*", span) and ("/" in span or re.search(r"\.\w+$", span))}
     files = {span for span in named if "/" in span or span.endswith((".py", ".md", ".toml"))}
-    return {span.replace("NN_topic", "[0-9][0-9]_*") for span in files - NOT_IN_THE_REPOSITORY}
+    return {
+        span.replace("NN_topic", "[0-9][0-9]_*").replace("lecture_NN", "lecture_[0-9][0-9]")
+        for span in files - NOT_IN_THE_REPOSITORY
+    }
 
 
 def defines(path: Path, name: str) -> bool:
