@@ -127,20 +127,15 @@ def train(
         TrainingStep(index, loss, metrics, gradient_norm) after each update.
 
     Raises:
-        ValueError: a number is out of range, no parameter needs a gradient, the loss is not one number, or the batches end
-            before the steps.
+        ValueError: a number is out of range, no parameter needs a gradient, or the batches end before the steps.
+        RuntimeError: the loss is not one number.
         FloatingPointError: the loss, or without float16 a gradient, is not finite; the model keeps the weights of that step.
     """
     if steps < 1 or not 0 <= warmup <= steps or lr <= 0 or accumulate < 1:
-        raise ValueError(
-            "need steps ≥ 1, 0 ≤ warmup ≤ steps, lr > 0 and accumulate ≥ 1, "
-            f"got steps={steps}, warmup={warmup}, lr={lr}, accumulate={accumulate}."
-        )
+        raise ValueError(f"need steps ≥ 1, 0 ≤ warmup ≤ steps, lr > 0, accumulate ≥ 1: {steps=} {warmup=} {lr=} {accumulate=}")
     if clip is not None and not clip > 0:
         raise ValueError(f"clip is the largest norm of the gradients, above 0, got {clip}: pass None for no clipping.")
     parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise ValueError("no parameter of the model needs a gradient: call `requires_grad_(True)` on the parts to train.")
     optimiser = optimizer(parameters, lr)
     rates = [group["lr"] for group in optimiser.param_groups]
     device = parameters[0].device.type
@@ -159,8 +154,6 @@ def train(
             with torch.autocast(device, dtype=autocast, enabled=autocast is not None):
                 outcome = loss(model, batch)
             value, metrics = outcome if isinstance(outcome, tuple) else (outcome, {})
-            if value.numel() != 1:
-                raise ValueError(f"the loss must be one number, got a tensor {tuple(value.shape)}: take its mean.")
             number += value.item() / accumulate
             if not math.isfinite(number):
                 raise FloatingPointError(f"the loss is {number} at step {index}: lower lr={lr}, or clip the gradients.")
@@ -188,13 +181,11 @@ def batches(*tensors: Tensor, batch_size: int, seed: int) -> Iterator[tuple[Tens
         tuples of as many tensors as were passed.
 
     Raises:
-        ValueError: there is no tensor, no example, no positive batch size, or the tensors differ in their number of examples.
+        ValueError: there is no tensor, no example, or the tensors differ in their number of examples.
     """
     sizes = sorted({len(tensor) for tensor in tensors})
-    if len(sizes) != 1 or sizes[0] == 0 or batch_size < 1:
-        raise ValueError(
-            f"need tensors with one and the same number of examples, and batch_size ≥ 1; got sizes {sizes} and {batch_size}."
-        )
+    if len(sizes) != 1 or sizes[0] == 0:
+        raise ValueError(f"need tensors with one and the same number of examples, got {sizes}.")
     return _endless(tensors, batch_size, torch.Generator().manual_seed(seed))
 
 

@@ -53,10 +53,7 @@ def segments(text: Int[Tensor, "N"], batch_size: int, T: int) -> Iterator[Segmen
         ValueError: the text is too short, or batch_size or T is not positive.
     """
     if T < 1 or batch_size < 1 or len(text) <= batch_size:
-        raise ValueError(
-            f"need T ≥ 1, batch_size ≥ 1, and more tokens than texts; got T = {T}, batch_size = {batch_size}, "
-            f"{len(text)} tokens."
-        )
+        raise ValueError(f"need {T=} ≥ 1, {batch_size=} ≥ 1, and more tokens than texts, got {len(text)}.")
     read = (len(text) - 1) // batch_size * batch_size
     inputs, targets = (part.view(batch_size, -1).split(T, dim=1) for part in (text[:read], text[1 : read + 1]))
     return _endless([Segment(*pair, first=n == 0) for n, pair in enumerate(zip(inputs, targets, strict=True))])

@@ -165,9 +165,9 @@ HEADS = [
         "takes queries, keys and values: CrossAttention(MultiHead(…))",
     ),
     (
-        "Block(None, FeedForward(12, 24), 12)",
+        "Block(None, FeedForward(12, 24), 12)(randn(B, T, 12))",
         "TypeError",
-        "a mixer is called as `mixer(x, *context)`, and None cannot be called.",
+        "'NoneType' object is not callable",
     ),
     (
         "Block(Pool(12, 5), FeedForward(12, 24), 12)(randn(B, T, 12))",

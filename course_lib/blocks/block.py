@@ -337,11 +337,9 @@ def _followed_by(dropout: nn.Module, sublayer: Sublayer) -> Sublayer:
 
 
 def _require_sublayer(mixer: nn.Module, wrapper: str) -> None:
-    """Raise a TypeError for an object that cannot mix the tokens of a block; for an attention, name its wrapper."""
+    """Raise a TypeError for an attention of queries, keys and values, which cannot mix the tokens of a block by itself."""
     if isinstance(mixer, MultiHead):
         raise TypeError(f"a block passes x to its mixer; MultiHead takes queries, keys and values: {wrapper}(MultiHead(…)).")
-    if not callable(mixer):
-        raise TypeError(f"a mixer is called as `mixer(x, *context)`, and {mixer!r} cannot be called.")
 
 
 def _with_state(
@@ -365,10 +363,7 @@ def _require_steps(mixer: nn.Module) -> StepwiseMixer:
         ValueError: it does not have both.
     """
     if not isinstance(mixer, StepwiseMixer):
-        raise ValueError(
-            f"steps need a layer that keeps a state of what it has read, with `read` and `step`; {mixer} does not have both: "
-            "run it on the whole sequence instead."
-        )
+        raise ValueError(f"steps need a layer with `read` and `step`; run this one on the whole sequence instead: {mixer}.")
     return mixer
 
 
@@ -428,8 +423,6 @@ class Stack(nn.Module):
         Raises:
             ValueError: the number of states is not that of the blocks.
         """
-        if len(states) != len(self.blocks):
-            raise ValueError(f"{len(self.blocks)} blocks need as many states, got {len(states)}.")
         new = []
         for block, state in zip(self.blocks, states, strict=True):
             x, state = cast(StepwiseMixer, block).step(x, state, *context)

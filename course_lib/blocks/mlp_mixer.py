@@ -145,16 +145,7 @@ class TokenMixing(nn.Module):
         self.mix = mix
 
     def forward(self, x: PatchFeatures) -> PatchFeatures:
-        """Mix the positions of x (B, N, d).
-
-        Raises:
-            ValueError: N is not the number of positions of the weights.
-        """
-        if x.shape[1] != self.W_1.in_features:
-            raise ValueError(
-                f"these weights mix {self.W_1.in_features} positions, got {x.shape[1]}: each position has its own weights, so "
-                "a Mixer takes images of one size only."
-            )
+        """Mix the positions of x (B, N, d), as many as W_1 has inputs: each has its own weights."""
         return self.mix(x, self.W_1.weight, self.W_1.bias, self.W_2.weight, self.W_2.bias)
 
 

@@ -23,7 +23,7 @@ from course_lib.attention import AnyMechanism, scaled_dot_product_attention
 from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, post_norm
 from course_lib.models.bert_heads import MaskedWordHead, SentenceHead
 from course_lib.primitives import LearnedPositions, padding_mask
-from course_lib.primitives.masks import require_one_length_each
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, Tokens
 
 __all__ = ["BERT", "Pretraining", "PretrainingBERT"]
@@ -65,6 +65,7 @@ class BERT(nn.Module):
         self.dropout = nn.Dropout(dropout)
         draw_weights(self, sizes.d_model)
 
+    @shape_checked()
     def forward(
         self, tokens: Tokens, segments: Tokens | None = None, lengths: Lengths | None = None
     ) -> Float[Tensor, "B T d_model"]:
@@ -81,8 +82,6 @@ class BERT(nn.Module):
         Raises:
             ValueError: there are more than T_max tokens, there is not one length for each sequence, or one is not in 0…T.
         """
-        if lengths is not None:
-            require_one_length_each(lengths, len(tokens))
         of_segments = self.segments.weight[0] if segments is None else self.segments(segments)
         x = self.dropout(self.norm(self.tokens(tokens) + of_segments + self.positions(tokens.shape[1])))
         return self.stack(x) if lengths is None else self.stack(x, padding_mask(lengths, tokens.shape[1]))

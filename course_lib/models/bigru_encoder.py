@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from course_lib.primitives import GRU, padding_mask
-from course_lib.primitives.masks import require_one_length_each
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, TokenFeatures, Tokens
 
 __all__ = ["Encoded", "Encoder", "bidirectional_gru"]
@@ -82,6 +82,7 @@ class Encoder(nn.Module):
         self.forwards = GRU(d_embedding, d_hidden)
         self.backwards = GRU(d_embedding, d_hidden)
 
+    @shape_checked()
     def forward(self, source: Tokens, lengths: Lengths) -> Encoded:
         """Read sentences (B, T_k) of the given lengths (B,); padding has no effect.
 
@@ -91,7 +92,6 @@ class Encoder(nn.Module):
         """
         if source.shape[1] == 0:
             raise ValueError(f"sentences (B, T) need T ≥ 1, got {tuple(source.shape)}.")
-        require_one_length_each(lengths, len(source))
         mask = padding_mask(lengths, source.shape[1])
         annotations, final = self.run(self.embedding(source), lengths, self.forwards, self.backwards)
         return Encoded(annotations, annotations, final, mask)

@@ -68,14 +68,8 @@ class AttentionMaps(nn.Module):
     """Attention of object queries over the cells of a map, in several heads: only the weights, without values."""
 
     def __init__(self, d_model: int, n_heads: int) -> None:
-        """Set up the projections of queries and cells; biases start at 0.
-
-        Raises:
-            ValueError: n_heads is not positive, or does not divide d_model.
-        """
+        """Set up the projections of queries and cells, for a number of heads that divides d_model; biases start at 0."""
         super().__init__()
-        if n_heads < 1 or d_model % n_heads:
-            raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads.")
         self.n_heads = n_heads
         self.W_q, self.W_k = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model)
         for projection in (self.W_q, self.W_k):
@@ -152,8 +146,6 @@ class MaskHead(nn.Module):
         Raises:
             ValueError: the number of lateral maps differs from that of the layers for them.
         """
-        if len(laterals) != len(self.laterals):
-            raise ValueError(f"this head adds {len(self.laterals)} lateral maps, got {len(laterals)}.")
         B, N = maps.shape[:2]
         y = torch.cat([repeat(features, "B d h w -> (B N) d h w", N=N), maps.flatten(0, 1)], dim=1)
         first, second, *finer = self.layers

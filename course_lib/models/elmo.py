@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from course_lib.models.bigru_encoder import reverse
 from course_lib.primitives import LSTM, lstm
-from course_lib.primitives.masks import require_one_length_each
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, States, Tokens
 
 __all__ = ["BidirectionalLogits", "ELMo", "ScalarMix", "scalar_mix"]
@@ -103,9 +103,9 @@ class ELMo(nn.Module):
         E = self.tokens.weight
         return BidirectionalLogits(there[-1] @ E.mT + self.bias, back[-1] @ E.mT + self.bias)
 
+    @shape_checked()
     def _directions(self, tokens: Tokens, lengths: Lengths) -> tuple[list[States], list[States]]:
         """Return the embedding and all layers (B, T, d_model) of each direction, both in the order of the sentence."""
-        require_one_length_each(lengths, len(tokens))
         x = self.tokens(tokens)
         there = _layers(x, lengths, self.forwards)
         back = _layers(reverse(x, lengths), lengths, self.backwards)

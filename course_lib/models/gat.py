@@ -45,13 +45,8 @@ class GATLayer(nn.Module):
                 `lambda n_heads, d: uniform_graph_attention`.
             combine: `merge_heads` for n_heads · d features, `average_heads` for d.
             dropout: probability with which, in training, a feature of the input and an attention weight are set to 0.
-
-        Raises:
-            ValueError: there is no head.
         """
         super().__init__()
-        if n_heads < 1:
-            raise ValueError(f"attention needs at least one head, got n_heads = {n_heads}.")
         self.n_heads = n_heads
         self.W = nn.Linear(d_in, n_heads * d, bias=False)
         nn.init.xavier_uniform_(self.W.weight)
@@ -95,7 +90,7 @@ class GAT(nn.Module):
             dropout: probability with which, in training, a feature of a layer's input and an attention weight are set to 0.
 
         Raises:
-            ValueError: there is no layer, or no head.
+            ValueError: there is no layer.
         """
         super().__init__()
         if n_layers < 1:

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from course_lib.attention import AnyMechanism, KeysValues, LayerState, causal_attention
 from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm
 from course_lib.primitives import LearnedPositions, padding_mask
-from course_lib.primitives.masks import require_one_length_each
-from course_lib.primitives.preconditions import require_one_token_each
+from course_lib.primitives.preconditions import require_one_token_each, shape_checked
 from course_lib.shapes import Lengths, Tokens
 
 __all__ = ["GPT", "GPTState"]
@@ -84,6 +83,7 @@ class GPT(nn.Module):
         """Next-token logits (B, T, n_tokens) of tokens (B, T), T ≤ T_max: logits[:, t] given tokens[:, :t+1]."""
         return self.states(tokens) @ self.tokens.weight.mT
 
+    @shape_checked()
     def start(self, prompt: Tokens, lengths: Lengths | None = None) -> GPTState:
         """Read prompts in parallel, and return the state that `step` continues from. Nothing is dropped, even in training mode.
 
@@ -100,7 +100,6 @@ class GPT(nn.Module):
         _, layers = self.stack.read(self._embed(prompt))
         if lengths is None:
             return GPTState(layers, torch.full((B,), T, device=prompt.device), None, T)
-        require_one_length_each(lengths, B)
         if not all(isinstance(state, KeysValues) for state in layers):
             raise ValueError("only a key-value cache can leave out padding: with this mechanism, give prompts of one length.")
         return GPTState(layers, lengths.clone(), padding_mask(lengths, T)[:, None], T)
@@ -115,7 +114,8 @@ class GPT(nn.Module):
         """
         require_one_token_each(tokens, len(state.position))
         layers, position, real, T = state
-        self._require_room(T + 1)
+        if self.T_max <= T:
+            raise ValueError(f"{T} tokens and one more are too many for a model of {self.T_max} positions.")
         x = (self.tokens(tokens) + self.positions.vectors[position])[:, None]
         real = None if real is None else F.pad(real, (0, 1), value=True)
         states, layers = self.stack.step(x, layers, *(() if real is None else (real,)))
@@ -131,9 +131,4 @@ class GPT(nn.Module):
 
     def _embed(self, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
         """Embed tokens (B, T) at positions 0 to T - 1."""
-        self._require_room(tokens.shape[1])
-        return self.tokens(tokens) + self.positions.vectors[: tokens.shape[1]]
-
-    def _require_room(self, T: int) -> None:
-        if self.T_max < T:
-            raise ValueError(f"{T} tokens are too many for a model of {self.T_max} learned positions.")
+        return self.tokens(tokens) + self.positions(tokens.shape[1])

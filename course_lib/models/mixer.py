@@ -66,9 +66,6 @@ class Mixer(nn.Module):
             ValueError: the images differ in channels or size from those that the model was made for.
         """
         if images.shape[1:] != self.image:
-            wanted, got = (" × ".join(map(str, sizes)) for sizes in (self.image, images.shape[1:]))
-            raise ValueError(
-                f"this Mixer reads images of {wanted} (channels, height, width), got {got}: its token-mixing weights are "
-                "tied to positions. Resize the images, or make a Mixer for their size."
-            )
+            got = tuple(images.shape[1:])
+            raise ValueError(f"this Mixer reads images (C, H, W) = {self.image}, got {got}: resize them.")
         return self.head(self.stack(self.project(patchify(images, self.P))).mean(1))

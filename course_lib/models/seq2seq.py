@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from course_lib.attention import Attended, ContextOnly
 from course_lib.models.bigru_encoder import Encoded
 from course_lib.primitives import GRU, gru
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Lengths, Tokens
 
@@ -82,6 +83,7 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.begin, self.end, self.padding = begin, end, padding
 
+    @shape_checked()
     def forward(self, source: Int[Tensor, "B T_k"], lengths: Lengths, target: Tokens) -> Decoded:
         """Read the source, then the true target (teacher forcing).
 
@@ -94,10 +96,8 @@ class Seq2Seq(nn.Module):
             Decoded; its logits (B, T, n_tokens) are what `losses.teacher_forced_loss` expects.
 
         Raises:
-            ValueError: source and lengths do not match, or the target is empty or has another batch size.
+            ValueError: source, lengths and target do not have one batch size.
         """
-        if target.shape[0] != source.shape[0] or target.shape[1] == 0:
-            raise ValueError(f"each source needs a target (B, T ≥ 1), got {tuple(target.shape)} for {tuple(source.shape)}.")
         return self.decoder(self.encoder(source, lengths), target)
 
     def start(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> Seq2SeqState:

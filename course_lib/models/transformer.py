@@ -28,8 +28,7 @@ from course_lib.blocks.block import (
     post_norm,
 )
 from course_lib.primitives import padding_mask, sinusoidal_positions
-from course_lib.primitives.masks import require_one_length_each
-from course_lib.primitives.preconditions import require_one_token_each
+from course_lib.primitives.preconditions import require_one_token_each, shape_checked
 from course_lib.shapes import Lengths, Memory, Tokens
 
 __all__ = ["DecoderState", "Transformer"]
@@ -72,9 +71,6 @@ class Transformer(nn.Module):
             causal: how each head attends in the decoder's self-attention; `fused_causal_attention` is faster.
             dropout: probability with which, in training, a feature is set to 0: of the sums of embeddings and
                 positions, and of the output of each sublayer.
-
-        Raises:
-            ValueError: the number of features of an embedding is not d_model.
         """
         super().__init__()
         self.positions = positions
@@ -105,9 +101,9 @@ class Transformer(nn.Module):
         """
         return self.decode(target, *self.encode(source, lengths))
 
+    @shape_checked()
     def encode(self, source: Int[Tensor, "B T_k"], lengths: Lengths) -> tuple[Memory, Bool[Tensor, "B 1 T_k"]]:
         """Encode sentences (B, T_k) of the given lengths (B,): the memory (B, T_k, d_model) and its mask (B, 1, T_k)."""
-        require_one_length_each(lengths, len(source))
         mask = padding_mask(lengths, source.shape[1])
         return self.encoder(self.dropout(self._embed(self.source_words, source)), mask), mask
 
@@ -163,8 +159,4 @@ def _in_evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def _embedding(words: int | nn.Embedding, d_model: int) -> nn.Embedding:
-    if not isinstance(words, nn.Embedding):
-        return nn.Embedding(words, d_model)
-    if words.embedding_dim != d_model:
-        raise ValueError(f"the embedding has {words.embedding_dim} features, but the model d_model = {d_model}.")
-    return words
+    return words if isinstance(words, nn.Embedding) else nn.Embedding(words, d_model)

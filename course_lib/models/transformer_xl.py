@@ -87,7 +87,8 @@ class TransformerXL(nn.Module):
             segment that follows. Gradients go back to the start of this segment, and no further.
 
         Raises:
-            ValueError: the memory has another number of texts or layers.
+            ValueError: the memory has another number of layers.
+            RuntimeError: it has another number of texts.
         """
         states, memory = self._states(tokens, memory)
         return states @ self.tokens.weight.mT, memory
@@ -108,11 +109,6 @@ class TransformerXL(nn.Module):
     def _states(self, tokens: Tokens, memory: SegmentMemory | None) -> tuple[TokenFeatures, SegmentMemory]:
         x = self.dropout(self.tokens.embedding_dim**0.5 * self.tokens(tokens))
         past = [x[:, :0]] * len(self.blocks) if memory is None else memory.layers
-        if len(past) != len(self.blocks) or any(len(layer) != len(x) for layer in past):
-            raise ValueError(
-                f"a memory of {len(past)} layers and {sorted({len(layer) for layer in past})} texts does not fit "
-                f"{len(self.blocks)} layers and {len(x)} texts."
-            )
         kept = []
         for block, earlier in zip(self.blocks, past, strict=True):
             reached = torch.cat([earlier, x], dim=1)

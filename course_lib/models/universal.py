@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from course_lib.blocks import AttentionWeights, FeedForwardWeights, NormWeights, encoder_block
 from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.primitives.halting import adaptive_step, halting_distribution, mix_states, ponder_cost
-from course_lib.primitives.masks import require_one_length_each
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
 
 __all__ = [
@@ -185,6 +185,7 @@ class Universal(nn.Module):
         self.steps = steps
         self.readout = nn.Linear(d_model, n_classes)
 
+    @shape_checked()
     def forward(
         self, tokens: Tokens, lengths: Lengths | None = None, mask: Mask | None = None
     ) -> tuple[Float[Tensor, "B T n_classes"], UniversalOutput]:
@@ -197,7 +198,6 @@ class Universal(nn.Module):
             ValueError: there is not one length for each sequence, or one is not in 0…T.
         """
         if lengths is not None:
-            require_one_length_each(lengths, len(tokens))
             real = padding_mask(lengths, tokens.shape[1])
             mask = real if mask is None else real & mask
         pondered = self.steps(self.tokens(tokens), mask)

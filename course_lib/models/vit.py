@@ -75,10 +75,8 @@ class PatchEncoder(nn.Module):
         """
         patches = patchify(images, self.P)
         if patches.shape[-1] != self.project.in_features:
-            raise ValueError(
-                f"this encoder reads images of {self.project.in_features // self.P**2} channels, got {images.shape[1]}: "
-                "convert them (`images.expand(-1, 3, -1, -1)` makes three of grey), or make a model for theirs."
-            )
+            C = self.project.in_features // self.P**2
+            raise ValueError(f"wrong channels: {C}, got {images.shape[1]}; `images.expand(-1, 3, -1, -1)` makes three of grey.")
         H, W = images.shape[-2:]
         grid = patch_grid(H, W, self.P)
         positions = self.positions if grid == self.grid else interpolate_positions(self.positions, *self.grid, *grid)

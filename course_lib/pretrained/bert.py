@@ -57,7 +57,7 @@ def load_bert(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_a
     model = _empty_bert(checkpoint, mechanism)
     weights = from_bert(checkpoint.tensors).items()
     encoder = {name.removeprefix("bert."): tensor for name, tensor in weights if not name.startswith(("words.", "follows."))}
-    load(model, encoder, checkpoint, checkpoint.number("layer_norm_eps", 1e-12, float))
+    load(model, encoder, checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 
@@ -66,7 +66,8 @@ def load_pretraining_bert(folder: str | Path, mechanism: AnyMechanism = scaled_d
 
     Raises:
         FileNotFoundError, ImportError: as `read_checkpoint`.
-        ValueError: as `load_bert`, or the checkpoint has no heads.
+        ValueError: as `load_bert`.
+        RuntimeError: the checkpoint has no heads.
     """
     checkpoint = read_checkpoint(folder, "bert")
     checkpoint.require_tied(
@@ -75,10 +76,7 @@ def load_pretraining_bert(folder: str | Path, mechanism: AnyMechanism = scaled_d
     checkpoint.require_tied("cls.predictions.decoder.bias", "cls.predictions.bias")
     model = PretrainingBERT(_empty_bert(checkpoint, mechanism), checkpoint.activation("hidden_act"))
     weights = from_bert(checkpoint.tensors)
-    heads = {name for name in model.state_dict() if not name.startswith("bert.")}
-    if missing := sorted(heads - weights.keys()):
-        raise ValueError(f"{folder} has no weights for {missing}; `load_bert` needs no heads.")
-    load(model, weights, checkpoint, checkpoint.number("layer_norm_eps", 1e-12, float))
+    load(model, weights, checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 

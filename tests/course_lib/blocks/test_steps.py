@@ -238,7 +238,7 @@ def test_a_mixer_without_steps_is_refused():
 def test_each_block_needs_a_state():
     stack, _, _ = made("encoder", "softmax")
     _, states = stack.read(drawn(B, T, SIZES.d_model))
-    with pytest.raises(ValueError, match="2 blocks need as many states, got 1"):
+    with pytest.raises(ValueError, match="shorter"):
         stack.step(drawn(B, 1, SIZES.d_model), states[:1])
 
 

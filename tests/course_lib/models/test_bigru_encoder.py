@@ -124,7 +124,7 @@ def test_keys_and_values_are_the_same_annotations():
     ("source", "lengths", "message"),
     [
         ((2, 0), [0, 0], "T ≥ 1"),
-        ((2, 3), [3], "one length each"),
+        ((2, 3), [3], r"got source \(2, 3\), lengths \(1,\)"),
         ((2, 3), [3, -1], "cannot have -1 tokens"),
         ((2, 3), [3, 4], "4 tokens does not fit a padded length of 3"),
     ],

@@ -123,13 +123,11 @@ def test_all_parameters_learn_and_start_as_glorot_and_bengio(model, normal):
         assert weight.min().item() == pytest.approx(-bound, rel=0.01)
 
 
-def test_a_network_without_layers_or_heads_is_refused():
+def test_a_network_without_layers_is_refused():
     with pytest.raises(ValueError, match="at least one layer, got n_layers = 0"):
         GAT(d_in, d, C, H, n_layers=0)
     with pytest.raises(ValueError, match="at least one layer, got n_layers = 0"):
         GCN(d_in, d, C, n_layers=0)
-    with pytest.raises(ValueError, match="at least one head, got n_heads = 0"):
-        GAT(d_in, d, C, 0)
 
 
 @pytest.mark.parametrize("mechanism", [GraphAttention, DynamicGraphAttention])

@@ -212,10 +212,9 @@ def test_gradients_are_those_of_finite_differences(kind):
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("target", "message"), [(TARGET[:, :0], "T ≥ 1"), (TARGET[:3], "each source needs")])
-def test_a_target_that_does_not_fit_is_refused(target, message):
-    with pytest.raises(ValueError, match=message):
-        model("plain")(SOURCE, LENGTHS, target)
+def test_targets_of_other_sources_are_refused():
+    with pytest.raises(ValueError, match=r"got source .* target \(3,"):
+        model("plain")(SOURCE, LENGTHS, TARGET[:3])
 
 
 def test_greedy_needs_room_for_a_word():

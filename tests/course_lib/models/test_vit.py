@@ -118,7 +118,7 @@ def test_its_attention_can_be_rolled_out(normal):
 
 @pytest.mark.parametrize("n_channels", [1, C + 1])
 def test_images_of_other_channels_are_refused(normal, n_channels):
-    with pytest.raises(ValueError, match=f"reads images of {C} channels, got {n_channels}: convert them"):
+    with pytest.raises(ValueError, match=f"wrong channels: {C}, got {n_channels};"):
         vit()(normal(B, n_channels, *IMAGE[1:]))
 
 
