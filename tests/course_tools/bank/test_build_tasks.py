@@ -1,11 +1,10 @@
 """Build tasks: every wrong submission is told its own mistake, every right one earns all points, whatever its design.
 
-Each of these trains a model, so the tests that try all of them run again only where their inputs changed.
+Each of these trains a model: without `--full`, only the reference and the first wrong submission of each task are tried.
 """
 
 import copy
 from dataclasses import replace
-from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -13,39 +12,39 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_tools.bank import exercise, exercises
+from course_tools.bank import exercises
 from course_tools.bank.image_classifiers import adds_up_patches
 from course_tools.checks import Exercise
 from course_tools.checks.trained import no_weight_is_stepped
 from course_tools.checks.training_record import Measured, measure
 from course_tools.checks.verdict import Examination
 from course_tools.grading.sandbox.sandbox import LONGEST_TRAINING
+from tests.course_tools.judged import examination, judged, misconception
 
 BUILDS = [item for item in exercises() if item.training is not None]
-WRONG = [(item.id, wrong) for item in BUILDS for wrong in item.wrong]
-RIGHT = [(item.id, right) for item in BUILDS for right in (item.reference, *item.right)]
 
 
-def misconception(wrong):
-    return " ".join(wrong.__doc__.split())
+def submissions(item, answers):
+    """The arguments of a test that is given each submission to a build task; all but the first only with `--full`."""
+    full = [[], *[[pytest.mark.full]] * (len(answers) - 1)]
+    return [pytest.param(item.id, f, marks=m, id=f"{item.id}-{f.__name__}") for f, m in zip(answers, full, strict=True)]
 
 
-@cache
-def questions(id):
-    return Examination(exercise(id), seed=0)
+WRONG = [each for item in BUILDS for each in submissions(item, item.wrong)]
+RIGHT = [each for item in BUILDS for each in submissions(item, (item.reference, *item.right))]
 
 
-@pytest.mark.parametrize(("id", "wrong"), WRONG, ids=[f"{id}-{wrong.__name__}" for id, wrong in WRONG])
+@pytest.mark.parametrize(("id", "wrong"), WRONG)
 def test_a_wrong_submission_is_refused_with_its_own_mistake(id, wrong):
-    found = questions(id).examine(wrong)
+    found = judged(id, wrong)
     assert not found.passed
     assert 0 < found.points < found.max_points
     assert (found.misconception if hasattr(wrong, "proof") else found.suspected) == misconception(wrong)
 
 
-@pytest.mark.parametrize(("id", "right"), RIGHT, ids=[f"{id}-{right.__name__}" for id, right in RIGHT])
+@pytest.mark.parametrize(("id", "right"), RIGHT)
 def test_a_right_submission_of_any_design_earns_all_points(id, right):
-    found = questions(id).examine(right)
+    found = judged(id, right)
     assert (found.passed, found.points, found.misconception, found.suspected) == (True, found.max_points, None, None), (
         found.message
     )
@@ -73,7 +72,7 @@ def with_updates_that_change_nothing(build, monkeypatch):
 
 @pytest.mark.parametrize("idle", [without_an_update, with_updates_that_change_nothing])
 def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_task, idle, monkeypatch):
-    found = questions(build_task.id).examine(idle(build_task, monkeypatch))
+    found = examination(build_task.id).examine(idle(build_task, monkeypatch))
     assert 0 < found.points <= found.max_points / 3, found.message
 
 
@@ -129,8 +128,8 @@ def fails(*data):
         (7, "Expected a function"),
     ],
 )
-def test_what_is_no_training_earns_nothing_and_is_told_why(build_task, answer, said):
-    found = questions(build_task.id).examine(answer)
+def test_what_is_no_training_earns_nothing_and_is_told_why(answer, said):
+    found = judged(BUILDS[0].id, answer)
     assert (found.points, found.passed, found.misconception) == (0, False, None)
     assert said in found.message
 
@@ -155,7 +154,7 @@ def the_class_that_is_forbidden(text, n_tokens, n_steps):
 
 
 def test_the_library_model_is_no_answer_to_a_task_that_asks_for_it():
-    found = questions("07.7").examine(the_class_that_is_forbidden)
+    found = judged("07.7", the_class_that_is_forbidden)
     assert found.points == 0
     assert "It calls GPT: write the model yourself" in found.message
 

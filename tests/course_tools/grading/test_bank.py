@@ -77,8 +77,10 @@ def test_every_right_answer_earns_all_points(engine, asked: Exercise):
     assert refused == {}
 
 
-def test_every_wrong_answer_gets_its_own_misconception(engine, asked: Exercise):
-    marks = {wrong: mark_of_answer(engine, asked, as_a_cell(wrong, asked.reference.__name__)) for wrong in asked.wrong}
+def test_every_wrong_answer_gets_its_own_misconception(engine, asked: Exercise, request):
+    """Without `--full`, the first one of each exercise: the tests of the bank try all of them outside the sandbox."""
+    tried = asked.wrong if request.config.getoption("--full") else asked.wrong[:1]
+    marks = {wrong: mark_of_answer(engine, asked, as_a_cell(wrong, asked.reference.__name__)) for wrong in tried}
     reported = {wrong.__name__: mark for wrong, mark in marks.items() if mark.misconception != " ".join(wrong.__doc__.split())}
     assert reported == {}
     assert not any(mark.passed or mark.points >= mark.max_points for mark in marks.values())
