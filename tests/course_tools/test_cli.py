@@ -8,7 +8,6 @@ import pytest
 
 from course_tools import cli as command
 from course_tools.bank import exercise, exercises
-from course_tools.publishing import run_tests as suite
 
 
 def test_exercises_are_listed_as_json(capsys):
@@ -46,37 +45,6 @@ def test_check_says_what_is_stale_and_changes_nothing(course, monkeypatch, capsy
     assert command.main(["build", "--check"]) == 1
     assert "lectures/04_tiny.ipynb does not exist: run `python course.py build 04`" in capsys.readouterr().out
     assert sorted(course.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ([], ["-n", "2"]),
-        (["-x", "tests/a.py", "-k", "b"], ["-n", "2", "-x", "tests/a.py", "-k", "b"]),
-        (["-n", "1"], ["-n", "1"]),
-        (["-n0"], ["-n0"]),
-        (["--pdb"], ["--pdb"]),
-    ],
-)
-def test_pytest_gets_the_arguments_and_its_workers(course, monkeypatch, given, expected):
-    monkeypatch.setattr(command, "project_root", lambda: course)
-    monkeypatch.setattr(suite, "find_spec", lambda name: object())
-    monkeypatch.setattr(suite.os, "cpu_count", lambda: 2)
-    called = []
-
-    def remember(words, cwd, check):
-        called.append((words, cwd))
-        return subprocess.CompletedProcess(words, 5)
-
-    monkeypatch.setattr(suite.subprocess, "run", remember)
-    assert command.main(["test", *given]) == 5
-    assert called == [([sys.executable, "-m", "pytest", *expected], course)]
-
-
-def test_without_xdist_one_process_runs_all(course, monkeypatch):
-    monkeypatch.setattr(suite, "find_spec", lambda name: None)
-    monkeypatch.setattr(suite.subprocess, "run", lambda words, **how: subprocess.CompletedProcess(words, len(words)))
-    assert suite.run_tests(course) == 3
 
 
 @pytest.mark.parametrize(
