@@ -288,7 +288,7 @@ def read_by_latches(rnn_step: RecurrentStep, part: Recall, feedback: float = 3.0
 
 # Plain gradient descent on the recall task from weights whose gradient explodes, with and without gradient clipping.
 #
-# An experiment of lecture 01: U = 1.5 Q with an orthogonal Q. `rnn_step`, `clip` and the learning rate are arguments.
+# U = 1.5 Q with an orthogonal Q. `rnn_step`, `clip` and the learning rate are arguments.
 
 
 Clip = Callable[[Sequence[Tensor]], Sequence[Tensor]]

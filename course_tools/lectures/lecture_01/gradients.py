@@ -16,7 +16,7 @@ from course_tools.notebook.show import show
 
 # Run a step of a recurrent network over a sequence, forward and backward, and measure how its gradient vanishes or explodes.
 #
-# The experiments of lecture 01. `rnn_step`, `bptt_step` and `lstm_step` are arguments: the lecture passes the student's.
+# `rnn_step`, `bptt_step` and `lstm_step` are arguments: the lecture passes the student's.
 
 
 RecurrentStep = Callable[..., Tensor]

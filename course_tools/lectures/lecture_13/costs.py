@@ -13,7 +13,7 @@ from course_tools.notebook.layer_costs import exponent, multiply_adds
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 
-# What token mixing costs against attention, and how many parameters two variants of MLP-Mixer have:.
+# What token mixing costs against attention, and how many parameters two variants of MLP-Mixer have.
 
 
 def growth_of_work(positions: Sequence[int], d: int = 32) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What training added to the weights of token mixing, as maps over the positions of a square image:."""
+"""What training added to the weights of token mixing, as maps over the positions of a square image."""
 
 from collections.abc import Sequence
 from statistics import mean

@@ -1,4 +1,4 @@
-"""Train one layer of attention to recall the value of one key among many pairs, with any mechanism:."""
+"""Train one layer of attention to recall the value of one key among many pairs, with any mechanism."""
 
 from collections.abc import Callable, Iterable, Mapping
 from statistics import mean

@@ -1,4 +1,4 @@
-"""The characters of Python's language reference in short pieces, and the training of a model of them:."""
+"""The characters of Python's language reference in short pieces, and the training of a model of them."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping

@@ -52,7 +52,7 @@ def show_sharpness(
     return largest
 
 
-# Measure and draw how fast models generate after prompts of several lengths:.
+# Measure and draw how fast models generate after prompts of several lengths.
 
 
 def show_generation_speed(

@@ -56,7 +56,7 @@ def _widest(points: np.ndarray) -> np.ndarray:
     return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
 
 
-# Figures of augmented digits, of a photograph under augmentation, and of nearest neighbours:.
+# Figures of augmented digits, of a photograph under augmentation, and of nearest neighbours.
 
 
 def show_views(images: Tensor, view: Callable[[Tensor, torch.Generator], Tensor], seed: int = 0) -> None:

@@ -1,0 +1,34 @@
+"""Patches are drawn in their places, and the hardest images are those whose label is least probable."""
+
+import torch
+
+from course_lib.primitives import patchify
+from course_tools.lectures.lecture_11.figures import laid_out, show_hardest, show_patches, show_rollout
+
+
+def test_patches_lie_where_they_were_cut_with_white_gaps():
+    image = torch.rand(1, 3, 6, 9)
+    sheet = laid_out(patchify(image, 3)[0], 6, 9, 3)
+    assert sheet.shape == (8, 13, 3)
+    assert torch.equal(sheet[:3, 5:8], image[0, :, :3, 3:6].permute(1, 2, 0))
+    assert torch.equal(sheet[5:, 10:], image[0, :, 3:, 6:].permute(1, 2, 0))
+    assert (sheet[3:5] == 1).all()
+
+
+def test_equal_patches_correlate_fully(capsys):
+    show_patches(patchify, torch.rand(1, 3, 3, 3).repeat(1, 1, 2, 3), 3, "its patches")
+    assert "by 1.00 on average" in capsys.readouterr().out
+
+
+def test_the_largest_share_is_named_with_its_place(capsys):
+    shares = torch.full((1, 4, 4), 0.5 / 15)
+    shares[0, 2, 1] = 0.5
+    show_rollout(torch.rand(1, 1, 28, 28), shares, ["label 3, predicted 5"])
+    assert "0.50 in row 3, column 2 (label 3, predicted 5); equal shares would be 0.06." in capsys.readouterr().out
+
+
+def test_the_hardest_images_come_first(capsys):
+    p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]])
+    show_hardest(torch.rand(3, 8, 8), torch.tensor([0, 1, 1]), p, "your model", n=2)
+    text = capsys.readouterr().out
+    assert "1: label 1, predicted 0; 2: label 1, predicted 1. Its accuracy is 0.667." in text

@@ -1,0 +1,62 @@
+"""Embeddings lie in their panels, and views and neighbours are those described."""
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.datasets import photographs, warp
+from course_tools.lectures.lecture_16.figures import clouds, show_neighbours, show_photograph_view, show_views
+
+# Clouds of embeddings: every point is drawn, along the widest axes, as the numeral of its label.
+
+
+def test_every_point_is_drawn_in_every_panel():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(30) % 3 + 4
+    figure = clouds({"first": torch.randn(30, 7, generator=generator), "last": torch.randn(30, 7, generator=generator)}, labels)
+    assert [ax.get_title() for ax in figure.axes] == ["first", "last"]
+    assert [[len(c.get_offsets()) for c in ax.collections] for ax in figure.axes] == [[10, 10, 10]] * 2
+    assert tuple(figure.get_size_inches()) <= (6.0, 4.0)
+
+
+def test_the_widest_axis_lies_across():
+    points = torch.zeros(4, 3)
+    points[:, 2] = torch.tensor([-3.0, -1.0, 1.0, 3.0])
+    points[:, 0] = torch.tensor([0.1, -0.1, -0.1, 0.1])
+    (ax,) = clouds({"": points}, torch.zeros(4, dtype=torch.long)).axes
+    places = ax.collections[0].get_offsets()
+    assert np.allclose(sorted(np.abs(places[:, 0])), [1, 1, 3, 3], atol=0.01)
+    assert np.abs(places[:, 1]).max() < 0.2
+
+
+def test_a_line_and_a_single_point_are_drawn():
+    assert clouds({"line": torch.arange(3.0)[:, None], "line again": torch.arange(3.0)[:, None]}, torch.arange(3)).axes
+    assert clouds({"point": torch.ones(1, 5)}, torch.tensor([7])).axes
+
+
+def test_panels_and_labels_must_fit():
+    with pytest.raises(ValueError, match="one to three panels of 2 points"):
+        clouds({"": torch.zeros(3, 2)}, torch.zeros(2, dtype=torch.long))
+    with pytest.raises(ValueError, match="one to three panels"):
+        clouds({}, torch.zeros(2, dtype=torch.long))
+
+
+# The texts of the figures contain how much a view differs, and which neighbours are of the same class.
+
+
+def test_a_view_of_twice_the_ink_differs_by_all_of_it(capsys):
+    show_views(torch.rand(20, 1, 5, 7), lambda batch, generator: 2 * batch)
+    assert "its view is 100 % of the ink" in capsys.readouterr().out
+
+
+def test_a_photograph_is_unchanged_by_the_identity(capsys):
+    show_photograph_view(warp, turn=0, zoom=1, hue=0, saturation=1)
+    red = photographs((60, 90))[1, 0].mean()
+    assert f"changes from {red:.2f} to {red:.2f}" in capsys.readouterr().out
+
+
+def test_neighbours_are_those_with_the_largest_cosines(capsys):
+    angles = torch.tensor([0.0, 0.1, 3.0, 0.2, -2.0, 1.5])
+    points = torch.stack([angles.cos(), angles.sin()], 1)
+    show_neighbours(0, points, torch.rand(6, 1, 3, 3), torch.tensor([7, 7, 1, 9, 1, 2]), n=2)
+    assert "Unseen digit 0, a 7, then 7, 9: its 2 nearest neighbours, of which 1 show" in capsys.readouterr().out
