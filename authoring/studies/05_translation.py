@@ -21,13 +21,14 @@ from torch import nn
 
 from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.blocks import Sizes
-from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, verses
+from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary
 from course_lib.generation import beam_search
 from course_lib.losses import label_smoothed_loss
 from course_lib.metrics import bleu
 from course_lib.fast import hoisted_bahdanau_steps, stacked_bidirectional_gru
 from course_lib.models import BahdanauDecoder, Encoder, Seq2Seq, Transformer
 from course_lib.training import inverse_square_root, train
+from course_tools.lectures.lecture_05.data import verses
 
 WIDTH, MERGES, BATCH, MOST = 128, 2_000, 32, 60
 AMOUNTS = {10_000: (2_500, 0.1), 1_000: (1_000, 0.3), 3_000: (2_000, 0.2)}  # pairs: updates and dropout

@@ -15,9 +15,9 @@ from torch import nn
 
 from course_lib.attention import NonLocal, NonLocalBlock, associative_dot_product
 from course_lib.blocks import ConvNet
-from course_lib.datasets import moving_digits
 from course_lib.metrics import count_operations
 from course_lib.training import batches, train
+from course_tools.lectures.lecture_09.data import moving_digits
 
 STEPS, LOOKS, WIDTH = 1_200, (200, 400, 600, 800, 1_000, 1_200), 32
 

@@ -22,12 +22,13 @@ from torch import Tensor, nn
 
 from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
-from course_lib.datasets import LabelledImages, SegmentedScenes, cluttered_scenes, digits, split
+from course_lib.datasets import LabelledImages, digits, split
 from course_lib.losses import deep_set_loss, dice_loss, focal_loss, match, matching_cost
 from course_lib.metrics import mask_ious, mean_average_precision
 from course_lib.models import DETR, AttentionMaps, MaskHead, ObjectFeatures, PointQueries, read_objects, sinusoidal_positions_2d
 from course_lib.primitives import iou, to_corners
 from course_lib.training import batches, train
+from course_tools.lectures.lecture_12.data import SegmentedScenes, cluttered_scenes
 
 N_KNOWN, DETR_STEPS, STEPS, LOOKS = 6_000, 4_000, 2_000, (250, 500, 1_000, 1_500, 2_000)
 SIZES, N_MAPS, SIDE = Sizes(d_model=64, n_heads=4, d_ff=128, n_layers=1), 4, 24

@@ -5,15 +5,11 @@ All random draws depend on a seed, and no example is in two parts of a data set.
 
 from course_lib.datasets.alignment import *
 from course_lib.datasets.augmentation import *
-from course_lib.datasets.bible_verses import *
 from course_lib.datasets.byte_pairs import *
 from course_lib.datasets.cifar10 import *
 from course_lib.datasets.citations import *
 from course_lib.datasets.cldr_dates import *
-from course_lib.datasets.clutter import *
-from course_lib.datasets.cluttered_scenes import *
 from course_lib.datasets.composed_pictures import *
-from course_lib.datasets.cross_references import *
 from course_lib.datasets.digit_scenes import *
 from course_lib.datasets.display_names import *
 from course_lib.datasets.docstrings import *
@@ -22,14 +18,11 @@ from course_lib.datasets.first_symbol import *
 from course_lib.datasets.handwritten import *
 from course_lib.datasets.language_reference import *
 from course_lib.datasets.mnist import *
-from course_lib.datasets.moving_digits import *
 from course_lib.datasets.neighbours import *
 from course_lib.datasets.pictures import *
-from course_lib.datasets.pixel_graphs import *
 from course_lib.datasets.same_or_different import *
 from course_lib.datasets.sample_images import *
 from course_lib.datasets.secret_orders import *
-from course_lib.datasets.sentence_pairs import *
 from course_lib.datasets.shakespeare import *
 from course_lib.datasets.social_networks import *
 from course_lib.datasets.spelled_numbers import *

@@ -1,4 +1,4 @@
-"""The column "Built in" of docs/papers.md: for each paper, the modules of the library whose docstrings cite it."""
+"""The column "Built in" of docs/papers.md: for each paper, the modules of library and lectures whose docstrings cite it."""
 
 import ast
 import re
@@ -6,6 +6,7 @@ from pathlib import Path
 
 _ADDRESS = re.compile(r"https?://(?:[^\s()<>\"'`]|\([^\s()]*\))+")
 _LINK = re.compile(r"\[[^\]]+\]\(<?([^)\s>]+(?:\([^)\s]*\)[^)\s>]*)?)>?\)")
+_MODULE = re.compile(r"^course_lib/|^course_tools/lectures/")
 _BUILT_IN = 3
 """The index of the column in a row `| Authors | Title | Link | Built in | Lectures |`."""
 
@@ -26,7 +27,7 @@ def _rewritten(line: str, cited: dict[str, list[str]]) -> str:
     link = _LINK.fullmatch(cells[_BUILT_IN - 1]) if line.startswith("|") and len(cells) > _BUILT_IN else None
     if link is None or link[1] not in cited:
         return line
-    names = [(name.removeprefix("course_lib/").removesuffix(".py").replace("/", "."), name) for name in cited[link[1]]]
+    names = [(_MODULE.sub("", name).removesuffix(".py").replace("/", "."), name) for name in cited[link[1]]]
     cells[_BUILT_IN] = ", ".join(f"[{short}](../{name})" for short, name in names)
     return f"| {' | '.join(cells)} |"
 
@@ -34,7 +35,7 @@ def _rewritten(line: str, cited: dict[str, list[str]]) -> str:
 def _cited(root: Path) -> dict[str, list[str]]:
     """Map each paper's URL to the files that cite it, as paths from the root, in order."""
     found: dict[str, list[str]] = {}
-    for path in sorted((root / "course_lib").rglob("*.py")):
+    for path in sorted(path for part in ("course_lib", "course_tools/lectures") for path in (root / part).rglob("*.py")):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
         texts = " ".join(ast.get_docstring(node) or "" for node in documented)

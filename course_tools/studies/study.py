@@ -93,7 +93,7 @@ class Study:
 
     @cached_property
     def library(self) -> str:
-        """Digest of the files of course_lib that it imports, directly or not; code that only draws is excluded."""
+        """Digest of the files of library and lecture that it imports, directly or not; code that only draws is excluded."""
         root = _PACKAGE.parent
         text = self.path.read_text(encoding="utf-8")
         return source_digest.digest(source_digest.imported_by(text, root), root)

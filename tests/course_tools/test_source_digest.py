@@ -59,8 +59,13 @@ def test_a_package_that_only_passes_on_names_is_looked_through(tmp_path, code, w
     assert {path.relative_to(tmp_path / "course_lib").as_posix() for path in found} == wanted
 
 
-def test_the_course_around_the_library_does_not_count(root):
+def test_of_the_course_around_the_library_a_lecture_alone_counts(root):
+    data = root / "course_tools/lectures/lecture_05/data.py"
+    data.parent.mkdir(parents=True)
+    data.write_text("from course_lib import far\nfrom course_tools.notebook import show\n")
     assert source_digest.imported_by("from course_tools import near\n", root) == set()
+    found = source_digest.imported_by("from course_tools.lectures.lecture_05.data import verses\n", root)
+    assert found == {data, root / "course_lib/__init__.py", root / "course_lib/far.py"}
 
 
 def test_content_and_names_count_and_line_ends_do_not(tmp_path):

@@ -21,8 +21,6 @@ def pictures() -> tuple[Tensor, Tensor]:
 
 MAKES = {
     "captioned_digits": lambda: D.captioned_digits(*SIZES, SEED),
-    "clutter": lambda: D.clutter(*SIZES, seed=SEED),
-    "cluttered_scenes": lambda: D.cluttered_scenes(D.LabelledImages(*(x[:20] for x in pictures())), 3, SEED),
     "digit_scenes": lambda: D.digit_scenes(D.LabelledImages(*(x[:20] for x in pictures())), 3, SEED),
     "digits": D.digits,
     "karate_club": D.karate_club,
@@ -30,7 +28,6 @@ MAKES = {
     "lookup": lambda: D.lookup(*SIZES, seed=SEED),
     "marked_neighbour": lambda: D.marked_neighbour(*SIZES, seed=SEED),
     "matching_neighbour": lambda: D.matching_neighbour(*SIZES, seed=SEED),
-    "moving_digits": lambda: D.moving_digits(*SIZES, seed=SEED),
     "photographs": lambda: D.photographs((8, 12)),
     "recall": lambda: D.recall(*SIZES, seed=SEED),
     "reversal": lambda: D.reversal(*SIZES, seed=SEED),
@@ -48,7 +45,6 @@ TAKES = {
     "recolour": (lambda x, a, b, c: D.recolour(x, D.colour_matrix(a, b, c)), IMAGES, *torch.rand(3, 5)),
     "resize": (lambda x: D.resize(x, (3, 4)), IMAGES),
     "ink_edges": (D.ink_edges, IMAGES.round()),
-    "pixel_graphs": (D.pixel_graphs, IMAGES[:, 0]),
     "few_of_each": (lambda y: D.few_of_each(y, 2, SEED), torch.arange(12) % 3),
     "walks": (lambda orders: D.walks(orders, 4, seed=SEED), D.secret_orders(*SIZES, seed=SEED).train),
 }
@@ -62,10 +58,9 @@ OF_TEXT = {
     "language_reference",
     "marked_sentences",
     "number_words",
-    "see_also",
 }
-OF_TEXT |= {"shakespeare", "spelled", "split", "verses", "word_pieces"}
-DOWNLOADED = {"cache_folder", "cifar10", "cora", "download", "mnist", "multi30k"}
+OF_TEXT |= {"shakespeare", "spelled", "split", "word_pieces"}
+DOWNLOADED = {"cache_folder", "cifar10", "cora", "download", "mnist"}
 
 
 def tensors(x: object) -> list[Tensor]:

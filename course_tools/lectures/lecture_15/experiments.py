@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.datasets import digits, matching_neighbour, pixel_graphs
-from course_lib.datasets.pixel_graphs import PixelGraphs
+from course_lib.datasets import digits, matching_neighbour
 from course_lib.datasets.splits import Splits
 from course_lib.training import batches
+from course_tools.lectures.lecture_15.data import PixelGraphs, pixel_graphs
 from course_tools.notebook.device import device
 from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
 from course_tools.notebook.seed_scores import show_seeds

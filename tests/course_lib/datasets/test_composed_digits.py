@@ -1,13 +1,13 @@
-"""Composed images and videos: labels match the content, nothing else reveals the answer, and seeds determine all."""
+"""Composed images: labels match the content, nothing else reveals the answer, and seeds determine all."""
 
 from functools import cache
 
 import pytest
 import torch
 
-from course_lib.datasets import ALONE, PAPER, TWIN, WALL, clutter, mnist, moving_digits, same_or_different, twins
+from course_lib.datasets import ALONE, PAPER, TWIN, mnist, same_or_different, twins
 
-each_set = pytest.mark.parametrize("make", [clutter, same_or_different, twins, moving_digits])
+each_set = pytest.mark.parametrize("make", [same_or_different, twins])
 
 
 @cache
@@ -24,12 +24,6 @@ def digits_in(picture):
     places = ((i, j) for i in range(windows.shape[0]) for j in range(windows.shape[1]))
     found = ((kinds().get(windows[place].contiguous().numpy().tobytes()), place) for place in places)
     return [(kind, place) for kind, place in found if kind is not None]
-
-
-def test_the_label_of_clutter_is_the_digit_that_is_there():
-    """Without pieces; with pieces the labels are the same (below)."""
-    images, labels = clutter(60, 1, 1, canvas=20, n_pieces=0).train
-    assert [[kind for kind, _ in digits_in(picture)] for picture in images[:, 0]] == [[label] for label in labels.tolist()]
 
 
 def test_digits_are_labelled_same_where_they_are_of_one_kind():
@@ -54,14 +48,6 @@ def test_the_pixels_of_two_digits_of_one_kind_are_labelled_twins():
         assert torch.equal(classes, expected)
 
 
-def test_a_film_is_labelled_same_where_the_kind_that_goes_in_comes_out():
-    videos, labels = moving_digits(60, 1, 1, n_kinds=4).train
-    for video, label in zip(videos[:, 0], labels.tolist(), strict=True):
-        ((into, (_, start)),), ((out_of, (_, end)),) = digits_in(video[0]), digits_in(video[-1])
-        assert label == (into == out_of)
-        assert {start, end} == {0, 28}
-
-
 @each_set
 def test_sizes_seeds_and_parts(make):
     parts = make(13, 5, 7, seed=3)
@@ -80,31 +66,6 @@ def test_sizes_seeds_and_parts(make):
 def test_an_empty_part_is_refused(make):
     with pytest.raises(ValueError, match="each part needs an image"):
         make(5, 0, 5)
-
-
-def test_without_pieces_there_is_one_digit_on_a_clean_canvas():
-    images, labels = clutter(50, 1, 1, canvas=29, n_pieces=0).train
-    assert images.shape == (50, 1, 29, 29)
-    ink = images[:, 0] > 0
-    rows, columns = ink.any(2).sum(1), ink.any(1).sum(1)
-    assert (rows <= 14).all()
-    assert (columns <= 14).all()
-    assert labels.unique().tolist() == list(range(10))
-
-
-def test_pieces_add_ink_and_leave_the_digit():
-    clean, cluttered = (clutter(50, 1, 1, n_pieces=n).train for n in (0, 12))
-    assert torch.equal(clean.labels, cluttered.labels)
-    assert (cluttered.images >= clean.images).all()
-    assert cluttered.images.sum() > 1.5 * clean.images.sum()
-
-
-def test_a_canvas_of_one_digit_is_wide_enough_and_smaller_ones_are_refused():
-    assert clutter(3, 1, 1, canvas=14).train.images.shape == (3, 1, 14, 14)
-    with pytest.raises(ValueError, match="got canvas=13 and n_pieces=12"):
-        clutter(3, 1, 1, canvas=13)
-    with pytest.raises(ValueError, match="n_pieces=-1"):
-        clutter(3, 1, 1, n_pieces=-1)
 
 
 def test_two_digits_stand_at_opposite_borders_with_nothing_between():
@@ -142,28 +103,3 @@ def test_ink_is_labelled_and_paper_is_not():
 def test_too_few_or_too_many_digits_are_refused(n_digits, n_cells):
     with pytest.raises(ValueError, match=f"{n_digits} digits: two must be of one kind"):
         twins(5, 1, 1, n_digits, n_cells)
-
-
-def test_no_picture_of_a_film_shows_two_digits_and_the_wall_never_moves():
-    videos, labels = moving_digits(80, 1, 1).train
-    assert videos.shape == (80, 1, 6, 20, 42)
-    assert (videos[..., 14:28] == WALL).all()
-    left, right = (videos[:, 0, ..., part].flatten(2).any(2) for part in (slice(0, 14), slice(28, 42)))
-    assert not (left & right).any()
-    starts_left = left[:, 0]
-    assert torch.equal(starts_left, right[:, -1])
-    assert 20 < starts_left.sum() < 60
-    assert labels.sum() == 40
-
-
-def test_the_digit_is_whole_at_both_ends_of_a_film():
-    videos, _ = moving_digits(30, 1, 1, n_times=2, height=14).train
-    assert videos.shape[2:] == (2, 14, 42)
-    open_parts = torch.cat([videos[..., :14], videos[..., 28:]], dim=-1)
-    assert (open_parts.flatten(3).sum(-1) > 5).all()
-
-
-@pytest.mark.parametrize(("n_times", "height"), [(1, 20), (6, 13)])
-def test_videos_that_are_too_small_are_refused(n_times, height):
-    with pytest.raises(ValueError, match=f"got {n_times} frames of {height} rows"):
-        moving_digits(5, 1, 1, n_times, height)

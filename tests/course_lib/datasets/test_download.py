@@ -3,15 +3,12 @@
 import functools
 import hashlib
 import http.server
-import io
 import sys
-import tarfile
 import threading
-from pathlib import Path
 
 import pytest
 
-from course_lib.datasets import Unreachable, WrongChecksum, cache_folder, download, multi30k
+from course_lib.datasets import Unreachable, WrongChecksum, cache_folder, download
 
 CONTENT = b"two black dogs\n"
 CHECKSUM = hashlib.sha256(CONTENT).hexdigest()
@@ -127,38 +124,3 @@ def test_the_cache_folder_is_the_platforms_own(platform, variable, end, monkeypa
 def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_COURSE_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
-
-
-def archive(server, name, files):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-        for member, text in files.items():
-            entry = tarfile.TarInfo(member)
-            entry.size = len(text.encode())
-            tar.addfile(entry, io.BytesIO(text.encode()))
-    Path(server.folder, name).write_bytes(buffer.getvalue())
-    return f"{server.address}/{name}", hashlib.sha256(buffer.getvalue()).hexdigest()
-
-
-def test_multi30k_reads_pairs_and_drops_those_that_leak(server, tmp_path):
-    train = archive(server, "training.tar.gz", {"train.en": "A dog.\nA cat.\n", "train.de": "Ein Hund.\nEine Katze.\n"})
-    valid = archive(server, "validation.tar.gz", {"val.en": "A dog.\nSnow.\n", "val.de": "Ein Hund.\nSchnee.\n"})
-    test = archive(server, "test.tar.gz", {"./test.de": "Schnee.\nÖl.\n", "./test.en": "Snow.\nOil.\n"})
-    pairs = multi30k("de", "en", train=train, valid=valid, test=test, folder=tmp_path)
-    assert pairs.train == (("Ein Hund.", "A dog."), ("Eine Katze.", "A cat."))
-    assert pairs.valid == (("Schnee.", "Snow."),)
-    assert pairs.test == (("Öl.", "Oil."),)
-
-
-def test_multi30k_refuses_an_archive_that_does_not_match(server, tmp_path):
-    uneven = archive(server, "uneven.tar.gz", {"train.en": "A dog.\nA cat.\n", "train.de": "Ein Hund.\n"})
-    with pytest.raises(ValueError, match="2 lines of 'en', but 1 of 'de'"):
-        multi30k(train=uneven, folder=tmp_path)
-    empty = archive(server, "empty.tar.gz", {"readme": "nothing"})
-    with pytest.raises(ValueError, match=r"has no file train\.en"):
-        multi30k(train=empty, folder=tmp_path)
-
-
-def test_multi30k_knows_two_languages():
-    with pytest.raises(ValueError, match="'en' and 'de'"):
-        multi30k("en", "fr")

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from course_lib.datasets import digits, karate_club, marked_neighbour, matching_neighbour, pixel_graphs
+from course_lib.datasets import digits, karate_club, marked_neighbour, matching_neighbour
 from course_lib.models import GCN
+from course_tools.lectures.lecture_15.data import pixel_graphs
 from course_tools.lectures.lecture_15.experiments import (
     SEEDS,
     Alone,

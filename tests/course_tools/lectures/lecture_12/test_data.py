@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from course_lib.datasets import LabelledImages, cluttered_scenes, digits, ink_edges
+from course_lib.datasets import LabelledImages, digits, ink_edges
 from course_lib.primitives import to_corners
+from course_tools.lectures.lecture_12.data import cluttered_scenes
 
 H, W = 29, 37
 

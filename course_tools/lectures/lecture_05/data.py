@@ -18,8 +18,6 @@ from pathlib import Path
 from course_lib.datasets.download import WrongChecksum
 from course_lib.datasets.splits import Pair, Splits, split
 
-__all__ = ["verses"]
-
 _NAMES = {"de": "e", "en": "4"}
 _SHA256 = "1bc2950c659ff4062bb56edc075138457ed8deea64888238b912c960defcf973"
 _REMARK = re.compile(r"[()*\d]")

@@ -16,8 +16,6 @@ from course_lib.datasets.drawings import stamp
 from course_lib.datasets.pictures import LabelledImages
 from course_lib.primitives import to_corners
 
-__all__ = ["SegmentedScenes", "cluttered_scenes"]
-
 _DARK = 0.5
 
 

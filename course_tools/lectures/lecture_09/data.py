@@ -14,8 +14,6 @@ from torch import Tensor
 from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
 from course_lib.datasets.splits import Splits
 
-__all__ = ["WALL", "Videos", "moving_digits"]
-
 WALL = 0.5
 """Darkness of the wall."""
 

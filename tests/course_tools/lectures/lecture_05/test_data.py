@@ -8,7 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from course_lib.datasets import Pair, WrongChecksum, verses
+from course_lib.datasets import Pair, WrongChecksum
+from course_tools.lectures.lecture_05.data import verses
 
 MODULE = sys.modules[verses.__module__]
 ROWS = [
