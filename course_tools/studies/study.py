@@ -79,16 +79,23 @@ class Study:
         return self.text.partition("\n")[0]
 
     def source_on(self, device: str) -> str:
-        """Hash its file, without docstring, `figure` and `finding`, and on a CPU without `GPU_SETTINGS`, to 16 digits."""
+        """Hash its file to 16 digits, without docstring, `figure` and `finding`, and on a CPU without `GPU_SETTINGS`.
+
+        What it imports from the course counts by name: a definition that moves to another file makes no record stale.
+        """
         text = self.path.read_text(encoding="utf-8")
         lines: list[str | None] = list(text.splitlines())
+        names: list[str] = []
         body = ast.parse(text).body
         for i, node in enumerate(body):
             is_docstring = i == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             describes = isinstance(node, ast.FunctionDef) and node.name in _DESCRIBING
-            if is_docstring or describes or (device == "cpu" and _assigned(node) == ["GPU_SETTINGS"]):
+            ours = isinstance(node, ast.ImportFrom) and str(node.module).startswith(("course_lib", "course_tools"))
+            if ours:
+                names += map(ast.unparse, node.names)
+            if is_docstring or describes or ours or (device == "cpu" and _assigned(node) == ["GPU_SETTINGS"]):
                 lines[node.lineno - 1 : node.end_lineno] = [None] * ((node.end_lineno or 0) - node.lineno + 1)
-        kept = "\n".join(line for line in lines if line and line.strip())
+        kept = "\n".join([*sorted(names), *(line for line in lines if line and line.strip())])
         return hashlib.sha256(kept.encode()).hexdigest()[:16]
 
     @cached_property

@@ -52,3 +52,15 @@ def test_the_digest_of_a_device_leaves_out_what_does_not_affect_its_record(toy, 
     assert old in text
     toy.path.write_text(text.replace(old, new))
     assert {device for device in before if toy.source_on(device) != before[device]} == differs
+
+
+def test_a_definition_that_moves_to_another_file_makes_no_record_stale(toy):
+    text, digests = toy.path.read_text(), []
+    for place in (
+        "from course_lib.a import f, g",
+        "from course_lib.b import g\nfrom course_lib.a import f",
+        "from course_lib.a import f",
+    ):
+        toy.path.write_text(text.replace("SETTINGS =", f"{place}\nSETTINGS =", 1))
+        digests.append(toy.source_on("cpu"))
+    assert digests[0] == digests[1] != digests[2]
