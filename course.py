@@ -14,7 +14,7 @@
     python3 course.py gpu-check                        the tests and timings that need a GPU, as a report (docs/gpu.md)
     python3 course.py colab --repository URL           the lectures for Google Colab, cloned from URL (docs/running.md)
     python3 course.py exercises [--json]               the list of exercises
-    python3 course.py study [NAME ...]                 run or resume a longer experiment (docs/studies.md)
+    python3 course.py study [NAME ...]                 run or resume a longer experiment (docs/evidence.md)
     python3 course.py grade DIR_OR_ZIP [options]       grade submissions (docs/grading.md; --help)
     python3 course.py variants --secret FILE --canvas ROSTER.csv   a notebook for each student (docs/grading.md)
     python3 course.py item-analysis DIR [DIR ...]      from graded submissions: hard exercises, common misconceptions

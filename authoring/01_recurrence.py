@@ -728,7 +728,7 @@ train_lstm = check("01.6", train_lstm)
 # Gers et al. 2000, section 3 (https://doi.org/10.1162/089976600300015015) · Pascanu et al. 2013, eqs. 3 to 5 and algorithm 1
 # (https://arxiv.org/abs/1211.5063) · Cho et al. 2014, eqs. 5 to 8 (https://arxiv.org/abs/1406.1078).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** ITMO lecture 7 and RKMVERI.
 #

@@ -428,7 +428,7 @@ claim("02.r", largest=max(groups["tanh encoder: two"]))
 # Claims 02.g to 02.j-three are about models with a GRU encoder.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** How many updates does the last state need? The study `02_length_and_width` (docs/studies.md) trains both models
+# **Predict.** How many updates does the last state need? The study `02_length_and_width` trains both models
 # for 2,000 updates, five times as many as above, at two widths and with three seeds. What fraction of new pairs of dates does
 # the model without attention convert at the end, with a state of 64 numbers?
 #
@@ -844,7 +844,7 @@ show(
 # Luong, Pham, Manning 2015, section 3.1 (https://arxiv.org/abs/1508.04025) · Williams & Zipser 1989
 # (https://doi.org/10.1162/neco.1989.1.2.270).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** ITMO lecture 7 and CSE 891.
 #

@@ -743,7 +743,7 @@ show_seeds(
 # Networks for Document Classification*, eqs. 5 to 10 (https://aclanthology.org/N16-1174) · Williams 1992
 # (https://doi.org/10.1007/BF00992696).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** ITMO lecture 7.
 #

@@ -902,7 +902,7 @@ show_attention_rival(train_attention_rival, n_parameters, SEEDS)
 # (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5
 # (https://arxiv.org/abs/1410.5401).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

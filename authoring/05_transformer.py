@@ -890,7 +890,7 @@ claim("05.y", difference=min(right[:2]) - max(of_small))
 # the geometric mean of four precisions (over all translations, the fractions of their 1-, 2-, 3- and 4-grams that the reference
 # contains, each counted at most as often as there), times a penalty for short translations. 100 is a perfect match.
 #
-# The study `05_translation` (docs/studies.md) translates German verses of the Bible, of at most 20 words, into English. A
+# The study `05_translation` translates German verses of the Bible, of at most 20 words, into English. A
 # Transformer with two encoder and two decoder blocks of width 128 and a GRU with Bahdanau's attention (lecture 02) learn from
 # 10,000 pairs, for 2,500 updates with 32 pairs each, and translate with a beam of four. As in the Transformer's paper, training
 # uses *dropout* (random activations are set to 0), *label smoothing* (a tenth of the target probability is spread over all
@@ -1180,7 +1180,7 @@ show(
 # Machine Translation System*, eq. 14 (https://arxiv.org/abs/1609.08144) · Papineni et al. 2002, *BLEU: a Method for Automatic
 # Evaluation of Machine Translation*, section 2 (https://aclanthology.org/P02-1040).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

@@ -516,7 +516,7 @@ claim("06.o", average=mean(steps[-1] - steps[0] for steps in steps_by_walk))
 # The number of steps increases with the distance that the carry travels. No label contains this distance: the model learned
 # when to halt from the loss on the digits and from the price on steps.
 #
-# **Predict.** To compare baselines, the study `06_fixed_steps` (docs/studies.md) trains four forms with the same mask for 400
+# **Predict.** To compare baselines, the study `06_fixed_steps` trains four forms with the same mask for 400
 # updates, at learning rates of 2e-3 and 5e-3 and with eight seeds: eight fixed shared steps whose output is the last state; the
 # same steps, with the mean of all eight states as output; eight separate layers; and adaptive steps without a price. Which of
 # them get most sums of twenty digits right with every seed, at both rates?
@@ -938,7 +938,7 @@ for k in (1, 2, 3, 5, 7, 11):
 # **Papers.** Dehghani et al. 2019, *Universal Transformers*, eqs. 4 to 7 and section 2.2 (https://arxiv.org/abs/1807.03819) ·
 # Graves 2016, *Adaptive Computation Time for Recurrent Neural Networks*, section 2 (https://arxiv.org/abs/1603.08983).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** EE-559 13.2.
 #

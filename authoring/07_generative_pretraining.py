@@ -454,7 +454,7 @@ claim("07.jj", lead=lead)
 
 # %% [markdown]
 # In our training the table needs fewer bits, and the curves of both networks are still falling. The study `07_updates`
-# (docs/studies.md) repeats the comparison on the same text with a GPT of twice the width, an LSTM of as many parameters and
+# repeats the comparison on the same text with a GPT of twice the width, an LSTM of as many parameters and
 # 2,500 updates, and adds the counts of Kneser and Ney (section 11). Both networks overtake the table of section 4, but neither
 # overtakes Kneser and Ney's counts. GPT learns more slowly at first, and gains more in the second half of the updates (07.jj).
 # Each network has one learning rate; no others were tried.
@@ -895,7 +895,7 @@ needs["Kneser-Ney"] = bits_by_counts(better, new, 8)
 claim("07.hh", difference=needs["table"] - needs["Kneser-Ney"])
 
 # %% [markdown] tags=["predict"]
-# In section 5, the networks read a third of a million characters, about twice. The study `07_text` (docs/studies.md) gives all
+# In section 5, the networks read a third of a million characters, about twice. The study `07_text` gives all
 # models 4.2 million characters of Shakespeare's plays. The GPT and the LSTM, with 0.4 million weights each, take 24,000
 # updates, so they read each character about six times; the counts read it once. (Two more rivals, in the table below, mix these
 # counts with counts of the new text: of the earlier characters of the window, which the networks see, too, or of all new text
@@ -1093,7 +1093,7 @@ for name in (*networks, counts):
 # (https://arxiv.org/abs/2001.08361). [docs/papers.md](../docs/papers.md) lists those of Sennrich et al. (byte pairs), Witten
 # and Bell, and Kneser and Ney (counts).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** EE-559 13.2 · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

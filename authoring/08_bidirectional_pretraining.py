@@ -760,7 +760,7 @@ for text in ("mitteleuropäische normalzeit", "keskinen normaaliaika"):
     print("WordPiece  ", " ".join(word_pieces(text, vocabulary)), "\n")
 
 # %% [markdown] tags=["predict"]
-# Lists of names are not running text. The study `08_word_pieces` (docs/studies.md) pre-trains a small BERT on plays by
+# Lists of names are not running text. The study `08_word_pieces` pre-trains a small BERT on plays by
 # Shakespeare and fine-tunes it to recognise which of eight plays a passage of 64 word pieces comes from, with 5 or 10 labelled
 # passages of each play. The vocabulary is learned from other plays, so many characters' names are cut into several pieces. The
 # rivals are the same BERT without pre-training, the same BERT pre-trained on passages whose pieces are in random order, and
@@ -972,7 +972,7 @@ print(
 # Machine Translation System*, section 4.1 (https://arxiv.org/abs/1609.08144) · Liu et al. 2019, *RoBERTa*, section 4.2
 # (https://arxiv.org/abs/1907.11692).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #

@@ -333,7 +333,7 @@ models |= experiments.fit_networks(networks, canvases, STEPS, SEED)
 experiments.show_networks(models, canvases)
 
 # %% [markdown] tags=["try-it"]
-# **Longer training and three seeds.** One seed is little evidence. The study `09_reach` (docs/studies.md) trains these
+# **Longer training and three seeds.** One seed is little evidence. The study `09_reach` trains these
 # networks, a block with a softmax, and max pooling instead of average pooling, for twice as many steps and with three seeds.
 # The figure shows the recorded results, and the claims below it compare the worst seed of one network with the best of the
 # other.
@@ -734,7 +734,7 @@ show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 # (CVPR 2019) · Yang, Dai, Salakhutdinov, Cohen 2018, *Breaking the Softmax Bottleneck* (https://arxiv.org/abs/1711.03953) ·
 # Kim, Papamakarios, Mnih 2021, *The Lipschitz Constant of Self-Attention* (https://arxiv.org/abs/2006.04710).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -476,7 +476,7 @@ claim("10.n", less=less)
 
 # %% [markdown] tags=["predict"]
 # After this short training run, the convolution is more accurate. There are three objections: the training is short; all
-# networks have the same learning rate; and the images are tiny. The study `10_larger_pictures` (docs/studies.md) takes them up.
+# networks have the same learning rate; and the images are tiny. The study `10_larger_pictures` takes them up.
 # Its digits have 14 × 14 pixels; the first of the two layers has a stride of 2. Each network is trained for 2,000 updates with
 # 64 digits each, which is 37 epochs, with three seeds and widths up to 32. Its learning rate is the best of four on held-out
 # digits (the optimiser's rate is the one printed below, divided by the square root of the width). Each network is also trained
@@ -761,7 +761,7 @@ show_changes(digit[0], (3, 4), norms)
 # **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
 # 1-3, sections 2, 3.1 and 3.2, and figure 5 (https://arxiv.org/abs/1906.05909).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the result of this paper with ours.
+# The site compares the numbers of this paper with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

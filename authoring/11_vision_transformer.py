@@ -859,7 +859,7 @@ print(
 )
 
 # %% [markdown] tags=["predict"]
-# **A longer study: the number of images, and pre-training with all weights.** The study `11_pictures` (docs/studies.md) trains
+# **A longer study: the number of images, and pre-training with all weights.** The study `11_pictures` trains
 # the ViT and two CNNs with nearly as many parameters on 250 to 4,000 digits, for 2,000 updates each, each with a learning rate
 # tuned on 1,000 digits. One CNN ends in global max pooling, as in section 4; in the other, the linear layer gets all positions.
 # The study also trains *all* weights on a few of the digits 5 to 9, as the paper does: from a random start, and from a model of
@@ -1230,7 +1230,7 @@ repair_vit = check("11.8", repair_vit)
 # Vinyals, Dean 2015, *Distilling the Knowledge*, section 2 (https://arxiv.org/abs/1503.02531) · Abnar, Zuidema 2020,
 # *Quantifying Attention Flow*, eq. 1 (https://arxiv.org/abs/2005.00928).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -540,7 +540,7 @@ claim("12.o-mean", largest=largest)
 # The loss below is built from your functions. One alternative needs no matching: **sort** the objects by the x-coordinate of
 # their centres and assign the leftmost to query 1, the next to query 2, and so on.
 #
-# The cell below trains one network with matching, live. The study `12_matching` (docs/studies.md) trains with matching and with
+# The cell below trains one network with matching, live. The study `12_matching` trains with matching and with
 # its rivals, for 2,000 updates each and with three seeds; the claims about matching rest on the study.
 #
 # **Predict.** Each network is trained for the same number of updates, from random reference points. How well does assigning the
@@ -1042,7 +1042,7 @@ print(
 # (https://doi.org/10.1002/nav.3800020109) · Crouse 2016, *On implementing 2D rectangular assignment algorithms*, the algorithm
 # in SciPy (https://doi.org/10.1109/TAES.2016.140952) · Lin et al. 2014, *COCO* (https://arxiv.org/abs/1405.0312).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -901,7 +901,7 @@ show_both_orders(train_mixer, SEEDS, f"{whose(train_mixer)} Mixer")
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2
 # (https://arxiv.org/abs/1606.08415).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -694,7 +694,7 @@ claim("14.D", ratio=share["softmax"] / share["elu + 1"])
 claim("14.D-uniform", value=share["elu + 1"] * n_pairs)
 
 # %% [markdown] tags=["predict"]
-# In this task the queries follow the pairs directly. The study `14_long_sequences` (docs/studies.md) separates them: 16 pairs,
+# In this task the queries follow the pairs directly. The study `14_long_sequences` separates them: 16 pairs,
 # other keys without values up to the middle of 128, 512 or 2,048 positions, then queries only. It trains one block with softmax
 # attention in its fused form, one with linear attention and elu + 1, and an LSTM with about as many parameters, for 400 updates
 # each, with three seeds.
@@ -1027,7 +1027,7 @@ print("".join(" abcdefghijklmnopqrstuvwxyz"[code] for code in codes))
 # Choromanski et al. 2021, *Rethinking Attention with Performers*, lemmas 1 and 2, section 2.4
 # (https://arxiv.org/abs/2009.14794) · Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*.
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

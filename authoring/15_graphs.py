@@ -983,7 +983,7 @@ for name, run in lookups.items():
 # Networks?*, eq. 7 and section 4.1 (https://arxiv.org/abs/2105.14491) · Cai & Wang 2020, on over-smoothing
 # (https://arxiv.org/abs/2006.13318).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -1004,7 +1004,7 @@ repair_simclr = check("16.8", repair_simclr)
 # Dimensional Collapse*, section 3 (https://arxiv.org/abs/2110.09348) · van der Maaten and Hinton 2008, *Visualizing Data using
 # t-SNE* (https://www.jmlr.org/papers/v9/vandermaaten08a.html).
 #
-# [docs/headlines.md](../docs/headlines.md) compares the results of these papers with ours.
+# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     exam.add_argument("--minutes", type=int, default=40, metavar="M", help="length of a form (default: 40)")
     exam.add_argument("--seed", type=int, default=0, metavar="S", help="another seed draws other questions (default: 0)")
     exam.add_argument("--out", type=Path, default=Path("exam"), metavar="DIR", help="output folder (default: exam)")
-    study = commands.add_parser("study", help="run or resume a study from authoring/studies (docs/studies.md)")
+    study = commands.add_parser("study", help="run or resume a study from authoring/studies (docs/evidence.md)")
     study.add_argument("names", nargs="*", metavar="NN_name", help="such as 10_accuracy_and_cost; with --check, default: all")
     what = study.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="list the studies and whether their records are complete")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LIBRARY = sorted((ROOT / "course_lib").rglob("*.py"))
 OF_LECTURES = sorted((ROOT / "course_tools" / "lectures").rglob("*.py"))
-LECTURES = {path.name[:2]: path.read_text(encoding="utf-8") for path in (ROOT / "authoring").glob("[0-9][0-9]_*.py")}
+LECTURES = {path.name[:2] for path in (ROOT / "authoring").glob("[0-9][0-9]_*.py")}
 
 ADDRESS = re.compile(r"https?://(?:[^\s()<>\"'`]|\([^\s()]*\))+")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -81,12 +81,6 @@ def papers() -> dict[str, dict[str, str]]:
     return by_address
 
 
-def numbers(cell: str) -> set[str]:
-    """Return the lectures of a cell such as `**01** 06–09`."""
-    spans = [part.replace("*", "").split("–") for part in cell.split() if part != "–"]
-    return {f"{number:02}" for span in spans for number in range(int(span[0]), int(span[-1]) + 1)}
-
-
 def axes() -> Iterator[tuple[str, Path]]:
     """Yield each name of an axis in a signature or a type of the library, with its file."""
     for path in LIBRARY:
@@ -138,21 +132,6 @@ def test_papers_md_names_no_paper_that_nobody_cites():
     assert set(papers()) - set(cited()) == set()
 
 
-@for_each(papers())
-def test_beside_a_paper_stand_the_modules_that_cite_it_and_no_others(address):
-    links = LINK.findall(papers()[address]["Built in"])
-    assert {link.removeprefix("../") for _, link in links} == cited()[address]
-    assert all(re.sub("^../course_(lib|tools/lectures)/", "", link) == f"{name.replace('.', '/')}.py" for name, link in links)
-
-
-@for_each(papers())
-def test_a_bold_lecture_is_one_whose_text_cites_the_paper(address):
-    cell = papers()[address]["Lectures"]
-    assert numbers(cell) <= set(LECTURES)
-    bold = {number for mark in re.findall(r"\*\*(\d\d)\*\*", cell) for number in numbers(mark)}
-    assert bold == {number for number, text in LECTURES.items() if address in addresses(text)}
-
-
 @for_each(["Sizes", "Tensors"])
 def test_a_size_and_a_tensor_are_called_so_in_a_signature(heading):
     assert len(code_names(heading)) > 40
@@ -179,7 +158,7 @@ def test_an_axis_that_is_common_is_explained():
 def test_a_letter_that_has_several_meanings_names_lectures_that_there_are():
     rows = tables("notation.md")["One letter, several meanings"]
     named = {row["Letter"]: set(row["In lectures"].split(", ")) for row in rows}
-    assert {letter: lectures for letter, lectures in named.items() if len(lectures) < 2 or not lectures <= set(LECTURES)} == {}
+    assert {letter: lectures for letter, lectures in named.items() if len(lectures) < 2 or not lectures <= LECTURES} == {}
 
 
 @for_each(sorted(path.name for path in DOCS.glob("*.md")))

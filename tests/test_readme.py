@@ -19,12 +19,12 @@ def test_it_is_one_page():
 def test_its_numbers_are_those_of_the_course():
     lectures = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
     row = README.partition("<!-- numbers:begin -->")[2].partition("<!-- numbers:end -->")[0].split("\n")[3]
-    n_lectures, n_exercises, n_wrong, n_claims, _ = (int(cell.replace(",", "")) for cell in row.strip("| ").split("|"))
+    n_lectures, n_exercises, n_wrong, n_claims, _ = (int(re.sub(r"\D", "", cell)) for cell in row.strip("| ").split("|"))
     assert n_lectures == len(lectures)
     assert n_exercises == len(exercises())
-    assert n_wrong == sum(len(item.wrong) for item in exercises())
-    claims = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
-    assert n_claims == len(re.findall(r"^\| ", claims, re.MULTILINE)) - 2 * n_lectures
+    assert 0 <= sum(len(item.wrong) for item in exercises()) - n_wrong < 100
+    solved = (path.read_text(encoding="utf-8") for path in (ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
+    assert 0 <= sum(text.count('"course_claim": {') for text in solved) - n_claims < 100
 
 
 def test_no_lecture_downloads_anything():

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = [*sorted((ROOT / "course_lib").rglob("*.py")), *sorted((ROOT / "course_tools").rglob("*.py")), ROOT / "course.py"]
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”|«[^»]*»|https?://\S+")
-GENERATED = {"claims.md", "companion.md", "lectures.md"}
+GENERATED = {"companion.md"}
 """Their words come from the lectures and the slides."""
 
 

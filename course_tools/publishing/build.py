@@ -1,4 +1,4 @@
-"""`course build`: authoring → lectures and solutions, the generated pages of docs/ and the numbers of the README.
+"""`course build`: authoring → lectures and solutions, docs/companion.md and the numbers of the README.
 
 Building twice changes nothing. A solution is executed only if its code, or a record of the lecture's studies, differs from the
 committed one; otherwise its outputs are kept.
@@ -12,26 +12,13 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_tools.publishing import measured
-from course_tools.publishing.claims_table import claims_page
 from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
-from course_tools.publishing.headlines import FILE as HEADLINES
-from course_tools.publishing.headlines import ROWS as HEADLINE_ROWS
-from course_tools.publishing.headlines import headlines_page
 from course_tools.publishing.lecture_cells import draft, student_version
-from course_tools.publishing.lectures_table import lectures_table
-from course_tools.publishing.outputs import claims, failures, fit_to_commit, take_outputs
-from course_tools.publishing.papers import papers_page
+from course_tools.publishing.outputs import failures, fit_to_commit, take_outputs
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
-from course_tools.publishing.rivals_page import FILE as RIVALS
-from course_tools.publishing.rivals_page import ROWS as RIVAL_ROWS
-from course_tools.publishing.rivals_page import rivals_page
-from course_tools.publishing.studies_page import FILE as STUDIES
-from course_tools.publishing.studies_page import studies_page
-from course_tools.publishing.teaching import FILE as TEACHING
-from course_tools.publishing.teaching import teaching
 from course_tools.studies.study_record import read
 
 
@@ -54,7 +41,7 @@ def build(root: Path, numbers: Iterable[str] = (), *, force: bool = False, timeo
 
     Args:
         root: the folder of the course.
-        numbers: the lectures, such as "04"; none = all. The generated pages and the README are always updated.
+        numbers: the lectures, such as "04"; none = all. The companion and the README are always updated.
         force: execute the solutions even if neither their code nor a record of their studies has changed.
         timeout: seconds that one cell may take.
 
@@ -150,23 +137,11 @@ def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]
 
 
 def _documents(root: Path) -> dict[Path, str]:
-    """Return the generated files: the pages of docs/, the README with its numbers, and the data of the predictions."""
-    claims_of = {
-        lecture.number: (lecture.title, lecture.name(lecture.unsolved), claims(nbformat.read(lecture.solution, as_version=4)))
-        for lecture in lectures(root)
-        if lecture.solution.exists()
-    }
+    """Return the generated files besides the notebooks: the companion, the README and the data of the predictions."""
     return {
         root / FILE: predictions_json(root),
-        **({papers: papers_page(root)} if (papers := root / "docs" / "papers.md").exists() else {}),
-        **({page: teaching(root)} if (page := root / TEACHING).exists() else {}),
-        **({page: studies_page(root)} if (page := root / STUDIES).exists() else {}),
-        **({root / RIVALS: rivals_page(root)} if (root / RIVAL_ROWS).exists() else {}),
-        **({root / HEADLINES: headlines_page(root)} if (root / HEADLINE_ROWS).exists() else {}),
         root / "docs" / "companion.md": companion(root),
-        root / "docs" / "lectures.md": lectures_table(root),
-        root / "docs" / "claims.md": claims_page(claims_of),
-        root / "README.md": readme_with(lectures(root), claims_of, root),
+        root / "README.md": readme_with(lectures(root), root),
     }
 
 

@@ -1,4 +1,4 @@
-"""Tables of the lectures' claims and measured values: docs/claims.md, and the table that `course run` prints."""
+"""Tables of the lectures' claims and measured values: the site's page of claims, and the table that `course run` prints."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,12 @@ from course_tools.notebook import conditions
 _HEAD = """# Claims
 
 What each lecture claims, and what was measured when its solution was built. A claim is asserted whenever its lecture runs,
-so a solution with a failing claim is not built. This page is written by `course build`.
+so a solution with a failing claim is not built.
 """
 
 
 def claims_page(claims_of: dict[str, tuple[str, str, list[dict]]]) -> str:
-    """Return the text of docs/claims.md: one table for each lecture.
+    """Return the page of the claims: one table for each lecture.
 
     Args:
         claims_of: for each lecture number, the title, the path of the notebook from the root, and the claims.

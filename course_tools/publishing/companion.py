@@ -68,9 +68,8 @@ def companion(root: Path) -> str:
         "",
         "Where each section of the five decks is treated: the section of a lecture, the claims that measure what the deck",
         "states, with the id that links to them in the solved lecture, and the code in the library. The parts of a section",
-        "that no lecture covers are listed below it, with the reason; the papers' numbers are next to ours in",
-        "[headlines.md](headlines.md). `course build` writes this file from the companion tables of the lectures and from",
-        "docs/decks.toml.",
+        "that no lecture covers are listed below it, with the reason. `course build` writes this file from the companion",
+        "tables of the lectures and from docs/decks.toml.",
     ]
     for deck in decks(root):
         lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]

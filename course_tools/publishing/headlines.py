@@ -1,4 +1,4 @@
-"""docs/headlines.md: the number for which a paper is known, next to the closest number that this course measures.
+"""The site's page of headlines: the number for which a paper is known, next to the closest number that this course measures.
 
 The rows are in docs/headlines.toml. Claims come from the executed solutions, scores from the records of the studies.
 """
@@ -15,15 +15,13 @@ from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.studies.study_record import read, record_path
 
-FILE = "docs/headlines.md"
 ROWS = "docs/headlines.toml"
 _HEAD = """# The papers' numbers next to ours
 
 The number for which a paper is known, as one of the decks or the paper itself states it, and the closest that this course
 measures. The two are rarely comparable: the last column says why they differ. Claims carry the id under which a lecture
 asserts them; scores of a study are means over its seeds, as recorded in [studies.md](studies.md). The papers are in
-[papers.md](papers.md), the decks and the parts that are not covered in [companion.md](companion.md). `course build` writes
-this page from docs/headlines.toml.
+[papers.md](papers.md), the decks and the parts that are not covered in [companion.md](companion.md).
 """
 _COLUMNS = ("Paper or deck", "Its number", "Stated in", "Measured on", "Measured here", "Why they differ")
 

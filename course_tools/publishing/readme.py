@@ -1,59 +1,52 @@
 """Generated parts of the README: its line of numbers and its table of lectures, written by `course build`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import nbformat
 
 from course_tools.bank import exercises
 from course_tools.publishing.claims_table import cell
 from course_tools.publishing.measured import load
+from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.student_time import student_minutes
 
 
-@dataclass(frozen=True)
-class _Count:
-    """Counts of one lecture."""
-
-    exercises: int
-    wrong: int
-    claims: int
-
-
-def readme_with(lectures: Sequence[Lecture], claims_of: dict[str, tuple[str, str, list[dict]]], root: Path) -> str:
+def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
     """Return the README's text with its numbers and its table of lectures rewritten between their markers.
 
     Args:
         lectures: the lectures of the course.
-        claims_of: lecture number -> title, path and claims, as for docs/claims.md.
         root: the folder of the course.
 
     Raises:
         PublishingFailed: the README lacks a marker.
     """
-    counts = {lecture.number: _count(lecture, claims_of) for lecture in lectures}
-    total = [sum(getattr(count, name) for count in counts.values()) for name in ("exercises", "wrong", "claims")]
+    asked = {each.number: [item for item in exercises() if item.lecture == each.number] for each in lectures}
+    n_wrong = sum(len(item.wrong) for items in asked.values() for item in items)
+    built = [nbformat.read(each.solution, as_version=4) for each in lectures if each.solution.exists()]
+    n_claims = sum(len(claims(solution)) for solution in built)
     numbers = (
         "| lectures | exercises | wrong answers tested | claims measured and asserted | data downloads |\n"
-        f"| --- | --- | --- | --- | --- |\n| {len(counts)} | {total[0]} | {total[1]:,} | {total[2]} | 0 |"
+        "| --- | --- | --- | --- | --- |\n"
+        f"| {len(lectures)} | {sum(map(len, asked.values()))} | {_about(n_wrong)} | {_about(n_claims)} | 0 |"
     )
     costs = load(root)
     times = sorted(map(student_minutes, lectures))
     head = f"Each takes {times[0]} to {times[-1]} minutes. The last column is the run time of the notebook on one CPU thread.\n"
-    rows = [head, "| | Lecture | Exercises | Claims | Runs in |", "| --- | --- | --- | --- | --- |"]
+    rows = [head, "| | Lecture | Exercises | Runs in |", "| --- | --- | --- | --- |"]
     for lecture in lectures:
         link = f"[{cell(lecture.title)}]({lecture.name(lecture.unsolved)})"
         seconds = f"{costs[lecture.number]['seconds']} s" if lecture.number in costs else ""
-        count = counts[lecture.number]
-        rows.append(f"| {lecture.number} | {link} | {count.exercises} | {count.claims} | {seconds} |")
+        rows.append(f"| {lecture.number} | {link} | {len(asked[lecture.number])} | {seconds} |")
     text = (root / "README.md").read_text(encoding="utf-8")
     return _between(_between(text, "numbers", numbers), "lectures", "\n".join(rows))
 
 
-def _count(lecture: Lecture, claims_of: dict[str, tuple[str, str, list[dict]]]) -> _Count:
-    asked = [item for item in exercises() if item.lecture == lecture.number]
-    claims = claims_of[lecture.number][2] if lecture.number in claims_of else []
-    return _Count(len(asked), sum(len(item.wrong) for item in asked), len(claims))
+def _about(n: int) -> str:
+    """Round a count down to hundreds, so that it changes rarely: "1,600+"; a small one is exact."""
+    return f"{n // 100 * 100:,}+" if n >= 100 else str(n)
 
 
 def _between(text: str, name: str, new: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/rivals.md: each mechanism compared with its obvious rivals and controls, and answers to a reader's objections.
+"""The site's page of rivals: each mechanism compared with its obvious rivals and controls, and answers to a reader's objections.
 
 The rows are in docs/rivals.toml, without numbers: these come from the claims and figures of the executed solutions and from
 the records of the studies.
@@ -18,7 +18,6 @@ from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.sections import MadeClaims, anchor, headings
 from course_tools.studies.study_record import read, record_path
 
-FILE = "docs/rivals.md"
 ROWS = "docs/rivals.toml"
 _HEAD = """# Rivals and controls
 
@@ -27,7 +26,7 @@ it. The mechanism's number comes first; a signed number is its lead. *Neither* l
 two lists of scores in a study, neither leads if the scores overlap or, where both have the same data seed by seed, if the sign
 differs between seeds. A result from a single seed may be due to chance. Ids link to the claim in the solved
 lecture, names of studies to [studies.md](studies.md), which lists each seed. The second part answers
-[objections](#objections-and-answers). This page is written by `course build` from docs/rivals.toml.
+[objections](#objections-and-answers).
 """
 _COLUMNS = ("Mechanism", "Rival or control", "Measured", "Numbers", "Who leads", "Source")
 _OBJECTIONS = """## Objections and answers

@@ -1,4 +1,4 @@
-"""docs/studies.md: every study with its question, recorded scores, a description of its figure, and its finding."""
+"""The site's page of studies: every study with its question, recorded scores, a description of its figure, and its finding."""
 
 from pathlib import Path
 from statistics import mean
@@ -7,7 +7,6 @@ from course_tools.publishing.claims_table import cell
 from course_tools.studies import RecordedStudy, Study, load, names
 from course_tools.studies.study_record import read, record_path
 
-FILE = "docs/studies.md"
 _HEAD = """# Studies
 
 Experiments that take longer than a lecture has time for. Each is one file in `authoring/studies`; its record, with every seed,
@@ -15,7 +14,7 @@ is next to it, and lectures plot it as recorded. A record of another version of 
 
 `course study --list` lists what has been recorded. `course study NAME` runs what is missing, and resumes after an interruption.
 `course study --check` repeats one run of each and compares. `--device cuda` runs the larger settings of a GPU, `--dask ADDRESS`
-sends the runs to a Dask cluster. This page is written by `course build`.
+sends the runs to a Dask cluster.
 """
 
 

@@ -1,4 +1,4 @@
-"""docs/teaching.md: plans for a deck, a module and a semester, and a sheet for each session, from the lectures and the bank."""
+"""docs/teaching.md on the site: plans for a deck, a module and a semester, and a sheet for each session."""
 
 import inspect
 import re
@@ -17,7 +17,6 @@ from course_tools.publishing.prediction_cells import is_right, split_question
 from course_tools.publishing.project import Lecture, lectures
 from course_tools.publishing.student_time import exercise_minutes, student_minutes
 
-FILE = Path("docs/teaching.md")
 SESSION, FRAME = 120, 20
 """Minutes of a session on one deck, and how many of them are for its opening and close."""
 PER_PREDICTION = 3
@@ -25,44 +24,6 @@ PER_PREDICTION = 3
 
 IN_CLASS = 4 / 3
 """How much longer an exercise takes in class than a student alone."""
-
-_INTRODUCTION = """\
-# Teaching with this course
-
-For teachers: three plans, a sheet for each lecture, and a checklist. `course build` writes this page from the lectures,
-the companion tables and the bank of exercises; the errors listed are those its checks recognise.
-
-A session in class has four parts, and repeats the middle two: show the failure that the mechanism fixes (5 minutes); ask for a
-prediction, let everyone vote, then run the cell that measures it (3 minutes); let the class write the exercise and look at the
-first failed checks together; close with the ledger, which lists what was claimed and measured. Nothing needs a GPU.
-
-- `course lab` opens the lectures; a student's copy is never overwritten.
-- `course microscope` writes one page in which trained transformers run: type a word, switch off the scale, the mask, the
-  positions or a head, and see the effect. It needs no server and works on a phone.
-- `course exam --lectures 02,04 --forms 4 --seed 1` writes four forms of equal difficulty, and the answer key.
-- `course grade` marks submissions: [grading.md](grading.md).
-"""
-
-_CHECKLIST = """\
-## Before class
-A week before:
-- On one machine of the lab, as a student: run `python3 course.py lab` in a fresh copy. The first start installs into `.venv`
-  and takes minutes; do it on the network of the lab, or hand out a copy that already contains `.venv`.
-- Run `python3 course.py run` on the same machine, once: it executes the solved lectures and names each failing cell or claim.
-- GPU or not: everything runs on two processor cores. With a GPU some lectures choose larger settings
-  (`at_scale`), and their numbers differ from those of the solutions.
-
-The day before:
-- Run the lecture of the session in full, without a network: `course run NN` executes the solved one and prints its claims.
-- Run `course microscope`, which writes a page that needs no kernel; copy it to where students can open it.
-- Read the sheet of the session below: the errata of your deck, and two wrong answers to expect in each exercise.
-
-In the room:
-- Zoom the browser to 150 % and look at one figure from the last row.
-- Let students predict before you run a cell: the notebook keeps their answer, and `course progress` shows it.
-- Do not spend class time on installation: pair students whose set-up fails with a neighbour, and fix it in the break.
-"""
-
 
 _SHEETS = f"""\
 ## A sheet for each session
@@ -96,16 +57,15 @@ class Session:
 
 
 def teaching(root: Path) -> str:
-    """Return the text of docs/teaching.md."""
+    """Return docs/teaching.md, followed by plans and sheets from the lectures, the companion tables and the bank."""
     sessions = [session(lecture) for lecture in lectures(root)]
     decks = tomllib.loads((root / "docs" / "decks.toml").read_text(encoding="utf-8"))["deck"]
     parts = [
-        _INTRODUCTION,
+        (root / "docs" / "teaching.md").read_text(encoding="utf-8"),
         "## Two hours with one deck\n" + _opening(),
         *(_deck_plan(deck, sessions) for deck in decks),
         _module(sessions),
         _semester(sessions),
-        _CHECKLIST,
         _SHEETS,
         *map(_sheet, sessions),
     ]

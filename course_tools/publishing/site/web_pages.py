@@ -1,4 +1,4 @@
-"""The generated pages of the site: landing page, lectures, companion, studies, API reference."""
+"""The site's own pages and links: landing page, menu, API reference, links between pages and into the reference."""
 
 import html
 import re
@@ -9,17 +9,14 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from urllib.parse import unquote
 
-import nbformat
-from nbformat import NotebookNode
-
-from course_tools.publishing.claims_table import cell, must_hold
-from course_tools.publishing.companion import decks, not_covered, placed_rows, resolve
+from course_tools.publishing.claims_table import cell
+from course_tools.publishing.companion import resolve
 from course_tools.publishing.project import Lecture
 from course_tools.publishing.readme_picture import alternative_text
-from course_tools.publishing.sections import claims_by_section, headings, site_anchor
+from course_tools.publishing.sections import site_anchor
 
 DOCUMENTS = {
-    "Evidence": ("claims", "rivals", "headlines", "studies"),
+    "Evidence": ("evidence", "claims", "rivals", "headlines", "studies"),
     "For teachers": ("teaching", "companion", "grading", "running"),
     "The library": ("notation", "papers", "data", "architecture", "adding_a_mechanism", "several_devices"),
 }
@@ -135,46 +132,15 @@ def _lecture_table(lectures: Sequence[Lecture]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def companion_page(root: Path, lectures: Sequence[Lecture], pages: Container[str]) -> str:
-    """Write deck → section → lecture → claims: what the course measures for each section of a deck.
+def with_symbols(text: str, pages: Container[str]) -> str:
+    """Link each name of the library in backticks to the reference; a name without a page there stays as it is."""
 
-    Args:
-        root: the folder of the course.
-        lectures: the lectures on the site.
-        pages: the pages of the site; a symbol without a page gets no link.
-    """
-    here = {lecture.number: lecture for lecture in lectures}
-    by_section = {number: claims_by_section(nbformat.read(each.solution, as_version=4)) for number, each in here.items()}
-    slugs = {number: _slugs(nbformat.read(each.solution, as_version=4)) for number, each in here.items()}
-    placed = placed_rows(root)
-    lines = [
-        "# Companion to the decks",
-        "",
-        "Each section of the five decks: the section of a lecture that treats it, what was measured there, and the code.",
-    ]
-    for deck in decks(root):
-        lines += [
-            "",
-            f"## {deck['key']} · {deck['title']}",
-            "",
-            "| Section | Lecture | Measured | Library |",
-            "| --- | --- | --- | --- |",
-        ]
-        for section in deck["sections"]:
-            rows = placed.get((deck["key"], section["title"]), [])
-            rows = [row for row in rows if row.lecture.number in here]
-            if not rows:
-                lines.append(f"| {cell(section['title'])} | {cell(section.get('note', 'not on this site'))} | | |")
-            for i, row in enumerate(rows):
-                number = row.lecture.number
-                slug = slugs[number].get(row.here, "")
-                words = f"{number} · {cell(row.here)}"
-                link = f"[{words}](../solutions/{row.lecture.stem}.ipynb{'#' + slug if slug else ''})"
-                measured = "<br>".join(_measured(claim) for claim in by_section[number].get(row.here, []))
-                symbols = ", ".join(_symbol(symbol, pages) for symbol in row.symbols)
-                lines.append(f"| {cell(section['title']) if i == 0 else ''} | {link} | {measured} | {symbols} |")
-            lines += not_covered(section)
-    return "\n".join(lines) + "\n"
+    def reference(found: re.Match[str]) -> str:
+        page, _, anchor = (symbol_address(found[1]) or "").partition("#")
+        linked = f'<a href="../{page}.html#{anchor}"><code>{found[1]}</code></a>'
+        return linked if f"{page}.md" in pages else found[0]
+
+    return re.sub(r"`(course_lib\.[\w.]+)`", reference, text)
 
 
 def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
@@ -260,6 +226,8 @@ einops and jaxtyping.
 [API reference](api/index.md)
 :::
 ::::
+
+Nothing is claimed that is not measured: [thirty findings that surprise, and all the evidence](docs/evidence.md).
 """
 
 
@@ -277,21 +245,6 @@ def _menu(sections: Mapping[str, list[str]]) -> str:
 def _from(page: str, path: str) -> str:
     address, _, anchor = path.partition("#")
     return relpath(address, PurePosixPath(page).parent.as_posix() or ".") + (f"#{anchor}" if anchor else "")
-
-
-def _slugs(notebook: NotebookNode) -> dict[str, str]:
-    """Return the anchor of each heading of a notebook, as MyST makes it."""
-    words = [heading for each in notebook.cells if each.cell_type == "markdown" for _, heading in headings(each.source)]
-    return {heading: site_anchor(heading) for heading in words}
-
-
-def _measured(claim: dict) -> str:
-    return f"{cell(claim['text'])} ({cell(must_hold(claim))})"
-
-
-def _symbol(symbol: str, pages: Container[str]) -> str:
-    page, _, anchor = (symbol_address(symbol) or "").partition("#")
-    return f'<a href="../{page}.html#{anchor}"><code>{symbol}</code></a>' if f"{page}.md" in pages else f"`{symbol}`"
 
 
 def _automodule(name: str, members: bool) -> str:

@@ -15,9 +15,12 @@ import nbformat
 from course_tools import microscope
 from course_tools.bank import exercises
 from course_tools.publishing.outputs import claims
+from course_tools.publishing.papers import papers_page
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.site import web_notebooks, web_pages
+from course_tools.publishing.site.evidence import evidence_pages
 from course_tools.publishing.slides.deck_page import write_deck
+from course_tools.publishing.teaching import teaching
 from course_tools.publishing.web_assets import copy_mathjax, require_site_extra
 
 _HERE = Path(__file__).parent
@@ -65,13 +68,16 @@ def build_site(
 
 def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], packages: Sequence[str]) -> None:
     """Write the source of every page in the folder structure of the course, so that relative links stay valid."""
-    documents = {path.stem: f"docs/{path.name}" for path in sorted((root / "docs").glob("*.md"))}
     written = web_pages.api_pages(root, packages)
-    written["docs/companion.md"] = web_pages.companion_page(root, chosen, written)
+    companion = web_pages.with_symbols((root / "docs" / "companion.md").read_text(encoding="utf-8"), written)
+    made = {"docs/companion.md": companion, "docs/teaching.md": teaching(root), "docs/papers.md": papers_page(root)}
+    made |= evidence_pages(root)
+    files = {f"docs/{path.name}": path for path in sorted((root / "docs").glob("*.md"))}
+    documents = {Path(name).stem: name for name in {**files, **made}}
     notebooks = {f"{folder}/{each.stem}.ipynb" for each in chosen for folder in ("lectures", "solutions")}
     pages = {*notebooks, *documents.values(), *written}
     for name in documents.values():
-        text = written.get(name) or (root / name).read_text(encoding="utf-8")
+        text = made.get(name) or files[name].read_text(encoding="utf-8")
         written[name] = web_pages.relinked(text, name, pages)
     sections = _sections(chosen, documents)
     pictures = root / "docs" / "pictures"

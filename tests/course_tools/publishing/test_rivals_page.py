@@ -1,4 +1,4 @@
-"""docs/rivals.md: each comparison rests on an existing claim, study or figure; who leads follows from its numbers."""
+"""The page of rivals: each comparison rests on an existing claim, study or figure; who leads follows from its numbers."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ import pytest
 
 from course_tools.publishing import PublishingFailed, lectures, rivals_page
 from course_tools.publishing.project import project_root
-from course_tools.publishing.rivals_page import FILE, ROWS, _decides, _Measured
+from course_tools.publishing.rivals_page import ROWS, _decides, _Measured
 
 ROOT = project_root()
 LOSES_OR_TIES = {
@@ -51,24 +51,26 @@ def row(monkeypatch, tmp_path):
     return made
 
 
-def test_every_lecture_lists_its_rivals_and_the_objections_to_it():
-    committed = (ROOT / FILE).read_text(encoding="utf-8")
-    assert committed == rivals_page.rivals_page(ROOT)
+@pytest.fixture(scope="module")
+def page():
+    return rivals_page.rivals_page(ROOT)
+
+
+def test_every_lecture_lists_its_rivals_and_the_objections_to_it(page):
     rows = tomllib.loads((ROOT / ROWS).read_text(encoding="utf-8"))["lecture"]
     assert [listed["number"] for listed in rows] == [lecture.number for lecture in lectures(ROOT)]
-    table, _, objections = committed.partition("\n## Objections")
+    table, _, objections = page.partition("\n## Objections")
     assert len(re.findall(r"^\| (?!Mechanism|---)", table, re.MULTILINE)) == sum(len(each["rivals"]) for each in rows)
     said = [line.split(" | ") for line in objections.splitlines() if re.match(r"\| \d\d ", line)]
     assert len(said) == sum(len(each["objections"]) for each in rows) >= 40
     assert [cells for cells in said if not re.search(r"\]\(\S+\) .*: \S*\d", cells[2])] == [], "no number, or no source"
 
 
-def test_every_rival_that_wins_or_draws_is_on_the_page():
-    committed = (ROOT / FILE).read_text(encoding="utf-8")
-    assert LOSES_OR_TIES - set(re.findall(r"\[(\d\d\.[\w-]+)\]\(", committed)) == set()
+def test_every_rival_that_wins_or_draws_is_on_the_page(page):
+    assert LOSES_OR_TIES - set(re.findall(r"\[(\d\d\.[\w-]+)\]\(", page)) == set()
     for study in ("02_length_and_width", "05_translation", "06_fixed_steps", "16_byol_and_batches"):
-        assert f"[{study}](studies.md#{study})" in committed
-    control = next(line for line in committed.splitlines() if "control 13.7" in line)
+        assert f"[{study}](studies.md#{study})" in page
+    control = next(line for line in page.splitlines() if "control 13.7" in line)
     assert re.search(r"\| 0\.\d+ against 0\.\d+ \| .+ \| \[13, figure\]\(\S+#11-Build-it:-a-control\) \|", control)
 
 

@@ -1,4 +1,4 @@
-"""docs/studies.md has the question, record and finding of each study; a missing or stale record is stated, not shown."""
+"""The page of studies has the question, record and finding of each study; a missing or stale record is stated, not shown."""
 
 from dataclasses import replace
 from pathlib import Path

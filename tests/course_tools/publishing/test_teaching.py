@@ -1,4 +1,4 @@
-"""docs/teaching.md: plans that add up, and sheets that agree with the lectures and the bank."""
+"""The page for teachers: plans that add up, and sheets that agree with the lectures and the bank."""
 
 import json
 import re
