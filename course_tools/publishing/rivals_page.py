@@ -1,4 +1,4 @@
-"""The site's page of rivals: each mechanism compared with its obvious rivals and controls, and answers to a reader's objections.
+"""The site's page of rivals: each mechanism compared with its obvious rivals and controls, and answers to objections.
 
 The rows are in docs/rivals.toml, without numbers: these come from the claims and figures of the executed solutions and from
 the records of the studies.
@@ -66,12 +66,8 @@ class _Measured:
     def value(self, name: str | list[str] | dict, lecture: str) -> _Value:
         """Find a value of a claim by "id" or "id:name", of a study by its name, setting and score, or of a figure."""
         if isinstance(name, str):
-            id, _, of = name.partition(":")
-            values = self.claims[id]["values"]
-            if of not in values and (of or len(values) != 1):
-                raise KeyError(f"name a value of the claim {id}, such as {id}:{next(iter(values))}, instead of {name}")
-            value = values[of] if of else next(iter(values.values()))
-            return _Value(tuple(value) if isinstance(value, list) else (value,), self.claims.link(id))
+            value = self.claims.value(name)
+            return _Value(tuple(value) if isinstance(value, list) else (value,), self.claims.link(name))
         if isinstance(name, dict):
             return self._in_figure(name["figure"], self.lectures[lecture])
         study, setting, score = name

@@ -68,10 +68,23 @@ class MadeClaims:
             raise KeyError(f"no solution makes the claim {name}")
         return self._found[name][0]
 
+    def value(self, name: str) -> object:
+        """Return a measured value by the "id" of a claim with one value, or by "id:name".
+
+        Raises:
+            KeyError: no solution makes the claim, or it has no such value.
+        """
+        id, _, of = name.partition(":")
+        values = self[id]["values"]
+        if of not in values and (of or len(values) != 1):
+            raise KeyError(f"name a value of the claim {id}, such as {id}:{next(iter(values))}, instead of {name}")
+        return values[of] if of else next(iter(values.values()))
+
     def link(self, name: str) -> str:
-        """Return the id as a link to the section that measures the claim."""
-        self[name]
-        return f"[{name}]({self._found[name][1]})"
+        """Return the id, of "id" or "id:name", as a link to the section that measures the claim."""
+        id, _, _ = name.partition(":")
+        self[id]
+        return f"[{id}]({self._found[id][1]})"
 
     def sentence(self, name: str) -> str:
         """Return link and sentence of a claim, formatted for a table cell."""

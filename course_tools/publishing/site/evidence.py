@@ -15,8 +15,8 @@ from course_tools.publishing.sections import MadeClaims
 from course_tools.publishing.studies_page import studies_page
 
 FINDINGS = "docs/findings.toml"
-_NUMBER = re.compile(r"\{([\w.-]+)(?:\|([^{}]+))?\}")
-"""A claim's id, and how Python formats its value: {04.h|.0%}."""
+_NUMBER = re.compile(r"\{([\w.:-]+)(?:\|([^{}]+))?\}")
+"""A claim's id, a name if it has several values, and how Python formats the value: {04.h|.0%}, {12.y:over_area}."""
 _PAGES = """## All of it
 - [Every claim](claims.md) with the value that was measured and the condition that would refute it.
 - [Rivals and controls](rivals.md): each mechanism against the simplest thing that might do as well, and answers to objections.
@@ -73,8 +73,8 @@ def _finding(says: str, made: MadeClaims) -> str:
     names = list(dict.fromkeys(name for name, _ in _NUMBER.findall(says)))
     if not names:
         raise ValueError("it contains no number of a claim, such as {04.h}")
-    sources = ", ".join(map(made.link, names))
-    return f"{_NUMBER.sub(lambda found: _number(made[found[1]]['value'], found[2]), says)} ({sources})"
+    sources = ", ".join(dict.fromkeys(map(made.link, names)))
+    return f"{_NUMBER.sub(lambda found: _number(made.value(found[1]), found[2]), says)} ({sources})"
 
 
 def _number(value: object, how: str | None) -> str:
