@@ -1,6 +1,6 @@
 """Notebook tools: checks, measured claims, figures with alt text, interactives."""
 
-from course_tools.notebook import answer_lookup, diagrams, plots
+from course_tools.notebook import diagrams, plots
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.check import check, failing
 from course_tools.notebook.claim import ClaimFailed, claim, ledger
@@ -41,5 +41,3 @@ __all__ = [
     "show_study",
     "weight_maps",
 ]
-
-answer_lookup.in_this_shell()

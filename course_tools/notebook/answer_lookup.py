@@ -1,6 +1,6 @@
 """Find the answer that a check cell names, even if the name is undefined or its cell ended with an error.
 
-After `course_tools.notebook` has been imported in a kernel, `check("04.1", name)` in a later cell is rewritten to
+After `course_tools.notebook.check` has been imported in a kernel, `check("04.1", name)` in a later cell is rewritten to
 `check("04.1", NamedAnswer("name", lambda: name))`: an undefined name becomes a value instead of a NameError. The kernel also
 records which cells end with an error, because a name then still holds the function of an earlier run.
 """

@@ -10,7 +10,7 @@ from course_tools.bank.variants import varied
 from course_tools.checks import Exercise, Verdict
 from course_tools.checks.verdict import FailingInput, judge
 from course_tools.checks.verdict_display import Hint, VerdictDisplay, show_verdict
-from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell
+from course_tools.notebook.answer_lookup import NamedAnswer, broken_cell, in_this_shell
 from course_tools.notebook.own_functions import accept
 from course_tools.notebook.progress_bar import updates_shown
 from course_tools.notebook.progress_record import remember
@@ -150,3 +150,6 @@ def _stand_in(asked: Exercise, verdict: Verdict, note: str) -> Callable[..., obj
     stand_in._verdict_of_the_answer = verdict
     stand_in._note_when_repeated = note
     return stand_in
+
+
+in_this_shell()
