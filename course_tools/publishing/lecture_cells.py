@@ -19,6 +19,7 @@ from course_tools.notebook import diagrams
 from course_tools.notebook.predict import folded
 from course_tools.publishing import cell_width
 from course_tools.publishing import nbgrader_cells as nbgrader
+from course_tools.publishing.outputs import tags
 from course_tools.publishing.prediction_cells import prediction_of, question
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.source import FunctionSource, ReferenceImport
@@ -28,6 +29,8 @@ NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"},
 }
+GUARD = "guard"
+"""The tag of cells that guard what the lecture says, such as claims that teach nothing: only solutions contain them."""
 _DIAGRAM = re.compile(r"!\[\]\(diagram:(\w+)\)")
 _JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")
 
@@ -55,6 +58,11 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
             raise PublishingFailed(f"{lecture.source_name}{line}: {error}") from error
     if drafting.unchecked:
         raise PublishingFailed(f"{lecture.source_name}: exercise {drafting.unchecked[0]} has no check cell after it")
+    if needed := _needed_from_guards(cells):
+        raise PublishingFailed(
+            f"{lecture.source_name}: cells tagged {GUARD}, which lectures do not contain, define {', '.join(sorted(needed))}, "
+            "which other cells use; define it in another cell, or tag those, too."
+        )
     last = new_code_cell(
         f'from course_tools.notebook import my_progress\n\nmy_progress("{lecture.number}")', metadata={"tags": ["progress"]}
     )
@@ -65,8 +73,8 @@ def draft(lecture: Lecture, measured: str) -> NotebookNode:
 
 
 def student_version(solved: NotebookNode) -> NotebookNode:
-    """Make the student's notebook from a solved one, executed or not."""
-    cells = [nbgrader.for_student(cell) for cell in solved.cells]
+    """Make the student's notebook from a solved one, executed or not: without the cells tagged `guard`, which only test it."""
+    cells = [nbgrader.for_student(cell) for cell in solved.cells if GUARD not in tags(cell)]
     return new_notebook(cells=cells, metadata=NOTEBOOK_METADATA, nbformat_minor=5)
 
 
@@ -86,6 +94,23 @@ def check_call(source: str) -> tuple[str, str] | None:
     return None
 
 
+def _needed_from_guards(cells: list[NotebookNode]) -> set[str]:
+    """Return the names that only cells tagged `guard` define, and that other cells use."""
+    defined: dict[bool, set[str]] = {True: set(), False: set()}
+    used = set()
+    for cell in (cell for cell in cells if cell.cell_type == "code"):
+        guards = GUARD in tags(cell)
+        for node in ast.walk(ast.parse(cell.source)):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()):
+                    used |= set() if guards else {name}
+                case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    defined[guards].add(name)
+                case ast.alias(name=name, asname=renamed):
+                    defined[guards].add(renamed or name.partition(".")[0])
+    return (defined[True] - defined[False]) & used
+
+
 class _Drafting:
     """State kept from cell to cell: the exercise that has no check yet, and which exercises have points and hints already."""
 
@@ -98,6 +123,8 @@ class _Drafting:
 
     def cells(self, authored: NotebookNode) -> list[NotebookNode]:
         metadata = {key: value for key, value in authored.metadata.items() if key not in _JUPYTEXT_KEYS}
+        if GUARD in metadata.get("tags", ()) and ("exercise" in metadata or check_call(authored.source)):
+            raise ValueError(f"a student needs exercises and checks: this cell cannot be tagged {GUARD}")
         cell, source = self._cell(authored.cell_type, authored.source, metadata)
         cell["origin"] = source
         added = [cell]

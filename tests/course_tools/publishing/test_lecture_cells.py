@@ -76,6 +76,39 @@ def test_three_hints_follow_the_check_once(course):
     assert cells[place].source.count("<details>") == cells[place].source.count("</details>") == 3
 
 
+GUARDED = '# %% tags=["guard"]\nsquare = q @ q.mT\nclaim("04.shape", shape=square.shape)\n'
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        (GUARDED + "\n# %%\nprint(square)\n", "define square, which other cells use"),
+        (
+            '# %% tags=["guard"]\nmended = check("04.1", mended)\n',
+            "cannot be tagged guard",
+        ),
+    ],
+)
+def test_a_guard_that_a_student_would_miss_is_refused(course, added, message):
+    _append(course, added)
+    with pytest.raises(PublishingFailed, match=message):
+        solved(course)
+
+
+def test_a_guard_is_in_the_solution_only(course):
+    _append(course, GUARDED)
+    notebook = solved(course)
+    guards = [cell.source for cell in notebook.cells if "guard" in cell.metadata.get("tags", ())]
+    assert len(guards) == 1
+    assert [cell.source for cell in student_version(notebook).cells if cell.source in guards] == []
+    assert len(student_version(notebook).cells) == len(notebook.cells) - 1
+
+
+def _append(course, text):
+    (authored,) = (course / "authoring").glob("*.py")
+    authored.write_text(authored.read_text(encoding="utf-8") + "\n" + text, encoding="utf-8")
+
+
 def test_the_header_tells_what_the_lecture_costs(course):
     assert solved(course).cells[0].source == "# 04 · Tiny attention\n\nRuns in no time."
 
