@@ -74,9 +74,10 @@ def in_words(conditions: Sequence[str]) -> str:
 def _in_words(condition: str, used: set[str]) -> str:
     match _parsed(condition):
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            words = f"{_WORDS[type(op)]} {ast.unparse(right)}"
+            words = f"{_WORDS[type(op)]} {ast.get_source_segment(condition, right)}"
         case ast.Compare(left=low, ops=[ast.LtE(), ast.LtE()], comparators=[left, high]):
-            words = f"between {ast.unparse(low)} and {ast.unparse(high)}"
+            low, high = (ast.get_source_segment(condition, end) for end in (low, high))
+            words = f"between {low} and {high}"
         case ast.Name():
             return "yes" if len(used) == 1 else condition
         case ast.UnaryOp(op=ast.Not(), operand=ast.Name()):

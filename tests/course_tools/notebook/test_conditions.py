@@ -72,7 +72,7 @@ def test_values_that_do_not_fit_are_refused(condition, values, message):
     ("conditions", "words"),
     [
         (["x >= 0.5"], "at least 0.5"),
-        (["x <= 1e-05"], "at most 1e-05"),
+        (["x <= 1e-4"], "at most 1e-4"),
         (["0.4 <= x <= 0.6"], "between 0.4 and 0.6"),
         (["x == [1, 2]"], "equals [1, 2]"),
         (["x"], "yes"),
