@@ -7,6 +7,7 @@ from course_tools.notebook.claim import ClaimFailed, claim, ledger
 from course_tools.notebook.device import at_scale, device
 from course_tools.notebook.digit_split import digit_split
 from course_tools.notebook.explore import explore
+from course_tools.notebook.fit import Trained, fit
 from course_tools.notebook.grey import grey
 from course_tools.notebook.memory import peak_memory
 from course_tools.notebook.microscope import microscope
@@ -15,10 +16,12 @@ from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.progress_record import my_progress
 from course_tools.notebook.recorded_studies import recorded, show_study
 from course_tools.notebook.show import show
+from course_tools.notebook.source import source
 from course_tools.notebook.weight_maps import weight_maps
 
 __all__ = [
     "ClaimFailed",
+    "Trained",
     "at_scale",
     "boxed",
     "check",
@@ -28,6 +31,7 @@ __all__ = [
     "digit_split",
     "explore",
     "failing",
+    "fit",
     "grey",
     "ledger",
     "microscope",
@@ -39,5 +43,6 @@ __all__ = [
     "recorded",
     "show",
     "show_study",
+    "source",
     "weight_maps",
 ]
