@@ -3,13 +3,15 @@
 import difflib
 from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 
 from course_tools.checks.exercise import Exercise
 from course_tools.checks.verdict import Verdict, judge
 
-LECTURES = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12", "13", "14", "15", "16")
+LECTURES = tuple(sorted(found.name.removeprefix("lecture_") for found in iter_modules(__path__) if found.ispkg))
+"""Numbers of the lectures that have exercises: the folders `lecture_NN`."""
 
-__all__ = ["UnknownExercise", "exercise", "exercises", "verdict"]
+__all__ = ["LECTURES", "UnknownExercise", "exercise", "exercises", "verdict"]
 
 
 class UnknownExercise(KeyError):
@@ -20,20 +22,27 @@ class UnknownExercise(KeyError):
         return str(self.args[0])
 
 
+def exercises(lecture: str | None = None) -> tuple[Exercise, ...]:
+    """Return the exercises of the course, or of one lecture, such as "04", in order; a lecture not in LECTURES has none."""
+    return tuple(item for number in LECTURES if lecture in (None, number) for item in _of(number))
+
+
 @cache
-def exercises() -> tuple[Exercise, ...]:
-    """Return all exercises of the course, in order."""
-    return tuple(item for number in LECTURES for item in import_module(f"course_tools.bank.lecture_{number}").EXERCISES)
+def _of(lecture: str) -> tuple[Exercise, ...]:
+    """Import one lecture's exercises: `exercise` of each file in its folder, but those whose name begins with an underscore."""
+    folder = import_module(f"{__name__}.lecture_{lecture}")
+    names = [found.name for found in iter_modules(folder.__path__, f"{folder.__name__}.") if "._" not in found.name]
+    return tuple(sorted((import_module(name).exercise for name in names), key=lambda item: int(item.id.partition(".")[2])))
 
 
 def exercise(id: str) -> Exercise:
     """Return one exercise by its id, such as "04.1"; raises UnknownExercise if there is none."""
-    by_id = {item.id: item for item in exercises()}
-    if id not in by_id:
-        in_lecture = [known for known in by_id if known.partition(".")[0] == str(id).partition(".")[0].zfill(2)]
-        near = difflib.get_close_matches(str(id), in_lecture or by_id, n=3, cutoff=0.3) or list(by_id)
-        raise UnknownExercise(f"there is no exercise {id!r}; did you mean {', '.join(near)}?")
-    return by_id[id]
+    lecture = str(id).partition(".")[0]
+    if found := next((item for item in exercises(lecture) if item.id == id), None):
+        return found
+    known = [item.id for item in exercises(lecture.zfill(2)) or exercises()]
+    near = difflib.get_close_matches(str(id), known, n=3, cutoff=0.3) or [item.id for item in exercises()]
+    raise UnknownExercise(f"there is no exercise {id!r}; did you mean {', '.join(near)}?")
 
 
 def verdict(id: str, fn: object, seed: int = 0) -> Verdict:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from course_tools.bank import exercises
+from course_tools.bank import exercise, exercises
 from course_tools.grading.files import CannotGrade, reason, shown
 from course_tools.grading.marks import Mark
 from course_tools.grading.notebook_result import NotebookResult
@@ -147,7 +147,7 @@ def _overridden(policy: Policy, result: Result) -> Result:
     for override in policy.overrides:
         if override.student != result.student.id:
             continue
-        item = next(item for item in exercises() if item.id == override.exercise)
+        item = exercise(override.exercise)
         notebook = lectures.get(item.lecture, NotebookResult(item.lecture))
         none = Mark(item.id, "not found", 0, item.points, False, None, (), "", (), 0.0)
         marks = {mark.exercise: mark for mark in notebook.marks}

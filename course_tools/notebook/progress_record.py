@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from course_tools.bank import exercises
+from course_tools.bank import LECTURES, exercises
 from course_tools.checks import Exercise
 from course_tools.notebook.prediction_options import predictions
 from course_tools.notebook.progress_bar import watched
@@ -123,14 +123,14 @@ def my_progress(lecture: str) -> None:
     if watched():
         text = summary(progress_of(read_events(progress_file())), lecture)
     else:
-        asked = _exercises_of(lecture)
+        asked = exercises(lecture)
         text = f"Lecture {lecture}: {len(asked)} exercises, {sum(item.points for item in asked)} points. {_NOT_RECORDED}"
     publish({"text/html": f"<p>{escape(text)}</p>", "text/plain": text})
 
 
 def summary(progress: Progress, lecture: str) -> str:
     """Summarise the progress in a lecture in one or two sentences."""
-    asked = _exercises_of(lecture)
+    asked = exercises(lecture)
     mine = {item.id: progress.exercises[item.id] for item in asked if item.id in progress.exercises}
     solved = f"{sum(item.solved for item in mine.values())} of {len(asked)} exercises solved"
     points = f"{sum(item.points for item in mine.values())} of {sum(item.points for item in asked)} points"
@@ -139,10 +139,6 @@ def summary(progress: Progress, lecture: str) -> str:
     text = f"Lecture {lecture}: {solved}, {points}{predictions_right}."
     overcome = [id for id, _ in progress.overcome if id in mine]
     return f"{text} Misconceptions overcome: {len(overcome)}." if overcome else text
-
-
-def _exercises_of(lecture: str) -> list[Exercise]:
-    return [item for item in exercises() if item.lecture == lecture]
 
 
 def predicted(progress: Progress, lecture: str) -> tuple[int, int]:
@@ -173,9 +169,8 @@ def show_progress(html: Path | None = None, export: Path | None = None, other: P
     if export is not None:
         _write(export, events)
     progress = progress_of(events)
-    lectures = sorted({item.lecture for item in exercises()})
     begun = progress.exercises or progress.predictions
-    print("\n".join(summary(progress, lecture) for lecture in lectures) if begun else _NOTHING_YET)
+    print("\n".join(summary(progress, lecture) for lecture in LECTURES) if begun else _NOTHING_YET)
     html = path.with_suffix(".html") if html is None else html
     html.write_text(page(progress), encoding="utf-8")
     print(f"The page: {html}")

@@ -23,7 +23,7 @@ def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
     Raises:
         PublishingFailed: the README lacks a marker.
     """
-    asked = {each.number: [item for item in exercises() if item.lecture == each.number] for each in lectures}
+    asked = {each.number: exercises(each.number) for each in lectures}
     n_wrong = sum(len(item.wrong) for items in asked.values() for item in items)
     built = [nbformat.read(each.solution, as_version=4) for each in lectures if each.solution.exists()]
     n_claims = sum(len(claims(solution)) for solution in built)

@@ -4,7 +4,7 @@ import torch
 
 from course_lib.attention import attend_edges, dense_attend_edges, edge_softmax
 from course_lib.attention.core import Attended
-from course_tools.bank.lecture_15 import edge_lists
+from course_tools.bank.lecture_15 import _edge_lists as edge_lists
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import (
     Answers,

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import dirichlet_energy, require_edges
-from course_tools.bank.lecture_15 import edge_lists
+from course_tools.bank.lecture_15 import _edge_lists as edge_lists
 from course_tools.checks.exercise import (
     Answers,
     Call,

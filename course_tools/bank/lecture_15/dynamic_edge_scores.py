@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.attention import dynamic_edge_scores
-from course_tools.bank.lecture_15 import edge_lists
+from course_tools.bank.lecture_15 import _edge_lists as edge_lists
 from course_tools.checks.exercise import (
     Answers,
     Call,

@@ -5,7 +5,7 @@ from collections import Counter
 import torch
 
 from course_lib.primitives import gcn_weights, require_edges, with_self_loops
-from course_tools.bank.lecture_15 import edge_lists
+from course_tools.bank.lecture_15 import _edge_lists as edge_lists
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
 
 wrong, right, stranger = Answers(), Answers(), Answers()

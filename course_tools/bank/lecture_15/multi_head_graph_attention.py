@@ -10,7 +10,7 @@ from course_lib.attention.edge_attention import attend_edges
 from course_lib.attention.graph import gat_edge_scores, gat_scores
 from course_lib.attention.multihead import merge_heads, split_heads
 from course_lib.primitives.message_passing import with_self_loops
-from course_tools.bank.lecture_15 import edge_lists
+from course_tools.bank.lecture_15 import _edge_lists as edge_lists
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import (
     Answers,

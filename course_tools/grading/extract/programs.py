@@ -81,7 +81,7 @@ class Notebook:
 
     def __init__(self, cells: Sequence[Cell], lecture: str) -> None:
         """Compare the cells of a submission with those of the lecture's notebook."""
-        self.exercises = [exercise for exercise in exercises() if exercise.lecture == lecture]
+        self.exercises = exercises(lecture)
         self.cells = list(cells)
         self.late: set[tuple[int, int]] = set()
         self.n_never_loaded = 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_tools.bank import exercises
+from course_tools.bank import LECTURES, exercises
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.publishing import lectures
 
@@ -30,8 +30,7 @@ class Course:
     @classmethod
     def at(cls, root: Path) -> "Course":
         """Collect them from the built notebooks of a course and from its exercises."""
-        numbers = {item.lecture for item in exercises()}
-        found = [lecture for lecture in lectures(root) if lecture.number in numbers]
+        found = [lecture for lecture in lectures(root) if lecture.number in LECTURES]
         ids = {id: lecture.number for lecture in found for id in _cell_ids(lecture.unsolved)}
         known = {lecture.number for lecture in found}
         functions = {item.reference.__name__: item.lecture for item in exercises() if item.lecture in known}

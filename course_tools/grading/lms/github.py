@@ -69,7 +69,7 @@ def export(root: Path, lecture: str, folder: Path, repository: str) -> list[Path
         CannotGrade: it has no exercises or has not been built, the address is not https, or the folder is not writable.
     """
     (found,) = lectures(root, [lecture])
-    if not any(item.lecture == found.number for item in exercises()):
+    if not exercises(found.number):
         raise CannotGrade(f"lecture {found.number} has no exercises.")
     if not _ADDRESS.fullmatch(repository):
         raise CannotGrade(f"GitHub clones from an https address, such as https://host/name/course.git, not {repository!r}.")

@@ -68,7 +68,7 @@ def export(root: Path, lecture: str, archive: Path) -> Path:
         CannotGrade: the lecture has no exercises, or the zip cannot be written.
     """
     (found,) = lectures(root, [lecture])
-    if not any(item.lecture == found.number for item in exercises()):
+    if not exercises(found.number):
         raise CannotGrade(f"lecture {found.number} has no exercises.")
     if not found.unsolved.exists():
         raise CannotGrade(f"{found.name(found.unsolved)} does not exist: run `python course.py build`.")

@@ -64,7 +64,7 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
     No code is run; cells that cannot be parsed have no fingerprints.
     """
     code = [cell for cell in cells if cell.type == "code" and "bug" not in cell.metadata]
-    names = {item.reference.__name__: item.id for item in exercises() if item.lecture == lecture}
+    names = {item.reference.__name__: item.id for item in exercises(lecture)}
     for cell in code:
         if "check(" in cell.source:
             names.update({name: id for id, name in _CHECK.findall(cell.source) if id.startswith(f"{lecture}.")})

@@ -92,7 +92,7 @@ class Results:
     @cached_property
     def exercises(self) -> list[Exercise]:
         """The exercises of these lectures."""
-        return [item for item in exercises() if item.lecture in self.lectures]
+        return [item for number in self.lectures for item in exercises(number)]
 
     @cached_property
     def items_by_hand(self) -> dict[tuple[str, str], float]:

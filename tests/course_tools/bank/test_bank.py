@@ -1,6 +1,9 @@
 """Every wrong answer of the bank is refused with its own misconception, every right variant earns all points."""
 
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import jaxtyping
 
@@ -9,6 +12,8 @@ from course_tools.checks import Exercise
 from course_tools.checks.verdict import Examination
 from tests.course_tools.conftest import each_exercise
 from tests.course_tools.judged import judged, misconception
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_every_wrong_answer_is_refused_with_its_own_misconception(asked: Exercise, seeds):
@@ -80,6 +85,13 @@ def test_the_exercises_stand_in_order_and_each_lecture_has_five():
     for lecture, n in Counter(item.lecture for item in exercises()).items():
         assert n >= 5
         assert [item.id for item in exercises() if item.lecture == lecture] == [f"{lecture}.{i + 1}" for i in range(n)]
+
+
+def test_an_exercise_imports_the_exercises_of_its_own_lecture_alone():
+    lines = ["import sys", "from course_tools.bank import exercise", "exercise('04.1')", "print(*sys.modules)"]
+    done = subprocess.run([sys.executable, "-c", "; ".join(lines)], cwd=ROOT, capture_output=True, text=True, check=True)
+    others = {name.split(".")[2] for name in done.stdout.split() if name.startswith("course_tools.bank.lecture_")}
+    assert others == {"lecture_04"}
 
 
 def test_the_reference_of_each_exercise_is_a_function_of_the_library():
