@@ -8,15 +8,27 @@ whatever the effect of the ingredient. Measurements decide whether the rival is 
 the held-out examples, `inputs` and `labels`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_tools.bank import training_loops as loops
 from course_tools.checks.exercise import Evidence, Property, Truth
-from course_tools.checks.trained import TOO_NEAR, Judge, holds, is_near, loss_falls, same_twice, sound_gradients, trains_within
+from course_tools.checks.trained import (
+    TOO_NEAR,
+    Judge,
+    holds,
+    is_near,
+    loss_falls,
+    same_twice,
+    sound_gradients,
+    trains_within,
+    weights_without_gradient,
+)
 from course_tools.checks.training_record import Measured
 
 CLOSE = 0.05
@@ -192,3 +204,74 @@ def conclusion(claim: Claim, measured: Measured, truth: Truth) -> str:
     else:
         finding = f"This supports the claim in part: without {claim.ingredient}, {equal} does worse, but better than guessing."
     return f"{numbers} {finding} This is one run of each model: repeat it with other seeds before you rely on it."
+
+
+def submission(small, batch_size, lr, loss=loops.cross_entropy, schedule=None):
+    """Make the `submit` of a rival: it trains `small()` as the model is trained, with a change.
+
+    `schedule` makes the schedule of so many updates. `first` is how many of the examples are used, and `filled` whether weights
+    that do nothing fill up the number of parameters.
+    """
+
+    def submit(data, part=1.0, model=small, lr=lr, first=None, filled=False, **change):
+        *examples, n_parameters, n_steps = data
+        batch = partial(loops.drawn_examples, [rows[:first] for rows in examples], batch_size)
+        make, n = partial(_filled, model, n_parameters) if filled else model, int(part * n_steps)
+        return loops.train(make, n, batch, loss, lr, schedule=schedule and schedule(n), **change)
+
+    return submit
+
+
+def _filled(make, n_parameters):
+    rival = make()
+    rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
+    return rival
+
+
+RATES = {
+    "learning_rate_too_large": "The rival has no chance: its first ten updates move the weights by more than twenty times "
+    "their own size. {control}, so it shows nothing. Use the learning rate of {model}, Adam {rates}."
+}
+"""What is said of a learning rate that is too large, where a rival is known to suffer from it."""
+_LOOP = {
+    "dropout_left_on": "The returned rival is still in training mode: its dropout draws new zeros at each call, while {model} "
+    "is evaluated without. Return `rival.eval()`.",
+    "optimizer_of_another_model": "None of the weights of the rival that you return was ever updated: the optimizer holds "
+    "those of another model. Make the optimizer after the rival, from the parameters of the rival that you train and return.",
+    "gradients_not_cleared": loops.LOOP["gradients_not_cleared"],
+    "learning_rate_too_small": "The rival has no chance: all updates together move its weights by less than two percent. "
+    "{control}, so it shows nothing. Use the learning rate of {model}, Adam {rates}.",
+}
+_RIVAL = {
+    "weights_that_do_nothing": "A part of the rival's weights never has a gradient: {filling}, or the graph is cut before "
+    "them. {instead}",
+    "smaller_rival": "The rival has fewer parameters than {model}. If it does worse, the size may be the cause: a control "
+    "differs in one thing. Give it `n_parameters` parameters, within five percent{width}.",
+    "larger_rival": "The rival has more parameters than {model}. If it does as well, the size may be the cause: a control "
+    "differs in one thing. Give it `n_parameters` parameters, within five percent{width}.",
+    "fewer_updates_than_{name}": "The rival gets fewer updates than {model}. If it does worse, it may only be trained less. "
+    "Make exactly `n_steps` updates.",
+    "more_updates_than_{name}": "The rival gets more updates than {model}. If it does as well, the reason may be the longer "
+    "training. Make exactly `n_steps` updates.",
+    "a_part_of_the_{examples}": "The rival learns from a few {examples} only: most of what its first batches hold are "
+    "repetitions. {Model} draws from all of them. Draw the rows of each batch from `len({rows})`.",
+}
+
+
+def mistakes(wrong: loops.Submissions, claim: Claim, smaller, larger, says: Mapping[str, str] | None = None) -> None:
+    """Add the mistakes that any rival can contain, made with a smaller and a larger one; `says` replaces misconceptions."""
+    says, fails = says or {}, cannot_succeed(claim)
+    name = wrong.words["model"]
+    wrong.words |= {"name": name.lower().replace(" ", "_"), "Model": name[0].upper() + name[1:]}
+    loop = _LOOP | {mistake: text for mistake, text in says.items() if mistake in _LOOP | RATES}
+    wrong.loop_mistakes(fails, fails, loop, part=1.0, short=1.0)
+    changes = (
+        (weights_without_gradient, {"model": smaller, "filled": True}),
+        (too_few_parameters, {"model": smaller}),
+        (too_many_parameters, {"model": larger}),
+        (fewer_updates, {"part": 0.5}),
+        (more_updates, {"part": 4 / 3}),
+        (reads_few_examples, {"first": 200}),
+    )
+    for (mistake, text), (proof, change) in zip(_RIVAL.items(), changes, strict=True):
+        wrong.add(mistake.format_map(wrong.words), says.get(mistake, text), change, proof=proof)

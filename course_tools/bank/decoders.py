@@ -13,14 +13,17 @@ from torch import Tensor
 
 from course_lib.datasets import BEGIN, END, PADDING
 from course_lib.losses import teacher_forced_loss
-from course_tools.bank.training_loops import updates
-from course_tools.checks.exercise import Draw, Property, Truth
+from course_tools.bank import training_loops as loops
+from course_tools.bank.language_models import gives_probabilities
+from course_tools.checks.exercise import Draw, Evidence, Property, Truth
 from course_tools.checks.trained import (
     Judge,
+    both,
     fault_of_logits,
     holds,
     is_near,
     loss_falls,
+    makes_too_many_updates,
     same_twice,
     sound_gradients,
     trains_within,
@@ -41,28 +44,23 @@ decoder_loss = partial(teacher_forced_loss, padding=PADDING)
 """The mean cross-entropy of logits (B, T, n_tokens) with the next tokens of a target (B, T), ignoring padding."""
 
 
-def taught(model, inputs, target, n_steps, lr=1e-2, loss_of=decoder_loss, one_batch=False, optimized=None, clears=True):
+def taught(make, inputs, target, n_steps, loss=decoder_loss, **change):
     """Train a decoder under teacher forcing in the usual way, or with one mistake, and return it.
 
     Args:
-        model: returns logits when called with inputs and target.
+        make: builds a model that returns logits when it is called with inputs and target.
         inputs: returns a tuple of the model's inputs for the sequences with given indices (32,).
         target: tokens of all sequences, (N, T).
         n_steps: the number of updates.
-        lr: the learning rate of Adam.
-        loss_of: the loss of logits and target.
-        one_batch: whether all updates use the same sequences.
-        optimized: the module whose weights the optimizer holds; None = the model.
-        clears: whether gradients are cleared.
+        loss: the loss of logits and target.
+        change: that of `loops.train`.
     """
-    first = torch.randint(len(target), (32,))
 
-    def loss():
-        rows = first if one_batch else torch.randint(len(target), (32,))
-        return loss_of(model(*inputs(rows), target[rows]), target[rows])
+    def batch():
+        rows = torch.randint(len(target), (32,))
+        return *inputs(rows), target[rows], target[rows]
 
-    updates((optimized or model).parameters(), n_steps, loss, lr, clears)
-    return model.eval()
+    return loops.train(make, n_steps, batch, loss, **change)
 
 
 def common_queries(asked: Inputs, forced: Inputs, target: Tensor, cut: int, n_tokens: int, draw: Draw) -> list[Inputs]:
@@ -281,3 +279,48 @@ def has_learned_nothing(measured: Measured, truth: Truth) -> bool:
     logits, following = measured.outputs[FORCED].float(), truth["following"]
     loss = F.cross_entropy(logits.flatten(0, 1), following.flatten(), ignore_index=PADDING).item()
     return loss > torch.tensor(float(truth["n_tokens"])).log().item() - 0.15
+
+
+WORDS = {
+    "results": "logits",
+    "model": "model",
+    "token": "token",
+    "target": "target",
+    "units": "characters",
+    "answers": "answers",
+}
+"""Words of the misconceptions below, beside `ending`, as in "an answer"."""
+
+
+def loop_mistakes(wrong: loops.Submissions, fails: Evidence, **how: float) -> None:
+    """Add the mistakes of any training loop, with the parts and numbers of `Submissions.loop_mistakes`."""
+    probabilities = both(gives_probabilities, fails)
+    wrong.loop_mistakes(fails, has_learned_nothing, random=has_random_logits, probabilities=probabilities, **how)
+
+
+def target_mistakes(wrong: loops.Submissions) -> None:
+    """Add the mistakes in the targets of the loss, and that of too many updates."""
+
+    @wrong.change("loss", repeats_the_token_read)
+    def targets_not_shifted(logits, target):
+        """Your {model} predicts the {token} that it has just read: logits and {target} are not shifted against each other. The
+        logits at t are compared with `{target}[:, t + 1]`."""
+        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING)
+
+    @wrong.change("loss", predicts_padding)
+    def padding_counted(logits, target):
+        """Your loss counts padding: after the end of {ending} your model predicts padding, which it can have learned only from
+        targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns {units} alone."""
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
+
+    @wrong.change("loss", never_ends, part=1.0)
+    def end_not_learned(logits, target):
+        """Your {answers} never end: the model never predicts END, because its loss leaves this token out. END is a target like
+        any other; only padding is none."""
+        return decoder_loss(logits, target.masked_fill(target == END, PADDING))
+
+    @wrong(proof=makes_too_many_updates)
+    def more_updates_than_allowed(*data):
+        """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop
+        after `n_steps` calls of `optimizer.step()`."""
+        return wrong.submit(data, 1.02)

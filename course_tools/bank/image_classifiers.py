@@ -6,22 +6,27 @@ with that of the class frequencies, its accuracy with that of the nearest class 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.datasets import digits
-from course_tools.checks.exercise import Call, Draw, Property, Truth
+from course_tools.bank import training_loops as loops
+from course_tools.bank.language_models import gives_probabilities
+from course_tools.checks.exercise import Call, Draw, Evidence, Property, Truth
 from course_tools.checks.trained import (
     Judge,
+    both,
     each_alone,
     every,
     fault_of_logits,
     holds,
     is_near,
     loss_falls,
+    makes_too_many_updates,
     makes_updates,
     same_twice,
     sound_gradients,
@@ -267,3 +272,51 @@ def predicts_the_frequencies(measured: Measured, truth: Truth) -> bool:
 def fails_to_learn(measured: Measured, truth: Truth) -> bool:
     """Evidence: loss or accuracy is worse than required."""
     return _learns(measured, truth) is not None or _score(measured, truth) is not None
+
+
+def submission(small, lr=5e-3, usual=1.0):
+    """Make the `submit` of a task: it trains `small(n_classes)` on the images, with a change."""
+
+    def submit(data, part=usual, model=small, lr=lr, in_order=False, shuffled=None, **change):
+        *examples, n_classes, n_steps = data
+        examples = shuffled(*examples) if shuffled else examples
+        batches = loops.in_given_order(examples)
+        batch = partial(next, batches) if in_order else partial(loops.drawn_examples, examples)
+        return loops.train(partial(model, n_classes), part * n_steps, batch, lr=lr, **change)
+
+    return submit
+
+
+WORDS = {"learned": "these few images", "new": "others", "falls": "cannot fall below 1.46"}
+
+
+def loop_mistakes(
+    wrong: loops.Submissions, says: Mapping[str, str], fails: Evidence = fails_to_learn, part: float = 0.5, **how: float
+) -> None:
+    """Add the mistakes of any training loop, and that of examples in the given order."""
+    wrong.loop_mistakes(fails, has_learned_nothing, says, part, probabilities=gives_probabilities, **how)
+
+    @wrong(proof=both(reads_in_order, fails))
+    def without_shuffling(*data):
+        """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two
+        classes, and the model forgets the others. Draw the images of each batch at random."""
+        return wrong.submit(data, part, in_order=True)
+
+
+LABELS = (
+    "The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did "
+    "not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch.{advice}"
+)
+
+
+def data_mistakes(wrong: loops.Submissions) -> None:
+    """Add the mistakes of epochs that are counted as updates, and of labels of other images."""
+
+    @wrong(proof=makes_too_many_updates)
+    def epochs_for_updates(*data):
+        """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
+        return wrong.submit(data, 1.08)
+
+    @wrong.change("shuffled", suspicion=predicts_the_frequencies, says=LABELS, part=0.5)
+    def labels_of_other_images(images, labels):
+        return images[torch.randperm(len(images))], labels[torch.randperm(len(labels))]

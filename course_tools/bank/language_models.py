@@ -7,15 +7,18 @@ of counts over the same characters.
 
 import math
 import re
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.datasets import language_reference
+from course_tools.bank import training_loops as loops
 from course_tools.checks.exercise import Call, Draw, Property, Truth
 from course_tools.checks.trained import (
+    both,
     each_alone,
     fault_of_logits,
     holds,
@@ -218,3 +221,40 @@ def fails_to_learn(measured: Measured, truth: Truth) -> bool:
 
 def _agrees(measured: Measured, tokens: Tensor) -> bool:
     return bool((measured.outputs[0][:, -1].argmax(-1) == tokens).float().mean() > 0.8)
+
+
+def submission(small):
+    """Make the `submit` of a task: it trains `small(n_tokens)` on the text, with a change."""
+
+    def submit(data, part=1.0, model=small, batch=loops.drawn, **change):
+        text, n_tokens, n_steps = data
+        return loops.train(partial(model, n_tokens), part * n_steps, lambda: batch(text), **change)
+
+    return submit
+
+
+def loop_mistakes(wrong: loops.Submissions, says: Mapping[str, str] = loops.LOOP, **how: float) -> None:
+    """Add the mistakes of any training loop, with the parts and numbers of `Submissions.loop_mistakes`."""
+    probabilities = both(gives_probabilities, fails_to_learn)
+    wrong.loop_mistakes(fails_to_learn, has_learned_nothing, says, probabilities=probabilities, **how)
+
+
+NOT_SHIFTED = (
+    "Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that "
+    "the logits at t are compared with the token at t + 1."
+)
+SHIFTED_BACK = (
+    "Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs "
+    "are `windows[:, :-1]` and the targets `windows[:, 1:]`."
+)
+SHIFTED_TWICE = (
+    "Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the "
+    "loss shifts it again."
+)
+
+
+def shifted_targets(wrong: loops.Submissions) -> None:
+    """Add the mistakes in the targets of a language model."""
+    wrong.add("targets_not_shifted", NOT_SHIFTED, {"part": 0.5, "batch": loops.not_shifted}, proof=repeats_the_last_token)
+    wrong.add("targets_shifted_back", SHIFTED_BACK, {"batch": loops.shifted_back}, proof=repeats_the_token_before)
+    wrong.add("targets_shifted_twice", SHIFTED_TWICE, {"batch": loops.next_but_one}, proof=predicts_two_ahead)

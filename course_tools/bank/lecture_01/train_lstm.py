@@ -6,42 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_tools.bank.language_models import (
-    fails_to_learn,
-    gives_probabilities,
-    has_learned_nothing,
-    ignores_the_order,
-    predicts_two_ahead,
-    properties,
-    questions,
-    reads_the_future,
-    repeats_the_last_token,
-    repeats_the_token_before,
-)
-from course_tools.bank.training_loops import (
-    drawn,
-    looped,
-    next_but_one,
-    not_shifted,
-    on_one_batch,
-    shifted_back,
-    with_the_optimizer_of,
-    without_clearing,
-)
+from course_tools.bank import language_models
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Exercise, Training
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    gradients_are_kept,
-    no_weight_is_stepped,
-    reads_one_batch,
-    reads_other_examples,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_without_gradient,
-)
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 400
 
@@ -114,114 +84,42 @@ class _Small(nn.Module):
         return self.logits(self.lstm(self.dropout(self.embed(tokens)))[0])
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(text, n_tokens, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return looped(_Small(n_tokens, dropout=0.2), text, n_steps // 2).train()
+submit = language_models.submission(_Small)
+wrong = loops.Submissions(
+    __name__, submit, results="predictions", rates="0.001 to 0.02", learned="these few lines", new="new windows"
+)
+language_models.loop_mistakes(wrong, dropout=0.2)
+language_models.shifted_targets(wrong)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(text, n_tokens, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(_Small(n_tokens), text, n_steps // 2)
-
-
-@wrong(proof=both(updates_are_too_large, fails_to_learn))
-def learning_rate_too_large(text, n_tokens, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return looped(_Small(n_tokens), text, n_steps // 4, lr=3.0)
-
-
-@wrong(proof=reads_the_future)
-def in_both_directions(text, n_tokens, n_steps):
+@wrong(proof=language_models.reads_the_future)
+def in_both_directions(*data):
     """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
     token; on new text it has nothing to copy. A language model reads in one direction: no `bidirectional=True`."""
-    lstm = nn.LSTM(16, 16, batch_first=True, bidirectional=True)
-    return looped(_Small(n_tokens, lstm), text, n_steps)
+    return submit(data, lstm=nn.LSTM(16, 16, batch_first=True, bidirectional=True))
 
 
-@wrong(proof=reads_other_examples)
-def time_on_the_wrong_axis(text, n_tokens, n_steps):
+@wrong(proof=trained.reads_other_examples)
+def time_on_the_wrong_axis(*data):
     """Your recurrence runs over the batch, not over time: the logits of a window depend on the windows before it in the batch.
     `nn.LSTM` expects time on its first axis; give it `batch_first=True`."""
-    return looped(_Small(n_tokens, nn.LSTM(16, 32)), text, n_steps // 2)
+    return submit(data, 0.5, lstm=nn.LSTM(16, 32))
 
 
-@wrong(proof=repeats_the_last_token)
-def targets_not_shifted(text, n_tokens, n_steps):
-    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
-    the logits at t are compared with the token at t + 1."""
-    return looped(_Small(n_tokens), text, n_steps // 2, batch=not_shifted)
+@wrong.change("model", language_models.ignores_the_order, part=0.5)
+class StateNotCarried(_Small):
+    """Your state starts from zero at every token: with the tokens before the last one in another order, the model predicts the
+    same. Carry the state from each step to the next."""
 
-
-@wrong(proof=repeats_the_token_before)
-def targets_shifted_back(text, n_tokens, n_steps):
-    """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
-    are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
-    return looped(_Small(n_tokens), text, n_steps, batch=shifted_back)
-
-
-@wrong(proof=both(reads_one_batch, fails_to_learn))
-def one_batch_for_all_updates(text, n_tokens, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
-    windows in each update."""
-    return on_one_batch(_Small(n_tokens), text, n_steps)
-
-
-@wrong(proof=both(gives_probabilities, fails_to_learn))
-def probabilities_for_logits(text, n_tokens, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    return looped(nn.Sequential(_Small(n_tokens), nn.Softmax(dim=-1)), text, n_steps // 2)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(text, n_tokens, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return with_the_optimizer_of(_Small(n_tokens), _Small(n_tokens), text, n_steps // 4)
-
-
-class _Forgetful(_Small):
     def forward(self, tokens):
         x = self.embed(tokens).flatten(0, 1)[:, None]
         return self.logits(self.lstm(x)[0]).reshape(*tokens.shape, -1)
 
 
-@wrong(proof=ignores_the_order)
-def state_not_carried(text, n_tokens, n_steps):
-    """Your state starts from zero at every token: with the tokens before the last one in another order, the model predicts the
-    same. Carry the state from each step to the next."""
-    return looped(_Forgetful(n_tokens), text, n_steps // 2)
-
-
-class _Detached(_Small):
+@wrong.change("model", trained.weights_without_gradient, says=loops.CUT_OFF, part=0.5)
+class StatesCutOff(_Small):
     def forward(self, tokens):
         return self.logits(self.lstm(self.embed(tokens))[0].detach())
-
-
-@wrong(proof=weights_without_gradient)
-def states_cut_off(text, n_tokens, n_steps):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return looped(_Detached(n_tokens), text, n_steps // 2)
-
-
-@wrong(proof=predicts_two_ahead)
-def targets_shifted_twice(text, n_tokens, n_steps):
-    """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
-    loss shifts it again."""
-    return looped(_Small(n_tokens), text, n_steps, batch=next_but_one)
-
-
-@wrong(proof=both(updates_are_too_small, fails_to_learn))
-def learning_rate_too_small(text, n_tokens, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.02."""
-    return looped(_Small(n_tokens), text, n_steps // 4, lr=1e-6)
 
 
 @right
@@ -248,7 +146,7 @@ def by_hand(text, n_tokens, n_steps):
     model = Model()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=4e-3)
     for _ in range(n_steps):
-        tokens, targets = drawn(text, context=20)
+        tokens, targets = loops.drawn(text, context=20)
         optimizer.zero_grad(set_to_none=False)
         F.cross_entropy(model(tokens).mT, targets).backward()
         nn.utils.clip_grad_value_(model.parameters(), 0.5)
@@ -311,12 +209,12 @@ exercise = Exercise(
     id="01.6",
     title="An LSTM language model and its training loop",
     reference=train_lstm,
-    properties=properties(SECONDS, MOST_PARAMETERS),
+    properties=language_models.properties(SECONDS, MOST_PARAMETERS),
     wrong=wrong,
     right=right,
     hints=HINTS,
     training=Training(
-        questions=partial(questions, N_STEPS),
+        questions=partial(language_models.questions, N_STEPS),
         seconds=SECONDS,
     ),
 )

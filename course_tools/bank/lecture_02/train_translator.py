@@ -3,7 +3,7 @@
 The sentences are those of the lecture, one date or two. The days of the held-out sentences occur in no sentence to learn from.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -13,49 +13,14 @@ from course_lib.attention import attend, general_scores
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
 from course_lib.fast import stacked_bidirectional_gru
 from course_lib.models import BahdanauDecoder, Encoder, LuongDecoder, PlainDecoder, Seq2Seq, Transformer
-from course_tools.bank.decoders import (
-    FORCED,
-    N_COMMON,
-    N_FORCED,
-    answers,
-    common_queries,
-    common_truth,
-    decoder_loss,
-    exact,
-    has_learned_nothing,
-    has_random_logits,
-    ignores_the_inputs,
-    ignores_the_target,
-    never_ends,
-    predicts_padding,
-    properties,
-    reads_the_token_it_predicts,
-    repeats_the_token_read,
-    strays_from_its_logits,
-    taught,
-    token_accuracy,
-    writes_at_random,
-)
-from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank import decoders
+from course_tools.bank import training_loops as loops
+from course_tools.bank.decoders import FORCED, N_COMMON, N_FORCED
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    fails,
-    gradients_are_kept,
-    holds,
-    is_near,
-    makes_too_many_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_left_out,
-    weights_without_gradient,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 200
 N_KNOWN, N_ASKED, N_ROWS, CUT = 3_000, 100, 8, 6
@@ -172,11 +137,13 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     labels, _ = characters.batch([p.target for p in asked], begin=True, end=True)
     read, _ = characters.batch([p.target for p in others], begin=True, end=True)
     inputs, forced = letters.batch([p.source for p in asked]), letters.batch([p.source for p in others])
-    truth = common_truth(labels, read, CUT, len(characters), N_STEPS) | {
+    truth = decoders.common_truth(labels, read, CUT, len(characters), N_STEPS) | {
         "of two": torch.arange(len(asked)) >= N_ASKED,
         "nearest": _accuracy_of_the_nearest(source, target, inputs[0], labels),
     }
-    queries = common_queries(inputs, forced, read, CUT, len(characters), draw) + _padded(singles, pairs[-1], letters, draw)
+    queries = decoders.common_queries(inputs, forced, read, CUT, len(characters), draw) + _padded(
+        singles, pairs[-1], letters, draw
+    )
     return ((source, lengths, target, len(letters), len(characters), N_STEPS), queries), truth
 
 
@@ -206,7 +173,7 @@ def _accuracy_of_the_nearest(source: Tensor, target: Tensor, asked: Tensor, labe
     width = max(source.shape[1], asked.shape[1])
     known, new = (F.pad(part, (0, width - part.shape[1])) for part in (source, asked))
     copied = torch.stack([target[(known == row).sum(1).argmax()] for row in new])
-    return token_accuracy(copied[:, 1 : labels.shape[1]], labels[:, 1:])
+    return decoders.token_accuracy(copied[:, 1 : labels.shape[1]], labels[:, 1:])
 
 
 def _rows(measured: Measured, truth: Truth) -> str | None:
@@ -218,7 +185,7 @@ def _rows(measured: Measured, truth: Truth) -> str | None:
 
 
 def _learns(measured: Measured, truth: Truth) -> str | None:
-    found = token_accuracy(answers(measured, truth), truth["labels"])
+    found = decoders.token_accuracy(decoders.answers(measured, truth), truth["labels"])
     if found > truth["nearest"]:
         return None
     return (
@@ -229,26 +196,30 @@ def _learns(measured: Measured, truth: Truth) -> str | None:
 
 def on_pairs(measured: Measured, truth: Truth) -> float:
     """Exact match on sentences of two dates."""
-    return exact(measured, truth)[truth["of two"]].float().mean().item()
+    return decoders.exact(measured, truth)[truth["of two"]].float().mean().item()
 
 
-_score = at_least(LEAST, on_pairs, "On held-out sentences of two dates the exact match of its answers")
-_UNSOUND = fails(_score)
+_score = trained.at_least(LEAST, on_pairs, "On held-out sentences of two dates the exact match of its answers")
+_UNSOUND = trained.fails(_score)
 
 
 def reads_other_sentences(measured: Measured, truth: Truth) -> bool:
     """Evidence: logits of a sentence change when another sentence of the same length joins the batch."""
-    return not is_near(measured.outputs[ALONE], measured.outputs[BESIDE][1:])
+    return not trained.is_near(measured.outputs[ALONE], measured.outputs[BESIDE][1:])
 
 
 def reads_padding(measured: Measured, truth: Truth) -> bool:
     """Evidence: a longer sentence changes the logits of the others, and one of the same length does not."""
-    return not is_near(measured.outputs[ALONE], measured.outputs[PADDED][1:]) and not reads_other_sentences(measured, truth)
+    return not trained.is_near(measured.outputs[ALONE], measured.outputs[PADDED][1:]) and not reads_other_sentences(
+        measured, truth
+    )
 
 
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits are the same when the letters of the sources change places."""
-    return is_near(measured.outputs[ALONE], measured.outputs[MIXED], tolerance=1e-5) and not ignores_the_inputs(measured, truth)
+    return trained.is_near(
+        measured.outputs[ALONE], measured.outputs[MIXED], tolerance=1e-5
+    ) and not decoders.ignores_the_inputs(measured, truth)
 
 
 def fails_on_pairs(measured: Measured, truth: Truth) -> bool:
@@ -256,7 +227,7 @@ def fails_on_pairs(measured: Measured, truth: Truth) -> bool:
     long_enough = measured.n_updates > 0.7 * truth["n_steps"] and measured.kept == 0.0
     following = truth["following"]
     likeliest = measured.outputs[FORCED].argmax(-1)
-    return long_enough and token_accuracy(likeliest, following) > 0.4 and on_pairs(measured, truth) < 0.2
+    return long_enough and decoders.token_accuracy(likeliest, following) > 0.4 and on_pairs(measured, truth) < 0.2
 
 
 class _Small(nn.Module):
@@ -304,72 +275,46 @@ class _Small(nn.Module):
         return torch.cat(answer, dim=1)
 
 
-def _looped(model, data, n_steps, **how):
-    source, lengths, target = data[:3]
-    return taught(model, lambda rows: (source[rows, : lengths[rows].max()], lengths[rows]), target, n_steps, **how)
+def submit(data, part=0.5, model=_Small, **change):
+    source, lengths, target, n_letters, n_characters, n_steps = data
+
+    def inputs(rows):
+        return source[rows, : lengths[rows].max()], lengths[rows]
+
+    return decoders.taught(partial(model, n_letters, n_characters), inputs, target, part * n_steps, **change)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(*data):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 2, lr=3e-3, clears=False)
+wrong = loops.Submissions(
+    __name__, submit, rates="0.001 to 0.02", learned="these sentences", ending="a sentence", **decoders.WORDS
+)
+decoders.loop_mistakes(wrong, _UNSOUND, dropout=0.2)
+decoders.target_mistakes(wrong)
 
 
-@wrong(proof=has_random_logits)
-def dropout_left_on(*data):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
-    Return `model.eval()`."""
-    return _looped(_Small(*data[3:5], dropout=0.2), data, data[5] // 2).train()
+@wrong.change("model", decoders.writes_at_random)
+class AnswersSampled(_Small):
+    """Your model draws its answers at random: asked twice, it writes different tokens with the same logits. Greedy decoding
+    takes the token with the largest logit, `argmax(-1)`."""
 
-
-class _Sampling(_Small):
     def choose(self, logits):
         return logits[:, 0].softmax(-1).multinomial(1)
 
 
-@wrong(proof=writes_at_random)
-def answers_sampled(*data):
-    """Your model draws its answers at random: asked twice, it writes different tokens with the same logits. Greedy decoding
-    takes the token with the largest logit, `argmax(-1)`."""
-    return _looped(_Sampling(*data[3:5]), data, data[5] // 2)
+@wrong.change("model", reads_other_sentences)
+class SoftmaxOverTheBatch(_Small):
+    """Your sentences are mixed: the logits of a sentence change with another sentence of the same length in its batch. The
+    softmax runs over the keys, the last axis of scores (B, T, T_s), and a recurrent network over batches needs
+    `batch_first=True`."""
 
-
-@wrong(proof=both(updates_are_too_large, _UNSOUND))
-def learning_rate_too_large(*data):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 4, lr=3.0)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(*data):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 4, optimized=_Small(*data[3:5]))
-
-
-@wrong(proof=both(updates_are_too_small, _UNSOUND))
-def learning_rate_too_small(*data):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.02."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 4, lr=1e-6)
-
-
-class _OverTheBatch(_Small):
     def weights(self, scores):
         return scores.masked_fill(scores == -torch.inf, -1e9).softmax(0)
 
 
-@wrong(proof=reads_other_sentences)
-def softmax_over_the_batch(*data):
-    """Your sentences are mixed: the logits of a sentence change with another sentence of the same length in its batch. The
-    softmax runs over the keys, the last axis of scores (B, T, T_s), and a recurrent network over batches needs
-    `batch_first=True`."""
-    return _looped(_OverTheBatch(*data[3:5]), data, data[5] // 2)
+@wrong.change("model", reads_padding)
+class PaddingRead(_Small):
+    """Your model reads padding: in a batch with a longer sentence, the logits of a sentence change. Set the scores of padding
+    to minus infinity before the softmax, or give `attend` the mask; a recurrent encoder stops after `lengths` letters."""
 
-
-class _WithPadding(_Small):
     def encode(self, source, lengths):
         return self.encoder(self.letters(source))[0]
 
@@ -377,77 +322,37 @@ class _WithPadding(_Small):
         return scores
 
 
-@wrong(proof=reads_padding)
-def padding_read(*data):
-    """Your model reads padding: in a batch with a longer sentence, the logits of a sentence change. Set the scores of padding
-    to minus infinity before the softmax, or give `attend` the mask; a recurrent encoder stops after `lengths` letters."""
-    return _looped(_WithPadding(*data[3:5]), data, data[5] // 2)
-
-
-@wrong(proof=reads_the_token_it_predicts)
+@wrong(proof=decoders.reads_the_token_it_predicts)
 def decoder_in_both_directions(*data):
     """Your decoder sees the token that it has to predict: logits change when later tokens of the target change. In training it
     can copy them, and alone it has nothing to copy. It reads in one direction, gets `target[:, :-1]`, and a softmax over the
     queries is no softmax over the keys."""
-    return _looped(_Small(*data[3:5], both_ways=True), data, data[5] // 2)
+    return submit(data, both_ways=True)
 
 
-@wrong(proof=repeats_the_token_read)
-def targets_not_shifted(*data):
-    """Your model predicts the token that it has just read: logits and target are not shifted against each other. The logits at
-    t are compared with `target[:, t + 1]`."""
+@wrong.change("model", decoders.ignores_the_target)
+class TargetNotRead(_Small):
+    """Your decoder does not read the target: its logits are the same for any tokens before. At each position it should read the
+    true token in training (teacher forcing), and the token that it chose last when it writes an answer."""
 
-    def loss_of(logits, target):
-        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING)
-
-    return _looped(_Small(*data[3:5]), data, data[5] // 2, loss_of=loss_of)
-
-
-@wrong(proof=both(reads_one_batch, _UNSOUND))
-def one_batch_for_all_updates(*data):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these sentences by heart. Draw new
-    ones in each update."""
-    return _looped(_Small(*data[3:5]), data, data[5] // 2, one_batch=True)
-
-
-class _Probabilities(_Small):
-    def read(self, *arguments):
-        logits, state = super().read(*arguments)
-        return logits.softmax(-1), state
-
-
-@wrong(proof=both(gives_probabilities, _UNSOUND))
-def probabilities_for_logits(*data):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    return _looped(_Probabilities(*data[3:5]), data, data[5] // 2)
-
-
-class _TargetNotRead(_Small):
     def read(self, memory, source, tokens, state=None):
         return super().read(memory, source, torch.full_like(tokens, BEGIN), state)
 
 
-@wrong(proof=ignores_the_target)
-def target_not_read(*data):
-    """Your decoder does not read the target: its logits are the same for any tokens before. At each position it should read the
-    true token in training (teacher forcing), and the token that it chose last when it writes an answer."""
-    return _looped(_TargetNotRead(*data[3:5]), data, data[5] // 2)
+@wrong.change("model", decoders.ignores_the_inputs)
+class SourceNotRead(_Small):
+    """Your decoder does not use the source: for another sentence its logits are the same. It has learned what dates look like,
+    not which one is meant. Give it the context of the attention before it computes the logits."""
 
-
-class _Blind(_Small):
     def encode(self, source, lengths):
         return torch.zeros_like(super().encode(source, lengths))
 
 
-@wrong(proof=ignores_the_inputs)
-def source_not_read(*data):
-    """Your decoder does not use the source: for another sentence its logits are the same. It has learned what dates look like,
-    not which one is meant. Give it the context of the attention before it computes the logits."""
-    return _looped(_Blind(*data[3:5]), data, data[5] // 2)
+@wrong.change("model", ignores_the_order)
+class LettersWithoutOrder(_Small):
+    """Your attention reads a bag of letters: with the letters of the source in another order, the logits are the same. Its keys
+    need the order: let them be the states of a recurrent network, or add vectors of the positions."""
 
-
-class _Bag(_Small):
     def __init__(self, *sizes):
         super().__init__(*sizes)
         self.encoder = None
@@ -457,77 +362,36 @@ class _Bag(_Small):
         return torch.cat([x, x], dim=-1)
 
 
-@wrong(proof=ignores_the_order)
-def letters_without_order(*data):
-    """Your attention reads a bag of letters: with the letters of the source in another order, the logits are the same. Its keys
-    need the order: let them be the states of a recurrent network, or add vectors of the positions."""
-    return _looped(_Bag(*data[3:5]), data, data[5] // 2)
-
-
-@wrong(proof=weights_left_out)
+@wrong(proof=trained.weights_left_out)
 def encoder_not_in_the_optimizer(*data):
     """A part of your model has gradients and is in no optimizer, so it stays as it was drawn; usually this is the encoder. Give
     the optimizer the parameters of both, or of one module that contains both."""
-    model = _Small(*data[3:5])
-    return _looped(model, data, data[5] // 2, optimized=nn.ModuleList([model.embed, model.cell, model.W, model.logits]))
+    return submit(data, optimized=lambda model: nn.ModuleList([model.embed, model.cell, model.W, model.logits]))
 
 
-class _Detached(_Small):
+@wrong.change("model", trained.weights_without_gradient, says=loops.CUT_OFF)
+class StatesCutOff(_Small):
     def encode(self, source, lengths):
         return super().encode(source, lengths).detach()
 
 
-@wrong(proof=weights_without_gradient)
-def states_cut_off(*data):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return _looped(_Detached(*data[3:5]), data, data[5] // 2)
+@wrong.change("model", decoders.strays_from_its_logits, part=1.0)
+class PredictionsNotFedBack(_Small):
+    """Your answers are not those of your logits. Under teacher forcing the decoder has the right state and the right token
+    before; when it writes an answer, it does not. In each step it must read the token that it chose last, and go on from the
+    state after the step before."""
 
-
-@wrong(proof=predicts_padding)
-def padding_counted(*data):
-    """Your loss counts padding: after the end of a sentence your model predicts padding, which it can have learned only from
-    targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns characters alone."""
-
-    def loss_of(logits, target):
-        return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
-
-    return _looped(_Small(*data[3:5]), data, data[5] // 2, loss_of=loss_of)
-
-
-@wrong(proof=never_ends)
-def end_not_learned(*data):
-    """Your answers never end: the model never predicts END, because its loss leaves this token out. END is a target like any
-    other; only padding is none."""
-
-    def loss_of(logits, target):
-        return decoder_loss(logits, target.masked_fill(target == END, PADDING))
-
-    return _looped(_Small(*data[3:5]), data, data[5], loss_of=loss_of)
-
-
-class _NotFedBack(_Small):
     def write(self, memory, source):
         first = torch.full((len(source), 24), BEGIN)
         return self.read(memory, source, first)[0].argmax(-1)
 
 
-@wrong(proof=strays_from_its_logits)
-def predictions_not_fed_back(*data):
-    """Your answers are not those of your logits. Under teacher forcing the decoder has the right state and the right token
-    before; when it writes an answer, it does not. In each step it must read the token that it chose last, and go on from the
-    state after the step before."""
-    return _looped(_NotFedBack(*data[3:5]), data, data[5])
+@wrong.change("model", suspicion=fails_on_pairs, part=1.0)
+class LastStateAlone(_Small):
+    """No mistake was found in your training, but pairs of dates are hardly ever right. Does your decoder attend to all states
+    of the encoder, anew for each token? From one vector of the source alone, the same training needs several times as many
+    updates."""
 
-
-@wrong(proof=makes_too_many_updates)
-def more_updates_than_allowed(*data):
-    """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop after
-    `n_steps` calls of `optimizer.step()`."""
-    return _looped(_Small(*data[3:5]), data, data[5] + 10)
-
-
-class _LastState(_Small):
     def __init__(self, *sizes):
         super().__init__(*sizes)
         self.W = None
@@ -539,14 +403,6 @@ class _LastState(_Small):
         both = torch.cat([last, memory[:, 0, half:]], dim=-1)
         states, state = self.cell(self.embed(tokens), both[None].contiguous() if state is None else state)
         return self.logits(torch.cat([states, both[:, None].expand_as(states)], dim=-1)), state
-
-
-@wrong(suspicion=fails_on_pairs)
-def last_state_alone(*data):
-    """No mistake was found in your training, but pairs of dates are hardly ever right. Does your decoder attend to all states
-    of the encoder, anew for each token? From one vector of the source alone, the same training needs several times as many
-    updates."""
-    return _looped(_LastState(*data[3:5]), data, data[5])
 
 
 @right
@@ -678,7 +534,7 @@ def with_convolutions(source, lengths, target, n_letters, n_characters, n_steps)
     optimizer = torch.optim.RAdam(model.parameters(), lr=1e-2)
     for _ in range(n_steps):
         rows = torch.randint(len(source), (64,))
-        loss = decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows])
+        loss = decoders.decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -691,11 +547,11 @@ exercise = Exercise(
     id="02.7",
     title="A decoder with attention and its training",
     reference=train_translator,
-    properties=properties(
+    properties=decoders.properties(
         SECONDS,
         MOST_PARAMETERS,
         "(source, lengths)",
-        holds(
+        trained.holds(
             "rows", "The logits of a sentence depend on no padding and no other sentence.", _rows, 1, ("training", "evaluation")
         ),
         (

@@ -4,7 +4,7 @@ The pictures are those of the lecture, 25 regions each. A region is described by
 fitted in closed form, and by its row and column. No drawing of a digit occurs both in known and in held-out pictures.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -13,49 +13,14 @@ from torch import Tensor, nn
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits
 from course_lib.datasets.composed_pictures import NAMES, Captions
 from course_lib.models import ShowAndTell, ShowAttendAndTell, soft_attention
-from course_tools.bank.decoders import (
-    FORCED,
-    N_COMMON,
-    N_FORCED,
-    answers,
-    common_queries,
-    common_truth,
-    decoder_loss,
-    exact,
-    has_learned_nothing,
-    has_random_logits,
-    ignores_the_inputs,
-    ignores_the_target,
-    never_ends,
-    predicts_padding,
-    properties,
-    reads_the_token_it_predicts,
-    repeats_the_token_read,
-    strays_from_its_logits,
-    taught,
-    token_accuracy,
-    writes_at_random,
-)
-from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank import decoders
+from course_tools.bank import training_loops as loops
+from course_tools.bank.decoders import FORCED, N_COMMON, N_FORCED
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    fails,
-    gradients_are_kept,
-    holds,
-    is_near,
-    makes_too_many_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_left_out,
-    weights_without_gradient,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 100_000, 300
 N_KNOWN, N_HELD_OUT, N_ASKED, CUT = 2_000, 500, 300, 2
@@ -206,15 +171,15 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     change[..., :11] = draw.normal(N_FORCED, change.shape[1], 11, scale=2.0)
     change -= change.mean(1, keepdim=True)
     queries = [
-        *common_queries((new[asked],), (forced,), read, CUT, len(words), draw),
+        *decoders.common_queries((new[asked],), (forced,), read, CUT, len(words), draw),
         (forced[N_FORCED // 2 :], read[N_FORCED // 2 :, :-1]),
         (forced + change, read[:, :-1]),
     ]
     labels = new_captions[asked]
     known = captions[order]
     usual = torch.stack([torch.bincount(column[column != PADDING]).argmax() for column in known[:, 1:].unbind(1)])
-    truth = common_truth(labels, read, CUT, len(words), N_STEPS) | {
-        "usual": token_accuracy(usual.expand(len(labels), -1), labels[:, 1:])
+    truth = decoders.common_truth(labels, read, CUT, len(words), N_STEPS) | {
+        "usual": decoders.token_accuracy(usual.expand(len(labels), -1), labels[:, 1:])
     }
     return ((regions[order], known, len(words), N_STEPS), queries), truth
 
@@ -230,7 +195,7 @@ def _rows(measured: Measured, truth: Truth) -> str | None:
 
 def accuracy(measured: Measured, truth: Truth) -> float:
     """The fraction of the words of held-out captions that are right at their position."""
-    return token_accuracy(answers(measured, truth), truth["labels"])
+    return decoders.token_accuracy(decoders.answers(measured, truth), truth["labels"])
 
 
 def _learns(measured: Measured, truth: Truth) -> str | None:
@@ -245,22 +210,22 @@ def _learns(measured: Measured, truth: Truth) -> str | None:
 
 def exact_match(measured: Measured, truth: Truth) -> float:
     """The fraction of held-out pictures whose caption is exactly right."""
-    return exact(measured, truth).float().mean().item()
+    return decoders.exact(measured, truth).float().mean().item()
 
 
-_score = at_least(LEAST, exact_match, "On held-out pictures the exact match of its captions")
-_UNSOUND = fails(_score)
+_score = trained.at_least(LEAST, exact_match, "On held-out pictures the exact match of its captions")
+_UNSOUND = trained.fails(_score)
 
 
 def reads_other_pictures(measured: Measured, truth: Truth) -> bool:
     """Evidence: logits change with the other pictures of the batch."""
-    return not is_near(measured.outputs[FORCED][N_FORCED // 2 :], measured.outputs[HALF])
+    return not trained.is_near(measured.outputs[FORCED][N_FORCED // 2 :], measured.outputs[HALF])
 
 
 def reads_only_the_mean(measured: Measured, truth: Truth) -> bool:
     """Evidence: other regions with the same mean give the same logits, and another picture does not."""
-    same = is_near(measured.outputs[FORCED], measured.outputs[SAME_MEAN], tolerance=1e-4)
-    return same and not ignores_the_inputs(measured, truth)
+    same = trained.is_near(measured.outputs[FORCED], measured.outputs[SAME_MEAN], tolerance=1e-4)
+    return same and not decoders.ignores_the_inputs(measured, truth)
 
 
 class _Small(nn.Module):
@@ -304,115 +269,57 @@ class _Small(nn.Module):
         return said[:, 1:]
 
 
-def _looped(model, data, n_steps, **how):
-    regions, captions = data[:2]
-    return taught(model, lambda rows: (regions[rows],), captions, n_steps, **how)
+def submit(data, part=0.5, model=_Small, **change):
+    regions, captions, n_tokens, n_steps = data
+    return decoders.taught(partial(model, n_tokens), lambda rows: (regions[rows],), captions, part * n_steps, **change)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(*data):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(_Small(data[2]), data, data[3] // 2, clears=False)
+WORDS = decoders.WORDS | {
+    "model": "captioner",
+    "token": "word",
+    "target": "caption",
+    "ending": "a caption",
+    "units": "words",
+    "answers": "captions",
+}
+wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.02", learned="these pictures", **WORDS)
+decoders.loop_mistakes(wrong, _UNSOUND, dropout=0.2, too_large=5.0)
+decoders.target_mistakes(wrong)
 
 
-@wrong(proof=has_random_logits)
-def dropout_left_on(*data):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
-    Return `model.eval()`."""
-    return _looped(_Small(data[2], dropout=0.2), data, data[3] // 2).train()
+@wrong.change("model", decoders.writes_at_random, part=0.4)
+class CaptionsSampled(_Small):
+    """Your model draws its captions at random: asked twice, it writes different words with the same logits. Greedy decoding
+    takes the word with the largest logit, `argmax(-1)`."""
 
-
-class _Sampling(_Small):
     def choose(self, logits):
         return logits.softmax(-1).multinomial(1)[:, 0]
 
 
-@wrong(proof=writes_at_random)
-def captions_sampled(*data):
-    """Your model draws its captions at random: asked twice, it writes different words with the same logits. Greedy decoding
-    takes the word with the largest logit, `argmax(-1)`."""
-    return _looped(_Sampling(data[2]), data, data[3] // 3)
+@wrong.change("model", reads_other_pictures)
+class SoftmaxOverTheBatch(_Small):
+    """Your pictures are mixed: the logits of a caption change with the other pictures of its batch. The softmax runs over the
+    regions, and the LSTM over the words; neither runs over the batch."""
 
-
-@wrong(proof=both(updates_are_too_large, _UNSOUND))
-def learning_rate_too_large(*data):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return _looped(_Small(data[2]), data, data[3] // 4, lr=5.0)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(*data):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return _looped(_Small(data[2]), data, data[3] // 4, optimized=_Small(data[2]))
-
-
-@wrong(proof=both(updates_are_too_small, _UNSOUND))
-def learning_rate_too_small(*data):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.02."""
-    return _looped(_Small(data[2]), data, data[3] // 4, lr=1e-6)
-
-
-class _OverTheBatch(_Small):
     def weights(self, scores):
         return scores.softmax(0)
 
 
-@wrong(proof=reads_other_pictures)
-def softmax_over_the_batch(*data):
-    """Your pictures are mixed: the logits of a caption change with the other pictures of its batch. The softmax runs over the
-    regions, and the LSTM over the words; neither runs over the batch."""
-    return _looped(_OverTheBatch(data[2]), data, data[3] // 2)
+@wrong.change("model", decoders.reads_the_token_it_predicts)
+class ReadsTheWordToPredict(_Small):
+    """Your decoder sees the word that it has to predict: logits change when later words of the caption change. In training it
+    can copy it, and alone it has nothing to copy. It reads `caption[:, :-1]` from left to right and predicts
+    `caption[:, 1:]`."""
 
-
-class _SeesTheNext(_Small):
     def read(self, regions, caption):
         return super().read(regions, torch.cat([caption[:, 1:], caption[:, -1:]], 1))
 
 
-@wrong(proof=reads_the_token_it_predicts)
-def reads_the_word_to_predict(*data):
-    """Your decoder sees the word that it has to predict: logits change when later words of the caption change. In training it
-    can copy it, and alone it has nothing to copy. It reads `caption[:, :-1]` from left to right and predicts
-    `caption[:, 1:]`."""
-    return _looped(_SeesTheNext(data[2]), data, data[3] // 2)
+@wrong.change("model", decoders.ignores_the_target)
+class WithoutTeacherForcing(_Small):
+    """Your model does not read the caption that it is given: its logits are the same for any words. With teacher forcing it
+    reads the true word at each position; its own words it reads only where there is no caption."""
 
-
-@wrong(proof=repeats_the_token_read)
-def targets_not_shifted(*data):
-    """Your captioner predicts the word that it has just read: logits and caption are not shifted against each other. The logits
-    at t are compared with `caption[:, t + 1]`."""
-
-    def loss_of(logits, caption):
-        return F.cross_entropy(logits.flatten(0, 1), caption.flatten(), ignore_index=PADDING)
-
-    return _looped(_Small(data[2]), data, data[3] // 2, loss_of=loss_of)
-
-
-@wrong(proof=both(reads_one_batch, _UNSOUND))
-def one_batch_for_all_updates(*data):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these pictures by heart. Draw new
-    ones in each update."""
-    return _looped(_Small(data[2]), data, data[3] // 2, one_batch=True)
-
-
-class _Probabilities(_Small):
-    def step(self, *arguments):
-        logits, state = super().step(*arguments)
-        return logits.softmax(-1), state
-
-
-@wrong(proof=both(gives_probabilities, _UNSOUND))
-def probabilities_for_logits(*data):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    return _looped(_Probabilities(data[2]), data, data[3] // 3)
-
-
-class _OwnWords(_Small):
     def read(self, regions, caption):
         state, logits = (torch.zeros(len(regions), self.cell.hidden_size),) * 2, []
         word = torch.full((len(regions),), BEGIN)
@@ -426,14 +333,11 @@ class _OwnWords(_Small):
         return self.read(regions, torch.zeros(len(regions), 6)).argmax(-1)
 
 
-@wrong(proof=ignores_the_target)
-def without_teacher_forcing(*data):
-    """Your model does not read the caption that it is given: its logits are the same for any words. With teacher forcing it
-    reads the true word at each position; its own words it reads only where there is no caption."""
-    return _looped(_OwnWords(data[2]), data, data[3] // 2)
+@wrong.change("model", decoders.ignores_the_inputs)
+class PictureNotRead(_Small):
+    """Your captioner does not use the picture: for another one its logits are the same. It has learned what captions look like.
+    Give the context of the attention to the LSTM, or to the logits, at each word."""
 
-
-class _Blind(_Small):
     def __init__(self, *sizes):
         super().__init__(*sizes)
         self.query = self.key = self.v = None
@@ -442,34 +346,24 @@ class _Blind(_Small):
         return torch.zeros_like(regions[:, 0])
 
 
-@wrong(proof=ignores_the_inputs)
-def picture_not_read(*data):
-    """Your captioner does not use the picture: for another one its logits are the same. It has learned what captions look like.
-    Give the context of the attention to the LSTM, or to the logits, at each word."""
-    return _looped(_Blind(data[2]), data, data[3] // 2)
-
-
-@wrong(proof=weights_left_out)
+@wrong(proof=trained.weights_left_out)
 def attention_not_in_the_optimizer(*data):
     """A part of your model has gradients and is in no optimizer, so it stays as it was drawn. Give the optimizer the parameters
     of the whole model, attention included."""
-    model = _Small(data[2])
-    return _looped(model, data, data[3] // 2, optimized=nn.ModuleList([model.words, model.logits]))
+    return submit(data, optimized=lambda model: nn.ModuleList([model.words, model.logits]))
 
 
-class _Detached(_Small):
+@wrong.change("model", trained.weights_without_gradient, says=loops.CUT_OFF)
+class ContextCutOff(_Small):
     def look(self, regions, h):
         return super().look(regions, h).detach()
 
 
-@wrong(proof=weights_without_gradient)
-def context_cut_off(*data):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return _looped(_Detached(data[2]), data, data[3] // 2)
+@wrong.change("model", reads_only_the_mean)
+class MeanOfTheRegions(_Small):
+    """Your captioner reads only the mean of the regions: with other regions of the same mean, its logits are the same. The mean
+    has no order. Before each word, attend to the regions with the state of the decoder."""
 
-
-class _Mean(_Small):
     def __init__(self, *sizes):
         super().__init__(*sizes)
         self.query = self.key = self.v = None
@@ -478,52 +372,13 @@ class _Mean(_Small):
         return regions.mean(1)
 
 
-@wrong(proof=reads_only_the_mean)
-def mean_of_the_regions(*data):
-    """Your captioner reads only the mean of the regions: with other regions of the same mean, its logits are the same. The mean
-    has no order. Before each word, attend to the regions with the state of the decoder."""
-    return _looped(_Mean(data[2]), data, data[3] // 2)
-
-
-@wrong(proof=predicts_padding)
-def padding_counted(*data):
-    """Your loss counts padding: after the end of a caption your model predicts padding, which it can have learned only from
-    targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns words alone."""
-
-    def loss_of(logits, caption):
-        return F.cross_entropy(logits[:, :-1].flatten(0, 1), caption[:, 1:].flatten())
-
-    return _looped(_Small(data[2]), data, data[3] // 2, loss_of=loss_of)
-
-
-@wrong(proof=never_ends)
-def end_not_learned(*data):
-    """Your captions never end: the model never predicts END, because its loss leaves this token out. END is a target like any
-    other; only padding is none."""
-
-    def loss_of(logits, caption):
-        return decoder_loss(logits, caption.masked_fill(caption == END, PADDING))
-
-    return _looped(_Small(data[2]), data, data[3], loss_of=loss_of)
-
-
-class _NotFedBack(_Small):
-    def write(self, regions):
-        return self.read(regions, torch.full((len(regions), 6), BEGIN)).argmax(-1)
-
-
-@wrong(proof=strays_from_its_logits)
-def words_not_fed_back(*data):
+@wrong.change("model", decoders.strays_from_its_logits, part=1.0)
+class WordsNotFedBack(_Small):
     """Your captions are not those of your logits. With the true words before, the decoder predicts one word; when it writes
     alone, another. In each step it must read the word that it chose last, and go on from the state after the step before."""
-    return _looped(_NotFedBack(data[2]), data, data[3])
 
-
-@wrong(proof=makes_too_many_updates)
-def more_updates_than_allowed(*data):
-    """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop after
-    `n_steps` calls of `optimizer.step()`."""
-    return _looped(_Small(data[2]), data, data[3] + 10)
+    def write(self, regions):
+        return self.read(regions, torch.full((len(regions), 6), BEGIN)).argmax(-1)
 
 
 @right
@@ -643,7 +498,7 @@ def _train_with(model, optimizer, regions, captions, n_steps):
     for _ in range(n_steps):
         rows = torch.randint(len(regions), (64,))
         optimizer.zero_grad()
-        decoder_loss(model(regions[rows], captions[rows]), captions[rows]).backward()
+        decoders.decoder_loss(model(regions[rows], captions[rows]), captions[rows]).backward()
         optimizer.step()
     return model.eval()
 
@@ -654,11 +509,13 @@ exercise = Exercise(
     id="03.7",
     title="A captioner and its training loop",
     reference=train_captioner,
-    properties=properties(
+    properties=decoders.properties(
         SECONDS,
         MOST_PARAMETERS,
         "regions",
-        holds("rows", "The logits of a caption depend on no other picture of the batch.", _rows, 1, ("training", "evaluation")),
+        trained.holds(
+            "rows", "The logits of a caption depend on no other picture of the batch.", _rows, 1, ("training", "evaluation")
+        ),
         (
             "On held-out pictures the fraction of right words is at least 0.1 above that of the most frequent word at each "
             "position.",

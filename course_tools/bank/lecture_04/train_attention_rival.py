@@ -12,38 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.datasets import lookup
-from course_tools.bank.controls import (
-    Claim,
-    ClaimScores,
-    cannot_succeed,
-    conclusion,
-    fewer_updates,
-    is_no_sum,
-    more_updates,
-    of_the_model,
-    properties,
-    reads_few_examples,
-    too_few_parameters,
-    too_many_parameters,
-)
-from course_tools.bank.training_loops import drawn_examples, looped
+from course_tools.bank import controls
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    each_alone,
-    fault_of_logits,
-    gradients_are_kept,
-    is_near,
-    no_weight_is_stepped,
-    reads_other_examples,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_without_gradient,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, N_STEPS, BATCH_SIZE = 60.0, 300, 64
 N_PAIRS, T, N_KEYS, N_VALUES = 8, 12, 16, 8
@@ -86,9 +61,7 @@ class SelfAttentionReader(nn.Module):
         return (self.W_q(x) @ self.W_k(x).mT / x.shape[-1] ** 0.5).softmax(-1)
 
 
-def trained_on(model, texts, answers, n_steps, lr=5e-3, **how):
-    """Train a model as that of the lecture is trained, and return it."""
-    return looped(model, (texts, answers), n_steps, lr, partial(drawn_examples, batch_size=BATCH_SIZE), **how)
+submit = controls.submission(partial(SelfAttentionReader, content=0.0), BATCH_SIZE, lr=5e-3)
 
 
 def train_attention_rival(texts: Tensor, answers: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
@@ -143,10 +116,14 @@ def examples(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def _of_the_model(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], int, ClaimScores]:
+def _of_the_model(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], int, controls.ClaimScores]:
     """Draw the examples, train the model of the lecture on them, and give both parts, its size and its scores."""
     known, unseen = examples(N_TRAIN, seed), examples(N_HELD_OUT, seed + 1)
-    return known, unseen, *of_the_model(lambda: trained_on(SelfAttentionReader(), *known, N_STEPS), seed, unseen, _scores)
+    return (
+        known,
+        unseen,
+        *controls.of_the_model(lambda: submit((*known, 0, N_STEPS), model=SelfAttentionReader), seed, unseen, _scores),
+    )
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
@@ -175,12 +152,12 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     return ((*known, n_parameters, N_STEPS), [texts, base, *changed, keys]), truth
 
 
-def _scores(logits: Tensor, answers: Tensor) -> ClaimScores:
+def _scores(logits: Tensor, answers: Tensor) -> controls.ClaimScores:
     right = (logits.argmax(-1) == answers).float()
-    return ClaimScores(right[:, N_PAIRS:].mean().item(), right[:, :N_PAIRS].mean().item())
+    return controls.ClaimScores(right[:, N_PAIRS:].mean().item(), right[:, :N_PAIRS].mean().item())
 
 
-CLAIM = Claim(
+CLAIM = controls.Claim(
     ingredient="weights that depend on content",
     model="attention",
     question="look-up",
@@ -191,7 +168,7 @@ CLAIM = Claim(
 
 def _model(measured: Measured, truth: Truth) -> str | None:
     for query, output in zip([truth["inputs"], *[truth["inputs"][:N_ALONE]] * 7], measured.outputs, strict=True):
-        if fault := fault_of_logits(output, (len(query), T, N_VALUES), f"texts {tuple(query.shape)}"):
+        if fault := trained.fault_of_logits(output, (len(query), T, N_VALUES), f"texts {tuple(query.shape)}"):
             return fault
     return None
 
@@ -207,13 +184,13 @@ def _information(measured: Measured, truth: Truth) -> str | None:
 
 
 def _without(measured: Measured, truth: Truth) -> str | None:
-    if is_no_sum(measured, truth):
+    if controls.is_no_sum(measured, truth):
         return "What one half of the tokens adds to the logits changes when the other half is replaced."
     return None
 
 
 def _stays(measured: Measured, changed: int, at: slice) -> bool:
-    return is_near(measured.outputs[1][:, at], measured.outputs[changed][:, at], tolerance=1e-6)
+    return trained.is_near(measured.outputs[1][:, at], measured.outputs[changed][:, at], tolerance=1e-6)
 
 
 def reads_no_later_token(measured: Measured, truth: Truth) -> bool:
@@ -233,21 +210,23 @@ def reads_no_keys(measured: Measured, truth: Truth) -> bool:
 
 def is_the_same_at_all_positions(measured: Measured, truth: Truth) -> bool:
     """Evidence: a text has the same logits at all its positions."""
-    return is_near(measured.outputs[1][:, 1:], measured.outputs[1][:, :-1])
+    return trained.is_near(measured.outputs[1][:, 1:], measured.outputs[1][:, :-1])
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(texts, answers, n_parameters, n_steps):
-    """The returned rival is still in training mode: its dropout draws new zeros at each call, while the model is evaluated
-    without. Return `rival.eval()`."""
-    return trained_on(SelfAttentionReader(content=0.0, dropout=0.1), texts, answers, n_steps).train()
-
-
-@wrong(proof=both(no_weight_is_stepped, cannot_succeed(CLAIM)))
-def optimizer_of_another_model(texts, answers, n_parameters, n_steps):
-    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
-    optimizer after the rival, from the parameters of the rival that you train and return."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, optimized=SelfAttentionReader())
+wrong = loops.Submissions(
+    __name__,
+    submit,
+    model="the model",
+    also="; the model is trained so, too",
+    control="It fails at reversal too",
+    rates="at 0.005",
+    examples="texts",
+    rows="texts",
+    width="; a width or the number of heads is easy to change",
+    filling="they only pad the count",
+    instead="What it can use is less than what the model can. Make the parts that are used larger instead.",
+)
+controls.mistakes(wrong, CLAIM, *(partial(SelfAttentionReader, d=d, content=0.0) for d in (48, 80)), controls.RATES)
 
 
 class _WithoutScores(SelfAttentionReader):
@@ -262,13 +241,6 @@ class _WithoutScores(SelfAttentionReader):
         return self.read_out(self.given @ self.W_q(self.W_k(self.W_v(x))))
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(texts, answers, n_parameters, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update; the model is trained so, too."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, clears=False)
-
-
 class _Masked(SelfAttentionReader):
     def __init__(self, allowed, **settings):
         super().__init__(**settings)
@@ -279,120 +251,54 @@ class _Masked(SelfAttentionReader):
         return scores.masked_fill(~self.allowed, -torch.inf).softmax(-1)
 
 
-@wrong(proof=weights_without_gradient)
-def weights_that_do_nothing(texts, answers, n_parameters, n_steps):
-    """A part of the rival's weights never has a gradient: they only pad the count, or the graph is cut before
-    them. What it can use is less than what the model can. Make the parts that are used larger instead."""
-    rival = SelfAttentionReader(d=48, content=0.0)
-    rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
-    return trained_on(rival, texts, answers, n_steps)
-
-
-@wrong(proof=too_few_parameters)
-def smaller_rival(texts, answers, n_parameters, n_steps):
-    """The rival has fewer parameters than the model. If it does worse, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
-    return trained_on(SelfAttentionReader(d=48, content=0.0), texts, answers, n_steps)
-
-
-@wrong(proof=too_many_parameters)
-def larger_rival(texts, answers, n_parameters, n_steps):
-    """The rival has more parameters than the model. If it does as well, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent; a width or the number of heads is easy to change."""
-    return trained_on(SelfAttentionReader(d=80, content=0.0), texts, answers, n_steps)
-
-
-@wrong(proof=fewer_updates)
-def fewer_updates_than_the_model(texts, answers, n_parameters, n_steps):
-    """The rival gets fewer updates than the model. If it does worse, it may only be trained less. Make exactly `n_steps`
-    updates."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps // 2)
-
-
-@wrong(proof=more_updates)
-def more_updates_than_the_model(texts, answers, n_parameters, n_steps):
-    """The rival gets more updates than the model. If it does as well, the reason may be the longer training. Make exactly
-    `n_steps` updates."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps + n_steps // 3)
-
-
-@wrong(proof=reads_few_examples)
-def a_part_of_the_texts(texts, answers, n_parameters, n_steps):
-    """The rival learns from a few texts only: most of what its first batches hold are repetitions. The model draws from all of
-    them. Draw the rows of each batch from `len(texts)`."""
-    return trained_on(SelfAttentionReader(content=0.0), texts[:200], answers[:200], n_steps)
-
-
-@wrong(proof=both(updates_are_too_large, cannot_succeed(CLAIM)))
-def learning_rate_too_large(texts, answers, n_parameters, n_steps):
-    """The rival has no chance: its first ten updates move the weights by more than twenty times their own size. It fails at
-    reversal too, so it shows nothing. Use the learning rate of the model, Adam at 0.005."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, lr=3.0)
-
-
-@wrong(proof=both(updates_are_too_small, cannot_succeed(CLAIM)))
-def learning_rate_too_small(texts, answers, n_parameters, n_steps):
-    """The rival has no chance: all updates together move its weights by less than two percent. It fails at reversal too, so it
-    shows nothing. Use the learning rate of the model, Adam at 0.005."""
-    return trained_on(SelfAttentionReader(content=0.0), texts, answers, n_steps, lr=1e-6)
-
-
-@wrong(proof=reads_other_examples)
-def weights_averaged_over_the_batch(texts, answers, n_parameters, n_steps):
+@wrong.change("model", trained.reads_other_examples)
+class WeightsAveragedOverTheBatch(SelfAttentionReader):
     """The rival reads the other texts of its batch: alone, a text gets different logits. Averaging the weights over a batch
     does not remove content, it mixes that of many texts. Use one table of weights that is a parameter, or a function of the
     positions."""
 
-    class Rival(SelfAttentionReader):
-        def weights(self, x):
-            return super().weights(x).mean(0, keepdim=True)
-
-    return trained_on(Rival(), texts, answers, n_steps)
+    def weights(self, x):
+        return super().weights(x).mean(0, keepdim=True)
 
 
-@wrong(proof=is_no_sum)
-def weights_by_content(texts, answers, n_parameters, n_steps):
+@wrong(proof=controls.is_no_sum)
+def weights_by_content(*data):
     """The ingredient is still there, or another one was added: what one half of the tokens adds to the logits depends on the
     other half. Either the weights are still computed from contents (from the queries, from the keys or from both), or there is
     a nonlinearity after the mixing, which the model does not have. Compute the weights from the positions alone."""
-    return trained_on(SelfAttentionReader(), texts, answers, n_steps)
+    return submit(data, model=SelfAttentionReader)
 
 
-@wrong(proof=both(reads_no_later_token, reads_no_earlier_token))
-def own_token_only(texts, answers, n_parameters, n_steps):
+@wrong(proof=trained.both(reads_no_later_token, reads_no_earlier_token))
+def own_token_only(*data):
     """The rival processes each token by itself: it lacks not only weights by content but all other tokens. It fails for want of
     information, whatever content is good for. Let each position mix all tokens, with weights that are the same for every
     text."""
-
-    return trained_on(_WithoutScores(torch.eye(T)), texts, answers, n_steps)
+    return submit(data, model=partial(_WithoutScores, torch.eye(T)))
 
 
 @wrong(proof=reads_no_later_token)
-def later_tokens_masked(texts, answers, n_parameters, n_steps):
+def later_tokens_masked(*data):
     """The rival gets less information than the model: no position reads the tokens after it. The model has no such mask, and
     without those tokens no weights could reverse a text. Remove the mask."""
-    return trained_on(_Masked(torch.tril, content=0.0), texts, answers, n_steps)
+    return submit(data, model=partial(_Masked, torch.tril, content=0.0))
 
 
-@wrong(proof=reads_no_keys)
-def keys_left_out(texts, answers, n_parameters, n_steps):
+@wrong.change("model", reads_no_keys, content=0.0)
+class KeysLeftOut(SelfAttentionReader):
     """The rival gets less information than the model: it never reads the keys. It is the *weights* that must not depend on
     content; what they mix is the same as in the model, the vectors of keys and values. Add the keys to the tokens again."""
 
-    class Rival(SelfAttentionReader):
-        def forward(self, texts):
-            return super().forward(torch.stack([torch.zeros_like(texts[..., 0]), texts[..., 1]], dim=-1))
-
-    return trained_on(Rival(content=0.0), texts, answers, n_steps)
+    def forward(self, texts):
+        return super().forward(torch.stack([torch.zeros_like(texts[..., 0]), texts[..., 1]], dim=-1))
 
 
-@wrong(proof=both(is_the_same_at_all_positions, cannot_succeed(CLAIM)))
-def uniform_weights(texts, answers, n_parameters, n_steps):
+@wrong(proof=trained.both(is_the_same_at_all_positions, controls.cannot_succeed(CLAIM)))
+def uniform_weights(*data):
     """The rival takes the plain mean of all tokens: a text has the same logits at every position, so that it fails at reversal
     too, which needs no content. More was removed than content: the weights may, and must, differ from position to position.
     Learn one weight for each pair of positions."""
-
-    return trained_on(_WithoutScores(torch.full((T, T), 1 / T)), texts, answers, n_steps)
+    return submit(data, model=partial(_WithoutScores, torch.full((T, T), 1 / T)))
 
 
 @right
@@ -412,18 +318,12 @@ def a_table_of_scores(texts, answers, n_parameters, n_steps):
             v = self.W_v(x).unflatten(-1, (len(self.scores), -1)).transpose(1, 2)
             return self.head(self.W_o((self.scores.softmax(-1) @ v).transpose(1, 2).flatten(2)))
 
-    rival, step = Rival(), 0
+    rival = Rival()
     optimizer = torch.optim.AdamW(rival.parameters(), lr=5e-3)
-    data = torch.utils.data.TensorDataset(texts, answers)
-    loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, drop_last=True)
-    while step < n_steps:
-        for tokens, values in loader:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(rival(tokens).transpose(1, 2), values).backward()
-            optimizer.step()
-            step += 1
-            if step == n_steps:
-                break
+    for tokens, values in loops.epochs((texts, answers), n_steps, 64, drop_last=True):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(rival(tokens).transpose(1, 2), values).backward()
+        optimizer.step()
     return rival.eval()
 
 
@@ -487,13 +387,13 @@ exercise = Exercise(
     id="04.7",
     title="A control for attention",
     reference=train_attention_rival,
-    properties=properties(
+    properties=controls.properties(
         SECONDS,
         CLAIM,
         model=("It maps texts (B, 12, 2) to logits (B, 12, 8).", _model),
         information=("Each position reads the tokens before and after it, and their keys.", _information),
         without=("What a token adds to the logits does not depend on the other tokens.", _without),
-        alone=("The logits of a text do not depend on the other texts of its batch.", each_alone("texts")),
+        alone=("The logits of a text do not depend on the other texts of its batch.", trained.each_alone("texts")),
     ),
     wrong=wrong,
     right=right,
@@ -501,6 +401,6 @@ exercise = Exercise(
     training=Training(
         questions=questions,
         seconds=SECONDS,
-        conclusion=partial(conclusion, CLAIM),
+        conclusion=partial(controls.conclusion, CLAIM),
     ),
 )

@@ -6,35 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_tools.bank.language_models import (
-    fails_to_learn,
-    has_learned_nothing,
-    ignores_the_order,
-    properties,
-    questions,
-    reads_the_future,
-    repeats_the_last_token,
-)
+from course_tools.bank import language_models
+from course_tools.bank import training_loops as loops
 from course_tools.bank.lecture_07.train_gpt import SmallGPT, with_torchs_encoder, without_modules
-from course_tools.bank.training_loops import (
-    looped,
-    not_shifted,
-    on_one_batch,
-    with_the_optimizer_of,
-    without_clearing,
-)
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Exercise, Training
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    gradients_are_kept,
-    no_weight_is_stepped,
-    reads_one_batch,
-    updates_are_too_large,
-    updates_are_too_small,
-)
 
-wrong, right = Answers(), Answers([with_torchs_encoder, without_modules])
+submit = language_models.submission(SmallGPT)
+wrong = loops.Submissions(__name__, submit, rates="Take 0.005 again.")
+right = Answers([with_torchs_encoder, without_modules])
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 400
 
@@ -106,7 +86,7 @@ def repair_training(text: Tensor, n_tokens: int, n_steps: int) -> nn.Module:
     return model.eval()
 
 
-@wrong(proof=both(gradients_are_kept, reads_the_future))
+@wrong(proof=trained.both(trained.gradients_are_kept, language_models.reads_the_future))
 def three_faults(text, n_tokens, n_steps):
     """Two faults are measured. Logits change when later tokens change: a mask is missing, or the softmax does not run over the
     keys. And the gradients of earlier updates are still there at the next one. A third may be hidden by them: repair these two,
@@ -147,21 +127,22 @@ def three_faults(text, n_tokens, n_steps):
     return model.eval()
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(text, n_tokens, n_steps):
-    """The run was repaired and a new fault has come in: the returned model is in training mode, and its dropout makes the
-    predictions random. Return `model.eval()`."""
-    return looped(SmallGPT(n_tokens, dropout=0.1), text, n_steps // 2).train()
+REPAIR = loops.REPAIR | {
+    "dropout_left_on": "The run was repaired and a new fault has come in: the returned model is in training mode, and its "
+    "dropout makes the predictions random. Return `model.eval()`.",
+    "gradients_not_cleared": "The gradients of earlier updates are still there at the next one: `backward` adds to them. Call "
+    "`optimizer.zero_grad()` once in each update.",
+    "one_batch_for_all_updates": "Every update reads the same batch. The run of the task draws new windows in each update; "
+    "this has to stay in the loop.",
+}
+language_models.loop_mistakes(wrong, says=REPAIR)
 
 
-@wrong(proof=both(updates_are_too_large, fails_to_learn))
-def learning_rate_too_large(text, n_tokens, n_steps):
-    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
-    their own size. Take 0.005 again."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 4, lr=3.0)
+@wrong.change("model", language_models.reads_the_future, part=0.5)
+class SoftmaxOverTheQueries(SmallGPT):
+    """The model still reads the future: its logits at a position change when later tokens change. Either later keys are not
+    masked, or the softmax divides by a sum over the queries, to which later positions contribute. It runs over the keys."""
 
-
-class _OverTheQueries(SmallGPT):
     def forward(self, tokens):
         T = tokens.shape[1]
         x = self.tokens(tokens) + self.positions.weight[:T]
@@ -171,70 +152,38 @@ class _OverTheQueries(SmallGPT):
         return self.logits(self.norm(x + self.feed_forward(x)))
 
 
-@wrong(proof=reads_the_future)
-def softmax_over_the_queries(text, n_tokens, n_steps):
-    """The model still reads the future: its logits at a position change when later tokens change. Either later keys are not
-    masked, or the softmax divides by a sum over the queries, to which later positions contribute. It runs over the keys."""
-    return looped(_OverTheQueries(n_tokens), text, n_steps // 2)
+NOT_SHIFTED = (
+    "The model still predicts the token that it has just read: the targets are the inputs themselves. Compare the logits at t "
+    "with the token at t + 1."
+)
+wrong.add(
+    "targets_not_shifted", NOT_SHIFTED, {"part": 0.5, "batch": loops.not_shifted}, proof=language_models.repeats_the_last_token
+)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(text, n_tokens, n_steps):
-    """The gradients of earlier updates are still there at the next one: `backward` adds to them. Call `optimizer.zero_grad()`
-    once in each update."""
-    return without_clearing(SmallGPT(n_tokens), text, n_steps // 2)
-
-
-@wrong(proof=repeats_the_last_token)
-def targets_not_shifted(text, n_tokens, n_steps):
-    """The model still predicts the token that it has just read: the targets are the inputs themselves. Compare the logits at t
-    with the token at t + 1."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=not_shifted)
-
-
-@wrong(proof=both(reads_one_batch, fails_to_learn))
-def one_batch_for_all_updates(text, n_tokens, n_steps):
-    """Every update reads the same batch. The run of the task draws new windows in each update; this has to stay in the loop."""
-    return on_one_batch(SmallGPT(n_tokens), text, n_steps)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(text, n_tokens, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model that you train and return."""
-    return with_the_optimizer_of(SmallGPT(n_tokens), SmallGPT(n_tokens), text, n_steps // 4)
-
-
-@wrong(proof=ignores_the_order)
-def positions_removed(text, n_tokens, n_steps):
+@wrong(proof=language_models.ignores_the_order)
+def positions_removed(*data):
     """The positions were no fault, and now they are missing: with the tokens before the last one in another order, the model
     predicts the same. Add the vector of the position to that of the token again."""
-    return looped(SmallGPT(n_tokens, positions=0.0), text, n_steps // 2)
-
-
-@wrong(proof=both(updates_are_too_small, fails_to_learn))
-def learning_rate_too_small(text, n_tokens, n_steps):
-    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
-    Take 0.005 again."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 4, lr=1e-6)
+    return submit(data, 0.5, positions=0.0)
 
 
 @right
-def one_layer_repaired(text, n_tokens, n_steps):
+def one_layer_repaired(*data):
     """One small layer and smaller batches, with all three faults repaired."""
-    return looped(SmallGPT(n_tokens), text, n_steps)
+    return submit(data)
 
 
 exercise = Exercise(
     id="05.8",
     title="Repair a run that does not train",
     reference=repair_training,
-    properties=properties(SECONDS, MOST_PARAMETERS),
+    properties=language_models.properties(SECONDS, MOST_PARAMETERS),
     wrong=wrong,
     right=right,
     hints=HINTS,
     training=Training(
-        questions=partial(questions, N_STEPS),
+        questions=partial(language_models.questions, N_STEPS),
         seconds=SECONDS,
     ),
 )

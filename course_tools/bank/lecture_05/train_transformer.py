@@ -11,50 +11,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.blocks import Block, DecoderBlock, Stack, decoder_block, decoder_stack, encoder_block, encoder_stack
-from course_lib.datasets import BEGIN, END, PADDING, Pair, Vocabulary, dates, joined
+from course_lib.datasets import BEGIN, PADDING, Pair, Vocabulary, dates, joined
 from course_lib.models import Transformer
 from course_lib.primitives import padding_mask, sinusoidal_positions
-from course_tools.bank.decoders import (
-    FORCED,
-    N_FORCED,
-    common_queries,
-    common_truth,
-    decoder_loss,
-    exact,
-    has_learned_nothing,
-    has_random_logits,
-    ignores_the_inputs,
-    ignores_the_target,
-    never_ends,
-    predicts_padding,
-    properties,
-    reads_the_token_it_predicts,
-    repeats_the_token_read,
-    strays_from_its_logits,
-    taught,
-    token_accuracy,
-)
-from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank import decoders
+from course_tools.bank import training_loops as loops
+from course_tools.bank.decoders import FORCED, N_FORCED
 from course_tools.bank.lecture_02.train_translator import N_ROWS, ignores_the_order, reads_other_sentences, reads_padding
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    every,
-    fails,
-    gradients_are_kept,
-    holds,
-    makes_too_many_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_left_out,
-    weights_without_gradient,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
 N_TRAIN, N_VALID, N_ASKED, CUT, MOST, LONGEST = 5_000, 500, 100, 6, 23, 48
@@ -198,8 +166,8 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     labels, _ = characters.batch([p.target for p in asked], begin=True, end=True)
     read, _ = characters.batch([p.target for p in others], begin=True, end=True)
     inputs, forced = letters.batch([p.source for p in asked]), letters.batch([p.source for p in others])
-    truth = common_truth(labels, read, CUT, len(characters), N_STEPS) | {"given": source, "n_train": N_TRAIN}
-    queries = common_queries(inputs, forced, read, CUT, len(characters), draw)
+    truth = decoders.common_truth(labels, read, CUT, len(characters), N_STEPS) | {"given": source, "n_train": N_TRAIN}
+    queries = decoders.common_queries(inputs, forced, read, CUT, len(characters), draw)
     queries += _of_one_length(singles, pairs[-1].source, letters, read, draw)
     return ((source, lengths, target, N_TRAIN, len(letters), len(characters), N_STEPS), queries), truth
 
@@ -225,7 +193,7 @@ def _rows(measured: Measured, truth: Truth) -> str | None:
 
 
 def _source(measured: Measured, truth: Truth) -> str | None:
-    if ignores_the_inputs(measured, truth):
+    if decoders.ignores_the_inputs(measured, truth):
         return "For another source the logits stay the same."
     if ignores_the_order(measured, truth):
         return "With the letters of the source in another order, the logits stay the same."
@@ -255,11 +223,13 @@ def _text(row: Tensor) -> tuple[int, ...]:
 
 
 def _exact(measured: Measured, truth: Truth) -> float:
-    return exact(measured, truth).float().mean().item()
+    return decoders.exact(measured, truth).float().mean().item()
 
 
-_learns, _score = (at_least(least, _exact, "On new sentences the exact match of its answers") for least in (FIRST, LEAST))
-_UNSOUND = fails(_score)
+_learns, _score = (
+    trained.at_least(least, _exact, "On new sentences the exact match of its answers") for least in (FIRST, LEAST)
+)
+_UNSOUND = trained.fails(_score)
 
 
 def learns_held_out_sentences(measured: Measured, truth: Truth) -> bool:
@@ -269,15 +239,15 @@ def learns_held_out_sentences(measured: Measured, truth: Truth) -> bool:
 
 def no_step_changed_the_model(measured: Measured, truth: Truth) -> bool:
     """Evidence: losses were differentiated, no optimizer stepped a weight of the returned model, and it has learned nothing."""
-    idle = measured.n_updates > 0 and measured.untouched == 1.0 and not weights_left_out(measured, truth)
-    return idle and has_learned_nothing(measured, truth)
+    idle = measured.n_updates > 0 and measured.untouched == 1.0 and not trained.weights_left_out(measured, truth)
+    return idle and decoders.has_learned_nothing(measured, truth)
 
 
 def learns_in_part(measured: Measured, truth: Truth) -> bool:
     """Suspicion: a long training without a proven mistake, of which many characters are right and few dates."""
     long_enough = measured.n_updates > 0.7 * truth["n_steps"] and measured.kept == 0.0
     likeliest = measured.outputs[FORCED].argmax(-1)
-    return long_enough and token_accuracy(likeliest, truth["following"]) > 0.3 and _exact(measured, truth) < FIRST
+    return long_enough and decoders.token_accuracy(likeliest, truth["following"]) > 0.3 and _exact(measured, truth) < FIRST
 
 
 ENCODER, OWN, CROSS = range(3)
@@ -339,39 +309,15 @@ class _Small(nn.Module):
         return tokens
 
 
-def _looped(make, data, part=0.4, rows=N_TRAIN, lr=5e-3, **how):
-    """Train a model on the first rows, for a part of the updates that are allowed."""
+def submit(data, part=0.4, model=_Small, rows=N_TRAIN, lr=5e-3, **change):
     source, lengths, target, _, n_letters, n_characters, n_steps = data
-    model = make(n_letters, n_characters) if isinstance(make, type | partial) else make
-    return taught(model, lambda i: (source[i], lengths[i]), target[:rows], int(part * n_steps), lr, **how)
+    make = partial(model, n_letters, n_characters)
+    return decoders.taught(make, lambda i: (source[i], lengths[i]), target[:rows], part * n_steps, lr=lr, **change)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(*data):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(_Small, data, clears=False)
-
-
-@wrong(proof=has_random_logits)
-def dropout_left_on(*data):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its logits are random.
-    Return `model.eval()`."""
-    return _looped(partial(_Small, dropout=0.1), data).train()
-
-
-@wrong(proof=both(updates_are_too_large, _UNSOUND))
-def learning_rate_too_large(*data):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return _looped(_Small, data, 0.2, lr=3.0)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(*data):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return _looped(_Small, data, 0.2, optimized=_Small(*data[4:6]))
+wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.01", learned="these dates", ending="an answer", **decoders.WORDS)
+decoders.loop_mistakes(wrong, _UNSOUND, part=0.4, short=0.2)
+decoders.target_mistakes(wrong)
 
 
 @wrong(proof=no_step_changed_the_model)
@@ -383,100 +329,56 @@ def optimizer_without_steps(*data):
     for _ in range(50):
         rows = torch.randint(N_TRAIN, (32,))
         model.zero_grad()
-        decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
+        decoders.decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
     return model.eval()
 
 
-@wrong(proof=both(updates_are_too_small, _UNSOUND))
-def learning_rate_too_small(*data):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return _looped(_Small, data, 0.2, lr=1e-6)
+@wrong.change("model", reads_other_sentences)
+class AttendsOverTheBatch(_Small):
+    """Your dates are mixed: the logits of one change with another one of the same length in its batch. Attention must run over
+    positions, not over the rows of the batch; `nn.MultiheadAttention` needs `batch_first=True`."""
 
-
-class _OverTheBatch(_Small):
     def attend(self, i, x, memory, mask):
         if i == CROSS:
             return super().attend(i, x, memory, mask)
         return super().attend(i, x.transpose(0, 1), memory.transpose(0, 1), torch.tensor(True)).transpose(0, 1)
 
 
-@wrong(proof=reads_other_sentences)
-def attends_over_the_batch(*data):
-    """Your dates are mixed: the logits of one change with another one of the same length in its batch. Attention must run over
-    positions, not over the rows of the batch; `nn.MultiheadAttention` needs `batch_first=True`."""
-    return _looped(_OverTheBatch, data)
+@wrong.change("model", reads_padding)
+class PaddingNotMasked(_Small):
+    """Your model attends to padding: in a batch with a longer source, the logits of a date change. Mask the padding of the
+    source before the softmax, in the encoder's self-attention and in cross-attention. `nn.MultiheadAttention` takes the
+    opposite mask: there, True means that a key is hidden."""
 
-
-class _WithPadding(_Small):
     def real(self, source):
         return torch.ones(len(source), 1, source.shape[1], dtype=torch.bool)
 
 
-@wrong(proof=reads_padding)
-def padding_not_masked(*data):
-    """Your model attends to padding: in a batch with a longer source, the logits of a date change. Mask the padding of the
-    source before the softmax, in the encoder's self-attention and in cross-attention. `nn.MultiheadAttention` takes the
-    opposite mask: there, True means that a key is hidden."""
-    return _looped(_WithPadding, data)
+@wrong.change("model", decoders.reads_the_token_it_predicts)
+class WithoutACausalMask(_Small):
+    """Your decoder sees the token that it has to predict: logits change when later tokens of the target change. In training it
+    can copy them, and alone it has nothing to copy. Its self-attention needs a lower triangular mask, the loss gives it
+    `target[:, :-1]`, and the softmax runs over the keys, the last axis of the scores."""
 
-
-class _Uncovered(_Small):
     def causal(self, T):
         return torch.ones(T, T, dtype=torch.bool)
 
 
-@wrong(proof=reads_the_token_it_predicts)
-def without_a_causal_mask(*data):
-    """Your decoder sees the token that it has to predict: logits change when later tokens of the target change. In training it
-    can copy them, and alone it has nothing to copy. Its self-attention needs a lower triangular mask, the loss gives it
-    `target[:, :-1]`, and the softmax runs over the keys, the last axis of the scores."""
-    return _looped(_Uncovered, data)
+@wrong.change("model", decoders.ignores_the_target)
+class TargetNotRead(_Small):
+    """Your decoder does not read the target: its logits are the same for any tokens before. At each position it should read the
+    true token in training (teacher forcing), and the token that it chose last when it writes an answer."""
 
-
-@wrong(proof=repeats_the_token_read)
-def targets_not_shifted(*data):
-    """Your model predicts the token that it has just read: logits and target are not shifted against each other. The logits at
-    t are compared with `target[:, t + 1]`."""
-
-    def loss_of(logits, target):
-        return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PADDING)
-
-    return _looped(_Small, data, loss_of=loss_of)
-
-
-@wrong(proof=both(reads_one_batch, _UNSOUND))
-def one_batch_for_all_updates(*data):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these dates by heart. Draw new
-    ones in each update."""
-    return _looped(_Small, data, one_batch=True)
-
-
-class _Probabilities(_Small):
-    def decode(self, target, memory, real):
-        return super().decode(target, memory, real).softmax(-1)
-
-
-@wrong(proof=both(gives_probabilities, _UNSOUND))
-def probabilities_for_logits(*data):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    return _looped(_Probabilities, data)
-
-
-class _TargetNotRead(_Small):
     def decode(self, target, memory, real):
         return super().decode(torch.full_like(target, BEGIN), memory, real)
 
 
-@wrong(proof=ignores_the_target)
-def target_not_read(*data):
-    """Your decoder does not read the target: its logits are the same for any tokens before. At each position it should read the
-    true token in training (teacher forcing), and the token that it chose last when it writes an answer."""
-    return _looped(_TargetNotRead, data)
+@wrong.change("model", decoders.ignores_the_inputs)
+class WithoutCrossAttention(_Small):
+    """Your decoder does not use the source: for another source its logits are the same. It has learned what dates look like,
+    not which one is meant. The second attention of the decoder takes its queries from the target, and its keys and values from
+    the output of the encoder."""
 
-
-class _WithoutCrossAttention(_Small):
     def decode(self, target, memory, real):
         y = self.placed(self.characters(target))
         y = y + self.attend(OWN, self.norms[2](y), self.norms[2](y), self.causal(y.shape[1]))
@@ -484,15 +386,11 @@ class _WithoutCrossAttention(_Small):
         return self.logits(self.norms[3](y + self.networks[1](y)))
 
 
-@wrong(proof=ignores_the_inputs)
-def without_cross_attention(*data):
-    """Your decoder does not use the source: for another source its logits are the same. It has learned what dates look like,
-    not which one is meant. The second attention of the decoder takes its queries from the target, and its keys and values from
-    the output of the encoder."""
-    return _looped(_WithoutCrossAttention, data)
+@wrong.change("model", ignores_the_order)
+class WithoutPositions(_Small):
+    """Your encoder reads a bag of letters: with the letters of the source in another order, the logits are the same. Add a
+    vector of the position to each embedding, in the encoder and in the decoder."""
 
-
-class _WithoutPositions(_Small):
     def __init__(self, *sizes):
         super().__init__(*sizes)
         self.places = None
@@ -501,34 +399,23 @@ class _WithoutPositions(_Small):
         return x
 
 
-@wrong(proof=ignores_the_order)
-def without_positions(*data):
-    """Your encoder reads a bag of letters: with the letters of the source in another order, the logits are the same. Add a
-    vector of the position to each embedding, in the encoder and in the decoder."""
-    return _looped(_WithoutPositions, data)
-
-
-@wrong(proof=weights_left_out)
+@wrong(proof=trained.weights_left_out)
 def encoder_not_in_the_optimizer(*data):
     """A part of your model has gradients and is in no optimizer, so it stays as it was drawn. Give the optimizer the parameters
     of encoder and decoder, or of one module that contains both. A module does not register a Python list of layers; it does
     register an `nn.ModuleList`."""
-    model = _Small(*data[4:6])
-    decoder = nn.ModuleList([model.characters, model.places, *model.queries[OWN:], *model.memories[OWN:], model.logits])
-    return _looped(model, data, optimized=decoder)
+
+    def decoder(model):
+        return nn.ModuleList([model.characters, model.places, *model.queries[OWN:], *model.memories[OWN:], model.logits])
+
+    return submit(data, optimized=decoder)
 
 
-class _Detached(_Small):
+@wrong.change("model", trained.weights_without_gradient, says=loops.CUT_OFF)
+class MemoryCutOff(_Small):
     def encode(self, source):
         with torch.no_grad():
             return super().encode(source)
-
-
-@wrong(proof=weights_without_gradient)
-def memory_cut_off(*data):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return _looped(_Detached, data)
 
 
 @wrong(proof=learns_held_out_sentences)
@@ -536,67 +423,34 @@ def held_out_sentences_learned(*data):
     """You train on the held-out sentences: batches mix them with the others. Answers that were learned by heart say nothing
     about new dates. Draw the rows of a batch below `n_train`, `torch.randint(n_train, (32,))`, and use the others only to
     measure."""
-    return _looped(_Small, data, rows=len(data[0]))
+    return submit(data, rows=len(data[0]))
 
 
-@wrong(proof=predicts_padding)
-def padding_counted(*data):
-    """Your loss counts padding: after the end of an answer your model predicts padding, which it can have learned only from
-    targets that are padding. Give the loss `ignore_index=PADDING`, so that it learns characters alone."""
+@wrong.change("model", decoders.strays_from_its_logits, part=1.0)
+class WritesFromTheFirstPosition(_Small):
+    """Your answers are not those of your logits. Under teacher forcing the decoder reads the right tokens; when it writes an
+    answer, it does not, or another position is taken. In each step it reads all tokens so far, BEGIN first, and the next token
+    is the `argmax` of the logits at the last position, `logits[:, -1]`."""
 
-    def loss_of(logits, target):
-        return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten())
-
-    return _looped(_Small, data, loss_of=loss_of)
-
-
-@wrong(proof=never_ends)
-def end_not_learned(*data):
-    """Your answers never end: the model never predicts END, because its loss leaves this token out. END is a target like any
-    other; only padding is none."""
-
-    def loss_of(logits, target):
-        return decoder_loss(logits, target.masked_fill(target == END, PADDING))
-
-    return _looped(_Small, data, 1.0, loss_of=loss_of)
-
-
-class _FirstPosition(_Small):
     def following(self, logits):
         return logits[:, :1].argmax(-1)
 
 
-@wrong(proof=strays_from_its_logits)
-def writes_from_the_first_position(*data):
-    """Your answers are not those of your logits. Under teacher forcing the decoder reads the right tokens; when it writes an
-    answer, it does not, or another position is taken. In each step it reads all tokens so far, BEGIN first, and the next token
-    is the `argmax` of the logits at the last position, `logits[:, -1]`."""
-    return _looped(_FirstPosition, data, 1.0)
+@wrong.change("model", suspicion=learns_in_part, part=1.0)
+class OneVectorForTheSource(_Small):
+    """No mistake was found in your training, but few dates are entirely right. Does your decoder attend to all positions of the
+    encoder's output, and are its embeddings about as large as its positions? With one vector for the whole source, or with
+    embeddings many times as large as the positions, training needs far more updates."""
 
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        del self.queries[CROSS], self.memories[CROSS]
 
-@wrong(proof=makes_too_many_updates)
-def more_updates_than_allowed(*data):
-    """Your training makes more updates than `n_steps`. The task is to reach the score within this budget, so end the loop after
-    `n_steps` calls of `optimizer.step()`."""
-    return _looped(_Small, data, 1.02)
-
-
-class _MeanOfTheSource(_Small):
     def decode(self, target, memory, real):
         mean = (memory * real.mT).sum(1, keepdim=True) / real.sum(-1, keepdim=True)
         y = self.placed(self.characters(target)) + mean
         y = y + self.attend(OWN, self.norms[2](y), self.norms[2](y), self.causal(y.shape[1]))
         return self.logits(self.norms[3](y + self.networks[1](y)))
-
-
-@wrong(suspicion=learns_in_part)
-def one_vector_for_the_source(*data):
-    """No mistake was found in your training, but few dates are entirely right. Does your decoder attend to all positions of the
-    encoder's output, and are its embeddings about as large as its positions? With one vector for the whole source, or with
-    embeddings many times as large as the positions, training needs far more updates."""
-    model = _MeanOfTheSource(*data[4:6])
-    del model.queries[CROSS], model.memories[CROSS]
-    return _looped(model, data, 1.0)
 
 
 @right
@@ -708,7 +562,7 @@ def with_the_functions_of_the_lecture(source, lengths, target, n_train, n_letter
     rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: min((t + 1) / 50, (200 / (t + 1)) ** 0.5))
     for _ in range(n_steps):
         rows = torch.randperm(n_train)[:32]
-        decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
+        decoders.decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
         optimizer.step()
         optimizer.zero_grad()
         rates.step()
@@ -801,21 +655,21 @@ exercise = Exercise(
     title="A Transformer and its training",
     reference=train_transformer,
     properties=(
-        *properties(
+        *decoders.properties(
             SECONDS,
             MOST_PARAMETERS,
             "(source, lengths)",
-            holds(
+            trained.holds(
                 "rows",
                 "The logits depend on the source and its order, and on no padding and no other date.",
-                every(_rows, _source),
+                trained.every(_rows, _source),
                 1,
                 ("training", "evaluation"),
             ),
             (f"On new sentences at least {FIRST:.0%} of the answers are exactly right.", _learns),
             (f"On new sentences at least {LEAST:.0%} of the answers are exactly right.", _score),
         ),
-        holds("held out", "It learns from the first n_train sentences only.", _held_out, 1, ("training", "evaluation")),
+        trained.holds("held out", "It learns from the first n_train sentences only.", _held_out, 1, ("training", "evaluation")),
     ),
     wrong=wrong,
     right=right,

@@ -20,35 +20,16 @@ from course_lib.datasets import sums
 from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.models import AdaptiveSteps, Universal, step_encoding
 from course_lib.primitives import adaptive_step, halting_distribution, ponder_cost
+from course_tools.bank import training_loops as loops
 from course_tools.bank.lecture_06.adaptive_step import lets_everyone_think_on
 from course_tools.bank.lecture_06.halting_distribution import breaks_a_stick
 from course_tools.bank.lecture_06.halting_distribution import forgets_the_remainder as forgets_the_remainder_of_h
 from course_tools.bank.lecture_06.ponder_cost import counts_the_steps_only
-from course_tools.bank.training_loops import drawn_examples, updates
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Evidence, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    differs_when_asked_again,
-    every,
-    fails,
-    gradients_are_kept,
-    holds,
-    is_near,
-    loss_falls,
-    makes_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    updates_are_too_large,
-    updates_are_too_small,
-    within_budget,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS, N_UPDATES = 60.0, 15_000, 6, 300
 T, N_DIGITS, N_LEARN, N_UNSEEN, N_FEW = 13, 6, 4_000, 300, 16
@@ -214,10 +195,10 @@ def _exact_match(measured: Measured, query: int, digits: Tensor) -> float:
     return (answer(measured.outputs[query]).argmax(-1) == digits).all(1).float().mean().item()
 
 
-_score = at_least(
+_score = trained.at_least(
     SCORE, lambda measured, truth: _exact_match(measured, 0, truth["labels"]), "On unseen sums of six digits the exact match"
 )
-_generalises = at_least(
+_generalises = trained.at_least(
     LONGER,
     lambda measured, truth: _exact_match(measured, 1, truth["labels of long sums"]),
     "On sums of twelve digits the exact match",
@@ -444,25 +425,29 @@ def _in_the_middle(outputs: Tensor) -> list[Tensor]:
 def reads_above(measured: Measured, truth: Truth) -> bool:
     """Evidence: already after the first step the logits of a column change with those above it, on which no sum depends."""
     plain, above, _ = _in_the_middle(measured.outputs[3][:, :, 0, :2])
-    return not is_near(plain, above)
+    return not trained.is_near(plain, above)
 
 
 def ignores_below(measured: Measured, truth: Truth) -> bool:
     """Evidence: no answer changes with the columns below it."""
     plain, _, below = _in_the_middle(answer(measured.outputs[3]))
-    return is_near(plain, below, tolerance=1e-6)
+    return trained.is_near(plain, below, tolerance=1e-6)
 
 
 def ignores_all_others(measured: Measured, truth: Truth) -> bool:
     """Evidence: answers differ, and none changes with other columns."""
     plain, above, _ = _in_the_middle(answer(measured.outputs[3]))
-    return ignores_below(measured, truth) and is_near(plain, above, tolerance=1e-6) and not is_near(plain, plain.roll(1, 0))
+    return (
+        ignores_below(measured, truth)
+        and trained.is_near(plain, above, tolerance=1e-6)
+        and not trained.is_near(plain, plain.roll(1, 0))
+    )
 
 
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:
     """Evidence: answers differ, and for columns in reverse order they are the same, in reverse order."""
     plain, *_, reverse = answer(measured.outputs[3]).chunk(4)
-    return is_near(plain, reverse.flip(1), tolerance=1e-5) and not is_near(plain, plain.roll(1, 0))
+    return trained.is_near(plain, reverse.flip(1), tolerance=1e-5) and not trained.is_near(plain, plain.roll(1, 0))
 
 
 def reads_few_sums(measured: Measured, truth: Truth) -> bool:
@@ -499,8 +484,8 @@ _LOCAL = torch.ones(T, T, dtype=torch.bool).tril().triu(-1)
 class SmallAdder(nn.Module):
     """One block of 24 features, and what a wrong submission changes.
 
-    `attends` is the mask, `encoding` that of the steps, `step`, `weights` and `cost` are those of adaptive computation, and
-    `loss` the cross-entropy.
+    `attends` is the mask, `encoding` that of the steps, `step`, `weights` and `cost` are those of adaptive computation,
+    `loss` is the cross-entropy, and `bias` that of the halting unit at first.
     """
 
     def __init__(
@@ -514,6 +499,7 @@ class SmallAdder(nn.Module):
         price=0.03,
         dropout=0.0,
         n_blocks=1,
+        bias=-1.0,
     ):
         super().__init__()
         d = 24
@@ -523,7 +509,7 @@ class SmallAdder(nn.Module):
         heads = (MultiHead(d, 4, fused_scaled_dot_product_attention) for _ in range(n_blocks))
         self.blocks = nn.ModuleList(Block(SelfAttention(each), FeedForward(d, 2 * d), d) for each in heads)
         self.halt, self.readout = nn.Linear(d, 1), nn.Linear(d, 2)
-        nn.init.constant_(self.halt.bias, -1.0)
+        nn.init.constant_(self.halt.bias, bias)
 
     def forward(self, columns, digits=None):
         halt = self.halt.weight[0], self.halt.bias[0]
@@ -536,242 +522,201 @@ class SmallAdder(nn.Module):
         return output if digits is None else self.loss(output, digits) + self.price * self.cost(h).mean()
 
 
-def fitted(model, data, n_updates, lr=5e-3, batch=drawn_examples, optimized=None, **how):
-    """Train a model in the usual way, or with one mistake, and return it; `how` goes to `updates`."""
-    how = {"schedule": partial(OneCycleLR, max_lr=lr, total_steps=n_updates + 1)} | how
-    updates((optimized or model).parameters(), n_updates, lambda: model(*batch(data)), lr, **how)
-    return model.eval()
+def submit(data, part=1.0, first=None, loss=_of_the_answer, lr=5e-3, **change):
+    columns, digits, _, n_updates = data
+    n, batch = int(part * n_updates), partial(loops.drawn_examples, (columns[:first], digits[:first]))
+    schedule = partial(OneCycleLR, max_lr=lr, total_steps=n + 1) if lr < 1 else None
+    return loops.train(partial(SmallAdder, loss=loss), n, batch, loss=None, lr=lr, schedule=schedule, **change)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(columns, digits, n_steps, n_updates):
-    """Asked twice about the same columns, the returned model gives different results: it is still in training mode, and its
-    dropout draws new zeros at each call. Return `model.eval()`."""
-    return fitted(SmallAdder(dropout=0.1), (columns, digits), n_updates // 3).train()
+DROPOUT = (
+    "Asked twice about the same columns, the returned model gives different results: it is still in training mode, and its "
+    "dropout draws new zeros at each call. Return `model.eval()`."
+)
+wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.01", learned="these few sums", new="new rows")
+wrong.loop_mistakes(
+    trained.fails(_score),
+    trained.both(begins_again, trained.fails(_score)),
+    loops.LOOP | {"dropout_left_on": DROPOUT},
+    part=1 / 3,
+    short=1 / 6,
+)
 
 
-@wrong(proof=both(no_weight_is_stepped, begins_again, fails(_score)))
-def optimizer_of_another_model(columns, digits, n_steps, n_updates):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return fitted(SmallAdder(), (columns, digits), n_updates // 6, optimized=SmallAdder())
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(columns, digits, n_steps, n_updates):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return fitted(SmallAdder(), (columns, digits), n_updates // 3, clears=False)
-
-
-@wrong(proof=both(updates_are_too_large, fails(_score)))
-def learning_rate_too_large(columns, digits, n_steps, n_updates):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return fitted(SmallAdder(), (columns, digits), n_updates // 6, lr=3.0, schedule=None)
-
-
-@wrong(proof=both(updates_are_too_small, fails(_score)))
-def learning_rate_too_small(columns, digits, n_steps, n_updates):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return fitted(SmallAdder(), (columns, digits), n_updates // 3, lr=1e-6)
-
-
-@wrong(proof=both(reads_one_batch, fails(_score)))
-def one_batch_for_all_updates(columns, digits, n_steps, n_updates):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few sums by heart. Draw new
-    rows in each update."""
-    once = drawn_examples((columns, digits))
-    return fitted(SmallAdder(), (columns, digits), n_updates, batch=lambda data: once)
-
-
-@wrong(proof=both(reads_few_sums, fails(_score)))
-def a_few_sums(columns, digits, n_steps, n_updates):
+@wrong(proof=trained.both(reads_few_sums, trained.fails(_score)))
+def a_few_sums(*data):
     """Your model learns a small part of the sums by heart: most rows of its first batches are repetitions. Draw each batch from
     all sums, `torch.randint(len(columns), (32,))`."""
-    return fitted(SmallAdder(), (columns[:20], digits[:20]), n_updates)
+    return submit(data, first=20)
 
 
 @wrong(proof=weighs_after_the_sum)
-def probabilities_of_halting_returned(columns, digits, n_steps, n_updates):
+def probabilities_of_halting_returned(*data):
     """Steps have a weight although the weights before them already sum to more than 1, as the probabilities of halting h do.
     Return the weights p, in which the last step taken has the remainder and later ones have 0: `halting_distribution(h)`."""
-    return fitted(SmallAdder(weights=lambda h: h), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, weights=lambda h: h)
 
 
 @wrong(proof=forgets_the_remainder)
-def remainder_forgotten(columns, digits, n_steps, n_updates):
+def remainder_forgotten(*data):
     """The weights of some positions do not sum to 1, so the answer is no average of the steps. The last step that a position
     takes gets the remainder, 1 minus the sum of the h before it, and not its own h; so does the last of all steps allowed, if
     the position has not halted before."""
-    return fitted(SmallAdder(weights=forgets_the_remainder_of_h), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, weights=forgets_the_remainder_of_h)
 
 
 @wrong(proof=has_cross_entropy(_of_each_step))
-def mean_of_the_losses(columns, digits, n_steps, n_updates):
+def mean_of_the_losses(*data):
     """Your loss is the weighted mean of the cross-entropies of the steps. In adaptive computation time the steps are mixed
     first, and the loss is that of the mixture: the answer is the weighted sum of the logits."""
-    return fitted(SmallAdder(loss=_of_each_step), (columns, digits), n_updates)
+    return submit(data, loss=_of_each_step)
 
 
 @wrong(proof=has_cross_entropy(_of_the_last_step))
-def loss_of_the_last_step(columns, digits, n_steps, n_updates):
+def loss_of_the_last_step(*data):
     """Your loss compares the digits with the last step of each position alone. Then the weights get no gradient from the
     digits, and the ponder cost alone trains the halting unit. The answer is the weighted sum of the logits of all steps."""
-    return fitted(SmallAdder(loss=_of_the_last_step, price=0.001), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, loss=_of_the_last_step, price=0.001)
 
 
 @wrong(proof=has_cross_entropy(_of_probabilities))
-def probabilities_mixed(columns, digits, n_steps, n_updates):
+def probabilities_mixed(*data):
     """Your loss is that of a weighted mean of probabilities: a softmax is applied to each step before the steps are mixed. The
     answer is the weighted sum of the logits, and `F.cross_entropy` applies the one softmax to it."""
-    return fitted(SmallAdder(loss=_of_probabilities), (columns, digits), n_updates)
+    return submit(data, loss=_of_probabilities)
 
 
 @wrong(proof=has_cross_entropy(_of_softmax))
-def softmax_before_the_cross_entropy(columns, digits, n_steps, n_updates):
+def softmax_before_the_cross_entropy(*data):
     """A softmax is applied to the answer twice: once in your code, and once in `F.cross_entropy`, which takes logits. Then the
     loss can never fall below 0.31. Leave out the first one."""
-    return fitted(SmallAdder(loss=_of_softmax), (columns, digits), n_updates)
+    return submit(data, loss=_of_softmax)
 
 
 @wrong(proof=has_cross_entropy(_of_reshaped))
-def axes_reshaped(columns, digits, n_steps, n_updates):
+def axes_reshaped(*data):
     """Your loss compares digits with the logits of other columns: `reshape` or `view` turns (B, T, 2) into (B, 2, T) without
     moving the axes. Use `answer.mT`."""
-    return fitted(SmallAdder(loss=_of_reshaped), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, loss=_of_reshaped)
 
 
 @wrong(proof=has_no_ponder_cost)
-def ponder_cost_left_out(columns, digits, n_steps, n_updates):
+def ponder_cost_left_out(*data):
     """The loss that your model returns after the training is the cross-entropy alone. Add a price times the mean ponder cost.
     If you did, it must not depend on `self.training`, and a price that changes must not end at 0."""
-    return fitted(SmallAdder(price=0.0), (columns, digits), n_updates)
+    return submit(data, price=0.0)
 
 
 @wrong(proof=rewards_steps)
-def ponder_cost_subtracted(columns, digits, n_steps, n_updates):
+def ponder_cost_subtracted(*data):
     """Your loss is the cross-entropy minus a price times the ponder cost: it rewards steps. Add the cost."""
-    return fitted(SmallAdder(price=-0.03), (columns, digits), n_updates)
+    return submit(data, price=-0.03)
 
 
 @wrong(proof=has_cost(_steps_alone))
-def steps_counted_alone(columns, digits, n_steps, n_updates):
+def steps_counted_alone(*data):
     """Your ponder cost is the count N alone. A count has no gradient, so the halting unit learns nothing from it. Add the
     remainder R, whose gradient raises the h before the last step."""
-    return fitted(SmallAdder(cost=counts_the_steps_only), (columns, digits), n_updates)
+    return submit(data, cost=counts_the_steps_only)
 
 
 @wrong(proof=has_cost(_remainder_alone))
-def remainder_counted_alone(columns, digits, n_steps, n_updates):
+def remainder_counted_alone(*data):
     """Your ponder cost is the remainder R alone. It jumps up where a position halts one step earlier, so more steps can cost
     less. The ponder cost is N + R: add the number of steps."""
-    return fitted(SmallAdder(cost=lambda h: ponder_cost(h) - counts_the_steps_only(h)), (columns, digits), n_updates)
+    return submit(data, cost=lambda h: ponder_cost(h) - counts_the_steps_only(h))
 
 
 @wrong(proof=has_cost(_one_step_less))
-def last_step_not_counted(columns, digits, n_steps, n_updates):
+def last_step_not_counted(*data):
     """Your ponder cost is 1 too small at every position: the step at which it halts is not counted. N is the number of steps
     taken: those before which the h sum to less than 0.99, and not those after which they do."""
-    return fitted(SmallAdder(cost=lambda h: ponder_cost(h) - 1), (columns, digits), n_updates)
+    return submit(data, cost=lambda h: ponder_cost(h) - 1)
 
 
-@wrong(proof=both(pays_too_much, fails(_score)))
-def price_too_high(columns, digits, n_steps, n_updates):
+@wrong(proof=trained.both(pays_too_much, trained.fails(_score)))
+def price_too_high(*data):
     """Your price is above 0.3 for each step, or the ponder cost is summed and not averaged: stopping at once is then cheaper
     than a right digit. Average over all positions, and take a price of about 0.03."""
-    return fitted(SmallAdder(price=1.0), (columns, digits), n_updates)
+    return submit(data, price=1.0)
 
 
-@wrong(proof=both(halts_at_once, fails(_score)))
-def all_halt_after_one_step(columns, digits, n_steps, n_updates):
+@wrong(proof=trained.both(halts_at_once, trained.fails(_score)))
+def all_halt_after_one_step(*data):
     """Nearly all positions halt after their first step, so your model is a single layer. Begin with more steps, for example
     with a bias of -1 in the halting unit, and with a price of 0 until the sums are right."""
-    model = SmallAdder()
-    nn.init.constant_(model.halt.bias, 6.0)
-    return fitted(model, (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, bias=6.0)
 
 
 @wrong(proof=never_halts)
-def no_position_halts(columns, digits, n_steps, n_updates):
+def no_position_halts(*data):
     """No position halts: each has a weight at all steps, as after a softmax over the steps, or with h times the product of the
     1 - h before it. That is a mixture over a fixed number of steps. In adaptive computation time a position halts where its h
     sum to 0.99, and later steps weigh exactly 0. If your code does this, the h stay too small: begin with a larger bias."""
-    model = SmallAdder(step=lets_everyone_think_on, weights=breaks_a_stick)
-    return fitted(model, (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, step=lets_everyone_think_on, weights=breaks_a_stick)
 
 
 @wrong(proof=updates_the_halted)
-def halted_positions_updated(columns, digits, n_steps, n_updates):
+def halted_positions_updated(*data):
     """After a position has halted, its logits still change: its state is updated on, or its logits come from the output of the
     block, or they are set to 0. Keep the state of a halted position, `torch.where(active, y, x)`, as your `adaptive_step` does,
     and compute the logits of every step from the states that are kept."""
-    return fitted(SmallAdder(step=lets_everyone_think_on), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, step=lets_everyone_think_on)
 
 
-def _of_the_mean_state(x, y, halt, h):
+@wrong.change("step", halts_sums_as_a_whole, part=1 / 3)
+def whole_sum_halts_together(x, y, halt, h):
+    """All columns of a sum halt after the same step, or with the same weights, while sums differ: halting is decided for the
+    whole sequence or batch. Compute h (B, T) from the state of each position, and let each halt by the sum of its own h."""
     states, longer = adaptive_step(x, y, halt, h)
     w, b = halt
     together = torch.sigmoid(states.mean(1) @ w + b)
     return states, torch.cat([h, together[:, None, None].expand(-1, x.shape[1], 1)], dim=-1)
 
 
-@wrong(proof=halts_sums_as_a_whole)
-def whole_sum_halts_together(columns, digits, n_steps, n_updates):
-    """All columns of a sum halt after the same step, or with the same weights, while sums differ: halting is decided for the
-    whole sequence or batch. Compute h (B, T) from the state of each position, and let each halt by the sum of its own h."""
-    return fitted(SmallAdder(step=_of_the_mean_state), (columns, digits), n_updates // 3)
-
-
 @wrong(proof=ignores_all_others)
-def columns_attend_to_themselves(columns, digits, n_steps, n_updates):
+def columns_attend_to_themselves(*data):
     """No answer changes with any other column: your model adds digits without a carry. Each column must attend to the one
     before it, too: the mask is `ones.tril().triu(-1)`."""
-    return fitted(SmallAdder(attends=torch.eye(T, dtype=torch.bool)), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, attends=torch.eye(T, dtype=torch.bool))
 
 
-@wrong(proof=both(ignores_below, reads_above))
-def carries_from_above(columns, digits, n_steps, n_updates):
+@wrong(proof=trained.both(ignores_below, reads_above))
+def carries_from_above(*data):
     """Your columns attend to the wrong side: an answer changes with the columns above it and never with those below. The lowest
     digit stands first, so a carry comes from the column before: the mask is `ones.tril().triu(-1)`."""
-    return fitted(SmallAdder(attends=_LOCAL.mT), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, attends=_LOCAL.mT)
 
 
 @wrong(proof=ignores_the_order)
-def columns_without_an_order(columns, digits, n_steps, n_updates):
+def columns_without_an_order(*data):
     """Your model does not know the order of the columns: in reverse order they get the same answers. Attention to all columns
     sees a set. Add the encoding of position and step before each step, and use the local mask."""
-    model = SmallAdder(attends=None, encoding=lambda T, d_model, step: 0.0)
-    return fitted(model, (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, attends=None, encoding=lambda T, d_model, step: 0.0)
 
 
-@wrong(proof=both(reads_above, fails(_generalises)))
-def columns_attend_everywhere(columns, digits, n_steps, n_updates):
+@wrong(proof=trained.both(reads_above, trained.fails(_generalises)))
+def columns_attend_everywhere(*data):
     """Your model reads the columns above a digit, on which no sum depends, and it fails on longer sums. With the local mask
     of section 7, a carry moves one column in each step, in sums of any length. In `nn.MultiheadAttention` and torch's layers a
     mask means the opposite: True forbids attention."""
-    return fitted(SmallAdder(attends=None), (columns, digits), n_updates)
+    return submit(data, attends=None)
 
 
 @wrong(proof=has_too_many_weights)
-def weights_of_each_step(columns, digits, n_steps, n_updates):
+def weights_of_each_step(*data):
     """Your model has more weights than one block of 32 features needs. A Universal Transformer applies one block again and
     again: create it once in `__init__`, and call the same one at every step. If you do so, take fewer features."""
-    return fitted(SmallAdder(n_blocks=N_STEPS), (columns, digits), n_updates // 3)
+    return submit(data, 1 / 3, n_blocks=N_STEPS)
 
 
-def _cut_off(x, y, halt, h):
-    states, longer = adaptive_step(x, y, halt, h)
-    return states, longer.detach()
-
-
-@wrong(suspicion=halting_has_no_gradient)
-def halting_unit_cut_off(columns, digits, n_steps, n_updates):
+@wrong.change("step", suspicion=halting_has_no_gradient)
+def halting_unit_cut_off(x, y, halt, h):
     """The halting unit is in the optimizer and never gets a gradient: its h are cut off by `.detach()`, `.data`, `.item()` or
     `torch.tensor`, or N is the only place that uses them. The weights in the answer and the remainder in the ponder cost are
     made of h itself."""
-    return fitted(SmallAdder(step=_cut_off), (columns, digits), n_updates)
+    states, longer = adaptive_step(x, y, halt, h)
+    return states, longer.detach()
 
 
 @right
@@ -812,20 +757,14 @@ def with_torchs_layer(columns, digits, n_steps, n_updates):
             return F.cross_entropy(answer, digits) + 0.01 * (N + R).mean()
 
     model = Model()
-    optimizer, update = torch.optim.AdamW(model.parameters(), lr=4e-3), 0
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     schedule = OneCycleLR(optimizer, 5e-3, total_steps=n_updates + 1)
-    data = torch.utils.data.TensorDataset(columns, digits)
-    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True)
-    while update < n_updates:
-        for batch in loader:
-            optimizer.zero_grad()
-            model(*batch).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            update += 1
-            if update == n_updates:
-                break
+    for batch in loops.epochs((columns, digits), n_updates, 32):
+        optimizer.zero_grad()
+        model(*batch).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
     return model.eval()
 
 
@@ -926,8 +865,8 @@ exercise = Exercise(
     title="An adaptive Universal Transformer and its training loop",
     reference=train_adder,
     properties=(
-        trains_within(SECONDS),
-        holds(
+        trained.trains_within(SECONDS),
+        trained.holds(
             "model",
             "The model maps columns (B, T) to logits and weights of each step, (B, T, n, 3); with digits, to a loss.",
             _model,
@@ -935,32 +874,39 @@ exercise = Exercise(
             needs=("runs",),
         ),
         replace(
-            within_budget(MOST_PARAMETERS),
+            trained.within_budget(MOST_PARAMETERS),
             law=f"It makes at most `n_updates` updates, and the model has at most {MOST_PARAMETERS:,} weights.",
         ),
-        sound_gradients,
-        holds("training", "It makes updates, and the loss falls.", every(makes_updates, loss_falls(by=0.2, unless=_score)), 1),
-        same_twice,
-        holds("weights", "The weights of the steps of a position sum to 1, and none is negative.", _weights, 1, _trained),
-        holds(
+        trained.sound_gradients,
+        trained.holds(
+            "training",
+            "It makes updates, and the loss falls.",
+            trained.every(trained.makes_updates, trained.loss_falls(by=0.2, unless=_score)),
+            1,
+        ),
+        trained.same_twice,
+        trained.holds(
+            "weights", "The weights of the steps of a position sum to 1, and none is negative.", _weights, 1, _trained
+        ),
+        trained.holds(
             "halting", "Positions halt before the last step, and after that their logits stay the same.", _halts, 1, _trained
         ),
-        holds(
+        trained.holds(
             "ponder cost",
             "The loss is the mean cross-entropy of the answer, plus a price times the mean of N + R.",
             _ponder,
             2,
             (*_trained, "weights"),
         ),
-        holds(
+        trained.holds(
             "steps",
             "Halting is learned: it has a gradient, and the columns of a sum take different numbers of steps.",
             _learned,
             1,
             (*_trained, "halting"),
         ),
-        holds("score", f"On unseen sums of six digits the exact match is {SCORE} or more.", _score, 1, _trained),
-        holds("length", f"On sums of twelve digits the exact match is {LONGER} or more.", _generalises, 1, _trained),
+        trained.holds("score", f"On unseen sums of six digits the exact match is {SCORE} or more.", _score, 1, _trained),
+        trained.holds("length", f"On sums of twelve digits the exact match is {LONGER} or more.", _generalises, 1, _trained),
     ),
     wrong=wrong,
     right=right,

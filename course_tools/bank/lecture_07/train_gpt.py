@@ -8,41 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.models import GPT
-from course_tools.bank.language_models import (
-    fails_to_learn,
-    gives_probabilities,
-    has_learned_nothing,
-    ignores_the_order,
-    predicts_two_ahead,
-    properties,
-    questions,
-    reads_the_future,
-    repeats_the_last_token,
-    repeats_the_token_before,
-)
-from course_tools.bank.training_loops import (
-    drawn,
-    looped,
-    next_but_one,
-    not_shifted,
-    on_one_batch,
-    shifted_back,
-    with_the_optimizer_of,
-    without_clearing,
-)
+from course_tools.bank import language_models
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Exercise, Training
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    gradients_are_kept,
-    no_weight_is_stepped,
-    reads_one_batch,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_without_gradient,
-)
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 400
 
@@ -138,106 +109,37 @@ class SmallGPT(nn.Module):
         return self.logits(self.norm(x + self.feed_forward(x)))
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(text, n_tokens, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return looped(SmallGPT(n_tokens, dropout=0.1), text, n_steps).train()
+submit = language_models.submission(SmallGPT)
+wrong = loops.Submissions(
+    __name__, submit, results="predictions", rates="0.001 to 0.01", learned="these few lines", new="new windows"
+)
+language_models.loop_mistakes(wrong, part=1.0, short=1 / 3)
+language_models.shifted_targets(wrong)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(text, n_tokens, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallGPT(n_tokens), text, n_steps)
-
-
-@wrong(proof=both(updates_are_too_large, fails_to_learn))
-def learning_rate_too_large(text, n_tokens, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=3.0)
-
-
-@wrong(proof=reads_the_future)
-def without_a_mask(text, n_tokens, n_steps):
+@wrong(proof=language_models.reads_the_future)
+def without_a_mask(*data):
     """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
     token and the loss falls far too low; on new text it has nothing to copy. Mask the scores with a lower triangular mask, and
     take the softmax over the keys."""
-    return looped(SmallGPT(n_tokens, allowed=lambda ones: ones), text, n_steps)
+    return submit(data, allowed=lambda ones: ones)
 
 
-@wrong(proof=repeats_the_last_token)
-def targets_not_shifted(text, n_tokens, n_steps):
-    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
-    the logits at t are compared with the token at t + 1."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 2, batch=not_shifted)
-
-
-@wrong(proof=repeats_the_token_before)
-def targets_shifted_back(text, n_tokens, n_steps):
-    """Your model predicts the token before the one that it has just read: the targets are shifted to the wrong side. The inputs
-    are `windows[:, :-1]` and the targets `windows[:, 1:]`."""
-    return looped(SmallGPT(n_tokens), text, n_steps, batch=shifted_back)
-
-
-@wrong(proof=both(reads_one_batch, fails_to_learn))
-def one_batch_for_all_updates(text, n_tokens, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few lines by heart. Draw new
-    windows in each update."""
-    return on_one_batch(SmallGPT(n_tokens), text, n_steps)
-
-
-@wrong(proof=both(gives_probabilities, fails_to_learn))
-def probabilities_for_logits(text, n_tokens, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and hardly
-    falls. Return the logits."""
-    model = nn.Sequential(SmallGPT(n_tokens), nn.Softmax(dim=-1))
-    return looped(model, text, n_steps)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(text, n_tokens, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return with_the_optimizer_of(SmallGPT(n_tokens), SmallGPT(n_tokens), text, n_steps // 3)
-
-
-@wrong(proof=ignores_the_order)
-def without_positions(text, n_tokens, n_steps):
+@wrong(proof=language_models.ignores_the_order)
+def without_positions(*data):
     """Your model does not know the order of the tokens: with those before the last one in another order, it predicts the same.
     Attention alone sees a set. Add a vector of the position to each token's vector."""
-    return looped(SmallGPT(n_tokens, positions=0.0), text, n_steps)
+    return submit(data, positions=0.0)
 
 
-class _Detached(SmallGPT):
+@wrong.change("model", trained.weights_without_gradient, says=loops.CUT_OFF)
+class EmbeddingsCutOff(SmallGPT):
     def forward(self, tokens):
         x = (self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]).data
         q, k, v = self.qkv(x).chunk(3, dim=-1)
         scores = (q @ k.mT / 32**0.5).masked_fill(~torch.ones(len(x[0]), len(x[0]), dtype=torch.bool).tril(), -torch.inf)
         x = x + scores.softmax(-1) @ v
         return self.logits(self.norm(x + self.feed_forward(x)))
-
-
-@wrong(proof=weights_without_gradient)
-def embeddings_cut_off(text, n_tokens, n_steps):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return looped(_Detached(n_tokens), text, n_steps)
-
-
-@wrong(proof=predicts_two_ahead)
-def targets_shifted_twice(text, n_tokens, n_steps):
-    """Your model predicts the next token but one: the targets are shifted twice, as when the batch is shifted already and the
-    loss shifts it again."""
-    return looped(SmallGPT(n_tokens), text, n_steps, batch=next_but_one)
-
-
-@wrong(proof=both(updates_are_too_small, fails_to_learn))
-def learning_rate_too_small(text, n_tokens, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return looped(SmallGPT(n_tokens), text, n_steps // 3, lr=1e-6)
 
 
 @right
@@ -259,19 +161,14 @@ def with_torchs_encoder(text, n_tokens, n_steps):
             return self.head(self.encoder(self.embed(tokens) + self.position[:T], mask=mask, is_causal=True))
 
     windows = text[: len(text) // 33 * 33].view(-1, 33)
-    loader = torch.utils.data.DataLoader(windows, batch_size=16, shuffle=True)
-    model, criterion, step = Model(), nn.CrossEntropyLoss(), 0
+    model, criterion = Model(), nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=8e-3, total_steps=n_steps)
-    while step < n_steps:
-        for batch in loader:
-            optimizer.zero_grad()
-            criterion(model(batch[:, :-1]).transpose(1, 2), batch[:, 1:]).backward()
-            optimizer.step()
-            schedule.step()
-            step += 1
-            if step == n_steps:
-                break
+    for batch in loops.epochs(windows, n_steps, 16):
+        optimizer.zero_grad()
+        criterion(model(batch[:, :-1]).transpose(1, 2), batch[:, 1:]).backward()
+        optimizer.step()
+        schedule.step()
     model.eval()
     return model
 
@@ -340,7 +237,7 @@ def with_rmsprop_and_clipping(text, n_tokens, n_steps):
     optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
     for _ in range(n_steps):
         for _ in range(2):
-            tokens, targets = drawn(text, batch_size=12)
+            tokens, targets = loops.drawn(text, batch_size=12)
             (F.cross_entropy(model(tokens).mT, targets) / 2).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -352,13 +249,13 @@ exercise = Exercise(
     id="07.7",
     title="GPT and its training loop",
     reference=train_gpt,
-    properties=properties(SECONDS, MOST_PARAMETERS),
+    properties=language_models.properties(SECONDS, MOST_PARAMETERS),
     wrong=wrong,
     right=right,
     hints=HINTS,
     forbids={GPT: "write the model yourself: embeddings, blocks, logits."},
     training=Training(
-        questions=partial(questions, N_STEPS),
+        questions=partial(language_models.questions, N_STEPS),
         seconds=SECONDS,
     ),
 )

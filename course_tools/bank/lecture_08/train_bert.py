@@ -17,31 +17,12 @@ from torch import Tensor, nn
 from course_lib.datasets import BEGIN, END, PADDING, BytePairs, Vocabulary, display_names, few_of_each, pad
 from course_lib.datasets.display_names import LANGUAGES
 from course_lib.models import BERT, PretrainingBERT
-from course_tools.bank.training_loops import looped, updates
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    differs_when_asked_again,
-    each_alone,
-    fails,
-    fault_of_logits,
-    gradients_are_kept,
-    holds,
-    is_near,
-    loss_falls,
-    no_weight_is_stepped,
-    reads_one_batch,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    updates_are_too_large,
-    updates_are_too_small,
-    within_budget,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 150_000, 460
 N_CLASSES, N_EACH, N_HIDDEN, N_ALONE = len(LANGUAGES), 5, 200, 16
@@ -252,7 +233,7 @@ def _masking(measured: Measured, truth: Truth) -> _Masking | None:
 
 def _model(measured: Measured, truth: Truth) -> str | None:
     for n, output in zip((len(truth["labels"]), N_ALONE, N_ALONE, N_HIDDEN), measured.outputs, strict=True):
-        if fault := fault_of_logits(output, (n, N_CLASSES), f"{n} names"):
+        if fault := trained.fault_of_logits(output, (n, N_CLASSES), f"{n} names"):
             return fault
         if not output.isfinite().all():
             return "Some logits are infinite or NaN."
@@ -290,7 +271,7 @@ def _chosen(measured: Measured, truth: Truth) -> str | None:
 def _alone(measured: Measured, truth: Truth) -> str | None:
     if reads_the_padding(measured, truth):
         return "When padding is added after a name, its logits change."
-    if fault := each_alone("names")(measured, truth):
+    if fault := trained.each_alone("names")(measured, truth):
         return fault
     if gives_one_answer(measured, truth):
         return "The logits are the same whatever the name is."
@@ -302,11 +283,11 @@ def _accuracy(measured: Measured, truth: Truth) -> float:
 
 
 _NAMES = "On new names its accuracy"
-_learns = at_least(LEAST, _accuracy, _NAMES, " (twice that of a guess)")
-_score = at_least(
+_learns = trained.at_least(LEAST, _accuracy, _NAMES, " (twice that of a guess)")
+_score = trained.at_least(
     lambda truth: truth["naive Bayes"], _accuracy, _NAMES, " (that of naive Bayes on the pieces of the labelled names)"
 )
-_trains = loss_falls(unless=_score, until=0.7, when="near the end of the pre-training")
+_trains = trained.loss_falls(unless=_score, until=0.7, when="near the end of the pre-training")
 
 
 def reads_no_mask(measured: Measured, truth: Truth) -> bool:
@@ -360,12 +341,12 @@ def counts_visible_tokens(measured: Measured, truth: Truth) -> bool:
 
 def reads_the_padding(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits of a name change with the padding after it."""
-    return not is_near(measured.outputs[1], measured.outputs[2], tolerance=1e-4)
+    return not trained.is_near(measured.outputs[1], measured.outputs[2], tolerance=1e-4)
 
 
 def gives_one_answer(measured: Measured, truth: Truth) -> bool:
     """Evidence: all names get the same logits."""
-    return is_near(measured.outputs[0][:-1], measured.outputs[0][1:], tolerance=1e-5)
+    return trained.is_near(measured.outputs[0][:-1], measured.outputs[0][1:], tolerance=1e-5)
 
 
 def reads_hidden_labels(measured: Measured, truth: Truth) -> bool:
@@ -414,124 +395,96 @@ def _corrupted(rows, mask, rate=RATE, kept=0.1, replaced=0.1, eligible=lambda ro
     return torch.where(chosen, instead, rows), chosen
 
 
-def _pretrain(model, data, n_updates, lr=1e-2, corrupt=_corrupted, batch=None, at=None, optimized=None, clears=True):
-    """Pre-train in the usual way, or with one mistake; `at` says where the loss is taken."""
-    passages, mask = data[0], data[4] - 1
+def submit(
+    data,
+    part=0.5,
+    tuned=60,
+    corrupt=_corrupted,
+    at=None,
+    lr=1e-2,
+    lr_of_tuning=2e-3,
+    known=None,
+    afresh=False,
+    other=False,
+    left_on=False,
+    clears=True,
+    one_batch=False,
+    **change,
+):
+    """Pre-train for a part of 400 updates, then fine-tune; `at` says where the loss of the former is taken."""
+    passages, names, labels, few, *sizes, _ = data
 
-    def loss():
-        rows = passages[torch.randint(len(passages), (16,))] if batch is None else batch[0]
-        text, chosen = corrupt(rows, mask) if batch is None else batch[1:]
+    def batch():
+        rows = passages[torch.randint(len(passages), (16,))]
+        text, chosen = corrupt(rows, sizes[0] - 1)
         chosen = chosen if at is None else at(rows)
-        return F.cross_entropy(model(text, chosen), rows[chosen])
+        return text, chosen, rows[chosen]
 
-    updates((optimized or model).parameters(), n_updates, loss, lr, clears)
-    return model
+    def examples():
+        return names[few if known is None else known], labels[few if known is None else known]
 
-
-def _tune(model, data, n_updates, lr=2e-3, known=None, **how):
-    """Fine-tune in the usual way, or with one mistake, and return the model."""
-    _, names, labels, few, *_ = data
-    few = few if known is None else known
-    return looped(model, (names[few], labels[few]), n_updates, lr, batch=lambda examples: examples, **how)
+    make = partial(_Small, *sizes, **change)
+    model = loops.train(make, 400 * part, batch, lr=lr, one_batch=one_batch, other=other, left_on=True, clears=clears)
+    model = make() if afresh else model
+    return loops.train(lambda: model, 0 if other else tuned, examples, lr=min(lr, lr_of_tuning), clears=clears, left_on=left_on)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(*data):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return _tune(_pretrain(_Small(*data[4:6], dropout=0.1), data, 200), data, 60).train()
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(*data):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update, in both phases."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, clears=False)
-    return _tune(model, data, 40, clears=False)
-
-
-@wrong(proof=both(updates_are_too_large, fails(_score)))
-def learning_rate_too_large(*data):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.02."""
-    return _tune(_pretrain(_Small(*data[4:6]), data, 100, lr=10.0), data, 20)
-
-
-@wrong(proof=no_weight_is_stepped)
-def optimizer_of_another_model(*data):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    model, other = (_Small(*data[4:6]) for _ in range(2))
-    return _tune(_pretrain(model, data, 100, optimized=other), data, 20, optimized=other)
-
-
-@wrong(proof=both(updates_are_too_small, fails(_score)))
-def learning_rate_too_small(*data):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.02."""
-    return _tune(_pretrain(_Small(*data[4:6]), data, 100, lr=1e-6), data, 20, lr=1e-6)
+ONE_BATCH = (
+    "Every recorded update reads the same rows with the same masks: the batch is drawn once, before the loop. Draw passages "
+    "and masks anew in each update."
+)
+wrong = loops.Submissions(__name__, submit, results="predictions", rates="0.001 to 0.02", also=", in both phases")
+_UNSOUND = trained.fails(_score)
+wrong.loop_mistakes(_UNSOUND, _UNSOUND, loops.LOOP | {"one_batch_for_all_updates": ONE_BATCH}, too_large=10.0)
 
 
 @wrong(proof=reads_hidden_labels)
 def hidden_labels_read(*data):
     """Your model was fine-tuned on labels it must not use: for names whose label is not known it predicts what `labels` holds
     there, which is false on purpose. Fine-tune on `names[known]` and `labels[known]`."""
-    return _tune(_pretrain(_Small(*data[4:6]), data, 345), data, 100, lr=5e-3, known=torch.ones_like(data[3]))
+    return submit(data, 0.8625, tuned=100, lr_of_tuning=5e-3, known=torch.ones_like(data[3]))
 
 
-@wrong(proof=both(reads_no_mask, fails(_score)))
+@wrong(proof=trained.both(reads_no_mask, trained.fails(_score)))
 def without_pretraining(*data):
     """Your model never reads [MASK]: it is trained on the forty labelled names alone, or the passages are read uncorrupted.
     Forty labels are too few. First predict masked pieces of the passages, and only then fine-tune."""
-    return _tune(_Small(*data[4:6]), data, data[-1] // 3)
+    return submit(data, 0, tuned=data[-1] // 3)
 
 
 @wrong(proof=masks_with_another_token)
 def another_token_for_mask(*data):
     """Your hidden pieces become another token than [MASK]: what the model reads holds none. [MASK] is the last token of this
     vocabulary, `n_tokens - 1`; it is another number than in the cells above."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=lambda rows, mask: _corrupted(rows, mask - 1))
-    return _tune(model, data, 60)
-
-
-@wrong(proof=both(reads_one_batch, fails(_score)))
-def one_batch_for_all_updates(*data):
-    """Every recorded update reads the same rows with the same masks: the batch is drawn once, before the loop. Draw passages
-    and masks anew in each update."""
-    rows = data[0][:16]
-    return _tune(_pretrain(_Small(*data[4:6]), data, 200, batch=(rows, *_corrupted(rows, data[4] - 1))), data, 60)
+    return submit(data, corrupt=lambda rows, mask: _corrupted(rows, mask - 1))
 
 
 @wrong(proof=replaces_special_tokens)
 def special_tokens_masked(*data):
     """You also replace [CLS], [SEP] or padding. They hold nothing to predict, and the head needs [CLS]. Choose among the pieces
     only: `chosen = (rows > 2) & (torch.rand(rows.shape) < 0.15)`."""
-    everywhere = partial(_corrupted, eligible=lambda rows: rows >= PADDING)
-    return _tune(_pretrain(_Small(*data[4:6]), data, 200, corrupt=everywhere), data, 60)
+    return submit(data, corrupt=partial(_corrupted, eligible=lambda rows: rows >= PADDING))
 
 
 @wrong(proof=masks_most)
 def comparison_turned_round(*data):
     """More than half of the pieces that your model reads are [MASK]: the comparison that chooses tokens is the wrong way round.
     A token is chosen where a random number is *below* 0.15."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, rate=0.85))
-    return _tune(model, data, 60)
+    return submit(data, corrupt=partial(_corrupted, rate=0.85))
 
 
 @wrong(proof=only_masks)
 def every_chosen_token_masked(*data):
     """Your model reads [MASK] and hardly ever a random piece. Of the chosen tokens 80 % become [MASK], 10 % a random piece, and
     10 % stay as they are, so that the model must also predict at tokens that it sees."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0))
-    return _tune(model, data, 60)
+    return submit(data, corrupt=partial(_corrupted, kept=0, replaced=0))
 
 
 @wrong(proof=keeps_no_token)
 def no_token_kept(*data):
     """Of the tokens that you change, a fifth becomes a random piece: you split the chosen ones 80/20. Of those that are not
     masked, one half becomes a random piece and the other half stays as it is: 80/10/10."""
-    model = _pretrain(_Small(*data[4:6]), data, 200, corrupt=partial(_corrupted, kept=0, replaced=0.2))
-    return _tune(model, data, 60)
+    return submit(data, corrupt=partial(_corrupted, kept=0, replaced=0.2))
 
 
 @wrong(proof=counts_visible_tokens)
@@ -539,23 +492,25 @@ def loss_at_every_position(*data):
     """The loss of your pre-training falls lower than that of hidden pieces can: it counts tokens that the model sees. Either
     it is taken at all positions and not only at the chosen ones, or its targets are the corrupted tokens instead of the true
     ones. Take `F.cross_entropy(logits[chosen], rows[chosen])`."""
-    return _tune(_pretrain(_Small(*data[4:6]), data, 345, at=lambda rows: rows > PADDING), data, 60)
+    return submit(data, 0.8625, at=lambda rows: rows > PADDING)
 
 
 @wrong(proof=gives_one_answer)
 def causal_mask(*data):
     """Your model gives all names the same logits: no piece reaches the head. [CLS] stands first, so a causal mask hides the
     whole name from it. BERT attends to both sides; mask only the padding."""
-    model = _Small(*data[4:6], allowed=lambda real: real[:, None] & torch.ones(2 * (real.shape[1],), dtype=torch.bool).tril())
-    return _tune(_pretrain(model, data, 200), data, 60)
+
+    def both_real(real):
+        return real[:, None] & torch.ones(2 * (real.shape[1],), dtype=torch.bool).tril()
+
+    return submit(data, allowed=both_real)
 
 
 @wrong(proof=reads_the_padding)
 def padding_attended(*data):
     """The logits of a name change with the padding after it: your attention reads padding, or you average over it. Set the
     scores of keys that are padding to minus infinity before the softmax, and read the state at [CLS]."""
-    model = _Small(*data[4:6], allowed=lambda real: torch.ones_like(real)[:, None], pool=lambda x: x.mean(1))
-    return _tune(_pretrain(model, data, 200), data, 60)
+    return submit(data, allowed=lambda real: torch.ones_like(real)[:, None], pool=lambda x: x.mean(1))
 
 
 @wrong(suspicion=masks_well_and_scores_badly)
@@ -563,8 +518,7 @@ def another_model_fine_tuned(*data):
     """No mistake was found in your pre-training, and yet the score is below that of naive Bayes. Is it the
     pre-trained model that you fine-tune and return, and not a new one? Else the fine-tuning destroys or does not reach what
     was learned: 60 updates of all weights with a learning rate near 0.002 are enough."""
-    _pretrain(_Small(*data[4:6]), data, 345)
-    return _tune(_Small(*data[4:6]), data, 60)
+    return submit(data, 0.8625, afresh=True)
 
 
 @right
@@ -675,7 +629,7 @@ def encoder_and_heads_apart(passages, names, labels, known, n_tokens, n_classes,
 def one_head_with_radam(passages, names, labels, known, n_tokens, n_classes, n_steps):
     """One head of attention, sinusoidal positions, the mean of the real states for [CLS], masks drawn by lists of
     indices, RAdam with a decay by hand."""
-    d, data = 56, (passages, names, labels, known, n_tokens, n_classes, n_steps)
+    d = 56
     angles = torch.arange(48)[:, None] / 10_000 ** (torch.arange(d // 2) / (d // 2))
 
     class Model(nn.Module):
@@ -708,7 +662,7 @@ def one_head_with_radam(passages, names, labels, known, n_tokens, n_classes, n_s
         model.zero_grad()
         F.nll_loss(model(text.view_as(rows), at).log_softmax(-1), rows.flatten()[at]).backward()
         optimizer.step()
-    return _tune(model, data, 70, lr=3e-3)
+    return loops.train(lambda: model, 70, lambda: (names[known], labels[known]), lr=3e-3)
 
 
 _TRAINED = ("training",)
@@ -718,24 +672,26 @@ exercise = Exercise(
     title="BERT: masking, pre-training and fine-tuning",
     reference=train_bert,
     properties=(
-        trains_within(SECONDS),
-        holds("model", "The model maps tokens (B, T) to logits of the classes (B, n_classes).", _model, 1, needs=("runs",)),
-        within_budget(MOST_PARAMETERS),
-        sound_gradients,
-        holds("training", "The loss falls during the pre-training.", _trains, 1),
-        same_twice,
-        holds("special", "[CLS], [SEP] and padding are never replaced.", _special, 1, _TRAINED),
-        holds("rates", "Of the pieces, 12 % are read as [MASK] and 1.5 % as another piece.", _rates, 1, _TRAINED),
-        holds("chosen", "The loss counts the chosen tokens only.", _chosen, 1, ("rates",)),
-        holds(
+        trained.trains_within(SECONDS),
+        trained.holds(
+            "model", "The model maps tokens (B, T) to logits of the classes (B, n_classes).", _model, 1, needs=("runs",)
+        ),
+        trained.within_budget(MOST_PARAMETERS),
+        trained.sound_gradients,
+        trained.holds("training", "The loss falls during the pre-training.", _trains, 1),
+        trained.same_twice,
+        trained.holds("special", "[CLS], [SEP] and padding are never replaced.", _special, 1, _TRAINED),
+        trained.holds("rates", "Of the pieces, 12 % are read as [MASK] and 1.5 % as another piece.", _rates, 1, _TRAINED),
+        trained.holds("chosen", "The loss counts the chosen tokens only.", _chosen, 1, ("rates",)),
+        trained.holds(
             "alone",
             "The logits of a name depend on its pieces, and on neither padding nor the batch.",
             _alone,
             1,
             ("training", "evaluation"),
         ),
-        holds("learns", "On new names the accuracy is twice that of a guess.", _learns, 1, ("training", "evaluation")),
-        holds("score", "On new names the accuracy is at least that of naive Bayes.", _score, 2, needs=("learns",)),
+        trained.holds("learns", "On new names the accuracy is twice that of a guess.", _learns, 1, ("training", "evaluation")),
+        trained.holds("score", "On new names the accuracy is at least that of naive Bayes.", _score, 2, needs=("learns",)),
     ),
     wrong=wrong,
     right=right,

@@ -17,38 +17,13 @@ from torch import Tensor, nn
 from course_lib.attention import NonLocal, NonLocalBlock, associative_dot_product
 from course_lib.blocks import ConvNet
 from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kinds, stamp
-from course_tools.bank.controls import (
-    Claim,
-    ClaimScores,
-    cannot_succeed,
-    conclusion,
-    fewer_updates,
-    loss_of_two,
-    more_updates,
-    of_the_model,
-    properties,
-    reads_few_examples,
-    scores_of_two,
-    too_few_parameters,
-    too_many_parameters,
-)
-from course_tools.bank.training_loops import drawn_examples, looped
+from course_tools.bank import controls
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    each_alone,
-    fault_of_logits,
-    gradients_are_kept,
-    is_near,
-    no_weight_is_stepped,
-    reads_other_examples,
-    updates_are_too_small,
-    weights_without_gradient,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, N_STEPS, BATCH_SIZE, LR = 60.0, 600, 32, 1e-2
 CANVAS, N_PIXELS, N_KINDS, N_ANSWERS = 44, 22, 3, 4
@@ -88,16 +63,23 @@ def with_block() -> nn.Sequential:
     return network(NonLocalBlock(16, NonLocal(16, mechanism=associative_dot_product)))
 
 
-loss_of = partial(loss_of_two, 2)
+def rival_of(width=20, dropout=0.0) -> nn.Sequential:
+    """Three convolutions and the maximum of each feature; what a wrong submission changes: the last width, dropout."""
+    return nn.Sequential(nn.Dropout(dropout), network(widths=(8, 16, width), pool=nn.AdaptiveMaxPool2d))
+
+
+def falling(n_steps):
+    """Make a learning rate that falls to 0."""
+    return partial(torch.optim.lr_scheduler.LinearLR, start_factor=1.0, end_factor=0.01, total_iters=n_steps)
+
+
+loss_of = partial(controls.loss_of_two, 2)
 """The cross-entropy of "same or different" plus that of "does a 0 occur"."""
-scores_of = partial(scores_of_two, 2)
+scores_of = partial(controls.scores_of_two, 2)
 """Measure the accuracies on "same or different" and on "does a 0 occur"."""
 
 
-def trained_on(model, pictures, labels, n_steps, lr=LR, **how):
-    """Train a model as that of the lecture is trained, with a learning rate that falls to 0, and return it."""
-    falling = partial(torch.optim.lr_scheduler.LinearLR, start_factor=1.0, end_factor=0.01, total_iters=n_steps)
-    return looped(model, (pictures, labels), n_steps, lr, drawn_examples, loss_of, schedule=falling, **how)
+submit = controls.submission(rival_of, BATCH_SIZE, LR, loss_of, falling)
 
 
 def train_reach_rival(pictures: Tensor, labels: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
@@ -155,10 +137,10 @@ def _two_digits(n: int, drawings: Drawings, generator: torch.Generator) -> tuple
 
 
 @cache
-def _of_the_model(seed: int) -> tuple[int, ClaimScores]:
+def _of_the_model(seed: int) -> tuple[int, controls.ClaimScores]:
     """Train the network with the block, and give its size and its scores."""
     known, unseen = examples(seed)
-    return of_the_model(lambda: trained_on(with_block(), *known, N_STEPS), seed, unseen, scores_of)
+    return controls.of_the_model(lambda: submit((*known, 0, N_STEPS), model=with_block), seed, unseen, scores_of)
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
@@ -187,7 +169,7 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     return ((*known, n_parameters, N_STEPS), [pictures, base, *halves, *(scale * paths for scale in SCALES)]), truth
 
 
-CLAIM = Claim(
+CLAIM = controls.Claim(
     ingredient="attention",
     model="the network with a non-local block",
     question="same or different",
@@ -199,7 +181,7 @@ CLAIM = Claim(
 def _model(measured: Measured, truth: Truth) -> str | None:
     n_points = N_PATHS * N_POINTS
     for n, output in zip([len(truth["inputs"]), *[N_ALONE] * 5, n_points, n_points], measured.outputs, strict=True):
-        if fault := fault_of_logits(output, (n, N_ANSWERS), f"pictures {(n, 1, N_PIXELS, N_PIXELS)}"):
+        if fault := trained.fault_of_logits(output, (n, N_ANSWERS), f"pictures {(n, 1, N_PIXELS, N_PIXELS)}"):
             return fault
     if not measured.outputs[0].isfinite().all():
         return "Some logits are infinite or NaN: the training has diverged. Try a smaller learning rate."
@@ -234,7 +216,7 @@ def _growth(measured: Measured) -> float:
 
 def leaves_a_half_out(measured: Measured, truth: Truth) -> bool:
     """Evidence: replacing one half of the canvas changes no logit."""
-    return any(is_near(measured.outputs[1], measured.outputs[i], tolerance=1e-6) for i in range(2, 6))
+    return any(trained.is_near(measured.outputs[1], measured.outputs[i], tolerance=1e-6) for i in range(2, 6))
 
 
 def weights_by_softmax(measured: Measured, truth: Truth) -> bool:
@@ -248,89 +230,37 @@ def multiplies_features(measured: Measured, truth: Truth) -> bool:
     return not _growth(measured) <= GROWS
 
 
-def rival_of(width=20):
-    """Three convolutions and the maximum of each feature; what a wrong submission changes: the last width."""
-    return network(widths=(8, 16, width), pool=nn.AdaptiveMaxPool2d)
+wrong = loops.Submissions(
+    __name__,
+    submit,
+    model="the model",
+    also="; the model is trained in the same way",
+    control="It does not find the zeros either",
+    rates="from 0.01 down to 0",
+    examples="pictures",
+    rows="pictures",
+    filling="they fill up the count and do nothing",
+    instead="Make the layers that are used wider instead.",
+)
+SAYS = {
+    "dropout_left_on": "Asked twice about the same pictures, the rival gives different logits: it is still in training mode, "
+    "and its dropout draws new zeros at each call, while the model is evaluated without. Return `rival.eval()`.",
+    "smaller_rival": "The rival has fewer parameters than the model. Three convolutions without the block are smaller than "
+    "those with it. If the rival does worse, the size may be the cause. Make a width larger, until it has `n_parameters` "
+    "within five percent.",
+    "larger_rival": "The rival has more parameters than the model; one convolution more easily costs more than the block. If "
+    "the rival does as well, the size may be the cause. Make a width smaller, until it has `n_parameters` within five percent.",
+}
+LARGER = partial(network, widths=(8, 16, 16, 16), strides=(2, 1, 2, 1))
+controls.mistakes(wrong, CLAIM, partial(rival_of, 16), LARGER, SAYS)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(pictures, labels, n_parameters, n_steps):
-    """Asked twice about the same pictures, the rival gives different logits: it is still in training mode, and its dropout
-    draws new zeros at each call, while the model is evaluated without. Return `rival.eval()`."""
-    return trained_on(nn.Sequential(nn.Dropout(0.1), rival_of()), pictures, labels, n_steps).train()
-
-
-@wrong(proof=both(no_weight_is_stepped, cannot_succeed(CLAIM)))
-def optimizer_of_another_model(pictures, labels, n_parameters, n_steps):
-    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
-    optimizer after the rival, from the parameters of the rival that you train and return."""
-    return trained_on(rival_of(), pictures, labels, n_steps, optimized=rival_of())
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(pictures, labels, n_parameters, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update; the model is trained in the same way."""
-    return trained_on(rival_of(), pictures, labels, n_steps, clears=False)
-
-
-@wrong(proof=weights_without_gradient)
-def weights_that_do_nothing(pictures, labels, n_parameters, n_steps):
-    """A part of the rival's weights never has a gradient: they fill up the count and do nothing, or the graph is cut before
-    them. Make the layers that are used wider instead."""
-    rival = rival_of(16)
-    rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
-    return trained_on(rival, pictures, labels, n_steps)
-
-
-@wrong(proof=too_few_parameters)
-def smaller_rival(pictures, labels, n_parameters, n_steps):
-    """The rival has fewer parameters than the model. Three convolutions without the block are smaller than those with it. If
-    the rival does worse, the size may be the cause. Make a width larger, until it has `n_parameters` within five percent."""
-    return trained_on(rival_of(16), pictures, labels, n_steps)
-
-
-@wrong(proof=too_many_parameters)
-def larger_rival(pictures, labels, n_parameters, n_steps):
-    """The rival has more parameters than the model; one convolution more easily costs more than the block. If the rival does as
-    well, the size may be the cause. Make a width smaller, until it has `n_parameters` within five percent."""
-    return trained_on(network(widths=(8, 16, 16, 16), strides=(2, 1, 2, 1)), pictures, labels, n_steps)
-
-
-@wrong(proof=fewer_updates)
-def fewer_updates_than_the_model(pictures, labels, n_parameters, n_steps):
-    """The rival gets fewer updates than the model. If it does worse, it may only be trained less. Make exactly `n_steps`
-    updates."""
-    return trained_on(rival_of(), pictures, labels, n_steps // 2)
-
-
-@wrong(proof=more_updates)
-def more_updates_than_the_model(pictures, labels, n_parameters, n_steps):
-    """The rival gets more updates than the model. If it does as well, the reason may be the longer training. Make exactly
-    `n_steps` updates."""
-    return trained_on(rival_of(), pictures, labels, n_steps + n_steps // 4)
-
-
-@wrong(proof=reads_few_examples)
-def a_part_of_the_pictures(pictures, labels, n_parameters, n_steps):
-    """The rival learns from a few pictures only: most of what its first batches hold are repetitions. The model draws from all
-    of them. Draw the rows of each batch from `len(pictures)`."""
-    return trained_on(rival_of(), pictures[:200], labels[:200], n_steps)
-
-
-@wrong(proof=both(updates_are_too_small, cannot_succeed(CLAIM)))
-def learning_rate_too_small(pictures, labels, n_parameters, n_steps):
-    """The rival has no chance: all updates together move its weights by less than two percent. It does not find the zeros
-    either, so it shows nothing. Use the learning rate of the model, Adam from 0.01 down to 0."""
-    return trained_on(rival_of(), pictures, labels, n_steps, lr=1e-6)
-
-
-@wrong(proof=reads_other_examples)
-def batch_statistics_in_evaluation(pictures, labels, n_parameters, n_steps):
+@wrong(proof=trained.reads_other_examples)
+def batch_statistics_in_evaluation(*data):
     """The rival reads the other pictures of its batch: alone, a picture gets different logits. Either the returned rival is
     still in training mode, in which BatchNorm uses the statistics of the batch, or it normalises over the batch itself.
     Return `rival.eval()`."""
-    return trained_on(rival_of(), pictures, labels, n_steps).train()
+    return submit(data, left_on=True)
 
 
 class _LeftHalf(nn.Module):
@@ -339,26 +269,26 @@ class _LeftHalf(nn.Module):
 
 
 @wrong(proof=leaves_a_half_out)
-def one_half_of_the_canvas(pictures, labels, n_parameters, n_steps):
+def one_half_of_the_canvas(*data):
     """The rival gets less information than the model: one half of the canvas can be replaced, and no logit changes. Then one
     digit is often missing. Print the shape of the map before the pooling, and let the pooling read all of it."""
-    return trained_on(nn.Sequential(_LeftHalf(), rival_of()), pictures, labels, n_steps)
+    return submit(data, model=lambda: nn.Sequential(_LeftHalf(), rival_of()))
 
 
 @wrong(proof=weights_by_softmax)
-def attention_still_there(pictures, labels, n_parameters, n_steps):
+def attention_still_there(*data):
     """For large inputs your rival's logits jump. A softmax over scores of features does this, and so does a tanh or a sigmoid;
     convolutions, ReLU and pooling do not. Remove every weight that is computed from features (attention, gates, attention
     pooling), and use ReLU or GELU. Stride, dilation and pooling may stay."""
-    return trained_on(network(NonLocalBlock(16, NonLocal(16))), pictures, labels, n_steps)
+    return submit(data, model=lambda: network(NonLocalBlock(16, NonLocal(16))))
 
 
 @wrong(proof=multiplies_features)
-def attention_without_a_softmax(pictures, labels, n_parameters, n_steps):
+def attention_without_a_softmax(*data):
     """The ingredient is still there: your rival's logits grow with a power of its input, so features are multiplied by
     features, as in the dot-product form of section 3. A block without a softmax is attention too. Remove all products of
     features (their squares and covariances too)."""
-    return trained_on(with_block(), pictures, labels, n_steps)
+    return submit(data, model=with_block)
 
 
 @right
@@ -369,18 +299,12 @@ def larger_strides(pictures, labels, n_parameters, n_steps):
         rival.extend([nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()])
         before = width
     rival.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(14, 4)])
-    optimizer, step = torch.optim.AdamW(rival.parameters(), lr=1e-2), 0
-    data = torch.utils.data.TensorDataset(pictures, labels)
-    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True)
-    while step < n_steps:
-        for inputs, targets in loader:
-            optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / n_steps)
-            optimizer.zero_grad()
-            loss_of(rival(inputs), targets).backward()
-            optimizer.step()
-            step += 1
-            if step == n_steps:
-                break
+    optimizer = torch.optim.AdamW(rival.parameters(), lr=1e-2)
+    for step, (inputs, targets) in enumerate(loops.epochs((pictures, labels), n_steps, 32)):
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / n_steps)
+        optimizer.zero_grad()
+        loss_of(rival(inputs), targets).backward()
+        optimizer.step()
     return rival.eval()
 
 
@@ -449,7 +373,7 @@ exercise = Exercise(
     id="09.7",
     title="A control for the non-local block",
     reference=train_reach_rival,
-    properties=properties(
+    properties=controls.properties(
         SECONDS,
         CLAIM,
         model=("It maps pictures (B, 1, 22, 22) to logits (B, 4).", _model),
@@ -458,7 +382,7 @@ exercise = Exercise(
             "It has no attention: where its input is large, its logits change in proportion to it, without jumps.",
             _without,
         ),
-        alone=("The logits of a picture do not depend on the other pictures of its batch.", each_alone("pictures")),
+        alone=("The logits of a picture do not depend on the other pictures of its batch.", trained.each_alone("pictures")),
     ),
     wrong=wrong,
     right=right,
@@ -466,6 +390,6 @@ exercise = Exercise(
     training=Training(
         questions=questions,
         seconds=SECONDS,
-        conclusion=partial(conclusion, CLAIM),
+        conclusion=partial(controls.conclusion, CLAIM),
     ),
 )

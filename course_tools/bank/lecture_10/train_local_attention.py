@@ -12,48 +12,15 @@ from torch import Tensor, nn
 
 from course_lib.attention import LocalAttention, local_attention
 from course_lib.datasets import digits
-from course_tools.bank.image_classifiers import (
-    N_CLASSES,
-    N_FEW,
-    SIDE,
-    TRAINED,
-    drawn_digits,
-    fault_of_classes,
-    has_learned_nothing,
-    held_out_accuracy,
-    predicts_the_frequencies,
-    properties,
-    reads_in_order,
-)
-from course_tools.bank.language_models import gives_probabilities
-from course_tools.bank.training_loops import (
-    drawn_examples,
-    in_given_order,
-    looped,
-    on_one_batch,
-    with_the_optimizer_of,
-    without_clearing,
-)
+from course_tools.bank import image_classifiers as classifiers
+from course_tools.bank import training_loops as loops
+from course_tools.bank.image_classifiers import N_CLASSES, N_FEW, SIDE, TRAINED
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    TOO_NEAR,
-    at_least,
-    both,
-    differs_when_asked_again,
-    fails,
-    gradients_are_kept,
-    holds,
-    makes_too_many_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    reads_other_examples,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_without_gradient,
-)
+from course_tools.checks.trained import TOO_NEAR
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS, LEAST = 60.0, 50_000, 400, 0.8
 N_BASES, N_GREYS, N_SAME = 3, 5, 8
@@ -165,7 +132,7 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     of a window replaced, with the right part, with both, with its centre, with centre and left (48, 1, 8, 8) · eight, and
     these moved down and to the right by one pixel (24, 1, 8, 8).
     """
-    images, labels, asked, truth = drawn_digits(N_STEPS, draw)
+    images, labels, asked, truth = classifiers.drawn_digits(N_STEPS, draw)
     bases, others = draw.uniform(2, N_BASES, 1, SIDE, SIDE)
     pixels = torch.eye(SIDE**2, dtype=torch.bool).view(-1, 1, 1, SIDE, SIDE)
     greys = torch.linspace(0, 1, N_GREYS).view(-1, 1, 1, 1).expand(-1, 1, SIDE, SIDE)
@@ -188,7 +155,7 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
 
 
 def _model(measured: Measured, truth: Truth) -> str | None:
-    if fault := fault_of_classes(measured.outputs[:3], (len(truth["labels"]), N_FEW, 1)):
+    if fault := classifiers.fault_of_classes(measured.outputs[:3], (len(truth["labels"]), N_FEW, 1)):
         return fault
     sizes = ((1 + SIDE**2) * N_BASES, N_GREYS, 2 * N_SAME, 6 * N_SAME, 3 * N_SAME)
     for n, context in zip(sizes, measured.outputs[3:], strict=True):
@@ -281,9 +248,9 @@ def _positions(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-_score = at_least(LEAST, held_out_accuracy, "On held-out images the accuracy")
+_score = trained.at_least(LEAST, classifiers.held_out_accuracy, "On held-out images the accuracy")
 
-fails_to_learn = fails(_score)
+fails_to_learn = trained.fails(_score)
 """Evidence: the accuracy is lower than what is asked for."""
 
 
@@ -351,8 +318,8 @@ def reads_beyond_the_border(measured: Measured, truth: Truth) -> bool:
 def ignores_the_order_of_neighbours(measured: Measured, truth: Truth) -> bool:
     """Evidence: weights that were trained, and neighbours that have an influence on the context between them in any order."""
     plain, _, _, replaced, *_ = measured.outputs[6].double()[..., AT[0], AT[1]].chunk(6)
-    trained = measured.n_updates >= 50 and measured.moved > TOO_NEAR
-    return trained and _mixed(measured) < EXACT and _differ(plain, replaced) > CLEAR
+    many = measured.n_updates >= 50 and measured.moved > TOO_NEAR
+    return many and _mixed(measured) < EXACT and _differ(plain, replaced) > CLEAR
 
 
 def unfolded(x):
@@ -390,8 +357,9 @@ class OneHead(nn.Module):
 class SmallNetwork(nn.Module):
     """Two residual blocks around the given attention layers, and the mean over all pixels; dropout where it is asked for."""
 
-    def __init__(self, n_classes, layer=OneHead, d=16, dropout=0.0, stem=1):
+    def __init__(self, n_classes, layer=OneHead, d=16, dropout=0.0, stem=1, **settings):
         super().__init__()
+        layer = partial(layer, **settings)
         self.stem = nn.Sequential(nn.Conv2d(1, d, stem, padding="same"), nn.BatchNorm2d(d), nn.ReLU())
         self.mixing, self.norms = (nn.ModuleList(make() for _ in range(2)) for make in (layer, lambda: nn.BatchNorm2d(d)))
         self.feed_forward = nn.ModuleList(
@@ -409,164 +377,95 @@ class SmallNetwork(nn.Module):
         return self.logits(self.dropout(x.mean((2, 3))))
 
 
-fitted = partial(looped, lr=1e-2, batch=drawn_examples)
-"""Train a classifier in the usual way on (images, labels), and return it."""
+DROPOUT = (
+    "Asked twice about the same image, your model gives different results: it is still in training mode, and its dropout draws "
+    "new zeros at each call. Return `model.eval()`."
+)
+submit = classifiers.submission(SmallNetwork, lr=1e-2, usual=0.25)
+ADVICE = " If they belong together, take a smaller learning rate."
+wrong = loops.Submissions(
+    __name__, submit, rates="0.003 to 0.01, or up to 0.02 with a schedule", advice=ADVICE, **classifiers.WORDS
+)
+says = loops.LOOP | {"dropout_left_on": DROPOUT}
+classifiers.loop_mistakes(wrong, says, fails_to_learn, part=0.25, dropout=0.2, too_large=10.0)
+classifiers.data_mistakes(wrong)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(images, labels, n_classes, n_steps):
-    """Asked twice about the same image, your model gives different results: it is still in training mode, and its dropout draws
-    new zeros at each call. Return `model.eval()`."""
-    return fitted(SmallNetwork(n_classes, dropout=0.2), (images, labels), n_steps // 4).train()
-
-
-@wrong(proof=gives_probabilities)
-def probabilities_for_logits(images, labels, n_classes, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
-    fall below 1.46. Return the logits."""
-
-    class Model(SmallNetwork):
-        def forward(self, images, only_context=False):
-            found = super().forward(images, only_context)
-            return found if only_context else found.softmax(-1)
-
-    return fitted(Model(n_classes), (images, labels), n_steps // 2)
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(images, labels, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
-
-
-@wrong(proof=both(updates_are_too_large, fails_to_learn))
-def learning_rate_too_large(images, labels, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.003 to 0.01, or up to 0.02 with a schedule."""
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, lr=10.0)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(images, labels, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return with_the_optimizer_of(
-        SmallNetwork(n_classes), SmallNetwork(n_classes), (images, labels), n_steps // 8, batch=drawn_examples
-    )
-
-
-@wrong(proof=both(reads_one_batch, fails_to_learn))
-def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
-    others in each update."""
-    return on_one_batch(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
-
-
-@wrong(proof=both(reads_in_order, fails_to_learn))
-def without_shuffling(images, labels, n_classes, n_steps):
-    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
-    and the model forgets the others. Draw the images of each batch at random."""
-    batches = in_given_order((images, labels))
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, batch=lambda data: next(batches))
-
-
-@wrong(proof=both(updates_are_too_small, fails_to_learn))
-def learning_rate_too_small(images, labels, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.003 to 0.01, or up to 0.02 with a schedule."""
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4, lr=1e-6)
-
-
-@wrong(proof=reads_other_examples)
-def batch_statistics_in_evaluation(images, labels, n_classes, n_steps):
+@wrong(proof=trained.reads_other_examples)
+def batch_statistics_in_evaluation(*data):
     """The logits of an image depend on the other images of its batch. Either the model is still in training mode, in which
     BatchNorm uses the statistics of the batch (return `model.eval()`), or a softmax or a norm runs along the batch axis."""
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps // 4).train()
+    return submit(data, left_on=True)
 
 
-class _AmongHeads(OneHead):
+@wrong.change("layer", leaves_all_neighbours_out)
+class HeadsAttendToEachOther(OneHead):
+    """A pixel receives nothing from its neighbours: its context depends on itself alone. In a product of (…, h, d) with
+    (…, d, h) the *heads* of one pixel attend to each other. Scores, weights and values need an axis for the nine positions of
+    the window."""
+
     def forward(self, x):
         q, k, v = (layer(x).unflatten(1, (4, 4)).permute(0, 3, 4, 1, 2) for layer in (self.q, self.k, self.v))
         return ((q @ k.mT).softmax(-1) @ v).permute(0, 3, 4, 1, 2).flatten(1, 2)
 
 
-@wrong(proof=leaves_all_neighbours_out)
-def heads_attend_to_each_other(images, labels, n_classes, n_steps):
-    """A pixel receives nothing from its neighbours: its context depends on itself alone. In a product of (…, h, d) with
-    (…, d, h) the *heads* of one pixel attend to each other. Scores, weights and values need an axis for the nine positions of
-    the window."""
-    return fitted(SmallNetwork(n_classes, _AmongHeads), (images, labels), n_steps // 4)
-
-
-def _from_the_corner(x):
+@wrong.change("windows", leaves_neighbours_out)
+def windows_not_centred(x):
+    """Some neighbours of a pixel, the same for all pixels, have no influence on its context: your windows are not centred. A
+    window of 3 × 3 needs a padding of one pixel on *each* side; then position 4 of the nine is the pixel itself."""
     return F.unfold(F.pad(x, (0, 2, 0, 2)), 3).unflatten(1, (-1, 9))
 
 
-@wrong(proof=leaves_neighbours_out)
-def windows_not_centred(images, labels, n_classes, n_steps):
-    """Some neighbours of a pixel, the same for all pixels, have no influence on its context: your windows are not centred. A
-    window of 3 × 3 needs a padding of one pixel on *each* side; then position 4 of the nine is the pixel itself."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, windows=_from_the_corner)), (images, labels), n_steps // 4)
-
-
-def _rolled(x):
+@wrong.change("windows", wraps_around)
+def windows_that_wrap_around(x):
+    """Your windows wrap around: pixels at one border attend to pixels at the opposite border. `torch.roll`, negative indices
+    and circular padding do this. Pad the picture by one pixel on each side, and mask what is outside."""
     return torch.stack([x.roll((a, b), (2, 3)).flatten(2) for a in (1, 0, -1) for b in (1, 0, -1)], dim=2)
 
 
-@wrong(proof=wraps_around)
-def windows_that_wrap_around(images, labels, n_classes, n_steps):
-    """Your windows wrap around: pixels at one border attend to pixels at the opposite border. `torch.roll`, negative indices
-    and circular padding do this. Pad the picture by one pixel on each side, and mask what is outside."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, windows=_rolled)), (images, labels), n_steps // 4)
-
-
 @wrong(proof=reads_outside_with_another_border)
-def softmax_over_pixels(images, labels, n_classes, n_steps):
+def softmax_over_pixels(*data):
     """The context of a pixel depends on pixels outside its window, and in a picture of a single grey it differs at the border
     from that inside. Either the softmax runs along the axis of the pixels instead of that of the nine positions, or a norm over
     pixels comes before the attention, and positions outside the picture take part in it. Print the shape of the scores, and
     the sums of the weights of each window over the pixels inside: they must be 1."""
-    over_pixels = partial(torch.softmax, dim=-1)
-    return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=over_pixels)), (images, labels), n_steps // 4)
+    return submit(data, normalised=partial(torch.softmax, dim=-1))
 
 
-class _Everywhere(OneHead):
+@wrong.change("layer", reads_outside)
+class GlobalAttention(OneHead):
+    """The context of a pixel depends on pixels outside its window of 3 × 3. Is the attention global, the window too large or
+    dilated, or is there a convolution or a norm over pixels before it? A `view` or `reshape` that mixes pixels with features
+    does this too, and so do axes of the context in another order than (B, d, H, W)."""
+
     def forward(self, x):
         q, k, v = (layer(x).flatten(2).mT for layer in (self.q, self.k, self.v))
         return ((q @ k.mT).softmax(-1) @ v).mT.reshape(x.shape)
 
 
-@wrong(proof=reads_outside)
-def global_attention(images, labels, n_classes, n_steps):
-    """The context of a pixel depends on pixels outside its window of 3 × 3. Is the attention global, the window too large or
-    dilated, or is there a convolution or a norm over pixels before it? A `view` or `reshape` that mixes pixels with features
-    does this too, and so do axes of the context in another order than (B, d, H, W)."""
-    return fitted(SmallNetwork(n_classes, _Everywhere), (images, labels), n_steps // 4)
-
-
 @wrong(proof=is_a_padded_sum)
-def convolution_for_attention(images, labels, n_classes, n_steps):
+def convolution_for_attention(*data):
     """The first layer computes a convolution, not attention: what a pixel adds to a context is the same whatever the other
     pixels of the window show, and the border is padded with zeros. In attention the *weights* are computed from the features: a
     softmax of the scores of a query with the keys of its window."""
-    convolution = partial(nn.Conv2d, 16, 16, 3, padding=1)
-    return fitted(SmallNetwork(n_classes, convolution), (images, labels), n_steps // 4)
+    return submit(data, layer=partial(nn.Conv2d, 16, 16, 3, padding=1))
 
 
-def _position_alone(q, k, offsets):
-    return offsets.sum(0)[:, None].expand(len(q), 9, q.shape[-1])
-
-
-@wrong(proof=is_a_sum_over_pixels)
-def weights_of_positions_alone(images, labels, n_classes, n_steps):
+@wrong.change("scores", is_a_sum_over_pixels)
+def weights_of_positions_alone(q, k, offsets):
     """Your weights depend on the relative position and on nothing else: what a pixel adds to a context is the same whatever the
     window shows. That is a convolution whose kernel has passed a softmax. The scores need the products of the queries with the
     keys, qᵀk, besides those with the positions, qᵀr."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, scores=_position_alone)), (images, labels), n_steps // 4)
+    return offsets.sum(0)[:, None].expand(len(q), 9, q.shape[-1])
 
 
-class _Absolute(OneHead):
+@wrong.change("layer", depends_on_the_place)
+class AbsolutePositions(OneHead):
+    """Your layer uses the place in the picture: inner pixels with the same window have another context after the picture has
+    moved by one pixel. Positions of this layer are *relative*: a vector r for the offset from the query to the key, the same
+    for every query. Add nothing to the features that depends on the row or column in the picture, and centre each window on
+    its query: blocks into which the picture is cut do not move with it."""
+
     def __init__(self, d=16):
         super().__init__(d)
         self.places = nn.Parameter(torch.randn(d, SIDE, SIDE))
@@ -575,78 +474,44 @@ class _Absolute(OneHead):
         return super().forward(x + self.places)
 
 
-@wrong(proof=depends_on_the_place)
-def absolute_positions(images, labels, n_classes, n_steps):
-    """Your layer uses the place in the picture: inner pixels with the same window have another context after the picture has
-    moved by one pixel. Positions of this layer are *relative*: a vector r for the offset from the query to the key, the same
-    for every query. Add nothing to the features that depends on the row or column in the picture, and centre each window on
-    its query: blocks into which the picture is cut do not move with it."""
-    return fitted(SmallNetwork(n_classes, _Absolute), (images, labels), n_steps // 4)
-
-
 @wrong(proof=adds_up_fewer_at_the_border)
-def softmax_left_out(images, labels, n_classes, n_steps):
+def softmax_left_out(*data):
     """What a neighbour adds to a context does not depend on the other neighbours, and in a picture of a single grey the context
     at the border differs from that inside. Either the softmax over the nine positions is missing, or it runs along another
     axis, such as that of the heads; or the scores leave out the keys, and positions outside the picture take part. Print the
     sums of the weights of each window over the pixels inside: they must be 1."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, normalised=torch.sigmoid)), (images, labels), n_steps // 4)
+    return submit(data, normalised=torch.sigmoid)
 
 
-def _without_keys(q, k, offsets):
+@wrong.change("scores", adds_up_neighbours)
+def keys_left_out(q, k, offsets):
+    """Your weights depend on the query and not on the keys: what the left neighbours add to a context is the same whatever is
+    on the right. Add the products of each query with the keys of its window, qᵀk, to the scores of the positions, qᵀr."""
     return offsets.mT @ q
 
 
-@wrong(proof=adds_up_neighbours)
-def keys_left_out(images, labels, n_classes, n_steps):
-    """Your weights depend on the query and not on the keys: what the left neighbours add to a context is the same whatever is
-    on the right. Add the products of each query with the keys of its window, qᵀk, to the scores of the positions, qᵀr."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, scores=_without_keys)), (images, labels), n_steps // 4)
-
-
 @wrong(proof=ignores_the_order_of_neighbours)
-def without_positions(images, labels, n_classes, n_steps):
+def without_positions(*data):
     """Your attention does not know where in its window a pixel is: when the neighbours of a pixel change places, its context
     stays the same. Either there are no vectors of relative positions, or they do not reach the scores, or they began at 0 and
     no optimizer holds them. Add qᵀr to the scores, where r is an `nn.Parameter` for each of the nine positions. If that is
     done, the products qᵀk have outgrown them: take a smaller learning rate."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, positions=0.0)), (images, labels), n_steps // 4)
+    return submit(data, positions=0.0)
 
 
 @wrong(proof=reads_beyond_the_border)
-def beyond_the_border(images, labels, n_classes, n_steps):
+def beyond_the_border(*data):
     """In a picture of a single grey, where all values are equal, the context at the border differs from that inside. Either
     positions outside take part: a padded key has a score, too, and takes weight from the pixels. Set these scores to -∞
     *before* the softmax, so that the weights inside sum to 1. Or the windows are viewed in a wrong order: `F.unfold` gives
     C · 9, the features first. Or positions are added to the values: they belong to the scores alone."""
-    return fitted(SmallNetwork(n_classes, partial(OneHead, masked=False)), (images, labels), n_steps // 4)
+    return submit(data, masked=False)
 
 
-class _CutOff(OneHead):
+@wrong.change("layer", trained.weights_without_gradient, says=loops.CUT_OFF)
+class AttentionCutOff(OneHead):
     def forward(self, x):
         return super().forward(x).detach()
-
-
-@wrong(proof=weights_without_gradient)
-def attention_cut_off(images, labels, n_classes, n_steps):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return fitted(SmallNetwork(n_classes, _CutOff), (images, labels), n_steps // 4)
-
-
-@wrong(proof=makes_too_many_updates)
-def epochs_for_updates(images, labels, n_classes, n_steps):
-    """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
-    return fitted(SmallNetwork(n_classes), (images, labels), n_steps + len(labels) // 32)
-
-
-@wrong(suspicion=predicts_the_frequencies)
-def labels_of_other_images(images, labels, n_classes, n_steps):
-    """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
-    not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch. If they
-    belong together, take a smaller learning rate."""
-    shuffled = images[torch.randperm(len(images))], labels[torch.randperm(len(labels))]
-    return fitted(SmallNetwork(n_classes), shuffled, n_steps // 2)
 
 
 @right
@@ -665,21 +530,15 @@ def with_the_functions_of_the_lecture(images, labels, n_classes, n_steps):
             context, _ = local_attention(q, k, v, self.rows, self.columns)
             return self.out(context.movedim(1, -2).flatten(-2)).movedim(-1, 1)
 
-    data = torch.utils.data.TensorDataset(images, labels)
-    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, drop_last=True)
-    model, step = SmallNetwork(n_classes, Layer), 0
+    model = SmallNetwork(n_classes, Layer)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-2, total_steps=n_steps + 1)
-    while step < n_steps:
-        for pictures, targets in loader:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model(pictures), targets).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 2.0)
-            optimizer.step()
-            schedule.step()
-            step += 1
-            if step == n_steps:
-                break
+    for pictures, targets in loops.epochs((images, labels), n_steps, 32, drop_last=True):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(pictures), targets).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimizer.step()
+        schedule.step()
     model.eval()
     return model
 
@@ -770,12 +629,16 @@ def without_modules(images, labels, n_classes, n_steps):
 
 
 MIXES_WINDOWS = (
-    holds("local", "A context depends on each pixel of the window of 3 × 3 around it, and on no other.", _local, 1, TRAINED),
-    holds(
+    trained.holds(
+        "local", "A context depends on each pixel of the window of 3 × 3 around it, and on no other.", _local, 1, TRAINED
+    ),
+    trained.holds(
         "weights", "Where all pixels are equal, so are all contexts: weights inside the picture sum to 1.", _weights, 1, TRAINED
     ),
-    holds("content", "The weights depend on the content of the window, as a convolution's do not.", _content, 1, TRAINED),
-    holds(
+    trained.holds(
+        "content", "The weights depend on the content of the window, as a convolution's do not.", _content, 1, TRAINED
+    ),
+    trained.holds(
         "positions", "The weights depend on relative positions, and not on the place in the picture.", _positions, 1, TRAINED
     ),
 )
@@ -784,7 +647,7 @@ exercise = Exercise(
     id="10.6",
     title="A network of local attention and its training loop",
     reference=train_local_attention,
-    properties=properties(
+    properties=classifiers.properties(
         SECONDS,
         MOST_PARAMETERS,
         model=("The model maps images (B, 1, 8, 8) to logits (B, n_classes), and with True to (B, d, 8, 8).", _model),

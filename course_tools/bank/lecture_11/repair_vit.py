@@ -8,46 +8,32 @@ from torch import Tensor, nn
 
 from course_lib.datasets import digits
 from course_lib.models import ViT
-from course_tools.bank.image_classifiers import (
-    fails_to_learn,
-    has_learned_nothing,
-    ignores_the_order,
-    learns_a_sum_of_patches,
-    misses_patches,
-    properties,
-    questions,
-    reads_in_order,
-)
-from course_tools.bank.language_models import gives_probabilities
+from course_tools.bank import image_classifiers as classifiers
+from course_tools.bank import language_models
+from course_tools.bank import training_loops as loops
 from course_tools.bank.lecture_11.train_vit import (
     SmallViT,
-    fitted,
     patches_across_images,
     quadrants,
+    submit,
     with_rmsprop_and_moved_images,
     with_torchs_encoder,
     without_modules,
 )
-from course_tools.bank.training_loops import (
-    drawn_examples,
-    in_given_order,
-    on_one_batch,
-    with_the_optimizer_of,
-    without_clearing,
-)
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Exercise, Training
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    gradients_are_kept,
-    no_weight_is_stepped,
-    reads_one_batch,
-    reads_other_examples,
-    updates_are_too_large,
-    updates_are_too_small,
-)
 
-wrong, right = Answers(), Answers([with_torchs_encoder, without_modules, with_rmsprop_and_moved_images])
+wrong = loops.Submissions(
+    __name__,
+    submit,
+    example="image",
+    model="model",
+    results="logits",
+    rates="Set it back to 0.003.",
+    batch="batch",
+    new="new images",
+)
+right = Answers([with_torchs_encoder, without_modules, with_rmsprop_and_moved_images])
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
 
@@ -120,7 +106,7 @@ def repair_vit(images: Tensor, labels: Tensor, n_classes: int, n_steps: int) -> 
     return model.eval()
 
 
-@wrong(proof=both(reads_other_examples, gives_probabilities))
+@wrong(proof=trained.both(trained.reads_other_examples, language_models.gives_probabilities))
 def three_faults(images, labels, n_classes, n_steps):
     """The check measured two faults. The logits of an image change with the other images of its batch: some of its patches are
     not its own. And the outputs for an image are positive and sum to 1, while `F.cross_entropy` takes logits. These two may
@@ -163,102 +149,60 @@ def three_faults(images, labels, n_classes, n_steps):
     return model.eval()
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(images, labels, n_classes, n_steps):
-    """You introduced a new fault: called twice with the same image, the returned model gives different logits. Return
-    `model.eval()`."""
-    return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 4).train()
+wrong.loop_mistakes(classifiers.fails_to_learn, classifiers.has_learned_nothing, loops.REPAIR)
 
 
-@wrong(proof=gives_probabilities)
-def probabilities_for_logits(images, labels, n_classes, n_steps):
+@wrong(proof=language_models.gives_probabilities)
+def probabilities_for_logits(*data):
     """The results of an image are still positive and sum to 1. `F.cross_entropy` takes a softmax itself; with two, the loss
     cannot fall below 1.46. Return the logits."""
-    return fitted(nn.Sequential(SmallViT(n_classes), nn.Softmax(dim=-1)), (images, labels), n_steps // 2)
+    return submit(data, 0.5, wrap=loops.Softmaxed)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(images, labels, n_classes, n_steps):
-    """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
-    them by `optimizer.zero_grad()`; keep this in the loop."""
-    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-@wrong(proof=both(updates_are_too_large, fails_to_learn))
-def learning_rate_too_large(images, labels, n_classes, n_steps):
-    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
-    their own size. Set it back to 0.003."""
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=3.0)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(images, labels, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model that you train and return."""
-    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
-
-
-@wrong(proof=both(reads_one_batch, fails_to_learn))
-def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch. The run of the task draws new images in each update; keep this in the loop."""
-    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-@wrong(proof=both(reads_in_order, fails_to_learn))
-def without_shuffling(images, labels, n_classes, n_steps):
+@wrong(proof=trained.both(classifiers.reads_in_order, classifiers.fails_to_learn))
+def without_shuffling(*data):
     """The images are now read in the order in which they are given, sorted by their labels. The run of the task draws the
     images of each batch at random; keep this in the loop."""
-    batches = in_given_order((images, labels))
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
+    return submit(data, 0.5, in_order=True)
 
 
-@wrong(proof=reads_other_examples)
-def patches_of_other_images(images, labels, n_classes, n_steps):
+@wrong(proof=trained.reads_other_examples)
+def patches_of_other_images(*data):
     """The logits of an image still change with the other images of its batch: its patches are taken from several images. Bring
     the batch axis to the front before the reshape."""
-    return fitted(SmallViT(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
+    return submit(data, 0.5, cut=patches_across_images)
 
 
-@wrong(proof=misses_patches)
-def first_patch_only(images, labels, n_classes, n_steps):
+@wrong(proof=classifiers.misses_patches)
+def first_patch_only(*data):
     """The patches now belong to their own image, and some are lost: what they show can be replaced and no logit changes. An
     image of 8 × 8 pixels has four patches of 4 × 4."""
-    return fitted(SmallViT(n_classes, cut=lambda images: quadrants(images)[:, :1]), (images, labels), n_steps // 2)
+    return submit(data, 0.5, cut=lambda images: quadrants(images)[:, :1])
 
 
-class _PositionsLast(SmallViT):
+@wrong.change("model", classifiers.ignores_the_order, part=0.5)
+class PositionsAfterTheEncoder(SmallViT):
+    """The logits stay the same when the quadrants of an image change places: the tokens attend without knowing their positions.
+    Positions that are added after the encoder come too late. Add them to the tokens before the first layer."""
+
     def forward(self, images):
         x = torch.cat([self.class_token.expand(len(images), -1, -1), self.embed(self.cut(images))], dim=1)
         x = x + self.mix(*self.qkv(self.norm_1(x)).chunk(3, dim=-1))
         return self.of(self.logits(self.norm(x + self.feed_forward(x)) + self.positions))
 
 
-@wrong(proof=ignores_the_order)
-def positions_after_the_encoder(images, labels, n_classes, n_steps):
-    """The logits stay the same when the quadrants of an image change places: the tokens attend without knowing their positions.
-    Positions that are added after the encoder come too late. Add them to the tokens before the first layer."""
-    return fitted(_PositionsLast(n_classes), (images, labels), n_steps // 2)
-
-
-@wrong(proof=learns_a_sum_of_patches)
-def attention_removed(images, labels, n_classes, n_steps):
+@wrong(proof=classifiers.learns_a_sum_of_patches)
+def attention_removed(*data):
     """The attention was no fault, and now it is missing: the influence of a patch is the same whatever the other patches
     show."""
-    return fitted(SmallViT(n_classes, mix=lambda q, k, v: v, of=lambda logits: logits.mean(1)), (images, labels), n_steps // 2)
-
-
-@wrong(proof=both(updates_are_too_small, fails_to_learn))
-def learning_rate_too_small(images, labels, n_classes, n_steps):
-    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
-    Set it back to 0.003."""
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=1e-6)
+    return submit(data, 0.5, mix=lambda q, k, v: v, of=lambda logits: logits.mean(1))
 
 
 exercise = Exercise(
     id="11.8",
     title="Repair a Vision Transformer that does not train",
     reference=repair_vit,
-    properties=properties(SECONDS, MOST_PARAMETERS),
+    properties=classifiers.properties(SECONDS, MOST_PARAMETERS),
     wrong=wrong,
     right=right,
     hints=HINTS,
@@ -267,7 +211,7 @@ exercise = Exercise(
         digits: "learn from the images that you are given.",
     },
     training=Training(
-        questions=partial(questions, N_STEPS),
+        questions=partial(classifiers.questions, N_STEPS),
         seconds=SECONDS,
     ),
 )

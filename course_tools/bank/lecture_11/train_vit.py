@@ -8,42 +8,12 @@ from torch import Tensor, nn
 
 from course_lib.datasets import digits
 from course_lib.models import ViT
-from course_tools.bank.image_classifiers import (
-    fails_to_learn,
-    has_learned_nothing,
-    ignores_the_order,
-    learns_a_sum_of_patches,
-    misses_all_patches,
-    misses_patches,
-    predicts_the_frequencies,
-    properties,
-    questions,
-    reads_in_order,
-)
-from course_tools.bank.language_models import gives_probabilities
-from course_tools.bank.training_loops import (
-    drawn_examples,
-    in_given_order,
-    looped,
-    on_one_batch,
-    with_the_optimizer_of,
-    without_clearing,
-)
+from course_tools.bank import image_classifiers as classifiers
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Exercise, Training
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    gradients_are_kept,
-    makes_too_many_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    reads_other_examples,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_without_gradient,
-)
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 500
 
@@ -170,36 +140,19 @@ class SmallViT(nn.Module):
         return self.of(self.logits(self.norm(x + self.feed_forward(x))))
 
 
-fitted = partial(looped, lr=5e-3, batch=drawn_examples)
-"""Train a classifier in the usual way on (images, labels), and return it."""
+def over_the_batch(q, k, v):
+    """Attend along the batch axis."""
+    return attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)).transpose(0, 1)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(images, labels, n_classes, n_steps):
-    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
-    drawn at each call, such as a class token that is not an `nn.Parameter`. Return `model.eval()`."""
-    return fitted(SmallViT(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
-
-
-@wrong(proof=gives_probabilities)
-def probabilities_for_logits(images, labels, n_classes, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
-    fall below 1.46. Return the logits."""
-    return fitted(nn.Sequential(SmallViT(n_classes), nn.Softmax(dim=-1)), (images, labels), n_steps)
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(images, labels, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-@wrong(proof=both(updates_are_too_large, fails_to_learn))
-def learning_rate_too_large(images, labels, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=3.0)
+DROPOUT = (
+    "Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is "
+    "drawn at each call, such as a class token that is not an `nn.Parameter`. Return `model.eval()`."
+)
+submit = classifiers.submission(SmallViT)
+wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.01", **classifiers.WORDS)
+classifiers.loop_mistakes(wrong, says=loops.LOOP | {"dropout_left_on": DROPOUT})
+classifiers.data_mistakes(wrong)
 
 
 def patches_across_images(images):
@@ -208,111 +161,54 @@ def patches_across_images(images):
     return squares.permute(2, 3, 0, 1, 4, 5).reshape(len(images), 4, 16)
 
 
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(images, labels, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    return with_the_optimizer_of(SmallViT(n_classes), SmallViT(n_classes), (images, labels), n_steps // 4, batch=drawn_examples)
-
-
-@wrong(proof=both(reads_one_batch, fails_to_learn))
-def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
-    others in each update."""
-    return on_one_batch(SmallViT(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-@wrong(proof=both(reads_in_order, fails_to_learn))
-def without_shuffling(images, labels, n_classes, n_steps):
-    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
-    and the model forgets the others. Draw the images of each batch at random."""
-    batches = in_given_order((images, labels))
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
-
-
-@wrong(proof=both(reads_other_examples, has_learned_nothing))
-def patches_of_other_images(images, labels, n_classes, n_steps):
+@wrong(proof=trained.both(trained.reads_other_examples, classifiers.has_learned_nothing))
+def patches_of_other_images(*data):
     """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
     several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
     `permute` first, or use `rearrange` or `F.unfold`."""
-    return fitted(SmallViT(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
+    return submit(data, 0.5, cut=patches_across_images)
 
 
-@wrong(proof=reads_other_examples)
-def tokens_attend_over_the_batch(images, labels, n_classes, n_steps):
+@wrong(proof=trained.reads_other_examples)
+def tokens_attend_over_the_batch(*data):
     """The logits of an image depend on the other images of its batch: attention or a normalisation runs along the batch axis.
     torch's attention needs `batch_first=True` for (B, T, d_model); normalise with LayerNorm over d_model."""
-
-    def over_the_batch(q, k, v):
-        return attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)).transpose(0, 1)
-
-    return fitted(SmallViT(n_classes, mix=over_the_batch, of=_all_tokens), (images, labels), n_steps)
+    return submit(data, mix=over_the_batch, of=_all_tokens)
 
 
-@wrong(proof=misses_all_patches)
-def class_token_attends_over_the_batch(images, labels, n_classes, n_steps):
+@wrong(proof=classifiers.misses_all_patches)
+def class_token_attends_over_the_batch(*data):
     """Your model gives the same logits for every image: the class token that you classify never receives anything from the
     patches. Either you classify it before any attention, or the attention runs along the batch axis: torch's layers expect
     (T, B, d_model) unless they get `batch_first=True`."""
-
-    def over_the_batch(q, k, v):
-        return attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)).transpose(0, 1)
-
-    return fitted(SmallViT(n_classes, mix=over_the_batch), (images, labels), n_steps // 2)
+    return submit(data, 0.5, mix=over_the_batch)
 
 
-@wrong(proof=misses_patches)
-def reads_the_first_patch_only(images, labels, n_classes, n_steps):
+@wrong(proof=classifiers.misses_patches)
+def reads_the_first_patch_only(*data):
     """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Print how many
     patches there are, (8 / P)² of them, and put them back together to see whether they make up the whole image."""
-    return fitted(SmallViT(n_classes, cut=lambda images: quadrants(images)[:, :1]), (images, labels), n_steps // 2)
+    return submit(data, 0.5, cut=lambda images: quadrants(images)[:, :1])
 
 
-@wrong(proof=ignores_the_order)
-def without_positions(images, labels, n_classes, n_steps):
+@wrong(proof=classifiers.ignores_the_order)
+def without_positions(*data):
     """Your model does not know where a patch is: with the quadrants of an image in another order, its logits stay the same.
     Attention alone sees a set of patches. Add a learned vector of the position to each token."""
-    return fitted(SmallViT(n_classes, positions=0.0), (images, labels), n_steps // 2)
+    return submit(data, 0.5, positions=0.0)
 
 
-@wrong(proof=learns_a_sum_of_patches)
-def patches_never_mixed(images, labels, n_classes, n_steps):
+@wrong(proof=classifiers.learns_a_sum_of_patches)
+def patches_never_mixed(*data):
     """The influence of a patch is the same whatever the other patches show: your logits are a sum over patches, as those of a
     linear classifier are. In a Vision Transformer the tokens attend to each other before one of them is classified."""
-    return fitted(SmallViT(n_classes, mix=lambda q, k, v: v, of=_all_tokens), (images, labels), n_steps)
+    return submit(data, mix=lambda q, k, v: v, of=_all_tokens)
 
 
-class _Detached(SmallViT):
+@wrong.change("model", trained.weights_without_gradient, says=loops.CUT_OFF)
+class EmbeddingsCutOff(SmallViT):
     def tokens(self, images):
         return super().tokens(images).detach()
-
-
-@wrong(proof=weights_without_gradient)
-def embeddings_cut_off(images, labels, n_classes, n_steps):
-    """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
-    `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all."""
-    return fitted(_Detached(n_classes), (images, labels), n_steps)
-
-
-@wrong(proof=both(updates_are_too_small, fails_to_learn))
-def learning_rate_too_small(images, labels, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return fitted(SmallViT(n_classes), (images, labels), n_steps // 4, lr=1e-6)
-
-
-@wrong(proof=makes_too_many_updates)
-def epochs_for_updates(images, labels, n_classes, n_steps):
-    """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
-    return fitted(SmallViT(n_classes), (images, labels), n_steps + len(labels) // 32)
-
-
-@wrong(suspicion=predicts_the_frequencies)
-def labels_of_other_images(images, labels, n_classes, n_steps):
-    """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
-    not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch."""
-    shuffled = images[torch.randperm(len(images))], labels[torch.randperm(len(labels))]
-    return fitted(SmallViT(n_classes), shuffled, n_steps // 2)
 
 
 @right
@@ -333,20 +229,14 @@ def with_torchs_encoder(images, labels, n_classes, n_steps):
             tokens = torch.cat((self.first.repeat(tokens.shape[0], 1, 1), tokens), 1)
             return self.head(self.encoder(tokens + self.positions)[:, 0, :])
 
-    data = torch.utils.data.TensorDataset(images, labels)
-    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, drop_last=True)
-    model, criterion, step = Model(), nn.CrossEntropyLoss(), 0
+    model, criterion = Model(), nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=n_steps)
-    while step < n_steps:
-        for pictures, targets in loader:
-            optimizer.zero_grad()
-            criterion(model(pictures), targets).backward()
-            optimizer.step()
-            schedule.step()
-            step += 1
-            if step == n_steps:
-                break
+    for pictures, targets in loops.epochs((images, labels), n_steps, 32, drop_last=True):
+        optimizer.zero_grad()
+        criterion(model(pictures), targets).backward()
+        optimizer.step()
+        schedule.step()
     model.eval()
     return model
 
@@ -377,16 +267,11 @@ def without_modules(images, labels, n_classes, n_steps):
         x = x + (F.layer_norm(x, (d,)) @ weights["up"]).relu() @ weights["down"]
         return F.layer_norm(x, (d,)).mean(1) @ weights["out"]
 
-    names = list(weights)
-    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
-    for step in range(1, n_steps + 1):
+    def loss():
         which = torch.randint(len(labels), (48,))
-        loss = -model(images[which]).log_softmax(-1).gather(1, labels[which][:, None]).mean()
-        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
-            first[name] = 0.9 * first[name] + 0.1 * gradient
-            second[name] = 0.99 * second[name] + 0.01 * gradient**2
-            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
-            weights[name].data -= 4e-3 * mean / (square.sqrt() + 1e-8)
+        return -model(images[which]).log_softmax(-1).gather(1, labels[which][:, None]).mean()
+
+    loops.adam_by_hand(list(weights.values()), n_steps, loss, 4e-3)
     return model
 
 
@@ -427,7 +312,7 @@ exercise = Exercise(
     id="11.7",
     title="A Vision Transformer and its training loop",
     reference=train_vit,
-    properties=properties(SECONDS, MOST_PARAMETERS),
+    properties=classifiers.properties(SECONDS, MOST_PARAMETERS),
     wrong=wrong,
     right=right,
     hints=HINTS,
@@ -436,7 +321,7 @@ exercise = Exercise(
         digits: "learn from the images that you are given.",
     },
     training=Training(
-        questions=partial(questions, N_STEPS),
+        questions=partial(classifiers.questions, N_STEPS),
         seconds=SECONDS,
     ),
 )

@@ -6,7 +6,7 @@ boxes moved, and so on: what the loss has to be follows from the predictions.
 """
 
 import math
-from functools import cache
+from functools import cache, partial
 from inspect import unwrap
 
 import torch
@@ -20,34 +20,12 @@ from course_lib.losses import SetLoss, match, match_in_order, matching_cost, set
 from course_lib.metrics import mean_average_precision
 from course_lib.models.detr import ObjectBlock, sinusoidal_positions_2d
 from course_lib.primitives import giou, sinusoidal_points, to_corners
-from course_tools.bank.training_loops import updates
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    complete_optimizer,
-    differs_when_asked_again,
-    each_alone,
-    every,
-    fails,
-    gradients_are_kept,
-    holds,
-    loss_falls,
-    makes_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    reads_other_examples,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_left_out,
-    within_budget,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 300
 SIDE, N_CLASSES, MOST_OBJECTS = 24, 2, 3
@@ -247,9 +225,9 @@ def _average_precision(measured: Measured, truth: Truth) -> float:
     return ap50(measured.outputs[0], truth["scenes"])
 
 
-_alone = each_alone("scenes", "predictions")
+_alone = trained.each_alone("scenes", "predictions")
 _OTHERS = f" (objects in list order reach about {LIST_ORDER}, an untrained model at most {UNTRAINED})"
-_learns, _score = (at_least(least, _average_precision, "On unseen scenes AP50", _OTHERS) for least in (LEARNS, SCORE))
+_learns, _score = (trained.at_least(least, _average_precision, "On unseen scenes AP50", _OTHERS) for least in (LEARNS, SCORE))
 
 
 def _loss(measured: Measured, truth: Truth, name: str) -> float:
@@ -428,169 +406,109 @@ class SmallDetector(nn.Module):
         return torch.cat([logits, found], -1) if classes is None else self.loss(logits, found, classes, boxes)
 
 
-def _drawn(scenes):
-    which = torch.randint(len(scenes[0]), (16,))
-    return tuple(part[which] for part in scenes)
+def submit(data, part=1 / 3, loss=None, lr=3e-3, **change):
+    *scenes, n_classes, n_steps = data
+    make, batch = partial(SmallDetector, n_classes, loss), partial(loops.drawn_examples, scenes, 16)
+    return loops.train(make, part * n_steps, batch, loss=None, lr=lr, **change)
 
 
-def _looped(model, scenes, n_steps, lr=3e-3, batch=_drawn, optimized=None, clears=True):
-    """Train in the usual way, or with one mistake, and return the model."""
-    updates((optimized or model).parameters(), n_steps, lambda: model(*batch(scenes)), lr, clears)
-    return model.eval()
+wrong = loops.Submissions(
+    __name__, submit, results="predictions", rates="0.001 to 0.01", learned="these few scenes", new="new scenes"
+)
+_UNSOUND = trained.fails(_score)
+wrong.loop_mistakes(_UNSOUND, _UNSOUND, part=1 / 3)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(images, classes, boxes, n_classes, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    model = _looped(SmallDetector(n_classes, dropout=0.1), (images, classes, boxes), n_steps // 3)
-    model.head.train()
-    return model
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(images, classes, boxes, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, clears=False)
-
-
-@wrong(proof=both(updates_are_too_large, fails(_score)))
-def learning_rate_too_large(images, classes, boxes, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 10, lr=3.0)
-
-
-@wrong(proof=no_weight_is_stepped)
-def optimizer_of_another_model(images, classes, boxes, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    other = SmallDetector(n_classes)
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, optimized=other)
-
-
-@wrong(proof=weights_left_out)
-def head_alone_in_the_optimizer(images, classes, boxes, n_classes, n_steps):
+@wrong(proof=trained.weights_left_out)
+def head_alone_in_the_optimizer(*data):
     """A part of what you train through is in no optimizer and stays as it was drawn: the backbone, probably. Nothing is
     pre-trained here; give the optimizer `model.parameters()`."""
-    model = SmallDetector(n_classes)
-    return _looped(model, (images, classes, boxes), n_steps // 3, optimized=model.head)
+    return submit(data, optimized=lambda model: model.head)
 
 
-@wrong(proof=both(reads_one_batch, fails(_score)))
-def one_batch_for_all_updates(images, classes, boxes, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few scenes by heart. Draw
-    new scenes in each update."""
-    once = _drawn((images, classes, boxes))
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, batch=lambda scenes: once)
-
-
-@wrong(proof=reads_other_examples)
-def training_mode_left_on(images, classes, boxes, n_classes, n_steps):
+@wrong(proof=trained.reads_other_examples)
+def training_mode_left_on(*data):
     """The predictions for a scene depend on the other scenes of its batch. Either the model is still in training mode, in which
     batch normalisation uses the statistics of the batch (return `model.eval()`), or a layer mixes the batch: check
     `batch_first` and the axis of each softmax."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps).train()
+    return submit(data, 1.0, left_on=True)
 
 
-@wrong(proof=both(updates_are_too_small, fails(_score)))
-def learning_rate_too_small(images, classes, boxes, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return _looped(SmallDetector(n_classes), (images, classes, boxes), n_steps // 3, lr=1e-6)
-
-
-@wrong(proof=both(gives_probabilities, fails(_score)))
-def probabilities_for_logits(images, classes, boxes, n_classes, n_steps):
+@wrong(proof=trained.both(gives_probabilities, trained.fails(_score)))
+def probabilities_for_logits(*data):
     """The first numbers of each query are positive and sum to 1: probabilities. `F.cross_entropy` takes a softmax itself, so
     that the loss takes it twice and hardly falls. Return the logits."""
-    model = SmallDetector(n_classes, logits=lambda x: x.softmax(-1))
-    return _looped(model, (images, classes, boxes), n_steps // 3)
+    return submit(data, logits=lambda x: x.softmax(-1))
 
 
 @wrong(proof=changes_with_the_order)
-def objects_in_list_order(images, classes, boxes, n_classes, n_steps):
+def objects_in_list_order(*data):
     """Your loss changes when the objects of a scene are listed in another order: it trains queries on an order that the picture
     does not show. Match the objects with the predictions; the sum of the costs must be the smallest."""
-    model = SmallDetector(n_classes, _loss_with(match_in_order))
-    return _looped(model, (images, classes, boxes), n_steps // 3)
+    return submit(data, loss=_loss_with(match_in_order))
 
 
 @wrong(proof=changes_with_the_padding)
-def padding_is_an_object(images, classes, boxes, n_classes, n_steps):
+def padding_is_an_object(*data):
     """Your loss changes with the padding: a class of -1 is no object, and the box beside it means nothing. Match and compare
     only where `classes >= 0`, and divide by the number of real objects."""
     small = _loss_with()
-
-    def loss(logits, found, classes, boxes):
-        return small(logits, found, classes.clamp(min=0), boxes)
-
-    return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
+    return submit(data, loss=lambda logits, found, classes, boxes: small(logits, found, classes.clamp(min=0), boxes))
 
 
 @wrong(proof=_has_box_loss(apart=0.0))
-def without_giou(images, classes, boxes, n_classes, n_steps):
+def without_giou(*data):
     """When boxes move, your loss changes by 5 L1 alone; the term 2 (1 - GIoU) is missing. L1 counts an error of a small box no
     more than that of a large one; GIoU is relative to the size."""
-    return _looped(SmallDetector(n_classes, _loss_with(apart=0.0)), (images, classes, boxes), n_steps // 3)
+    return submit(data, loss=_loss_with(apart=0.0))
 
 
 @wrong(proof=_has_box_loss(corners=lambda boxes: boxes))
-def centres_for_corners(images, classes, boxes, n_classes, n_steps):
+def centres_for_corners(*data):
     """Your loss gives `giou` centres and sizes, and it reads them as corners: its gradient points elsewhere. Convert both boxes
     by `to_corners` first."""
-    return _looped(SmallDetector(n_classes, _loss_with(corners=lambda boxes: boxes)), (images, classes, boxes), n_steps // 3)
+    return submit(data, loss=_loss_with(corners=lambda boxes: boxes))
 
 
 @wrong(proof=_has_box_loss(apart=-2.0, most=0.0))
-def giou_minimised(images, classes, boxes, n_classes, n_steps):
+def giou_minimised(*data):
     """Your loss is smaller the smaller GIoU is: the sign is wrong. GIoU is 1 for equal boxes; the loss is 1 - GIoU."""
-    return _looped(SmallDetector(n_classes, _loss_with(apart=-2.0, most=0.0)), (images, classes, boxes), n_steps // 3)
+    return submit(data, loss=_loss_with(apart=-2.0, most=0.0))
 
 
-@wrong(proof=never_learns_no_object)
-def only_matched_queries(images, classes, boxes, n_classes, n_steps):
+@wrong.change("loss", never_learns_no_object)
+def only_matched_queries(logits, found, classes, boxes):
     """Your class loss counts matched queries alone: no query is ever trained to predict "no object", and detections that belong
     to nothing are as confident as the others. The target of an unmatched query is "no object", with a weight such as 0.1."""
-
-    def loss(logits, found, classes, boxes):
-        queries = _assigned(logits, found, classes, boxes)
-        b, m, n = _pairs(classes, queries)
-        of_classes = F.cross_entropy(logits[b, n], classes[b, m], reduction="sum") / max(len(b), 1)
-        return of_classes + _box_loss(found, classes, boxes, queries)
-
-    return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
+    queries = _assigned(logits, found, classes, boxes)
+    b, m, n = _pairs(classes, queries)
+    of_classes = F.cross_entropy(logits[b, n], classes[b, m], reduction="sum") / max(len(b), 1)
+    return of_classes + _box_loss(found, classes, boxes, queries)
 
 
 @wrong(proof=weighs_all_alike)
-def all_queries_weigh_alike(images, classes, boxes, n_classes, n_steps):
+def all_queries_weigh_alike(*data):
     """In your class loss "no object" weighs as much as an object. Most queries have no object, so their loss outweighs that of
     the classes. Give "no object" a smaller weight, such as 0.1."""
-    return _looped(SmallDetector(n_classes, _loss_with(no_object=1.0)), (images, classes, boxes), n_steps // 3)
+    return submit(data, loss=_loss_with(no_object=1.0))
 
 
-@wrong(proof=divides_by_the_queries)
-def divided_by_the_number_of_queries(images, classes, boxes, n_classes, n_steps):
+@wrong.change("loss", divides_by_the_queries)
+def divided_by_the_number_of_queries(logits, found, classes, boxes):
     """Your class loss is the weighted sum divided by the number of queries. With a small weight for "no object" this makes all
     of it small beside the box loss. Divide by the sum of the weights, as `F.cross_entropy` does with `weight`."""
-
-    def loss(logits, found, classes, boxes):
-        queries = _assigned(logits, found, classes, boxes)
-        wanted = _targets(logits, classes, queries)
-        weight = torch.where(wanted < n_classes, 1.0, 0.1)
-        of_classes = (weight * F.cross_entropy(logits.mT, wanted, reduction="none")).mean()
-        return of_classes + _box_loss(found, classes, boxes, queries)
-
-    return _looped(SmallDetector(n_classes, loss), (images, classes, boxes), n_steps // 3)
+    queries = _assigned(logits, found, classes, boxes)
+    wanted = _targets(logits, classes, queries)
+    weight = torch.where(wanted < logits.shape[-1] - 1, 1.0, 0.1)
+    of_classes = (weight * F.cross_entropy(logits.mT, wanted, reduction="none")).mean()
+    return of_classes + _box_loss(found, classes, boxes, queries)
 
 
 @wrong(proof=shares_queries)
-def each_object_takes_its_favourite(images, classes, boxes, n_classes, n_steps):
+def each_object_takes_its_favourite(*data):
     """Your matching lets two objects share a query: each takes the cheapest one. A query predicts one class and one box, so the
     matching must be one-to-one: `linear_sum_assignment` gives it, or your `match`."""
-    model = SmallDetector(n_classes, _loss_with(lambda cost, classes: cost.argmin(1)))
-    return _looped(model, (images, classes, boxes), n_steps)
+    return submit(data, 1.0, loss=_loss_with(lambda cost, classes: cost.argmin(1)))
 
 
 @right
@@ -680,16 +598,11 @@ def without_modules(images, classes, boxes, n_classes, n_steps):
         predicted = predict(images, training)
         return loss(*predicted, *objects) if objects else torch.cat(predicted, dim=2)
 
-    names = list(weights)
-    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
-    for step in range(1, n_steps + 1):
+    def error():
         which = torch.randperm(len(images))[:16]
-        error = model(images[which], classes[which], boxes[which], training=True)
-        for name, gradient in zip(names, torch.autograd.grad(error, [weights[name] for name in names]), strict=True):
-            first[name] = 0.9 * first[name] + 0.1 * gradient
-            second[name] = 0.99 * second[name] + 0.01 * gradient**2
-            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
-            weights[name].data -= 6e-3 * (1.2 - step / n_steps) * mean / (square.sqrt() + 1e-8)
+        return model(images[which], classes[which], boxes[which], training=True)
+
+    loops.adam_by_hand(list(weights.values()), n_steps, error, lambda step: 6e-3 * (1.2 - step / n_steps))
     return model
 
 
@@ -725,18 +638,13 @@ def with_attention_between_cells(images, classes, boxes, n_classes, n_steps):
             agree = giou(to_corners(mine), to_corners(boxes[real])).diagonal()
             return total + (5 * F.l1_loss(mine, boxes[real], reduction="sum") + 2 * (1 - agree).sum()) / max(len(mine), 1)
 
-    model, step = Detector(), 0
+    model = Detector()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, classes, boxes), batch_size=20, shuffle=True)
-    while step < n_steps:
-        for batch in loader:
-            optimizer.zero_grad()
-            model(*batch).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            step += 1
-            if step == n_steps:
-                break
+    for batch in loops.epochs((images, classes, boxes), n_steps, 20):
+        optimizer.zero_grad()
+        model(*batch).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
     return model.eval()
 
 
@@ -747,25 +655,32 @@ exercise = Exercise(
     title="A detector and its training loop",
     reference=train_detector,
     properties=(
-        trains_within(SECONDS),
-        holds("model", "The model gives predictions (B, N, n_classes + 5), and its loss.", _model, 1, needs=("runs",)),
-        within_budget(MOST_PARAMETERS),
-        sound_gradients,
-        holds("training", "It makes updates, and the loss falls.", every(makes_updates, loss_falls(unless=_learns)), 1),
-        same_twice,
-        holds(
+        trained.trains_within(SECONDS),
+        trained.holds("model", "The model gives predictions (B, N, n_classes + 5), and its loss.", _model, 1, needs=("runs",)),
+        trained.within_budget(MOST_PARAMETERS),
+        trained.sound_gradients,
+        trained.holds(
+            "training",
+            "It makes updates, and the loss falls.",
+            trained.every(trained.makes_updates, trained.loss_falls(unless=_learns)),
+            1,
+        ),
+        trained.same_twice,
+        trained.holds(
             "batch",
             "The predictions for a scene do not depend on the other scenes of its batch.",
-            each_alone("scenes", "predictions"),
+            trained.each_alone("scenes", "predictions"),
             1,
             _TRAINED,
         ),
-        complete_optimizer,
-        holds("set", "The order of the objects and the padding have no effect on the loss.", _set, 1, _TRAINED),
-        holds("boxes", "The box loss is 5 L1 + 2 (1 - GIoU) of matched pairs, for each object.", _boxes, 1, ("set",)),
-        holds("classes", 'Unmatched queries are trained to predict "no object", with a weight.', _classes, 1, ("boxes",)),
-        holds("learns", f"On unseen scenes AP50 is at least {LEARNS}.", _learns, 1, _TRAINED),
-        holds("score", f"On unseen scenes AP50 is at least {SCORE}.", _score, 1, needs=("learns",)),
+        trained.complete_optimizer,
+        trained.holds("set", "The order of the objects and the padding have no effect on the loss.", _set, 1, _TRAINED),
+        trained.holds("boxes", "The box loss is 5 L1 + 2 (1 - GIoU) of matched pairs, for each object.", _boxes, 1, ("set",)),
+        trained.holds(
+            "classes", 'Unmatched queries are trained to predict "no object", with a weight.', _classes, 1, ("boxes",)
+        ),
+        trained.holds("learns", f"On unseen scenes AP50 is at least {LEARNS}.", _learns, 1, _TRAINED),
+        trained.holds("score", f"On unseen scenes AP50 is at least {SCORE}.", _score, 1, needs=("learns",)),
     ),
     wrong=wrong,
     right=right,

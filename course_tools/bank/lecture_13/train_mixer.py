@@ -15,46 +15,14 @@ from course_lib.blocks import TokenMixing, channel_mixing, mixer_block, token_mi
 from course_lib.datasets import digits
 from course_lib.models import Mixer
 from course_lib.primitives import patchify
-from course_tools.bank.image_classifiers import (
-    MIXES_PATCHES,
-    N_FEW,
-    TRAINED,
-    fails_to_learn,
-    fault_of_classes,
-    has_learned_nothing,
-    misses_patches,
-    predicts_the_frequencies,
-    properties,
-    reads_in_order,
-)
-from course_tools.bank.image_classifiers import questions as questions_about_images
-from course_tools.bank.language_models import gives_probabilities
-from course_tools.bank.training_loops import (
-    drawn_examples,
-    in_given_order,
-    looped,
-    on_one_batch,
-    with_the_optimizer_of,
-    without_clearing,
-)
+from course_tools.bank import image_classifiers as classifiers
+from course_tools.bank import training_loops as loops
+from course_tools.bank.image_classifiers import MIXES_PATCHES, N_FEW, TRAINED
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    gradients_are_kept,
-    holds,
-    is_near,
-    makes_too_many_updates,
-    no_weight_is_stepped,
-    reads_one_batch,
-    reads_other_examples,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_without_gradient,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, N_STEPS = 60.0, 500
 LEAST_PARAMETERS, MOST_PARAMETERS = 10_000, 12_500
@@ -151,7 +119,7 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     three as they are · three times as large · with their channels in another order · with their positions in another order ·
     with one position replaced, one after the other · with one channel replaced, one after the other.
     """
-    (data, queries), truth = questions_about_images(N_STEPS, draw)
+    (data, queries), truth = classifiers.questions(N_STEPS, draw)
     x, other = draw.normal(2, N_BASES, N_PATCHES, D_MODEL)
     channels, positions = draw.uniform(D_MODEL).argsort(), draw.uniform(N_PATCHES).argsort()
     replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N_PATCHES, dtype=torch.bool)]
@@ -162,7 +130,9 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
 
 
 def _model(measured: Measured, truth: Truth) -> str | None:
-    if fault := fault_of_classes(measured.outputs[:6], (len(truth["labels"]), N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1)):
+    if fault := classifiers.fault_of_classes(
+        measured.outputs[:6], (len(truth["labels"]), N_FEW, N_FEW, 17 * N_FEW, 3 * N_FEW, 1)
+    ):
         return fault
     shape = ((4 + N_PATCHES + D_MODEL) * N_BASES, N_PATCHES, D_MODEL)
     for output in measured.outputs[6:]:
@@ -233,9 +203,15 @@ def _size(measured: Measured, truth: Truth) -> str | None:
 
 MIXES_BOTH_WAYS = (
     MIXES_PATCHES[0],
-    holds("tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens, 1, TRAINED),
-    holds("channels", "Channel mixing: each position by itself, all by one network over the channels.", _channels, 1, TRAINED),
-    holds("size", f"The model has at least {LEAST_PARAMETERS:,} weights: two blocks with both networks.", _size, 1, TRAINED),
+    trained.holds(
+        "tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens, 1, TRAINED
+    ),
+    trained.holds(
+        "channels", "Channel mixing: each position by itself, all by one network over the channels.", _channels, 1, TRAINED
+    ),
+    trained.holds(
+        "size", f"The model has at least {LEAST_PARAMETERS:,} weights: two blocks with both networks.", _size, 1, TRAINED
+    ),
 )
 
 
@@ -261,7 +237,7 @@ def mixes_no_channels(measured: Measured, truth: Truth) -> bool:
 def norm_is_in_the_network(measured: Measured, truth: Truth) -> bool:
     """Evidence: in one of the two, features three times as large give the same result, which is not constant."""
     pairs = (_network(measured, tokens)[:2] for tokens in (True, False))
-    return any(is_near(once, thrice) and bool(once.std() > 0.01) for once, thrice in pairs)
+    return any(trained.is_near(once, thrice) and bool(once.std() > 0.01) for once, thrice in pairs)
 
 
 def mixes_as_a_mean(measured: Measured, truth: Truth) -> bool:
@@ -369,85 +345,14 @@ class SmallMixer(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
-fitted = partial(looped, lr=5e-3, batch=drawn_examples)
-"""Train a classifier in the usual way on (images, labels), and return it."""
-
-
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(images, labels, n_classes, n_steps):
-    """Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is
-    drawn at each call. Return `model.eval()`."""
-    return fitted(SmallMixer(n_classes, dropout=0.1), (images, labels), n_steps // 2).train()
-
-
-class _Probabilities(SmallMixer):
-    def forward(self, x, tokens=None):
-        found = super().forward(x, tokens)
-        return found.softmax(-1) if tokens is None else found
-
-
-@wrong(proof=gives_probabilities)
-def probabilities_for_logits(images, labels, n_classes, n_steps):
-    """Your model returns probabilities. `F.cross_entropy` takes a softmax itself, so that the loss takes it twice and cannot
-    fall below 1.46. Return the logits."""
-    return fitted(_Probabilities(n_classes), (images, labels), n_steps)
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(images, labels, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-@wrong(proof=both(updates_are_too_large, fails_to_learn))
-def learning_rate_too_large(images, labels, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=3.0)
-
-
-@wrong(proof=both(no_weight_is_stepped, has_learned_nothing))
-def optimizer_of_another_model(images, labels, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    models = SmallMixer(n_classes), SmallMixer(n_classes)
-    return with_the_optimizer_of(*models, (images, labels), n_steps // 4, batch=drawn_examples)
-
-
-class Attention(nn.Module):
-    def __init__(self, d=16):
-        super().__init__()
-        self.qkv, self.out = nn.Linear(D_MODEL, 3 * d, bias=False), nn.Linear(d, D_MODEL, bias=False)
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        return self.out((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v)
-
-
-@wrong(proof=both(reads_one_batch, fails_to_learn))
-def one_batch_for_all_updates(images, labels, n_classes, n_steps):
-    """Every update reads the same batch: it is drawn once, before the loop. The model learns these few images by heart. Draw
-    others in each update."""
-    return on_one_batch(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=drawn_examples)
-
-
-class Convolution(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Conv1d(1, 32, 3, padding=1), nn.Conv1d(32, 1, 3, padding=1)
-
-    def forward(self, x):
-        rows = x.mT.flatten(0, 1)[:, None]
-        return self.down(F.gelu(self.up(rows)))[:, 0].unflatten(0, (-1, D_MODEL)).mT
-
-
-@wrong(proof=both(reads_in_order, fails_to_learn))
-def without_shuffling(images, labels, n_classes, n_steps):
-    """You read the images in the order in which they are given, sorted by their labels: each batch shows one or two classes,
-    and the model forgets the others. Draw the images of each batch at random."""
-    batches = in_given_order((images, labels))
-    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 2, batch=lambda data: next(batches))
+DROPOUT = (
+    "Asked twice about the same image, your model gives different logits: it is still in training mode, or something in it is "
+    "drawn at each call. Return `model.eval()`."
+)
+submit = classifiers.submission(SmallMixer)
+wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.01", **classifiers.WORDS)
+classifiers.loop_mistakes(wrong, says=loops.LOOP | {"dropout_left_on": DROPOUT})
+classifiers.data_mistakes(wrong)
 
 
 class _OwnNetworks(nn.Module):
@@ -463,56 +368,46 @@ class _OwnNetworks(nn.Module):
         return torch.einsum("bmh,mhn->bnm", hidden, self.down)
 
 
-@wrong(proof=both(reads_other_examples, has_learned_nothing))
-def patches_of_other_images(images, labels, n_classes, n_steps):
+@wrong(proof=trained.both(trained.reads_other_examples, classifiers.has_learned_nothing))
+def patches_of_other_images(*data):
     """The logits of an image depend on the other images of its batch, and the model learns nothing: its tokens are patches of
     several images. A `reshape` or `view` does not know which axis is the batch: bring the batch axis to the front with
     `permute` first, or use `patchify`, `rearrange` or `F.unfold`."""
-    return fitted(SmallMixer(n_classes, cut=patches_across_images), (images, labels), n_steps // 2)
+    return submit(data, 0.5, cut=patches_across_images)
 
 
-class _BatchNorm(nn.Module):
+@wrong.change("norm", trained.reads_other_examples)
+class NormOverTheBatch(nn.Module):
+    """The logits of an image depend on the other images of its batch: something is normalised, or mixed, over the batch axis.
+    The norm of a Mixer is over the features of each position, `nn.LayerNorm(d)`."""
+
     def forward(self, x):
         return F.layer_norm(x - x.mean(0), (D_MODEL,))
 
 
-@wrong(proof=reads_other_examples)
-def norm_over_the_batch(images, labels, n_classes, n_steps):
-    """The logits of an image depend on the other images of its batch: something is normalised, or mixed, over the batch axis.
-    The norm of a Mixer is over the features of each position, `nn.LayerNorm(d)`."""
-    return fitted(SmallMixer(n_classes, norm=_BatchNorm), (images, labels), n_steps)
-
-
-@wrong(proof=misses_patches)
-def stride_left_out(images, labels, n_classes, n_steps):
+@wrong(proof=classifiers.misses_patches)
+def stride_left_out(*data):
     """Your model does not read some parts of an image: what is there can be replaced and no logit changes. Patches of 2 × 2
     next to each other make sixteen; put them back together to see whether they make up the whole image."""
-    model = SmallMixer(n_classes, cut=lambda images: F.unfold(images, 2)[..., :16].mT)
-    return fitted(model, (images, labels), n_steps // 2)
+    return submit(data, 0.5, cut=lambda images: F.unfold(images, 2)[..., :16].mT)
 
 
-class _Exchanged(SmallMixer):
+@wrong.change("model", networks_are_exchanged)
+class NetworksExchanged(SmallMixer):
+    """Your two networks are exchanged: with `True` the model mixes the channels of each position, with `False` the positions of
+    each channel. Token mixing passes information between positions."""
+
     def network(self, x, tokens):
         return super().network(x, not tokens)
 
 
-@wrong(proof=networks_are_exchanged)
-def networks_exchanged(images, labels, n_classes, n_steps):
-    """Your two networks are exchanged: with `True` the model mixes the channels of each position, with `False` the positions of
-    each channel. Token mixing passes information between positions."""
-    return fitted(_Exchanged(n_classes), (images, labels), n_steps)
-
-
-class _WithNorm(SmallMixer):
-    def network(self, x, tokens):
-        return super().network(self.blocks[0][0 if tokens else 2](x), tokens)
-
-
-@wrong(proof=norm_is_in_the_network)
-def with_the_norm(images, labels, n_classes, n_steps):
+@wrong.change("model", norm_is_in_the_network)
+class WithTheNorm(SmallMixer):
     """Features three times as large give the same result: the network that you apply for the second argument has a norm before
     it. Return the output of the network alone; the norm belongs to the block."""
-    return fitted(_WithNorm(n_classes), (images, labels), n_steps)
+
+    def network(self, x, tokens):
+        return super().network(self.blocks[0][0 if tokens else 2](x), tokens)
 
 
 def patches_across_images(images):
@@ -527,22 +422,25 @@ class _Reshaped(Transposed):
 
 
 @wrong(proof=mixes_no_tokens)
-def reshape_for_a_transpose(images, labels, n_classes, n_steps):
+def reshape_for_a_transpose(*data):
     """Your token mixing mixes no tokens: no position of its result depends on another position. `nn.Linear` acts on the last
     axis, and in (B, N, d) that is the channels. Exchange the two axes by `x.mT` before and after the network; `reshape` and
     `view` keep the order of the numbers in memory and transpose nothing."""
-    return fitted(SmallMixer(n_classes, tokens=lambda: _Reshaped(network_of(16, 32))), (images, labels), n_steps // 2)
+    return submit(data, 0.5, tokens=lambda: _Reshaped(network_of(16, 32)))
 
 
 @wrong(proof=mixes_no_channels)
-def both_transposed(images, labels, n_classes, n_steps):
+def both_transposed(*data):
     """Your channel mixing mixes no channels: no channel of its result depends on another channel. `nn.Linear` acts on the last
     axis of (B, N, d), the channels, so nothing is transposed here."""
-    model = SmallMixer(n_classes, channels=partial(over_positions, d_tokens=128))
-    return fitted(model, (images, labels), n_steps // 2)
+    return submit(data, 0.5, channels=partial(over_positions, d_tokens=128))
 
 
-class _MeanOfPositions(nn.Module):
+@wrong.change("tokens", mixes_as_a_mean, part=0.5)
+class MeanForTokenMixing(nn.Module):
+    """Your token mixing treats all positions alike, as a mean over them does: in another order, each gets the same result. In a
+    Mixer each position has weights of its own, a column of W_1 and a row of W_2, and so the model knows where a patch is."""
+
     def __init__(self):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1))
@@ -551,96 +449,78 @@ class _MeanOfPositions(nn.Module):
         return self.scale * (x.mean(1, keepdim=True) + F.gelu(x))
 
 
-@wrong(proof=mixes_as_a_mean)
-def mean_for_token_mixing(images, labels, n_classes, n_steps):
-    """Your token mixing treats all positions alike, as a mean over them does: in another order, each gets the same result. In a
-    Mixer each position has weights of its own, a column of W_1 and a row of W_2, and so the model knows where a patch is."""
-    return fitted(SmallMixer(n_classes, tokens=_MeanOfPositions), (images, labels), n_steps // 2)
-
-
-@wrong(proof=mixes_as_attention)
-def attention_for_token_mixing(images, labels, n_classes, n_steps):
+@wrong.change("tokens", mixes_as_attention, part=0.5)
+class AttentionForTokenMixing(nn.Module):
     """Your token mixing treats all positions alike, as attention does, and the result for a channel depends on other channels.
     In a Mixer each position has fixed weights of its own, a column of W_1 and a row of W_2, the same for every channel."""
-    return fitted(SmallMixer(n_classes, tokens=Attention), (images, labels), n_steps // 2)
+
+    def __init__(self, d=16):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(D_MODEL, 3 * d, bias=False), nn.Linear(d, D_MODEL, bias=False)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return self.out((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v)
 
 
-@wrong(proof=mixes_neighbours)
-def convolution_for_token_mixing(images, labels, n_classes, n_steps):
+@wrong.change("tokens", mixes_neighbours, part=0.5)
+class ConvolutionForTokenMixing(nn.Module):
     """Your token mixing reads some positions only, as a convolution reads a neighbourhood. In a Mixer each hidden unit of token
     mixing reads all N positions, by a row of W_1."""
-    return fitted(SmallMixer(n_classes, tokens=Convolution), (images, labels), n_steps // 2)
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Conv1d(1, 32, 3, padding=1), nn.Conv1d(32, 1, 3, padding=1)
+
+    def forward(self, x):
+        rows = x.mT.flatten(0, 1)[:, None]
+        return self.down(F.gelu(self.up(rows)))[:, 0].unflatten(0, (-1, D_MODEL)).mT
 
 
 @wrong(proof=tokens_unlike)
-def own_network_for_each_channel(images, labels, n_classes, n_steps):
+def own_network_for_each_channel(*data):
     """Your token mixing treats the channels differently: two channels with the same numbers get different results. Either each
     channel has a network of its own, or something that each channel has of its own, such as a scale, is part of it. All
     channels share one network."""
-    return fitted(SmallMixer(n_classes, tokens=lambda: _OwnNetworks(16, 32, 8)), (images, labels), n_steps // 2)
+    return submit(data, 0.5, tokens=lambda: _OwnNetworks(16, 32, 8))
 
 
 @wrong(proof=channels_unlike)
-def own_network_for_each_position(images, labels, n_classes, n_steps):
+def own_network_for_each_position(*data):
     """Your channel mixing treats the positions differently: two positions with the same features get different results. Either
     each position has a network of its own, or something that each position has of its own is part of it. All positions share
     one network."""
-    model = SmallMixer(n_classes, channels=lambda: Transposed(_OwnNetworks(32, 16, 8)))
-    return fitted(model, (images, labels), n_steps // 2)
+    return submit(data, 0.5, channels=lambda: Transposed(_OwnNetworks(32, 16, 8)))
 
 
-@wrong(proof=weights_without_gradient)
-def embeddings_cut_off(images, labels, n_classes, n_steps):
+@wrong.change("model", trained.weights_without_gradient)
+class EmbeddingsCutOff(SmallMixer):
     """A part of your model never gets a gradient and stays as it was drawn: the graph is cut by `.data`, `.detach()`,
     `torch.tensor(...)` or `torch.no_grad()`, or these weights are not used at all, as where the result of a network is not
     added to its input."""
 
-    class CutOff(SmallMixer):
-        def forward(self, x, tokens=None):
-            if tokens is not None:
-                return super().forward(x, tokens)
-            x = self.embed(self.cut(x))
-            for norm_1, mix_tokens, norm_2, mix_channels in self.blocks:
-                x = x + mix_tokens(norm_1(x.detach()))
-                x = x + mix_channels(norm_2(x)).detach()
-            return self.head(self.norm(x).mean(1))
-
-    return fitted(CutOff(n_classes), (images, labels), n_steps)
-
-
-@wrong(proof=both(updates_are_too_small, fails_to_learn))
-def learning_rate_too_small(images, labels, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return fitted(SmallMixer(n_classes), (images, labels), n_steps // 4, lr=1e-6)
-
-
-@wrong(proof=makes_too_many_updates)
-def epochs_for_updates(images, labels, n_classes, n_steps):
-    """You make more updates than `n_steps`. An update is one step of the optimizer; a pass over all images makes many."""
-    return fitted(SmallMixer(n_classes), (images, labels), n_steps + len(labels) // 32)
+    def forward(self, x, tokens=None):
+        if tokens is not None:
+            return super().forward(x, tokens)
+        x = self.embed(self.cut(x))
+        for norm_1, mix_tokens, norm_2, mix_channels in self.blocks:
+            x = x + mix_tokens(norm_1(x.detach()))
+            x = x + mix_channels(norm_2(x)).detach()
+        return self.head(self.norm(x).mean(1))
 
 
 @wrong(suspicion=has_no_block)
-def blocks_in_a_list(images, labels, n_classes, n_steps):
+def blocks_in_a_list(*data):
     """`model.parameters()` holds hardly more than an embedding, a norm and a head. Blocks in a Python list are no submodules:
     the optimizer never gets their weights. Put them into an `nn.ModuleList` or `nn.Sequential`."""
-    return fitted(SmallMixer(n_classes, blocks=lambda make: [make(), make()]), (images, labels), n_steps)
+    return submit(data, blocks=lambda make: [make(), make()])
 
 
 @wrong(suspicion=has_one_block)
-def the_same_block_twice(images, labels, n_classes, n_steps):
+def the_same_block_twice(*data):
     """Your model has as few weights as a Mixer with a single block. `[block] * 2` is a list that holds the same block twice:
     make each block by its own call."""
-    return fitted(SmallMixer(n_classes, blocks=lambda make: nn.ModuleList([make()] * 2)), (images, labels), n_steps)
-
-
-@wrong(suspicion=predicts_the_frequencies)
-def labels_of_other_images(images, labels, n_classes, n_steps):
-    """The model is trained in a sound way and still predicts little more than how often each class occurs, as if the labels did
-    not belong to the images. Do you take `images[which]` and `labels[which]` with the same `which`? Print a batch."""
-    shuffled = images[torch.randperm(len(images))], labels[torch.randperm(len(labels))]
-    return fitted(SmallMixer(n_classes), shuffled, n_steps // 2)
+    return submit(data, blocks=lambda make: nn.ModuleList([make()] * 2))
 
 
 @right
@@ -671,20 +551,14 @@ def with_convolutions(images, labels, n_classes, n_steps):
                 x = x + self.over_channels[i](self.norms[2 * i + 1](x).transpose(1, 2)).transpose(1, 2)
             return self.head(self.norms[4](x).mean(dim=1))
 
-    data = torch.utils.data.TensorDataset(images, labels)
-    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, drop_last=True)
-    model, criterion, step = Model(), nn.CrossEntropyLoss(), 0
+    model, criterion = Model(), nn.CrossEntropyLoss()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=n_steps)
-    while step < n_steps:
-        for pictures, targets in loader:
-            optimizer.zero_grad()
-            criterion(model(pictures), targets).backward()
-            optimizer.step()
-            schedule.step()
-            step += 1
-            if step == n_steps:
-                break
+    for pictures, targets in loops.epochs((images, labels), n_steps, 32, drop_last=True):
+        optimizer.zero_grad()
+        criterion(model(pictures), targets).backward()
+        optimizer.step()
+        schedule.step()
     model.eval()
     return model
 
@@ -778,7 +652,7 @@ exercise = Exercise(
     id="13.8",
     title="An MLP-Mixer and its training loop",
     reference=train_mixer,
-    properties=properties(
+    properties=classifiers.properties(
         SECONDS,
         MOST_PARAMETERS,
         model=(

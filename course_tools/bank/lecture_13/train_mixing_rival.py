@@ -11,39 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.datasets import mnist
-from course_tools.bank.controls import (
-    Claim,
-    ClaimScores,
-    cannot_succeed,
-    conclusion,
-    fewer_updates,
-    is_no_sum,
-    loss_of_two,
-    more_updates,
-    of_the_model,
-    properties,
-    reads_few_examples,
-    scores_of_two,
-    too_few_parameters,
-    too_many_parameters,
-)
-from course_tools.bank.training_loops import drawn_examples, looped
+from course_tools.bank import controls
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    each_alone,
-    fault_of_logits,
-    gradients_are_kept,
-    is_near,
-    no_weight_is_stepped,
-    reads_other_examples,
-    updates_are_too_small,
-    weights_without_gradient,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, N_STEPS, BATCH_SIZE, LR = 60.0, 300, 64, 8e-3
 N_PATCHES, N_PIXELS, N_DIGITS, N_ANSWERS = 49, 16, 10, 12
@@ -99,15 +73,13 @@ class OnePatchAtATime(nn.Module):
         return torch.einsum("bnr,nrk->bk", hidden, self.read_out)
 
 
-loss_of = partial(loss_of_two, N_DIGITS)
+loss_of = partial(controls.loss_of_two, N_DIGITS)
 """The cross-entropy of the digits plus that of the grain."""
-scores_of = partial(scores_of_two, N_DIGITS)
+scores_of = partial(controls.scores_of_two, N_DIGITS)
 """Measure the accuracies on digits and on the grain."""
 
 
-def trained_on(model, patches, labels, n_steps, lr=LR, **how):
-    """Train a model as that of the lecture is trained, and return it."""
-    return looped(model, (patches, labels), n_steps, lr, partial(drawn_examples, batch_size=BATCH_SIZE), loss_of, **how)
+submit = controls.submission(OnePatchAtATime, BATCH_SIZE, LR, loss_of)
 
 
 def train_mixing_rival(patches: Tensor, labels: Tensor, n_parameters: int, n_steps: int) -> nn.Module:
@@ -165,10 +137,10 @@ def examples(seed: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
 
 
 @cache
-def _of_the_model(seed: int) -> tuple[int, ClaimScores]:
+def _of_the_model(seed: int) -> tuple[int, controls.ClaimScores]:
     """Train the Mixer, and give its size and its scores."""
     known, unseen = examples(seed)
-    return of_the_model(lambda: trained_on(OneBlockMixer(), *known, N_STEPS), seed, unseen, scores_of)
+    return controls.of_the_model(lambda: submit((*known, 0, N_STEPS), model=OneBlockMixer), seed, unseen, scores_of)
 
 
 def questions(draw: Draw) -> tuple[Call, Truth]:
@@ -196,7 +168,7 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     return ((*known, n_parameters, N_STEPS), [patches, base, *changed, shuffled]), truth
 
 
-CLAIM = Claim(
+CLAIM = controls.Claim(
     ingredient="token mixing",
     model="the Mixer",
     question="digits",
@@ -207,7 +179,7 @@ CLAIM = Claim(
 
 def _model(measured: Measured, truth: Truth) -> str | None:
     for n, output in zip([len(truth["inputs"]), *[N_ALONE] * 7], measured.outputs, strict=True):
-        if fault := fault_of_logits(output, (n, N_ANSWERS), f"patches {(n, N_PATCHES, N_PIXELS)}"):
+        if fault := trained.fault_of_logits(output, (n, N_ANSWERS), f"patches {(n, N_PATCHES, N_PIXELS)}"):
             return fault
     return None
 
@@ -221,33 +193,34 @@ def _information(measured: Measured, truth: Truth) -> str | None:
 
 
 def _without(measured: Measured, truth: Truth) -> str | None:
-    if is_no_sum(measured, truth):
+    if controls.is_no_sum(measured, truth):
         return "What one half of the patches adds to the logits changes when the other half is replaced."
     return None
 
 
 def leaves_patches_out(measured: Measured, truth: Truth) -> bool:
     """Evidence: replacing the upper or the lower half of the patches changes no logit."""
-    return any(is_near(measured.outputs[1], measured.outputs[i], tolerance=1e-6) for i in (5, 6))
+    return any(trained.is_near(measured.outputs[1], measured.outputs[i], tolerance=1e-6) for i in (5, 6))
 
 
 def knows_no_positions(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits do not depend on the order of the patches."""
-    return is_near(measured.outputs[1], measured.outputs[7], tolerance=1e-5)
+    return trained.is_near(measured.outputs[1], measured.outputs[7], tolerance=1e-5)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(patches, labels, n_parameters, n_steps):
-    """The returned rival is still in training mode: its dropout draws new zeros at each call, while the Mixer is evaluated
-    without. Return `rival.eval()`."""
-    return trained_on(OnePatchAtATime(dropout=0.1), patches, labels, n_steps).train()
-
-
-@wrong(proof=both(no_weight_is_stepped, cannot_succeed(CLAIM)))
-def optimizer_of_another_model(patches, labels, n_parameters, n_steps):
-    """None of the weights of the rival that you return was ever updated: the optimizer holds those of another model. Make the
-    optimizer after the rival, from the parameters of the rival that you train and return."""
-    return trained_on(OnePatchAtATime(), patches, labels, n_steps, optimized=OnePatchAtATime())
+wrong = loops.Submissions(
+    __name__,
+    submit,
+    model="the Mixer",
+    also="; the Mixer is trained in the same way",
+    control="It does not see the grain either",
+    rates="at 0.008",
+    examples="pictures",
+    rows="patches",
+    filling="they fill up the count and do nothing",
+    instead="Make the parts that are used larger instead.",
+)
+controls.mistakes(wrong, CLAIM, partial(OnePatchAtATime, d=3), partial(OnePatchAtATime, d=8))
 
 
 class _Mean(nn.Module):
@@ -266,94 +239,36 @@ class _Picked(nn.Module):
         return self.rival(self.through(patches))
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(patches, labels, n_parameters, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update; the Mixer is trained in the same way."""
-    return trained_on(OnePatchAtATime(), patches, labels, n_steps, clears=False)
-
-
-@wrong(proof=weights_without_gradient)
-def weights_that_do_nothing(patches, labels, n_parameters, n_steps):
-    """A part of the rival's weights never has a gradient: they fill up the count and do nothing, or the graph is cut before
-    them. Make the parts that are used larger instead."""
-    rival = OnePatchAtATime(d=3)
-    rival.filling = nn.Parameter(torch.zeros(n_parameters - sum(p.numel() for p in rival.parameters())))
-    return trained_on(rival, patches, labels, n_steps)
-
-
-@wrong(proof=too_few_parameters)
-def smaller_rival(patches, labels, n_parameters, n_steps):
-    """The rival has fewer parameters than the Mixer. If it does worse, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent."""
-    return trained_on(OnePatchAtATime(d=3), patches, labels, n_steps)
-
-
-@wrong(proof=too_many_parameters)
-def larger_rival(patches, labels, n_parameters, n_steps):
-    """The rival has more parameters than the Mixer. If it does as well, the size may be the cause: a control differs in one
-    thing. Give it `n_parameters` parameters, within five percent."""
-    return trained_on(OnePatchAtATime(d=8), patches, labels, n_steps)
-
-
-@wrong(proof=fewer_updates)
-def fewer_updates_than_the_mixer(patches, labels, n_parameters, n_steps):
-    """The rival gets fewer updates than the Mixer. If it does worse, it may only be trained less. Make exactly `n_steps`
-    updates."""
-    return trained_on(OnePatchAtATime(), patches, labels, n_steps // 2)
-
-
-@wrong(proof=more_updates)
-def more_updates_than_the_mixer(patches, labels, n_parameters, n_steps):
-    """The rival gets more updates than the Mixer. If it does as well, the reason may be the longer training. Make exactly
-    `n_steps` updates."""
-    return trained_on(OnePatchAtATime(), patches, labels, n_steps + n_steps // 3)
-
-
-@wrong(proof=reads_few_examples)
-def a_part_of_the_pictures(patches, labels, n_parameters, n_steps):
-    """The rival learns from a few pictures only: most of what its first batches hold are repetitions. The Mixer draws from all
-    of them. Draw the rows of each batch from `len(patches)`."""
-    return trained_on(OnePatchAtATime(), patches[:200], labels[:200], n_steps)
-
-
-@wrong(proof=both(updates_are_too_small, cannot_succeed(CLAIM)))
-def learning_rate_too_small(patches, labels, n_parameters, n_steps):
-    """The rival has no chance: all updates together move its weights by less than two percent. It does not see the grain
-    either, so it shows nothing. Use the learning rate of the Mixer, Adam at 0.008."""
-    return trained_on(OnePatchAtATime(), patches, labels, n_steps, lr=1e-6)
-
-
-@wrong(proof=reads_other_examples)
-def centred_over_the_batch(patches, labels, n_parameters, n_steps):
+@wrong(proof=trained.reads_other_examples)
+def centred_over_the_batch(*data):
     """The rival reads the other pictures of its batch: alone, a picture gets different logits. Subtract no mean over the batch;
     a batch norm must use its running statistics when it is evaluated."""
-    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches - patches.mean(0)), patches, labels, n_steps)
+    return submit(data, model=lambda: _Picked(OnePatchAtATime(), lambda patches: patches - patches.mean(0)))
 
 
-@wrong(proof=is_no_sum)
-def tokens_still_mixed(patches, labels, n_parameters, n_steps):
+@wrong(proof=controls.is_no_sum)
+def tokens_still_mixed(*data):
     """The ingredient is still there: what one half of the patches adds to the logits depends on the other half. Either a layer
     still mixes positions (a matrix over the positions, a convolution, attention), or a nonlinearity follows the final sum over
     the positions, where the Mixer has only a linear read-out. Process each patch by itself, and only add up at the end."""
-    return trained_on(OneBlockMixer(), patches, labels, n_steps)
+    return submit(data, model=OneBlockMixer)
 
 
 @wrong(proof=leaves_patches_out)
-def upper_half_only(patches, labels, n_parameters, n_steps):
+def upper_half_only(*data):
     """The rival gets less information than the Mixer: replacing half of the picture changes no logit. If it fails, missing
     patches may be the cause. Let every patch add its term."""
     seen = (torch.arange(N_PATCHES) <= N_PATCHES // 2)[:, None]
-    return trained_on(_Picked(OnePatchAtATime(), lambda patches: patches * seen), patches, labels, n_steps)
+    return submit(data, model=lambda: _Picked(OnePatchAtATime(), lambda patches: patches * seen))
 
 
 @wrong(proof=knows_no_positions)
-def a_bag_of_patches(patches, labels, n_parameters, n_steps):
+def a_bag_of_patches(*data):
     """Two ingredients were removed: the rival does not mix tokens, and it does not know where a patch is. If it fails, either
     may be the cause. The Mixer has weights of its own for each position; give the rival positions too, as weights of each
     position or as a vector that is added to the patch."""
-    rival = nn.Sequential(nn.Linear(16, 72), nn.GELU(), nn.Linear(72, 70), nn.GELU(), nn.Linear(70, 12), _Mean())
-    return trained_on(rival, patches, labels, n_steps)
+    bag = nn.Linear(16, 72), nn.GELU(), nn.Linear(72, 70), nn.GELU(), nn.Linear(70, 12), _Mean()
+    return submit(data, model=lambda: nn.Sequential(*bag))
 
 
 @right
@@ -369,19 +284,13 @@ def one_linear_map(patches, labels, n_parameters, n_steps):
         def forward(self, patches):
             return (torch.einsum("bnp,npr->bnr", patches, self.down) + self.bias).flatten(1) @ self.up
 
-    rival, step = Rival(), 0
+    rival = Rival()
     optimizer = torch.optim.AdamW(rival.parameters(), lr=8e-3)
-    data = torch.utils.data.TensorDataset(patches, labels)
-    loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, drop_last=True)
-    while step < n_steps:
-        for inputs, targets in loader:
-            optimizer.zero_grad()
-            logits = rival(inputs)
-            (F.cross_entropy(logits[:, :10], targets[:, 0]) + F.cross_entropy(logits[:, 10:], targets[:, 1])).backward()
-            optimizer.step()
-            step += 1
-            if step == n_steps:
-                break
+    for inputs, targets in loops.epochs((patches, labels), n_steps, 64, drop_last=True):
+        optimizer.zero_grad()
+        logits = rival(inputs)
+        (F.cross_entropy(logits[:, :10], targets[:, 0]) + F.cross_entropy(logits[:, 10:], targets[:, 1])).backward()
+        optimizer.step()
     return rival.eval()
 
 
@@ -444,13 +353,13 @@ exercise = Exercise(
     id="13.7",
     title="A control for token mixing",
     reference=train_mixing_rival,
-    properties=properties(
+    properties=controls.properties(
         SECONDS,
         CLAIM,
         model=("It maps patches (B, 49, 16) to logits (B, 12).", _model),
         information=("It reads both halves of the patches, and knows where they are.", _information),
         without=("What a patch adds to the logits does not depend on the other patches.", _without),
-        alone=("The logits of a picture do not depend on the other pictures of its batch.", each_alone("pictures")),
+        alone=("The logits of a picture do not depend on the other pictures of its batch.", trained.each_alone("pictures")),
     ),
     wrong=wrong,
     right=right,
@@ -458,6 +367,6 @@ exercise = Exercise(
     training=Training(
         questions=questions,
         seconds=SECONDS,
-        conclusion=partial(conclusion, CLAIM),
+        conclusion=partial(controls.conclusion, CLAIM),
     ),
 )

@@ -5,34 +5,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.models import LinearTransformer
-from course_tools.bank.language_models import (
-    beats_a_table_of_pairs,
-    beats_the_frequencies,
-    ignores_the_order,
-    is_causal,
-    keeps_windows_apart,
-    knows_the_order,
-    maps_tokens_to_logits,
-    questions,
-    reads_the_future,
-    repeats_the_last_token,
-)
-from course_tools.bank.training_loops import drawn, looped, not_shifted, without_clearing
+from course_tools.bank import language_models
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    differs_when_asked_again,
-    gradients_are_kept,
-    holds,
-    is_near,
-    reads_other_examples,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    within_budget,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 200_000, 400
 LONG, MOST_NUMBERS = 256, 10_000
@@ -137,7 +116,7 @@ def train_linear_transformer(text: Tensor, n_tokens: int, n_steps: int) -> nn.Mo
 
 def _questions(draw: Draw) -> tuple[Call, Truth]:
     """Add a text (3, 256) to be read token by token: two that end alike, and the first with what comes before mixed up."""
-    (data, queries), truth = questions(N_STEPS, draw)
+    (data, queries), truth = language_models.questions(N_STEPS, draw)
     one, other = truth["windows"][: 2 * LONG // queries[0].shape[1]].reshape(2, LONG)
     other = torch.cat([other[:-1], one[-1:]])
     mixed = torch.cat([one[:-1][draw.uniform(LONG - 1).argsort()], one[-1:]])
@@ -157,7 +136,7 @@ def _steps(measured: Measured, truth: Truth) -> str | None:
 
 
 def _agree(measured: Measured, truth: Truth) -> str | None:
-    if is_near(measured.outputs[-1], measured.steps[0]):
+    if trained.is_near(measured.outputs[-1], measured.steps[0]):
         return None
     gap = (measured.outputs[-1] - measured.steps[0]).abs().amax((0, 2))
     first = int((gap > 1e-3).nonzero()[0]) if (gap > 1e-3).any() else 0
@@ -174,13 +153,17 @@ def _constant(measured: Measured, truth: Truth) -> str | None:
 
 
 def _values(measured: Measured, truth: Truth) -> str | None:
-    if is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
+    if trained.is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
         return None
     return "Stepping first with another token from the same state changes the logits of the next step from that state."
 
 
 def _past(measured: Measured, truth: Truth) -> str | None:
-    return is_causal(measured, truth) or keeps_windows_apart(measured, truth) or knows_the_order(measured, truth)
+    return (
+        language_models.is_causal(measured, truth)
+        or language_models.keeps_windows_apart(measured, truth)
+        or language_models.knows_the_order(measured, truth)
+    )
 
 
 def grows(measured: Measured, truth: Truth) -> bool:
@@ -205,17 +188,19 @@ def forms_differ(measured: Measured, truth: Truth) -> bool:
 
 def forms_differ_at_once(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits of the two forms are not the same even after the first token."""
-    return _can_step(measured, truth) and not is_near(measured.outputs[-1][:, 0], measured.steps[0][:, 0])
+    return _can_step(measured, truth) and not trained.is_near(measured.outputs[-1][:, 0], measured.steps[0][:, 0])
 
 
 def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
     """Evidence: after other tokens and the same last one, the step form gives the same logits."""
-    return forms_differ(measured, truth) and is_near(measured.steps[0][0, -1], measured.steps[0][1, -1], tolerance=1e-6)
+    return forms_differ(measured, truth) and trained.is_near(measured.steps[0][0, -1], measured.steps[0][1, -1], tolerance=1e-6)
 
 
 def steps_ignore_the_order(measured: Measured, truth: Truth) -> bool:
     """Evidence: the step form gives the same for another order of the earlier tokens, and the parallel form does not."""
-    same = [is_near(logits[0, -1], logits[2, -1], tolerance=1e-5) for logits in (measured.steps[0], measured.outputs[-1])]
+    same = [
+        trained.is_near(logits[0, -1], logits[2, -1], tolerance=1e-5) for logits in (measured.steps[0], measured.outputs[-1])
+    ]
     return forms_differ(measured, truth) and same == [True, False]
 
 
@@ -276,74 +261,61 @@ class SmallLinearTransformer(nn.Module):
         return (phi_q[:, None] @ S)[:, 0] / (phi_q * z).sum(-1, keepdim=True)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(text, n_tokens, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return looped(SmallLinearTransformer(n_tokens, dropout=0.1), text, n_steps).train()
+submit = language_models.submission(SmallLinearTransformer)
+wrong = loops.Submissions(__name__, submit, results="predictions")
+language_models.loop_mistakes(
+    wrong, {name: loops.LOOP[name] for name in ("dropout_left_on", "gradients_not_cleared")}, part=1.0
+)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(text, n_tokens, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return without_clearing(SmallLinearTransformer(n_tokens), text, n_steps)
-
-
-def _over_all(q, k, v):
+@wrong.change("mix", language_models.reads_the_future)
+def sums_over_the_whole_text(q, k, v):
+    """Your model reads the future: its logits at a position change when later tokens change. Position t may only use the sums
+    up to t: take cumulative sums over the positions, of z as well."""
     phi_q, phi_k = _features(q), _features(k)
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(1)[:, :, None])
 
 
-@wrong(proof=reads_the_future)
-def sums_over_the_whole_text(text, n_tokens, n_steps):
-    """Your model reads the future: its logits at a position change when later tokens change. Position t may only use the sums
-    up to t: take cumulative sums over the positions, of z as well."""
-    return looped(SmallLinearTransformer(n_tokens, mix=_over_all), text, n_steps)
-
-
-def _over_the_batch(q, k, v):
+@wrong.change("mix", trained.reads_other_examples)
+def sums_over_the_batch(q, k, v):
+    """The logits of a window depend on the other windows of its batch. Perhaps your sums run over the batch axis: count the
+    axis of the positions from the end; it is the third from the end in S, and the second in z."""
     phi_q, phi_k = _features(q), _features(k)
     S = (phi_k[..., None] * v[..., None, :]).cumsum(0)
     return (phi_q[:, :, None] @ S)[:, :, 0] / (phi_q * phi_k.cumsum(0)).sum(-1, keepdim=True)
 
 
-@wrong(proof=reads_other_examples)
-def sums_over_the_batch(text, n_tokens, n_steps):
-    """The logits of a window depend on the other windows of its batch. Perhaps your sums run over the batch axis: count the
-    axis of the positions from the end; it is the third from the end in S, and the second in z."""
-    return looped(SmallLinearTransformer(n_tokens, mix=_over_the_batch), text, n_steps)
+wrong.add(
+    "targets_not_shifted",
+    language_models.NOT_SHIFTED,
+    {"part": 0.5, "batch": loops.not_shifted},
+    proof=language_models.repeats_the_last_token,
+)
 
 
-@wrong(proof=repeats_the_last_token)
-def targets_not_shifted(text, n_tokens, n_steps):
-    """Your model predicts the token that it has just read: the targets are the inputs themselves. Shift them by one, so that
-    the logits at t are compared with the token at t + 1."""
-    return looped(SmallLinearTransformer(n_tokens), text, n_steps // 2, batch=not_shifted)
-
-
-@wrong(proof=ignores_the_order)
-def without_positions(text, n_tokens, n_steps):
+@wrong(proof=language_models.ignores_the_order)
+def without_positions(*data):
     """Your model does not know the order of the tokens: with those before the last one in another order, it predicts the same.
     A sum has no order. Add a vector of the position to each token's vector, in both forms."""
-    return looped(SmallLinearTransformer(n_tokens, positions=0.0), text, n_steps)
+    return submit(data, positions=0.0)
 
 
-class _InPlace(SmallLinearTransformer):
+@wrong.change("model", changes_its_state)
+class ChangesTheStateInPlace(SmallLinearTransformer):
+    """Your `step` changes the state that it is given, or keeps it in the model: after another token was read from the same
+    state, the logits are different. Make new tensors, `S = S + …` and not `S += …`, and return them."""
+
     def write_and_read(self, S, z, phi_q, phi_k, v):
         S += phi_k[:, :, None] * v[:, None, :]
         z += phi_k
         return self.divided(phi_q, S, z), S, z
 
 
-@wrong(proof=changes_its_state)
-def changes_the_state_in_place(text, n_tokens, n_steps):
-    """Your `step` changes the state that it is given, or keeps it in the model: after another token was read from the same
-    state, the logits are different. Make new tensors, `S = S + …` and not `S += …`, and return them."""
-    return looped(_InPlace(n_tokens), text, n_steps)
+@wrong.change("model", grows_by_the_tokens)
+class KeepsTheTokens(SmallLinearTransformer):
+    """Your state is the text itself: it grows by one number with each token, and each step reads the whole text again. Keep the
+    sums S and z of each layer instead, and add the new token to them."""
 
-
-class _Rereading(SmallLinearTransformer):
     def start(self, tokens):
         return tokens
 
@@ -352,14 +324,11 @@ class _Rereading(SmallLinearTransformer):
         return self(state)[:, -1], state
 
 
-@wrong(proof=grows_by_the_tokens)
-def keeps_the_tokens(text, n_tokens, n_steps):
-    """Your state is the text itself: it grows by one number with each token, and each step reads the whole text again. Keep the
-    sums S and z of each layer instead, and add the new token to them."""
-    return looped(_Rereading(n_tokens), text, n_steps)
+@wrong.change("model", grows)
+class KeepsKeysAndValues(SmallLinearTransformer):
+    """Your state grows with every token: it is a cache of keys and values, or of other vectors of each token. With linear
+    attention the past fits into the sums S and z, whose size does not depend on the number of tokens."""
 
-
-class _Caching(SmallLinearTransformer):
     def start(self, tokens):
         state = torch.zeros(len(tokens), 0, 32), torch.zeros(len(tokens), 0, 32)
         for token in tokens.unbind(1):
@@ -375,64 +344,44 @@ class _Caching(SmallLinearTransformer):
         return self.predict(x, (similar @ values / similar.sum(-1, keepdim=True))[:, 0]), (keys, values)
 
 
-@wrong(proof=grows)
-def keeps_keys_and_values(text, n_tokens, n_steps):
-    """Your state grows with every token: it is a cache of keys and values, or of other vectors of each token. With linear
-    attention the past fits into the sums S and z, whose size does not depend on the number of tokens."""
-    return looped(_Caching(n_tokens), text, n_steps)
+@wrong.change("model", steps_forget_the_past)
+class ForgetsThePast(SmallLinearTransformer):
+    """Your step form depends on the last token alone: the new state replaces the old one. Add the new token to the sums:
+    S + φ(k) vᵀ and z + φ(k)."""
 
-
-class _Overwriting(SmallLinearTransformer):
     def write_and_read(self, S, z, phi_q, phi_k, v):
         S, z = phi_k[:, :, None] * v[:, None, :], phi_k
         return self.divided(phi_q, S, z), S, z
 
 
-@wrong(proof=steps_forget_the_past)
-def forgets_the_past(text, n_tokens, n_steps):
-    """Your step form depends on the last token alone: the new state replaces the old one. Add the new token to the sums:
-    S + φ(k) vᵀ and z + φ(k)."""
-    return looped(_Overwriting(n_tokens), text, n_steps)
+@wrong.change("model", steps_ignore_the_order)
+class StepsWithoutPositions(SmallLinearTransformer):
+    """Your step form does not know the order of the tokens that it has read, and the parallel form does: `step` forgets the
+    position, or takes the same one for every token. The number of tokens read so far belongs to the state."""
 
-
-class _WithoutPosition(SmallLinearTransformer):
     def step(self, token, state):
         S, z, t = state
         logits, (S, z, _) = super().step(token, (S, z, torch.zeros_like(t)))
         return logits, (S, z, t)
 
 
-@wrong(proof=steps_ignore_the_order)
-def steps_without_positions(text, n_tokens, n_steps):
-    """Your step form does not know the order of the tokens that it has read, and the parallel form does: `step` forgets the
-    position, or takes the same one for every token. The number of tokens read so far belongs to the state."""
-    return looped(_WithoutPosition(n_tokens), text, n_steps)
+@wrong.change("model", forms_differ_at_once)
+class ReadsBeforeItWrites(SmallLinearTransformer):
+    """Your two forms differ already at the first token, where there is nothing to attend to but the token itself. In `step`,
+    first add the token to S and z, then read from them; and divide by φ(q) z in both forms."""
 
-
-class _ReadingFirst(SmallLinearTransformer):
     def write_and_read(self, S, z, phi_q, phi_k, v):
         context = (phi_q[:, None] @ S)[:, 0] / ((phi_q * z).sum(-1, keepdim=True) + 1e-6)
         return context, S + phi_k[:, :, None] * v[:, None, :], z + phi_k
 
 
-@wrong(proof=forms_differ_at_once)
-def reads_before_it_writes(text, n_tokens, n_steps):
-    """Your two forms differ already at the first token, where there is nothing to attend to but the token itself. In `step`,
-    first add the token to S and z, then read from them; and divide by φ(q) z in both forms."""
-    return looped(_ReadingFirst(n_tokens), text, n_steps)
-
-
-def _softmax(q, k, v):
-    future = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool).triu(1)
-    return (q @ k.mT).masked_fill(future, -torch.inf).softmax(-1) @ v
-
-
-@wrong(proof=forms_differ)
-def softmax_in_one_form(text, n_tokens, n_steps):
+@wrong.change("mix", forms_differ)
+def softmax_in_one_form(q, k, v):
     """Your two forms agree on the first token and differ afterwards: they do not mix the past in the same way. What `step` adds
     up must be what the parallel form sums: the same features of the same keys, divided by the same z. A softmax in the parallel
     form has no such sums."""
-    return looped(SmallLinearTransformer(n_tokens, mix=_softmax), text, n_steps)
+    future = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool).triu(1)
+    return (q @ k.mT).masked_fill(future, -torch.inf).softmax(-1) @ v
 
 
 @right
@@ -479,7 +428,7 @@ def with_shifted_tokens(text, n_tokens, n_steps):
     model = Model()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=3e-3)
     for _ in range(n_steps):
-        tokens, targets = drawn(text, batch_size=16)
+        tokens, targets = loops.drawn(text, batch_size=16)
         F.cross_entropy(model(tokens).mT, targets).backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -578,7 +527,7 @@ def in_two_chunks(text, n_tokens, n_steps):
     model, parameters = Model(), list(weights.values())
     optimizer = torch.optim.AdamW(parameters, lr=6e-3)
     for _ in range(n_steps):
-        tokens, targets = drawn(text, batch_size=16)
+        tokens, targets = loops.drawn(text, batch_size=16)
         optimizer.zero_grad()
         F.nll_loss(model(tokens).log_softmax(-1).flatten(0, 1), targets.flatten()).backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -593,32 +542,36 @@ exercise = Exercise(
     title="A language model with linear attention",
     reference=train_linear_transformer,
     properties=(
-        trains_within(SECONDS),
-        holds(
+        trained.trains_within(SECONDS),
+        trained.holds(
             "model",
             f"The model maps tokens (B, T), T ≤ {LONG}, to logits (B, T, n_tokens).",
-            maps_tokens_to_logits,
+            language_models.maps_tokens_to_logits,
             1,
             ("runs",),
         ),
-        within_budget(MOST_PARAMETERS),
-        sound_gradients,
-        same_twice,
-        holds(
+        trained.within_budget(MOST_PARAMETERS),
+        trained.sound_gradients,
+        trained.same_twice,
+        trained.holds(
             "learns",
             "On held-out text the loss is 0.2 nats below that of the characters' frequencies.",
-            beats_the_frequencies,
+            language_models.beats_the_frequencies,
             1,
         ),
-        holds("past", "The logits depend on the tokens so far and on their order, and on nothing else.", _past, 2, _TRAINED),
-        holds("steps", "The model has `start` and `step`, which gives logits (B, n_tokens).", _steps, 0),
-        holds("agree", "Both forms give the same logits.", _agree, 2, (*_TRAINED, "steps")),
-        holds("constant", f"The state is as large after one token as after {LONG}.", _constant, 1, (*_TRAINED, "steps")),
-        holds("values", "A step leaves the state that it is given as it is.", _values, 1, (*_TRAINED, "steps")),
-        holds(
+        trained.holds(
+            "past", "The logits depend on the tokens so far and on their order, and on nothing else.", _past, 2, _TRAINED
+        ),
+        trained.holds("steps", "The model has `start` and `step`, which gives logits (B, n_tokens).", _steps, 0),
+        trained.holds("agree", "Both forms give the same logits.", _agree, 2, (*_TRAINED, "steps")),
+        trained.holds(
+            "constant", f"The state is as large after one token as after {LONG}.", _constant, 1, (*_TRAINED, "steps")
+        ),
+        trained.holds("values", "A step leaves the state that it is given as it is.", _values, 1, (*_TRAINED, "steps")),
+        trained.holds(
             "score",
             "On held-out text the loss is below that of a bigram table of the characters.",
-            beats_a_table_of_pairs,
+            language_models.beats_a_table_of_pairs,
             1,
             _TRAINED,
         ),

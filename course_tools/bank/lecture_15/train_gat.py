@@ -4,35 +4,20 @@ The graph is the look-up graph of section 6: each reader has a key, and its clas
 same key. The labels of hidden nodes that a submission receives are false, so that one which reads them is found out.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.datasets import matching_neighbour
 from course_lib.models import GAT, GATLayer
-from course_tools.bank.training_loops import updates
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    differs_when_asked_again,
-    fails,
-    fault_of_logits,
-    gradients_are_kept,
-    holds,
-    is_near,
-    loss_falls,
-    no_weight_is_stepped,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    updates_are_too_large,
-    updates_are_too_small,
-    within_budget,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 30_000, 150
 N_KNOWN, N_GROUPS, K = 120, 300, 8
@@ -165,7 +150,7 @@ def accuracy(measured: Measured, truth: Truth, labels: str = "labels") -> float:
 def _model(measured: Measured, truth: Truth) -> str | None:
     n = len(truth["labels"])
     for N, output in zip((n, n, n, n, n, n, FEW), measured.outputs, strict=True):
-        if fault := fault_of_logits(output, (N, K), f"{N} nodes"):
+        if fault := trained.fault_of_logits(output, (N, K), f"{N} nodes"):
             return fault
     return None
 
@@ -177,7 +162,7 @@ def _isolated(measured: Measured, truth: Truth) -> str | None:
 
 
 def _order(measured: Measured, truth: Truth) -> str | None:
-    if not is_near(measured.outputs[0][truth["mixed"]], measured.outputs[1]):
+    if not trained.is_near(measured.outputs[0][truth["mixed"]], measured.outputs[1]):
         return "With its nodes and edges in another order, some nodes get different logits."
     return None
 
@@ -200,16 +185,16 @@ def _content(measured: Measured, truth: Truth) -> str | None:
 
 
 _HIDDEN = "On the readers whose labels are hidden the accuracy"
-_learns = at_least(
+_learns = trained.at_least(
     lambda truth: truth["average"] + LEAD, accuracy, _HIDDEN, f" ({LEAD:g} above the most frequent value among the neighbours)"
 )
-_score = at_least(LEAST, accuracy, _HIDDEN)
+_score = trained.at_least(LEAST, accuracy, _HIDDEN)
 
 
 def reads_unconnected_nodes(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits of a group change with the features of groups that no edge leads to."""
     few = truth["nodes"][:FEW].flatten()
-    return not is_near(measured.outputs[0][few], measured.outputs[2][few])
+    return not trained.is_near(measured.outputs[0][few], measured.outputs[2][few])
 
 
 def reads_hidden_labels(measured: Measured, truth: Truth) -> bool:
@@ -220,13 +205,13 @@ def reads_hidden_labels(measured: Measured, truth: Truth) -> bool:
 def ignores_the_neighbours(measured: Measured, truth: Truth) -> bool:
     """Evidence: other features of the neighbours leave the logits of their readers as they are."""
     asked = truth["asked"]
-    return all(is_near(measured.outputs[0][asked], measured.outputs[i][asked], 1e-6) for i in (3, 4))
+    return all(trained.is_near(measured.outputs[0][asked], measured.outputs[i][asked], 1e-6) for i in (3, 4))
 
 
 def sends_the_wrong_way(measured: Measured, truth: Truth) -> bool:
     """Evidence: readers do not depend on their neighbours, and these depend on their readers."""
     sources = truth["sources"].flatten()
-    changed = not is_near(measured.outputs[0][sources], measured.outputs[5][sources])
+    changed = not trained.is_near(measured.outputs[0][sources], measured.outputs[5][sources])
     return ignores_the_neighbours(measured, truth) and changed
 
 
@@ -271,84 +256,52 @@ class _Network(nn.Module):
         return self.read_out(self.dropout(F.elu(context)))
 
 
-def _looped(model, data, n_steps, lr=2e-2, known=None, optimized=None, clears=True):
-    """Train in the usual way, or with one mistake, and return the model."""
-    features, edges, labels, mask = data
+def submit(data, part=1.0, model=_Network, known=None, lr=2e-2, **change):
+    features, edges, labels, mask, n_classes, n_steps = data
     at = mask if known is None else known
 
-    def loss():
-        return F.cross_entropy(model(features, edges)[at], labels[at])
+    def loss(logits, labels):
+        return F.cross_entropy(logits[at], labels[at])
 
-    updates((optimized or model).parameters(), n_steps, loss, lr, clears)
-    return model.eval()
-
-
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(features, edges, labels, known, n_classes, n_steps):
-    """The returned model is still in training mode: its dropout draws new zeros at each call, so that its predictions are
-    random. Return `model.eval()`."""
-    return _looped(_Network(features.shape[1], n_classes, dropout=0.2), (features, edges, labels, known), n_steps).train()
+    make = partial(model, features.shape[1], n_classes)
+    return loops.train(make, part * n_steps, lambda: (features, edges, labels), loss, lr, **change)
 
 
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(features, edges, labels, known, n_classes, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, clears=False)
+wrong = loops.Submissions(__name__, submit, results="predictions", rates="0.005 to 0.05")
+_UNSOUND = trained.fails(_score)
+LOOP = {name: text for name, text in loops.LOOP.items() if name != "one_batch_for_all_updates"}
+wrong.loop_mistakes(_UNSOUND, _UNSOUND, LOOP, part=1.0, short=1 / 3, dropout=0.2, too_large=10.0)
 
 
 @wrong(proof=reads_hidden_labels)
-def hidden_labels_read(features, edges, labels, known, n_classes, n_steps):
+def hidden_labels_read(*data):
     """Your model was trained on labels it must not use: for hidden nodes it predicts what `labels` holds there, which is false
     on purpose. Take the loss at the known nodes only: `logits[known]` and `labels[known]`."""
-    everywhere = torch.ones_like(known)
-    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps, known=everywhere)
-
-
-@wrong(proof=both(updates_are_too_large, fails(_score)))
-def learning_rate_too_large(features, edges, labels, known, n_classes, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.005 to 0.05."""
-    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps // 3, lr=10.0)
-
-
-@wrong(proof=no_weight_is_stepped)
-def optimizer_of_another_model(features, edges, labels, known, n_classes, n_steps):
-    """None of the weights of the model that you return was ever updated: the optimizer holds those of another one. Make the
-    optimizer after the model, from the parameters of the model that you train and return."""
-    model, other = (_Network(features.shape[1], n_classes) for _ in range(2))
-    return _looped(model, (features, edges, labels, known), n_steps // 3, optimized=other)
+    return submit(data, known=torch.ones_like(data[3]))
 
 
 @wrong(proof=reads_unconnected_nodes)
-def softmax_over_all_edges(features, edges, labels, known, n_classes, n_steps):
+def softmax_over_all_edges(*data):
     """The logits of a node depend on nodes that no edge leads to: your softmax divides by a sum over all edges of the graph, or
     a normalisation uses the mean of all nodes. Divide by the sum over the edges of each node by itself."""
-    return _looped(_Network(features.shape[1], n_classes, everywhere=True), (features, edges, labels, known), n_steps)
+    return submit(data, everywhere=True)
 
 
-@wrong(proof=is_not_finite_without_edges)
-def division_by_zero(features, edges, labels, known, n_classes, n_steps):
+@wrong.change("model", is_not_finite_without_edges)
+class DivisionByZero(_Network):
     """Your logits are not finite in a graph without edges: a softmax over no edges divides 0 by 0. Give a node without edges a
     context of 0, or an edge to itself."""
 
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.network = _Network(features.shape[1], n_classes)
-
-        def forward(self, x, edges):
-            has_edges = torch.zeros(len(x)).index_fill(0, edges[0], 1.0)
-            return self.network(x, edges) * (has_edges.mean() / has_edges.mean())
-
-    return _looped(Model(), (features, edges, labels, known), n_steps)
+    def forward(self, x, edges):
+        has_edges = torch.zeros(len(x)).index_fill(0, edges[0], 1.0)
+        return super().forward(x, edges) * (has_edges.mean() / has_edges.mean())
 
 
 @wrong(proof=sends_the_wrong_way)
-def messages_the_wrong_way(features, edges, labels, known, n_classes, n_steps):
+def messages_the_wrong_way(*data):
     """Your messages go the wrong way: the neighbours receive the features of those that attend to them, and the readers receive
     nothing. Node `edges[0]` attends to node `edges[1]`: the softmax and the sum run over the edges with the same `edges[0]`."""
-    return _looped(_Network(features.shape[1], n_classes, turned=True), (features, edges, labels, known), n_steps // 2)
+    return submit(data, 0.5, turned=True)
 
 
 class _Alone(nn.Sequential):
@@ -357,26 +310,18 @@ class _Alone(nn.Sequential):
 
 
 @wrong(proof=ignores_the_neighbours)
-def edges_not_used(features, edges, labels, known, n_classes, n_steps):
+def edges_not_used(*data):
     """Your model does not read the edges: other features of its neighbours leave the logits of a node as they are. Mix the
     features along the edges, with weights that are a softmax over the edges of each node."""
-    model = _Alone(nn.Linear(features.shape[1], 32), nn.ReLU(), nn.Linear(32, n_classes))
-    return _looped(model, (features, edges, labels, known), n_steps)
+    return submit(data, model=lambda d_in, n_classes: _Alone(nn.Linear(d_in, 32), nn.ReLU(), nn.Linear(32, n_classes)))
 
 
-@wrong(proof=both(updates_are_too_small, fails(_score)))
-def learning_rate_too_small(features, edges, labels, known, n_classes, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.005 to 0.05."""
-    return _looped(_Network(features.shape[1], n_classes), (features, edges, labels, known), n_steps // 3, lr=1e-6)
-
-
-@wrong(proof=both(weighs_all_alike, fails(_score)))
-def weights_independent_of_the_reader(features, edges, labels, known, n_classes, n_steps):
+@wrong(proof=trained.both(weighs_all_alike, trained.fails(_score)))
+def weights_independent_of_the_reader(*data):
     """Your readers weigh their neighbours alike: the one with the reader's key has no more influence than another. Uniform
     attention does so, and so does the static score LeakyReLU(a₁ᵀz_i + a₂ᵀz_j), which ranks the neighbours in one order for all
     readers. Put the nonlinearity inside, aᵀ LeakyReLU(z_i + z_j), or take a dot product of a query and a key."""
-    return _looped(_Network(features.shape[1], n_classes, _static), (features, edges, labels, known), n_steps)
+    return submit(data, score=_static)
 
 
 @right
@@ -436,15 +381,10 @@ def without_modules(features, edges, labels, known, n_classes, n_steps):
         mixed = torch.zeros(len(x), d).index_add(0, i, e * (x @ weights["v"])[j])
         return mixed / torch.zeros(len(x), 1).index_add(0, i, e) @ weights["out"]
 
-    names = list(weights)
-    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
-    for step in range(1, n_steps + 1):
-        loss = -model(features, edges)[known].log_softmax(-1).gather(1, labels[known][:, None]).mean()
-        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
-            first[name] = 0.9 * first[name] + 0.1 * gradient
-            second[name] = 0.99 * second[name] + 0.01 * gradient**2
-            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
-            weights[name].data -= 2e-2 * mean / (square.sqrt() + 1e-8)
+    def loss():
+        return -model(features, edges)[known].log_softmax(-1).gather(1, labels[known][:, None]).mean()
+
+    loops.adam_by_hand(list(weights.values()), n_steps, loss, 2e-2)
     return model
 
 
@@ -493,18 +433,18 @@ exercise = Exercise(
     title="A graph attention network and its training",
     reference=train_gat,
     properties=(
-        trains_within(SECONDS),
-        holds("model", "The model maps (features, edges) to logits (N, n_classes).", _model, 1, needs=("runs",)),
-        within_budget(MOST_PARAMETERS),
-        sound_gradients,
-        holds("training", "The loss falls during the training.", loss_falls(unless=_learns), 1),
-        same_twice,
-        holds("isolated", "The logits of a node without edges are finite.", _isolated, 1, _TRAINED),
-        holds("order", "Nodes and edges in another order give the same logits.", _order, 1, _TRAINED),
-        holds("local", "The logits of a node depend only on nodes that edges lead to.", _local, 1, _TRAINED),
-        holds("content", "The neighbour with the key of the reader decides, and no other.", _content, 1, _TRAINED),
-        holds("learns", "The accuracy is 0.2 above that of the neighbours' most frequent value.", _learns, 1, _TRAINED),
-        holds("score", "The accuracy on hidden readers is at least 0.8.", _score, 2, needs=("learns",)),
+        trained.trains_within(SECONDS),
+        trained.holds("model", "The model maps (features, edges) to logits (N, n_classes).", _model, 1, needs=("runs",)),
+        trained.within_budget(MOST_PARAMETERS),
+        trained.sound_gradients,
+        trained.holds("training", "The loss falls during the training.", trained.loss_falls(unless=_learns), 1),
+        trained.same_twice,
+        trained.holds("isolated", "The logits of a node without edges are finite.", _isolated, 1, _TRAINED),
+        trained.holds("order", "Nodes and edges in another order give the same logits.", _order, 1, _TRAINED),
+        trained.holds("local", "The logits of a node depend only on nodes that edges lead to.", _local, 1, _TRAINED),
+        trained.holds("content", "The neighbour with the key of the reader decides, and no other.", _content, 1, _TRAINED),
+        trained.holds("learns", "The accuracy is 0.2 above that of the neighbours' most frequent value.", _learns, 1, _TRAINED),
+        trained.holds("score", "The accuracy on hidden readers is at least 0.8.", _score, 2, needs=("learns",)),
     ),
     wrong=wrong,
     right=right,

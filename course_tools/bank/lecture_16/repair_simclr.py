@@ -1,5 +1,7 @@
 """Build task 16.8, repair_simclr: a run of SimCLR with three planted faults; what students hand in."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,38 +9,40 @@ from torch import Tensor, nn
 from course_lib.fast import lean_nt_xent
 from course_lib.losses import nt_xent
 from course_lib.models import SimCLR
+from course_tools.bank import training_loops as loops
 from course_tools.bank.lecture_16.train_simclr import (
     SECONDS,
     contrast,
     ends_at_a_guess,
     hardly_uses_the_cosines,
     has_no_negatives,
-    looped,
-    networks,
     one_view_after_the_other,
     reads_equal_views,
     reads_other_pictures,
     reads_the_same_views,
     returns_the_projection,
     score,
+    submit,
     two_views,
     with_residual_blocks,
     without_modules,
 )
 from course_tools.bank.lecture_16.train_simclr import exercise as simclr_from_an_empty_cell
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Exercise, Training
-from course_tools.checks.trained import (
-    both,
-    differs_when_asked_again,
-    fails,
-    gradients_are_kept,
-    no_weight_is_stepped,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_left_out,
-)
 
-wrong, right = Answers(), Answers([one_view_after_the_other, without_modules, with_residual_blocks])
+wrong = loops.Submissions(
+    __name__,
+    submit,
+    example="digit",
+    model="encoder",
+    results="features",
+    rates="Set it back to 0.003.",
+    batch="views",
+    new="new digits",
+    also=", with two new views of each",
+)
+right = Answers([one_view_after_the_other, without_modules, with_residual_blocks])
 
 HINTS = (
     (
@@ -97,7 +101,7 @@ def repair_simclr(images: Tensor, n_steps: int) -> nn.Module:
     return encoder.eval()
 
 
-@wrong(proof=both(reads_equal_views, no_weight_is_stepped))
+@wrong(proof=trained.both(reads_equal_views, trained.no_weight_is_stepped))
 def three_faults(images, n_steps):
     """The check measured two faults. The two views that the encoder reads of a digit are the same picture. And none of the
     weights of the encoder is ever updated: the optimizer does not hold them. These two may hide a third: repair them, and run
@@ -131,115 +135,68 @@ def three_faults(images, n_steps):
     return encoder.eval()
 
 
-def _neighbours(a, b):
-    """NT-Xent in which rows 0 and 1 are partners, 2 and 3, and so on; both views of a digit are far apart."""
+SAYS = {name: text for name, text in loops.REPAIR.items() if name != "optimizer_of_another_model"}
+wrong.loop_mistakes(trained.fails(score), trained.fails(score), SAYS, same=reads_the_same_views)
+
+
+@wrong(proof=reads_other_pictures)
+def training_mode_left_on(*data):
+    """The features of a digit now depend on the other digits of its batch: batch normalisation uses the mean and variance of
+    the batch. The run of the task returned `encoder.eval()`; keep that."""
+    return submit(data, 1.0, left_on=True)
+
+
+@wrong(proof=returns_the_projection)
+def projection_returned(*data):
+    """You return 32 numbers for each digit: the head is now part of what you return. The run of the task returned the encoder
+    alone, and this was right: it gives 64 features."""
+    return submit(data, 1.0, returned=nn.Sequential)
+
+
+@wrong(proof=trained.no_weight_is_stepped)
+def encoder_still_left_out(*data):
+    """None of the weights of the encoder was updated: no optimizer holds them. Give it both,
+    `[*encoder.parameters(), *head.parameters()]`."""
+    return submit(data, held=lambda encoder, head: head.parameters())
+
+
+@wrong(proof=trained.weights_left_out)
+def head_left_out(*data):
+    """A part of what you train through is in no optimizer and stays as it was drawn: the projection head, probably. The run of
+    the task trained it; the encoder was missing. The optimizer needs the weights of both."""
+    return submit(data, 1.0, held=lambda encoder, head: encoder.parameters())
+
+
+@wrong.change("views", trained.both(reads_equal_views, trained.fails(score)))
+def views_still_equal(images):
+    """The two views that the encoder reads of a digit are still the same picture: the transformation is drawn once for both,
+    or not at all. Draw it once for each view."""
+    a, _ = two_views(images)
+    return a, a
+
+
+@wrong(proof=trained.both(has_no_negatives, trained.fails(score)))
+def negatives_removed(*data):
+    """The negatives were no fault, and now they are missing: the loss begins below a guess among the other views, and equal
+    projections of all digits would make it the smallest. Keep the cross-entropy over the row of similarities, and repair the
+    partners."""
+    return submit(data, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
+
+
+@wrong.change("loss", trained.both(ends_at_a_guess, trained.fails(score)))
+def partners_still_wrong(a, b):
+    """The loss ends where a guess is, at log(2N - 1). Either the partners are still wrong: with all first views before all
+    second ones, the partner of row i is row i + N, modulo 2N. Or all projections are equal; print their standard deviation."""
     z = F.normalize(torch.cat([a, b]), dim=1)
     scores = (z @ z.mT / 0.2).masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)
     return F.cross_entropy(scores, torch.arange(len(z)) ^ 1)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(images, n_steps):
-    """You introduced a new fault: called twice with the same digit, the returned encoder gives different features. Return
-    `encoder.eval()`."""
-    encoder = looped(*networks(dropout=0.1), images, n_steps)
-    encoder[-1].train()
-    return encoder
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(images, n_steps):
-    """The gradients of earlier updates are still there at the next one: `backward` adds to them. The run of the task clears
-    them by `optimizer.zero_grad()`; keep this in the loop."""
-    return looped(*networks(), images, n_steps // 2, clears=False)
-
-
-@wrong(proof=both(updates_are_too_large, fails(score)))
-def learning_rate_too_large(images, n_steps):
-    """The learning rate was not the fault, and now it is one: the first ten updates move the weights by more than twenty times
-    their own size. Set it back to 0.003."""
-    return looped(*networks(), images, n_steps // 4, lr=3.0)
-
-
-@wrong(proof=reads_other_pictures)
-def training_mode_left_on(images, n_steps):
-    """The features of a digit now depend on the other digits of its batch: batch normalisation uses the mean and variance of
-    the batch. The run of the task returned `encoder.eval()`; keep that."""
-    return looped(*networks(), images, n_steps).train()
-
-
-@wrong(proof=returns_the_projection)
-def projection_returned(images, n_steps):
-    """You return 32 numbers for each digit: the head is now part of what you return. The run of the task returned the encoder
-    alone, and this was right: it gives 64 features."""
-    encoder, head = networks()
-    looped(encoder, head, images, n_steps)
-    return nn.Sequential(encoder, head).eval()
-
-
-@wrong(proof=no_weight_is_stepped)
-def encoder_still_left_out(images, n_steps):
-    """None of the weights of the encoder was updated: no optimizer holds them. Give it both,
-    `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
-
-
-@wrong(proof=weights_left_out)
-def head_left_out(images, n_steps):
-    """A part of what you train through is in no optimizer and stays as it was drawn: the projection head, probably. The run of
-    the task trained it; the encoder was missing. The optimizer needs the weights of both."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
-
-
-@wrong(proof=both(reads_the_same_views, fails(score)))
-def one_batch_for_all_updates(images, n_steps):
-    """Every update reads the same views. The run of the task draws new digits in each update; keep this in the loop, with two
-    new views of each."""
-    once = two_views(images)
-    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
-
-
-@wrong(proof=both(reads_equal_views, fails(score)))
-def views_still_equal(images, n_steps):
-    """The two views that the encoder reads of a digit are still the same picture: the transformation is drawn once for both,
-    or not at all. Draw it once for each view."""
-
-    def views(images):
-        a, _ = two_views(images)
-        return a, a
-
-    return looped(*networks(), images, n_steps // 2, views=views)
-
-
-@wrong(proof=both(updates_are_too_small, fails(score)))
-def learning_rate_too_small(images, n_steps):
-    """The learning rate was not the fault, and now it is one: all updates together move the weights by less than two percent.
-    Set it back to 0.003."""
-    return looped(*networks(), images, n_steps // 4, lr=1e-6)
-
-
-@wrong(proof=both(has_no_negatives, fails(score)))
-def negatives_removed(images, n_steps):
-    """The negatives were no fault, and now they are missing: the loss begins below a guess among the other views, and equal
-    projections of all digits would make it the smallest. Keep the cross-entropy over the row of similarities, and repair the
-    partners."""
-    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
-
-
-@wrong(proof=both(ends_at_a_guess, fails(score)))
-def partners_still_wrong(images, n_steps):
-    """The loss ends where a guess is, at log(2N - 1). Either the partners are still wrong: with all first views before all
-    second ones, the partner of row i is row i + N, modulo 2N. Or all projections are equal; print their standard deviation."""
-    return looped(*networks(), images, n_steps // 2, loss=_neighbours)
-
-
-@wrong(proof=both(hardly_uses_the_cosines, fails(score)))
-def temperature_too_large(images, n_steps):
+@wrong(proof=trained.both(hardly_uses_the_cosines, trained.fails(score)))
+def temperature_too_large(*data):
     """The temperature was no fault, and now it is one: the encoder separates the digits, and the loss stays near that of a
     guess. Divide the similarities by 0.2 again."""
-    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 10.0))
+    return submit(data, 1.0, loss=partial(contrast, temperature=10.0))
 
 
 exercise = Exercise(

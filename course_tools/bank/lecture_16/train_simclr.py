@@ -5,7 +5,7 @@ linear probe of its features with four labels of each class, beside probes of th
 """
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -17,30 +17,12 @@ from course_lib.losses import nt_xent
 from course_lib.metrics import linear_probe
 from course_lib.models import SimCLR
 from course_lib.primitives import unit
-from course_tools.bank.training_loops import updates
+from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
-from course_tools.checks.trained import (
-    at_least,
-    both,
-    complete_optimizer,
-    differs_when_asked_again,
-    fails,
-    gradients_are_kept,
-    holds,
-    is_near,
-    loss_falls,
-    no_weight_is_stepped,
-    same_twice,
-    sound_gradients,
-    trains_within,
-    updates_are_too_large,
-    updates_are_too_small,
-    weights_left_out,
-    within_budget,
-)
 from course_tools.checks.training_record import Measured
 
-wrong, right = Answers(), Answers()
+right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 150_000, 240
 N_LEARN, N_LABELLED, N_UNSEEN, N_PAIRS, N_ALONE = 2_000, 400, 1_000, 256, 16
@@ -166,7 +148,7 @@ def _model(measured: Measured, truth: Truth) -> str | None:
             return f"For images ({n}, 1, 14, 14) the features should have shape ({n}, {D_ENCODER}), not {tuple(output.shape)}."
         if not output.is_floating_point() or not output.isfinite().all():
             return "The features should be finite floating-point numbers."
-    if is_near(measured.outputs[1][:-1], measured.outputs[1][1:], tolerance=1e-6):
+    if trained.is_near(measured.outputs[1][:-1], measured.outputs[1][1:], tolerance=1e-6):
         return "The features are the same whatever the digit is."
     return None
 
@@ -195,13 +177,13 @@ def _views(measured: Measured, truth: Truth) -> str | None:
 
 
 _PROBE = "On unseen digits the accuracy of the probe"
-_learns = at_least(UNTRAINED + LEAD_UNTRAINED, _accuracy, _PROBE, " (0.2 above that of an untrained encoder)")
-score = at_least(lambda truth: _pixels(truth) + LEAD_PIXELS, _accuracy, _PROBE, " (0.02 above that of the pixels)")
+_learns = trained.at_least(UNTRAINED + LEAD_UNTRAINED, _accuracy, _PROBE, " (0.2 above that of an untrained encoder)")
+score = trained.at_least(lambda truth: _pixels(truth) + LEAD_PIXELS, _accuracy, _PROBE, " (0.02 above that of the pixels)")
 
 
 def reads_other_pictures(measured: Measured, truth: Truth) -> bool:
     """Evidence: the features of a digit change with the other digits of the batch."""
-    return not is_near(measured.outputs[1][-N_ALONE:], measured.outputs[2])
+    return not trained.is_near(measured.outputs[1][-N_ALONE:], measured.outputs[2])
 
 
 def returns_the_projection(measured: Measured, truth: Truth) -> bool:
@@ -283,118 +265,101 @@ def networks(dropout=0.0):
     return encoder, nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, D_PROJECTION))
 
 
-def looped(encoder, head, images, n_steps, lr=3e-3, views=two_views, loss=contrast, optimized=None, clears=True):
+def submit(
+    data,
+    part=0.5,
+    views=two_views,
+    loss=contrast,
+    held=None,
+    returned=None,
+    dropout=0.0,
+    one_batch=False,
+    lr=3e-3,
+    clears=True,
+    left_on=False,
+):
     """Train in the usual way, or with one mistake, and return the encoder."""
-    weights = optimized or [*encoder.parameters(), *head.parameters()]
-    updates(weights, n_steps, lambda: loss(*head(encoder(torch.cat(views(images)))).chunk(2)), lr, clears)
-    return encoder.eval()
+    images, n_steps = data
+    encoder, head = networks(dropout)
+    once = views(images) if one_batch else None
+    weights = held(encoder, head) if held else [*encoder.parameters(), *head.parameters()]
+
+    def value():
+        return loss(*head(encoder(torch.cat(once or views(images)))).chunk(2))
+
+    loops.updates(weights, int(part * n_steps), value, lr, clears)
+    return (returned(encoder, head) if returned else encoder).train(left_on)
 
 
-@wrong(proof=differs_when_asked_again)
-def dropout_left_on(images, n_steps):
-    """The returned encoder is still in training mode: its dropout draws new zeros at each call, so that its features are
-    random. Return `encoder.eval()`."""
-    encoder = looped(*networks(dropout=0.1), images, n_steps)
-    encoder[-1].train()
-    return encoder
-
-
-@wrong(proof=gradients_are_kept)
-def gradients_not_cleared(images, n_steps):
-    """You never clear the gradients: `backward` adds to those of all updates before. Call `optimizer.zero_grad()` once in each
-    update."""
-    return looped(*networks(), images, n_steps // 2, clears=False)
-
-
-@wrong(proof=both(updates_are_too_large, fails(score)))
-def learning_rate_too_large(images, n_steps):
-    """Your first ten updates move the weights by more than twenty times their own size: nothing that was learned survives the
-    next update. Take a smaller learning rate; for Adam 0.001 to 0.01."""
-    return looped(*networks(), images, n_steps // 4, lr=3.0)
+SAYS = {name: loops.LOOP[name] for name in ("gradients_not_cleared", "learning_rate_too_large", "learning_rate_too_small")} | {
+    "dropout_left_on": "The returned encoder is still in training mode: its dropout draws new zeros at each call, so that its "
+    "features are random. Return `encoder.eval()`.",
+    "one_batch_for_all_updates": "Every update reads the same views: digits and views are drawn once, before the loop. Draw "
+    "new digits, and new views of them, in each update.",
+}
+wrong = loops.Submissions(__name__, submit, rates="0.001 to 0.01")
+wrong.loop_mistakes(trained.fails(score), trained.fails(score), SAYS, same=reads_the_same_views)
 
 
 @wrong(proof=reads_other_pictures)
-def training_mode_left_on(images, n_steps):
+def training_mode_left_on(*data):
     """The features of a digit depend on the other digits of its batch: batch normalisation still uses the mean and variance of
     the batch. Return `encoder.eval()`, which uses those of the training."""
-    return looped(*networks(), images, n_steps).train()
+    return submit(data, 1.0, left_on=True)
 
 
 @wrong(proof=returns_the_projection)
-def projection_returned(images, n_steps):
+def projection_returned(*data):
     """You return 32 numbers for each digit, as many as the projection has. The head serves the loss alone and is discarded
     afterwards: return the encoder, which gives 64 features."""
-    encoder, head = networks()
-    looped(encoder, head, images, n_steps)
-    return nn.Sequential(encoder, head).eval()
+    return submit(data, 1.0, returned=nn.Sequential)
 
 
-@wrong(proof=no_weight_is_stepped)
-def optimizer_of_the_head_alone(images, n_steps):
+@wrong(proof=trained.no_weight_is_stepped)
+def optimizer_of_the_head_alone(*data):
     """None of the weights of the encoder that you return was ever updated: the optimizer holds others. Give it the weights of
     encoder and head, `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps // 2, optimized=[*head.parameters()])
+    return submit(data, held=lambda encoder, head: head.parameters())
 
 
-@wrong(proof=weights_left_out)
-def head_not_in_the_optimizer(images, n_steps):
+@wrong(proof=trained.weights_left_out)
+def head_not_in_the_optimizer(*data):
     """A part of what you train is in no optimizer and stays as it was drawn: the projection head, probably. Give the optimizer
     the weights of both: `[*encoder.parameters(), *head.parameters()]`."""
-    encoder, head = networks()
-    return looped(encoder, head, images, n_steps, optimized=[*encoder.parameters()])
+    return submit(data, 1.0, held=lambda encoder, head: encoder.parameters())
 
 
-@wrong(proof=both(reads_the_same_views, fails(score)))
-def one_batch_for_all_updates(images, n_steps):
-    """Every update reads the same views: digits and views are drawn once, before the loop. Draw new digits, and new views of
-    them, in each update."""
-    once = two_views(images)
-    return looped(*networks(), images, n_steps // 2, views=lambda images: once)
-
-
-@wrong(proof=both(reads_equal_views, fails(score)))
-def both_views_the_same(images, n_steps):
+@wrong.change("views", trained.both(reads_equal_views, trained.fails(score)))
+def both_views_the_same(images):
     """The two views that your encoder reads of a digit are the same picture: any feature tells it from the others, and the
     encoder learns no invariance. Draw the second view anew; do not use the first one twice, and do augment both."""
-
-    def views(images):
-        a, _ = two_views(images)
-        return a, a
-
-    return looped(*networks(), images, n_steps // 2, views=views)
+    a, _ = two_views(images)
+    return a, a
 
 
-@wrong(proof=both(updates_are_too_small, fails(score)))
-def learning_rate_too_small(images, n_steps):
-    """Your updates hardly change the weights: all together move them by less than two percent. Take a larger learning rate; for
-    Adam 0.001 to 0.01."""
-    return looped(*networks(), images, n_steps // 4, lr=1e-6)
-
-
-@wrong(proof=both(has_no_negatives, fails(score)))
-def without_negatives(images, n_steps):
+@wrong(proof=trained.both(has_no_negatives, trained.fails(score)))
+def without_negatives(*data):
     """Your loss only pulls the views of one digit together: it begins below a guess among the other views, and the least value
     is reached by equal projections for all digits. Divide by a sum over all other views: NT-Xent is a cross-entropy over the
     row of similarities."""
-    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
+    return submit(data, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
 
 
-@wrong(proof=both(ends_at_a_guess, fails(score)))
-def partner_next_door(images, n_steps):
+@wrong(proof=trained.both(ends_at_a_guess, trained.fails(score)))
+def partner_next_door(*data):
     """Your loss ends where a guess is, at log(2N - 1). Either it pulls together views of *different* digits, or all projections
     are equal. With all first views before all second ones, the partner of row i is row i + N (modulo 2N), not its neighbour,
     and both views must be of the same batch of digits. If the pairs are right, print the standard deviation of the
     projections."""
-    return looped(*networks(), images, n_steps // 2, loss=lambda a, b: contrast(a, b, shift=1))
+    return submit(data, loss=partial(contrast, shift=1))
 
 
-@wrong(proof=both(hardly_uses_the_cosines, fails(score)))
-def temperature_multiplied(images, n_steps):
+@wrong(proof=trained.both(hardly_uses_the_cosines, trained.fails(score)))
+def temperature_multiplied(*data):
     """Your encoder separates the digits, and yet your loss stays near that of a guess, log(2N - 1): the cosines hardly count.
     They are to be *divided* by a temperature well below 1, such as 0.2; multiplied by it, or divided by a large one, they all
     have nearly the same exponential, and the similar negatives have no more weight than the others."""
-    return looped(*networks(), images, n_steps, loss=lambda a, b: contrast(a, b, 10.0))
+    return submit(data, 1.0, loss=partial(contrast, temperature=10.0))
 
 
 @right
@@ -409,22 +374,17 @@ def one_view_after_the_other(images, n_steps):
     optimizer = torch.optim.NAdam([{"params": encoder.parameters()}, {"params": head.parameters()}], lr=4e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(n_steps, 1))
     ranges, generator = Augmentation(turn=0.3, zoom=1.2, shear=0.3, shift=0.06), torch.Generator().manual_seed(1)
-    loader, step = torch.utils.data.DataLoader(images, batch_size=40, shuffle=True, drop_last=True), 0
-    while step < n_steps:
-        for batch in loader:
-            a, b = (F.normalize(head(encoder(ranges(batch, generator)))) for _ in range(2))
-            n, z = len(batch), torch.cat([a, b])
-            others = (z @ z.mT)[~torch.eye(2 * n, dtype=torch.bool)].view(2 * n, -1) / 0.2
-            pairs = (a * b).sum(1).repeat(2) / 0.2
-            loss = (others.logsumexp(1) - pairs).mean()
-            loss.backward()
-            optimizer.step()
-            encoder.zero_grad()
-            head.zero_grad()
-            schedule.step()
-            step += 1
-            if step == n_steps:
-                break
+    for batch in loops.epochs(images, n_steps, 40, drop_last=True):
+        a, b = (F.normalize(head(encoder(ranges(batch, generator)))) for _ in range(2))
+        n, z = len(batch), torch.cat([a, b])
+        others = (z @ z.mT)[~torch.eye(2 * n, dtype=torch.bool)].view(2 * n, -1) / 0.2
+        pairs = (a * b).sum(1).repeat(2) / 0.2
+        loss = (others.logsumexp(1) - pairs).mean()
+        loss.backward()
+        optimizer.step()
+        encoder.zero_grad()
+        head.zero_grad()
+        schedule.step()
     return encoder.eval()
 
 
@@ -446,20 +406,15 @@ def without_modules(images, n_steps):
         rows = torch.cat([A, 0.24 * torch.rand(len(x), 2, 1) - 0.12], dim=2)
         return F.grid_sample(x, F.affine_grid(rows, list(x.shape), align_corners=False), align_corners=False)
 
-    names = list(weights)
-    first, second = ({name: torch.zeros_like(weights[name]) for name in names} for _ in range(2))
-    for step in range(1, n_steps + 1):
+    def loss():
         batch = images[torch.randperm(len(images))[:32]].repeat_interleave(2, 0)
         z = F.relu(encoder(draw_view(batch)) @ weights["up"].T) @ weights["down"].T
         z = z / (z * z).sum(1, keepdim=True).sqrt()
         p = (z @ z.T / 0.25).exp()
         partner = torch.arange(64) ^ 1
-        loss = (-(p[range(64), partner] / (p.sum(1) - p.diagonal())).log()).mean()
-        for name, gradient in zip(names, torch.autograd.grad(loss, [weights[name] for name in names]), strict=True):
-            first[name] = 0.9 * first[name] + 0.1 * gradient
-            second[name] = 0.99 * second[name] + 0.01 * gradient**2
-            mean, square = first[name] / (1 - 0.9**step), second[name] / (1 - 0.99**step)
-            weights[name].data -= 3e-3 * mean / (square.sqrt() + 1e-8)
+        return (-(p[range(64), partner] / (p.sum(1) - p.diagonal())).log()).mean()
+
+    loops.adam_by_hand(list(weights.values()), n_steps, loss, 3e-3)
     return encoder
 
 
@@ -510,18 +465,22 @@ exercise = Exercise(
     title="SimCLR and its training loop",
     reference=train_simclr,
     properties=(
-        trains_within(SECONDS),
-        holds("model", "The encoder maps images (B, 1, 14, 14) to features (B, n).", _model, 1, needs=("runs",)),
-        within_budget(MOST_PARAMETERS),
-        sound_gradients,
-        holds("training", "The loss falls during the training.", loss_falls(by=0.02, unless=_learns), 1),
-        same_twice,
-        holds("representation", "It gives the 64 features of the encoder, not the projection.", _representation, 1, _TRAINED),
-        holds("batch", "The features of a digit do not depend on the other digits of its batch.", _batch, 1, _TRAINED),
-        complete_optimizer,
-        holds("views", "Two views of one digit are nearer to each other than views of different digits.", _views, 1, _TRAINED),
-        holds("learns", "The probe is 0.2 more accurate than that of an untrained encoder.", _learns, 1, _TRAINED),
-        holds("score", "The probe is 0.02 more accurate than that of the pixels.", score, 2, needs=("learns",)),
+        trained.trains_within(SECONDS),
+        trained.holds("model", "The encoder maps images (B, 1, 14, 14) to features (B, n).", _model, 1, needs=("runs",)),
+        trained.within_budget(MOST_PARAMETERS),
+        trained.sound_gradients,
+        trained.holds("training", "The loss falls during the training.", trained.loss_falls(by=0.02, unless=_learns), 1),
+        trained.same_twice,
+        trained.holds(
+            "representation", "It gives the 64 features of the encoder, not the projection.", _representation, 1, _TRAINED
+        ),
+        trained.holds("batch", "The features of a digit do not depend on the other digits of its batch.", _batch, 1, _TRAINED),
+        trained.complete_optimizer,
+        trained.holds(
+            "views", "Two views of one digit are nearer to each other than views of different digits.", _views, 1, _TRAINED
+        ),
+        trained.holds("learns", "The probe is 0.2 more accurate than that of an untrained encoder.", _learns, 1, _TRAINED),
+        trained.holds("score", "The probe is 0.02 more accurate than that of the pixels.", score, 2, needs=("learns",)),
     ),
     wrong=wrong,
     right=right,

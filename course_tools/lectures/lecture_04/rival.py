@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_tools.bank.lecture_04.train_attention_rival import N_VALUES, SelfAttentionReader, examples, trained_on
+from course_tools.bank.lecture_04.train_attention_rival import N_VALUES, SelfAttentionReader, examples, submit
 from course_tools.checks.training_record import Recorder
 from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.training_curve import show_recorded_losses, trained_with_losses
@@ -25,7 +25,7 @@ def train_the_model(seed: int, n_steps: int = 300) -> int:
     print(f"answers {answers[0].tolist()}")
     torch.manual_seed(seed)
     model = SelfAttentionReader()
-    trained_with_losses(lambda: trained_on(model, texts, answers, n_steps), "the model", "cross-entropy, nats")
+    trained_with_losses(lambda: submit((texts, answers, 0, n_steps), model=lambda: model), "the model", "cross-entropy, nats")
     n_parameters = sum(p.numel() for p in model.parameters())
     print(f"{n_parameters:,} parameters, {n_steps} updates with batches of 64, Adam at 0.005")
     return n_parameters
@@ -53,7 +53,7 @@ def compared(
         known, (unseen, answers) = examples(4_000, seed), examples(500, 100 + seed)
         torch.manual_seed(seed)
         trainings = {
-            "attention": lambda known=known: trained_on(SelfAttentionReader(), *known, n_steps),
+            "attention": lambda known=known: submit((*known, 0, n_steps), model=SelfAttentionReader),
             "rival": lambda known=known: train_rival(*known, n_parameters, n_steps),
         }
         for name, train in trainings.items():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from course_tools.bank.lecture_13.train_mixing_rival import OneBlockMixer, examples, scores_of, trained_on
+from course_tools.bank.lecture_13.train_mixing_rival import OneBlockMixer, examples, scores_of, submit
 from course_tools.checks.training_record import Recorder
 from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.training_curve import show_recorded_losses
@@ -35,7 +35,7 @@ def show_mixing_rival(
         mixer = OneBlockMixer()
         n_parameters = sum(p.numel() for p in mixer.parameters())
         with Recorder() as of_mixer:
-            trained_on(mixer, *known, n_steps)
+            submit((*known, 0, n_steps), model=lambda mixer=mixer: mixer)
         with Recorder() as of_rival:
             rival = train_rival(*known, n_parameters, n_steps)
         for name, model, training in (("Mixer", mixer, of_mixer), ("rival", rival, of_rival)):

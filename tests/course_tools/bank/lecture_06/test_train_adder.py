@@ -23,7 +23,7 @@ MISTAKES = [
     (bank.weighs_after_the_sum, {"weights": lambda h: h}),
     (bank.never_halts, {"step": lets_everyone_think_on, "weights": breaks_a_stick}),
     (bank.updates_the_halted, {"step": lets_everyone_think_on}),
-    (bank.halts_sums_as_a_whole, {"step": bank._of_the_mean_state}),
+    (bank.halts_sums_as_a_whole, {"step": bank.whole_sum_halts_together}),
     (bank.has_no_ponder_cost, {"price": 0.0}),
     (bank.rewards_steps, {"price": -0.03}),
     (bank.pays_too_much, {"price": 1.0}),

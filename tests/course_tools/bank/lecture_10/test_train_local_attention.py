@@ -64,7 +64,7 @@ class WithBiases(OneHead):
         self.q, self.k, self.v = (nn.Conv2d(16, 16, 1) for _ in range(3))
 
 
-class GlobalWithPlaces(task._Everywhere):
+class GlobalWithPlaces(task.GlobalAttention):
     def __init__(self):
         super().__init__()
         self.places = nn.Parameter(torch.randn(16, 8, 8))
@@ -117,16 +117,16 @@ def test_a_right_layer_shows_no_mistake(layer):
         (partial(nn.Conv2d, 16, 16, 3, padding=2, dilation=2), "reads_outside"),
         (partial(OneHead, masked=False), "reads_beyond_the_border"),
         (partial(OneHead, normalised=partial(torch.softmax, dim=-1)), "reads_outside_with_another_border"),
-        (partial(OneHead, windows=task._rolled), "wraps_around"),
-        (partial(OneHead, windows=task._from_the_corner), "leaves_neighbours_out"),
-        (partial(OneHead, scores=task._position_alone), "is_a_sum_over_pixels"),
-        (partial(OneHead, scores=task._without_keys), "adds_up_neighbours"),
+        (partial(OneHead, windows=task.windows_that_wrap_around), "wraps_around"),
+        (partial(OneHead, windows=task.windows_not_centred), "leaves_neighbours_out"),
+        (partial(OneHead, scores=task.weights_of_positions_alone), "is_a_sum_over_pixels"),
+        (partial(OneHead, scores=task.keys_left_out), "adds_up_neighbours"),
         (partial(OneHead, normalised=torch.sigmoid), "adds_up_fewer_at_the_border"),
         (SoftmaxOverHeads, "adds_up_fewer_at_the_border"),
-        (task._Absolute, "depends_on_the_place"),
-        (task._Everywhere, "reads_outside"),
+        (task.AbsolutePositions, "depends_on_the_place"),
+        (task.GlobalAttention, "reads_outside"),
         (GlobalWithPlaces, "reads_outside"),
-        (task._AmongHeads, "leaves_all_neighbours_out"),
+        (task.HeadsAttendToEachOther, "leaves_all_neighbours_out"),
         (ValuesOfTheCentre, "leaves_all_neighbours_out"),
         (PositionsInValues, "reads_beyond_the_border"),
     ],
