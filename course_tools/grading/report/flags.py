@@ -9,8 +9,10 @@ students are flagged if most of the weight of one student's solutions is shared,
 import ast
 import copy
 import hashlib
+import inspect
 import math
 import re
+import sys
 import unicodedata
 import warnings
 from collections import Counter, defaultdict
@@ -214,9 +216,12 @@ def _flag(pair: tuple[str, str], seen: list[tuple[str, float, float]]) -> Flag |
 def _of_the_course(id: str) -> frozenset[str]:
     """The parts of the course's answers to an exercise: similarity to the reference or to a known mistake is ignored."""
     item = exercise(id)
-    sources = [FunctionSource.of(answer).text() for answer in (item.reference, *item.right, *item.wrong)]
-    trees = [tree for source in sources if (tree := _parsed(source))]
-    return frozenset().union(*map(_parts, trees))
+    answers = (item.reference, *item.right, *item.wrong)
+    if item.training is None:
+        sources = {FunctionSource.of(answer).text() for answer in answers}
+    else:  # many wrong submissions are made from parts of their module
+        sources = {inspect.getsource(sys.modules[answer.__module__]) for answer in answers}
+    return frozenset().union(*(_parts(ast.parse(source)) for source in sources))
 
 
 def _parsed(source: str) -> ast.Module | None:

@@ -64,7 +64,10 @@ def a_class(seed: int, n: int = 30) -> dict:
     draw = random.Random(seed)
     asked = [item for item in exercises() if item.lecture == "04"]
     chosen = {
-        f"s{i}": [bank(item.id, draw.choice((item.reference, *item.right, *item.wrong))) for item in asked] for i in range(n)
+        f"s{i}": [
+            bank(item.id, draw.choice((item.reference, *item.right, *(() if item.training else item.wrong)))) for item in asked
+        ]
+        for i in range(n)
     }
     return {student: wrote(*sources) for student, sources in chosen.items()}
 
