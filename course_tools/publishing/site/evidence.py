@@ -78,4 +78,4 @@ def _finding(says: str, made: MadeClaims) -> str:
 
 
 def _number(value: object, how: str | None) -> str:
-    return format(value, how).replace("%", " %").replace("-", "−") if how else number_in_words(value)
+    return format(value, how).replace("%", "\N{NO-BREAK SPACE}%").replace("-", "−") if how else number_in_words(value)

@@ -33,7 +33,7 @@ def test_there_are_thirty_each_with_a_number_and_its_source():
 
 def test_a_number_is_that_of_the_claim_in_the_format_asked_for(listed):
     shown = listed("Most: {04.h|.0%}, or {04.h}")
-    assert re.search(r"1\. Most: \d+ %, or 0\.\d+ \(\[04\.h\]\(\.\./solutions/04_self_attention\.ipynb#4-Masks\)\)", shown)
+    assert re.search(r"1\. Most: \d+\s%, or 0\.\d+ \(\[04\.h\]\(\.\./solutions/04_self_attention\.ipynb#4-Masks\)\)", shown)
 
 
 @pytest.mark.parametrize(
