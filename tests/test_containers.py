@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-TORCH = next(line for line in PROJECT["dependencies"] if line.startswith("torch"))
+TORCH = next(line for line in EXTRAS["course"] if line.startswith("torch"))
 OLDEST_PYTHON = PROJECT["requires-python"].removeprefix(">=")
 
 
@@ -93,7 +93,7 @@ def test_the_image_holds_the_course_and_not_what_lies_beside_it():
 
 def test_the_packages_are_installed_from_all_that_pyproject_names():
     before = [name for line in instruction("COPY")[:-1] for name in line.split()[1:-1]]
-    named = ["course.py", "pyproject.toml", "setup.py", PROJECT["readme"], *PROJECT["license-files"]]
+    named = ["course.py", "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"]]
     packages = [pattern.removesuffix("*") for pattern in PYPROJECT["tool"]["setuptools"]["packages"]["find"]["include"]]
     assert sorted(before) == sorted([*named, *(f"{package}/__init__.py" for package in packages)])
     assert instruction("COPY")[-1].split()[1:] == [".", "."]

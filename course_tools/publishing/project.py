@@ -87,18 +87,12 @@ def project_root() -> Path:
 
 
 def lectures_root() -> Path:
-    """Find the folder whose `lectures/` contains the notebooks for students: the course, else the installed package.
+    """Find the folder whose `lectures/` contains the notebooks for students: the course, or a copy of it without its sources.
 
     Raises:
-        NotACourse: neither exists.
+        NotACourse: there is none.
     """
-    try:
-        return project_root()
-    except NotACourse:
-        installed = _PACKAGE / "unsolved"  # setup.py puts them there
-        if installed.is_dir():
-            return installed
-        raise
+    return _PACKAGE.parent if (_PACKAGE.parent / "lectures").is_dir() else project_root()
 
 
 def lectures(root: Path, numbers: Iterable[str] = ()) -> list[Lecture]:

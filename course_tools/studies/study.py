@@ -125,9 +125,8 @@ class Study:
 
 
 def studies_folder() -> Path:
-    """Find authoring/studies of the course, or its copy in an installed package, made by setup.py."""
-    folder = _PACKAGE.parent / "authoring" / "studies"
-    return folder if folder.is_dir() else _PACKAGE / "recorded_studies"
+    """Return authoring/studies of the course."""
+    return _PACKAGE.parent / "authoring" / "studies"
 
 
 def names(folder: Path | None = None) -> list[str]:

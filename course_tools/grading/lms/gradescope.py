@@ -47,7 +47,7 @@ if __name__ == "__main__":
     root = Path("/autograder")
     sys.exit(run(lectures_root(), {lecture!r}, root / "submission", root / "results/results.json", root / "source/seed.txt"))
 """
-_FILES = ("course.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+_FILES = ("course.py", "pyproject.toml", "README.md", "LICENSE")
 _PACKAGES = ("course_lib", "course_tools")
 _LEFT_OUT = ("__pycache__", ".pyc")
 
@@ -87,7 +87,7 @@ def export(root: Path, lecture: str, archive: Path) -> Path:
 
 
 def _course(root: Path) -> Iterator[tuple[Path, str]]:
-    """The files that grading needs, with their names in the zip: the lectures are placed as in an installation."""
+    """The files that grading needs, with their names in the zip."""
     yield from ((root / name, name) for name in _FILES)
     for package in _PACKAGES:
         for path in sorted((root / package).rglob("*")):
@@ -95,7 +95,7 @@ def _course(root: Path) -> Iterator[tuple[Path, str]]:
                 yield path, path.relative_to(root).as_posix()
     for lecture in lectures(root):
         if lecture.unsolved.exists():
-            yield lecture.unsolved, f"course_tools/lectures/{lecture.unsolved.name}"
+            yield lecture.unsolved, f"lectures/{lecture.unsolved.name}"
 
 
 def run(
