@@ -11,7 +11,8 @@ from benchmarks.timing import Row, compare, peer_from
 from course_lib.datasets import Augmentation, recolour, warp
 from course_lib.fast import lean_nt_xent
 from course_lib.losses import nt_xent
-from course_lib.models import ema_update, ema_update_
+from course_lib.models import ema_update
+from course_lib.models.byol import ema_update_
 
 PAIRS = ((32, 64), (256, 128), (1_024, 128))
 TAU = 0.2

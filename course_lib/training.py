@@ -17,17 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "TrainingStep",
-    "adam",
-    "adamw",
-    "batches",
-    "constant",
-    "cosine_decay",
-    "inverse_square_root",
-    "linear_decay",
-    "train",
-]
+__all__ = ["adam", "adamw", "batches", "constant", "cosine_decay", "inverse_square_root", "linear_decay", "train"]
 
 OptimizerFactory = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
 """`optimizer(parameters, lr)` makes an optimizer, such as `adam`, `torch.optim.SGD` or a `functools.partial` of one."""

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Tokens
 
-__all__ = ["Segment", "detached", "segments", "truncated_bptt"]
+__all__ = ["detached", "segments", "truncated_bptt"]
 
 _State = TypeVar("_State")
 _Outcome = TypeVar("_Outcome", Tensor, tuple[Tensor, dict[str, float]])

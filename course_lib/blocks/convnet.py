@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
-__all__ = ["ContextOf", "ConvNet", "LayerFactory", "convolution"]
+__all__ = ["ContextOf", "ConvNet", "convolution"]
 
 LayerFactory = Callable[[int, int, int], nn.Module]
 """`layer(d_in, d_out, stride)` makes a module from (B, d_in, H, W) to (B, d_out, ⌈H / stride⌉, ⌈W / stride⌉)."""

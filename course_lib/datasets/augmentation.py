@@ -20,7 +20,7 @@ from torch import Tensor
 
 from course_lib.shapes import Image
 
-__all__ = ["LUMA", "Augmentation", "colour_matrix", "recolour", "warp"]
+__all__ = ["Augmentation", "colour_matrix", "recolour", "warp"]
 
 LUMA = (0.299, 0.587, 0.114)
 """l: the weights of red, green and blue in a grey value (ITU-R BT.601)."""

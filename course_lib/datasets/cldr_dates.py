@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from course_lib.datasets.splits import Pair, Splits, split
 from course_lib.optional_import import optional_import
 
-__all__ = ["FORMATS", "LOCALES", "dates", "joined"]
+__all__ = ["dates", "joined"]
 
 LOCALES = ("en_US", "en_GB", "fr", "de", "es", "it", "nl", "pt", "da", "hu")
 FORMATS = ("medium", "long", "full")

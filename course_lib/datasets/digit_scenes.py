@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.datasets.pictures import LabelledImages
 
-__all__ = ["Scenes", "digit_scenes", "ink_edges"]
+__all__ = ["Scenes", "digit_scenes"]
 
 
 class Scenes(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.optional_import import optional_import
 
-__all__ = ["Digits", "digits"]
+__all__ = ["digits"]
 
 
 class Digits(NamedTuple):

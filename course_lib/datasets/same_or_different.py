@@ -16,7 +16,7 @@ from course_lib.datasets.drawings import SIDE, Drawings, composed, pairs_of_kind
 from course_lib.datasets.pictures import LabelledImages
 from course_lib.datasets.splits import Splits
 
-__all__ = ["ALONE", "PAPER", "TWIN", "LabelledPixels", "same_or_different", "twins"]
+__all__ = ["ALONE", "PAPER", "TWIN", "same_or_different", "twins"]
 
 PAPER, ALONE, TWIN = range(3)
 _INK = 0.5

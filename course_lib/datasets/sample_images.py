@@ -13,7 +13,7 @@ from torch import Tensor
 from course_lib.optional_import import optional_import
 from course_lib.shapes import Image
 
-__all__ = ["PHOTOGRAPHS", "photographs", "resize"]
+__all__ = ["photographs", "resize"]
 
 PHOTOGRAPHS = ("china", "flower")
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from course_lib.datasets.download import WrongChecksum
 from course_lib.datasets.splits import Splits, split
 
-__all__ = ["Play", "shakespeare"]
+__all__ = ["shakespeare"]
 
 N_PLAYS = 37
 _SHA256 = "921bf4d55c09a4a8f3d40a87995e070a2a49d5d222864a2cdfd40ed190b60410"

@@ -11,7 +11,7 @@ import torch
 
 from course_lib.shapes import Lengths, Tokens
 
-__all__ = ["BEGIN", "END", "PADDING", "UNKNOWN", "Vocabulary", "pad"]
+__all__ = ["BEGIN", "END", "PADDING", "Vocabulary", "pad"]
 
 PADDING, BEGIN, END, UNKNOWN = range(4)
 SPECIAL = ("<padding>", "<begin>", "<end>", "<unknown>")

@@ -24,7 +24,7 @@ from course_lib.primitives.masks import require_one_length_each
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Lengths, Tokens
 
-__all__ = ["Cache", "CachedGPT"]
+__all__ = ["CachedGPT"]
 
 
 class LayerWeights(NamedTuple):

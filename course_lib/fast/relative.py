@@ -12,7 +12,7 @@ from course_lib.attention.core import Attended, attend, causal_and, without_over
 from course_lib.attention.relative import Distances, HeadBias, require_distances
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
-__all__ = ["relative_shift", "shifted_relative_attention"]
+__all__ = ["shifted_relative_attention"]
 
 
 @without_overflow

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from course_lib.generation.decoding import DecodingState, NextTokens, StepFunction
 
-__all__ = ["Beam", "Extension", "beam_search", "extend_beam", "rows_of"]
+__all__ = ["Extension", "beam_search", "extend_beam", "rows_of"]
 
 
 class Beam(NamedTuple):

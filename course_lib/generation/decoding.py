@@ -23,7 +23,7 @@ from torch import Tensor
 from course_lib.models import Seq2Seq, Seq2SeqState
 from course_lib.shapes import Lengths, Tokens, Weights
 
-__all__ = ["Generated", "LanguageModel", "decode", "generate", "greedy", "greedy_translation"]
+__all__ = ["LanguageModel", "decode", "generate", "greedy", "greedy_translation"]
 
 DecodingState = TypeVar("DecodingState")
 NextTokens = Int[Tensor, "N"]

@@ -22,7 +22,7 @@ from course_lib.losses.matching import Matching, match
 from course_lib.primitives import giou, to_corners
 from course_lib.primitives.preconditions import requires, values_are_known
 
-__all__ = ["BoxWeights", "SetLoss", "deep_set_loss", "matching_cost", "set_loss"]
+__all__ = ["SetLoss", "deep_set_loss", "matching_cost", "set_loss"]
 
 Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]

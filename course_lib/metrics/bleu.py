@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
-__all__ = ["BLEU", "add_one", "bleu", "unsmoothed"]
+__all__ = ["add_one", "bleu", "unsmoothed"]
 
 Sentence = Sequence[Hashable]
 Smoothing = Callable[[Sequence[int], Sequence[int]], list[float]]

@@ -26,7 +26,7 @@ from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, Tokens
 
-__all__ = ["BERT", "Pretraining", "PretrainingBERT"]
+__all__ = ["BERT", "PretrainingBERT"]
 
 BertNorm = partial(nn.LayerNorm, eps=1e-12)
 

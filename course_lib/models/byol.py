@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
-__all__ = ["BYOL", "Bootstrapped", "ema_update", "ema_update_"]
+__all__ = ["BYOL", "ema_update"]
 
 
 def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> list[Tensor]:

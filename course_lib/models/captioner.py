@@ -27,7 +27,6 @@ from course_lib.primitives.recurrent import HiddenState
 from course_lib.shapes import Tokens
 
 __all__ = [
-    "AttentiveState",
     "CaptionStep",
     "Captioned",
     "ShowAndTell",

@@ -19,7 +19,7 @@ from course_lib.blocks.block import Activation, Sizes, zero_head
 from course_lib.models.vit import PatchEncoder
 from course_lib.shapes import Image, Logits
 
-__all__ = ["DeiT", "DeiTLogits"]
+__all__ = ["DeiT"]
 
 
 class DeiTLogits(NamedTuple):

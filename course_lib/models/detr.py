@@ -28,16 +28,7 @@ from course_lib.blocks.block import _of_one_layer
 from course_lib.primitives import sinusoidal_points
 from course_lib.shapes import Image, Memory, TokenFeatures
 
-__all__ = [
-    "DETR",
-    "Detected",
-    "LearnedQueries",
-    "ObjectBlock",
-    "ObjectQueries",
-    "PointQueries",
-    "PositionalSelfAttention",
-    "sinusoidal_positions_2d",
-]
+__all__ = ["DETR", "LearnedQueries", "ObjectBlock", "PointQueries", "sinusoidal_positions_2d"]
 
 
 class Detected(NamedTuple):

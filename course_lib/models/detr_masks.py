@@ -33,7 +33,7 @@ from course_lib.models.detr import DETR
 from course_lib.primitives.precision import rounded_from_float32
 from course_lib.shapes import Image
 
-__all__ = ["AttentionMaps", "DETRWithMasks", "DetectedMasks", "MaskHead", "ObjectFeatures", "read_objects"]
+__all__ = ["AttentionMaps", "DETRWithMasks", "MaskHead", "ObjectFeatures", "read_objects"]
 
 LateralMap = Float[Tensor, "B _ _ _"]
 

@@ -22,7 +22,7 @@ from course_lib.primitives import LSTM, lstm
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, States, Tokens
 
-__all__ = ["BidirectionalLogits", "ELMo", "ScalarMix", "scalar_mix"]
+__all__ = ["ELMo", "ScalarMix", "scalar_mix"]
 
 
 class BidirectionalLogits(NamedTuple):

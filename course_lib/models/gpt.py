@@ -25,7 +25,7 @@ from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.primitives.preconditions import require_one_token_each, shape_checked
 from course_lib.shapes import Lengths, Tokens
 
-__all__ = ["GPT", "GPTState"]
+__all__ = ["GPT"]
 
 
 class GPTState(NamedTuple):

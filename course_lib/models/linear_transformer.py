@@ -21,7 +21,7 @@ from course_lib.primitives import elu_feature_map, sinusoids
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Context, TokenFeatures, Tokens
 
-__all__ = ["LinearMemory", "LinearTransformer"]
+__all__ = ["LinearTransformer"]
 
 
 class LinearMemory(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from course_lib.shapes import Image
 
-__all__ = ["Projected", "SimCLR"]
+__all__ = ["SimCLR"]
 
 
 class Projected(NamedTuple):

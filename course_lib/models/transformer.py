@@ -31,7 +31,7 @@ from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_lib.primitives.preconditions import require_one_token_each, shape_checked
 from course_lib.shapes import Lengths, Memory, Tokens
 
-__all__ = ["DecoderState", "Transformer"]
+__all__ = ["Transformer"]
 
 
 class DecoderState(NamedTuple):

@@ -22,7 +22,7 @@ from course_lib.attention.relative import RelativeAttention, relative_attention
 from course_lib.blocks.block import Block, CrossAttention, FeedForward, Sizes, draw_weights
 from course_lib.shapes import TokenFeatures, Tokens
 
-__all__ = ["SegmentMemory", "TransformerXL"]
+__all__ = ["TransformerXL"]
 
 
 class SegmentMemory(NamedTuple):

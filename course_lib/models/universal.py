@@ -22,16 +22,7 @@ from course_lib.primitives.halting import adaptive_step, halting_distribution, m
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, Mask, TokenFeatures, Tokens
 
-__all__ = [
-    "AdaptiveSteps",
-    "SeparateSteps",
-    "SharedSteps",
-    "Universal",
-    "UniversalOutput",
-    "repeat_block",
-    "shared_encoder",
-    "step_encoding",
-]
+__all__ = ["AdaptiveSteps", "SeparateSteps", "SharedSteps", "Universal", "UniversalOutput", "shared_encoder", "step_encoding"]
 
 
 def step_encoding(T: int, d_model: int, step: int, device: torch.device | str | None = None) -> Float[Tensor, "T d_model"]:

@@ -11,7 +11,8 @@ from torch import nn
 
 from course_lib.blocks import Sizes
 from course_lib.fast import fused_lstm
-from course_lib.models import SegmentMemory, TransformerXL
+from course_lib.models import TransformerXL
+from course_lib.models.transformer_xl import SegmentMemory
 from course_lib.primitives import GRU, LSTM, RNN
 from course_lib.training import constant, train
 from course_lib.truncated_bptt import Segment, detached, segments, truncated_bptt

@@ -7,7 +7,8 @@ import torch
 
 from course_lib.attention import MultiHead, RelativeAttention, causal_attention, relative_attention
 from course_lib.blocks import Sizes, encoder_stack
-from course_lib.fast import relative_shift, shifted_relative_attention
+from course_lib.fast import shifted_relative_attention
+from course_lib.fast.relative import relative_shift
 from course_lib.primitives import sinusoids
 
 B, H, T_q, T_k, d, d_v = 2, 3, 5, 7, 11, 13

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from course_lib.attention import GeneralAttention, causal_attention
-from course_lib.blocks import Sizes, Stack, closing_norm, decoder_stack, encoder_stack, post_norm, pre_norm
+from course_lib.blocks import Sizes, Stack, decoder_stack, encoder_stack, post_norm, pre_norm
+from course_lib.blocks.block import closing_norm
 from course_lib.primitives import causal_mask, padding_mask
 from tests.course_lib.models.peers import take_stack
 

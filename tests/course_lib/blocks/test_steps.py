@@ -29,13 +29,13 @@ from course_lib.blocks import (
     SelfAttention,
     Sizes,
     Stack,
-    StepwiseMixer,
     TokenMixing,
     decoder_stack,
     encoder_stack,
     post_norm,
     pre_norm,
 )
+from course_lib.blocks.block import StepwiseMixer
 from course_lib.fast import (
     chunked_linear_attention,
     fused_causal_attention,

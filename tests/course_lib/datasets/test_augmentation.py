@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from course_lib.datasets import LUMA, Augmentation, colour_matrix, recolour, warp
+from course_lib.datasets import Augmentation, colour_matrix, recolour, warp
+from course_lib.datasets.augmentation import LUMA
 
 B, C, H, W = 2, 3, 5, 7
 EVERYTHING = Augmentation(turn=0.5, zoom=1.4, shear=0.3, shift=0.1, flip=0.5, brightness=1.5, saturation=0.5, hue=0.3)

@@ -5,7 +5,8 @@ import datetime
 import pytest
 from babel.dates import format_date
 
-from course_lib.datasets import FORMATS, LOCALES, dates, joined
+from course_lib.datasets import dates, joined
+from course_lib.datasets.cldr_dates import FORMATS, LOCALES
 
 
 def test_no_text_of_a_whole_year_reads_as_two_days():

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from course_lib.datasets import LabelledImages, digit_scenes, digits, ink_edges
+from course_lib.datasets import LabelledImages, digit_scenes, digits
+from course_lib.datasets.digit_scenes import ink_edges
 from course_lib.primitives import overlap, to_corners
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from course_lib.datasets import PHOTOGRAPHS, photographs, resize
+from course_lib.datasets import photographs, resize
+from course_lib.datasets.sample_images import PHOTOGRAPHS
 
 
 def test_the_photographs_are_two_colour_pictures():

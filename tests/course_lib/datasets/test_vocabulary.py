@@ -2,7 +2,8 @@
 
 import pytest
 
-from course_lib.datasets import BEGIN, END, PADDING, UNKNOWN, Vocabulary, pad
+from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, pad
+from course_lib.datasets.vocabulary import UNKNOWN
 
 
 def test_indices_by_hand():

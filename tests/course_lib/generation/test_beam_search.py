@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_lib.generation import beam_search, extend_beam, greedy, rows_of
-from course_lib.models import LinearMemory
+from course_lib.models.linear_transformer import LinearMemory
 
 END, PADDING, V, B = 1, 0, 5, 3
 WORDS = range(1, V)

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from course_lib.generation import next_word_probabilities, sample, top_k, top_p
+from course_lib.generation import sample, top_k, top_p
+from course_lib.generation.sampling import next_word_probabilities
 
 PROBABILITIES = torch.tensor([0.1, 0.4, 0.05, 0.3, 0.15])
 LOGITS = PROBABILITIES.log() + 3.0

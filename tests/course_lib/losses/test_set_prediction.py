@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib.losses import BoxWeights, deep_set_loss, match, match_greedily, matching_cost, set_loss
+from course_lib.losses import deep_set_loss, match, match_greedily, matching_cost, set_loss
+from course_lib.losses.set_prediction import BoxWeights
 from course_lib.primitives import giou, to_corners
 
 B, N, M, K = 3, 7, 5, 11

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course_lib.models import SentenceHead, Span, SpanHead, TagHead, best_span, classification_head
-from course_lib.models.bert_heads import MaskedWordHead
+from course_lib.models import SentenceHead, SpanHead, TagHead, best_span, classification_head
+from course_lib.models.bert_heads import MaskedWordHead, Span
 
 B, T, D, C = 3, 7, 5, 11
 

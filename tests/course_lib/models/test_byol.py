@@ -6,7 +6,8 @@ from torch import nn
 
 from course_lib.blocks import ConvNet
 from course_lib.losses import byol_loss
-from course_lib.models import BYOL, ema_update, ema_update_
+from course_lib.models import BYOL, ema_update
+from course_lib.models.byol import ema_update_
 
 B, C, H, W = 3, 2, 11, 13
 

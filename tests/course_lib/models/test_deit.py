@@ -6,7 +6,8 @@ import torch
 from course_lib.blocks import Sizes
 from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import hard_distillation_loss
-from course_lib.models import DeiT, DeiTLogits
+from course_lib.models import DeiT
+from course_lib.models.deit import DeiTLogits
 
 B, C, P, K = 2, 3, 5, 7
 IMAGE = (C, 10, 15)

@@ -10,7 +10,8 @@ from course_lib.analysis import record
 from course_lib.attention import relative_attention
 from course_lib.blocks import Sizes, encoder_stack
 from course_lib.generation import beam_search, generate
-from course_lib.models import SegmentMemory, TransformerXL
+from course_lib.models import TransformerXL
+from course_lib.models.transformer_xl import SegmentMemory
 from course_lib.primitives import sinusoids
 
 B, T, N = 2, 13, 17

@@ -6,15 +6,8 @@ from torch import nn
 
 from course_lib.attention import MultiHead
 from course_lib.blocks import Block, FeedForward, SelfAttention
-from course_lib.models import (
-    AdaptiveSteps,
-    SeparateSteps,
-    SharedSteps,
-    Universal,
-    repeat_block,
-    shared_encoder,
-    step_encoding,
-)
+from course_lib.models import AdaptiveSteps, SeparateSteps, SharedSteps, Universal, shared_encoder, step_encoding
+from course_lib.models.universal import repeat_block
 from course_lib.primitives import padding_mask, sinusoidal_positions
 
 B, T, D, N, C, STEPS = 3, 5, 6, 11, 7, 4

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from course_lib.datasets import LabelledImages, digits, ink_edges
+from course_lib.datasets import LabelledImages, digits
+from course_lib.datasets.digit_scenes import ink_edges
 from course_lib.primitives import to_corners
 from course_tools.lectures.lecture_12.data import cluttered_scenes
 
