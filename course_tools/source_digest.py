@@ -1,15 +1,13 @@
-"""Digest of the source files that a study depends on: those of the library and of its lecture that it imports, directly or not.
+"""Digest of the definitions that a study depends on: those of library and lecture that it names, and those that these name.
 
-A recorded study (course_tools/studies) is out of date only when this digest changes. Docstrings do not count: editing one
-makes no record stale.
-
-A package whose `__init__.py` only re-exports names is resolved: `from course_lib.attention import attend` depends on the
-file that defines `attend`, not on every other mechanism. So a new file of the library makes nothing stale.
+A recorded study (course_tools/studies) asks for a new check when this digest changes. It does so with the code of a function,
+class or constant that the study uses, directly or not; not with docstrings, with other definitions of the same file, or with
+the file that a definition is in.
 """
 
 import ast
 import hashlib
-from collections.abc import Iterable
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,41 +16,104 @@ _COUNTED = ("course_lib", "course_tools.lectures")
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Import(NamedTuple):
-    """An imported module, and the name imported from it; "" for the module as a whole."""
+class NameInModule(NamedTuple):
+    """A name in a module; "" for all that the module defines."""
 
     module: str
     name: str = ""
 
 
-def imported_by(text: str, root: Path) -> set[Path]:
-    """Find the files of the library and of the lectures' packages that a piece of code imports, directly or not.
+def digest(text: str, root: Path) -> str:
+    """Hash all definitions that a piece of code uses, directly or not, to 16 hexadecimal digits.
 
     Args:
         text: the code.
         root: the folder of the course.
     """
-    found: set[Path] = set()
-    todo, seen = list(_imports(text)), set()
+    return hashlib.sha256("\0".join(sorted(used_by(text, root))).encode()).hexdigest()[:16]
+
+
+def used_by(text: str, root: Path) -> set[str]:
+    """Return the code of the definitions of library and lectures that a piece of code uses, directly or not.
+
+    A name that is not found stands for itself.
+    """
+    found: set[str] = set()
+    todo, seen = [place for _, place in _imports(_tree(text))], set()
     while todo:
-        wanted = todo.pop()
-        if wanted in seen or not wanted.module.startswith(_COUNTED):
+        place = todo.pop()
+        if place in seen or not place.module.startswith(_COUNTED):
             continue
-        seen.add(wanted)
-        file = _file(wanted.module, root)
-        if wanted.name:
-            todo.append(Import(f"{wanted.module}.{wanted.name}"))
-        if file is None:  # a folder without an __init__.py
-            continue
-        if wanted.name and _passes_on(file):
-            todo += [item for name, item in _passed_on(file) if name == wanted.name and item != wanted]
-            continue
-        parent = wanted.module.rpartition(".")[0]
-        above = _file(parent, root) if parent else None
-        if above and not _passes_on(above):
-            todo.append(Import(parent))
-        found.add(file)
-        todo += _imports(_content(file).decode())
+        seen.add(place)
+        file = _file(place.module, root)
+        defined = _definitions(file, root) if file else {}
+        for name in [place.name] if place.name else defined:
+            for used in defined.get(name, ()):
+                found |= {used.code} - {""}
+                todo += [*(NameInModule(place.module, each) for each in used.names), *used.imports]
+            if name not in defined:
+                inside = NameInModule(f"{place.module}.{name}")
+                if _file(inside.module, root):
+                    todo.append(inside)
+                else:
+                    found.add(inside.module)
+    return found
+
+
+class UsedCode(NamedTuple):
+    """A statement at the top of a module: its code, and what it uses: names of the module, and its own imports."""
+
+    code: str
+    names: tuple[str, ...]
+    imports: tuple[NameInModule, ...]
+
+
+@cache
+def _definitions(file: Path, root: Path) -> dict[str, list[UsedCode]]:
+    """Map each name of a module to the statements that define it, import it, or call something with it."""
+    text = _content(file).decode()
+    lines, found = text.split("\n"), defaultdict(list)
+    body = [node for node in _tree(text).body if not _is_text(node)]
+    for node in body:
+        for name, place in _imports(node):
+            home = _file(place.module, root) if name == "*" else None
+            for each in names_of(home) if home else (name,):
+                found[each].append(UsedCode("", (), (place._replace(name=each) if home else place,)))
+    rest = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    known = {*found, *(name for node in rest for name in _bound(node))}
+    for node in rest:
+        named = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} & known
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        code = code_of("\n".join(lines[first - 1 : node.end_lineno]))
+        for name in _bound(node) or named:
+            found[name].append(UsedCode(code, tuple(named), tuple(place for _, place in _imports(node))))
+    return found
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Return whether a statement is a docstring, or assigns a name such as `__all__`."""
+    if isinstance(node, ast.Assign):
+        return all(isinstance(to, ast.Name) and to.id == "__all__" for to in node.targets)
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Return the names that a statement at the top of a module defines."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    stored = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    inner = {part.name for part in ast.walk(node) if isinstance(part, ast.FunctionDef | ast.ClassDef)}
+    return stored | inner
+
+
+def _imports(tree: ast.AST) -> list[tuple[str, NameInModule]]:
+    """List the imports of a piece of code, at any level: the name that each binds, and what it imports."""
+    found: list[tuple[str, NameInModule]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.asname or alias.name.partition(".")[0], NameInModule(alias.name)) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [(alias.asname or alias.name, NameInModule(node.module, alias.name)) for alias in node.names]
     return found
 
 
@@ -63,48 +124,8 @@ def _file(module: str, root: Path) -> Path | None:
 
 
 @cache
-def _imports(text: str) -> tuple[Import, ...]:
-    """List the imports of a piece of code, at any level."""
-    found: list[Import] = []
-    for node in ast.walk(_tree(text)):
-        if isinstance(node, ast.Import):
-            found += [Import(alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found += [Import(node.module, alias.name) for alias in node.names]
-    return tuple(found)
-
-
-@cache
 def _tree(text: str) -> ast.Module:
     return ast.parse(text)
-
-
-@cache
-def _passes_on(file: Path) -> bool:
-    """Return whether a file is an `__init__.py` that has only a docstring, imports and names such as `__all__`."""
-    return file.name == "__init__.py" and all(
-        isinstance(node, ast.Import | ast.ImportFrom)
-        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-        or (isinstance(node, ast.Assign) and all(isinstance(to, ast.Name) and to.id.startswith("__") for to in node.targets))
-        for node in _tree(_content(file).decode()).body
-    )
-
-
-@cache
-def _passed_on(file: Path) -> tuple[tuple[str, Import], ...]:
-    """Map the names that a package re-exports to where they come from; `*` stands for the `__all__` of a module."""
-    nodes = [node for node in _tree(_content(file).decode()).body if isinstance(node, ast.ImportFrom) and node.module]
-    found = [(alias.asname or alias.name, Import(str(node.module), alias.name)) for node in nodes for alias in node.names]
-    stars = [item.module for name, item in found if name == "*"]
-    return (
-        *((name, item) for name, item in found if name != "*"),
-        *((name, Import(module, name)) for module in stars for name in names_of(_source_of(module, file))),
-    )
-
-
-def _source_of(module: str, importer: Path) -> Path:
-    """Return the file of a module that an `__init__.py` imports from its own package."""
-    return importer.parent / f"{module.rpartition('.')[2]}.py"
 
 
 @cache
@@ -116,21 +137,6 @@ def names_of(file: Path) -> tuple[str, ...]:
     return ()
 
 
-def digest(files: Iterable[Path], root: Path) -> str:
-    """Hash names and contents of files, in the order of their names, to 16 hexadecimal digits, without docstrings.
-
-    Args:
-        files: the files, inside root.
-        root: the folder that their names are relative to.
-    """
-    made = hashlib.sha256()
-    for path in sorted(files):
-        content = code_of(_content(path).decode()).encode() if path.suffix == ".py" else _content(path)
-        made.update(path.relative_to(root).as_posix().encode() + b"\0" + content + b"\0")
-    return made.hexdigest()[:16]
-
-
-@cache
 def code_of(text: str) -> str:
     """Return the source of a program without its docstrings."""
     lines: list[str | None] = list(text.split("\n"))

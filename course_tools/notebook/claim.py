@@ -7,7 +7,7 @@ from typing import Any
 
 from course_tools.checks.inline_markup import to_html
 from course_tools.notebook import conditions
-from course_tools.notebook.claim_statements import Statement, statement
+from course_tools.notebook.claim_statements import ClaimStatement, statement
 from course_tools.notebook.own_functions import own_functions
 from course_tools.notebook.show import publish
 
@@ -77,7 +77,7 @@ def in_words(value: object) -> str:
     return f"({', '.join(map(in_words, value))})" if isinstance(value, list | tuple) else str(value)
 
 
-def _box(stated: Statement, shown: dict[str, str], seeds: str, held: bool, own: dict[str, str]) -> str:
+def _box(stated: ClaimStatement, shown: dict[str, str], seeds: str, held: bool, own: dict[str, str]) -> str:
     """Write the output: the sentence with its values in bold, the student's functions if it fails, then seeds, bounds, id."""
     marked = {name: f"\N{START OF TEXT}{value}\N{END OF TEXT}" for name, value in shown.items()}
     sentence = to_html(stated.says.format(**marked))

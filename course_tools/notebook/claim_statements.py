@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[1] / "lectures"
 
 
 @dataclass(frozen=True)
-class Statement:
+class ClaimStatement:
     """A claim without its measured values: the sentence, with the names of the values in braces, and the conditions."""
 
     id: str
@@ -75,7 +75,7 @@ class Statement:
         return conditions.in_words(self.holds)
 
 
-def statement(id: str) -> Statement:
+def statement(id: str) -> ClaimStatement:
     """Return the statement of a claim.
 
     Raises:
@@ -91,7 +91,7 @@ def statement(id: str) -> Statement:
     return known[name]
 
 
-def statements(lecture: str) -> dict[str, Statement]:
+def statements(lecture: str) -> dict[str, ClaimStatement]:
     """Return the statements of all claims of a lecture, such as "05", by their names without the number of the lecture.
 
     Raises:
@@ -107,14 +107,14 @@ def statements(lecture: str) -> dict[str, Statement]:
     return {name: _read(f"{lecture}.{name}", table) for name, table in tables.items()}
 
 
-def _read(id: str, table: object) -> Statement:
+def _read(id: str, table: object) -> ClaimStatement:
     where = f"{_file(id[:2])}, [{id[3:]}]"
     match table:
         case {"says": str(), "holds": [*conditions_]} if table.keys() <= {"says", "holds", "teaches"} and all(
             isinstance(condition, str) for condition in conditions_
         ):
             try:
-                return Statement(id, table["says"], tuple(conditions_), table.get("teaches", False) is True)
+                return ClaimStatement(id, table["says"], tuple(conditions_), table.get("teaches", False) is True)
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
     raise ValueError(

@@ -1,4 +1,4 @@
-"""Shuffle the patches of images, and the pixels within each, all images in the same way; figures for lecture 13."""
+"""Shuffle the patches of images, and the pixels within each, all images in the same way; figures of both."""
 
 from collections.abc import Mapping
 

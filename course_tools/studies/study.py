@@ -100,10 +100,10 @@ class Study:
 
     @cached_property
     def library(self) -> str:
-        """Digest of the files of library and lecture that it imports, directly or not; code that only draws is excluded."""
+        """Digest of the definitions of library and lecture that it uses, directly or not; code that only draws is excluded."""
         root = _PACKAGE.parent
         text = self.path.read_text(encoding="utf-8")
-        return source_digest.digest(source_digest.imported_by(text, root), root)
+        return source_digest.digest(text, root)
 
     def drawn(self, record: RecordedStudy) -> tuple[Any, str]:
         """Draw its record: a matplotlib figure, and its alt text.

@@ -1,4 +1,4 @@
-"""A digest follows imports anywhere in a file, and depends on every change except that of line ends."""
+"""A digest follows the names that code uses, and depends on every change of what they define, and on nothing else."""
 
 from pathlib import Path
 
@@ -7,75 +7,98 @@ import pytest
 from course_tools import source_digest
 
 FILES = {
-    "course_lib/__init__.py": "LOUD = True\n",
-    "course_lib/near.py": "def late():\n    from course_lib import far\n",
-    "course_lib/far.py": "import math\n",
-    "course_lib/unrelated.py": "",
+    "course_lib/__init__.py": '"""A library."""\n\n__version__ = "1"\n',
+    "course_lib/parts/__init__.py": "from course_lib.parts.one import f as first\nfrom course_lib.parts.two import *\n",
+    "course_lib/parts/one.py": "import torch\n\nWIDTH = 3\n\n\ndef f():\n    return WIDTH\n\n\ndef alone():\n    pass\n",
+    "course_lib/parts/two.py": """\
+from course_lib import deep
+from course_lib.parts.one import WIDTH
+
+__all__ = ["g"]
+
+
+def wrapped(function):
+    return function
+
+
+@wrapped
+def g(x=WIDTH):
+    from course_lib.late import h
+
+    return h(x)
+
+
+deep.register(g)
+""",
+    "course_lib/deep.py": "def register(function):\n    pass\n",
+    "course_lib/late.py": "def h(x):\n    return h(x - 1)\n",
+    "course_tools/notebook/show.py": "def show():\n    pass\n",
+    "course_tools/lectures/lecture_05/data.py": "from course_lib.parts import first\n\n\ndef verses():\n    return first()\n",
+}
+F = {"WIDTH = 3", "def f():\n    return WIDTH"}
+G = {
+    "WIDTH = 3",
+    "def wrapped(function):\n    return function",
+    "@wrapped\ndef g(x=WIDTH):\n    from course_lib.late import h\n\n    return h(x)",
+    "deep.register(g)",
+    "def register(function):\n    pass",
+    "def h(x):\n    return h(x - 1)",
 }
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def test_imports_are_followed_with_the_packages_above_them_and_no_further(root):
-    found = source_digest.imported_by("import course_lib.near, torch", root)
-    assert {path.relative_to(root).as_posix() for path in found} == FILES.keys() - {"course_lib/unrelated.py"}
-
-
-PASSED_ON = {
-    "course_lib/__init__.py": '"""A library."""\n\n__version__ = "1"\n',
-    "course_lib/parts/__init__.py": "from course_lib.parts.one import f as first\nfrom course_lib.parts.two import g\n",
-    "course_lib/parts/one.py": "f = 1\n",
-    "course_lib/parts/two.py": "from course_lib.deep import h\ng = h\n",
-    "course_lib/deep/__init__.py": "from course_lib.deep import three\nfrom course_lib.deep.three import h\n",
-    "course_lib/deep/three.py": "h = 3\n",
-}
+@pytest.mark.parametrize(
+    ("code", "used"),
+    [
+        ("from course_lib.parts import first", F),
+        ("from course_lib.parts.one import f", F),
+        ("def late():\n    from course_lib.parts.one import WIDTH", {"WIDTH = 3"}),
+        ("from course_lib.parts import g", G),
+        ("from course_lib.parts import two", G),
+        ("import course_lib.late, torch", {"def h(x):\n    return h(x - 1)"}),
+        ("from course_lib import parts", F | G),
+        ("from course_lib.parts import nothing", {"course_lib.parts.nothing"}),
+        ("from course_tools.lectures.lecture_05.data import verses", F | {"def verses():\n    return first()"}),
+        ("from course_tools.notebook.show import show\nimport torch", set()),
+    ],
+)
+def test_definitions_are_followed_with_all_that_they_name(root, code, used):
+    assert source_digest.used_by(code, root) == used
 
 
 @pytest.mark.parametrize(
-    ("code", "wanted"),
+    ("file", "old", "new", "differs"),
     [
-        ("from course_lib.parts import first", {"parts/one.py"}),
-        ("from course_lib.parts import g", {"parts/two.py", "deep/three.py"}),
-        ("from course_lib.parts import two", {"parts/two.py", "deep/three.py"}),
-        ("from course_lib.deep import three", {"deep/three.py"}),
-        ("from course_lib.parts.one import f", {"parts/one.py"}),
-        ("from course_lib import __version__", set()),
-        ("import course_lib.deep", {"deep/__init__.py", "deep/three.py"}),
-        ("from course_lib import parts", {"parts/__init__.py", "parts/one.py", "parts/two.py", "deep/three.py"}),
-        ("import torch", set()),
+        ("course_lib/parts/one.py", "WIDTH = 3", "WIDTH = 5", True),
+        ("course_lib/late.py", "x - 1", "x - 2", True),
+        ("course_lib/parts/one.py", "    pass", "    return 1", False),
+        ("course_lib/parts/one.py", "def f():", 'def f():\n    """Words."""', False),
+        ("course_lib/parts/one.py", "\n", "\r\n", False),
+        ("course_lib/late.py", "def h", "def other():\n    pass\n\n\ndef h", False),
     ],
 )
-def test_a_package_that_only_passes_on_names_is_looked_through(tmp_path, code, wanted):
-    for name, text in PASSED_ON.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    found = source_digest.imported_by(code, tmp_path)
-    assert {path.relative_to(tmp_path / "course_lib").as_posix() for path in found} == wanted
+def test_a_digest_changes_with_the_code_of_what_is_used_alone(root, file, old, new, differs):
+    code = "from course_lib.parts import first, g\n"
+    before = source_digest.digest(code, root)
+    (root / file).write_bytes((root / file).read_bytes().replace(old.encode(), new.encode()))
+    source_digest._content.cache_clear()
+    source_digest._definitions.cache_clear()
+    assert (source_digest.digest(code, root) != before) is differs
 
 
-def test_of_the_course_around_the_library_a_lecture_alone_counts(root):
-    data = root / "course_tools/lectures/lecture_05/data.py"
-    data.parent.mkdir(parents=True)
-    data.write_text("from course_lib import far\nfrom course_tools.notebook import show\n")
-    assert source_digest.imported_by("from course_tools import near\n", root) == set()
-    found = source_digest.imported_by("from course_tools.lectures.lecture_05.data import verses\n", root)
-    assert found == {data, root / "course_lib/__init__.py", root / "course_lib/far.py"}
-
-
-def test_content_and_names_count_and_line_ends_do_not(tmp_path):
-    files = [tmp_path / name for name in ("unix", "windows", "other")]
-    for path, content in zip(files, (b"a\nb\n", b"a\r\nb\r\n", b"a\nc\n"), strict=True):
-        path.mkdir()
-        (path / "file.py").write_bytes(content)
-    unix, windows, other = (source_digest.digest([path / "file.py"], path) for path in files)
-    assert unix == windows != other
-    assert source_digest.digest([files[0] / "file.py"], tmp_path) != unix
+def test_a_definition_that_moves_to_another_file_does_not_change_the_digest(root):
+    found = [source_digest.digest(f"from course_lib.{place} import f\n", root) for place in ("parts.one", "moved")]
+    (root / "course_lib/moved.py").write_text(FILES["course_lib/parts/one.py"])
+    source_digest._file.cache_clear()
+    assert found[0] != found[1]
+    assert source_digest.digest("from course_lib.moved import f\n", root) == found[0]
 
 
 DOCUMENTED = '''
@@ -109,12 +132,3 @@ def test_docstrings_are_no_part_of_the_code_and_every_other_text_is():
         assert left_out not in code
     for kept in ("no docstring", "a comment counts", "stands on the line", "a text", "class Kept:", "async def g"):
         assert kept in code
-
-
-def test_editing_a_docstring_does_not_change_the_digest(tmp_path):
-    found = []
-    for course, text in (("a", "It is so."), ("b", "It is not.")):
-        (tmp_path / course).mkdir()
-        (file := tmp_path / course / "f.py").write_text(f'def f():\n    """{text}"""\n    return 1\n')
-        found.append(source_digest.digest([file], tmp_path / course))
-    assert found[0] == found[1]

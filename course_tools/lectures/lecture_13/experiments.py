@@ -25,7 +25,7 @@ from course_tools.notebook.training_curve import show_recorded_losses
 # Train classifiers of handwritten digits, measure and draw their accuracy on the test set.
 
 
-class Trained(NamedTuple):
+class TrainedClassifier(NamedTuple):
     """A trained classifier, its accuracy on the test set, and the processor time of its training in seconds."""
 
     model: nn.Module
@@ -47,7 +47,7 @@ def fit(
     steps: int | None = None,
     lr: float = 4e-3,
     label: str = "training",
-) -> Trained:
+) -> TrainedClassifier:
     """Train a new classifier on the digits of one seed, in batches of 32; the seed also determines its weights.
 
     Args:
@@ -64,12 +64,12 @@ def fit(
     stream = batches(images[learn[seed]], labels[learn[seed]], batch_size=32, seed=seed)
     fitted(model, stream, classify, steps=steps, lr=lr, label=f"{label}, seed {seed}")
     seconds = time.process_time() - start
-    return Trained(model, accuracy_of(model, images[unseen[seed]], labels[unseen[seed]]), seconds)
+    return TrainedClassifier(model, accuracy_of(model, images[unseen[seed]], labels[unseen[seed]]), seconds)
 
 
 def fit_seeds(
     make: Callable[[], nn.Module], digits: DigitSplit, seeds: Iterable[int], label: str = "training"
-) -> list[Trained]:
+) -> list[TrainedClassifier]:
     """Call `fit` once for each seed."""
     return [fit(make, digits, seed, label=label) for seed in seeds]
 
@@ -81,7 +81,9 @@ def loss_on_unseen(model: nn.Module, digits: DigitSplit, seed: int, n: int = 100
     return classify(model, (digits.images[rows], digits.labels[rows])).item()
 
 
-def show_classifiers(trained: Mapping[str, Sequence[Trained]], earlier: Mapping[str, Sequence[Trained]] | None = None) -> None:
+def show_classifiers(
+    trained: Mapping[str, Sequence[TrainedClassifier]], earlier: Mapping[str, Sequence[TrainedClassifier]] | None = None
+) -> None:
     """Draw the training losses of classifiers, the mean of the seeds, and the accuracy of each seed.
 
     Args:
