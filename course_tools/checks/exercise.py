@@ -187,7 +187,9 @@ class Training:
 class Exercise:
     """One checked exercise. `forbids` maps functions that must not be called to what to write instead.
 
-    `strangers` are wrong answers that the checks must refuse without knowing them: tests give them, and no diagnosis uses them.
+    Three fields are for the tests alone. `strangers` are wrong answers that the checks must refuse without knowing them.
+    `equivalent_mutants` maps a reason to the mutants of the reference that compute the same on every input of the exercise, and
+    `missed_mutants` to those that pass although they are wrong.
 
     An exercise with a `training` is a build task: its properties draw no calls of their own, and no answer is compared with the
     reference.
@@ -203,6 +205,8 @@ class Exercise:
     forbids: Mapping[Callable[..., object], str] = field(default_factory=dict)
     training: Training | None = None
     strangers: Sequence[Answer] = ()
+    equivalent_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    missed_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise a ValueError if a property needs one that is not listed before it, or if two have the same name."""

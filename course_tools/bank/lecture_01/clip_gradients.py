@@ -248,6 +248,63 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("The exercise draws at least one gradient, and none of them empty: the case without entries does not occur."): (
+            "never: if not wide:",
+            "return nothing: return [g.clone() for g in gradients]",
+            "other name: if not gradients:",
+            "other name: if not max_norm:",
+            "drop call: [g for g in gradients]",
+            "drop attribute: g() (2)",
+            "negate: [g.clone() for g in ~gradients]",
+            "other name: [g.clone() for g in g]",
+            "other name: [g.clone() for g in largest]",
+            "other name: [g.clone() for g in norm]",
+            "other name: [g.clone() for g in scale]",
+            "other name: [g.clone() for g in wide]",
+            "other name: [g.clone() for g in max_norm]",
+            "negate: (~g).clone",
+            "other name: largest.clone",
+            "other name: norm.clone",
+            "other name: scale.clone",
+            "other name: wide.clone",
+            "other name: gradients.clone",
+            "other name: max_norm.clone",
+        ),
+        (
+            "The inputs of the exercise are float32 and not empty: the tensors of `wide` are the gradients, and no "
+            "kind changes."
+        ): (
+            "drop call: [g for g in gradients if g.numel()]",
+            "drop argument: [g.to() for g in gradients if g.numel()]",
+            "drop call: g.to(g.dtype)",
+            "drop call: g.to(torch.float32)",
+            "swap arguments: g.to(torch.promote_types(torch.float32, g.dtype))",
+            "drop call: g * scale",
+            "drop argument: g * scale.to()",
+            "other name: [g * scale.to(g.dtype) for g in wide]",
+            "drop attribute: scale.to(g)",
+            "other name: largest.dtype (2)",
+            "other name: norm.dtype (2)",
+            "other name: scale.dtype (2)",
+            "other name: [g.abs().max() for g in gradients]",
+            "other name: [(g / largest).square().sum() for g in gradients]",
+        ),
+        (
+            "The norm is divided by any positive number and multiplied by it again, 0 times any factor is 0, and the "
+            "sum is nobody else's."
+        ): (
+            "in place: norm = largest.mul_(torch.stack([(g / largest).square().sum() for g in wide]).sum().sqrt())",
+            "cousin: torch.stack([g.abs().max() for g in wide]).min()",
+            "constant: torch.where(largest > 0, torch.clamp(max_norm / norm, max=1.0), 2.0)",
+            "constant: torch.where(largest > 0, torch.clamp(max_norm / norm, max=1.0), 0.0)",
+            "other name: norm > 0",
+            "cousin: g.abs().min()",
+        ),
+    },
+    missed_mutants={
+        "Seen only where no entry of any gradient is positive, which not every seed draws.": ("drop call: g.max",),
+    },
     hints=HINTS,
     forbids={
         torch.nn.utils.clip_grad_norm_: "compute the joint norm and the factor yourself.",

@@ -242,5 +242,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the shape is read, and a detached tensor has the same.": (
+            "detach: q.detach().shape",
+            "detach: k.detach().shape",
+        ),
+    },
     hints=HINTS,
 )

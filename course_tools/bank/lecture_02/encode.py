@@ -386,5 +386,30 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "new_zeros takes the kind and the device alone, and these are the same for every input.": (
+            "detach: x.detach().new_zeros",
+            "other name: h.new_zeros",
+            "other name: W.new_zeros",
+            "other name: U.new_zeros",
+            "other name: b.new_zeros",
+        ),
+        (
+            "Only a size is read, and these sizes agree: W, U and b have a row for each unit, the states a column for "
+            "each step."
+        ): (
+            "detach: x.detach().shape (2)",
+            "detach: len(b.detach())",
+            "other name: len(W)",
+            "other name: len(U)",
+            "detach: x.detach().shape",
+            "other name: states.shape",
+        ),
+        "Integers and bools carry no gradient.": (
+            "detach: t < lengths.detach()",
+            "detach: torch.where(real.detach(), rnn_step(x[:, t], h, W, U, b), h)",
+            "detach: torch.where(real.detach(), h, 0.0)",
+        ),
+    },
     hints=HINTS,
 )

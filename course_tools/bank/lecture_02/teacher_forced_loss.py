@@ -252,5 +252,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Tokens are integers and carry no gradient.": (
+            "detach: target.detach()[:, 1:]",
+            "detach: F.cross_entropy(predictions, next_tokens.detach(), ignore_index=padding)",
+        ),
+    },
     hints=HINTS,
 )

@@ -285,5 +285,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "The last of two axes is axis 1.": ("drop sign: torch.cat([y, z], dim=1)",),
+    },
     hints=HINTS,
 )

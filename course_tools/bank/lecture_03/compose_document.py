@@ -280,5 +280,12 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("A bool tensor carries no gradient; and the words of a real sentence weigh 1 in all, those of an empty one 0."): (
+            "detach: mask.detach().any",
+            "detach: pool(states, *words, mask.detach())",
+            "other name: word_weights.any",
+        ),
+    },
     hints=HINTS,
 )

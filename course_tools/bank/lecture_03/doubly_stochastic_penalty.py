@@ -230,5 +230,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "A square does not see the sign, and the last of two axes is axis 1.": (
+            "swap operands: (weights.sum(1) - 1).square",
+            "drop sign: (1 - weights.sum(1)).square().sum(1)",
+        ),
+    },
     hints=HINTS,
 )

@@ -266,5 +266,20 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "A sum has no order of axes; what is an integer, or detached already, carries no gradient; all weights "
+            "drawn are far above 0, and all numbers of one kind."
+        ): (
+            "detach: looks.detach()[..., None]",
+            "detach: weights.detach().dtype",
+            "detach: log_p.detach().detach",
+            "drop argument: torch.finfo().tiny",
+            "drop call: weights.log",
+            "other name: log_p.dtype",
+            "swap elements: (weights * log_weights).sum((2, 1))",
+            "swap elements: log_weights.gather(-1, looks[..., None]).sum((2, 1))",
+        ),
+    },
     hints=HINTS,
 )

@@ -261,5 +261,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "`is` has no sides, and a bool tensor carries no gradient.": (
+            "swap sides: None if None is mask else mask[..., None, :]",
+            "detach: mask.detach()[..., None, :]",
+        ),
+    },
     hints=HINTS,
 )

@@ -251,5 +251,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "There is one query, so the first is the last.": (
+            "constant: context[:, -1]",
+            "constant: weights[:, -1]",
+        ),
+    },
     hints=HINTS,
 )

@@ -263,5 +263,15 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "einops finds one of the two sizes from the other and the number of pixels.": (
+            "drop keyword: return rearrange(context, 'B (H W) d_v -> B d_v H W', W=W)",
+            "drop keyword: return rearrange(context, 'B (H W) d_v -> B d_v H W', H=H)",
+        ),
+        "Only the shape of four axes is read: its last two are those from the third on, detached or not.": (
+            "detach: x.detach().shape",
+            "drop sign: x.shape[2:]",
+        ),
+    },
     hints=HINTS,
 )

@@ -221,5 +221,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "`is` has no sides.": ("swap sides: T_q if None is T_k else T_k",),
+    },
     hints=HINTS,
 )

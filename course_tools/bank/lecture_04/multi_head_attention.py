@@ -366,6 +366,20 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the number of axes and the batch are read, which queries, keys and values share, detached or not.": (
+            "detach: queries.detach().shape",
+            "other name: keys.shape",
+            "other name: values.shape",
+        ),
+    },
+    missed_mutants={
+        "Seen only under a mask that has an axis of heads already, which the exercise does not draw.": (
+            "other name: k.shape",
+            "other name: q.shape",
+            "other name: v.shape",
+        ),
+    },
     hints=HINTS,
     forbids={
         torch.nn.functional.multi_head_attention_forward: "split, attend and merge with the functions of this lecture.",

@@ -193,5 +193,13 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the device is read, and the negative lives where the lengths do.": ("negate: (~lengths).device",),
+    },
+    missed_mutants={
+        "Seen only where the lengths live on a GPU; the checks run on the CPU.": (
+            "drop keyword: position = torch.arange(T_k)",
+        ),
+    },
     hints=HINTS,
 )

@@ -352,5 +352,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the last size is read, and queries and keys agree on it.": (
+            "detach: k.detach().shape",
+            "other name: q.shape",
+        ),
+    },
     hints=HINTS,
 )

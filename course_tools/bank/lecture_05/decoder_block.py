@@ -315,5 +315,18 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "Of these only a size and the device are read; a mask has no gradient and needs no batch axis; one device "
+            "holds all."
+        ): (
+            "detach: x.detach().shape",
+            "detach: x.detach().device",
+            "detach: multi_head_attention(x, x, x, *own, n_heads, causal.detach())",
+            "drop index: causal = causal_mask(x.shape[1], device=x.device)",
+            "drop keyword: causal_mask(x.shape[1])[None]",
+            "other name: memory.device",
+        ),
+    },
     hints=HINTS,
 )

@@ -301,5 +301,14 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the width of the beam is read, and these tensors have the same second axis.": (
+            "other name: length.shape (2)",
+            "other name: logits.shape",
+            "other name: total.shape (2)",
+            "other name: stays.shape (2)",
+            "other name: going.shape (2)",
+        ),
+    },
     hints=HINTS,
 )

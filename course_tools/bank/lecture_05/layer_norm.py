@@ -253,5 +253,10 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "The variance is a tensor of its own: adding in place changes nothing that anybody sees.": (
+            "in place: variance.add_(epsilon).sqrt",
+        ),
+    },
     hints=HINTS,
 )

@@ -308,5 +308,10 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("The sum is a tensor of its own by then, no longer the input, and its backward pass does not need its value."): (
+            "in place: return x.add_(feed_forward(layer_norm(x, *norms[1]), *network))",
+        ),
+    },
     hints=HINTS,
 )

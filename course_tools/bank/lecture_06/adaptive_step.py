@@ -268,5 +268,16 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "A comparison carries no gradient.": (
+            "detach: torch.where(active.detach(), y, x)",
+            "detach: F.pad(h.detach(), (1, 0))",
+        ),
+        "A zero more, in front or after them, leaves the sum of all as it is.": (
+            "swap elements: F.pad(h, (0, 1))",
+            "constant: F.pad(h, (2, 0))",
+            "constant: F.pad(h, (1, 1))",
+        ),
+    },
     hints=HINTS,
 )

@@ -266,5 +266,13 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "A comparison carries no gradient.": (
+            "detach: before.detach() < 1 - epsilon",
+            "detach: active.detach()[..., 1:]",
+            "detach: torch.where(stays_active.detach(), h, torch.where(active, 1 - before, 0.0))",
+            "detach: torch.where(active.detach(), 1 - before, 0.0)",
+        ),
+    },
     hints=HINTS,
 )

@@ -257,5 +257,13 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Neither a comparison nor a count carries a gradient.": (
+            "detach: before.detach() < 1 - epsilon",
+            "detach: active.detach().sum",
+            "detach: N.detach()[..., None]",
+            "detach: N.detach() + R",
+        ),
+    },
     hints=HINTS,
 )

@@ -271,5 +271,23 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "All answers are called for the CPU: a check that asked for another device would need one.": (
+            "drop keyword: encoding = step_encoding(x.shape[1], x.shape[2], step)",
+        ),
+        "All answers are called with float32, the kind of the encoding; only bfloat16 would be widened.": (
+            "drop call: x + encoding",
+            "drop argument: x + encoding.to()",
+            "other name: encoding.dtype",
+        ),
+        "Of the tensor only its kind, size or device is read, or it has no gradient.": (
+            "detach: x.detach().shape",
+            "detach: x.detach().shape (2)",
+            "detach: x.detach().device",
+            "drop attribute: encoding.to(x)",
+            "detach: encoding.detach().to",
+            "detach: x.detach().dtype",
+        ),
+    },
     hints=HINTS,
 )

@@ -230,5 +230,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "A table with one more row has the same row at this step.": ("constant: step + 2",),
+    },
     hints=HINTS,
 )

@@ -275,5 +275,12 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only sizes are read, and keys and values agree on the number of heads.": (
+            "detach: keys.detach().shape",
+            "detach: keys.detach().shape (2)",
+            "other name: values.shape",
+        ),
+    },
     hints=HINTS,
 )

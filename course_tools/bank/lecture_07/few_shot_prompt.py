@@ -310,5 +310,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "`is` has no sides.": ("swap sides: solved and None is not room and (len(before + ''.join(solved) + after) > room)",),
+    },
     hints=HINTS,
 )

@@ -291,5 +291,16 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Tokens are integers and `counts` is bool: neither carries a gradient. And `is` has no sides.": (
+            "detach: counts.detach()[:, 1:]",
+            "detach: tokens.detach()[:, 1:]",
+            "detach: targets.detach().flatten",
+            "detach: predictions[asked.detach()]",
+            "detach: targets.detach()[asked]",
+            "detach: targets[asked.detach()]",
+            "swap sides: if None is counts:",
+        ),
+    },
     hints=HINTS,
 )

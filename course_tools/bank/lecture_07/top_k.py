@@ -278,5 +278,16 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "The last axis is topk's own choice, a smaller number has no sides, and of the detached only shape and "
+            "kind are read."
+        ): (
+            "detach: logits.detach().shape",
+            "detach: torch.full_like(logits.detach(), -torch.inf)",
+            "drop keyword: kept = logits.topk(min(k, logits.shape[-1]))",
+            "swap arguments: logits.topk(min(logits.shape[-1], k), dim=-1)",
+        ),
+    },
     hints=HINTS,
 )

@@ -268,5 +268,30 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("Every place is written to by the scatter: what stood there before does not matter, nor whose shape it has."): (
+            "detach: torch.full_like(logits.detach(), -torch.inf)",
+            "drop call: logits.scatter",
+            "drop sign: torch.full_like(logits, torch.inf)",
+            "other name: torch.full_like(before, -torch.inf)",
+            "other name: torch.full_like(kept, -torch.inf)",
+            "other name: torch.full_like(ordered, -torch.inf)",
+            "other name: torch.full_like(probabilities, -torch.inf)",
+        ),
+        ("Which words are in is a comparison, through which no gradient flows; and the last axis is sort's own choice."): (
+            "detach: probabilities.cumsum(-1) - probabilities.detach()",
+            "detach: probabilities.detach().cumsum",
+            "detach: before.detach() >= p",
+            "detach: ordered.detach().softmax",
+            "detach: torch.full_like(logits, -torch.inf).scatter(-1, order.detach(), kept)",
+            "drop keyword: ordered, order = logits.sort(descending=True)",
+        ),
+    },
+    missed_mutants={
+        (
+            "Seen only where a sum is p to the last bit, which rounding decides: right answers of other designs "
+            "differ there too."
+        ): ("comparison: ordered.masked_fill(before > p, -torch.inf)",),
+    },
     hints=HINTS,
 )

@@ -292,5 +292,24 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "A main diagonal and a sum over two axes have no direction; of four axes, the last but one is axis 2; "
+            "weights are square."
+        ): (
+            "swap arguments: mean(weights.diagonal(0, -1, -2), real)",
+            "swap elements: torch.where(counts[:, None], values, 0.0).sum((2, 0))",
+            "drop sign: weights.diagonal(-1, 2, -1)",
+            "drop sign: weights.diagonal(0, 2, -1)",
+            "drop sign: weights.diagonal(1, 2, -1)",
+            "constant: weights.shape[-2]",
+            "other name: delimiters.shape",
+        ),
+        "All answers are called for the CPU: a check that asked for another device would need one.": (
+            "drop keyword: position = torch.arange(T)",
+            "other name: delimiters.device",
+            "other name: lengths.device",
+        ),
+    },
     hints=HINTS,
 )

@@ -240,5 +240,12 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Masks and indices carry no gradient.": (
+            "detach: logits[chosen.detach()]",
+            "detach: tokens.detach()[chosen]",
+            "detach: tokens[chosen.detach()]",
+        ),
+    },
     hints=HINTS,
 )

@@ -276,5 +276,22 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "Equality and minimum have no direction; flat tensors have one axis; ids that differ still differ when "
+            "their bits are turned."
+        ): (
+            "swap arguments: number = torch.minimum(M - 1, (picks * M).long())",
+            "negate: (~document).unique_consecutive",
+            "swap sides: torch.nonzero(document[:-1] == document[1:])",
+            "constant: torch.nonzero(document[1:] == document[:-1])[:, -1]",
+            "negate: len(~document)",
+            "constant: sizes.cumsum(-1)",
+        ),
+        "M is not read again, and the sentence at which a document starts belongs to it.": (
+            "in place: torch.minimum((picks * M).long(), M.sub_(1))",
+            "other name: document[start] (2)",
+        ),
+    },
     hints=HINTS,
 )

@@ -237,5 +237,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "w has one axis: the first is the last.": ("constant: w.softmax(-1)",),
+    },
     hints=HINTS,
 )

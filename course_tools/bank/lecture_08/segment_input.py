@@ -280,5 +280,14 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the kind and the length of these tensors are read, and `is` has no direction.": (
+            "swap sides: if None is second:",
+            "negate: torch.zeros_like(~tokens)",
+            "negate: (~first).new_tensor",
+            "negate: (~first).new_tensor (2)",
+            "negate: torch.ones_like(~rest)",
+        ),
+    },
     hints=HINTS,
 )

@@ -220,5 +220,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only a size is read, and there are as many values as keys.": (
+            "detach: phi.detach().shape",
+            "other name: g.shape",
+        ),
+    },
     hints=HINTS,
 )

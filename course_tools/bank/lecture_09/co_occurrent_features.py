@@ -272,5 +272,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the shape is read, and a detached tensor has the same.": (
+            "detach: W_k.detach().shape",
+            "detach: W_pi.detach().shape",
+        ),
+    },
     hints=HINTS,
 )

@@ -279,5 +279,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the shape is read, and a detached tensor has the same.": ("detach: x.detach().shape",),
+    },
     hints=HINTS,
 )

@@ -256,5 +256,12 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("Of w_f, which has one axis, axis 1 is the last; only a size is read, and there are as many values as keys."): (
+            "drop sign: w_f.unsqueeze(1)",
+            "detach: phi.detach().shape",
+            "other name: g.shape",
+        ),
+    },
     hints=HINTS,
 )

@@ -250,5 +250,25 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "N serves the refusal of bad input alone, which the mutants leave out.": (
+            "remove statement: N = weights.shape[-1]",
+            "drop index: N = weights.shape",
+            "drop attribute: weights[-1]",
+            "drop sign: weights.shape[1]",
+            "detach: weights.detach().shape",
+            "constant: weights.shape[-2]",
+            "constant: weights.shape[-0]",
+        ),
+        "topk searches the last axis by itself; whole numbers carry no gradient.": (
+            "drop keyword: strongest, position = weights.topk(n_arrows)",
+            "detach: position.detach() // (H * W)",
+            "detach: position.detach() % W",
+            "detach: position.detach() // W",
+            "detach: [time.detach(), row, column]",
+            "detach: [time, row.detach(), column]",
+            "detach: [time, row, column.detach()]",
+        ),
+    },
     hints=HINTS,
 )

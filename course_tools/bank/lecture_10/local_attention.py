@@ -295,6 +295,37 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "The guard only reads sizes, and refuses such as do not fit, of which none are drawn; rows and columns "
+            "are of one window."
+        ): (
+            "swap arguments: size = require_local_inputs(q, k, v, columns, rows, stride)",
+            "detach: require_local_inputs(q.detach(), k, v, rows, columns, stride)",
+            "detach: require_local_inputs(q, k.detach(), v, rows, columns, stride)",
+            "detach: require_local_inputs(q, k, v.detach(), rows, columns, stride)",
+            "other name: require_local_inputs(q, k, k, rows, columns, stride)",
+            "detach: require_local_inputs(q, k, v, rows.detach(), columns, stride)",
+            "detach: require_local_inputs(q, k, v, rows, columns.detach(), stride)",
+        ),
+        ("Only a size or a device is read, all tensors live on one device, and values lie on the pixels of the keys."): (
+            "drop keyword: mask = window_mask(k.shape[-3], k.shape[-2], size, stride)",
+            "detach: k.detach().shape",
+            "other name: v.shape",
+            "detach: k.detach().shape (2)",
+            "other name: v.shape (2)",
+            "detach: k.detach().device",
+            "other name: scores.device",
+            "other name: q.device",
+            "other name: v.device",
+            "other name: rows.device",
+            "other name: columns.device",
+        ),
+        "The mask carries no gradient, and it has three axes: before the last one is axis 2.": (
+            "drop sign: mask.unsqueeze(2)",
+            "detach: mask.detach().unsqueeze",
+        ),
+    },
     hints=HINTS,
     forbids={
         sliced_local_attention: "compute the scores of each window yourself.",

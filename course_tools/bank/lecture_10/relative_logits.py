@@ -271,5 +271,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Of the detached tensor only a size is read.": ("detach: rows.detach().shape",),
+    },
     hints=HINTS,
 )

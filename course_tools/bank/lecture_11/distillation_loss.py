@@ -265,5 +265,19 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Logits have two axes: the last one is axis 1.": (
+            "drop sign: (teacher.detach() / temperature).log_softmax(1)",
+            "drop sign: (student / temperature).log_softmax(1)",
+            "drop sign: (log_p.exp() * (log_p - log_q)).sum(1)",
+        ),
+        "The teacher is detached already, labels carry no gradient, and what is changed in place was made here.": (
+            "detach: F.cross_entropy(student, labels.detach())",
+            "detach: teacher.detach().detach",
+            "in place: log_p.exp() * log_p.sub_(log_q)",
+            "detach: log_p.detach() - log_q",
+            "detach: log_p.detach().exp",
+        ),
+    },
     hints=HINTS,
 )

@@ -243,5 +243,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("The tokens were made here, so that nobody sees them change; of a detached tensor only the length is read."): (
+            "in place: return tokens.add_(positions)",
+            "detach: len(patches.detach())",
+        ),
+    },
     hints=HINTS,
 )

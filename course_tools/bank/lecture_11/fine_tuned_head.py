@@ -225,5 +225,31 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("0 and 1 are the same in every kind of number, and the first operation with features makes them one of theirs."): (
+            "drop call: targets = F.one_hot(labels, n_classes)",
+            "drop argument: targets = F.one_hot(labels, n_classes).to()",
+            "drop attribute: F.one_hot(labels, n_classes).to(features)",
+            "other name: W.dtype",
+            "other name: b.dtype",
+            "other name: v_W.dtype",
+            "other name: v_b.dtype",
+            "other name: labels.dtype",
+        ),
+        (
+            "W and b start at 0, as the velocities do, and the first step makes new ones of both; nothing outside "
+            "sees them change."
+        ): (
+            "drop call: v_W, v_b = (W, torch.zeros_like(b))",
+            "drop call: v_W, v_b = (torch.zeros_like(W), b)",
+            "in place: W, b = (W.sub_(learning_rate * v_W), b - learning_rate * v_b)",
+            "in place: W, b = (W - learning_rate * v_W, b.sub_(learning_rate * v_b))",
+        ),
+        "As many targets and labels as examples; the logits have two axes, the last one is axis 1.": (
+            "other name: len(targets)",
+            "other name: len(labels)",
+            "drop sign: (features @ W.mT + b).softmax(1)",
+        ),
+    },
     hints=HINTS,
 )

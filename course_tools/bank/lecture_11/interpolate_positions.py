@@ -257,5 +257,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "align_corners is False by itself; of the detached tensor only the length is read.": (
+            "drop keyword: resized = F.interpolate(image, (H_new, W_new), mode='bicubic')",
+            "detach: len(positions.detach())",
+        ),
+    },
     hints=HINTS,
 )

@@ -242,5 +242,20 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        ("Only a size, a kind or a device is read from the detached tensor, I carries no gradient, and the map is square."): (
+            "detach: weights.detach().shape",
+            "constant: weights.shape[-2]",
+            "detach: residual.detach().expand",
+            "detach: weights.detach().dtype",
+            "detach: weights.detach().device",
+            "detach: weights.detach().shape (2)",
+            "detach: layer + residual.detach()",
+        ),
+        "The checks draw float32 on the CPU, which is what torch.eye makes by itself.": (
+            "drop keyword: residual = torch.eye(T, device=weights.device)",
+            "drop keyword: residual = torch.eye(T, dtype=weights.dtype)",
+        ),
+    },
     hints=HINTS,
 )

@@ -278,5 +278,62 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "Minimum and maximum have no order; the sides of the box around both are never negative, and none that is "
+            "drawn is empty; a full slice stands as well before the dots as after them; where nothing is shared or "
+            "covered, no matter what it is divided by; a comparison carries no gradient; what is written over is not "
+            "read again."
+        ): (
+            "constant: width.clamp(min=-1)",
+            "constant: height.clamp(min=-1)",
+            "constant: torch.where(around > 0, around, 2.0)",
+            "constant: torch.where(covered > 0, covered, 2.0)",
+            "detach: around.detach() > 0",
+            "detach: covered.detach() > 0",
+            "drop call: width * height.clamp(min=0)",
+            "drop call: width.clamp(min=0) * height",
+            (
+                "in place: shared.div_(torch.where(covered > 0, covered, 1.0)) - (around - covered) / torch.where(around "
+                "> 0, around, 1.0)"
+            ),
+            "other name: height > 0 (2)",
+            "other name: width > 0 (2)",
+            "other name: shared > 0",
+            "swap arguments: torch.maximum(bottom, bottom_b) - torch.minimum(top_b, top)",
+            "swap arguments: torch.maximum(bottom_b, bottom) - torch.minimum(top, top_b)",
+            "swap arguments: torch.maximum(right, right_b) - torch.minimum(left_b, left)",
+            "swap arguments: torch.maximum(right_b, right) - torch.minimum(left, left_b)",
+            "swap elements: a[:, ..., None, :]",
+        ),
+        (
+            "The boxes of the exercise are float32, in which areas and ratios are computed: no kind changes, and only "
+            "kinds are read."
+        ): (
+            "drop call: return ratios",
+            "drop argument: return ratios.to()",
+            "drop call: kind, a, b = (a, _wide(a), _wide(b))",
+            "drop call: kind, a, b = (_ratio_type(a), a, _wide(b))",
+            "drop call: kind, a, b = (_ratio_type(a), _wide(a), b)",
+            "other name: ratios.to(a)",
+            "other name: ratios.to(around)",
+            "other name: ratios.to(b)",
+            "other name: ratios.to(bottom)",
+            "other name: ratios.to(bottom_b)",
+            "other name: ratios.to(covered)",
+            "other name: ratios.to(height)",
+            "other name: ratios.to(left)",
+            "other name: ratios.to(left_b)",
+            "other name: ratios.to(ratios)",
+            "other name: ratios.to(right)",
+            "other name: ratios.to(right_b)",
+            "other name: ratios.to(shared)",
+            "other name: ratios.to(top)",
+            "other name: ratios.to(top_b)",
+            "other name: ratios.to(width)",
+            "detach: _ratio_type(a.detach())",
+            "other name: _ratio_type(b)",
+        ),
+    },
     hints=HINTS,
 )

@@ -249,5 +249,35 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "All answers are called for the CPU, in float32, without gradients, and no cost is so near another; SciPy "
+            "takes a tensor as well as an array; the three lists that are zipped are of one length."
+        ): (
+            "constant: zip(queries.numpy(), of_objects, real.cpu().numpy(), strict=False)",
+            "drop argument: return queries.to()",
+            "drop call: real.numpy",
+            "drop call: cost.cpu",
+            "drop call: of_objects = cost.detach().cpu().double().mT",
+            "drop call: cost.detach().cpu().mT",
+            "drop call: cost.detach().double",
+            "drop call: return queries",
+            "drop keyword: for row, costs, here in zip(queries.numpy(), of_objects, real.cpu().numpy()):",
+            "negate: (~classes).shape",
+            "other name: real.shape",
+            "other name: classes.device",
+            "other name: costs.device",
+            "other name: here.device",
+            "other name: of_objects.device",
+            "other name: queries.device",
+            "other name: real.device",
+            "other name: row.device",
+        ),
+        "These words are read only where SciPy is not installed.": (
+            "swap arguments: optional_import('scipy.optimize', 'The Hungarian method', 'scipy').linear_sum_assignment",
+            "pattern: optional_import('scipy.optimize', 'scipy', 'Hungarian The method')",
+            "pattern: optional_import('scipy.optimize', 'scipy', 'The method Hungarian')",
+        ),
+    },
     hints=HINTS,
 )

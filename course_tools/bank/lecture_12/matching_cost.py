@@ -245,5 +245,18 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "All of them have the same length: classes and their marks, and the queries of logits and boxes; "
+            "distances have no direction; all classes are int64."
+        ): (
+            "drop call: classes.clamp(min=0)[..., None, :]",
+            "negate: (~classes).shape",
+            "other name: boxes.shape (2)",
+            "other name: real.shape",
+            "swap elements: boxes[:, ..., None, :]",
+            "swap operands: (targets[..., None, :, :] - boxes[..., :, None, :]).abs",
+        ),
+    },
     hints=HINTS,
 )

@@ -271,5 +271,20 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Minimum and maximum have no order; a full slice stands as well before the dots as after them.": (
+            "swap arguments: torch.minimum(right_b, right) - torch.maximum(left, left_b)",
+            "swap arguments: torch.minimum(right, right_b) - torch.maximum(left_b, left)",
+            "swap arguments: torch.minimum(bottom_b, bottom) - torch.maximum(top, top_b)",
+            "swap arguments: torch.minimum(bottom, bottom_b) - torch.maximum(top_b, top)",
+            "swap elements: a[:, ..., None, :]",
+            "swap elements: area(a)[:, ..., None]",
+        ),
+        "The boxes of the exercise are float32, and these are as wide as areas get.": (
+            "remove statement: a, b = (_wide(a), _wide(b))",
+            "drop call: a, b = (a, _wide(b))",
+            "drop call: a, b = (_wide(a), b)",
+        ),
+    },
     hints=HINTS,
 )

@@ -256,5 +256,10 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "x is the sum of the first half by then, a tensor of the answer's own.": (
+            "in place: return x.add_(channel_mixing(layer_norm(x, *norms[1]), *channels))",
+        ),
+    },
     hints=HINTS,
 )

@@ -230,5 +230,12 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Indices carry no gradient.": (
+            "detach: W_2[order.detach()]",
+            "detach: b_2[order.detach()]",
+            "detach: W_1[:, order.detach()]",
+        ),
+    },
     hints=HINTS,
 )

@@ -243,5 +243,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the shape is read, and a detached tensor has the same.": ("detach: omega.detach().shape",),
+    },
     hints=HINTS,
 )

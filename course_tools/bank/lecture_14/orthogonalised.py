@@ -272,5 +272,15 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "A sign is its own inverse; Q is nobody else's, so it may be changed in place; torch.qr is the old name "
+            "of torch.linalg.qr."
+        ): (
+            "operator: directions = Q / R.diagonal().sign()",
+            "in place: directions = Q.mul_(R.diagonal().sign())",
+            "drop attribute: torch.qr",
+        ),
+    },
     hints=HINTS,
 )

@@ -295,6 +295,52 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "A tensor of integers carries no gradient.": (
+            "detach: query, key = edges.detach()",
+            "detach: edge_softmax(scores, edges.detach(), values.shape[-2])",
+            "detach: wide.new_zeros(values.shape).index_add(-2, query.detach(), wide)",
+            "detach: values.index_select(-2, key.detach())",
+        ),
+        (
+            "The inputs of the exercise are float32, which is as wide as the sums get; in bfloat16, tested elsewhere, "
+            "the kinds differ."
+        ): (
+            "drop call: wide = messages",
+            "drop argument: wide = messages.to()",
+            "drop call: messages.to(messages.dtype)",
+            "drop call: messages.to(torch.float32)",
+            "swap arguments: messages.to(torch.promote_types(torch.float32, messages.dtype))",
+            "other name: wide.new_zeros(values.shape).index_add(-2, query, messages)",
+            "drop call: Attended(context, weights)",
+            "drop argument: Attended(context.to(), weights)",
+            "drop attribute: context.to(messages)",
+            "other name: key.dtype",
+            "other name: query.dtype",
+            "other name: weights.dtype",
+            "other name: scores.dtype",
+            "other name: values.dtype",
+            "other name: edges.dtype",
+            "other name: context.dtype (2)",
+            "other name: weights.dtype (2)",
+            "other name: wide.dtype (2)",
+            "other name: scores.dtype (2)",
+            "other name: values.dtype (2)",
+        ),
+        "Only a size, a kind or the device is read, and a detached tensor has the same.": (
+            "detach: values.detach().shape",
+            "detach: messages.detach().dtype",
+            "detach: messages.detach().dtype (2)",
+            "detach: wide.detach().new_zeros",
+            "detach: values.detach().shape (2)",
+        ),
+        "new_zeros and new_full take a size, the kind and the device alone, and these are the same.": (
+            "other name: messages.new_zeros",
+            "other name: weights.new_zeros",
+            "other name: scores.new_zeros",
+            "other name: values.new_zeros",
+        ),
+    },
     hints=HINTS,
     forbids={dense_attend_edges: "write the softmax and the sum over the edges yourself, without a matrix (N, N)."},
 )

@@ -266,5 +266,17 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "A square does not tell x - y from y - x, and a sum over two axes not which comes first.": (
+            "swap elements: key, query = edges",
+            "swap operands: difference = x[..., key, :] - x[..., query, :]",
+            "swap elements: difference.square().sum((-1, -2))",
+        ),
+        "A tensor of integers carries no gradient.": (
+            "detach: query, key = edges.detach()",
+            "detach: x[..., query.detach(), :]",
+            "detach: x[..., key.detach(), :]",
+        ),
+    },
     hints=HINTS,
 )

@@ -295,5 +295,13 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "The sum z_i + z_j is the same for both directions of an edge.": ("swap elements: key, query = edges",),
+        "A tensor of integers carries no gradient.": (
+            "detach: query, key = edges.detach()",
+            "detach: z.index_select(-2, query.detach())",
+            "detach: z.index_select(-2, key.detach())",
+        ),
+    },
     hints=HINTS,
 )

@@ -300,5 +300,57 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        (
+            "The inputs of the exercise are float32, which is as wide as the sums get; in bfloat16, tested elsewhere, "
+            "the kinds differ."
+        ): (
+            "drop call: wide = scores.dtype",
+            "drop call: wide = torch.float32",
+            "swap arguments: wide = torch.promote_types(torch.float32, scores.dtype)",
+            "drop call: return exponentials / sums.gather(-1, query)",
+            "drop argument: return (exponentials / sums.gather(-1, query)).to()",
+            "drop attribute: (exponentials / sums.gather(-1, query)).to(scores)",
+            "other name: query.dtype",
+            "other name: edges.dtype",
+            "drop call: (scores - largest.gather(-1, query)).exp",
+            "drop argument: (scores - largest.gather(-1, query)).to().exp",
+            "other name: exponentials.dtype (2)",
+            "other name: largest.dtype (2)",
+            "other name: sums.dtype (2)",
+            "other name: (scores - largest.gather(-1, query)).to(largest)",
+            "other name: (scores - largest.gather(-1, query)).to(scores)",
+        ),
+        "A tensor of integers carries no gradient.": (
+            (
+                "detach: scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, query.detach(), "
+                "scores.detach(), 'amax')"
+            ),
+            "detach: exponentials.new_zeros(largest.shape).scatter_add(-1, query.detach(), exponentials)",
+            "detach: sums.gather(-1, query.detach())",
+            "detach: edges.detach()[0]",
+            "detach: largest.gather(-1, query.detach())",
+        ),
+        "Subtracting the largest score changes no weight, so its gradients cancel: detaching it only saves work.": (
+            ("drop call: scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, query, scores, 'amax')"),
+        ),
+        "The inputs of the exercise list edges as int64.": ("drop call: edges[0].expand",),
+        "Only a size, a kind or the device is read, and a detached tensor has the same.": (
+            "detach: scores.detach().shape",
+            "detach: scores.detach().dtype",
+            "detach: scores.detach().dtype (2)",
+            "detach: scores.detach().new_full",
+            "detach: exponentials.detach().new_zeros",
+            "detach: largest.detach().shape",
+            "detach: scores.detach().shape (2)",
+        ),
+        "It is detached already.": ("detach: scores.detach().detach",),
+        "new_zeros and new_full take a size, the kind and the device alone, and these are the same.": (
+            "other name: largest.new_zeros",
+            "other name: scores.new_zeros",
+            "other name: query.shape (3)",
+        ),
+        "The largest scores are detached already.": ("detach: largest.detach().gather",),
+    },
     hints=HINTS,
 )

@@ -263,5 +263,8 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "torch takes the root of integers as float32.": ("drop call: degree = torch.bincount(query, minlength=n_nodes)",),
+    },
     hints=HINTS,
 )

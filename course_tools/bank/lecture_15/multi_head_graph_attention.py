@@ -300,5 +300,12 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "A tensor of integers carries no gradient.": (
+            "detach: gat_edge_scores(z, a, edges.detach())",
+            "detach: attend_edges(scores, z, edges.detach())",
+        ),
+        "Only a size, a kind or the device is read, and a detached tensor has the same.": ("detach: len(a.detach())",),
+    },
     hints=HINTS,
 )

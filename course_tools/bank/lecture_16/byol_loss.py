@@ -231,5 +231,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "The last of two axes is axis 1, and what is cut off once is cut off.": (
+            "drop sign: (unit(prediction) * unit(target.detach())).sum(1)",
+            "detach: target.detach().detach",
+        ),
+    },
     hints=HINTS,
 )

@@ -227,5 +227,11 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "`strict` asks for lists of one length, and every input has them.": (
+            "drop keyword: [torch.lerp(xi, theta, 1 - decay) for xi, theta in zip(target, online)]",
+            "constant: zip(target, online, strict=False)",
+        ),
+    },
     hints=HINTS,
 )

@@ -271,5 +271,34 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Of a tensor, `to` takes the kind and the device, which are those of the labels already.": (
+            "drop attribute: F.one_hot(labels, n_classes).to(features)",
+        ),
+        (
+            "Only a size, a kind or the device is read, and these are the same; a unit matrix of integers becomes one "
+            "of floats."
+        ): (
+            "drop keyword: penalty * torch.eye(x.shape[1], device=x.device)",
+            "drop keyword: penalty * torch.eye(x.shape[1], dtype=x.dtype)",
+            "other name: features.shape",
+            "other name: y.dtype (2)",
+            "other name: features.dtype",
+            "other name: labels.dtype (2)",
+            "other name: y.device",
+            "other name: features.device",
+            "other name: labels.device",
+        ),
+        ("The columns of centred features sum to 0: what is the same for all examples drops out of a product with them."): (
+            "other name: x.mT @ features",
+            "other name: features.mT",
+            "operator: x.mT @ (y + y.mean(0))",
+            "drop right: x.mT @ y",
+            "other name: features.mT (2)",
+            "drop call: y - 0",
+            "drop argument: y - y.mean()",
+            "cousin: y.sum(0) (2)",
+        ),
+    },
     hints=HINTS,
 )

@@ -298,6 +298,28 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only a size or the device is read, and these are the same for every input.": (
+            "drop keyword: itself = torch.eye(2 * N, dtype=torch.bool)",
+            "drop keyword: torch.arange(2 * N).roll",
+            "detach: len(a.detach())",
+            "other name: len(b)",
+            "detach: z.detach().device",
+            "other name: similarity.device",
+            "other name: a.device",
+            "other name: b.device",
+            "detach: z.detach().device (2)",
+            "other name: itself.device (2)",
+            "other name: similarity.device (2)",
+            "other name: a.device (2)",
+            "other name: b.device (2)",
+        ),
+        "A tensor of integers or of bools carries no gradient.": (
+            "detach: F.cross_entropy(similarity.masked_fill(itself, -torch.inf), partner.detach())",
+            "detach: similarity.masked_fill(itself.detach(), -torch.inf)",
+        ),
+        "The loss does not change when the two views change places.": ("swap elements: torch.cat([b, a])",),
+    },
     hints=HINTS,
     forbids={
         lean_nt_xent: "write the similarities and the cross-entropy yourself.",

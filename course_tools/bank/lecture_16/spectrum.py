@@ -213,5 +213,16 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "The last of two axes is axis 1, which is also the default.": (
+            "drop keyword: directions = F.normalize(embeddings)",
+            "drop sign: F.normalize(embeddings, dim=1)",
+        ),
+        ("Singular values do not see a sign, the directions are a tensor of their own, and there are as many as embeddings."): (
+            "swap operands: torch.linalg.svdvals(directions.mean(0) - directions)",
+            "in place: torch.linalg.svdvals(directions.sub_(directions.mean(0)))",
+            "other name: len(directions)",
+        ),
+    },
     hints=HINTS,
 )

@@ -292,5 +292,32 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "align_corners is False unless something else is said.": (
+            (
+                "drop keyword: grid = F.affine_grid(torch.cat([back * half, origin], dim=-1) / half[:, None], "
+                "list(images.shape))"
+            ),
+            "drop keyword: return F.grid_sample(images, grid)",
+        ),
+        "An image has four axes: the last two are those after the first two.": ("drop sign: images.shape[2:]",),
+        "Only a size, a kind or the device is read, and these are the same.": (
+            "detach: images.detach().shape",
+            "detach: images.detach().shape (2)",
+            "detach: images.detach().new_tensor",
+            "other name: A.new_tensor",
+            "other name: t.new_tensor",
+        ),
+        "The half sides are made from sizes and carry no gradient.": (
+            "detach: half.detach()[:, None]",
+            "detach: back * half.detach()",
+        ),
+        "affine_grid takes a torch.Size as well as a list.": (
+            (
+                "drop call: F.affine_grid(torch.cat([back * half, origin], dim=-1) / half[:, None], images.shape, "
+                "align_corners=False)"
+            ),
+        ),
+    },
     hints=HINTS,
 )

@@ -19,7 +19,11 @@ from tests.course_tools.bank.mutations import changes
 
 @dataclass(frozen=True)
 class Mutant:
-    """A function with one mistake; `label` is the kind of mistake and the statement that has it."""
+    """A function with one mistake; `label` is the kind of mistake and the expression around it, or the whole statement.
+
+    It is written from the syntax tree, so that comments, line breaks and what stands elsewhere do not change it; a number in
+    parentheses tells the second of two equal labels from the first.
+    """
 
     label: str
     function: Callable[..., object]
@@ -29,7 +33,7 @@ def mutants(function: Callable[..., object], gradients: bool = True) -> list[Mut
     """Make every mutant that compiles and is not the function itself; `gradients` says whether gradients are asked of it."""
     original = _definition(function)
     made, seen, labels = [], {ast.unparse(original)}, Counter()
-    statements = _statements(original)
+    around = _around(original)
     nodes = list(ast.walk(original))
     names = sorted({n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)})
     names += [a.arg for a in original.args.args]
@@ -39,25 +43,24 @@ def mutants(function: Callable[..., object], gradients: bool = True) -> list[Mut
                 continue
             tree = copy.deepcopy(original)
             places = list(ast.walk(tree))
-            statement = places[nodes.index(statements[node])] if node in statements else tree
+            mutated = node if isinstance(node, ast.stmt) else places[nodes.index(around[node])]
             tree = ast.fix_missing_locations(_Replace(places[i], new).visit(tree))
             code = ast.unparse(tree)
             if code in seen or not _compiles(code):
                 continue
             seen.add(code)
-            removed = statement is places[i]
-            label = f"{kind}: {_text(node) if removed else _text(statement)}"
+            label = f"{kind}: {_text(mutated)}"
             labels[label] += 1
             made.append(Mutant(f"{label} ({labels[label]})" if labels[label] > 1 else label, _function(tree, function)))
     return made
 
 
-def _statements(tree: ast.FunctionDef) -> dict[ast.AST, ast.stmt]:
-    """Find the innermost statement around each node."""
-    found: dict[ast.AST, ast.stmt] = {}
-    for statement in ast.walk(tree):
-        if isinstance(statement, ast.stmt) and statement is not tree:
-            found |= dict.fromkeys(ast.walk(statement), statement)
+def _around(tree: ast.FunctionDef) -> dict[ast.AST, ast.expr | ast.stmt]:
+    """Find the smallest expression or statement around each node that says where it is; `ast.walk` comes to it last."""
+    found: dict[ast.AST, ast.expr | ast.stmt] = {}
+    for outer in ast.walk(tree):
+        if isinstance(outer, ast.expr | ast.stmt) and not isinstance(outer, ast.Slice | ast.UnaryOp | ast.Tuple):
+            found |= {node: outer for node in ast.walk(outer) if node is not outer}
     return found
 
 
