@@ -17,7 +17,7 @@ from tests.course_tools.browser import Visit, chromium
 PAGES = (
     "index.html",
     "solutions/04_self_attention.html",
-    "docs/running.html",
+    "docs/evidence.html",
     "api/metrics.html",
 )
 PHONE, DESK = 390, 1280
