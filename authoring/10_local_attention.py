@@ -171,7 +171,7 @@ relative_logits = check("10.3", relative_logits)
 
 # %%
 from course_lib.attention import Attended, attend
-from course_lib.attention.local import LocalKeys, LocalValues, require_local_inputs
+from course_lib.attention.local import LocalKeys, LocalValues, window_side
 
 # %% exercise="10.4" bug="looks_outside"
 from course_tools.bank.lecture_10.local_attention import looks_outside as suspect

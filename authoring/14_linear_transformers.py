@@ -247,8 +247,7 @@ claim("14.i", ratio=ratio)
 
 # %%
 from einops import einsum
-
-from course_lib.attention.linear import require_one_length
+from jaxtyping import Float
 
 # %% exercise="14.3" bug="normalises_over_all_positions"
 from course_tools.bank.lecture_14.causal_linear_attention import (
@@ -318,9 +317,6 @@ claim("14.l", ratio=by_chunks / by_softmax)
 # | `S`, `z`: input and output | (…, f, d_v), (…, f) |
 # | `phi_q`, `phi_k`, `v` | (…, f), (…, f), (…, d_v): one position |
 # | returned | context (…, d_v), S, z |
-
-# %%
-from jaxtyping import Float
 
 # %% exercise="14.4" difficulty="●●○" minutes=8
 from course_lib.attention import linear_attention_step

@@ -20,6 +20,7 @@ from torch.nn import Identity
 from course_lib.analysis import *
 from course_lib.attention import *
 from course_lib.blocks import *
+from course_lib.fast import *
 from course_lib.generation import *
 from course_lib.losses import *
 from course_lib.metrics import *
@@ -72,16 +73,16 @@ TAKE_MASKS = [
 ]
 
 SIZES = [
-    ("attend(scores, v[:, 1:])", "ValueError", "scores (2, 5, 7) are for 7 keys, but values (2, 6, 13) hold 6"),
-    *((f"{x}_linear_attention(k, k, v[:, 1:])", "ValueError", "hold 6") for x in ("causal", "chunked", "recurrent")),
+    ("attend(scores, v[:, 1:])", "ValueError", "scores are for 7 keys, but values (2, 6, 13) hold 6"),
+    *((f"{x}_linear_attention(k, k, v[:, 1:])", "ValueError", "v (2, 6, 13)") for x in ("causal", "chunked", "recurrent")),
     ("attend(scores, v.mT)", "ValueError", "values (2, 13, 7) hold 13"),
     ("attend(scores, randn(3, T_k, d_v))", "RuntimeError", "size of tensor a (2) must match the size of tensor b (3)"),
     ("scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
     ("scaled_dot_product_attention(q, k, v[:, 1:])", "ValueError", "are for 7 keys"),
     ("fused_scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
     ("fused_scaled_dot_product_attention(q, k, v[:, 1:])", "ValueError", "got 7 keys and 6 values"),
-    ("dot_scores(q, k[..., 1:])", "ValueError", "got 11 and 10. Project one of them, or use general_scores"),
-    *((f"{x}dot_attention(q, k[..., 1:], v)", "ValueError", "queries and keys of one size") for x in ("", "fused_")),
+    ("dot_scores(q, k[..., 1:])", "RuntimeError", "[2, 11] but got: [2, 10]"),
+    *((f"{x}dot_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]") for x in ("", "fused_")),
     ("general_scores(q, k, randn(10, d_k))", "RuntimeError", "shapes cannot be multiplied (10x11 and 10x11)"),
     ("additive_scores(q, k, randn(17, 10), randn(17, d_k), randn(17))", "RuntimeError", "(10x11 and 10x17)"),
     (
@@ -98,61 +99,61 @@ SIZES = [
 
 HEADS = [
     ("split_heads(q, 3)", "ValueError", "11 features do not divide into 3 heads."),
-    ("multi_head_attention(q, k, v, *heads, n_heads=3)", "ValueError", "22 rows of W_q (22, 11) do not divide into 3 heads."),
-    ("multi_head_attention(q, k, v, *heads, 0)", "ValueError", "22 rows of W_q (22, 11) do not divide into 0 heads."),
+    ("multi_head_attention(q, k, v, *heads, n_heads=3)", "ValueError", "22 features do not divide into 3 heads."),
+    ("multi_head_attention(q, k, v, *heads, 0)", "ValueError", "22 features do not divide into 0 heads."),
     (
         "multi_head_attention(q[..., 1:], k, v, *heads, 2)",
         "ValueError",
-        "W_q must be (n_heads · d, 10) for queries (2, 5, 10), got (22, 11).",
+        "W_q does not fit",
     ),
     (
         "multi_head_attention(q, k, v, *(W.mT for W in heads), 2)",
         "ValueError",
-        "for queries (2, 5, 11), got (11, 22). Matrices are stored as torch.nn.Linear stores them, (out, in)",
+        "W_q (11, 22), W_k (11, 22), W_v (13, 26), W_o (26, 9). Matrices are stored as torch.nn.Linear stores them, (out, in)",
     ),
-    ("multi_head_attention(q, k, v[..., 1:], *heads, 2)", "ValueError", "W_v must be (n_heads · d, 12) for values (2, 7, 12)"),
+    ("multi_head_attention(q, k, v[..., 1:], *heads, 2)", "ValueError", "W_v does not fit"),
     (
         "multi_head_attention(q, k, v, heads[0][:20], *heads[1:], 2)",
         "ValueError",
-        "W_q (20, 11) and W_k (22, 11) must have as many rows",
+        "W_k does not fit",
     ),
     (
         "multi_head_attention(q, k, v, *heads[:3], randn(9, 13), 2)",
         "ValueError",
-        "W_o must be (d_model, 26), a column for each row of W_v (26, 13), got (9, 13).",
+        "W_o does not fit",
     ),
-    ("multi_head_attention(q, k, v[:, 1:], *heads, 2)", "ValueError", "got keys (2, 7, 11) and values (2, 6, 13)"),
-    ("multi_head_attention(q[0, 0], k, v, *heads, 2)", "ValueError", "queries must be (*batch, T, d), got (11,)"),
+    ("multi_head_attention(q, k, v[:, 1:], *heads, 2)", "ValueError", "values does not fit"),
+    ("multi_head_attention(q[0, 0], k, v, *heads, 2)", "ValueError", "queries does not fit"),
     ("MultiHead(d_k, 3)", "ValueError", "d_model 11 does not divide into 3 heads; give d_k, or other sizes."),
-    ("MultiHead(12, 0)", "ValueError", "at least one head, got n_heads = 0."),
-    ("MultiHead(12, -3)", "ValueError", "at least one head, got n_heads = -3."),
+    ("MultiHead(12, 0)", "ValueError", "does not divide into 0 heads"),
+    ("MultiHead(12, -3)", "ValueError", "does not divide into -3 heads"),
     ("MultiHead(12, 3)(q, k, v)", "RuntimeError", "shapes cannot be multiplied (14x11 and 12x12)"),
     ("multi_head_attention(q, k, v, *heads, 2, ones(T_q, T_k))", "TypeError", "the mask must be bool"),
     (
         "multi_head_attention(q, k, v, *heads, 2, allowed[:, 1:])",
         "ValueError",
-        "a mask of shape (5, 6) does not broadcast to (*batch, T_q, T_k) = (2, 5, 7)",
+        "a mask of shape (1, 5, 6) does not broadcast to the scores' (*batch, T_q, T_k) = (2, 2, 5, 7)",
     ),
     (
         "MultiHead(d_k, 1)(q, k, randn(B, T_k, d_k), ones(B, T_k).bool())",
         "ValueError",
-        "a mask of shape (2, 7) does not broadcast to (*batch, T_q, T_k) = (2, 5, 7)",
+        "a mask of shape (1, 2, 7) does not broadcast to the scores' (*batch, T_q, T_k) = (2, 1, 5, 7)",
     ),
     ("causal_attention(k, q, v[:, :T_q])", "ValueError", "got 7 queries and 5 keys"),
     ("MultiHead(d_k, 1)(q, k, randn(B, T_k, d_k), ones(T_q, T_k))", "TypeError", "the mask must be bool"),
-    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k))", "TypeError", "the mask must be bool"),
-    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k + 1).bool())", "ValueError", "(2, 8) does not broadcast"),
+    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k))", "TypeError", "mask must be a tensor of type bool"),
+    ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, T_k + 1).bool())", "ValueError", "mask (2, 8)"),
     ("pool(v, randn(17, d_v), zeros(17), ones(17), ones(B, 1, T_k).bool())", "ValueError", "`mask.squeeze(-2)`"),
     (
         "pool(v, randn(d_v, 17), zeros(17), ones(17))",
         "ValueError",
-        "tokens (2, 7, 13) need W (d_a, 13), b (d_a,) and u (d_a,), got W (13, 17), b (17,) and u (17,).",
+        "W does not fit",
     ),
-    ("pool(v, randn(17, d_v), zeros(1), ones(17))", "ValueError", "got W (17, 13), b (1,) and u (17,)."),
+    ("pool(v, randn(17, d_v), zeros(1), ones(17))", "ValueError", "b does not fit"),
     (
         "mean_pool(v, ones(B, 1, T_k).bool())",
         "ValueError",
-        "(2, 1, 7) does not broadcast to the tokens' (*batch, T_k) = (2, 7)",
+        "mask (2, 1, 7). The mask of `padding_mask` has an axis",
     ),
     (
         "Block(MultiHead(12, 3), FeedForward(12, 24), 12)",
@@ -275,13 +276,13 @@ def recurrent(form: str, gates: int) -> list[tuple[str, str, str]]:
     """Inputs that each form must refuse; torch's kernels would read memory outside their tensors."""
     state = "(h, h)" if gates == 4 else "(h,)"
     shapes = [(2, 7)] * (state.count("h"))
-    run, own, rows = f"{form}(x, {state}, *weights[{gates}]", f"*weights[{gates}])", gates * 7
+    run, own = f"{form}(x, {state}, *weights[{gates}]", f"*weights[{gates}])"
     other = 3 if gates == 4 else 4
     return [
-        (f"{form}(x[0], {state}, {own}", "ValueError", "x must be (B, T, d), got (5, 3); a single sequence is x[None]."),
-        (f"{form}(randn(B, T, 4), {state}, {own}", "ValueError", f"W must be ({rows}, 4) for 4 inputs and 7 hidden units"),
-        (f"{form}(x, {state}, *weights[{other}])", "ValueError", f"W must be ({rows}, 3) for 3 inputs and 7 hidden units"),
-        (f"{form}(x, {state}, *weights[{gates}][:3], randn(5))", "ValueError", f"b_U must be ({rows},)"),
+        (f"{form}(x[0], {state}, {own}", "ValueError", "x does not fit"),
+        (f"{form}(randn(B, T, 4), {state}, {own}", "ValueError", "W does not fit"),
+        (f"{form}(x, {state}, *weights[{other}])", "ValueError", "does not fit"),
+        (f"{form}(x, {state}, *weights[{gates}][:3], randn(5))", "ValueError", "b_U does not fit"),
         (f"{form}(x, h, {own}", "ValueError", f"the state must be a tuple of tensors {shapes}, got [(7,), (7,)]."),
         (f"{form}(x, (h, h, h), {own}", "ValueError", "got [(2, 7), (2, 7), (2, 7)]."),
         (f"{form}(x, (zeros(1, 7),) * {len(shapes)}, {own}", "ValueError", f"tuple of tensors {shapes}, got [(1, 7)"),
@@ -289,9 +290,9 @@ def recurrent(form: str, gates: int) -> list[tuple[str, str, str]]:
         (f"{form}(x.double(), {state}, {own}", "RuntimeError", "ouble"),
         (f"{run}, tensor([5, 6]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5, 6]."),
         (f"{run}, tensor([5, -1]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5, -1]."),
-        (f"{run}, tensor([5, 2, 1]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5, 2, 1]."),
-        (f"{run}, tensor([5]))", "ValueError", "lengths must be 2 numbers from 0 to T = 5, got [5]."),
-        (f"{run}, tensor([5.0, 2.0]))", "TypeError", "lengths must be integers, got torch.float32."),
+        (f"{run}, tensor([5, 2, 1]))", "ValueError", "lengths (3,)"),
+        (f"{run}, tensor([5]))", "ValueError", "lengths (1,)"),
+        (f"{run}, tensor([5.0, 2.0]))", "TypeError", "lengths must be a tensor of type int, got torch.float32."),
     ]
 
 
@@ -299,8 +300,8 @@ LAYERS = [
     (f"{kind}(d, n, {run})({call})", "ValueError", text)
     for kind, run in [("RNN", "hoisted_rnn"), ("LSTM", "lstm"), ("LSTM", "fused_lstm"), ("GRU", "fused_gru")]
     for call, text in [
-        ("x[0]", "a single sequence is x[None]."),
-        ("randn(B, T, 4)", "for 4 inputs and 7 hidden units"),
+        ("x[0]", "A single sequence is x[None]."),
+        ("randn(B, T, 4)", "W does not fit"),
         ("x, h", "the state must be a tuple of tensors"),
         ("x, None, tensor([5, 9])", "lengths must be 2 numbers from 0 to T = 5, got [5, 9]."),
     ]

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.primitives.preconditions import shape_checked
+from course_lib.primitives.preconditions import requires, shape_checked
 from course_lib.shapes import Lengths
 
 __all__ = ["HeadStatistics", "head_statistics"]
@@ -31,7 +31,14 @@ class HeadStatistics(NamedTuple):
     entropy: PerHead
 
 
+def _require_range(weights: Tensor, delimiters: Tensor, lengths: Tensor) -> None:
+    T = weights.shape[-1]
+    if lengths.numel() and not 1 <= int(lengths.min()) <= int(lengths.max()) <= T:
+        raise ValueError(f"lengths must be 1 to {T}, got {lengths.tolist()}.")
+
+
 @shape_checked()
+@requires(_require_range)
 def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, "B T"], lengths: Lengths) -> HeadStatistics:
     """Average attention of each head to previous, current and next token and to delimiters, and its entropy.
 
@@ -49,10 +56,7 @@ def head_statistics(weights: Float[Tensor, "B h T T"], delimiters: Bool[Tensor, 
 
     Source: Clark et al. 2019, section 3.
     """
-    T = weights.shape[-1]
-    if lengths.numel() and not 1 <= int(lengths.min()) <= int(lengths.max()) <= T:
-        raise ValueError(f"lengths must be 1 to {T}, got {lengths.tolist()}.")
-    position = torch.arange(T, device=weights.device)
+    position = torch.arange(weights.shape[-1], device=weights.device)
     real = position < lengths[:, None]
 
     def mean(values: Tensor, counts: Tensor) -> Tensor:

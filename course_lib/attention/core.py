@@ -115,10 +115,7 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
     Source: Bahdanau et al. 2015, eqs. 5-6.
     """
     if scores.shape[-1] != values.shape[-2]:
-        raise ValueError(
-            f"scores {tuple(scores.shape)} are for {scores.shape[-1]} keys, but values {tuple(values.shape)} hold "
-            f"{values.shape[-2]}: the last axis of scores and the last but one of values must be the same T_k."
-        )
+        raise ValueError(f"scores are for {scores.shape[-1]} keys, but values {tuple(values.shape)} hold {values.shape[-2]}.")
     if mask is None:
         weights = scores.softmax(-1)
     else:
@@ -187,9 +184,7 @@ def causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask | None:
 def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
     """Raise an error unless the mask is bool and broadcasts unambiguously to scores of `shape`, (*batch, T_q, T_k)."""
     if mask.dtype != torch.bool:
-        raise TypeError(
-            f"the mask must be bool with True = may attend, got {mask.dtype}. Convert an additive mask by `mask == 0`."
-        )
+        raise TypeError(f"the mask must be bool with True = may attend, got {mask.dtype}. Convert by `mask == 0`.")
     if not broadcasts(mask.shape, shape):
         raise ValueError(
             f"a mask of shape {tuple(mask.shape)} does not broadcast to the scores' (*batch, T_q, T_k) = {tuple(shape)}. "
@@ -206,8 +201,8 @@ def require_one_reading(mask: Mask, shape: tuple[int, ...]) -> None:
     """
     if mask.dim() == 3 < len(shape) and 1 < mask.shape[0] == shape[0] == shape[-3]:
         raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} can be read in two ways, as {shape[0]} is the size of the batch and of axis "
-            "-3. Write `mask[None]` for one mask for the whole batch, `mask[:, None]` for one for each sequence."
+            f"a mask of shape {(*mask.shape,)} can be read in two ways: write `mask[None]` for one mask for the whole batch, "
+            "`mask[:, None]` for one for each sequence."
         )
 
 
@@ -226,8 +221,5 @@ def require_weights(attended: Attended | ContextOnly) -> Attended:
         TypeError: the mechanism is a fused form, which returns no weights.
     """
     if attended.weights is None:
-        raise TypeError(
-            "the attention weights are needed here, but this mechanism is a fused form that never builds them: "
-            "choose the equation form, such as `scaled_dot_product_attention` in place of its fused form."
-        )
+        raise TypeError("the attention weights are needed here, and a fused form never builds them: choose the equation form.")
     return Attended(attended.context, attended.weights)

@@ -92,12 +92,8 @@ def dot_scores(q: Queries, k: Keys) -> Scores:
     Returns:
         scores (*batch, T_q, T_k).
 
-    Raises:
-        ValueError: queries and keys differ in size.
-
     Source: Luong et al. 2015, section 3.1 (dot).
     """
-    require_one_size(q, k)
     return q @ k.mT
 
 
@@ -139,12 +135,3 @@ class GeneralAttention(nn.Module):
 @without_overflow
 def _general_attention(q: Queries, k: Keys, v: Values, W: Float[Tensor, "d_q d_k"], mask: Mask | None) -> Attended:
     return attend(general_scores(q, k, W), v, mask)
-
-
-def require_one_size(q: Queries, k: Keys) -> None:
-    """Raise a ValueError unless queries and keys are of one size."""
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(
-            f"a dot product needs queries and keys of one size, got {q.shape[-1]} and {k.shape[-1]}. "
-            "Project one of them, or use general_scores, whose W takes keys to queries."
-        )

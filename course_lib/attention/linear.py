@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, ContextOnly, LayerState, attend, hide_keys, require_mask
 from course_lib.primitives.kernels import elu_feature_map
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = [
@@ -116,8 +116,14 @@ def linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: 
     return divide(phi_q @ S, phi_q @ z[..., None])
 
 
+@shape_checked("To continue a sequence, carry its state S, z with linear_attention_step.")
 @in_float32
-def causal_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None) -> Context:
+def causal_linear_attention(
+    phi_q: Float[Tensor, "*#batch T f"],
+    phi_k: Float[Tensor, "*#batch T f"],
+    v: Float[Tensor, "*#batch T d_v"],
+    mask: Mask | None = None,
+) -> Context:
     """Attend from each position to itself and to earlier ones, by prefix sums: every S_i and z_i at once.
 
     All states are held in memory, T · f · d_v numbers; `fast.chunked_linear_attention` computes the same without them.
@@ -137,24 +143,13 @@ def causal_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values,
 
     Source: Katharopoulos et al. 2020, eqs. 9-12.
     """
-    require_one_length(phi_q, phi_k, v)
     phi_k = mask_features(phi_k, mask)
     S = einsum(phi_k, v, "... T f, ... T d_v -> ... T f d_v").cumsum(-3)
     z = phi_k.cumsum(-2)
     return divide(einsum(phi_q, S, "... T f, ... T f d_v -> ... T d_v"), (phi_q * z).sum(-1, keepdim=True))
 
 
-def require_features(S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor) -> None:
-    """Raise a ValueError for features that a state S (*batch, f, d_v), z (*batch, f) does not have: 1 would broadcast."""
-    f, d_v = S.shape[-2:]
-    if (z.shape[-1], phi_q.shape[-1], phi_k.shape[-1], v.shape[-1]) != (f, f, f, d_v):
-        got = ", ".join(f"{name} {tuple(x.shape)}" for name, x in (("z", z), ("phi_q", phi_q), ("phi_k", phi_k), ("v", v)))
-        raise ValueError(
-            f"a state S (…, f, d_v) needs z, phi_q and phi_k of f features and v of d_v, got S {tuple(S.shape)}, {got}."
-        )
-
-
-@requires(require_features)
+@shape_checked()
 def linear_attention_step(
     S: Float[Tensor, "*batch f d_v"],
     z: Float[Tensor, "*batch f"],
@@ -184,10 +179,10 @@ def linear_attention_step(
     return divide(read, (phi_q * z).sum(-1, keepdim=True)).to(dtype), S, z
 
 
+@shape_checked(of=causal_linear_attention)
 @in_float32
 def recurrent_linear_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None) -> Context:
     """Compute the same as `causal_linear_attention` one position after the other, by `linear_attention_step`."""
-    require_one_length(phi_q, phi_k, v)
     phi_k = mask_features(phi_k, mask)
     S, z = v.new_zeros(*v.shape[:-2], phi_k.shape[-1], v.shape[-1]), phi_k.new_zeros(*v.shape[:-2], phi_k.shape[-1])
     contexts = []
@@ -225,10 +220,7 @@ class LinearAttention(nn.Module):
             ValueError: `mix` is `linear_attention`, which is not causal.
         """
         if getattr(self.mix, "func", self.mix) is linear_attention:  # a partial function has a `func`
-            raise ValueError(
-                "steps compute causal linear attention, but linear_attention is not causal: choose a causal form, such as "
-                "causal_linear_attention, or run this layer on the whole sequence."
-            )
+            raise ValueError("steps compute causal linear attention, but linear_attention is not causal: choose a causal form.")
         wide = torch.promote_types(v.dtype, torch.float32)
         phi_k, v = self.feature_map(k).to(wide), v.to(wide)
         with torch.autocast(v.device.type, enabled=False):
@@ -269,8 +261,8 @@ def require_key_mask(mask: Mask, phi_k: KeyFeatures) -> None:
     """Raise an error unless the mask is bool and (*batch, 1, T_k), the same for every query."""
     if mask.dim() > 1 and mask.shape[-2] != 1:
         raise ValueError(
-            f"linear attention sums over the keys once for all queries, so its mask must be (*batch, 1, T_k), got one of "
-            f"{mask.shape[-2]} queries. For a causal mask use causal_linear_attention, for any other kernel_attention."
+            f"linear attention needs a mask (*batch, 1, T_k), got one of {mask.shape[-2]} queries. For a causal mask use "
+            "causal_linear_attention, for any other kernel_attention."
         )
     require_mask(mask, (*phi_k.shape[:-2], 1, phi_k.shape[-2]))
 
@@ -278,19 +270,6 @@ def require_key_mask(mask: Mask, phi_k: KeyFeatures) -> None:
 def divide(numerator: Tensor, normaliser: Tensor) -> Tensor:
     """Divide, with quotient and gradient 0 where the normaliser vanishes."""
     return numerator / divisor(normaliser)
-
-
-def require_one_length(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> None:
-    """Raise a ValueError unless there are as many queries as keys, and as many values."""
-    if phi_q.shape[-2] != phi_k.shape[-2]:
-        raise ValueError(
-            f"causal linear attention needs a query for each key, got {phi_q.shape[-2]} queries and {phi_k.shape[-2]} keys. "
-            "To continue a sequence, carry its state S, z with linear_attention_step."
-        )
-    if v.shape[-2] != phi_k.shape[-2]:
-        raise ValueError(
-            f"there are {phi_k.shape[-2]} keys, but values {tuple(v.shape)} hold {v.shape[-2]}: each key needs one."
-        )
 
 
 def divisor(n: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, ContextOnly, attend, without_overflow
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.primitives.windows import local_windows, require_window, window_mask
 from course_lib.shapes import Image
 
@@ -58,6 +59,7 @@ def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddi
     return (from_rows.unsqueeze(-1) + from_columns.unsqueeze(-2)).flatten(-2)
 
 
+@shape_checked()
 @without_overflow
 def local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
@@ -81,41 +83,19 @@ def local_attention(
 
     Source: Ramachandran et al. 2019, eq. 3.
     """
-    size = require_local_inputs(q, k, v, rows, columns, stride)
+    size = window_side(q, k, rows, stride)
     scores = (local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)
     mask = window_mask(k.shape[-3], k.shape[-2], size, stride, device=k.device)
     context, weights = attend(scores.unsqueeze(-2), local_windows(v, size, stride), mask.unsqueeze(-2))
     return Attended(context.squeeze(-2), weights.squeeze(-2))
 
 
-def require_local_inputs(
-    q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int
-) -> int:
-    """Check that queries, keys, values and offsets fit, and return the side of the window."""
+def window_side(q: LocalQueries, k: LocalKeys, rows: RowEmbeddings, stride: int) -> int:
+    """Return the side of the window; raise a ValueError for a side or a stride that the queries do not fit."""
     size, (H, W) = rows.shape[-2], k.shape[-3:-1]
     require_window(size, stride)
     if q.shape[-3:-1] != (wanted := (-(-H // stride), -(-W // stride))):
-        raise ValueError(
-            f"at stride {stride}, an image of {H} × {W} keys has {wanted[0]} × {wanted[1]} queries; "
-            f"got {q.shape[-3]} × {q.shape[-2]}. Take every stride-th pixel: `q[..., ::stride, ::stride, :]`."
-        )
-    if v.shape[-3:-1] != (H, W):
-        raise ValueError(
-            f"each pixel has a key and a value: got keys of {H} × {W} pixels and values of {v.shape[-3]} × {v.shape[-2]}."
-        )
-    if k.shape[-1] != q.shape[-1]:
-        raise ValueError(
-            f"a dot product needs queries and keys of one size, got {q.shape[-1]} and {k.shape[-1]}: project one of them."
-        )
-    if columns.shape[-2] != size:
-        raise ValueError(
-            f"a window is square: {size} vectors for its rows need as many for its columns, got {columns.shape[-2]}."
-        )
-    if rows.shape[-1] + columns.shape[-1] != q.shape[-1]:
-        raise ValueError(
-            f"the offsets have {rows.shape[-1]} + {columns.shape[-1]} features for rows and columns, the queries "
-            f"{q.shape[-1]}: together they must be as many."
-        )
+        raise ValueError(f"need {wanted} queries for {H} × {W} keys: take every stride-th, `q[..., ::stride, ::stride, :]`.")
     return size
 
 
@@ -145,10 +125,7 @@ class LocalAttention(nn.Module):
         super().__init__()
         require_window(size, stride)
         if n_heads < 1 or d_out % (2 * n_heads):
-            raise ValueError(
-                f"each head needs an even number of features, half for rows and half for columns: d_out {d_out} is not "
-                f"divisible by 2 · {n_heads} heads."
-            )
+            raise ValueError(f"half of a head's features are for rows, half for columns: {d_out} / {n_heads} is not even.")
         self.d_out, self.n_heads, self.stride, self.mechanism = d_out, n_heads, stride, mechanism
         self.W_q, self.W_k, self.W_v = (nn.Linear(d_in, d_out, bias=False) for _ in range(3))
         d_half = d_out // n_heads // 2

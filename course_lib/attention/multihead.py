@@ -31,12 +31,11 @@ from course_lib.attention.core import (
     LayerState,
     StepwiseMechanism,
     attend,
-    broadcasts,
     require_one_reading,
 )
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.primitives.precision import rounded_from_float32
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = [
@@ -76,55 +75,14 @@ def merge_heads(x: Float[Tensor, "*batch h T d"]) -> Float[Tensor, "*batch T h_d
     return rearrange(x, "... h T d -> ... T (h d)")
 
 
-def _require_projections(
-    queries: Queries,
-    keys: Keys,
-    values: Values,
-    W_q: Tensor,
-    W_k: Tensor,
-    W_v: Tensor,
-    W_o: Tensor,
-    n_heads: int,
-    mask: Mask | None = None,
-) -> None:
-    """Raise a ValueError for a matrix or a mask that does not fit, with the shapes as they were passed."""
-    inputs = {"queries": queries, "keys": keys, "values": values}
-    for (of, x), name, W in zip(inputs.items(), ("W_q", "W_k", "W_v"), (W_q, W_k, W_v), strict=True):
-        if x.dim() < 2:
-            raise ValueError(f"the {of} must be (*batch, T, d), got {tuple(x.shape)}; a single token is `x[None]`.")
-        if W.dim() != 2 or W.shape[1] != x.shape[-1]:
-            raise ValueError(
-                f"{name} must be (n_heads · d, {x.shape[-1]}) for {of} {tuple(x.shape)}, got {tuple(W.shape)}. Matrices are "
-                "stored as torch.nn.Linear stores them, (out, in); of others pass the transpose, `W.mT`."
-            )
-        if n_heads < 1 or W.shape[0] % n_heads:
-            raise ValueError(f"the {W.shape[0]} rows of {name} {tuple(W.shape)} do not divide into {n_heads} heads.")
-    if W_q.shape[0] != W_k.shape[0]:
-        raise ValueError(
-            f"W_q {tuple(W_q.shape)} and W_k {tuple(W_k.shape)} must have as many rows, n_heads · d_k: queries and keys of a "
-            "head have one size."
-        )
-    if W_o.dim() != 2 or W_o.shape[1] != W_v.shape[0]:
-        raise ValueError(
-            f"W_o must be (d_model, {W_v.shape[0]}), a column for each row of W_v {tuple(W_v.shape)}, got {tuple(W_o.shape)}."
-        )
-    if keys.shape[-2] != values.shape[-2]:
-        raise ValueError(
-            f"each key needs a value: got keys {tuple(keys.shape)} and values {tuple(values.shape)} for queries "
-            f"{tuple(queries.shape)}."
-        )
-    if mask is not None:
-        _require_mask_of_heads(mask, (*queries.shape[:-2], n_heads, queries.shape[-2], keys.shape[-2]))
-
-
-@requires(_require_projections)
+@shape_checked("Matrices are stored as torch.nn.Linear stores them, (out, in); of others pass the transpose, `W.mT`.")
 def multi_head_attention(
-    queries: Queries,
-    keys: Keys,
-    values: Values,
+    queries: Float[Tensor, "*#batch T_q d_q"],
+    keys: Float[Tensor, "*#batch T_k d_k"],
+    values: Float[Tensor, "*#batch T_k d_v"],
     W_q: Float[Tensor, "h_d_k d_q"],
-    W_k: Float[Tensor, "h_d_k d_k_in"],
-    W_v: Float[Tensor, "h_d_v d_v_in"],
+    W_k: Float[Tensor, "h_d_k d_k"],
+    W_v: Float[Tensor, "h_d_v d_v"],
     W_o: Float[Tensor, "d_model h_d_v"],
     n_heads: int,
     mask: Mask | None = None,
@@ -133,12 +91,12 @@ def multi_head_attention(
 
     Args:
         queries: (*batch, T_q, d_q).
-        keys: (*batch, T_k, d_k_in).
-        values: (*batch, T_k, d_v_in).
-        W_q: (n_heads · d_k, d_q), the query projections of all heads, stacked row-wise.
-        W_k: (n_heads · d_k, d_k_in).
-        W_v: (n_heads · d_v, d_v_in); d_v may differ from d_k.
-        W_o: (d_model, n_heads · d_v).
+        keys: (*batch, T_k, d_k).
+        values: (*batch, T_k, d_v).
+        W_q: the query projections of all heads, stacked row-wise.
+        W_k: those of the keys, with as many rows.
+        W_v: those of the values, of another size if need be.
+        W_o: of the output, with a column for each row of W_v.
         n_heads: number of heads.
         mask: bool, True = may attend: broadcastable to (*batch, T_q, T_k), the same for every head; or with an axis of heads,
             (*batch, 1, T_q, T_k) or (*batch, n_heads, T_q, T_k).
@@ -238,10 +196,8 @@ def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     if hasattr(mechanism, "start") and hasattr(mechanism, "step"):  # isinstance with a protocol is slow, and every step checks
         return cast(StepwiseMechanism, mechanism)
     raise ValueError(
-        "steps compute causal attention from a state of the positions before, but the mechanism of this layer, "
-        f"{getattr(mechanism, '__name__', mechanism)}, has no `start` and `step`: choose causal_attention, "
-        "fused_causal_attention or LinearAttention with a causal form. `without_attention_dropout` removes an AttentionDropout "
-        "around them."
+        "steps compute causal attention: choose causal_attention, fused_causal_attention or a causal LinearAttention, without "
+        f"AttentionDropout (`without_attention_dropout`): {getattr(mechanism, '__name__', mechanism)} has no `start` and `step`"
     )
 
 
@@ -274,9 +230,7 @@ class MultiHead(nn.Module):
             ValueError: n_heads is not positive, or d_k is None and n_heads does not divide d_model.
         """
         super().__init__()
-        if n_heads < 1:
-            raise ValueError(f"attention needs at least one head, got n_heads = {n_heads}.")
-        if d_k is None and d_model % n_heads:
+        if n_heads < 1 or (d_k is None and d_model % n_heads):
             raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
         d_k = d_model // n_heads if d_k is None else d_k
         d_v = d_k if d_v is None else d_v
@@ -304,7 +258,6 @@ class MultiHead(nn.Module):
         q = split_heads(self.W_q(queries), self.n_heads)
         if mask is not None:
             batch = torch.broadcast_shapes(q.shape[:-3], projected.keys.shape[:-3])
-            _require_mask_of_heads(mask, (*batch, *q.shape[-3:-1], projected.keys.shape[-2]))
             mask = mask_per_head(mask, (*batch, *queries.shape[-2:]))
         attended = self.mechanism(q, *projected, mask)
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
@@ -337,16 +290,6 @@ class MultiHead(nn.Module):
         q = split_heads(self.W_q(x), self.n_heads)
         attended, state = _stepwise(self.mechanism).step(q, *self.project(x, x), state, *form)
         return self.W_o(merge_heads(attended.context)), state
-
-
-def _require_mask_of_heads(mask: Mask, per_head: tuple[int, ...]) -> None:
-    """Raise a ValueError with the mask's own shape unless it fits scores (*batch, n_heads, T_q, T_k), or those of one head."""
-    for_all = (*per_head[:-3], *per_head[-2:])
-    if not broadcasts(mask.shape, per_head if mask.dim() == len(per_head) else for_all):
-        raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} does not broadcast to (*batch, T_q, T_k) = {for_all}, nor with an axis "
-            f"of heads to {per_head}. A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
-        )
 
 
 class CachedStep(NamedTuple):

@@ -11,35 +11,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, attend, broadcasts, hide_keys
-from course_lib.primitives.preconditions import requires
+from course_lib.attention.core import Attended, attend, hide_keys
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Values
 
 __all__ = ["Pool", "mean_pool", "pool"]
 
 
-def _require_tokens(values: Values, W: Tensor, b: Tensor, u: Tensor, mask: Tensor | None = None) -> None:
-    """Raise a ValueError for weights or a mask that do not fit the tokens."""
-    d_a, d_v = u.numel(), values.shape[-1]
-    if (W.shape, b.shape, u.shape) != ((d_a, d_v), (d_a,), (d_a,)):
-        raise ValueError(
-            f"tokens {tuple(values.shape)} need W (d_a, {d_v}), b (d_a,) and u (d_a,), got W {tuple(W.shape)}, "
-            f"b {tuple(b.shape)} and u {tuple(u.shape)}."
-        )
-    _require_mask_of_tokens(values, mask)
+_whole = shape_checked("The mask of `padding_mask` has an axis for queries: `mask.squeeze(-2)`.")
 
 
-def _require_mask_of_tokens(values: Values, mask: Tensor | None = None) -> None:
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(f"the mask must be bool with True = a real token, got {mask.dtype}.")
-    if mask is not None and not broadcasts(mask.shape, values.shape[:-1]):
-        raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} does not broadcast to the tokens' (*batch, T_k) = "
-            f"{tuple(values.shape[:-1])}. That of `padding_mask` has an axis for queries: `mask.squeeze(-2)`."
-        )
-
-
-@requires(_require_tokens)
+@_whole
 def pool(
     values: Values,
     W: Float[Tensor, "d_a d_v"],
@@ -51,10 +33,10 @@ def pool(
 
     Args:
         values: the tokens h, (*batch, T_k, d_v).
-        W: (d_a, d_v), projects a token to the space of the query.
-        b: (d_a,).
-        u: the query, (d_a,).
-        mask: bool (*batch, T_k), True = a real token; None = all are.
+        W: projects a token to the space of the query.
+        b: its bias.
+        u: the query.
+        mask: bool, True = a real token; None = all are.
 
     Returns:
         context (*batch, d_v) and weights (*batch, T_k); both 0 for a sequence without a real token.
@@ -76,14 +58,14 @@ class Pool(nn.Module):
         self.b = nn.Parameter(torch.zeros(d_a))
         self.u = nn.Parameter(torch.empty(d_a).uniform_(-(d_a**-0.5), d_a**-0.5))
 
+    @_whole
     def forward(self, values: Values, mask: Bool[Tensor, "*batch T_k"] | None = None) -> Attended:
         """Pool tokens (*batch, T_k, d_v) under a mask (*batch, T_k): context (*batch, d_v), weights (*batch, T_k)."""
-        _require_mask_of_tokens(values, mask)
         tokens = values if mask is None else hide_keys(values, mask[..., None, :])  # else gradients of NaN would be NaN
         return pool(tokens, self.W, self.b, self.u, mask)
 
 
-@requires(_require_mask_of_tokens)
+@_whole
 def mean_pool(values: Values, mask: Bool[Tensor, "*batch T_k"] | None = None) -> Attended:
     """Pool with the same weight for every real token: the baseline of attention. Shapes as for `pool`, (*batch, T_k)."""
     scores = values.new_zeros(values.shape[:-1])

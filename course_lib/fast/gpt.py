@@ -20,8 +20,7 @@ from course_lib.blocks.block import PreNorm
 from course_lib.fast.dot_product import fused_causal_attention
 from course_lib.models import GPT
 from course_lib.primitives import padding_mask
-from course_lib.primitives.masks import require_one_length_each
-from course_lib.primitives.preconditions import require_one_token_each
+from course_lib.primitives.preconditions import require_one_token_each, shape_checked
 from course_lib.shapes import Lengths, Tokens
 
 __all__ = ["CachedGPT"]
@@ -95,6 +94,7 @@ class CachedGPT:
         self.closing = _norm(model.stack.closing)
 
     @torch.no_grad()
+    @shape_checked()
     def start(self, prompt: Tokens, lengths: Lengths | None = None) -> Cache:
         """Read prompts in parallel.
 
@@ -108,8 +108,6 @@ class CachedGPT:
         Raises:
             ValueError: the prompt is longer than T_max, there is not one length for each prompt, or one is not in 0…T.
         """
-        if lengths is not None:
-            require_one_length_each(lengths, len(prompt))
         (B, T), T_max = prompt.shape, len(self.positions)
         if T_max < T:
             raise ValueError(f"{T} tokens are too many for a model of {T_max} positions.")

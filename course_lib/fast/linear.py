@@ -35,15 +35,15 @@ from course_lib.attention.core import ContextOnly, hide_keys
 from course_lib.attention.linear import (
     KeyFeatures,
     QueryFeatures,
+    causal_linear_attention,
     divide,
     divisor,
     in_float32,
+    linear_attention_step,
     mask_features,
-    require_features,
-    require_one_length,
 )
 from course_lib.primitives.kernels import elu_feature_map
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = ["chunked_linear_attention", "inplace_linear_attention_step", "lean_linear_attention"]
@@ -51,6 +51,7 @@ __all__ = ["chunked_linear_attention", "inplace_linear_attention_step", "lean_li
 Visible = Bool[Tensor, "N T 1"]
 
 
+@shape_checked(of=causal_linear_attention)
 @in_float32
 def chunked_linear_attention(
     phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, chunk: int = 64
@@ -59,14 +60,13 @@ def chunked_linear_attention(
 
     `torch.export` of any T needs `causal_linear_attention`: the number of chunks follows from T.
     """
-    require_one_length(phi_q, phi_k, v)
     T = v.shape[-2]
     chunk = max(1, min(chunk, T))
     chunks = ChunkedCausal.apply(*(in_chunks(x, chunk) for x in (phi_q, mask_features(phi_k, mask), v)))
     return chunks.flatten(1, 2)[:, :T].reshape(v.shape)
 
 
-@requires(require_features)
+@shape_checked(of=linear_attention_step)
 def inplace_linear_attention_step(
     S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,10 +196,10 @@ class Maps(NamedTuple):
     key: Callable[..., Tensor]
 
 
+@shape_checked(of=causal_linear_attention)
 @in_float32
 def in_turn(q: Queries, k: Keys, v: Values, mask: Mask | None, maps: Maps, shared: tuple[Tensor, ...], chunk: int) -> Context:
     """Attend causally, one chunk after the other."""
-    require_one_length(q, k, v)
     constants = [x.detach() for x in shared]
     if any(of(x[..., :0, :].detach(), *constants).requires_grad for of, x in zip(maps, (q, k), strict=True)):
         raise ValueError("a feature map that learns needs its features kept: choose chunked_linear_attention.")

@@ -21,8 +21,9 @@ from course_lib.attention.local import (
     LocalValues,
     RowEmbeddings,
     relative_logits,
-    require_local_inputs,
+    window_side,
 )
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.primitives.windows import window_mask
 
 __all__ = ["sliced_local_attention", "tiled_local_attention"]
@@ -32,6 +33,7 @@ TILE = 4
 """Side of a tile of queries: larger tiles copy less halo, but compute more products that the window discards."""
 
 
+@shape_checked()
 @without_overflow
 def sliced_local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
@@ -41,7 +43,7 @@ def sliced_local_attention(
     The softmax is here and not in `attend`, which would need the values of all windows in one tensor. No row of the mask
     is empty: each window contains its centre.
     """
-    size = require_local_inputs(q, k, v, rows, columns, stride)
+    size = window_side(q, k, rows, stride)
     reach, (H_q, W_q) = size // 2, q.shape[-3:-1]
     k_padded, v_padded = (F.pad(x, (0, 0, reach, reach, reach, reach)) for x in (k, v))
     down = [slice(a, a + stride * H_q, stride) for a in range(size)]
@@ -55,6 +57,7 @@ def sliced_local_attention(
     return Attended(reduce(torch.add, mixed), weights)
 
 
+@shape_checked()
 @without_overflow
 def tiled_local_attention(
     q: LocalQueries, k: LocalKeys, v: LocalValues, rows: RowEmbeddings, columns: ColumnEmbeddings, stride: int = 1
@@ -64,7 +67,7 @@ def tiled_local_attention(
     The keys around a tile, its halo, are copied once for all its queries, and the scores are one matrix product. Keys
     outside a query's own window, or outside the image, have the score -∞. The weights are None.
     """
-    require_local_inputs(q, k, v, rows, columns, stride)
+    window_side(q, k, rows, stride)
     batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)), rows.shape[:-2], columns.shape[:-2])
     q, k, v = (x.expand(*batch, *x.shape[-3:]) for x in (q, k, v))
     (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]

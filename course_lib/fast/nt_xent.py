@@ -18,13 +18,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.losses.nt_xent import Views, require_pairs
+from course_lib.losses.nt_xent import Views, nt_xent, require_pairs
 from course_lib.primitives.normalisation import unit
 from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
+from course_lib.primitives.preconditions import shape_checked
 
 __all__ = ["gathered_nt_xent", "lean_nt_xent"]
 
 
+@shape_checked(of=nt_xent)
 @float32_under_autocast
 @rounded_from_float32
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
@@ -32,7 +34,7 @@ def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
 
     If the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
     """
-    require_pairs(a, b, temperature)
+    require_pairs(a, temperature)
     first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
     return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()
 
@@ -99,6 +101,7 @@ class _SumOfOwn(torch.autograd.Function):
         return _Gather.apply(gradient, ctx.group), None
 
 
+@shape_checked(of=nt_xent)
 @float32_under_autocast
 @rounded_from_float32
 def gathered_nt_xent(a: Views, b: Views, temperature: float, group: dist.ProcessGroup | None = None) -> Float[Tensor, ""]:
@@ -118,7 +121,7 @@ def gathered_nt_xent(a: Views, b: Views, temperature: float, group: dist.Process
 
     Source: Chen et al. 2020, eq. 1 and section 2.2.
     """
-    require_pairs(a, b, temperature)
+    require_pairs(a, temperature)
     n, first = len(a), dist.get_rank(group) * len(a)
     z = unit(torch.stack([a, b], dim=1))
     everyone = _Gather.apply(z, group)

@@ -11,22 +11,25 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from course_lib.primitives.recurrent import CellState, HiddenState, hide_padding, require_sizes, unroll
+from course_lib.primitives.preconditions import shape_checked
+from course_lib.primitives.recurrent import CellState, HiddenState, gru, hide_padding, lstm, require_state, rnn, unroll
 from course_lib.shapes import Lengths, States, TokenFeatures
 
 __all__ = ["fused_gru", "fused_lstm", "hoisted_rnn"]
 
 
+@shape_checked("A single sequence is x[None].", of=rnn)
 def hoisted_rnn(
     x: TokenFeatures, state: tuple[HiddenState], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
 ) -> tuple[States, tuple[HiddenState]]:
     """Compute the same as `rnn`, with the product W x of all inputs before the loop."""
-    require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
+    require_state(x, state, U, lengths)
     x = hide_padding(x, lengths)
     from_inputs = torch.addmm(b_W + b_U, x.flatten(0, 1), W.mT).unflatten(0, x.shape[:2])
     return unroll(lambda a_t, s: (torch.addmm(a_t, s[0], U.mT).tanh_(),), from_inputs, state, lengths)
 
 
+@shape_checked("A single sequence is x[None].", of=lstm)
 def fused_lstm(
     x: TokenFeatures,
     state: tuple[HiddenState, HiddenState],
@@ -37,15 +40,16 @@ def fused_lstm(
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[HiddenState, HiddenState]]:
     """Compute the same as `lstm` by torch's own kernel."""
-    require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=4, n_states=2)
+    require_state(x, state, U, lengths, n_states=2)
     return _by_kernel(torch.lstm, x, state, [W, U, b_W, b_U], lengths)
 
 
+@shape_checked("A single sequence is x[None].", of=gru)
 def fused_gru(
     x: TokenFeatures, state: tuple[HiddenState], W: Tensor, U: Tensor, b_W: Tensor, b_U: Tensor, lengths: Lengths | None = None
 ) -> tuple[States, tuple[HiddenState]]:
     """Compute the same as `gru` by torch's own kernel."""
-    require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=3, n_states=1)
+    require_state(x, state, U, lengths)
     return _by_kernel(torch.gru, x, state, [W, U, b_W, b_U], lengths)
 
 

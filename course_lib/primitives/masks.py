@@ -20,10 +20,7 @@ __all__ = ["causal_mask", "padding_mask"]
 def _require_keys(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> None:
     """Raise a ValueError for more queries than keys."""
     if T_k is not None and T_q > T_k:
-        raise ValueError(
-            f"the queries of a causal mask are the last positions of its keys, got {T_q} queries and {T_k} keys: "
-            "give as many keys, or more."
-        )
+        raise ValueError(f"a causal mask needs a key at each query's own position, got {T_q} queries and {T_k} keys.")
 
 
 @requires(_require_keys)
@@ -74,14 +71,3 @@ def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
     """
     position = torch.arange(T_k, device=lengths.device)
     return (position < lengths[:, None])[:, None, :]
-
-
-def require_one_length_each(lengths: Tensor, B: int) -> None:
-    """Raise an error unless `lengths` are integers (B,), one for each of B sequences; a lone one would broadcast.
-
-    No value is read: `padding_mask` refuses lengths that are negative or too long.
-    """
-    if lengths.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
-    if lengths.shape != (B,):
-        raise ValueError(f"{B} sequences need one length each, lengths ({B},), got {tuple(lengths.shape)}.")

@@ -100,10 +100,7 @@ def embed_patches(
     """
     tokens = torch.cat([learned.expand(len(patches), -1, -1), patches @ E.mT + b], dim=1)
     if len(positions) != tokens.shape[1]:
-        raise ValueError(
-            f"{len(learned)} learned tokens and {patches.shape[1]} patches need as many positions, got {len(positions)}. "
-            "For images of another size, see `interpolate_positions`."
-        )
+        raise ValueError(f"{len(positions)} positions for {tokens.shape[1]} tokens; for other sizes, `interpolate_positions`.")
     return tokens + positions
 
 

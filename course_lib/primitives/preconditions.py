@@ -36,21 +36,22 @@ def requires(check: Callable[..., None]) -> Callable[[Function], Function]:
     return decorate
 
 
-def shape_checked(hint: str = "") -> Callable[[Function], Function]:
+def shape_checked(hint: str = "", of: Callable[..., Any] | None = None) -> Callable[[Function], Function]:
     """Make a function refuse tensors that do not fit its jaxtyping annotations: a TypeError for the type, else a ValueError.
 
     Axes of one name must have one size. An axis is a name, a number, a multiple such as `4*n`, or any number of axes such as
-    `*batch` or `...`. Arguments without such an annotation are not checked, and neither is None.
+    `*batch`; torch broadcasts those marked by #. What has no such annotation, or `...`, is not checked, and neither is None.
 
     Args:
         hint: what to do about a shape that does not fit: the end of the error message.
+        of: the function whose annotations count; of a fast form, its equation.
 
     Returns:
         a decorator.
     """
 
     def decorate(function: Function) -> Function:
-        parameters = inspect.signature(function).parameters
+        parameters = inspect.signature(of or function).parameters
         wanted = {name: array for name, each in parameters.items() if (array := _array_in(each.annotation))}
         axes = {name: array.dim_str.split() for name, array in wanted.items()}
         types = {name: {getattr(torch, each, None) for each in array.dtypes} for name, array in wanted.items()}
@@ -64,10 +65,10 @@ def shape_checked(hint: str = "") -> Callable[[Function], Function]:
             for name, x in tensors.items():
                 if not isinstance(x, Tensor) or x.dtype not in types[name]:
                     kind, got = wanted[name].dtype.__name__.lower(), getattr(x, "dtype", type(x).__name__)
-                    raise TypeError(f"{name} must be a tensor of type {kind}, got {got}. {hint}".rstrip())
-            if not all(_fits(x.shape, axes[name], sizes) for name, x in tensors.items()):
+                    raise TypeError(f"{name} must be a tensor of type {kind}, got {got}.")
+            if misfit := [name for name, x in tensors.items() if not _fits(x.shape, axes[name], sizes)]:
                 got = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
-                raise ValueError(f"{function.__name__} needs {needed}; got {got}. {hint}".rstrip())
+                raise ValueError(f"{misfit[0]} does not fit: {function.__name__} needs {needed}; got {got}. {hint}".rstrip())
             return function(*arguments, **options)
 
         return cast(Function, run)
@@ -77,12 +78,13 @@ def shape_checked(hint: str = "") -> Callable[[Function], Function]:
 
 def _array_in(annotation: Any) -> Any:
     """Return the jaxtyping array in an annotation, `Float[Tensor, "B T"]` or that `| None`; None if there is none."""
-    return next((each for each in (annotation, *get_args(annotation)) if hasattr(each, "dim_str")), None)
+    parts = get_args(annotation) if type(None) in get_args(annotation) else (annotation,)
+    return next((each for each in parts if getattr(each, "dim_str", "...") != "..."), None)
 
 
 def _fits(shape: tuple[Any, ...], axes: list[str], sizes: dict[str, Any]) -> bool:
     """Return whether a shape has these axes, in the sizes found so far, and add the sizes of the others."""
-    several = next((i for i, axis in enumerate(axes) if axis[0] in "*."), None)
+    several = next((i for i, axis in enumerate(axes) if axis[0] == "*"), None)
     if several is not None:  # the sizes of `*batch` are one tuple
         end = len(shape) - (len(axes) - several - 1)
         shape = (*shape[:several], tuple(shape[several:end]), *shape[max(end, several) :])
@@ -93,7 +95,7 @@ def _fits(shape: tuple[Any, ...], axes: list[str], sizes: dict[str, Any]) -> boo
         if factor and size % int(factor):
             return False
         one = size // int(factor) if factor else size
-        if axis != "..." and sizes.setdefault(name, int(name) if name.isdigit() else one) != one:
+        if "#" not in axis and sizes.setdefault(name, int(name) if name.isdigit() else one) != one:
             return False
     return True
 

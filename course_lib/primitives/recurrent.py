@@ -31,7 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.primitives.preconditions import values_are_known
+from course_lib.primitives.preconditions import shape_checked, values_are_known
 from course_lib.shapes import Lengths, States, TokenFeatures
 
 __all__ = ["GRU", "LSTM", "RNN", "encode", "gru", "gru_step", "lstm", "lstm_step", "rnn", "rnn_step"]
@@ -153,6 +153,7 @@ def encode(
     return states, h
 
 
+@shape_checked("A single sequence is x[None].")
 def rnn(
     x: TokenFeatures,
     state: tuple[HiddenState],
@@ -163,10 +164,11 @@ def rnn(
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[HiddenState]]:
     """Run an Elman network over x (B, T, d) from state (h_0,); return its states (B, T, n) and the last (h_T,)."""
-    require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=1, n_states=1)
+    require_state(x, state, U, lengths)
     return unroll(lambda x_t, s: (rnn_step(x_t, *s, W, U, b_W + b_U),), x, state, lengths)
 
 
+@shape_checked("A single sequence is x[None].")
 def lstm(
     x: TokenFeatures,
     state: tuple[HiddenState, HiddenState],
@@ -177,10 +179,11 @@ def lstm(
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[HiddenState, HiddenState]]:
     """Run an LSTM over x (B, T, d) from state (h_0, c_0); return its states (B, T, n) and the last (h_T, c_T)."""
-    require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=4, n_states=2)
+    require_state(x, state, U, lengths, n_states=2)
     return unroll(lambda x_t, s: lstm_step(x_t, *s, W, U, b_W + b_U), x, state, lengths)
 
 
+@shape_checked("A single sequence is x[None].")
 def gru(
     x: TokenFeatures,
     state: tuple[HiddenState],
@@ -191,7 +194,7 @@ def gru(
     lengths: Lengths | None = None,
 ) -> tuple[States, tuple[HiddenState]]:
     """Run a GRU over x (B, T, d) from state (h_0,); return its states (B, T, n) and the last (h_T,)."""
-    require_sizes(x, state, (W, U, b_W, b_U), lengths, n_gates=3, n_states=1)
+    require_state(x, state, U, lengths)
     return unroll(lambda x_t, s: (gru_step(x_t, *s, W, U, b_W, b_U),), x, state, lengths)
 
 
@@ -221,29 +224,13 @@ def hide_padding(x: TokenFeatures, lengths: Lengths | None) -> TokenFeatures:
     return torch.where(real[..., None], x, 0.0)
 
 
-def require_sizes(
-    x: Tensor, state: tuple[Tensor, ...], weights: tuple[Tensor, ...], lengths: Tensor | None, n_gates: int, n_states: int
-) -> None:
-    """Raise an error unless the sizes fit; torch's kernels do not check them, and read past the end of their weights."""
-    if x.dim() != 3:
-        raise ValueError(f"x must be (B, T, d), got {tuple(x.shape)}; a single sequence is x[None].")
-    B, T, d = x.shape
-    n = weights[1].shape[-1]
-    rows = n_gates * n
-    shapes = {"W": (rows, d), "U": (rows, n), "b_W": (rows,), "b_U": (rows,)}
-    for weight, (name, shape) in zip(weights, shapes.items(), strict=True):
-        if weight.shape != shape:
-            raise ValueError(f"{name} must be {shape} for {d} inputs and {n} hidden units, got {tuple(weight.shape)}.")
+def require_state(x: TokenFeatures, state: tuple[Tensor, ...], U: Tensor, lengths: Lengths | None, n_states: int = 1) -> None:
+    """Raise a ValueError unless the state has n_states tensors (B, n), and lengths are in 0…T; kernels would read beyond."""
+    (B, T, _), n = x.shape, U.shape[-1]
     if len(state) != n_states or any(s.shape != (B, n) for s in state):
-        got = [tuple(s.shape) for s in state]
-        raise ValueError(f"the state must be a tuple of tensors {[(B, n)] * n_states}, got {got}.")
-    if lengths is None:
-        return
-    if lengths.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"lengths must be integers, got {lengths.dtype}.")
-    known = lengths.tolist() if values_are_known(lengths) else None
-    if lengths.shape != (B,) or any(not 0 <= length <= T for length in known or ()):
-        raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {known or tuple(lengths.shape)}.")
+        raise ValueError(f"the state must be a tuple of tensors {[(B, n)] * n_states}, got {[tuple(s.shape) for s in state]}.")
+    if lengths is not None and values_are_known(lengths) and not all(0 <= length <= T for length in lengths.tolist()):
+        raise ValueError(f"lengths must be {B} numbers from 0 to T = {T}, got {lengths.tolist()}.")
 
 
 class _Recurrent(nn.Module):

@@ -300,13 +300,11 @@ exercise = Exercise(
             "The guard only reads sizes, and refuses such as do not fit, of which none are drawn; rows and columns "
             "are of one window."
         ): (
-            "swap arguments: size = require_local_inputs(q, k, v, columns, rows, stride)",
-            "detach: require_local_inputs(q.detach(), k, v, rows, columns, stride)",
-            "detach: require_local_inputs(q, k.detach(), v, rows, columns, stride)",
-            "detach: require_local_inputs(q, k, v.detach(), rows, columns, stride)",
-            "other name: require_local_inputs(q, k, k, rows, columns, stride)",
-            "detach: require_local_inputs(q, k, v, rows.detach(), columns, stride)",
-            "detach: require_local_inputs(q, k, v, rows, columns.detach(), stride)",
+            "other name: window_side(q, k, columns, stride)",
+            "detach: window_side(q.detach(), k, rows, stride)",
+            "detach: window_side(q, k.detach(), rows, stride)",
+            "other name: window_side(q, v, rows, stride)",
+            "detach: window_side(q, k, rows.detach(), stride)",
         ),
         ("Only a size or a device is read, all tensors live on one device, and values lie on the pixels of the keys."): (
             "drop keyword: mask = window_mask(k.shape[-3], k.shape[-2], size, stride)",

@@ -117,7 +117,7 @@ def test_gradients_against_differences(normal):
 @pytest.mark.parametrize("training", [True, False])
 def test_a_fused_form_has_no_weights_to_drop(normal, training):
     mechanism = AttentionDropout(fused_scaled_dot_product_attention, P).train(training)
-    with pytest.raises(TypeError, match="fused form that never builds them"):
+    with pytest.raises(TypeError, match="a fused form never builds them"):
         mechanism(normal(B, T_q, d_k), normal(B, T_k, d_k), normal(B, T_k, d_v))
 
 

@@ -260,9 +260,9 @@ def test_a_mask_may_have_an_axis_of_heads(normal, heads):
     assert torch.equal(weights != 0, mask.expand(2, 3, 5, 5))
 
 
-def test_a_mask_that_fits_no_scores_is_named_with_the_shape_that_was_passed(normal):
+def test_a_mask_that_fits_no_scores_is_refused(normal):
     x = normal(2, 5, 6).detach()
-    with pytest.raises(ValueError, match=r"a mask of shape \(2, 4, 5, 5\) .* with an axis of heads to \(2, 3, 5, 5\)"):
+    with pytest.raises(ValueError, match=r"a mask of shape \(2, 4, 5, 5\) .* = \(2, 3, 5, 5\)"):
         MultiHead(6, 3).double()(x, x, x, torch.ones(2, 4, 5, 5, dtype=torch.bool))
 
 

@@ -172,7 +172,7 @@ def test_the_fused_twin_takes_any_batch(normal, agree, batch):
 @pytest.mark.parametrize("mechanism", [dot_attention, fused_dot_attention])
 def test_what_does_not_fit_is_refused(normal, mechanism):
     q, k, v = normal(B, T_q, d_k), normal(B, T_k, d_k), normal(B, T_k, d_v)
-    with pytest.raises(ValueError, match="of one size, got 11 and 10"):
+    with pytest.raises(RuntimeError, match=r"11.*10"):
         mechanism(q, k[..., 1:], v)
     with pytest.raises(ValueError, match="does not broadcast"):
         mechanism(q, k, v, torch.ones(B, T_k, dtype=torch.bool)[:, None].expand(B, 2, T_k))

@@ -102,5 +102,5 @@ def test_a_form_without_weights_is_refused():
     def mechanism(q, k, v, mask=None):
         return fused_dot_attention(k[:, :1], k, v, mask)
 
-    with pytest.raises(TypeError, match="fused form that never builds them"):
+    with pytest.raises(TypeError, match="a fused form never builds them"):
         bahdanau_steps(embedded, torch.zeros(4, 7).double(), encoded, mechanism, seq2seq.decoder.cell)
