@@ -22,6 +22,7 @@ from course_lib.attention import *
 from course_lib.blocks import *
 from course_lib.fast import *
 from course_lib.generation import *
+from course_lib.generation.sampling import next_word_probabilities
 from course_lib.losses import *
 from course_lib.metrics import *
 from course_lib.primitives import *
