@@ -13,6 +13,7 @@ PREPARE = """
 import json, sys, warnings
 from torch import empty, int64, ones, randn, tensor, zeros
 from course_lib.attention import *
+from course_lib.fast import *
 from course_lib.models import GAT, GCN
 from course_lib.primitives import *
 

@@ -19,6 +19,7 @@ from torch import ones, randn, tensor, zeros
 from torch.nn import Identity
 from course_lib.analysis import *
 from course_lib.attention import *
+from course_lib.fast import *
 from course_lib.blocks import *
 from course_lib.fast import *
 from course_lib.generation import *

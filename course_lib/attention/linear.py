@@ -18,14 +18,14 @@ memory. `fast.lean_linear_attention` is for long sequences, `fast.inplace_linear
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import cast
 
 import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, ContextOnly, LayerState, attend, hide_keys, require_mask
+from course_lib.attention.core import Attended, ContextOnly, Form, LayerState, attend, hide_keys, require_mask
 from course_lib.primitives.kernels import elu_feature_map
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
@@ -41,7 +41,6 @@ __all__ = [
 
 QueryFeatures = Float[Tensor, "*batch T_q f"]
 KeyFeatures = Float[Tensor, "*batch T_k f"]
-Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 def in_float32(form: Form) -> Form:

@@ -89,8 +89,8 @@ def tiled_local_attention(
 
 
 def _offsets(
-    table: Float[Tensor, "*heads size d"], n_queries: int, n_keys: int, stride: int
-) -> tuple[Float[Tensor, "*heads tile halo d"], Bool[Tensor, "n_tiles tile halo"]]:
+    table: Float[Tensor, "*batch size d"], n_queries: int, n_keys: int, stride: int
+) -> tuple[Float[Tensor, "*batch tile halo d"], Bool[Tensor, "n_tiles tile halo"]]:
     """Return, along one axis, the vector of each offset from a query of a tile to its halo, and whether it may attend.
 
     Queries that only fill the last tile may attend to all keys, so that their softmax, which is discarded, has no NaN.

@@ -141,7 +141,6 @@ PARTS = {
     "dynamic_edge_scores",
     "edge_softmax",
     "relative_logits",
-    "relative_shift",
     "alignment_window",
     "predicted_positions",
     "average_heads",
