@@ -275,6 +275,8 @@ def types_of(path: Path) -> set[str]:
 def test_no_two_modules_give_one_name_to_two_types():
     places: dict[str, list[str]] = {}
     for path in OURS:
+        if path.parent.parent.name == "bank":  # the classes of an answer are those of its exercise alone
+            continue
         for name in types_of(path):
             places.setdefault(name, []).append(shown(path))
     assert {"MultiHead", "Mechanism", "Answer", "Exercise"} <= places.keys()

@@ -29,7 +29,10 @@ __all__ = ["dirichlet_energy", "gcn_weights", "propagate", "require_edges", "wit
 def require_edges(edges: Edges, n_nodes: int) -> None:
     """Raise an error for edges that are not (2, E) integers, or that name a node outside 0 … n_nodes - 1."""
     if edges.dim() != 2 or edges.shape[0] != 2:
-        raise ValueError(f"edges must be (2, E), receivers and senders; got {tuple(edges.shape)}. From pairs (E, 2) use `.mT`.")
+        raise ValueError(
+            f"edges must be (2, E), first row receivers, second row senders; got {tuple(edges.shape)}. From pairs (E, 2) use "
+            "`.mT`."
+        )
     if edges.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"edges must be integers (indices of nodes); got {edges.dtype}.")
     if not edges.numel() or not values_are_known(edges):

@@ -292,7 +292,7 @@ exercise = Exercise(
         ),
         (
             "The norm is divided by any positive number and multiplied by it again, 0 times any factor is 0, and the "
-            "sum is nobody else's."
+            "sum is not used elsewhere."
         ): (
             "in place: norm = largest.mul_(torch.stack([(g / largest).square().sum() for g in wide]).sum().sqrt())",
             "cousin: torch.stack([g.abs().max() for g in wide]).min()",

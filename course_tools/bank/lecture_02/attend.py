@@ -349,7 +349,7 @@ exercise = Exercise(
             "detach: mask.detach() | empty",
             "detach: mask | empty.detach()",
         ),
-        ("Values of keys that nobody attends to are finite in the exercise: times the weight 0 they add 0, hidden or not."): (
+        ("Values of keys that no query attends to are finite in the exercise: times the weight 0 they add 0, hidden or not."): (
             "remove statement: values = hide_keys(values, mask)",
             "drop call: values = values",
             "other name: hide_keys(values, weights)",

@@ -244,7 +244,7 @@ exercise = Exercise(
     right=right,
     strangers=stranger,
     equivalent_mutants={
-        ("The tokens were made here, so that nobody sees them change; of a detached tensor only the length is read."): (
+        ("The tokens were made here, so that no caller sees them change; of a detached tensor only the length is read."): (
             "in place: return tokens.add_(positions)",
             "detach: len(patches.detach())",
         ),

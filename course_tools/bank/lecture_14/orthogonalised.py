@@ -274,7 +274,7 @@ exercise = Exercise(
     strangers=stranger,
     equivalent_mutants={
         (
-            "A sign is its own inverse; Q is nobody else's, so it may be changed in place; torch.qr is the old name "
+            "A sign is its own inverse; Q is not used elsewhere, so it may be changed in place; torch.qr is the old name "
             "of torch.linalg.qr."
         ): (
             "operator: directions = Q / R.diagonal().sign()",
