@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, ContextOnly, Form, LayerState, attend, hide_keys, require_mask
 from course_lib.primitives.kernels import elu_feature_map
+from course_lib.primitives.precision import without_autocast
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
@@ -59,7 +60,7 @@ def in_float32(form: Form) -> Form:
         if mask is not None:
             require_key_mask(mask, k)
             values = hide_keys(values, mask)
-        with torch.autocast(v.device.type, enabled=False):
+        with without_autocast(v):
             return form(q, k, values, mask, *rest, **options).to(v.dtype)
 
     return cast(Form, run)
@@ -80,7 +81,7 @@ def kernel_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: 
     Source: Katharopoulos et al. 2020, eq. 3, as softmax attention with the scores log φ(q)ᵀφ(k).
     """
     wide = torch.promote_types(v.dtype, torch.float32)
-    with torch.autocast(v.device.type, enabled=False):
+    with without_autocast(v):
         similarity = phi_q.to(wide) @ phi_k.to(wide).mT
         related = similarity != 0
         if mask is not None:
@@ -222,7 +223,7 @@ class LinearAttention(nn.Module):
             raise ValueError("steps compute causal linear attention, but linear_attention is not causal: choose a causal form.")
         wide = torch.promote_types(v.dtype, torch.float32)
         phi_k, v = self.feature_map(k).to(wide), v.to(wide)
-        with torch.autocast(v.device.type, enabled=False):
+        with without_autocast(v):
             return phi_k.mT @ v, phi_k.sum(-2)
 
     def step(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from course_lib.attention.core import ContextOnly
 from course_lib.attention.linear import causal_linear_attention, linear_attention, mask_features
 from course_lib.primitives.kernels import Projection, orthogonal_projection
+from course_lib.primitives.precision import without_autocast
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 __all__ = ["PerformerAttention", "causal_performer_attention", "performer_attention"]
@@ -97,7 +98,7 @@ def _shortened(x: Tensor) -> Tensor:
 
 def _product(x: Tensor, omega: Projection) -> Tensor:
     """Project x on the directions in its own precision, also under autocast."""
-    with torch.autocast(x.device.type, enabled=False):
+    with without_autocast(x):
         return x @ omega.to(x.dtype).mT
 
 

@@ -43,6 +43,7 @@ from course_lib.attention.linear import (
     mask_features,
 )
 from course_lib.primitives.kernels import elu_feature_map
+from course_lib.primitives.precision import without_autocast
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
@@ -80,7 +81,7 @@ def inplace_linear_attention_step(
     dtype, phi_q, phi_k, v = v.dtype, phi_q.to(S.dtype), phi_k.to(S.dtype), v.to(S.dtype)
     S.addcmul_(phi_k[..., :, None], v[..., None, :])
     z.add_(phi_k)
-    with torch.autocast(S.device.type, enabled=False):
+    with without_autocast(S):
         read = phi_q[..., None, :] @ S
     return divide(read[..., 0, :], (phi_q * z).sum(-1, keepdim=True)).to(dtype), S, z
 
@@ -134,7 +135,7 @@ class ChunkedCausal(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Compute dQ, dK, dV from the gradient of C; where they must be differentiable themselves, by autograd."""
         q, k, v, context, n, S, z = ctx.saved_tensors
-        with torch.autocast(gradient.device.type, enabled=False):
+        with without_autocast(gradient):
             if torch.is_grad_enabled():
                 return differentiable_gradients(lambda *x: _chunk_contexts(*x)[0], (q, k, v), gradient, ctx.needs_input_grad)
             G = gradient / n
@@ -259,7 +260,7 @@ class _OneByOne(torch.autograd.Function):
         """Compute the gradients of the inputs; if they must be differentiable themselves, by autograd."""
         visible, *inputs = ctx.saved_tensors
         form, needed = partial(_contexts, ctx.maps, ctx.chunk, visible), ctx.needs_input_grad[3:]
-        with torch.autocast(gradient.device.type, enabled=False):
+        with without_autocast(gradient):
             if torch.is_grad_enabled():
                 return None, None, None, *differentiable_gradients(form, tuple(inputs), gradient, needed)
             return None, None, None, *_gradients(ctx.maps, ctx.chunk, visible, gradient, *inputs)

@@ -4,6 +4,7 @@ float16 ends at 65,504. bfloat16 has 8 significant bits: it rounds 257 to 256, a
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce, wraps
 from typing import Any, TypeVar, cast
 
@@ -26,10 +27,7 @@ def in_float32_at_least(function: Function) -> Function:
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
         wide, named = [_wide(x) for x in arguments], {name: _wide(x) for name, x in options.items()}
-        device = autocasting((*arguments, *options.values()))
-        if device is None:
-            return function(*wide, **named)
-        with torch.autocast(device, enabled=False):
+        with without_autocast(*arguments, *options.values()):
             return function(*wide, **named)
 
     return cast(Function, run)
@@ -64,6 +62,12 @@ def float32_under_autocast(function: Function) -> Function:
         return (function if device is None else widened)(*arguments, **options)
 
     return cast(Function, run)
+
+
+def without_autocast(*arguments: Any) -> AbstractContextManager[object]:
+    """Return a context in which autocast is off on the device of the first tensor."""
+    device = autocasting(arguments)
+    return nullcontext() if device is None else torch.autocast(device, enabled=False)
 
 
 def autocasting(arguments: Iterable[Any]) -> str | None:
