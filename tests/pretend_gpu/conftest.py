@@ -1,31 +1,15 @@
 """The device of the tests of this folder, and shared fixtures: moving data there and comparing with the CPU."""
 
-import copy
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from tests.moved import moved
 from tests.pretend_gpu import device as pretend
 from tests.pretend_gpu.ran import watching
-
-
-def moved(x: object, device: torch.device) -> object:
-    """Move tensors and modules, also inside tuples, lists, dicts and partial functions; a module is copied."""
-    if isinstance(x, Tensor):
-        return x.detach().to(device).requires_grad_(x.requires_grad)
-    if isinstance(x, nn.Module):
-        return copy.deepcopy(x).to(device)
-    if isinstance(x, partial):
-        return partial(moved(x.func, device), *moved(x.args, device), **moved(x.keywords, device))
-    if isinstance(x, dict):
-        return {key: moved(value, device) for key, value in x.items()}
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*(moved(part, device) for part in x))
-    return type(x)(moved(part, device) for part in x) if isinstance(x, tuple | list) else x
 
 
 def tensors(x: object) -> list[Tensor]:

@@ -7,17 +7,19 @@ import torch
 
 from course_lib import attention as A
 from course_lib import fast
-from tests.course_lib.attention.test_precision import MASKED, UNMASKED
-from tests.course_lib.attention.test_transforms import FORMS, SIDES, drawn
+from tests.course_lib.attention.examples import examples
+from tests.moved import moved
 from tests.pretend_gpu.ran import never_ran
 
 T, d = 5, 6
+EXAMPLES = examples()
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_a_form(name, same_there):
-    form, shapes = FORMS[name]
-    same_there(form, *(x[0].requires_grad_() for x in drawn(*shapes)))
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_mechanism(name, same_there):
+    example = EXAMPLES[name]
+    form, inputs = moved(example.form, dtype=torch.float32), example.drawn(dtype=torch.float32)
+    same_there(form, *(x.requires_grad_(example.has_gradients) for x in inputs))
 
 
 IMAGES = {
@@ -35,7 +37,7 @@ IMAGES = {
 @pytest.mark.parametrize("name", IMAGES)
 def test_over_images(name, same_there):
     torch.manual_seed(0)
-    same_there(IMAGES[name](), torch.randn(2, 2, *SIDES, requires_grad=True))
+    same_there(IMAGES[name](), torch.randn(2, 2, 5, 6, requires_grad=True))
 
 
 HEADS = {
@@ -84,14 +86,6 @@ def test_sums_are_float32_under_autocast(form, dtype, device):
 
 def real(*shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).requires_grad_()
-
-
-@pytest.mark.parametrize("name", [*MASKED, *UNMASKED])
-def test_a_mechanism_with_its_parameters(name, same_there):
-    """The cases that are compared in low precision, among them poolings, projections and scores of their own."""
-    make, sizes = (MASKED | UNMASKED)[name]
-    torch.manual_seed(0)
-    same_there(make(), *(real(*size) for size in sizes))
 
 
 EDGES = torch.tensor([[0, 0, 1, 3, 3, 2, 4], [1, 2, 0, 0, 1, 2, 3]])

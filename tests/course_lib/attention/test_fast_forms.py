@@ -1,50 +1,30 @@
 """Every fast form agrees with its equation: on broadcast, empty, strided, expanded, half-precision and masked inputs."""
 
-from functools import partial
-
 import pytest
 import torch
 from jaxtyping import config
 
 from course_lib.attention import (
     associative_dot_product,
-    causal_attention,
+    attend_edges,
     causal_linear_attention,
-    causal_performer_attention,
     dense_attend_edges,
-    dot_attention,
-    kernel_attention,
     linear_attention,
     linear_attention_step,
-    local_attention,
     non_local_dot_product,
-    non_local_embedded_gaussian,
-    performer_attention,
-    recurrent_linear_attention,
-    relative_attention,
-    scaled_dot_product_attention,
 )
-from course_lib.attention.edge_attention import attend_edges
 from course_lib.blocks import token_mixing
 from course_lib.fast import (
     chunked_linear_attention,
     csr_attend_edges,
-    fused_causal_attention,
-    fused_dot_attention,
-    fused_embedded_gaussian,
-    fused_scaled_dot_product_attention,
     inplace_linear_attention_step,
-    lean_linear_attention,
-    lean_performer_attention,
     lean_token_mixing,
-    shifted_relative_attention,
-    sliced_local_attention,
-    tiled_local_attention,
 )
-from course_lib.primitives import causal_mask, elu_feature_map, padding_mask
+from course_lib.primitives import padding_mask
+from tests.course_lib.attention.examples import Example, Sizes, examples
+from tests.moved import moved
 
 B, H, T, d, d_v = 2, 3, 5, 7, 11
-OMEGA = torch.randn(13, d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
 @pytest.fixture(autouse=True)
@@ -55,43 +35,18 @@ def _shapes_are_not_checked():
     config.update("jaxtyping_disable", False)
 
 
-def features(form):
-    return lambda q, k, v, mask=None: form(elu_feature_map(q), elu_feature_map(k), v, mask)
+def forms_with_an_equation(T=T):
+    """Forms whose equation is another function; those over edges have tests of their own below."""
+    found = {name: each for name, each in examples(Sizes(T, T)).items() if each.equation}
+    del found["csr_attend_edges"]
+    found["lean_token_mixing"] = Example(
+        lean_token_mixing, ((T, d),), ((d_v, T), (d_v,), (T, d_v), (T,)), equation=token_mixing
+    )
+    return {name: moved(each, dtype=torch.float64) for name, each in found.items()}
 
 
-def causal_kernel(phi_q, phi_k, v, mask=None):
-    causal = causal_mask(phi_q.shape[-2])
-    return kernel_attention(phi_q, phi_k, v, causal if mask is None else causal & mask).context
-
-
-def relative(form):
-    """With the same distances and biases for each length."""
-    r, u, w = (torch.randn(size, d, generator=torch.Generator().manual_seed(2), dtype=torch.float64) for size in (T, 1, 1))
-    return lambda q, k, v, mask=None: form(q, k, v, r[: k.shape[-2]], u[0], w[0], mask)
-
-
-PAIRS = {
-    "fused scaled": (fused_scaled_dot_product_attention, scaled_dot_product_attention),
-    "fused causal": (fused_causal_attention, causal_attention),
-    "fused dot": (fused_dot_attention, dot_attention),
-    "shifted relative": (relative(shifted_relative_attention), relative(relative_attention)),
-    "linear": (features(linear_attention), features(lambda *x: kernel_attention(*x).context)),
-    "prefix sums": (features(causal_linear_attention), features(causal_kernel)),
-    "chunked": (features(partial(chunked_linear_attention, chunk=2)), features(causal_kernel)),
-    "recurrent": (features(recurrent_linear_attention), features(causal_kernel)),
-    "lean linear": (partial(lean_linear_attention, chunk=2), features(causal_kernel)),
-    "lean performer": (
-        partial(lean_performer_attention, omega=OMEGA, chunk=2),
-        partial(causal_performer_attention, omega=OMEGA, mix=causal_kernel),
-    ),
-}
-UNMASKED = {
-    "associative": (associative_dot_product, non_local_dot_product),
-    "causal performer": (
-        partial(causal_performer_attention, omega=OMEGA),
-        partial(causal_performer_attention, omega=OMEGA, mix=causal_kernel),
-    ),
-}
+PAIRS = forms_with_an_equation()
+MASKED = [name for name, example in PAIRS.items() if example.mask]
 BATCHES = [
     ((), (B,), (B,)),
     ((B,), (), ()),
@@ -101,49 +56,34 @@ BATCHES = [
     ((H,), (B, 1), (B, H)),
     ((B, 2, H), (H,), (1, 1, H)),
     ((0,), (0,), (0,)),
+    ((), (), ()),
 ]
 each_pair = pytest.mark.parametrize("pair", PAIRS)
-every_pair = pytest.mark.parametrize("pair", [*PAIRS, *UNMASKED])
-
-
-SIDES = 5, 6
-WITH_WEIGHTS = {
-    "sliced local": (sliced_local_attention, local_attention, ((*SIDES, d), (*SIDES, d), (*SIDES, d_v)), ((3, 3), (3, d - 3))),
-    "tiled local": (tiled_local_attention, local_attention, ((*SIDES, d), (*SIDES, d), (*SIDES, d_v)), ((3, 3), (3, d - 3))),
-    "fused embedded gaussian": (
-        fused_embedded_gaussian,
-        non_local_embedded_gaussian,
-        ((T, d),),
-        ((3, d), (3, d), (d_v, d)),
-    ),
-    "lean token mixing": (lean_token_mixing, token_mixing, ((T, d),), ((d_v, T), (d_v,), (T, d_v), (T,))),
-}
-"""Pairs with other inputs than q, k, v: the shapes of an item, and those of the learned tensors, shared by all items."""
-with_weights = pytest.mark.parametrize("pair", WITH_WEIGHTS)
+each_masked_pair = pytest.mark.parametrize("pair", MASKED)
 
 
 def both(pair):
-    fast, equation = {**PAIRS, **UNMASKED, **{name: forms[:2] for name, forms in WITH_WEIGHTS.items()}}[pair]
-    return (lambda *x: context_of(fast(*x))), (lambda *x: context_of(equation(*x)))
+    return [lambda *x, form=form, **mask: context_of(form(*x, **mask)) for form in (PAIRS[pair].form, PAIRS[pair].equation)]
 
 
 def context_of(result):
     return result if isinstance(result, torch.Tensor) else result.context
 
 
-def drawn(normal, batches=((B, H),) * 3, length=T):
-    return [normal(*batch, length, size) for batch, size in zip(batches, (d, d, d_v), strict=True)]
+def drawn(pair, batches=((B, H),) * 3, of=PAIRS):
+    """Items with batch axes of their own, and weights without."""
+    items = of[pair].items
+    each = [of[pair].drawn(*batch)[i] for i, batch in enumerate(batches[: len(items)])]
+    return each + of[pair].drawn()[len(items) :]
 
 
-def assert_agree(pair, inputs, *mask):
-    fast, equation = both(pair)
+def assert_agree(pair, inputs, **mask):
     results = []
-    for form in (fast, equation):
+    for form in both(pair):
         leaves = [x.detach().clone().requires_grad_() for x in inputs]
-        context = form(*leaves, *mask)
-        results.append(
-            (context, torch.autograd.grad(context.square().sum(), leaves, allow_unused=True, materialize_grads=True))
-        )
+        context = form(*leaves, **mask)
+        gradients = torch.autograd.grad(context.square().sum(), leaves, allow_unused=True, materialize_grads=True)
+        results.append((context, gradients))
     (context, gradients), (wanted, wanted_gradients) = results
     assert context.shape == wanted.shape
     torch.testing.assert_close(context, wanted)
@@ -151,142 +91,74 @@ def assert_agree(pair, inputs, *mask):
         torch.testing.assert_close(found, exact)
 
 
-@every_pair
-@pytest.mark.parametrize("batches", BATCHES, ids=str)
-def test_on_broadcast_batches(normal, pair, batches):
-    assert_agree(pair, drawn(normal, batches))
-
-
 @each_pair
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+def test_on_broadcast_batches(pair, batches):
+    assert_agree(pair, drawn(pair, batches))
+
+
+@each_masked_pair
 @pytest.mark.parametrize("batches", BATCHES[:6], ids=str)
-def test_on_broadcast_batches_under_a_mask_over_keys(normal, pair, batches):
+def test_on_broadcast_batches_under_a_mask_over_keys(pair, batches):
     batch = torch.broadcast_shapes(*batches[:2])
     mask = torch.ones(*batch, 1, T, dtype=torch.bool)
     mask[..., -2:] = False
-    assert_agree(pair, drawn(normal, batches), mask)
+    assert_agree(pair, drawn(pair, batches), mask=mask)
 
 
-@every_pair
-def test_on_sequences_without_positions(normal, pair):
-    assert_agree(pair, drawn(normal, length=0))
+@each_pair
+def test_on_sequences_without_positions(pair):
+    assert_agree(pair, drawn(pair, of=forms_with_an_equation(0)))
 
 
-@every_pair
-def test_on_strided_and_expanded_inputs(normal, pair):
-    q, k, v = (x.detach() for x in drawn(normal))
-    fast, equation = both(pair)
-    strided = q.mT.contiguous().mT, k.repeat_interleave(2, -1)[..., ::2], v.transpose(0, 1).contiguous().transpose(0, 1)
-    torch.testing.assert_close(fast(*strided), equation(q, k, v))
-    expanded = [x[:1, :1].expand(B, H, *x.shape[2:]) for x in (q, k, v)]
-    torch.testing.assert_close(fast(*expanded), equation(*(x.contiguous() for x in expanded)))
+@each_pair
+def test_on_strided_and_expanded_inputs(pair):
+    x, (fast, equation) = drawn(pair), both(pair)
+    strided = [each.repeat_interleave(2, -1)[..., ::2] for each in x]
+    torch.testing.assert_close(fast(*strided), equation(*x))
+    turned = [each.mT.contiguous().mT if each.dim() > 1 else each for each in x]
+    torch.testing.assert_close(fast(*turned), equation(*x))
+    batch_last = [each.transpose(0, 1).contiguous().transpose(0, 1) if each.dim() > 1 else each for each in x]
+    torch.testing.assert_close(fast(*batch_last), equation(*x))
+    expanded = [each[:1, :1].expand(B, H, *each.shape[2:]) if each.shape[:2] == (B, H) else each for each in x]
+    torch.testing.assert_close(fast(*expanded), equation(*(each.contiguous() for each in expanded)))
 
 
-@every_pair
-def test_second_derivatives(normal, pair):
-    """Of a gradient penalty through a residual sum: the incoming gradient itself requires no gradient."""
+@each_pair
+@pytest.mark.parametrize("loss", [lambda context: context.sum(), lambda context: context.square().sum()], ids=["sum", "square"])
+def test_second_derivatives(pair, loss):
+    """Of a gradient penalty; with the sum, the incoming gradient itself requires no gradient."""
     found = []
-    leaves = [x.detach() for x in drawn(normal)]
     for form in both(pair):
-        q, k, v = (x.clone().requires_grad_() for x in leaves)
-        first = torch.autograd.grad((v + form(q, k, v)).sum(), (q, k, v), create_graph=True)
-        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), (q, k, v)))
+        leaves = [x.clone().requires_grad_() for x in drawn(pair)]
+        first = torch.autograd.grad(loss(form(*leaves)), leaves, create_graph=True)
+        found.append(
+            torch.autograd.grad(sum(g.square().sum() for g in first), leaves, allow_unused=True, materialize_grads=True)
+        )
     for fast, exact in zip(*found, strict=True):
         torch.testing.assert_close(fast, exact)
 
 
-def drawn_with_weights(normal, pair, batches=((B, H),) * 3):
-    items, learned = WITH_WEIGHTS[pair][2:]
-    return [normal(*batch, *shape) for batch, shape in zip(batches, items, strict=False)] + [
-        normal(*shape) for shape in learned
-    ]
-
-
-@with_weights
-@pytest.mark.parametrize("batches", [*BATCHES, ((B, 1), (1, B), (B, B)), ((), (), ())], ids=str)
-def test_with_weights_on_broadcast_batches(normal, pair, batches):
-    assert_agree(pair, drawn_with_weights(normal, pair, batches))
-
-
-@pytest.mark.parametrize("pair", ["sliced local", "tiled local"])
+@pytest.mark.parametrize("pair", ["sliced_local_attention", "tiled_local_attention"])
 def test_offsets_of_heads_that_the_inputs_do_not_have(normal, pair):
-    q, k, v, rows, columns = drawn_with_weights(normal, pair, ((),) * 3)
+    q, k, v, rows, columns = drawn(pair, ((),) * 3)
     each = [normal(H, *x.shape) for x in (rows, columns)]
     assert_agree(pair, [q, k, v, *each])
     assert_agree(pair, [q, k, v, each[0], columns])
 
 
-@with_weights
-def test_with_weights_on_strided_and_expanded_inputs(normal, pair):
-    x = [each.detach() for each in drawn_with_weights(normal, pair)]
-    fast, equation = both(pair)
-    strided = [each.repeat_interleave(2, -1)[..., ::2] for each in x]
-    torch.testing.assert_close(fast(*strided), equation(*x))
-    turned = [each.mT.contiguous().mT if each.dim() > 1 else each for each in x]
-    torch.testing.assert_close(fast(*turned), equation(*x))
-    expanded = [each[:1, :1].expand(B, H, *each.shape[2:]) if each.shape[:2] == (B, H) else each for each in x]
-    torch.testing.assert_close(fast(*expanded), equation(*(each.contiguous() for each in expanded)))
-
-
-@with_weights
-def test_second_derivatives_with_weights(normal, pair):
-    drawn, found = [x.detach() for x in drawn_with_weights(normal, pair, ((),) * 3)], []
-    for form in both(pair):
-        leaves = [x.clone().requires_grad_() for x in drawn]
-        first = torch.autograd.grad(form(*leaves).square().sum(), leaves, create_graph=True)
-        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
-    for fast, exact in zip(*found, strict=True):
-        torch.testing.assert_close(fast, exact)
-
-
-@with_weights
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_with_weights(normal, pair, dtype):
-    x = [each.detach() for each in drawn_with_weights(normal, pair)]
-    fast, equation = both(pair)
-    exact, half = equation(*x), fast(*(each.to(dtype) for each in x))
-    assert half.dtype == dtype
-    assert (half - exact).norm() / exact.norm() < 0.05
-
-
-@each_pair
+@each_masked_pair
 @pytest.mark.parametrize("poison", [torch.nan, torch.inf])
-def test_padding_that_holds_nan_or_infinity_has_no_effect(normal, pair, poison):
-    q, k, v = (x.detach() for x in drawn(normal))
+def test_padding_that_holds_nan_or_infinity_has_no_effect(pair, poison):
+    q, k, v, *weights = drawn(pair)
     mask = padding_mask(torch.tensor([3, 4]), T)[:, None]
     poisoned = [x.clone() for x in (k, v)]
     for x in poisoned:
         x[0, :, 3:], x[1, :, 4:] = poison, poison
     for form in both(pair):
-        context = form(q, *poisoned, mask)
+        context = form(q, *poisoned, *weights, mask=mask)
         assert context.isfinite().all()
-        torch.testing.assert_close(context, form(q, k, v, mask))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("length", [64, 4096])
-@pytest.mark.parametrize(
-    "form", ["linear", "chunked", "performer", "causal performer", "lean", "lean performer", "scaled", "fused scaled"]
-)
-def test_half_precision_at_real_lengths(form, length, dtype):
-    """The sums of 4,096 features overflow float16 and stop growing in bfloat16, unless they are computed in float32."""
-    generator = torch.Generator().manual_seed(3)
-    q, k, v = (torch.randn(1, length, 64, generator=generator) for _ in range(3))
-    omega = torch.randn(32, 64, generator=generator)
-    mechanism = {
-        "linear": features(linear_attention),
-        "chunked": features(chunked_linear_attention),
-        "performer": partial(performer_attention, omega=omega),
-        "causal performer": partial(causal_performer_attention, omega=omega),
-        "lean": lean_linear_attention,
-        "lean performer": partial(lean_performer_attention, omega=omega),
-        "scaled": scaled_dot_product_attention,
-        "fused scaled": fused_scaled_dot_product_attention,
-    }[form]
-    exact = context_of(mechanism(q, k, v))
-    half = context_of(mechanism(q.to(dtype), k.to(dtype), v.to(dtype)))
-    assert half.dtype == dtype
-    error = (half.float() - exact).norm() / exact.norm()
-    assert error < (0.02 if dtype == torch.float16 else 0.15)
+        torch.testing.assert_close(context, form(q, k, v, *weights, mask=mask))
 
 
 @pytest.mark.parametrize("form", [linear_attention, causal_linear_attention, chunked_linear_attention])
