@@ -16,3 +16,4 @@ from course_lib.attention.non_local import *
 from course_lib.attention.performer import *
 from course_lib.attention.pooling import *
 from course_lib.attention.relative import *
+from course_lib.attention.rotary import *

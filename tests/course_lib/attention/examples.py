@@ -139,6 +139,9 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "relative_attention": Example(A.relative_attention, *relative, **two, per_pair=True),
         "shifted_relative_attention": Example(fast.shifted_relative_attention, *relative, **two, equation=A.relative_attention),
         "RelativeAttention": Example(module(A.RelativeAttention, h * d, h), ((h, T, d), (h, T, d), (h, T, d_v)), **own_two),
+        # rotary
+        "rotate": Example(partial(A.rotate, speeds=A.rotary_speeds(d)), same[:1]),
+        "RotaryAttention": Example(A.RotaryAttention(d), cross, **two),
         # linear, performer
         "kernel_attention": Example(features(A.kernel_attention), cross, **two),
         "linear_attention": Example(features(A.linear_attention), cross, **one, **of_kernel),
@@ -212,6 +215,7 @@ PARTS = {
     "dynamic_edge_scores",
     "edge_softmax",
     "relative_logits",
+    "rotary_speeds",
     "alignment_window",
     "predicted_positions",
     "average_heads",
