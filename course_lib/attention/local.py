@@ -23,11 +23,11 @@ from course_lib.shapes import Image
 
 __all__ = ["LocalAttention", "local_attention", "relative_logits"]
 
-LocalQueries = Float[Tensor, "*batch H_q W_q d_k"]
-LocalKeys = Float[Tensor, "*batch H W d_k"]
-LocalValues = Float[Tensor, "*batch H W d_v"]
-RowEmbeddings = Float[Tensor, "*heads size d_row"]
-ColumnEmbeddings = Float[Tensor, "*heads size d_column"]
+LocalQueries = Float[Tensor, "*#batch H_q W_q d_k"]
+LocalKeys = Float[Tensor, "*#batch H W d_k"]
+LocalValues = Float[Tensor, "*#batch H W d_v"]
+RowEmbeddings = Float[Tensor, "*#heads size d_row"]
+ColumnEmbeddings = Float[Tensor, "*#heads size d_column"]
 
 
 @runtime_checkable
