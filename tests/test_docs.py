@@ -34,10 +34,11 @@ NOT_PAPERS = (
     "https://scikit-learn.org",
 )
 """Addresses in docstrings that lead to a tool or to data instead of a paper."""
-GUIDES = ("architecture.md", "adding_a_mechanism.md")
+GUIDES = ("architecture.md", "adding.md")
 """Pages that tell developers which file contains what."""
 NOT_IN_THE_REPOSITORY = {
     *("course_lib/attention/cosine.py", "tests/course_lib/attention/test_cosine.py"),  # those of the example
+    "course_tools/bank/lecture_NN/cosine_attention.py",
     *("site/", "slides/", "work/"),  # written by commands
 }
 
@@ -190,7 +191,7 @@ def defines(path: Path, name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("page", "least"), [("architecture.md", 25), ("adding_a_mechanism.md", 3)])
+@pytest.mark.parametrize(("page", "least"), [("architecture.md", 25), ("adding.md", 10)])
 def test_each_path_of_a_guide_exists(page, least):
     assert len(paths(page)) >= least
     assert {path for path in paths(page) if not list(ROOT.glob(path))} == set()
@@ -224,6 +225,15 @@ def test_the_table_of_packages_lists_each_package_and_module(package):
     folder = ROOT / package
     modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
     assert listed == modules | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def test_every_module_of_a_notebook_is_in_the_table_of_purposes():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    listed = set(CODE.findall(text.split("by what they are for:")[1].partition("###")[0]))
+    folder = ROOT / "course_tools/notebook"
+    assert listed == {path.stem for path in folder.glob("[!_]*.py")} | {
+        path.parent.name for path in folder.glob("*/__init__.py")
+    }
 
 
 @for_each(GUIDES)
