@@ -306,7 +306,7 @@ exercise = Exercise(
             "other name: delimiters.shape",
         ),
         "All answers are called for the CPU: a check that asked for another device would need one.": (
-            "drop keyword: position = torch.arange(T)",
+            "drop keyword: position = torch.arange(weights.shape[-1])",
             "other name: delimiters.device",
             "other name: lengths.device",
         ),
