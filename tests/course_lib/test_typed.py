@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[2]
 HEAD = """
 import torch
 from course_lib.attention import (
-    Attended, ContextOnly, Mechanism, causal_attention, dot_attention, fused_causal_attention,
-    fused_dot_attention, linear_attention, scaled_dot_product_attention,
+    Attended, ContextOnly, Mechanism, causal_attention, dot_attention, linear_attention, scaled_dot_product_attention,
 )
 from course_lib.blocks import SelfAttention, Sizes, encoder_stack, pre_norm
+from course_lib.fast import fused_causal_attention, fused_dot_attention
 from course_lib.models import GPT, Encoded
 from course_lib.models.bahdanau import bahdanau_steps
 from course_lib.primitives import GRU, causal_mask, iou

@@ -82,7 +82,7 @@ def test_every_rival_that_wins_or_draws_is_on_the_page(page):
         ('ahead = "09.stride", tie = 0.9', r"\+0\.\d+", "neither"),
         ('times = "09.k"', r"\d\.\d+ times", "the mechanism"),
         ('times = "09.k", lower = true', r"\d\.\d+ times", "**the rival**"),
-        ('values = ["09.l", "09.k"]', r"3\.\d+ against 7\.\d+", "**the rival**"),
+        ('values = ["09.l", "09.k"]', r"3\.\d+ against \d\.\d+", "**the rival**"),
         (
             'values = [["09_reach", "one block", "accuracy"], ["09_reach", "three convolutions", "accuracy"]]',
             r"0\.\d+ against 0\.\d+",
