@@ -75,12 +75,12 @@ TAKE_MASKS = [
 ]
 
 SIZES = [
-    ("attend(scores, v[:, 1:])", "ValueError", "scores are for 7 keys, but values (2, 6, 13) hold 6"),
+    ("attend(scores, v[:, 1:])", "ValueError", "need a value for each key, but values are (2, 6, 13)"),
     *((f"{x}_linear_attention(k, k, v[:, 1:])", "ValueError", "v (2, 6, 13)") for x in ("causal", "chunked", "recurrent")),
-    ("attend(scores, v.mT)", "ValueError", "values (2, 13, 7) hold 13"),
+    ("attend(scores, v.mT)", "ValueError", "need a value for each key, but values are (2, 13, 7)"),
     ("attend(scores, randn(3, T_k, d_v))", "RuntimeError", "size of tensor a (2) must match the size of tensor b (3)"),
     ("scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
-    ("scaled_dot_product_attention(q, k, v[:, 1:])", "ValueError", "are for 7 keys"),
+    ("scaled_dot_product_attention(q, k, v[:, 1:])", "ValueError", "need a value for each key"),
     ("fused_scaled_dot_product_attention(q, k[..., 1:], v)", "RuntimeError", "[2, 11] but got: [2, 10]"),
     ("fused_scaled_dot_product_attention(q, k, v[:, 1:])", "ValueError", "got 7 keys and 6 values"),
     ("dot_scores(q, k[..., 1:])", "RuntimeError", "[2, 11] but got: [2, 10]"),

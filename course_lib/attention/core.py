@@ -115,7 +115,7 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
     Source: Bahdanau et al. 2015, eqs. 5-6.
     """
     if scores.shape[-1] != values.shape[-2]:
-        raise ValueError(f"scores are for {scores.shape[-1]} keys, but values {tuple(values.shape)} hold {values.shape[-2]}.")
+        raise ValueError(f"scores {tuple(scores.shape)} need a value for each key, but values are {tuple(values.shape)}.")
     if mask is None:
         weights = scores.softmax(-1)
     else:

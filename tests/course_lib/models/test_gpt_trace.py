@@ -1,4 +1,4 @@
-"""A forward pass of GPT opens few files of the library, so that a reader can follow it."""
+"""A forward pass of GPT opens few files of the library, checks of its arguments included, so that a reader can follow it."""
 
 import subprocess
 import sys
@@ -25,10 +25,10 @@ print(*sorted(files))
 """
 
 
-def test_a_forward_pass_opens_at_most_five_files(pytestconfig):
+def test_a_forward_pass_opens_at_most_eight_files(pytestconfig):
     done = subprocess.run(
         [sys.executable, "-c", TRACE], cwd=pytestconfig.rootpath, capture_output=True, text=True, check=True, timeout=300
     )
     files = done.stdout.split()
     assert {"gpt.py", "block.py", "multihead.py", "core.py"} <= set(files)
-    assert len(files) <= 5
+    assert len(files) <= 8

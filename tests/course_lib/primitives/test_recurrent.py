@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.fast import fused_gru, fused_lstm, hoisted_rnn
-from course_lib.primitives import encode, gru, lstm, recurrent, rnn, rnn_step
+from course_lib.fast import fused_gru, fused_lstm, hoisted_rnn, recurrent
+from course_lib.primitives import encode, gru, lstm, rnn, rnn_step
 
 B, T, d, n = 5, 7, 3, 11
 LENGTHS = [7, 3, 0, 1, 7]
