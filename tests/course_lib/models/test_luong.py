@@ -89,5 +89,5 @@ def test_dot_refuses_a_state_of_another_size_than_the_keys():
     decoder = LuongDecoder(4, 2, 3, 2, dot_attention)
     values = torch.zeros(1, 2, 2)
     encoded = Encoded(values, values, torch.zeros(1, 2), torch.ones(1, 1, 2, dtype=torch.bool))
-    with pytest.raises(RuntimeError, match="3.*2"):
+    with pytest.raises(RuntimeError, match=r"3.*2"):
         decoder(encoded, torch.tensor([[1]]))
