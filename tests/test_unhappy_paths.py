@@ -227,11 +227,6 @@ LOSSES = [
         "ValueError",
         "got logits (3, 5, 9), tokens (4, 4). Pass both whole",
     ),
-    (
-        "previous_token_loss(randn(3, 5, 9), ones(4, 4).long())",
-        "ValueError",
-        "got logits (3, 5, 9), tokens (4, 4). Pass both whole",
-    ),
     ("label_smoothed_loss(randn(3, 5, 9), ones(4, 4).long(), 0)", "ValueError", "got logits (3, 5, 9), target (4, 4)."),
     (
         "hard_attention_loss(randn(B, 1), alphas, ones(B, T).long(), 0.5)",

@@ -27,7 +27,6 @@ __all__ = [
     "AnyMechanism",
     "Attended",
     "ContextOnly",
-    "FusedMechanism",
     "LayerState",
     "Mechanism",
     "StepwiseMechanism",
@@ -61,16 +60,8 @@ class Mechanism(Protocol):
 
 
 @runtime_checkable
-class FusedMechanism(Protocol):
-    """A function or module `(q, k, v, mask=None) -> ContextOnly`: it builds no weights."""
-
-    def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> ContextOnly:
-        """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
-
-
-@runtime_checkable
 class AnyMechanism(Protocol):
-    """A `Mechanism` or a `FusedMechanism`: for models that need only the context."""
+    """A `Mechanism`, or a fused form, which returns `ContextOnly`: for models that need only the context."""
 
     def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Attended | ContextOnly:
         """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -30,13 +29,11 @@ from course_lib.shapes import Keys, Queries, Values
 __all__ = [
     "NonLocal",
     "NonLocalBlock",
-    "NonLocalConcatenation",
     "associative_dot_product",
     "non_local_block",
     "non_local_concatenation",
     "non_local_dot_product",
     "non_local_embedded_gaussian",
-    "non_local_gaussian",
 ]
 
 PixelFeatures = Float[Tensor, "*batch N C"]
@@ -61,21 +58,6 @@ class MapAttention(Protocol):
 
     def __call__(self, x: Map, /) -> Attended | ContextOnly:
         """Attend over x (B, C, *positions); the context is a map (B, d_out, *positions)."""
-
-
-def non_local_gaussian(x: PixelFeatures, W_g: Float[Tensor, "d C"]) -> Attended:
-    """Non-local Gaussian, softmax(x xᵀ) g with g = W_g x: similar positions attend to each other.
-
-    Args:
-        x: (*batch, N, C), the features of N positions.
-        W_g: (d, C).
-
-    Returns:
-        context (*batch, N, d) and weights (*batch, N, N).
-
-    Source: Wang et al. 2018, eq. 2.
-    """
-    return attend(x @ x.mT, x @ W_g.mT)
 
 
 def non_local_embedded_gaussian(
@@ -182,19 +164,6 @@ def non_local_block(
     return x + (y @ W_z.mT).mT.unflatten(2, x.shape[2:])
 
 
-class NonLocalConcatenation(nn.Module):
-    """The mechanism of `non_local_concatenation`: owns w_f (2 · d_k,)."""
-
-    def __init__(self, d_k: int) -> None:
-        """Draw w_f uniformly within ± the inverse square root of what it sums over."""
-        super().__init__()
-        self.w_f = nn.Parameter(torch.empty(2 * d_k).uniform_(-((2 * d_k) ** -0.5), (2 * d_k) ** -0.5))
-
-    def forward(self, theta: Queries, phi: Keys, g: Values) -> Attended:
-        """Mix g (*batch, N, d) by scores of theta (*batch, N_q, d_k) and phi (*batch, N, d_k)."""
-        return non_local_concatenation(theta, phi, g, self.w_f)
-
-
 class NonLocal(nn.Module):
     """Attention over all positions of an image or a video: owns W_θ, W_φ (d, C) and W_g (d, C), without biases."""
 
@@ -211,8 +180,8 @@ class NonLocal(nn.Module):
         Args:
             d_in: features of a position, C.
             d: features inside the block, the bottleneck; half of d_in if None.
-            mechanism: how the positions attend; `dot_attention` makes the embedded Gaussian, `non_local_dot_product` and
-                `NonLocalConcatenation(d)` the other forms.
+            mechanism: how the positions attend; `dot_attention` makes the embedded Gaussian, `non_local_dot_product` the form
+                without a softmax.
             embed: `embed(d_in, d)` makes θ, and φ; with `nn.Identity` the Gaussian form, which has neither.
             pool: subsamples keys and values, (B, d, *positions) to fewer positions, such as `nn.MaxPool2d(2)`, or
                 `nn.MaxPool3d((1, 2, 2))` for videos; the queries keep all positions.

@@ -16,7 +16,7 @@ from torch import Tensor
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Tokens
 
-__all__ = ["label_smoothed_loss", "next_token_loss", "previous_token_loss", "teacher_forced_loss"]
+__all__ = ["label_smoothed_loss", "next_token_loss", "teacher_forced_loss"]
 
 _whole = shape_checked("Pass both whole: the loss itself takes each position with the next token.")
 
@@ -94,22 +94,3 @@ def next_token_loss(
         return F.cross_entropy(predictions.flatten(0, 1), targets.flatten())
     asked = counts[:, 1:]
     return F.cross_entropy(predictions[asked], targets[asked])
-
-
-def previous_token_loss(
-    logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
-) -> Float[Tensor, ""]:
-    """Average the cross-entropy of each previous token: `next_token_loss` for a model that reads backwards, as half of ELMo.
-
-    Args:
-        logits: (B, T, n_tokens); logits[:, t] predicts tokens[:, t-1]; the first logits are not used.
-        tokens: the text (B, T).
-        counts: (B, T), False at tokens that do not count; None = all except the last count. If sentences are padded, the
-            logits at padding have no context, so exclude the last word of each sentence as well.
-
-    Returns:
-        the mean of -log p(previous token), in nats per token. NaN if no token counts.
-
-    Source: Peters et al. 2018, section 3.1 (https://arxiv.org/abs/1802.05365).
-    """
-    return next_token_loss(logits.flip(1), tokens.flip(1), None if counts is None else counts.flip(1))

@@ -13,14 +13,12 @@ the shorter of two equally close ones. Sums run over the corpus before anything 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-__all__ = ["add_one", "bleu", "unsmoothed"]
+__all__ = ["bleu"]
 
 Sentence = Sequence[Hashable]
-Smoothing = Callable[[Sequence[int], Sequence[int]], list[float]]
-"""`smoothing(matches, totals)` returns the precisions p_1 … p_N from their numerators and denominators."""
 
 
 class BLEU(NamedTuple):
@@ -33,28 +31,10 @@ class BLEU(NamedTuple):
     reference_length: int
 
 
-def unsmoothed(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
-    """Compute precisions, matches over totals, as Papineni et al. define them; 0 if there is no run.
-
-    So BLEU is 0 if no run of one of the lengths matches.
-    """
-    return [match / max(total, 1) for match, total in zip(matches, totals, strict=True)]
-
-
-def add_one(matches: Sequence[int], totals: Sequence[int]) -> list[float]:
-    """Compute precisions with 1 added to matches and totals of lengths above 1, for short texts (Lin & Och 2004, section 4).
-
-    Source: https://aclanthology.org/C04-1072.
-    """
-    more = [int(n > 0) for n in range(len(matches))]
-    return unsmoothed([m + k for m, k in zip(matches, more, strict=True)], [t + k for t, k in zip(totals, more, strict=True)])
-
-
 def bleu(
     candidates: Sequence[Sentence],
     references: Sequence[Sequence[Sentence]],
     n_max: int = 4,
-    smoothing: Smoothing = unsmoothed,
 ) -> BLEU:
     """Compute corpus BLEU of translations against one or more references each.
 
@@ -62,7 +42,6 @@ def bleu(
         candidates: the translations, each a sequence of tokens: split texts first; the score depends on how.
         references: for each translation at least one reference, also a sequence of tokens.
         n_max: N, the length of the longest runs.
-        smoothing: `unsmoothed`, or `add_one`, without which short texts often score 0.
 
     Returns:
         the score and its parts.
@@ -95,7 +74,7 @@ def bleu(
         for candidate, of_it in zip(candidates, references, strict=True)
     )
     brevity_penalty = min(1.0, math.exp(1 - r / c)) if c else 0.0
-    precisions = smoothing(matches, totals)
+    precisions = [match / max(total, 1) for match, total in zip(matches, totals, strict=True)]
     logs = sum(math.log(p) if p > 0 else -math.inf for p in precisions)
     return BLEU(brevity_penalty * math.exp(logs / n_max), precisions, brevity_penalty, c, r)
 

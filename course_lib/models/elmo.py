@@ -22,7 +22,7 @@ from course_lib.primitives import LSTM, lstm
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, States, Tokens
 
-__all__ = ["ELMo", "ScalarMix", "scalar_mix"]
+__all__ = ["ELMo", "scalar_mix"]
 
 
 class BidirectionalLogits(NamedTuple):
@@ -48,26 +48,6 @@ def scalar_mix(
     Source: Peters et al. 2018, eq. 1.
     """
     return gamma * (w.softmax(0) @ layers)
-
-
-class ScalarMix(nn.Module):
-    """The mixture with its weights: w starts at 0, the plain mean, and γ at 1."""
-
-    def __init__(self, n_layers: int, dropout: float = 0.0) -> None:
-        """Set up for n_layers, including the embedding.
-
-        Args:
-            n_layers: layers to mix.
-            dropout: probability with which, in training, each feature of the mixture is set to 0 (section 3.3).
-        """
-        super().__init__()
-        self.w = nn.Parameter(torch.zeros(n_layers))
-        self.gamma = nn.Parameter(torch.ones(()))
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, layers: Float[Tensor, "*batch n_layers d"]) -> Float[Tensor, "*batch d"]:
-        """Mix layers (*batch, n_layers, d) to (*batch, d)."""
-        return self.dropout(scalar_mix(layers, self.w, self.gamma))
 
 
 class ELMo(nn.Module):

@@ -12,7 +12,6 @@ from course_lib.attention import (
     AttentionLayer2d,
     NonLocal,
     NonLocalBlock,
-    NonLocalConcatenation,
     associative_dot_product,
     concat_scores,
     dot_attention,
@@ -20,7 +19,6 @@ from course_lib.attention import (
     non_local_concatenation,
     non_local_dot_product,
     non_local_embedded_gaussian,
-    non_local_gaussian,
     scaled_dot_product_attention,
 )
 from course_lib.fast import fused_dot_attention, fused_embedded_gaussian
@@ -41,14 +39,6 @@ def projected(normal, *batch):
 
 def weights_of_block(normal):
     return normal(d_k, C), normal(d_k, C), normal(d, C), normal(C, d)
-
-
-def test_the_gaussian_form_by_hand():
-    """Features 0 and √ln 3: the second is 3 times as similar to itself as to the first. Values 4 and 8 times √ln 3 / √ln 3."""
-    root = math.sqrt(math.log(3))
-    context, weights = non_local_gaussian(torch.tensor([[0.0], [root]]), torch.tensor([[8 / root]]))
-    torch.testing.assert_close(weights, torch.tensor([[0.5, 0.5], [0.25, 0.75]]))
-    torch.testing.assert_close(context, torch.tensor([[4.0], [6.0]]))
 
 
 @each_form
@@ -91,12 +81,6 @@ def test_over_an_image_it_is_the_attention_layer_up_to_the_scale(normal, agree):
     agree(ours, layer, normal(B, C, H, W))
 
 
-def test_the_gaussian_form_is_the_embedded_one_without_embeddings(normal, agree):
-    same = torch.eye(C).double()
-    spelled_out = lambda x, W_g: non_local_embedded_gaussian(x, same, same, W_g)  # noqa: E731
-    agree(non_local_gaussian, spelled_out, normal(B, N, C), normal(d, C))
-
-
 @pytest.mark.parametrize("batch", [(), (B,), (B, 3)])
 def test_from_the_right_is_the_dot_product_form(normal, agree, batch):
     inputs = projected(normal, *batch)
@@ -128,10 +112,9 @@ def test_concatenation_in_a_loop_over_pairs(normal, agree):
     agree(lambda *x: non_local_concatenation(*x).context, by_loop, *projected(normal), normal(2 * d_k))
 
 
-@pytest.mark.parametrize("form", [non_local_dot_product, NonLocalConcatenation(d_k).double()])
-def test_without_a_softmax_weights_need_not_sum_to_one(normal, form):
+def test_without_a_softmax_weights_need_not_sum_to_one(normal):
     theta, phi, g = projected(normal, B)
-    context, weights = form(theta, phi, g)
+    context, weights = non_local_dot_product(theta, phi, g)
     assert weights.shape == (B, N_q, N)
     assert not torch.allclose(weights.sum(-1), torch.ones(B, N_q).double(), atol=0.1)
     torch.testing.assert_close(weights @ g, context)
@@ -209,7 +192,6 @@ def test_with_its_gain_at_one_the_block_is_the_function_and_a_norm(normal, agree
         (fused_dot_attention, partial(nn.Linear, bias=False)),
         (non_local_dot_product, partial(nn.Linear, bias=False)),
         (associative_dot_product, partial(nn.Linear, bias=False)),
-        (NonLocalConcatenation(d), partial(nn.Linear, bias=False)),
     ],
 )
 @pytest.mark.parametrize("places", [(H, W), (T, H, W)])
@@ -218,15 +200,6 @@ def test_every_form_serves_pictures_and_films(mechanism, embed, places):
     context, weights = layer(torch.randn(B, C, *places))
     assert context.shape == (B, d, *places)
     assert weights is None or weights.shape == (B, math.prod(places), math.prod(places))
-
-
-def test_the_gaussian_layer_is_the_gaussian_function(normal, agree):
-    layer = NonLocal(C, d, embed=nn.Identity).double()
-
-    def spelled_out(x):
-        return non_local_gaussian(x.flatten(2).mT, layer.W_g.weight).context.mT.unflatten(2, (H, W))
-
-    agree(lambda x: layer(x).context, spelled_out, normal(B, C, H, W))
 
 
 def test_the_bottleneck_is_half_of_the_features():

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.losses import label_smoothed_loss, next_token_loss, previous_token_loss, teacher_forced_loss
+from course_lib.losses import label_smoothed_loss, next_token_loss, teacher_forced_loss
 
 B, T, n_tokens = 3, 5, 11
 PADDING = 0
@@ -163,32 +163,13 @@ def test_a_prompt_that_does_not_count_is_not_asked_for(normal):
     assert not logits.grad[:, [0, 1, 4]].any()
 
 
-def test_backwards_it_is_asked_for_the_token_before(normal, agree):
-    def by_loop_backwards(logits):
-        losses = [
-            logits[b, t].exp().sum().log() - logits[b, t, target()[b, t - 1]]
-            for b in range(B)
-            for t in range(1, T)
-            if target()[b, t - 1] != PADDING
-        ]
-        return sum(losses) / len(losses)
-
-    agree(
-        lambda logits: previous_token_loss(logits, target(), target() != PADDING),
-        by_loop_backwards,
-        normal(B, T, n_tokens, scale=3),
-    )
-
-
-def test_the_losses_of_a_language_model_by_hand():
-    """p = ½ and ¼ for the next tokens, ¼ and ½ for the previous ones: 1½ ln 2 in both directions."""
+def test_the_loss_of_a_language_model_by_hand():
+    """p = ½ and ¼ for the next tokens: 1½ ln 2."""
     half, quarter = [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]
     text, there = torch.tensor([[1, 2, 1]]), torch.tensor([[half, quarter, half]]).log()
     assert next_token_loss(there, text).item() == pytest.approx(1.5 * math.log(2))
-    assert previous_token_loss(there, text).item() == pytest.approx(1.5 * math.log(2))
 
 
-@pytest.mark.parametrize("loss", [next_token_loss, previous_token_loss])
-def test_nothing_asked_for_is_not_a_number_and_gradients_are_those_of_differences(normal, loss):
-    assert loss(normal(B, 1, n_tokens), target()[:, :1]).isnan()
-    assert torch.autograd.gradcheck(lambda logits: loss(logits, target()), normal(B, T, n_tokens))
+def test_nothing_asked_for_is_not_a_number_and_gradients_are_those_of_differences(normal):
+    assert next_token_loss(normal(B, 1, n_tokens), target()[:, :1]).isnan()
+    assert torch.autograd.gradcheck(lambda logits: next_token_loss(logits, target()), normal(B, T, n_tokens))

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from course_lib.metrics import add_one, bleu
+from course_lib.metrics import bleu
 
 ONE = "It is a guide to action which ensures that the military always obeys the commands of the party"
 TWO = "It is to insure the troops forever hearing the activity guidebook that party direct"
@@ -107,14 +107,6 @@ def test_the_closest_reference_gives_the_length_and_of_two_the_shorter(lengths, 
     assert found.brevity_penalty == pytest.approx(min(1.0, math.exp(1 - r / 5)))
 
 
-def test_smoothing_gives_a_short_text_a_score_and_leaves_words_as_they_are():
-    short = [words("the old cat sat")], [[words("the cat sat down")]]
-    assert bleu(*short).score == 0.0
-    smooth = bleu(*short, smoothing=add_one)
-    assert smooth.precisions == [3 / 4, 2 / 4, 1 / 3, 1 / 2]
-    assert smooth.score == pytest.approx((3 / 4 * 2 / 4 * 1 / 3 * 1 / 2) ** 0.25)
-
-
 def test_tokens_may_be_numbers_and_an_empty_translation_has_zero():
     assert bleu([[1, 2, 3, 4]], [[[1, 2, 3, 4]]]).score == pytest.approx(1.0)
     assert bleu([[]], [[[1, 2]]]) == (0.0, [0.0] * 4, 0.0, 0, 2)
@@ -127,14 +119,13 @@ def test_what_has_no_reference_is_refused(candidates, references):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("name", ["none", "add-k"])
-def test_it_is_that_of_sacrebleu(seed, name):
+def test_it_is_that_of_sacrebleu(seed):
     peer = pytest.importorskip("sacrebleu.metrics", reason="sacrebleu is not installed: pip install -e '.[peers]'")
     candidates, references = corpus(seed, n_references=(2, 2))
-    judge = peer.BLEU(tokenize="none", smooth_method=name, smooth_value=1 if name == "add-k" else None, force=True)
+    judge = peer.BLEU(tokenize="none", smooth_method="none", force=True)
     streams = [[" ".join(of_it[k]) for of_it in references] for k in range(2)]
     expected = judge.corpus_score([" ".join(each) for each in candidates], streams)
-    found = bleu(candidates, references, smoothing=add_one) if name == "add-k" else bleu(candidates, references)
+    found = bleu(candidates, references)
     assert 100 * found.score == pytest.approx(expected.score)
     assert [100 * p for p in found.precisions] == pytest.approx(expected.precisions)
     assert found[2:] == (pytest.approx(expected.bp), expected.sys_len, expected.ref_len)

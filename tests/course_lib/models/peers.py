@@ -10,11 +10,19 @@ from torch import nn
 from course_lib.blocks import DecoderBlock, Sizes, Stack
 from course_lib.models import GPT, PretrainingBERT, Transformer
 from course_lib.pretrained.bert import from_bert
-from course_lib.pretrained.checkpoint_reader import ACTIVATIONS
+from course_lib.pretrained.checkpoint_reader import ACTIVATIONS, rename
 from course_lib.pretrained.gpt2 import from_gpt2
 
 REASON = "transformers is not installed: pip install -e '.[peers]'"
 SIZES = Sizes(d_model=21, n_heads=3, d_ff=29, n_layers=2)
+HEADS = (
+    (r"^bert\.pooler\.dense\.", "follows.pool."),
+    (r"^cls\.seq_relationship\.", "follows.classify."),
+    (r"^cls\.predictions\.transform\.dense\.", "words.transform."),
+    (r"^cls\.predictions\.transform\.LayerNorm\.", "words.norm."),
+    (r"^cls\.predictions\.bias$", "words.bias"),
+)
+"""Published names of the heads of BERT's pre-training, and those of `PretrainingBERT`."""
 N_TOKENS, T_MAX = 37, 13
 
 
@@ -74,7 +82,9 @@ def our_bert(theirs: nn.Module) -> PretrainingBERT:
     from course_lib.models import BERT
 
     ours = PretrainingBERT(BERT(N_TOKENS, T_MAX, SIZES))
-    ours.load_state_dict(from_bert(theirs.state_dict()))
+    weights = theirs.state_dict()
+    heads = rename(weights, HEADS, r"^bert\.(?!pooler)|decoder")
+    ours.load_state_dict({f"bert.{name}": tensor for name, tensor in from_bert(weights).items()} | heads)
     return ours
 
 

@@ -33,7 +33,7 @@ def test_a_model_is_one_graph_with_the_same_outputs(outcomes, name, way):
 def test_every_model_is_among_them():
     """A model is a class that the package exports and that is not a part of another; the inputs of `forward` are above."""
     parts = {"MaskedWordHead", "SentenceHead", "SpanHead", "TagHead", "Encoder", "GATLayer", "GlobalAverage", "LearnedQueries"}
-    parts |= {"ObjectBlock", "PatchEncoder", "PointQueries", "PositionalSelfAttention", "ScalarMix", "PooledDocument"}
+    parts |= {"ObjectBlock", "PatchEncoder", "PointQueries", "PositionalSelfAttention", "PooledDocument"}
     parts |= {"AdaptiveSteps", "SeparateSteps", "SharedSteps", "BahdanauDecoder", "LuongDecoder", "PlainDecoder"}
     parts |= {"LocalLuongDecoder", "AttentionMaps", "MaskHead"}
     exported = {

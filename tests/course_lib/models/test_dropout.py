@@ -14,7 +14,6 @@ from course_lib.models import (
     LearnedQueries,
     LuongDecoder,
     ObjectBlock,
-    ScalarMix,
     ShowAndTell,
     Transformer,
     TransformerXL,
@@ -38,7 +37,6 @@ MODELS = {
         (torch.ones(2, 1, 9, 9),),
         2 * 2 + 2 * 3,
     ),
-    "ELMo's mixture": (lambda p: ScalarMix(3, p), (torch.ones(2, 5, 3, 11),), 1),
     "Show and Tell": (lambda p: ShowAndTell(10, 7, 5, 11, p), (torch.ones(2, 7), TOKENS), 1 + 1 + 1),
 }
 each_model = pytest.mark.parametrize("name", MODELS)

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from course_lib.pretrained import load_bert, load_gpt2, load_pretraining_bert, load_vit, read_checkpoint
+from course_lib.pretrained import load_bert, load_gpt2, load_vit, read_checkpoint
 from course_lib.pretrained.checkpoint_reader import Checkpoint
 from course_lib.pretrained.gpt2 import from_gpt2
 from tests.course_lib.models import peers
@@ -57,13 +57,6 @@ def test_bert_is_read_from_what_save_pretrained_writes(tmp_path, kind):
     torch.testing.assert_close(ours(TOKENS, SEGMENTS), expected, **CLOSE)
 
 
-def test_bert_is_read_with_its_heads(tmp_path):
-    theirs = peers.bert()
-    ours = load_pretraining_bert(peers.saved(theirs, tmp_path))
-    expected = theirs(TOKENS)
-    torch.testing.assert_close(ours(TOKENS), (expected.prediction_logits, expected.seq_relationship_logits), **CLOSE)
-
-
 def test_bert_is_read_under_the_names_of_its_first_years(tmp_path):
     """The files of 2018 call gain and bias of a norm gamma and beta."""
     theirs = peers.bert()
@@ -75,13 +68,7 @@ def test_bert_is_read_under_the_names_of_its_first_years(tmp_path):
     }
     assert "bert.embeddings.LayerNorm.gamma" in old
     safetensors.save_file(old, file, metadata={"format": "pt"})
-    torch.testing.assert_close(load_pretraining_bert(tmp_path)(TOKENS).words, theirs(TOKENS).prediction_logits, **CLOSE)
-
-
-def test_a_folder_without_heads_is_told_so(tmp_path):
-    peers.saved(peers.bert("BertModel"), tmp_path)
-    with pytest.raises(RuntimeError, match=r'Missing key.*"words'):
-        load_pretraining_bert(tmp_path)
+    torch.testing.assert_close(load_bert(tmp_path)(TOKENS), theirs.bert(TOKENS).last_hidden_state, **CLOSE)
 
 
 def test_another_kind_of_model_is_refused(tmp_path):
@@ -100,13 +87,9 @@ def test_equations_that_are_not_ours_are_refused(tmp_path, setting):
 
 def test_an_output_matrix_that_differs_from_the_embedding_is_refused(tmp_path):
     """Ours is the embedding; a different one would be dropped silently."""
-    peers.saved(peers.gpt2(tie_word_embeddings=False), tmp_path / "gpt")
+    peers.saved(peers.gpt2(tie_word_embeddings=False), tmp_path)
     with pytest.raises(ValueError, match="weight differs from"):
-        load_gpt2(tmp_path / "gpt")
-    peers.saved(peers.bert(tie_word_embeddings=False), tmp_path / "bert")
-    with pytest.raises(ValueError, match="weight differs from"):
-        load_pretraining_bert(tmp_path / "bert")
-    assert load_bert(tmp_path / "bert")
+        load_gpt2(tmp_path)
 
 
 def test_positions_of_another_kind_are_refused(tmp_path):
@@ -151,10 +134,10 @@ def test_activations_are_read_by_their_published_names(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["gelu_python", "gelu_pytorch_tanh", "relu"])
-def test_berts_activation_is_that_of_its_layers_and_of_its_head(tmp_path, name):
+def test_berts_activation_is_that_of_its_layers(tmp_path, name):
     theirs = peers.bert(hidden_act=name)
-    ours = load_pretraining_bert(peers.saved(theirs, tmp_path))
-    torch.testing.assert_close(ours(TOKENS).words, theirs(TOKENS).prediction_logits, **CLOSE)
+    ours = load_bert(peers.saved(theirs, tmp_path))
+    torch.testing.assert_close(ours(TOKENS), theirs.bert(TOKENS).last_hidden_state, **CLOSE)
 
 
 @pytest.mark.parametrize("key", ["n_embd", "n_head", "n_layer", "vocab_size", "n_positions"])
@@ -287,17 +270,3 @@ def test_another_output_matrix_is_refused_with_and_without_a_prefix(monkeypatch,
     tensors = {"lm_head.weight": torch.zeros(5, 6), f"{prefix}wte.weight": torch.ones(5, 6)}
     with pytest.raises(ValueError, match=f"there: the tensor lm_head.weight differs from {prefix}wte.weight"):
         load_gpt2(given(monkeypatch, "gpt2", tensors, **GPT2))
-
-
-@pytest.mark.parametrize(
-    ("last", "first"),
-    [
-        ("decoder.weight", "bert.embeddings.word_embeddings.weight"),
-        ("decoder.weight", "embeddings.word_embeddings.weight"),
-        ("decoder.bias", "cls.predictions.bias"),
-    ],
-)
-def test_another_output_matrix_or_bias_of_bert_is_refused(monkeypatch, last, first):
-    tensors = {f"cls.predictions.{last}": torch.zeros(5), first: torch.ones(5)}
-    with pytest.raises(ValueError, match=f"there: the tensor cls.predictions.{last} differs from {first}"):
-        load_pretraining_bert(given(monkeypatch, "bert", tensors, **BERT))

@@ -43,7 +43,6 @@ from course_lib.losses.matching import match
 from course_lib.losses.set_prediction import matching_cost
 from course_lib.models.bert_heads import SpanHead, TagHead
 from course_lib.models.detr import LearnedQueries
-from course_lib.models.elmo import ScalarMix
 from course_lib.models.universal import AdaptiveSteps, Universal
 from course_lib.primitives import GRU, LSTM, RNN, causal_mask, gcn_weights, padding_mask, propagate
 from course_tools.notebook import diagrams
@@ -199,7 +198,8 @@ def cache(s):
 def elmo(s):
     model = models.ELMo(11, s["d_model"], s["L"])
 
-    return lambda: ScalarMix(s["L"] + 1)(model(tokens(s["B"], s["T"]), torch.full((s["B"],), s["T"])))
+    mixture = torch.zeros(s["L"] + 1), torch.ones(())
+    return lambda: models.scalar_mix(model(tokens(s["B"], s["T"]), torch.full((s["B"],), s["T"])), *mixture)
 
 
 def bert(s):
