@@ -51,7 +51,7 @@ def shape_checked(hint: str = "", of: Callable[..., Any] | None = None) -> Calla
     """
 
     def decorate(function: Function) -> Function:
-        parameters = inspect.signature(of or function).parameters
+        parameters = inspect.signature(of or function, eval_str=True).parameters
         wanted = {name: array for name, each in parameters.items() if (array := _array_in(each.annotation))}
         axes = {name: array.dim_str.split() for name, array in wanted.items()}
         types = {name: {getattr(torch, each, None) for each in array.dtypes} for name, array in wanted.items()}

@@ -173,12 +173,14 @@ def _definitions(text: str) -> dict[str, Definition]:
 
 
 def _names(statement: ast.stmt) -> frozenset[str]:
-    """Collect the names in a statement, except in annotations, which are never evaluated inside the sandbox."""
+    """Collect the names in a statement; those in annotations only of decorated functions: `shape_checked` evaluates them."""
+    functions = [node for node in ast.walk(statement) if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    decorated = {id(part) for function in functions for part in (function, *ast.walk(function.args))}
     names, waiting = set(), [statement]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Name):
             names.add(node.id)
-        unread = {id(getattr(node, part, None)) for part in ("annotation", "returns")}
+        unread = set() if id(node) in decorated else {id(getattr(node, part, None)) for part in ("annotation", "returns")}
         waiting += [child for child in ast.iter_child_nodes(node) if id(child) not in unread]
     return frozenset(names)

@@ -61,6 +61,14 @@ def test_another_type_is_refused(arguments, said):
         weighted(*arguments)
 
 
+def test_annotations_that_are_kept_as_text_are_checked():
+    def product(x: "Float[Tensor, 'T d']", y: "Float[Tensor, 'T d']") -> "Tensor":
+        return x * y
+
+    with pytest.raises(ValueError, match=r"y \(1, 5\)"):
+        shape_checked()(product)(x[0], x[0, :1])
+
+
 def test_a_compiled_function_refuses_the_same_without_a_break_in_its_graph():
     compiled = torch.compile(weighted, backend="eager", fullgraph=True)
     assert compiled(x, x) == 30

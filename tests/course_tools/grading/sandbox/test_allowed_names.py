@@ -3,9 +3,12 @@
 import ast
 import importlib
 import inspect
+import re
 
 import pytest
+import torch
 
+from course_lib.attention import multi_head_attention
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
 from course_tools.grading.extract.programs import Part, Program
@@ -154,6 +157,15 @@ def test_the_library_itself_is_not_in_the_memory_inside(sandbox):
         "assert not names & {'scaled_dot_product_attention', 'judge', 'Examination', 'causal_attention'} - {'f'}\n"
         "assert not [n for n in sys.modules if n.startswith('course_lib')]",
     )
+
+
+def test_library_functions_refuse_the_same_shapes_inside(sandbox):
+    arguments = [torch.ones(2, 3, 5), torch.ones(2, 7, 5), torch.ones(2, 11, 5), *[torch.ones(5, 5)] * 4]
+    with pytest.raises(ValueError, match="values does not fit") as outside:
+        multi_head_attention(*arguments, 1)
+    call = "multi_head_attention(*map(torch.ones, [(2, 3, 5), (2, 7, 5), (2, 11, 5), *[(5, 5)] * 4]), 1)"
+    with pytest.raises(NoAnswer, match=re.escape(str(outside.value)[:100])):
+        load(sandbox, f"import torch\nfrom course_lib.attention import multi_head_attention\n{call}", "05.6")
 
 
 def test_the_device_is_there_for_an_answer_that_asks_for_it(sandbox):
