@@ -192,7 +192,7 @@ class Exercise:
     `missed_mutants` to those that pass although they are wrong.
 
     An exercise with a `training` is a build task: its properties draw no calls of their own, and no answer is compared with the
-    reference.
+    reference. One that is `extra` stands in *Going further* of its lecture: its points count, but not towards the maximum.
     """
 
     id: str
@@ -204,6 +204,7 @@ class Exercise:
     hints: tuple[str, str, str]
     forbids: Mapping[Callable[..., object], str] = field(default_factory=dict)
     training: Training | None = None
+    extra: bool = False
     strangers: Sequence[Answer] = ()
     equivalent_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missed_mutants: Mapping[str, Sequence[str]] = field(default_factory=dict)

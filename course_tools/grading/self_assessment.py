@@ -107,7 +107,7 @@ def table(marks: tuple[Mark, ...], shown: dict[str, float]) -> str:
         rows.append((mark.exercise, title, f"{mark.points} of {mark.max_points}", here, _reason(mark, own)))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join([*(cell.ljust(n) for cell, n in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
-    earned, possible = sum(mark.points for mark in marks), sum(mark.max_points for mark in marks)
+    earned, possible = sum(mark.points for mark in marks), sum(m.max_points for m in marks if not exercise(m.exercise).extra)
     total = f"Submitted as last saved, this notebook earns {earned} of {possible} points."
     return "\n".join([*lines, "", f"{total} Unsaved changes do not count; save with Ctrl+S."])
 

@@ -124,7 +124,8 @@ def my_progress(lecture: str) -> None:
         text = summary(progress_of(read_events(progress_file())), lecture)
     else:
         asked = exercises(lecture)
-        text = f"Lecture {lecture}: {len(asked)} exercises, {sum(item.points for item in asked)} points. {_NOT_RECORDED}"
+        points = sum(item.points for item in asked if not item.extra)
+        text = f"Lecture {lecture}: {len(asked)} exercises, {points} points. {_NOT_RECORDED}"
     publish({"text/html": f"<p>{escape(text)}</p>", "text/plain": text})
 
 
@@ -133,7 +134,9 @@ def summary(progress: Progress, lecture: str) -> str:
     asked = exercises(lecture)
     mine = {item.id: progress.exercises[item.id] for item in asked if item.id in progress.exercises}
     solved = f"{sum(item.solved for item in mine.values())} of {len(asked)} exercises solved"
-    points = f"{sum(item.points for item in mine.values())} of {sum(item.points for item in asked)} points"
+    points = f"{sum(item.points for item in mine.values())} of {sum(item.points for item in asked if not item.extra)} points"
+    extra = sum(mine[item.id].points for item in asked if item.extra and item.id in mine)
+    points += f", {extra} of them extra" if extra else ""
     made, right = predicted(progress, lecture)
     predictions_right = f", {right} of {made} predictions right" if made else ""
     text = f"Lecture {lecture}: {solved}, {points}{predictions_right}."

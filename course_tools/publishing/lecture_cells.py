@@ -23,7 +23,7 @@ from course_tools.publishing.outputs import tags
 from course_tools.publishing.prediction_cells import prediction_of, question
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.source import FunctionSource, ReferenceImport
-from course_tools.publishing.student_time import time_phrase
+from course_tools.publishing.student_time import FURTHER, opens_further, time_phrase
 
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -120,6 +120,7 @@ class _Drafting:
         self.unchecked: tuple[str, str] | None = None
         self.seen: set[str] = set()
         self.n_predictions = 0
+        self.further = False
 
     def cells(self, authored: NotebookNode) -> list[NotebookNode]:
         metadata = {key: value for key, value in authored.metadata.items() if key not in _JUPYTEXT_KEYS}
@@ -146,6 +147,7 @@ class _Drafting:
 
     def _cell(self, kind: str, source: str, metadata: dict) -> tuple[NotebookNode, str]:
         if kind == "markdown":
+            self.further = self.further or opens_further(source)
             filled = source
             for placeholder, text in self.header.items() if "header" in metadata.get("tags", ()) else ():
                 filled = filled.replace(placeholder, text)
@@ -164,6 +166,9 @@ class _Drafting:
             return new_code_cell(_bug(asked, named, metadata["bug"]), metadata=metadata), source
         if named.load() is not asked.reference:
             raise ValueError(f"{named.module}.{named.function} is not the reference of exercise {asked.id}")
+        if asked.extra != self.further and asked.id not in self.seen:
+            placed = f"stands {'after' if self.further else 'before'} the heading {FURTHER!r}"
+            raise ValueError(f"exercise {asked.id} {placed}: in its file of the bank, `extra` must be {self.further}")
         self.unchecked = (asked.id, named.name)
         marks = nbgrader.answer(_grade_id("exercise", asked, named))
         return new_code_cell(_solved(asked, named, metadata), metadata=metadata | {"nbgrader": marks}), source
@@ -210,7 +215,8 @@ def _with_diagrams(source: str) -> str:
 def _solved(asked: Exercise, named: ReferenceImport, metadata: dict) -> str:
     minutes = f"about {metadata['minutes']} minutes" if "minutes" in metadata else ""
     kind = "Exercise" if asked.training is None else "Build task"
-    facts = (f"{kind} {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, f"{asked.points} points")
+    points = f"{asked.points} {'extra ' * asked.extra}points"
+    facts = (f"{kind} {asked.id}", asked.title, metadata.get("difficulty", ""), minutes, points)
     function = FunctionSource.of(asked.reference).named(named.name)
     text = function.text(nbgrader.solved_body(function.body)).replace("    Raises:\n", "    Raises (not graded):\n")
     return f"{cell_width.comment(' · '.join(fact for fact in facts if fact))}\n{cell_width.wrapped(text)}"

@@ -10,7 +10,7 @@ from course_tools.publishing.claims_table import cell
 from course_tools.publishing.measured import load
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed
-from course_tools.publishing.student_time import student_minutes
+from course_tools.publishing.student_time import student_time
 
 
 def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
@@ -33,13 +33,14 @@ def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
         f"| {len(lectures)} | {sum(map(len, asked.values()))} | {_about(n_wrong)} | {_about(n_claims)} | 0 |"
     )
     costs = load(root)
-    times = sorted(map(student_minutes, lectures))
-    head = f"Each takes {times[0]} to {times[-1]} minutes. The last column is the run time of the notebook on one CPU thread.\n"
-    rows = [head, "| | Lecture | Exercises | Runs in |", "| --- | --- | --- | --- |"]
+    head = "Minutes of a student: for the core, and for what goes further. Runs in: the notebook, on one CPU thread.\n"
+    rows = [head, "| | Lecture | Exercises | Minutes | Runs in |", "| --- | --- | --- | --- | --- |"]
     for lecture in lectures:
         link = f"[{cell(lecture.title)}]({lecture.name(lecture.unsolved)})"
+        time = student_time(lecture)
+        minutes = f"{time.core} + {time.further}" if time.further else str(time.core)
         seconds = f"{costs[lecture.number]['seconds']} s" if lecture.number in costs else ""
-        rows.append(f"| {lecture.number} | {link} | {len(asked[lecture.number])} | {seconds} |")
+        rows.append(f"| {lecture.number} | {link} | {len(asked[lecture.number])} | {minutes} | {seconds} |")
     text = (root / "README.md").read_text(encoding="utf-8")
     return _between(_between(text, "numbers", numbers), "lectures", "\n".join(rows))
 

@@ -1,11 +1,14 @@
-"""Estimate how long a lecture takes a student: the minutes of its exercises, and the time to read and run the rest."""
+"""Estimate how long the core of a lecture takes a student, and what goes further: exercises, reading and running the rest."""
 
 import re
+from typing import NamedTuple
 
 import jupytext
 
 from course_tools.publishing.project import Lecture
 
+FURTHER = "# Going further"
+"""The heading after which nothing is needed later: sections that a student may leave out, and exercises for extra points."""
 WORDS_PER_MINUTE = 60
 """Pace of a student who also answers predictions, runs the cells and looks at the figures: about 50 minutes for 3,000 words."""
 
@@ -28,15 +31,34 @@ def exercise_minutes(lecture: Lecture) -> dict[str, int]:
     return stated
 
 
-def student_minutes(lecture: Lecture) -> int:
-    """Estimate the minutes that a lecture takes a student, rounded to ten."""
-    words = sum(n_words(cell.source) for cell in _cells(lecture) if cell.cell_type == "markdown")
-    return 10 * round((words / WORDS_PER_MINUTE + sum(exercise_minutes(lecture).values())) / 10)
+class StudentTime(NamedTuple):
+    """The minutes that a lecture takes a student, rounded to five: its core, and the sections that go further."""
+
+    core: int
+    further: int
+
+
+def opens_further(source: str) -> bool:
+    """Whether a Markdown cell ends the core of its lecture."""
+    return any(line.strip() == FURTHER for line in source.splitlines())
+
+
+def student_time(lecture: Lecture) -> StudentTime:
+    """Estimate the time that a lecture takes a student; an exercise that occurs twice counts where it occurs first."""
+    minutes, exercises, further = [0.0, 0.0], exercise_minutes(lecture), False
+    for cell in _cells(lecture):
+        if cell.cell_type == "markdown":
+            further = further or opens_further(cell.source)
+            minutes[further] += n_words(cell.source) / WORDS_PER_MINUTE
+        else:
+            minutes[further] += exercises.pop(cell.metadata.get("exercise"), 0)
+    return StudentTime(*(5 * round(each / 5) for each in minutes))
 
 
 def time_phrase(lecture: Lecture) -> str:
-    """State for the header how long a lecture takes, such as "about 120 minutes, 78 of them for exercises"."""
-    return f"about {student_minutes(lecture)} minutes, {sum(exercise_minutes(lecture).values())} of them for exercises"
+    """State for the header how long a lecture takes, such as "about 70 minutes, and 55 more for *Going further*"."""
+    time = student_time(lecture)
+    return f"about {time.core} minutes" + (f", and {time.further} more for *Going further*" if time.further else "")
 
 
 def _cells(lecture: Lecture) -> list:

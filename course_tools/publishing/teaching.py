@@ -15,7 +15,7 @@ from course_tools.publishing.companion import Row, rows
 from course_tools.publishing.outputs import tags
 from course_tools.publishing.prediction_cells import is_right, split_question
 from course_tools.publishing.project import Lecture, lectures
-from course_tools.publishing.student_time import exercise_minutes, student_minutes
+from course_tools.publishing.student_time import StudentTime, exercise_minutes, student_time, time_phrase
 
 SESSION, FRAME = 120, 20
 """Minutes of a session on one deck, and how many of them are for its opening and close."""
@@ -48,7 +48,7 @@ class Session:
     """What a lecture offers to a class: minutes, predictions, exercises by id and minutes and by section, errata."""
 
     lecture: Lecture
-    minutes: int
+    time: StudentTime
     predictions: tuple[Asked, ...]
     exercises: tuple[tuple[str, int], ...]
     section_of: dict[str, str]
@@ -88,7 +88,7 @@ def session(lecture: Lecture) -> Session:
             predictions.append(Asked(f"{lecture.number}.p{len(predictions) + 1}", _the_question(source), right, section))
     return Session(
         lecture,
-        student_minutes(lecture),
+        student_time(lecture),
         tuple(predictions),
         tuple(sorted(exercise_minutes(lecture).items())),
         section_of,
@@ -179,17 +179,24 @@ def _semester(sessions: list[Session]) -> str:
     lines = [
         "## A semester",
         "A lecture a week, in order: each needs only earlier ones. With ninety minutes in class, the exercises that are not "
-        "done together are homework.",
+        f"done together are homework. No later lecture needs {' or '.join(_optional(sessions))}.",
         "",
-        "| Week | Lecture | Minutes alone | Predictions | Exercises | Minutes of exercises | Points |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| Week | Lecture | Minutes alone, core | Going further | Predictions | Exercises | Minutes of exercises | Points |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
-        f"| {week} | {_link(one)} | {one.minutes} | {len(one.predictions)} | {len(one.exercises)} "
+        f"| {week} | {_link(one)} | {one.time.core} | {one.time.further or ''} | {len(one.predictions)} | {len(one.exercises)} "
         f"| {sum(minutes for _, minutes in one.exercises)} | {_points(one)} |"
         for week, one in enumerate(sessions, 1)
     ]
     return "\n".join(lines) + "\n"
+
+
+def _optional(sessions: list[Session]) -> list[str]:
+    """The lectures that no header names as a prerequisite."""
+    headers = [one.lecture.authoring.read_text(encoding="utf-8").partition("**Prerequisites:**")[2] for one in sessions]
+    needed = {number for text in headers for number in re.findall(r"\b\d\d\b", text.partition("**Time:**")[0])}
+    return [one.lecture.number for one in sessions if one.lecture.number not in needed]
 
 
 def _sheet(one: Session) -> str:
@@ -198,7 +205,7 @@ def _sheet(one: Session) -> str:
         "",
         f"[The lecture](../{one.lecture.name(one.lecture.unsolved)})",
     ]
-    lines[-1] += f", about {one.minutes} minutes."
+    lines[-1] += f", {time_phrase(one.lecture)}."
     if one.companion:
         decks: dict[str, list[str]] = {}
         for row in one.companion:

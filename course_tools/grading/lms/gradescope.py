@@ -157,7 +157,7 @@ def _test(mark: Mark) -> dict:
         "number": asked.id,
         "name": asked.title,
         "score": mark.points,
-        "max_score": mark.max_points,
+        "max_score": 0 if asked.extra else mark.max_points,
         "status": "passed" if mark.passed else "failed",
         "output": str(section(asked, mark)),
         "output_format": "html",

@@ -84,7 +84,7 @@ def _attention(results: Results) -> Iterable[Html]:
 def _marks(results: Results) -> Html:
     exercises = results.exercises
     by_hand = [f"{lecture} {item} /{of:g}" for (lecture, item), of in results.items_by_hand.items()]
-    columns = [*(f"{item.id} /{item.points}" for item in exercises), *by_hand]
+    columns = [*(f"{item.id} {'extra ' * item.extra}/{item.points}" for item in exercises), *by_hand]
     header = ("student", *columns, f"points /{results.max_points:g}", "notes")
     rows = [_marks_row(result, exercises, results) for result in results.students]
     return table(

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from course_tools.bank import exercises
+from course_tools.bank import exercise, exercises
 from course_tools.checks import Exercise, Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student
 from course_tools.grading.marks import Mark
@@ -68,8 +68,14 @@ class Result:
         return int(points) if points == int(points) else points
 
     @property
+    def extra_points(self) -> float:
+        """The points of exercises that the maximum leaves out, in the lectures that count, before a late penalty."""
+        asked = ((mark, exercise(mark.exercise)) for mark in self.marks.values())
+        return sum(mark.points for mark, item in asked if item.extra and item.lecture not in self.dropped)
+
+    @property
     def points(self) -> float | None:
-        """The points of all lectures that count; None if nothing was marked."""
+        """The points of all lectures that count, extra points included; None if nothing was marked."""
         lectures = self.by_lecture.keys() | {mark.lecture for mark in self.by_hand}
         points = [self.points_of(lecture) for lecture in sorted(lectures) if lecture not in self.dropped]
         return round(sum(points), 2) if lectures else None
@@ -103,9 +109,9 @@ class Results:
         }
 
     def max_points_of(self, *lectures: str) -> float:
-        """The maximum points of some lectures."""
+        """The maximum points of some lectures, without extra points: a student can have more."""
         by_hand = sum(of for (lecture, _), of in self.items_by_hand.items() if lecture in lectures)
-        return sum(item.points for item in self.exercises if item.lecture in lectures) + by_hand
+        return sum(item.points for item in self.exercises if item.lecture in lectures and not item.extra) + by_hand
 
     @cached_property
     def max_points(self) -> float:

@@ -90,7 +90,8 @@ def _total(result: Result, results: Results) -> tuple[str, str]:
     if not counting:
         return "", "no notebook was graded"
     named = f"Lecture{'s' * (len(counting) > 1)} {', '.join(counting)}: "
-    return named, f"{result.points:g} of {results.max_points_of(*counting):g} points"
+    extra = f", {result.extra_points:g} of them extra" if result.extra_points else ""
+    return named, f"{result.points:g} of {results.max_points_of(*counting):g} points{extra}"
 
 
 def kind_of(mark: Mark) -> str:

@@ -3,8 +3,8 @@
 import pytest
 
 from course_tools.publishing.lecture_cells import draft
-from course_tools.publishing.project import lectures
-from course_tools.publishing.student_time import exercise_minutes, n_words, student_minutes, time_phrase
+from course_tools.publishing.project import PublishingFailed, lectures
+from course_tools.publishing.student_time import StudentTime, exercise_minutes, n_words, student_time, time_phrase
 
 WORDS = 1_020
 """17 minutes of reading."""
@@ -40,13 +40,26 @@ def lecture(course, author):
 
 def test_reading_and_exercises_add_up_and_an_exercise_counts_once(lecture):
     assert exercise_minutes(lecture) == {"05.2": 13}
-    assert student_minutes(lecture) == 30
+    assert student_time(lecture) == StudentTime(30, 0)
 
 
 def test_the_header_states_the_time(lecture):
-    assert time_phrase(lecture) == "about 30 minutes, 13 of them for exercises"
+    assert time_phrase(lecture) == "about 30 minutes"
     header = draft(lecture, "Runs in a second.").cells[0].source
-    assert header.endswith("**Time:** about 30 minutes, 13 of them for exercises. Runs in a second.")
+    assert header.endswith("**Time:** about 30 minutes. Runs in a second.")
+
+
+def test_what_goes_further_counts_apart(course, author):
+    before, exercise, again = LECTURE.partition("# %% exercise")
+    further = f"# %% [markdown]\n# # Going further\n# {'word ' * WORDS}\n\n"
+    author("05_small", f"{before}{further}{exercise}{again}")
+    (lecture,) = lectures(course, ["05"])
+    assert student_time(lecture) == StudentTime(15, 30)
+    assert time_phrase(lecture) == "about 15 minutes, and 30 more for *Going further*"
+    with pytest.raises(
+        PublishingFailed, match=r"exercise 05.2 stands after the heading '# Going further'.*`extra` must be True"
+    ):
+        draft(lecture, "")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from course_tools.checks import Finding
 from course_tools.grading.intake.submissions import Intake, Note, Student, Submission
 from course_tools.grading.marks import Mark, NotRun
 from course_tools.grading.notebook_result import Graded, NotebookResult
+from course_tools.grading.report import results as report_results
 from course_tools.grading.report.results import collect, flags_csv, grades_csv, report_json, with_names
 
 IDS = [item.id for item in exercises() if item.lecture == "04"]
@@ -165,3 +167,14 @@ def test_students_are_shown_by_the_names_of_the_roster():
         settled(graded_notebook("7", 3, name="haraola"), graded_notebook("8", 1, name="b")), {"7": "O'Hara, Åse"}
     )
     assert [result.student for result in results.students] == [Student("8", "b"), Student("7", "O'Hara, Åse")]
+
+
+def test_extra_points_count_beside_the_maximum(monkeypatch):
+    """No lecture needs them to have all points, and a student may have more than all."""
+    asked = exercise("04.1")
+    known = {item.id: replace(item, extra=item is asked) for item in exercises("04")}
+    monkeypatch.setattr(report_results, "exercise", known.get)
+    monkeypatch.setattr(report_results, "exercises", lambda number: list(known.values()))
+    results = settled(graded_notebook("7", asked.points))
+    assert results.max_points == sum(item.points for item in exercises("04")) - asked.points
+    assert (results.students[0].points, results.students[0].extra_points) == (asked.points, asked.points)
