@@ -1,8 +1,10 @@
 """The committed notebooks match their authoring sources and the course's rules. nbval runs them; this checks the rest."""
 
 import ast
+import builtins
 import html
 import re
+import symtable
 import sys
 from functools import cache
 from itertools import groupby
@@ -18,6 +20,7 @@ from course_tools.publishing.build import stale
 from course_tools.publishing.lecture_cells import check_call
 from course_tools.publishing.nbgrader_cells import STUB
 from course_tools.publishing.outputs import claims, code_cells, failures, tags
+from course_tools.publishing.student_time import opens_further
 from tests.rule import for_each
 
 ROOT = Path(__file__).parents[1]
@@ -101,16 +104,54 @@ def test_nbval_has_something_to_compare(lecture):
 
 
 @each_lecture
-def test_every_exercise_is_in_its_lecture_in_the_order_of_the_numbers_and_passes_in_the_solution(lecture):
+def test_every_exercise_is_in_its_lecture_and_passes_in_the_solution(lecture):
     asked = [item.id for item in exercises() if item.lecture == lecture.number]
     written = [cell.metadata["exercise"] for cell in unsolved(lecture).cells if "exercise" in cell.metadata]
-    assert [id for id in dict.fromkeys(written) if id in asked] == asked
+    assert set(asked) <= set(written)
     for cell in code_cells(solved(lecture)):
         marks = cell.metadata.get("nbgrader", {})
         if marks.get("locked"):
             (result,) = [output for output in cell.outputs if output.output_type == "execute_result"]
             full = next(item.points for item in exercises() if item.id == check_call(cell.source)[0])
             assert float(result.data["text/plain"]) == full, cell.source
+
+
+@each_lecture
+def test_an_exercise_can_be_started_after_the_import_cell_alone(lecture):
+    """Its cell and its check use only names of the first cell and of its section; so does all that precedes a build task."""
+    cells = solved(lecture).cells
+    if not any(opens_further(cell.source) for cell in cells if cell.cell_type == "markdown"):
+        return  # not yet divided into a core and what goes further
+    first = code_cells(solved(lecture))[0]
+    known = set(dir(builtins)) | global_names(first.source)[1]
+    section: list[tuple[set[str], set[str]]] = []
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            section = [] if re.search(r"^## ", cell.source, re.MULTILINE) else section
+            continue
+        used, bound = global_names(cell.source)
+        missing = used - bound - known - {name for _, names in section for name in names}
+        section.append((missing, bound))
+        asked = cell.metadata.get("exercise") or (check_call(cell.source) or [None])[0]
+        if asked and exercise(asked).training:
+            missing = {name for lacks, _ in section for name in lacks}
+        assert not (asked and missing), f"{cell.source.splitlines()[0]} needs {', '.join(sorted(missing))}"
+
+
+def global_names(source: str) -> tuple[set[str], set[str]]:
+    """The global names that a cell reads, and those that it binds."""
+    top = symtable.symtable(source, "cell", "exec")
+    bound = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    used, tables = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}, top.get_children()
+    while tables:
+        table = tables.pop()
+        used |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+        tables += table.get_children()
+    return used, bound
+
+
+def test_a_name_of_another_section_is_seen():
+    assert global_names("import torch as t\ny = f(t)\ndef g(x):\n    return x + z") == ({"t", "f", "z"}, {"t", "y", "g"})
 
 
 @each_lecture
@@ -161,7 +202,7 @@ def test_a_reader_is_never_passive_for_more_than_four_cells(lecture):
 def test_the_parts_of_a_lecture_are_there(lecture):
     cells = unsolved(lecture).cells
     found = {tag for cell in cells for tag in tags(cell)}
-    assert {"header", "companion", "predict", "try-it", "interactive", "quiz", "ledger"} <= found
+    assert {"header", "predict", "try-it", "interactive", "quiz", "ledger"} <= found
     assert tags(cells[0]) == ["header"]
     assert cells[0].source.startswith(f"# {lecture.number} · ")
     assert measured.sentence(measured.load(ROOT)[lecture.number]) in cells[0].source
