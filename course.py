@@ -41,6 +41,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - the message that an older Python
     )
 
 import contextlib
+import difflib
 import errno
 import hashlib
 import importlib.util
@@ -76,6 +77,19 @@ def main(arguments: list[str]) -> int:
     command = [argument for argument in arguments if argument != "--cpu"]
     if not command or command[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
+        return 0
+    if command[0] == "--version":
+        print(re.search(r'__version__ = "(.+)"', (ROOT / "course_lib" / "__init__.py").read_text(encoding="utf-8"))[1])
+        return 0
+    lines = re.findall(r"^    python3 (course\.py ([a-z-]+).*)$", __doc__, flags=re.MULTILINE)
+    line = {name: whole for whole, name in lines}.get(command[0])
+    if line is None:
+        near = difflib.get_close_matches(command[0], [name for _, name in lines], n=1)
+        ask = f"Did you mean {near[0]}?" if near else "`python3 course.py help` lists the commands."
+        say(f"course.py has no command {command[0]!r}. {ask}")
+        return 2
+    if {"-h", "--help"} & {*command} and not PYTHON.exists():
+        print(f"{line}\n\nIts options are listed once the course is set up, by `python3 course.py setup`.")
         return 0
     try:
         asked = command[1:] if command[0] == "setup" else EXTRAS.get(command[0], [])

@@ -116,6 +116,23 @@ def test_help_sets_nothing_up(clone, arguments):
     assert not clone.venv.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["labb"], 2, "no command 'labb'. Did you mean lab?"),
+        (["--port", "9"], 2, "no command '--port'. `python3 course.py help` lists the commands."),
+        (["slides", "--help"], 0, "course.py slides NN [--pdf]"),
+        (["--version"], 0, metadata.version("attention-course")),
+    ],
+)
+def test_a_call_that_needs_no_package_sets_nothing_up(clone, arguments, status, told):
+    (clone.root / "course_lib").mkdir()
+    shutil.copy(ROOT / "course_lib" / "__init__.py", clone.root / "course_lib")
+    done = clone.call(*arguments)
+    assert (done.returncode, clone.venv.exists()) == (status, False)
+    assert told in done.out + done.err
+
+
 @posix
 def test_the_first_call_installs_and_the_second_only_starts(clone):
     first = clone.call("run", "01", "--json", "file")
