@@ -7,6 +7,8 @@ import sys
 
 from matplotlib.figure import Figure
 
+from course_tools.notebook.progress_bar import watched
+
 DPI = 200
 """Twice the display resolution, for sharp figures on high-density screens."""
 PIXELS_PER_INCH = 100
@@ -18,8 +20,9 @@ MAX_WIDTH, MAX_HEIGHT = 6.0, 4.0
 def show(figure: Figure, alt: str) -> None:
     """Display a figure with its alternative text, which is also shown as a caption below, and close the figure.
 
-    In a notebook, the output is one HTML `<figure>` whose image has an `alt` attribute, which JupyterLab and nbconvert both
-    keep. Outside a notebook, the text is printed.
+    Someone at a notebook sees one HTML `<figure>`, whose image has an `alt` attribute in JupyterLab, too. In a batch run, whose
+    outputs are stored, the image is a PNG of its own, which every viewer shows: many drop images inside HTML. Its text stands
+    in its metadata, from which the site makes `alt`, and in the caption, the next output. Outside a notebook it is printed.
 
     Args:
         figure: at most 6 x 4 inches.
@@ -34,21 +37,38 @@ def show(figure: Figure, alt: str) -> None:
     width, height = figure.get_size_inches()
     if width > MAX_WIDTH or height > MAX_HEIGHT:
         raise ValueError(f"a figure may be at most {MAX_WIDTH:g} x {MAX_HEIGHT:g} inches; this one is {width:g} x {height:g}.")
-    publish({"text/html": figure_html(figure, alt), "text/plain": alt} if in_notebook() else {"text/plain": alt})
+    if not in_notebook():
+        print(alt)
+    elif watched():
+        publish({"text/html": figure_html(figure, alt), "text/plain": alt})
+    else:
+        data = {"image/png": base64.b64encode(png(figure)).decode(), "text/plain": alt}
+        publish(data, {"image/png": {"alt": alt, "width": _pixels(figure)}})
+        publish({"text/html": _caption(alt), "text/plain": ""})
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(figure)
 
 
 def figure_html(figure: Figure, alt: str) -> str:
     """Write a figure as HTML: the image with its `alt`, and the same text as a caption."""
-    data, width = png(figure), round(figure.get_size_inches()[0] * PIXELS_PER_INCH)
-    sentence = html.escape(alt)
-    image = (
-        f'<img src="data:image/png;base64,{base64.b64encode(data).decode()}" alt="{sentence}" width="{width}" '
+    image = image_html(base64.b64encode(png(figure)).decode(), alt, _pixels(figure))
+    return f'<figure style="margin:0">{image}{_caption(alt)}</figure>'
+
+
+def image_html(data: str, alt: str, width: int) -> str:
+    """Write a PNG, base64-encoded, as HTML with its `alt`; `width` in pixels."""
+    return (
+        f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" width="{width}" '
         'style="max-width:100%;height:auto;background:white">'
     )
-    caption = f'<figcaption class="course-caption"><em>{sentence}</em></figcaption>'
-    return f'<figure style="margin:0">{image}{caption}</figure>'
+
+
+def _caption(alt: str) -> str:
+    return f'<figcaption class="course-caption"><em>{html.escape(alt)}</em></figcaption>'
+
+
+def _pixels(figure: Figure) -> int:
+    return round(figure.get_size_inches()[0] * PIXELS_PER_INCH)
 
 
 def png(figure: Figure) -> bytes:

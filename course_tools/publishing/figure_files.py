@@ -5,8 +5,18 @@ import hashlib
 import re
 from pathlib import Path
 
+from nbformat import NotebookNode
+
+from course_tools.notebook.show import image_html
+
 _DATA_URI = re.compile(r'<img src="data:image/(png|svg\+xml|jpeg);base64,([^"]+)"')
 _ENDINGS = {"png": "png", "svg+xml": "svg", "jpeg": "jpg"}
+
+
+def image_of(output: NotebookNode) -> str:
+    """Return the image of a figure as HTML with its alternative text; "" for any other output."""
+    about = output.get("metadata", {}).get("image/png", {})
+    return image_html("".join(output.data["image/png"]).strip(), about["alt"], about["width"]) if "alt" in about else ""
 
 
 def with_files(html: str, folder: Path, address: str) -> str:

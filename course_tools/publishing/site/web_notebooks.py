@@ -7,7 +7,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from course_tools.publishing.figure_files import with_files
+from course_tools.publishing.figure_files import image_of, with_files
 from course_tools.publishing.outputs import tags
 
 FIGURES = "_static/figures"
@@ -33,6 +33,9 @@ def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable
         cell.metadata["tags"] = [*tags(cell), *_folded(cell)]
         for output in cell.get("outputs", []):
             data = output.get("data", {})
+            if image := image_of(output):
+                data.pop("image/png")
+                data["text/html"] = f'<figure style="margin:0">{image}</figure>'
             if "text/html" in data:
                 data["text/html"] = with_files("".join(data["text/html"]), figures, f"../{FIGURES}")
     head = notebook.cells[0]

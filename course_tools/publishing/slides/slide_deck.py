@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 
 from course_tools.notebook.prediction_options import UnknownPrediction, prediction
 from course_tools.publishing.claims_table import must_hold
+from course_tools.publishing.figure_files import image_of
 from course_tools.publishing.outputs import tags
 
 MOST_LINES = 12
@@ -111,11 +112,11 @@ def _of_code(cell: NotebookNode) -> Iterator[Slide]:
         yield _exercise(cell)
     for output in cell.get("outputs", []):
         claim = output.get("metadata", {}).get("course_claim")
-        html = "".join(output.get("data", {}).get("text/html", ""))
         if claim:
             yield _claim(claim)
-        elif "<figure" in html and "<iframe" not in html:  # an interactive frame is not shown on a slide
-            yield Slide("figure", "", html)
+        elif image := image_of(output):
+            caption = f"<figcaption>{escape(output.data['text/plain'])}</figcaption>"
+            yield Slide("figure", "", f"<figure>{image}{caption}</figure>")
 
 
 def _quiz(source: str) -> Iterator[Slide]:
@@ -130,7 +131,7 @@ def _quiz(source: str) -> Iterator[Slide]:
 
 
 def _exercise(cell: NotebookNode) -> Slide:
-    """Make the slide of an exercise, with signature and first line of the docstring; of a bug hunt, with short code."""
+    """Make the slide of an exercise, with signature and first sentence of the docstring; of a bug hunt, with short code."""
     head, _, code = cell.source.partition("\n")
     number, name, *facts = head.lstrip("# ").split(" · ")
     title = f"{escape(number)} · {_inline(name)}"
@@ -140,7 +141,7 @@ def _exercise(cell: NotebookNode) -> Slide:
     if function is None:
         return Slide("exercise", title, "<p>The task is in the lecture.</p>")
     documented = ast.get_docstring(function) or ""
-    body = f'<p class="facts">{escape(" · ".join(facts))}</p><p>{_inline(documented.partition(chr(10))[0])}</p>'
+    body = f'<p class="facts">{escape(" · ".join(facts))}</p><p>{_inline(_first_sentences(documented, 1))}</p>'
     return Slide("exercise", title, body + _code(_signature(function)), f"<pre>{escape(documented)}</pre>")
 
 

@@ -14,8 +14,10 @@ from course_tools.publishing.slides.slide_deck import MOST_LINES, slides
 from course_tools.publishing.web_assets import require_site_extra
 from tests.course_tools.browser import CHROMIUM, Visit, chromium
 
-FIGURE = (
-    '<figure><img src="data:image/png;base64,aGVsbG8=" alt="a rising curve"><figcaption>a rising curve</figcaption></figure>'
+FIGURE = new_output(
+    "display_data",
+    {"image/png": "aGVsbG8=", "text/plain": "a rising curve"},
+    metadata={"image/png": {"alt": "a rising curve", "width": 300}},
 )
 CLAIM = {"id": "04.a", "text": "Accuracy 0.97.", "values": {"share": 0.97}, "holds": ["share >= 0.9"], "held": True}
 
@@ -58,7 +60,7 @@ def test_of_a_link_to_a_file_of_the_course_the_words_stay_and_an_address_stays_a
 def test_a_prediction_is_a_slide_to_vote_on_followed_by_the_right_option_beside_the_figure(monkeypatch):
     cells = [
         *asked(monkeypatch),
-        new_code_cell("draw()", outputs=[claimed(), new_output("display_data", {"text/html": FIGURE})]),
+        new_code_cell("draw()", outputs=[claimed(), FIGURE]),
     ]
     vote, answer, claim = slides(new_notebook(cells=cells))
     assert [vote.kind, answer.kind, claim.kind] == ["vote", "answer", "measurement"]
@@ -78,7 +80,7 @@ def test_without_a_figure_the_claim_stands_beside_the_answer(monkeypatch):
 
 
 def test_a_figure_below_the_next_heading_does_not_belong_to_the_answer(monkeypatch):
-    figure = new_code_cell("draw()", outputs=[new_output("display_data", {"text/html": FIGURE})])
+    figure = new_code_cell("draw()", outputs=[FIGURE])
     assert kinds([*asked(monkeypatch), new_markdown_cell("## 3 Next\n\nA new thing."), figure]) == [
         "vote",
         "answer",
@@ -96,7 +98,7 @@ def test_a_diagram_is_a_slide_with_its_name_as_title():
 
 
 def test_a_frame_is_no_slide():
-    frame = new_output("display_data", {"text/html": f'<iframe title="microscope" srcdoc="">{FIGURE}</iframe>'})
+    frame = new_output("display_data", {"text/html": '<iframe title="microscope" srcdoc=""><figure></figure></iframe>'})
     assert kinds([new_code_cell("microscope()", outputs=[frame])]) == []
 
 
@@ -186,3 +188,13 @@ def test_a_pdf_without_a_browser_is_refused_in_a_sentence(monkeypatch, tmp_path)
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(PublishingFailed, match="needs Chromium or Chrome"):
         write_pdf(tmp_path / "04.html")
+
+
+def test_an_exercise_shows_a_whole_sentence_even_if_it_has_two_lines():
+    code = (
+        'def mix(x):\n    """Mix all heads\n    of one layer. Then stop.\n\n    Args:\n        x: heads.\n    """\n    return x'
+    )
+    (slide,) = slides(
+        new_notebook(cells=[new_code_cell(f"# Exercise 04.5 · Mix · 9 points\n{code}", metadata={"exercise": "04.5"})])
+    )
+    assert "<p>Mix all heads of one layer.</p>" in slide.body
