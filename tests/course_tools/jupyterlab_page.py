@@ -59,7 +59,8 @@ def jupyterlab(root: Path) -> Iterator[str]:
         server = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=stderr, cwd=root)
         try:
             while True:
-                if found := re.search(rf"http://127\.0\.0\.1:{port}/\S+", log.read_text()):
+                found = re.search(rf"http://127\.0\.0\.1:{port}/\S+", log.read_text())
+                if found and _accepts(port):
                     break
                 assert server.poll() is None, log.read_text()
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -68,6 +69,12 @@ def jupyterlab(root: Path) -> Iterator[str]:
         finally:
             server.terminate()
             server.wait(30)
+
+
+def _accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 class Notebook:
