@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import course_lib
 from course_tools.bank import exercises
 from course_tools.publishing.readme_picture import alternative_text
 
@@ -25,6 +26,10 @@ def test_its_numbers_are_those_of_the_course():
     assert 0 <= sum(len(item.wrong) for item in exercises()) - n_wrong < 100
     solved = (path.read_text(encoding="utf-8") for path in (ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
     assert 0 <= sum(text.count('"course_claim": {') for text in solved) - n_claims < 100
+
+
+def test_the_citation_names_the_version():
+    assert f"\nversion: {course_lib.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_no_lecture_downloads_anything():
