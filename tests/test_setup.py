@@ -288,4 +288,4 @@ def test_ci_calls_the_test_command_without_input_and_passes_its_status_on(clone)
     )
     without = {name: value for name, value in os.environ.items() if name != "CI"}
     done = subprocess.run(["bash", ".ci/run"], cwd=clone.root, env=without, input="typed", capture_output=True, text=True)
-    assert (done.returncode, done.stdout.split()) == (3, ["['test']", "true"])
+    assert (done.returncode, done.stdout.split()) == (3, ["['test',", "'--durations=30']", "true"])
