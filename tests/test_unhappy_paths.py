@@ -21,11 +21,11 @@ from course_lib.analysis import *
 from course_lib.attention import *
 from course_lib.fast import *
 from course_lib.blocks import *
-from course_lib.fast import *
 from course_lib.generation import *
 from course_lib.generation.sampling import next_word_probabilities
 from course_lib.losses import *
 from course_lib.metrics import *
+from course_lib.models import *
 from course_lib.primitives import *
 
 assert "beartype" not in sys.modules
@@ -188,6 +188,13 @@ PLACES = [
     ("padding_mask(tensor([3, 8]), T_k)", "ValueError", "a sequence of 8 tokens does not fit a padded length of 7."),
     ("padding_mask(tensor([1]), 0)", "ValueError", "a sequence of 1 tokens does not fit a padded length of 0."),
     ("padding_mask(tensor([3, -2]), T_k)", "ValueError", "cannot have -2 tokens: lengths are 0 to T_k = 7."),
+    (
+        "padding_mask(ones(B, T_k), T_k)",
+        "ValueError",
+        "got (2, 7). A mask (B, T), 1 at real tokens, is converted",
+    ),
+    ("padding_mask(tensor([3.0, 2.5]), T_k)", "TypeError", "got torch.float32: convert by `.long()`"),
+    ("padding_mask(tensor([True, False]), T_k)", "TypeError", "got torch.bool"),
     ("LearnedPositions(5, d_k)(6)", "ValueError", "6 positions were requested, but only 5 are learned."),
     ("LearnedPositions(5, d_k)(-1)", "ValueError", "-1 positions were requested, but only 5 are learned."),
 ]
@@ -198,7 +205,12 @@ DTYPES = [
     ("scaled_dot_product_attention(q, k.double(), v)", "RuntimeError", "expected scalar type Float but found Double"),
     ("dot_scores(q.long(), k)", "RuntimeError", "expected scalar type Long but found Float"),
     ("rnn_step(x[:, 0].double(), h, W, U, b)", "RuntimeError", "same dtype, but got: double != float"),
-    ("encode(x.long(), tensor([5, 2]), h, W, U, b)", "RuntimeError", "same dtype, but got: long int != float"),
+    ("encode(x.long(), tensor([5, 2]), h, W, U, b)", "TypeError", "x must be a tensor of type float, got torch.int64."),
+    *(
+        (f"{form}(q, k, tensor([[[1]] * T_k]))", "TypeError", "values must be floating-point numbers, got torch.int64")
+        for form in ("linear_attention", "kernel_attention", "LinearAttention()")
+    ),
+    ("performer_attention(q, k, v.long(), omega=randn(5, d_k))", "TypeError", "values must be floating-point numbers"),
     (
         "teacher_forced_loss(randn(B, T, 9), target.float(), 0)",
         "TypeError",
@@ -211,8 +223,8 @@ STEPS = [
     ("rnn_step(x[:, 0], h, W, U, randn(6))", "RuntimeError", "tensor a (7) must match the size of tensor b (6)"),
     ("lstm_step(x[:, 0], h, h, *weights[3][:3])", "RuntimeError", "must match the size of tensor b"),
     ("gru_step(x[:, 0], h, *weights[4])", "RuntimeError", "must match the size of tensor b"),
-    ("encode(x, tensor([5, 2, 1]), h, W, U, b)", "RuntimeError", "tensor a (3) must match the size of tensor b (2)"),
-    ("encode(x, tensor([5, 2]), zeros(B, 6), W, U, b)", "RuntimeError", "shapes cannot be multiplied (2x6 and 7x7)"),
+    *((f"encode(x, tensor({wrong}), h, W, U, b)", "ValueError", "lengths does not fit") for wrong in ([5, 2, 1], [5])),
+    ("encode(x, tensor([5, 2]), zeros(B, 6), W, U, b)", "ValueError", "W does not fit"),
     ("bptt_step(h, x[:, 0], h, h, W, randn(6, 6))", "RuntimeError", "shapes cannot be multiplied (2x7 and 6x6)"),
 ]
 
@@ -261,6 +273,16 @@ LOSSES = [
         "got by_class (2, 3), by_teacher (5, 3)",
     ),
     ("mlm_loss(randn(B, T, T), target, ones(B).bool())", "ValueError", "tokens (2, 5), chosen (2,). Pass all three whole"),
+    *(
+        (f"{loss}(randn(B, 3, 4), ones(B, 3, 4), {objects})", "ValueError", "Every image has its row: pad lists")
+        for loss, objects in [
+            ("matching_cost", "tensor([[1]]), ones(1, 1, 4)"),
+            ("set_loss", "tensor([[1]]), ones(1, 1, 4), tensor([[0]])"),
+            ("set_loss", "tensor([[1], [1]]), ones(B, 1, 4), tensor([[0]])"),
+        ]
+    ),
+    ("deep_set_loss(randn(1, B, 3, 4), ones(1, B, 3, 4), tensor([[1]]), ones(1, 1, 4))", "ValueError", "classes (1, 1)"),
+    ("match_in_order(ones(B, 3, 1), tensor([[1]]))", "ValueError", "got cost (2, 3, 1), classes (1, 1)"),
     ("teacher_forced_loss(randn(B, T, 9), 9 * target, 0)", "IndexError", "Target 9 is out of bounds."),
     ("teacher_forced_loss(randn(B, T, 9), -target, 0)", "IndexError", "Target -1 is out of bounds."),
 ]
@@ -335,8 +357,27 @@ NUMBERS = [
         )
         for x in (0.0, -1.0, 50.0)
     ),
-    ("bleu(['the cat sat'], [['the cat sat']])", "TypeError", "the text 'the cat sat', whose characters would be counted"),
+    ("bleu(['the cat sat'], [['the cat sat']])", "TypeError", "got the text 'the cat sat': split a text, as by `.split()`"),
     ("bleu([['the', 'cat']], [['the', 'cat']])", "TypeError", "give each translation a list of references, `[[reference], …]`"),
+    ("bleu([['a']], [[['a']]], n_max=0)", "ValueError", "runs have at least one token, got n_max = 0"),
+    ("bleu(ones(B, T), ones(B, T))", "TypeError", "a sentence is a sequence of tokens, got a tensor ()"),
+    ("average_precision(tensor([0.9, 0.8]), tensor([True, True]), 1)", "ValueError", "2 hits of 1 objects"),
+    *(
+        (f"{form}(randn({n}), {rest})", "ValueError", f"each edge has one score: got scores ({n},) for 1 edges.")
+        for form, rest in [
+            ("edge_softmax", "tensor([[0], [1]]), 2"),
+            *((f"{kind}attend_edges", "randn(2, d), tensor([[0], [1]])") for kind in ("", "dense_", "csr_")),
+        ]
+        for n in (0, 5)
+    ),
+    ("propagate(randn(2, d), tensor([[0, 1], [1, 0]]), ones(1))", "ValueError", "got weights (1,) for 2 edges"),
+    ("ema_update([ones(2, 2)], [ones(2)], 0.5)", "ValueError", "the online network's [(2,)]: pass both in one order"),
+    ("ema_update([ones(2)], [ones(2)], 5)", "ValueError", "0 to 1, got 5"),
+    *(
+        (f"{form}(tensor([{h}, 0.5]))", "ValueError", "must be in 0…1: look for NaN in the states")
+        for form in ("halting_distribution", "ponder_cost")
+        for h in ("torch.nan", "1.5")
+    ),
     ("linear_probe(randn(9, 3), ones(9).long(), 2, -1.0)", "ValueError", "a penalty ≥ 0, got 9 and -1.0."),
     ("linear_probe(randn(0, 3), ones(0).long(), 2, 1.0)", "ValueError", "need one or more examples"),
     (

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from course_lib.attention.core import Attended, attend
 from course_lib.primitives.message_passing import require_edges
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Edges, Nodes
 
 __all__ = ["attend_edges", "dense_attend_edges", "edge_softmax"]
@@ -39,6 +40,14 @@ def over_one_batch(form: OverEdges) -> OverEdges:
     return run
 
 
+def require_scores(scores: Tensor, edges: Edges, n_nodes: int) -> None:
+    """Raise an error unless the edges are those of a graph of n_nodes nodes, and each has one score."""
+    require_edges(edges, n_nodes)
+    if scores.shape[-1:] != edges.shape[1:]:
+        raise ValueError(f"each edge has one score: got scores {tuple(scores.shape)} for {edges.shape[1]} edges.")
+
+
+@requires(require_scores)
 def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) -> Float[Tensor, "*batch E"]:
     """Normalise the scores of the edges by a softmax: the weights of one node's edges sum to 1.
 
@@ -51,12 +60,11 @@ def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) 
         weights (*batch, E), ≥ 0, in the order of the edges; those with the same edges[0] sum to 1.
 
     Raises:
-        ValueError: an edge names a node that does not exist, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, edges is not (2, E), or there is not one score for each.
         TypeError: edges are not integers.
 
     Source: Veličković et al. 2018, eq. 2.
     """
-    require_edges(edges, n_nodes)
     query = edges[0].long().expand(scores.shape)
     wide = torch.promote_types(scores.dtype, torch.float32)  # in bfloat16, a sum of ones stops growing at 256
     largest = scores.new_full((*scores.shape[:-1], n_nodes), -torch.inf).scatter_reduce(-1, query, scores.detach(), "amax")
@@ -78,7 +86,7 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
         context (*batch, N, d_v), 0 for a node without edges, and weights (*batch, E), in the order of the edges.
 
     Raises:
-        ValueError: an edge names a node that does not exist, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, edges is not (2, E), or there is not one score for each.
         TypeError: edges are not integers.
 
     Source: Veličković et al. 2018, eqs. 2 and 4.
@@ -97,9 +105,9 @@ def dense_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: 
     An edge listed several times is one entry of the matrix, with the logarithm of the sum of its exponentials.
     """
     n_nodes = values.shape[-2]
-    require_edges(edges, n_nodes)
-    query, key = edges
-    entry = (query * n_nodes + key).long().expand(scores.shape)
+    require_scores(scores, edges, n_nodes)
+    query, key = edges.long()
+    entry = (query * n_nodes + key).expand(scores.shape)
     empty = scores.new_full((*scores.shape[:-1], n_nodes**2), -torch.inf)
     largest = empty.scatter_reduce(-1, entry, scores.detach(), "amax")
     above = (scores - largest.gather(-1, entry)).exp()

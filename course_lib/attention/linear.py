@@ -55,7 +55,7 @@ def in_float32(form: Form) -> Form:
         phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, *rest: object, **options: object
     ) -> Context:
         batch = torch.broadcast_shapes(phi_q.shape[:-2], phi_k.shape[:-2], v.shape[:-2])
-        wide = torch.promote_types(v.dtype, torch.float32)
+        wide = wider(v)
         q, k, values = (x.to(wide).expand(*batch, *x.shape[-2:]) for x in (phi_q, phi_k, v))
         if mask is not None:
             require_key_mask(mask, k)
@@ -64,6 +64,13 @@ def in_float32(form: Form) -> Form:
             return form(q, k, values, mask, *rest, **options).to(v.dtype)
 
     return cast(Form, run)
+
+
+def wider(v: Values) -> torch.dtype:
+    """Return float32 or the wider type of values; a TypeError for integers, to which a context would be rounded."""
+    if not v.is_floating_point():
+        raise TypeError(f"values must be floating-point numbers, got {v.dtype}: convert them by `.float()`.")
+    return torch.promote_types(v.dtype, torch.float32)
 
 
 def kernel_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None) -> Attended:
@@ -80,7 +87,7 @@ def kernel_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: 
 
     Source: Katharopoulos et al. 2020, eq. 3, as softmax attention with the scores log φ(q)ᵀφ(k).
     """
-    wide = torch.promote_types(v.dtype, torch.float32)
+    wide = wider(v)
     with without_autocast(v):
         similarity = phi_q.to(wide) @ phi_k.to(wide).mT
         related = similarity != 0
@@ -221,7 +228,7 @@ class LinearAttention(nn.Module):
         """
         if getattr(self.mix, "func", self.mix) is linear_attention:  # a partial function has a `func`
             raise ValueError("steps compute causal linear attention, but linear_attention is not causal: choose a causal form.")
-        wide = torch.promote_types(v.dtype, torch.float32)
+        wide = wider(v)
         phi_k, v = self.feature_map(k).to(wide), v.to(wide)
         with without_autocast(v):
             return phi_k.mT @ v, phi_k.sum(-2)

@@ -9,8 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.core import Attended
-from course_lib.attention.edge_attention import attend_edges, over_one_batch
-from course_lib.primitives.message_passing import require_edges
+from course_lib.attention.edge_attention import attend_edges, over_one_batch, require_scores
 from course_lib.primitives.precision import float32_under_autocast
 from course_lib.shapes import Edges, Nodes
 
@@ -26,9 +25,7 @@ def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Ed
     matrix, and the gradient of the weights a product at the edges alone. Second derivatives are those of
     `attend_edges`. In half precision it computes in float32. Apple's MPS has no sparse products: there it is `attend_edges`.
     """
-    require_edges(edges, values.shape[-2])
-    if scores.shape[-1] != edges.shape[1]:
-        raise ValueError(f"one score for each edge: got {scores.shape[-1]} scores and {edges.shape[1]} edges.")
+    require_scores(scores, edges, values.shape[-2])
     if not scores.numel() or not values.numel() or edges.device.type == "mps":
         return attend_edges(scores, values, edges)
     mixed = torch.promote_types(scores.dtype, values.dtype)

@@ -118,7 +118,7 @@ class CachedGPT:
         if lengths is None:
             return Cache(past, T, torch.full((B,), T, device=prompt.device), None, Written(T))
         real = F.pad(padding_mask(lengths, T), (0, T_max - T), value=True)
-        return Cache(past, T, lengths.clone(), real[:, None], Written(T))
+        return Cache(past, T, lengths.to(torch.int64, copy=True), real[:, None], Written(T))
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, "B"], cache: Cache) -> tuple[Float[Tensor, "B n_tokens"], Cache]:

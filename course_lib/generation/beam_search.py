@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.generation.decoding import DecodingState, NextTokens, StepFunction
+from course_lib.generation.sampling import require_distribution
 
 __all__ = ["Extension", "beam_search", "extend_beam", "rows_of"]
 
@@ -99,7 +100,7 @@ def beam_search(
         tokens (B, width, T ≤ max_length) and scores (B, width), best first.
 
     Raises:
-        ValueError: max_length or width < 1.
+        ValueError: max_length or width < 1, padding is not a token, or, on a CPU, logits leave no distribution.
 
     Source: Sutskever et al. 2014, section 3.2; Wu et al. 2016, eq. 14.
     """
@@ -113,9 +114,12 @@ def beam_search(
     going, length = torch.ones_like(log_p, dtype=torch.bool), torch.zeros_like(log_p)
     for _ in range(max_length):
         logits, state = step(tokens[..., -1].flatten(), state)
+        if not 0 <= padding < logits.shape[-1]:
+            raise ValueError(f"padding follows an end, so it is a token, 0 to {logits.shape[-1] - 1}, got {padding}.")
         length = length + going
         each = logits.unflatten(0, log_p.shape)
         scores, log_p, parent, word = extend(log_p, each, going, length, padding, penalty)
+        require_distribution(scores.masked_fill(scores == -torch.inf, 0.0))
         tokens = torch.cat([tokens.take_along_dim(parent[..., None], 1), word[..., None]], dim=-1)
         length, going = length.gather(1, parent), going.gather(1, parent) & (word != end)
         state = rows_of(state, (start + parent).flatten())

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.generation.sampling import require_distribution
 from course_lib.models import Seq2Seq, Seq2SeqState
 from course_lib.shapes import Lengths, Tokens, Weights
 
@@ -104,13 +105,19 @@ def greedy(
         (B, T ≤ max_length).
 
     Raises:
-        ValueError: max_length < 1.
+        ValueError: max_length < 1; on a CPU, logits that leave no distribution.
 
     Source: Sutskever et al. 2014, section 3.2.
     """
     if max_length < 1:
         raise ValueError(f"max_length must be at least 1, got {max_length}.")
-    return decode(step, state, first, lambda logits: logits.argmax(-1), max_length, end, padding)
+    return decode(step, state, first, _most_likely, max_length, end, padding)
+
+
+def _most_likely(logits: NextLogits) -> NextTokens:
+    highest = logits.max(-1)
+    require_distribution(highest.values)
+    return highest.indices
 
 
 def generate(

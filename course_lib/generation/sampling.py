@@ -114,7 +114,12 @@ def sample(
             check would wait for it, torch's own assertion fails.
     """
     probabilities = next_word_probabilities(logits, temperature, k, p)
-    if probabilities.device.type == "cpu" and values_are_known(probabilities) and not probabilities.isfinite().all():
-        raise ValueError("the logits define no distribution: they contain NaN or +inf, or a row is -inf throughout.")
+    require_distribution(probabilities)
     drawn = torch.multinomial(probabilities.reshape(-1, logits.shape[-1]), 1, generator=generator)
     return drawn.view(logits.shape[:-1])
+
+
+def require_distribution(scores: Logits) -> None:
+    """Raise a ValueError for scores that are not finite, unless a GPU would have to be waited for."""
+    if scores.device.type == "cpu" and values_are_known(scores) and not scores.isfinite().all():
+        raise ValueError("the logits define no distribution: they contain NaN or +inf, or a row is -inf throughout.")

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Tokens
 
@@ -107,6 +108,8 @@ def mask_tokens(
 
 
 @shape_checked("Pass all three whole: the loss itself selects the chosen positions.")
+@float32_under_autocast
+@rounded_from_float32
 def mlm_loss(logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
     """Average the cross-entropy of the true words over the chosen positions.
 

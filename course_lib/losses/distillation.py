@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
 from course_lib.primitives.preconditions import shape_checked
 
 __all__ = ["distillation_loss", "hard_distillation_loss"]
@@ -23,6 +24,8 @@ Labels = Int[Tensor, "B"]
 
 
 @shape_checked()
+@float32_under_autocast
+@rounded_from_float32
 def distillation_loss(
     student: ClassLogits, teacher: ClassLogits, labels: Labels, temperature: float, share: float
 ) -> Float[Tensor, ""]:
@@ -52,6 +55,8 @@ def distillation_loss(
 
 
 @shape_checked()
+@float32_under_autocast
+@rounded_from_float32
 def hard_distillation_loss(
     by_class: ClassLogits, by_teacher: ClassLogits, teacher: ClassLogits, labels: Labels
 ) -> Float[Tensor, ""]:

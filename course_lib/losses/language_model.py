@@ -9,19 +9,29 @@ Label smoothing (Szegedy et al. 2016, section 7, https://arxiv.org/abs/1512.0056
 1 - ε + ε / K and each of the K - 1 others ε / K.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
 from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Tokens
 
 __all__ = ["label_smoothed_loss", "next_token_loss", "teacher_forced_loss"]
 
-_whole = shape_checked("Pass both whole: the loss itself takes each position with the next token.")
+Loss = TypeVar("Loss", bound=Callable[..., Tensor])
 
 
-@_whole
+def _of_tokens(loss: Loss) -> Loss:
+    """Check the shapes, and sum in float32 or wider: in float16 the sum over a batch of tokens overflows."""
+    checked = shape_checked("Pass both whole: the loss itself takes each position with the next token.")
+    return checked(float32_under_autocast(rounded_from_float32(loss)))
+
+
+@_of_tokens
 def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int) -> Float[Tensor, ""]:
     """Average the cross-entropy of each next token over the real tokens of a batch.
 
@@ -46,7 +56,7 @@ def teacher_forced_loss(logits: Float[Tensor, "B T n_tokens"], target: Tokens, p
     return F.cross_entropy(predictions, next_tokens, ignore_index=padding)
 
 
-@_whole
+@_of_tokens
 def label_smoothed_loss(
     logits: Float[Tensor, "B T n_tokens"], target: Tokens, padding: int, smoothing: float = 0.1
 ) -> Float[Tensor, ""]:
@@ -72,7 +82,7 @@ def label_smoothed_loss(
     return F.cross_entropy(predictions, target[:, 1:].flatten(), ignore_index=padding, label_smoothing=smoothing)
 
 
-@_whole
+@_of_tokens
 def next_token_loss(
     logits: Float[Tensor, "B T n_tokens"], tokens: Tokens, counts: Bool[Tensor, "B T"] | None = None
 ) -> Float[Tensor, ""]:

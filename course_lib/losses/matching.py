@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.optional_import import optional_import
+from course_lib.primitives.preconditions import shape_checked
 
 __all__ = ["Matching", "match", "match_greedily", "match_in_order"]
 
@@ -20,6 +21,7 @@ Matching = Callable[[Float[Tensor, "B N M"], Int[Tensor, "B M"]], Int[Tensor, "B
 """Chooses a query for each object, from the costs and the classes; class -1 is padding."""
 
 
+@shape_checked()
 def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
     """Optimal one-to-one assignment of queries to objects (Hungarian method): the sum of the costs is minimal.
 
@@ -46,6 +48,7 @@ def match(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tens
     return queries.to(cost.device)
 
 
+@shape_checked()
 def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
     """Greedy assignment (baseline): each object in turn takes the cheapest query that is still free.
 
@@ -70,6 +73,7 @@ def match_greedily(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) ->
     return queries
 
 
+@shape_checked()
 def match_in_order(cost: Float[Tensor, "B N M"], classes: Int[Tensor, "B M"]) -> Int[Tensor, "B M"]:
     """Match objects to queries in index order, regardless of the costs (baseline). Shapes and errors as `match`, (B, M)."""
     real = classes >= 0

@@ -20,12 +20,13 @@ from torch import Tensor
 
 from course_lib.losses.matching import Matching, match
 from course_lib.primitives import giou, to_corners
-from course_lib.primitives.preconditions import requires, values_are_known
+from course_lib.primitives.preconditions import requires, shape_checked, values_are_known
 
 __all__ = ["SetLoss", "deep_set_loss", "matching_cost", "set_loss"]
 
 Predictions = Float[Tensor, "*batch N n_classes_1"]
 Objects = Int[Tensor, "*batch M"]
+_PADDED = "Every image has its row: pad lists of objects to the longest by the class -1."
 
 
 class BoxWeights(NamedTuple):
@@ -61,6 +62,7 @@ def _require_known_classes(logits: Tensor, boxes: Tensor, classes: Tensor, *rest
             raise ValueError(f"classes are 0 to {n_classes - 1}, and -1 means no object; got {lowest} to {highest}.")
 
 
+@shape_checked(_PADDED)
 @requires(_require_known_classes)
 def matching_cost(
     logits: Predictions,
@@ -112,6 +114,7 @@ def _require_assigned(
         raise ValueError(f"{n_shared} queries have two objects: one class would be lost. Assign one each, as `match` does.")
 
 
+@shape_checked(_PADDED)
 @requires(_require_assigned)
 def set_loss(
     logits: Float[Tensor, "B N n_classes_1"],
@@ -152,6 +155,7 @@ def set_loss(
     return SetLoss(of_classes, distance / n_objects, (1 - agreement).sum() / n_objects)
 
 
+@shape_checked(_PADDED)
 def deep_set_loss(
     logits: Float[Tensor, "n_layers B N n_classes_1"],
     boxes: Float[Tensor, "n_layers B N 4"],

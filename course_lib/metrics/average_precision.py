@@ -29,8 +29,17 @@ def _require_order(scores: Tensor, *rest: Any, **options: Any) -> None:
         raise ValueError(f"{nan} of {len(scores)} scores are NaN: look for NaN in the outputs of the model.")
 
 
+def _require_objects(scores: Tensor, hits: Tensor, n_objects: int) -> None:
+    """Raise a ValueError for scores without an order, and unless there are objects, at least one for each hit."""
+    _require_order(scores)
+    if n_objects < 1:
+        raise ValueError(f"a class without an object has no recall, got n_objects = {n_objects}; leave the class out.")
+    if (n_hits := int(hits.sum())) > n_objects:
+        raise ValueError(f"{n_hits} hits of {n_objects} objects: an object counts once, for its first hit, as in `find_hits`.")
+
+
 @shape_checked()
-@requires(_require_order)
+@requires(_require_objects)
 def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_objects: int) -> Float[Tensor, ""]:
     """Average the precision over 101 recalls, each time the best precision that reaches the recall.
 
@@ -43,12 +52,10 @@ def average_precision(scores: Float[Tensor, "n"], hits: Bool[Tensor, "n"], n_obj
         from 0 to 1; 0 for a recall that is never reached. Equal scores keep their order.
 
     Raises:
-        ValueError: there is no object, so that there is nothing to recall.
+        ValueError: there is no object, so that there is nothing to recall, or there are fewer objects than hits.
 
     Source: Lin et al. 2014; the 101 recalls are those of COCO's published code.
     """
-    if n_objects < 1:
-        raise ValueError(f"a class without an object has no recall, got n_objects = {n_objects}; leave the class out.")
     found = hits[scores.argsort(descending=True, stable=True)].double().cumsum(0)
     precision = found / torch.arange(1, len(found) + 1, device=found.device)
     best_from_here = precision.flip(0).cummax(0).values.flip(0)

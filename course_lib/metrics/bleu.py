@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from torch import Tensor
+
 __all__ = ["bleu"]
 
 Sentence = Sequence[Hashable]
@@ -32,35 +34,33 @@ class BLEU(NamedTuple):
 
 
 def bleu(
-    candidates: Sequence[Sentence],
-    references: Sequence[Sequence[Sentence]],
+    candidates: Sequence[Sentence | Tensor],
+    references: Sequence[Sequence[Sentence | Tensor]],
     n_max: int = 4,
 ) -> BLEU:
     """Compute corpus BLEU of translations against one or more references each.
 
     Args:
-        candidates: the translations, each a sequence of tokens: split texts first; the score depends on how.
-        references: for each translation at least one reference, also a sequence of tokens.
-        n_max: N, the length of the longest runs.
+        candidates: the translations, each a sequence or a vector of tokens: split texts first; the score depends on how.
+        references: for each translation at least one reference, also a sequence or a vector of tokens.
+        n_max: N, the length of the longest runs, ≥ 1.
 
     Returns:
         the score and its parts.
 
     Raises:
-        ValueError: there is no translation, one has no reference, or the numbers of translations and reference lists differ.
+        ValueError: there is no translation, one has no reference, the numbers of translations and reference lists differ, or
+            n_max is not positive.
         TypeError: a translation or a reference is a text that was not split, or the references of a translation are not a list.
     """
-    if not candidates or len(candidates) != len(references) or not all(references):
+    if n_max < 1:
+        raise ValueError(f"runs have at least one token, got n_max = {n_max}; the paper counts runs of 1 to 4.")
+    if len(candidates) == 0 or len(candidates) != len(references) or not all(len(each) for each in references):
         sizes = [len(each) for each in references]
         raise ValueError(f"each of {len(candidates)} translations needs a list of references, got lists of {sizes}.")
-    for each in (*candidates, *(reference for of_it in references for reference in of_it)):
-        if isinstance(each, str):
-            raise TypeError(
-                f"a sentence is a sequence of tokens, got the text {each[:40]!r}, whose characters would be counted: split it, "
-                "as by `.split()`, and give each translation a list of references, `[[reference], …]`."
-            )
+    pairs = [(_tokens(candidate), [*map(_tokens, of_it)]) for candidate, of_it in zip(candidates, references, strict=True)]
     matches, totals = [0] * n_max, [0] * n_max
-    for candidate, of_it in zip(candidates, references, strict=True):
+    for candidate, of_it in pairs:
         for n in range(1, n_max + 1):
             counted = _runs(candidate, n)
             most: Counter[tuple[Hashable, ...]] = Counter()
@@ -68,15 +68,23 @@ def bleu(
                 most |= _runs(reference, n)
             matches[n - 1] += (counted & most).total()
             totals[n - 1] += counted.total()
-    c = sum(map(len, candidates))
-    r = sum(
-        min((abs(len(reference) - len(candidate)), len(reference)) for reference in of_it)[1]
-        for candidate, of_it in zip(candidates, references, strict=True)
-    )
+    c = sum(len(candidate) for candidate, _ in pairs)
+    r = sum(min((abs(len(reference) - len(candidate)), len(reference)) for reference in of_it)[1] for candidate, of_it in pairs)
     brevity_penalty = min(1.0, math.exp(1 - r / c)) if c else 0.0
     precisions = [match / max(total, 1) for match, total in zip(matches, totals, strict=True)]
     logs = sum(math.log(p) if p > 0 else -math.inf for p in precisions)
     return BLEU(brevity_penalty * math.exp(logs / n_max), precisions, brevity_penalty, c, r)
+
+
+def _tokens(sentence: Sentence | Tensor) -> Sentence:
+    """Return the tokens of a sentence as values that compare by value, which the entries of a tensor do not."""
+    if isinstance(sentence, str) or (isinstance(sentence, Tensor) and sentence.dim() != 1):
+        got = f"the text {sentence[:40]!r}" if isinstance(sentence, str) else f"a tensor {tuple(sentence.shape)}"
+        raise TypeError(
+            f"a sentence is a sequence of tokens, got {got}: split a text, as by `.split()`, since its characters would be "
+            "counted, and give each translation a list of references, `[[reference], …]`."
+        )
+    return [token.item() if isinstance(token, Tensor) else token for token in sentence]
 
 
 def _runs(tokens: Sentence, n: int) -> Counter[tuple[Hashable, ...]]:

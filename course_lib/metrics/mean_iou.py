@@ -10,7 +10,7 @@ frequent one.
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from course_lib.primitives.preconditions import shape_checked
@@ -19,7 +19,9 @@ __all__ = ["class_ious", "mean_iou"]
 
 
 @shape_checked()
-def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"], n_classes: int) -> Float[Tensor, "n_classes"]:
+def class_ious(
+    predicted: Integer[Tensor, "*pixels"], labels: Integer[Tensor, "*pixels"], n_classes: int
+) -> Float[Tensor, "n_classes"]:
     """Compute the intersection over union (IoU) of each class, over the pixels of all images.
 
     Args:
@@ -35,7 +37,7 @@ def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"]
 
     Source: Everingham et al. 2010, section 4.2.
     """
-    both = torch.stack([predicted.flatten(), labels.flatten()])
+    both = torch.stack([predicted.flatten().long(), labels.flatten().long()])  # in uint8, a pair of classes would overflow
     if both.numel() and not 0 <= int(both.min()) <= int(both.max()) < n_classes:
         raise ValueError(f"the classes are 0 to {n_classes - 1}, got {int(both.min())} to {int(both.max())}.")
     counts = torch.bincount(both[0] * n_classes + both[1], minlength=n_classes**2).view(n_classes, n_classes).double()
@@ -43,7 +45,7 @@ def class_ious(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"]
     return (hits / (counts.sum(0) + counts.sum(1) - hits)).float()
 
 
-def mean_iou(predicted: Int[Tensor, "*pixels"], labels: Int[Tensor, "*pixels"], n_classes: int) -> float:
+def mean_iou(predicted: Integer[Tensor, "*pixels"], labels: Integer[Tensor, "*pixels"], n_classes: int) -> float:
     """Evaluate a segmentation by the mean IoU over the classes (mIoU), from 0 to 1.
 
     Args:

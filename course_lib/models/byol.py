@@ -14,11 +14,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from course_lib.primitives.preconditions import requires
 from course_lib.shapes import Image
 
 __all__ = ["BYOL", "ema_update"]
 
 
+def _require_counterparts(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> None:
+    """Raise a ValueError unless each weight has a counterpart of its shape, and the decay is in 0…1."""
+    if not 0 <= decay <= 1:
+        raise ValueError(f"the decay is the share that the target keeps, 0 to 1, got {decay}.")
+    ours, theirs = ([tuple(x.shape) for x in weights] for weights in (target, online))
+    if ours != theirs:
+        raise ValueError(f"the target's weights have shapes {ours}, the online network's {theirs}: pass both in one order.")
+
+
+@requires(_require_counterparts)
 def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> list[Tensor]:
     """Move each weight of the target a little towards the online one: τ ξ + (1 - τ) θ.
 
@@ -31,7 +42,7 @@ def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float)
         new tensors in the same order.
 
     Raises:
-        ValueError: the numbers of online and target tensors differ.
+        ValueError: the numbers or shapes of online and target tensors differ, or the decay is not in 0…1.
 
     Source: Grill et al. 2020, section 3.1.
     """
@@ -39,6 +50,7 @@ def ema_update(target: Sequence[Tensor], online: Sequence[Tensor], decay: float)
 
 
 @torch.no_grad()
+@requires(_require_counterparts)
 def ema_update_(target: Sequence[Tensor], online: Sequence[Tensor], decay: float) -> Sequence[Tensor]:
     """Write the result of `ema_update` into `target`, all tensors in one call of a fused kernel; return `target`."""
     torch._foreach_lerp_(list(target), list(online), 1 - decay)

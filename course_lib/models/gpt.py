@@ -102,7 +102,7 @@ class GPT(nn.Module):
             return GPTState(layers, torch.full((B,), T, device=prompt.device), None, T)
         if not all(isinstance(state, KeysValues) for state in layers):
             raise ValueError("only a key-value cache can leave out padding: with this mechanism, give prompts of one length.")
-        return GPTState(layers, lengths.clone(), padding_mask(lengths, T)[:, None], T)
+        return GPTState(layers, lengths.to(torch.int64, copy=True), padding_mask(lengths, T)[:, None], T)
 
     def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.

@@ -12,7 +12,7 @@ is counting.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 __all__ = ["NGram"]
@@ -31,7 +31,7 @@ class NGramCounts(NamedTuple):
 class NGram:
     """An interpolated n-gram language model, estimated by counting."""
 
-    def __init__(self, grams: Int[Tensor, "N order"], n_tokens: int) -> None:
+    def __init__(self, grams: Integer[Tensor, "N order"], n_tokens: int) -> None:
         """Count.
 
         Args:
@@ -50,7 +50,7 @@ class NGram:
         """Count the entries of all tables."""
         return sum(len(table.grams) for table in self.tables)
 
-    def probability(self, grams: Int[Tensor, "N n"]) -> Float[Tensor, "N"]:
+    def probability(self, grams: Integer[Tensor, "N n"]) -> Float[Tensor, "N"]:
         """Return the probability of the last token of each run, (N,), given the others; the last `order` count."""
         p = torch.full((len(grams),), 1 / self.n_tokens, dtype=torch.double)
         for n, table in enumerate(self.tables[: grams.shape[1]], start=1):
@@ -79,7 +79,7 @@ def _count(grams: Tensor, n_tokens: int) -> NGramCounts:
 
 def _number(grams: Tensor, n_tokens: int) -> Tensor:
     """Encode each run (N, n) as one number in base n_tokens."""
-    number = grams.new_zeros(len(grams))
+    number = torch.zeros(len(grams), dtype=torch.int64, device=grams.device)
     for column in grams.unbind(1):
         number = number * n_tokens + column
     return number

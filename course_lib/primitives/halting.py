@@ -20,11 +20,19 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import TokenFeatures
 
 __all__ = ["HaltingStep", "adaptive_step", "halting_distribution", "mix_states", "ponder_cost"]
 
 
+def _require_probabilities(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> None:
+    """Raise a ValueError for numbers outside of 0…1, NaN included, unless a GPU would have to be waited for."""
+    if h.device.type == "cpu" and values_are_known(h) and not ((h >= 0) & (h <= 1)).all():
+        raise ValueError("probabilities of halting must be in 0…1: look for NaN in the states, or apply a sigmoid to logits.")
+
+
+@requires(_require_probabilities)
 def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch n_steps"]:
     """Turn the probabilities of halting at each step into the weight of each step in the result.
 
@@ -35,6 +43,9 @@ def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.
     Returns:
         p (*batch, n_steps), which sums to 1; 0 after the step at which the position halts.
 
+    Raises:
+        ValueError: on a CPU, a number is not in 0…1.
+
     Source: Graves 2016, eqs. 6-8.
     """
     before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
@@ -43,6 +54,7 @@ def halting_distribution(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.
     return torch.where(stays_active, h, torch.where(active, 1 - before, 0.0))
 
 
+@requires(_require_probabilities)
 def ponder_cost(h: Float[Tensor, "*batch n_steps"], epsilon: float = 0.01) -> Float[Tensor, "*batch"]:
     """Compute the ponder cost of each position: its number of steps N plus its remainder R.
 

@@ -43,7 +43,7 @@ def elu_feature_map(x: Vectors) -> Vectors:
 
     Source: Katharopoulos et al. 2020, eq. 7.
     """
-    return x.relu() + x.clamp(max=0.0).exp()
+    return x.relu() + torch.where(x > 0, 0.0, x).exp()
 
 
 def favor_features(x: Vectors, omega: Projection) -> Float[Tensor, "*batch m"]:

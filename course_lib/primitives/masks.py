@@ -45,7 +45,14 @@ def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | N
 
 
 def _require_lengths(lengths: Lengths, T_k: int) -> None:
-    """Raise a ValueError for a length that is negative or longer than T_k."""
+    """Raise an error unless there is one number of tokens for each sequence, from 0 to T_k."""
+    if lengths.dim() != 1:
+        raise ValueError(
+            f"lengths are one number for each sequence, (B,), got {tuple(lengths.shape)}. A mask (B, T), 1 at real "
+            "tokens, is converted by `mask.sum(1)`, or, without lengths, by `mask.bool()[:, None]`."
+        )
+    if lengths.dtype == torch.bool or lengths.is_floating_point():
+        raise TypeError(f"lengths are numbers of tokens, of type torch.int64, got {lengths.dtype}: convert by `.long()`.")
     if not lengths.numel() or not values_are_known(lengths):
         return
     shortest, longest = torch.stack(lengths.aminmax()).tolist()  # one transfer from a GPU
@@ -67,7 +74,8 @@ def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
         bool (B, 1, T_k), True at [b, 0, j] where j < lengths[b]; the middle axis broadcasts over queries.
 
     Raises:
-        ValueError: a length is negative or longer than T_k.
+        ValueError: a length is negative or longer than T_k, or there is not one number for each sequence.
+        TypeError: lengths are not integers.
     """
     position = torch.arange(T_k, device=lengths.device)
     return (position < lengths[:, None])[:, None, :]

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.primitives.precision import in_float32_at_least
-from course_lib.primitives.preconditions import values_are_known
+from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Edges, Nodes
 
 __all__ = ["dirichlet_energy", "gcn_weights", "propagate", "require_edges", "with_self_loops"]
@@ -84,6 +84,13 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
     return scale[query] * scale[key]
 
 
+def _require_weights(x: Nodes, edges: Edges, weights: Tensor) -> None:
+    require_edges(edges, x.shape[-2])
+    if weights.shape[-1:] != edges.shape[1:]:
+        raise ValueError(f"each edge has one weight: got weights {tuple(weights.shape)} for {edges.shape[1]} edges.")
+
+
+@requires(_require_weights)
 def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Float[Tensor, "*both N d"]:
     """Sum the features of the neighbours of each node, weighted by the edges: Σ_j w_ij x_j, the product Â X.
 
@@ -97,12 +104,11 @@ def propagate(x: Nodes, edges: Edges, weights: Float[Tensor, "*shared E"]) -> Fl
         (*batch, N, d); 0 for a node without edges.
 
     Raises:
-        ValueError: an edge names a node that does not exist, or edges is not (2, E).
+        ValueError: an edge names a node that does not exist, edges is not (2, E), or there is not one weight for each.
         TypeError: edges are not integers.
 
     Source: Kipf & Welling 2017, eq. 2.
     """
-    require_edges(edges, x.shape[-2])
     query, key = edges
     messages = weights.unsqueeze(-1) * x.index_select(-2, key)
     wide = messages.to(torch.promote_types(messages.dtype, torch.float32))  # in bfloat16, a long sum stops growing

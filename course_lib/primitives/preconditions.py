@@ -101,10 +101,10 @@ def _fits(shape: tuple[Any, ...], axes: list[str], sizes: dict[str, Any]) -> boo
 
 
 def values_are_known(*tensors: Tensor) -> bool:
-    """Return whether the values of tensors can be read: not while compiling, nor where `torch.func` maps over them."""
+    """Return whether tensors have values to read: not while compiling, on "meta", nor where `torch.func` maps over them."""
     if torch.compiler.is_compiling():
         return False
-    return not any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors)
+    return not any(x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors)
 
 
 def require_one_token_each(tokens: Tensor, B: int) -> None:

@@ -21,7 +21,7 @@ real token. The fast forms have the same signatures: `hoisted_rnn` multiplies al
 of torch's own.
 
 If T = 0, each form returns no outputs and the initial state. Each raises a ValueError if sizes do not match or a length is not
-in 0…T, and a TypeError if lengths are not integers; `encode`, kept short, leaves these checks to torch.
+in 0…T (in `encode`, a greater length counts as T), and a TypeError if lengths are not integers.
 """
 
 from collections.abc import Callable
@@ -123,6 +123,7 @@ def gru_step(
     return (1 - z) * n + z * h
 
 
+@shape_checked()
 def encode(
     x: TokenFeatures,
     lengths: Lengths,

@@ -212,3 +212,22 @@ def test_lists_in_a_state_are_searched_too():
     assert state[0] == {"a": 1}
     assert isinstance(state[1], list)
     assert state[1][0].tolist() == state[1][1][0].tolist() == [[4, 5], [0, 1]]
+
+
+@pytest.mark.parametrize("banned", [(torch.nan, 0.0, 0.0), (-torch.inf,) * 3, (0.0, torch.inf, 0.0)])
+def test_logits_without_a_distribution_are_refused_at_whatever_step_they_come(banned):
+    """The word 1, the second best, is followed by them."""
+
+    def step(words, state):
+        return torch.tensor([[0.0, 2.0, 3.0], banned, [0.0, 1.0, 2.0]])[words], state
+
+    with pytest.raises(ValueError, match="the logits define no distribution"):
+        beam_search(step, None, torch.tensor([0]), 7, PADDING, 3, width=2)
+    with pytest.raises(ValueError, match="the logits define no distribution"):
+        greedy(step, None, torch.tensor([1]), 7, PADDING, 3)
+
+
+@pytest.mark.parametrize("padding", [-1, 3])
+def test_padding_that_is_no_token_is_refused(padding):
+    with pytest.raises(ValueError, match=f"it is a token, 0 to 2, got {padding}"):
+        beam_search(lambda words, state: (torch.zeros(len(words), 3), state), None, torch.tensor([0]), 1, padding, 3, width=2)

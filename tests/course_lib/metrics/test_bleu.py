@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+import torch
 
 from course_lib.metrics import bleu
 
@@ -130,3 +131,10 @@ def test_it_is_that_of_sacrebleu(seed):
     assert [100 * p for p in found.precisions] == pytest.approx(expected.precisions)
     assert found[2:] == (pytest.approx(expected.bp), expected.sys_len, expected.ref_len)
     assert 0.05 < found.score < 0.95
+
+
+def test_tokens_may_be_tensors_which_are_compared_by_value():
+    candidates, references = [[1, 2, 3, 4, 5], [2, 1, 4, 3]], [[[1, 2, 3, 4, 6]], [[2, 1, 4, 3], [7, 7]]]
+    vectors = [torch.tensor(each) for each in candidates], [[torch.tensor(each) for each in of_it] for of_it in references]
+    assert bleu(*vectors) == bleu([list(each) for each in vectors[0]], references) == bleu(candidates, references)
+    assert bleu(candidates, references).score > 0.5

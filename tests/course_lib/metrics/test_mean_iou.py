@@ -60,3 +60,12 @@ def test_refuses_a_class_that_there_is_not(wrong):
     predicted[0, 0, 0] = wrong
     with pytest.raises(ValueError, match=f"0 to {n_classes - 1}"):
         mean_iou(predicted, labels, n_classes)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_label_maps_of_any_integer_type_are_those_of_int64(dtype):
+    """Of 21 classes, as in Pascal VOC, a pair has a number of up to 440: more than a byte."""
+    predicted, labels = torch.arange(21), torch.arange(21).roll(1)
+    labels[:7] = predicted[:7]
+    assert mean_iou(predicted.to(dtype), labels.to(dtype), 21) == pytest.approx(6.5 / 21)
+    assert mean_iou(predicted, predicted.to(dtype), 21) == 1.0

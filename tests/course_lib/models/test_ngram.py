@@ -80,3 +80,9 @@ def test_a_text_that_repeats_is_soon_certain():
 def test_runs_too_many_to_number_are_refused():
     with pytest.raises(ValueError, match="lower order"):
         ngram(7, TEXT, 1_000)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16])
+def test_a_gram_has_a_number_in_64_bits_whatever_the_type_of_its_tokens(dtype):
+    grams = TEXT.unfold(0, 4, 1)
+    torch.testing.assert_close(NGram(grams.to(dtype), 100).probability(grams.to(dtype)), NGram(grams, 100).probability(grams))

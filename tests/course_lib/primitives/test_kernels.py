@@ -202,3 +202,12 @@ def test_each_direction_alone_is_standard_normal(draw):
 def test_a_generator_decides_the_directions(draw):
     assert torch.equal(draw(m, d, generator(7)), draw(m, d, generator(7)))
     assert not torch.equal(draw(m, d, generator(7)), draw(m, d, generator(8)))
+
+
+def test_the_gradient_of_elu_plus_1_is_1_from_0_on():
+    """At 0 exactly, torch's relu and clamp differ between versions; the derivative of e^x and of x + 1 is 1."""
+    x = torch.tensor([-1.0, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(elu_feature_map(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(gradient, torch.tensor([math.exp(-1), 1.0, 1.0]).double())
+    (second,) = torch.autograd.grad(gradient.sum(), x)
+    torch.testing.assert_close(second, torch.tensor([math.exp(-1), 1.0, 0.0]).double())
