@@ -17,7 +17,7 @@ from course_lib.attention import (
     causal_attention,
     scaled_dot_product_attention,
 )
-from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention, shifted_relative_attention
+from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
 
 SIZES = ((16, 64, 128, 4), (8, 256, 256, 8))
 FORMS = (
@@ -58,8 +58,8 @@ def _variants(x: Tensor, d: int, h: int, sizes: str, rounds: int) -> Iterator[Ro
     )
     yield compare(
         "relative attention",
-        ("shifted", _ours(x, d, h, RelativeAttention(d, h, shifted_relative_attention))),
-        ("equation", _ours(x, d, h, RelativeAttention(d, h))),
+        ("shifted", _ours(x, d, h, RelativeAttention(d, h))),
+        ("equation", _ours(x, d, h, RelativeAttention(d, h, relative_attention))),
         sizes,
         rounds,
     )

@@ -1,6 +1,7 @@
 """Attention = score → normalise → mix: the core, and one file per mechanism."""
 
 from course_lib.attention.additive import *
+from course_lib.attention.chunked_linear import *
 from course_lib.attention.co_occurrent import *
 from course_lib.attention.core import *
 from course_lib.attention.dot_product import *

@@ -12,7 +12,7 @@ All functions here take *features*, φ(q) and φ(k), from any feature map (`cour
 of `kernel_attention`, which is the definition, with its weights and its quadratic cost. A query without similarity to any
 visible key has context 0. Sums are formed in float32 or wider, also under autocast: in float16 they would overflow.
 
-`fast.chunked_linear_attention` is the causal form to train with: on 1,000 positions 50 times as fast, in a fifteenth of the
+`chunked_linear_attention` is the causal form to train with: on 1,000 positions 50 times as fast, in a fifteenth of the
 memory. `fast.lean_linear_attention` is for long sequences, `fast.inplace_linear_attention_step` for steps without gradients.
 """
 
@@ -133,7 +133,7 @@ def causal_linear_attention(
 ) -> Context:
     """Attend from each position to itself and to earlier ones, by prefix sums: every S_i and z_i at once.
 
-    All states are held in memory, T · f · d_v numbers; `fast.chunked_linear_attention` computes the same without them.
+    All states are held in memory, T · f · d_v numbers; `chunked_linear_attention` computes the same without them.
 
     Args:
         phi_q: features of the queries (*batch, T, f).

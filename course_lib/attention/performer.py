@@ -16,16 +16,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from course_lib.attention.chunked_linear import chunked_linear_attention
 from course_lib.attention.core import ContextOnly
-from course_lib.attention.linear import causal_linear_attention, linear_attention, mask_features
+from course_lib.attention.linear import linear_attention, mask_features
 from course_lib.primitives.kernels import Projection, orthogonal_projection
 from course_lib.primitives.precision import without_autocast
-from course_lib.shapes import Keys, Mask, Queries, Values
+from course_lib.primitives.preconditions import values_are_known
+from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = ["PerformerAttention", "causal_performer_attention", "performer_attention"]
 
 _HIGHEST = 60.0
 """e^60 times a long sum of large values is still a number in float32 and bfloat16, which end at e^88."""
+_USUAL = 20.0
+"""ωᵀk - ‖k‖²/2 of a key that does not depend on m random directions is at most about ln m, whatever its length."""
 
 
 def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, *, omega: Projection) -> ContextOnly:
@@ -39,7 +43,8 @@ def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None
         omega: random directions (m, d_k), such as `orthogonal_projection(m, d_k)`.
 
     Returns:
-        context (*batch, T_q, d_v), finite while squared lengths of queries and keys are; the weights are None.
+        context (*batch, T_q, d_v), finite while squared lengths of queries and keys are, and 0 where queries and keys are so
+        long that all features of a query's keys vanish; the weights are None.
 
     Raises:
         ValueError: the mask differs between queries.
@@ -61,15 +66,41 @@ def causal_performer_attention(
     mask: Mask | None = None,
     *,
     omega: Projection,
-    mix: Callable[..., Tensor] = causal_linear_attention,
+    mix: Callable[..., Tensor] = chunked_linear_attention,
 ) -> ContextOnly:
     """Estimate causal softmax attention, position by position: no factor is shared with later keys.
 
     As `performer_attention`, with as many queries as keys. `mix` is one of the causal forms of linear attention;
-    `fast.chunked_linear_attention` needs less memory, and `fast.lean_performer_attention` the least. Where keys
-    are so long that all their features vanish (qᵀk/√d_k beyond about 150), the context is 0.
+    `fast.lean_performer_attention` needs the least memory.
+
+    Raises:
+        ValueError: as `performer_attention`; or queries and keys are so long that all features of a query's keys vanish
+            (qᵀk/√d_k in the hundreds), or overflow.
     """
-    return ContextOnly(mix(query_features(q, omega), key_features(k, omega), v, mask))
+    return in_range(lambda values: mix(query_features(q, omega), key_features(k, omega), values, mask), q, k, v, mask)
+
+
+def in_range(form: Callable[[Values], Context], q: Queries, k: Keys, v: Values, mask: Mask | None) -> ContextOnly:
+    """Attend causally by `form`; raise a ValueError if a normaliser vanished, which leaves a context of 0, or overflowed.
+
+    A context may be 0, or not finite, because of the values: then that of a value of 1 at each key is 1.
+    """
+    context = form(v)
+    if values_are_known(q, k, v) and not ((context != 0).any(-1) & context.isfinite().all(-1)).all():
+        with torch.no_grad():
+            total = form(v.new_ones(*v.shape[:-1], 1))
+        lost = total == 0
+        if q.isfinite().all() and k.isfinite().all():
+            lost = lost | ~total.isfinite()
+        if mask is not None:
+            lost = lost & torch.atleast_2d(mask).mT.cumsum(-2).bool()
+        if lost.any():
+            raise ValueError(
+                f"for {int(lost.sum())} queries the features of all visible keys vanish, or overflow: queries and keys are too "
+                "long for random features in this precision. Shorten them (a layer norm before the projection), convert to "
+                "float64, or choose causal_attention."
+            )
+    return ContextOnly(context)
 
 
 def query_features(q: Queries, omega: Projection) -> Tensor:
@@ -80,10 +111,11 @@ def query_features(q: Queries, omega: Projection) -> Tensor:
 def key_features(k: Keys, omega: Projection) -> Tensor:
     """Map each key of (*batch, T, d_k) by itself to positive features (*batch, T, m), up to one factor that Ω decides.
 
-    The exponent ωᵀk - ‖k‖²/2 is at most ‖ω‖²/2; a shift is subtracted only if that may overflow, above a d_k of about 100.
+    The exponent ωᵀk - ‖k‖²/2 is at most ‖ω‖²/2. It is shifted up as far as a sum of usual ones permits, so that those of long
+    keys, far below 0, vanish as late as possible.
     """
     bound = omega.to(torch.promote_types(omega.dtype, torch.float32)).square().sum(-1).amax() / 2
-    return (_key_exponent(k, omega) - (bound - _HIGHEST).clamp(min=0.0)).exp()
+    return (_key_exponent(k, omega) - bound.clamp(max=_USUAL) + _HIGHEST).exp()
 
 
 def _key_exponent(k: Keys, omega: Projection) -> Tensor:

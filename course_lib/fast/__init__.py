@@ -8,7 +8,6 @@ the equation needs, measured on one CPU thread (docs/performance.md; docs/gpu.md
     scaled_dot_product_attention  fused_scaled_dot_product_…       no weights needed, T ≥ 64; always on a GPU 1-1.2  1.2-3
     causal_attention              fused_causal_attention           as above                                   1-1.2  1.2-3
     dot_attention                 fused_dot_attention              as above                                   1.3-2  8
-    relative_attention            shifted_relative_attention       always                                     6-8    7-10
     causal_linear_attention       chunked_linear_attention         always in training                         45-50  15
                                   lean_linear_attention            long sequences, features that do not learn 50     50
     causal_performer_attention    lean_performer_attention         long sequences; against chunks             1-1.1  5-7
@@ -25,6 +24,10 @@ the equation needs, measured on one CPU thread (docs/performance.md; docs/gpu.md
                                   gathered_nt_xent                 several processes share one batch
     GPT.start, GPT.step           CachedGPT                        generation without gradients
 
+Where a fast form is always the better one, it stands beside its equation in `course_lib.attention`, and is the default:
+`chunked_linear_attention` of `LinearTransformer` and of the causal Performer, and `shifted_relative_attention` of
+`RelativeAttention` and `TransformerXL`, six times as fast.
+
 Weights exist only in the forms that return `Attended`; a form that returns `ContextOnly` never builds them.
 """
 
@@ -40,4 +43,3 @@ from course_lib.fast.non_local import *
 from course_lib.fast.nt_xent import *
 from course_lib.fast.performer import *
 from course_lib.fast.recurrent import *
-from course_lib.fast.relative import *

@@ -11,6 +11,7 @@ from torch import Tensor
 from course_lib.attention.core import Attended
 from course_lib.attention.edge_attention import attend_edges, over_one_batch, require_scores
 from course_lib.primitives.precision import float32_under_autocast
+from course_lib.primitives.preconditions import under_transform
 from course_lib.shapes import Edges, Nodes
 
 __all__ = ["csr_attend_edges"]
@@ -22,11 +23,12 @@ def csr_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Ed
     """Compute `attend_edges` by sparse matrix products, with its own backward pass: the form for large graphs.
 
     No tensor of size E · d_v is built: the mixing is one sparse product for each head, its gradient one with the transposed
-    matrix, and the gradient of the weights a product at the edges alone. Second derivatives are those of
-    `attend_edges`. In half precision it computes in float32. Apple's MPS has no sparse products: there it is `attend_edges`.
+    matrix, and the gradient of the weights a product at the edges alone. Second derivatives are those of `attend_edges`. In
+    half precision it computes in float32. Apple's MPS and `torch.func` support no sparse products: there it is `attend_edges`.
     """
     require_scores(scores, edges, values.shape[-2])
-    if not scores.numel() or not values.numel() or edges.device.type == "mps":
+    unsupported = edges.device.type in ("mps", "meta") or under_transform(scores, values)
+    if unsupported or not scores.numel() or not values.numel():
         return attend_edges(scores, values, edges)
     mixed = torch.promote_types(scores.dtype, values.dtype)
     wide = torch.promote_types(mixed, torch.float32)

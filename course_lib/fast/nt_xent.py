@@ -21,7 +21,7 @@ from torch import Tensor
 from course_lib.losses.nt_xent import Views, nt_xent, require_pairs
 from course_lib.primitives.normalisation import unit
 from course_lib.primitives.precision import float32_under_autocast, rounded_from_float32
-from course_lib.primitives.preconditions import shape_checked
+from course_lib.primitives.preconditions import shape_checked, under_transform
 
 __all__ = ["gathered_nt_xent", "lean_nt_xent"]
 
@@ -34,6 +34,8 @@ def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
 
     If the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
     """
+    if under_transform(a, b):
+        return nt_xent(a, b, temperature)
     require_pairs(a, temperature)
     first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
     return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()

@@ -102,9 +102,17 @@ def _fits(shape: tuple[Any, ...], axes: list[str], sizes: dict[str, Any]) -> boo
 
 def values_are_known(*tensors: Tensor) -> bool:
     """Return whether tensors have values to read: not while compiling, on "meta", nor where `torch.func` maps over them."""
+    return not (torch.compiler.is_compiling() or any(x.is_meta for x in tensors) or under_transform(*tensors))
+
+
+def under_transform(*tensors: Tensor) -> bool:
+    """Return whether `torch.func` maps over one of the tensors, or differentiates it.
+
+    It supports no backward pass of ours: a fast form with one then computes by operations that autograd differentiates.
+    """
     if torch.compiler.is_compiling():
         return False
-    return not any(x.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors)
+    return any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors)
 
 
 def require_one_token_each(tokens: Tensor, B: int) -> None:

@@ -137,7 +137,7 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "LocalPredictive": Example(module(A.LocalPredictive, d, 2), cross, **two),
         # relative
         "relative_attention": Example(A.relative_attention, *relative, **two, per_pair=True),
-        "shifted_relative_attention": Example(fast.shifted_relative_attention, *relative, **two, equation=A.relative_attention),
+        "shifted_relative_attention": Example(A.shifted_relative_attention, *relative, **two, equation=A.relative_attention),
         "RelativeAttention": Example(module(A.RelativeAttention, h * d, h), ((h, T, d), (h, T, d), (h, T, d_v)), **own_two),
         # rotary
         "rotate": Example(partial(A.rotate, speeds=A.rotary_speeds(d)), same[:1]),

@@ -18,6 +18,7 @@ from course_lib.attention import (
     scaled_dot_product_attention,
 )
 from course_lib.attention.performer import key_features, query_features
+from course_lib.fast import lean_performer_attention
 from course_lib.primitives import favor_features, gaussian_projection, orthogonal_projection, padding_mask
 
 B, H, T_q, T_k, d_k, d_v, m = 2, 3, 5, 7, 11, 13, 17
@@ -122,11 +123,16 @@ def test_the_causal_form_hides_the_future_by_one_bit(normal):
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 10.0, 1e3])
 @pytest.mark.parametrize("size", [4, 64, 512])
 @each_form
-def test_queries_and_keys_of_any_length_give_finite_contexts(normal, form, size, scale, dtype):
+def test_queries_and_keys_of_any_length_give_finite_contexts_or_an_error(normal, form, size, scale, dtype):
     q, k, v = ((scale * normal(B, 67, size).detach()).to(dtype).requires_grad_() for _ in range(3))
+    if form is causal_performer_attention and scale > 1:
+        with pytest.raises(ValueError, match="queries and keys are too long"):
+            form(q, k, v, omega=omega(2 * size, size).to(dtype))
+        return
     context = form(q, k, v, omega=omega(2 * size, size).to(dtype)).context
     context.float().sum().backward()
     assert all(x.isfinite().all() for x in (context, q.grad, k.grad, v.grad))
+    assert context.any(-1).all() or form is performer_attention
     assert (context.abs().amax(1) <= v.abs().amax(1) * (1 + 8 * torch.finfo(dtype).eps)).all()
 
 
@@ -195,11 +201,35 @@ def test_a_hidden_key_takes_nothing_from_long_ones():
     assert hidden.any()
 
 
-def test_the_causal_form_is_finite_for_keys_along_long_directions():
-    """With 400 features ‖ω‖²/2 is about 200, and e^200 overflows float32."""
+def test_the_causal_form_refuses_keys_along_long_directions():
+    """With 400 features ‖ω‖²/2 is about 200, and e^200 overflows float32, but not float64."""
     torch.manual_seed(0)
     directions = orthogonal_projection(11, 400)
     k = 400**0.25 * directions[None, :3]
-    context = causal_performer_attention(k, k, torch.randn(1, 3, 2), omega=directions).context
-    assert context.isfinite().all()
-    assert context.any()
+    v = torch.randn(1, 3, 2)
+    with pytest.raises(ValueError, match="vanish, or overflow"):
+        causal_performer_attention(k, k, v, omega=directions)
+    assert causal_performer_attention(*(x.double() for x in (k, k, v)), omega=directions.double()).context.isfinite().all()
+
+
+@pytest.mark.parametrize("form", [causal_performer_attention, lean_performer_attention])
+def test_features_that_vanish_are_refused_and_not_averaged_to_zero(form):
+    """Where float64 still has the right context, float32 has it too, or says that it has none."""
+    torch.manual_seed(0)
+    k, v, directions = torch.randn(1, 19, 16), torch.randn(1, 19, 3), orthogonal_projection(64, 16)
+    for length in (5, 7):
+        exact = form(length * k.double(), length * k.double(), v.double(), omega=directions.double()).context
+        found = form(length * k, length * k, v, omega=directions).context
+        torch.testing.assert_close(found, exact.float(), atol=1e-4, rtol=1e-4)
+    with pytest.raises(ValueError, match="the features of all visible keys vanish, or overflow"):
+        form(30 * k, 30 * k, v, omega=directions)
+
+
+@pytest.mark.parametrize("form", [causal_performer_attention, lean_performer_attention])
+def test_a_context_of_zero_that_is_right_is_not_refused(form):
+    """A query whose keys are all hidden, and values of 0."""
+    torch.manual_seed(0)
+    k, v, directions = torch.randn(1, 7, 5), torch.randn(1, 7, 3), orthogonal_projection(11, 5)
+    mask = torch.arange(7) > 2
+    assert form(30 * k, k, v, mask[None, None], omega=directions).context[:, :3].eq(0).all()
+    assert form(k, k, 0 * v, omega=directions).context.eq(0).all()

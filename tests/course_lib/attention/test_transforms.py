@@ -1,4 +1,4 @@
-"""torch.func (vmap, grad, jvp), the meta device and torch.export on every mechanism: the right numbers, or a clear error."""
+"""torch.func (vmap, grad, jvp), the meta device and torch.export on every mechanism: the right numbers."""
 
 from functools import partial
 
@@ -21,19 +21,6 @@ FORMS = {name: example for name, example in MECHANISMS.items() if example.has_gr
     "lean_nt_xent": Example(partial(lean_nt_xent, temperature=0.5), ((5, 4), (5, 4))),
 }
 
-WRITTEN_OUT = {
-    "chunked_linear_attention",
-    "lean_linear_attention",
-    "lean_performer_attention",
-    "csr_attend_edges",
-    "lean_nt_xent",
-}
-"""Forms with an explicit backward pass, which torch.func does not support; torch raises an error."""
-
-
-READS_EDGES = {name for name, example in MECHANISMS.items() if "edges" in getattr(example.form, "keywords", {})}
-"""Edges that name a node which does not exist are refused, but edges on the meta device have no values to look at."""
-
 NOT_EXPORTED = {"csr_attend_edges"}
 """torch.export cannot trace a sparse tensor whose size follows from the values of the edges."""
 
@@ -55,7 +42,7 @@ def gradients(loss, x, **how):
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop because:UserWarning")
-@pytest.mark.parametrize("name", [name for name in FORMS if name not in WRITTEN_OUT])
+@pytest.mark.parametrize("name", FORMS)
 def test_vmap_grad_and_jvp_give_the_numbers_of_autograd(name):
     form, loss, batch = value_and_leaves(name)
     one, direction = [x[0] for x in batch], [x[1] for x in batch]
@@ -76,20 +63,6 @@ def test_vmap_grad_and_jvp_give_the_numbers_of_autograd(name):
     torch.testing.assert_close(slope, sum((g * t).sum() for g, t in zip(exact[0], direction, strict=True)))
 
 
-@pytest.mark.parametrize("name", sorted(WRITTEN_OUT))
-@pytest.mark.parametrize("transform", ["vmap", "grad", "jvp"])
-def test_forms_with_a_backward_pass_of_their_own_refuse(name, transform):
-    form, loss, batch = value_and_leaves(name)
-    one = tuple(x[0] for x in batch)
-    ask = {
-        "vmap": lambda: torch.vmap(form)(*batch),
-        "grad": lambda: torch.func.grad(loss)(*one),
-        "jvp": lambda: torch.func.jvp(form, one, one),
-    }[transform]
-    with pytest.raises(RuntimeError, match=r"autograd\.Function with functorch transforms"):
-        ask()
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop because:UserWarning")
 def test_a_step_in_place_refuses_several_keys_for_one_state():
     """One state cannot hold the sums of several sequences; with as many states as keys, it works."""
@@ -105,7 +78,7 @@ def tensors(result):
     return [x for x in (result if isinstance(result, tuple) else (result,)) if isinstance(x, torch.Tensor)]
 
 
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in READS_EDGES])
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_on_the_meta_device_shapes_and_types_are_those_of_real_tensors(name):
     form, inputs = moved(MECHANISMS[name].form, dtype=torch.float32), MECHANISMS[name].drawn(dtype=torch.float32)
     wanted = tensors(form(*inputs))

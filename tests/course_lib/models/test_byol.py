@@ -86,7 +86,7 @@ def test_the_equation_leaves_its_inputs_alone():
 
 @pytest.mark.parametrize("form", [ema_update, ema_update_])
 def test_lists_of_different_lengths_are_refused(form):
-    with pytest.raises((ValueError, RuntimeError), match=r"argument 2 is shorter|same number|length"):
+    with pytest.raises(ValueError, match="pass both in one order"):
         form(weights(0), weights(1)[:-1], 0.9)
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from course_lib.attention import causal_linear_attention
+from course_lib.attention.chunked_linear import in_chunks
 from course_lib.attention.linear import divisor
 from course_lib.fast import chunked_linear_attention
-from course_lib.fast.linear import in_chunks
 
 each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 
