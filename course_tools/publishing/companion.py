@@ -67,9 +67,9 @@ def companion(root: Path) -> str:
         "# Companion to the decks",
         "",
         "Where each section of the five decks is treated: the section of a lecture, the claims that measure what the deck",
-        "states, with the id that links to them in the solved lecture, and the code in the library. The parts of a section",
-        "that no lecture covers are listed below it, with the reason. `course build` writes this file from the companion",
-        "tables of the lectures and from docs/decks.toml.",
+        "states, with the id that links to them in the solved lecture, and the code in the library. Below a section stand",
+        "the parts that no lecture covers, with the reason, and errors on its slides. `course build` writes this file from the",
+        "companion tables of the lectures and from docs/decks.toml.",
     ]
     for deck in decks(root):
         lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]
@@ -147,13 +147,13 @@ def _lines(section: dict, placed: list[Row], made: MadeClaims) -> list[str]:
         words = f"[{row.lecture.number} · {cell(row.here)}]({address})"
         first, symbols = i == 0, ", ".join(f"`{symbol}`" for symbol in row.symbols)
         lines.append(_row(title if first else "", words, measured if first else "", symbols))
-    return lines + not_covered(section)
+    return lines + remarks(section)
 
 
-def not_covered(section: dict) -> list[str]:
-    """Return the table row that states which parts of a section no lecture covers, and why; empty if all are covered."""
-    missing = section.get("not_covered")
-    return [_row("", f"*Not covered:* {cell(missing)}", "", "")] if missing else []
+def remarks(section: dict) -> list[str]:
+    """Return the rows below a section of a deck: what of it no lecture covers, and why; what on its slides is wrong."""
+    found = {"Not covered": section.get("not_covered"), "Erratum": section.get("erratum")}
+    return [_row("", f"*{name}:* {cell(text)}", "", "") for name, text in found.items() if text]
 
 
 def _row(*cells: str) -> str:

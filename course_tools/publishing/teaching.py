@@ -67,7 +67,7 @@ def teaching(root: Path) -> str:
         _module(sessions),
         _semester(sessions),
         _SHEETS,
-        *map(_sheet, sessions),
+        *(_sheet(one, decks) for one in sessions),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -199,7 +199,7 @@ def _optional(sessions: list[Session]) -> list[str]:
     return [one.lecture.number for one in sessions if one.lecture.number not in needed]
 
 
-def _sheet(one: Session) -> str:
+def _sheet(one: Session, decks: list[dict]) -> str:
     lines = [
         f"### {one.lecture.number} · {one.lecture.title}",
         "",
@@ -207,12 +207,12 @@ def _sheet(one: Session) -> str:
     ]
     lines[-1] += f", {time_phrase(one.lecture)}."
     if one.companion:
-        decks: dict[str, list[str]] = {}
+        treated: dict[str, list[str]] = {}
         for row in one.companion:
-            if row.section not in decks.setdefault(row.deck, []):
-                decks[row.deck].append(row.section)
+            if row.section not in treated.setdefault(row.deck, []):
+                treated[row.deck].append(row.section)
         lines[-1] += (
-            " Sections of the decks: " + "; ".join(f"{deck}: {', '.join(names)}" for deck, names in decks.items()) + "."
+            " Sections of the decks: " + "; ".join(f"{deck}: {', '.join(names)}" for deck, names in treated.items()) + "."
         )
     lines += ["", f"**Two hours:** {_two_hours(one)}"]
     if one.predictions:
@@ -224,8 +224,12 @@ def _sheet(one: Session) -> str:
             asked = exercise(id)
             wrong = " *And:* ".join(" ".join((inspect.getdoc(answer) or "").split()) for answer in list(asked.wrong)[:2])
             lines.append(f"| {id} {cell(asked.title)} | {minutes} | {asked.points} | {cell(wrong)} |")
-    if one.errata:
-        lines += ["", "What to say about the decks, each with a number in the lecture:", *(f"- {text}" for text in one.errata)]
+    listed = ((deck["key"], section) for deck in decks for section in deck["sections"] if "erratum" in section)
+    errata = [
+        f"*{deck}*, {each['title']}: {each['erratum']}" for deck, each in listed if each.get("lecture") == one.lecture.number
+    ]
+    if errata := [*one.errata, *errata]:
+        lines += ["", "What to say about the decks:", *(f"- {text}" for text in errata)]
     return "\n".join(lines) + "\n"
 
 

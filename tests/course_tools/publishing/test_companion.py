@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from course_lib.attention import attend
 from course_tools.publishing import PublishingFailed, lectures
-from course_tools.publishing.companion import companion, decks, not_covered, resolve, rows, unplaced
+from course_tools.publishing.companion import companion, decks, remarks, resolve, rows, unplaced
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.rivals_page import rivals_page
 from course_tools.publishing.sections import anchor
@@ -33,15 +33,15 @@ def test_a_row_leads_from_the_deck_to_lecture_and_library(course):
     assert "| References | the papers are listed at the end of each lecture | | |" in text
 
 
-def test_what_of_a_section_is_not_covered_stands_below_it(course):
-    assert not_covered({"title": "A"}) == []
-    assert not_covered({"title": "A", "not_covered": "B | C."}) == ["| | *Not covered:* B \\| C. | | |"]
+def test_what_of_a_section_is_not_covered_or_wrong_stands_below_it(course):
+    assert remarks({"title": "A"}) == []
+    assert remarks({"title": "A", "not_covered": "B | C."}) == ["| | *Not covered:* B \\| C. | | |"]
     listed, title = course / "docs" / "decks.toml", 'title = "Scaled Dot-Product Attention"'
     text = listed.read_text(encoding="utf-8")
-    listed.write_text(text.replace(title, f'{title}, not_covered = "Half of it."'), encoding="utf-8")
+    listed.write_text(text.replace(title, f'{title}, not_covered = "Half of it.", erratum = "A sum."'), encoding="utf-8")
     page = companion(course).splitlines()
     row = next(i for i, line in enumerate(page) if line.startswith("| Scaled Dot-Product Attention |"))
-    assert page[row + 1] == "| | *Not covered:* Half of it. | | |"
+    assert page[row + 1 : row + 3] == ["| | *Not covered:* Half of it. | | |", "| | *Erratum:* A sum. | | |"]
 
 
 def test_a_section_names_the_claims_that_measure_it_and_only_those_that_there_are(course):
