@@ -13,110 +13,218 @@
 # %% [markdown] tags=["header"]
 # # 04 · Self-attention
 #
-# In self-attention, every token of a text attends to all tokens of the same text in one layer, by content and by position.
+# In self-attention, every token of a text looks up what it needs in all tokens of the same text, in one step.
 #
 # ![](diagram:scaled_dot_product)
 #
-# You will write scaled dot-product attention, its masks and multi-head attention, compare learned weights with a pattern that
-# is known to be right, remove one ingredient at a time, and design a control.
+# You will do one look-up by hand, write scaled dot-product attention, its masks and multi-head attention, and train a model
+# around your own functions that writes your name backwards.
 #
 # **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** {minutes}.
 # {measured}
 
-
-# %%
-from course_tools.notebook import check, claim, explore, ledger, microscope, predict
-from course_tools.lectures.lecture_04.experiments import (
-    best_guess_from_values,
-    lookup_experiment,
-    print_lookup,
-)
-
-SEEDS, T_k, steps = (0, 1, 2), 8, 300
-lookups, looking_up = lookup_experiment(T_k, SEEDS, steps)
-
-# %% [markdown]
-# ## 1 A recurrent network keeps everything in one state
-#
-# In lecture 02, a *decoder* attended to all states of an encoder. But the encoder was still recurrent, as in lecture 01: it
-# read one token after the other and kept everything in one vector of fixed size.
-#
-# In this section we train a GRU on a task for which one vector is a poor memory. A text lists key-value pairs in random order.
-# Questions follow; each names one of the keys, and the answer is the value of that key. The pairs differ from text to text, so
-# they cannot be memorised. Each token is the sum of two embeddings, one of its key and one of its value; a question has a blank
-# as its value.
-
-# %% [markdown] tags=["predict"]
-# **Predict.** A GRU is trained on thousands of these texts, for as many steps as the attention layer in section 6. How many
-# questions does it answer correctly?
-#
-# <details><summary>A. Nearly all: a gated network can store a handful of pairs.</summary>
-#
-# It has enough capacity. But it reads the pairs before the question, so it must store every value together with its key. Its
-# gates do not learn this in the number of steps used here.</details>
-# <details><summary>B. One in eight, as by guessing among the eight values.</summary>
-#
-# It does better: it soon learns which values occur in the text, and a guess among those is right more often
-# than a guess among all eight.</details>
-# <details><summary>C. About as many as a model that knows which values occur, but not with which key.</summary>
-#
-# Yes, at this budget: it answers as if its state held a bag of values without their keys. The next cells compare the
-# two.</details>
-
-# %%
-print_lookup(lookups.test)
-
-# %%
-from functools import partial
-
-from course_lib.fast import fused_gru
-from course_lib.primitives import GRU
-
-gru = partial(GRU, 64, 64, fused_gru)
-gru_on_lookup = looking_up.fit(gru)
-looking_up.show_losses({"GRU on look-up": gru_on_lookup})
-
-# %% tags=["nbval-check-output"]
-from statistics import mean
-
-lead = mean(gru_on_lookup.accuracies) - best_guess_from_values(lookups.test)
-claim("04.a", lead=lead, steps=steps)
-
-# %% [markdown]
-# A question must be compared with each key. By the time it arrives, the GRU has merged all keys into one state.
-# Self-attention keeps every token, and the question attends to all of them.
-#
-# ## 2 Queries, keys and values
-#
-# In this section you write the core of self-attention. Each token has a **query**, a **key** and a **value**. A dot product
-# compares a query with every key. A softmax turns the scores of *each query* into weights that sum to 1. The output is the
-# weighted mean of the values:
-#
-# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
-#
-# This is a differentiable look-up in a dictionary, in which every key matches to some degree (compare Graves et al., 2014). In
-# **self**-attention, queries, keys and values are computed from the same tokens by three matrices: $Q = XW_Q$, $K = XW_K$,
-# $V = XW_V$.
-#
-# | name | shape | axis that the softmax runs over |
-# | --- | --- | --- |
-# | `q` | (…, T_q, d_k) | |
-# | `k`, `v` | (…, T_k, d_k), (…, T_k, d_v) | |
-# | scores, weights | (…, T_q, T_k) | the last: keys |
-# | context | (…, T_q, d_v) | |
-#
-# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. You write the rest.
-
 # %%
 import math
+import string
+from functools import partial
 
 import torch
 import torch.nn.functional as F
+from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention import Attended, attend
+from course_lib.attention import Attended, attend, dot_attention
+from course_lib.attention import scaled_dot_product_attention, split_heads
+from course_lib.attention.multihead import mask_per_head, merge_heads
+from course_lib.fast import fused_gru
+from course_lib.primitives import GRU
 from course_lib.shapes import Image, Keys, Lengths, Mask, Queries, Values
+from course_tools.lectures.lecture_04 import colour_restoration, data, figures, rival
+from course_tools.notebook import check, claim, device, explore, ledger, microscope
+from course_tools.notebook import plots, predict, progress, show, source
+from course_tools.notebook.layer_costs import measured_costs
+from course_tools.notebook.seed_scores import lead_over_best
+from course_tools.notebook.training_curve import show_recorded_losses
+
+# %% [markdown]
+# ## 1 A recurrent network has one state for everything
+#
+# A text lists eight pairs of a key and a value, in random order. Four questions follow; each names a key, and the answer is
+# its value. The pairs differ from text to text, so they cannot be memorised. `draw_texts` makes as many new texts as we like;
+# a question has a blank, 8, as its value.
+
+
+# %%
+def draw_texts(n):
+    """Draw n texts: keys and values of 8 pairs and 4 questions, (n, 12); answers (n, 4)."""
+    keys = torch.rand(n, 16).argsort(dim=1)[:, :8]  # eight different keys of sixteen
+    values, asked = torch.randint(8, (n, 8)), torch.randint(8, (n, 4))
+    all_keys = torch.cat([keys, keys.gather(1, asked)], dim=1)
+    all_values = torch.cat([values, torch.full((n, 4), 8)], dim=1)
+    return all_keys, all_values, values.gather(1, asked)
+
+
+torch.manual_seed(6791)
+data.print_text(*draw_texts(1))
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A model remembers *which values* occur in the text, but not with which keys. It answers each question with the
+# value that occurs most often. How many answers are right?
+#
+# <details><summary>A. One in eight: the values are drawn from eight.</summary>
+#
+# A guess without the text gets one in eight. But eight draws from eight values nearly always contain a value twice or three
+# times, and each pair is asked for equally often.</details>
+# <details><summary>B. About one in three.</summary>
+#
+# Yes: the most frequent value occurs between two and three times among eight pairs. This bag of values is the dashed line in
+# the next figure.</details>
+# <details><summary>C. About one half.</summary>
+#
+# Then one value would have to occur four times among eight pairs, which is rare.</details>
+
+# %% [markdown]
+# We train the GRU of lecture 01 on this task. `Reader` is a model around any layer that mixes tokens: it embeds key and value
+# of each token, adds the two vectors, applies the layer, and reads eight logits off at every position. The loop is that of
+# lecture 01. Every batch is new, so nothing can be learned by heart.
+
+
+# %%
+class Reader(nn.Module):
+    """Embeds tokens, lets one layer mix them, and reads an answer off at each position."""
+
+    def __init__(self, mixer, sizes, n_answers, d=64):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(size, d) for size in sizes)
+        self.mixer, self.read_out = mixer, nn.Linear(d, n_answers)
+
+    def forward(self, *tokens):  # one tensor (n, T) for each table
+        x = sum(table(each) for table, each in zip(self.tables, tokens, strict=True))
+        mixed, second = self.mixer(x)  # the second result of attention: its weights
+        return self.read_out(mixed), second  # logits (n, T, n_answers)
+
+
+def train_reader(model, draw, steps, lr=5e-3, n=64):
+    """Train with Adam on `steps` batches of n new texts; return the loss of each update."""
+    optimizer, losses = torch.optim.Adam(model.parameters(), lr=lr), []
+    for _ in progress(range(steps), "training"):
+        *tokens, answers = (each.to(device()) for each in draw(n))
+        logits = model(*tokens)[0][:, -answers.shape[1] :]  # the questions come last
+        loss = F.cross_entropy(logits.flatten(0, -2), answers.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@torch.no_grad()
+def answer(model, draw, n=1_000):
+    """Answer n new texts: whether each answer is right, bool, without padding."""
+    *tokens, answers = (each.to(device()) for each in draw(n))
+    chosen = model(*tokens)[0][:, -answers.shape[1] :].argmax(-1)
+    return (chosen == answers)[answers >= 0]
+
+
+# %%
+torch.manual_seed(0)
+gru = Reader(GRU(64, 64, fused_gru), sizes=(16, 9), n_answers=8).to(device())
+losses = {"GRU": [train_reader(gru, draw_texts, steps=2_000)]}
+bag_accuracy, bag_loss = data.bag_of_values(draw_texts(4_000)[1])
+show_recorded_losses(losses, "cross-entropy, nats", {"a bag of values": bag_loss})
+
+# %% [markdown] tags=["try-it"]
+# For a thousand updates, the loss stays at that of a bag of values: the GRU knows which values occur, and not whose they are. Then
+# it slowly learns to bind some of them: after 5,000 updates, 60 % of its answers are right.
+#
+# **Try it.** Read the pairs above once, cover them, and answer the questions. That is the task of the GRU, whose one state must
+# keep eight values, each with its key. Now uncover the pairs and answer again. That is self-attention: it keeps every token, and
+# the question chooses.
+
+# %% [markdown]
+# ## 2 One look-up by hand
+#
+# Take three pairs of the text above, k4 → v5, k15 → v6 and k9 → v1, and its first question, "k15?". A Python dictionary finds
+# *equal* keys: weight 1 for k15, 0 for the others. A network needs a look-up with a gradient, in which keys match *to some
+# degree*. So give each key a place in the plane, and let the **query** be a point, too: the nearer a key, the larger its weight.
+# Let the keys be k4 = (2, 0), k15 = (0, 2), k9 = (−2, 0), and the query (1, 2): not exactly k15, but near it.
+#
+# With the Gaussian kernel $\exp(-\tfrac12\lVert q-k\rVert^2)$ as the similarity, six numbers give the answer:
+#
+# | pair | ‖q − k‖² | similarity | weight = similarity / sum |
+# | --- | --- | --- | --- |
+# | k4 → v5 | 5 | 0.082 | **0.119** |
+# | k15 → v6 | 1 | 0.607 | **0.879** |
+# | k9 → v1 | 13 | 0.002 | **0.002** |
+#
+# The result is the **weighted mean of the values**, 0.119 v5 + 0.879 v6 + 0.002 v1: nearly v6. Now multiply out the distance:
+#
+# $$\exp(-\tfrac12\lVert q-k\rVert^2) = \exp(q\cdot k)\;\exp(-\tfrac12\lVert q\rVert^2)\;\exp(-\tfrac12\lVert k\rVert^2)$$
+#
+# The second factor is the same for every key, so it cancels when the weights are normalised. So does the third if all keys have
+# equal length, as here. What remains is a **softmax over dot products**, with the scores 2, 4 and −2. The next cell does the
+# whole look-up; each value is a vector with a 1 at its number, so the context shows how much of each value arrives.
+
+# %%
+keys = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-2.0, 0.0]])  # k4, k15, k9
+query = torch.tensor([1.0, 2.0])
+similarity = torch.exp(-(query - keys).square().sum(-1) / 2)
+scores = keys @ query
+weights = scores.softmax(-1)
+torch.testing.assert_close(similarity / similarity.sum(), weights)
+values = F.one_hot(torch.tensor([5, 6, 1]), 8).float()  # v5, v6, v1
+print("scores", scores, "\ncontext", weights @ values)
+figures.show_query(x=1.0, y=2.0)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** The query becomes twice as long, (2, 4), in the same direction. The weight of k15 was 0.879. What is it now?
+#
+# <details><summary>A. Smaller: the query is now far from every key.</summary>
+#
+# Distance matters only in comparison: the factor with the length of the query cancels.</details>
+# <details><summary>B. The same: only the direction of a query counts.</summary>
+#
+# The order of the scores depends on its direction only. But the scores are now 4, 8 and −4, and a softmax depends on their
+# differences.</details>
+# <details><summary>C. Larger: 0.982.</summary>
+#
+# Yes: all scores double, k4 is now 4 below k15 instead of 2, and $1/(1 + e^{-4}) = 0.982$. The length of a query sets how sharp
+# its choice is. A very long query makes the look-up exact, as in a dictionary.</details>
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Move the query. Where are all three weights equal? Where are two of them equal, and the third nearly 0?
+
+# %% tags=["interactive"]
+explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
+
+# %% [markdown]
+# ## 3 Queries, keys and values
+#
+# Where do the three vectors come from? In **self**-attention every token $x$ plays all three parts, by three learned matrices:
+#
+# - its **query** $xW_Q$: what the token looks for;
+# - its **key** $xW_K$: what it can be found by;
+# - its **value** $xW_V$: what it passes on when it is found.
+#
+# In our texts, the token "k15=v6" is the sum of two vectors. $W_K$ can keep the part that means k15, $W_V$ the part that means
+# v6, and $W_Q$ turns the question "k15?" into a query near that key. One vector per token serves all, and training finds the
+# matrices.
+#
+# For a whole text, queries are the rows of $Q$ and keys those of $K$: the product $QK^\top$ contains every query's score for
+# every key. A batch is one more axis in front:
+#
+# $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
+#
+# | name | shape | axis that the softmax runs over |
+# | --- | --- | --- |
+# | `q` | (…, T_q, d_k) | – |
+# | `k`, `v` | (…, T_k, d_k), (…, T_k, d_v) | – |
+# | scores, weights | (…, T_q, T_k) | the last: keys |
+# | context | (…, T_q, d_v) | – |
+#
+# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. You write the rest; section 4
+# explains the divisor.
 
 # %% exercise="04.1" difficulty="●●○" minutes=10
 from course_lib.attention import scaled_dot_product_attention
@@ -124,19 +232,54 @@ from course_lib.attention import scaled_dot_product_attention
 # %% tags=["nbval-check-output"]
 scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 
-
 # %% [markdown]
-# ## 3 Why divide by √d_k
+# With $d_k = 2$, your function divides the scores by $\sqrt2$. It gives the context of section 2 for a query $\sqrt2$ times as
+# long.
 #
-# This section shows what happens without the scale, first for random vectors and then in training. Take a query and a key whose
-# features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$ products of features, so its
-# variance is $d_k$ and its standard deviation $\sqrt{d_k}$. With scores of that size, the softmax gives nearly all weight to
-# the largest. The derivative of weight $w_i$ with respect to score $s_j$ is $w_i(\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1
-# if $i = j$, else 0. Once one weight is nearly 1 and the others are nearly 0, all these derivatives are nearly 0, and training
-# corrects a wrong choice only slowly.
+# To be trained, it needs a layer around it: the three matrices. The layer takes the place of the GRU in the same `Reader`, in the
+# same loop, with 300 updates instead of 2,000. The last cell draws the weights for the text above.
+
+# %%
+by_hand = scaled_dot_product_attention(math.sqrt(2) * query[None], keys, values)
+torch.testing.assert_close(by_hand.context[0], weights @ values)
+
+
+class SelfAttention(nn.Module):
+    """One head: queries, keys and values of the same tokens, and a mechanism such as yours."""
+
+    def __init__(self, d, mechanism, mask=None):
+        super().__init__()
+        self.W_q, self.W_k, self.W_v = (nn.Linear(d, d, bias=False) for _ in range(3))
+        self.mechanism, self.mask = mechanism, mask
+
+    def forward(self, x):
+        return self.mechanism(self.W_q(x), self.W_k(x), self.W_v(x), self.mask)
+
+
+torch.manual_seed(0)
+head = SelfAttention(64, scaled_dot_product_attention)
+attentive = Reader(head, sizes=(16, 9), n_answers=8).to(device())
+losses["self-attention"] = [train_reader(attentive, draw_texts, steps=300)]
+show_recorded_losses(losses, "cross-entropy, nats", {"a bag of values": bag_loss})
+
+# %% tags=["nbval-check-output"]
+right = [answer(model, draw_texts).float().mean() for model in (attentive, gru)]
+claim("04.j", attention=right[0], gru=right[1], bag=bag_accuracy)
+
+# %%
+torch.manual_seed(6791)
+keys, values, _ = draw_texts(1)
+_, weights = attentive(keys.to(device()), values.to(device()))
+figures.show_lookup(weights[0].detach(), keys[0], values[0])
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A query is compared with sixteen random keys of size $d_k = 512$, without the scale. How large is the largest
+# ## 4 Why divide by √d_k
+#
+# Take a query and a key whose features are independent, with mean 0 and variance 1. Their dot product is a sum of $d_k$
+# products, so its variance is $d_k$ and its standard deviation $\sqrt{d_k}$. Long vectors make sharp weights, as in section 2,
+# although no one has learned anything yet.
+#
+# **Predict.** A query is compared with sixteen random keys of size $d_k = 512$, without the divisor. How large is the largest
 # weight on average?
 #
 # <details><summary>A. About 1/16: random keys are all alike.</summary>
@@ -145,74 +288,61 @@ scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 # exponential to their differences.</details>
 # <details><summary>B. About one half.</summary>
 #
-# A standard deviation of two or three would give about one half. The standard deviation is $\sqrt{d_k}$, which reaches that
-# value at a small $d_k$, as the curve shows.</details>
+# A standard deviation of two or three would give about one half. Here it is 23.</details>
 # <details><summary>C. Nearly 1.</summary>
 #
-# Yes: the largest of sixteen scores exceeds the second by several units, and $e^{-5}$ is already below one hundredth.</details>
+# Yes: the largest of sixteen scores usually exceeds the second by several units, and $e^{-5}$ is already below one
+# hundredth.</details>
 
 # %%
-from course_tools.lectures.lecture_04.figures import measure_saturation, show_saturation
-
-saturation = measure_saturation([2, 8, 32, 128, 512], n_keys=16, seed=SEEDS[0])
-show_saturation(saturation)
+saturation = figures.measure_saturation([2, 8, 32, 128, 512], n_keys=16, seed=0)
+figures.show_saturation(saturation)
 
 # %% tags=["nbval-check-output"]
-claim("04.b", ratio=saturation.spread[-1] / math.sqrt(512))
-claim("04.c", largest=saturation.largest["without"][-1])
-claim("04.d", ratio=saturation.slope["without"] / saturation.slope["with 1/√d_k"])
+without, scaled = (saturation.largest[name][-1] for name in ("without", "with 1/√d_k"))
+slope = saturation.slope["without"] / saturation.slope["with 1/√d_k"]
+claim("04.c", without=without, scaled=scaled, slope=slope)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Does the scale matter for *learning*? We train a layer that applies your function to $XW_Q$, $XW_K$ and
-# $XW_V$ on the look-up task at $d_k = 512$, for as many steps at the same learning rate, once with the scale and once without.
-# Each input is a sum of two embeddings whose features have variance 1.
+# Training suffers. The derivative of weight $w_i$ with respect to score $s_j$ is $w_i(\delta_{ij} - w_j)$, where $\delta_{ij}$
+# is 1 if $i = j$, else 0. If one weight is nearly 1 and the others nearly 0, all derivatives are nearly 0: a wrong choice is
+# hardly corrected.
 #
-# <details><summary>A. No: the optimiser can make the matrices smaller, which has the same effect.</summary>
+# **Predict.** Which other change would make the first scores as small as the divisor does?
 #
-# Not at this learning rate. With Adam, dividing $W_Q$, $W_K$ and their learning rates by $\sqrt[4]{d_k}$ would have nearly the
-# same effect as the scale, and at a tenth of the rate the layer without it also begins to learn (04.f-slow). With the scale,
-# the spread of the scores at the start does not grow with $d_k$.</details>
-# <details><summary>B. Yes: without the scale it has learned far less after as many steps.</summary>
+# <details><summary>A. Start with the values $\sqrt{d_k}$ times smaller.</summary>
 #
-# Yes, at this learning rate: the layer with the scale has learned the task (04.e), and the accuracy of the other is far lower
-# (04.f).</details>
-# <details><summary>C. It learns faster without the scale: a look-up needs sharp weights.</summary>
+# Values enter after the softmax. They have no effect on the weights.</details>
+# <details><summary>B. Start with $W_Q$ and $W_K$ smaller, each by $\sqrt[4]{d_k}$.</summary>
 #
-# It needs sharp weights at the *right* position. Without the scale, the weights are sharp at a random position from the start,
-# and each step of the optimiser changes the scores $\sqrt{d_k}$ times as much.</details>
+# Yes: a score contains both. But each step of Adam changes the matrices by about the learning rate, whatever their size: without
+# the divisor, a step changes the scores $\sqrt{d_k}$ times as much. So a smaller rate helps, too, as the next cell shows at
+# $d_k = 512$.</details>
+# <details><summary>C. Divide the weights by $\sqrt{d_k}$ after the softmax.</summary>
+#
+# The choice is made by then. The weights would only sum to less than 1.</details>
 
 # %%
-from course_lib import attention
-from course_tools.lectures.lecture_04.experiments import (
-    MultiHeadByFunction,
-    SelfAttentionByFunction,
-)
-
-few_steps = 60
-scaled, unscaled = (
-    partial(SelfAttentionByFunction, mechanism, 512)
-    for mechanism in (scaled_dot_product_attention, attention.dot_attention)
-)
-fit = partial(looking_up.fit, d_model=512, std=1.0, batch_size=32)
-wide = {
-    "with 1/√d_k": fit(scaled, few_steps, lr=1e-3),
-    "without": fit(unscaled, few_steps, lr=1e-3),
-    "without, a tenth of the rate": fit(unscaled, 3 * few_steps, lr=1e-4),
-}
-looking_up.show_losses(wide)
+wide, models = {}, {}
+for name, mechanism, lr in (
+    ("with 1/√d_k", scaled_dot_product_attention, 1e-3),
+    ("without", dot_attention, 1e-3),
+    ("without, a tenth of the rate", dot_attention, 1e-4),
+):
+    torch.manual_seed(0)
+    models[name] = Reader(SelfAttention(512, mechanism), (16, 9), 8, d=512).to(device())
+    wide[name] = [train_reader(models[name], draw_texts, steps=200, lr=lr, n=32)]
+show_recorded_losses(wide, "cross-entropy, nats", {"a bag of values": bag_loss})
 
 # %% tags=["nbval-check-output"]
-claim("04.e", least=min(wide["with 1/√d_k"].accuracies))
-difference = min(wide["with 1/√d_k"].accuracies) - max(wide["without"].accuracies)
-claim("04.f", difference=difference)
-claim("04.f-slow", average=mean(wide["without, a tenth of the rate"].accuracies))
+right = [answer(model, draw_texts).float().mean() for model in models.values()]
+claim("04.f", scaled=right[0], without=right[1], slow=right[2])
 
 # %% [markdown]
-# ## 4 Masks
+# ## 5 Masks
 #
 # A **mask** is a boolean tensor that states which keys each query may attend to (True = may attend). Masked keys are removed
-# before the softmax normalises, so the weights of the other keys still sum to 1. In this section you write the two masks of the
-# original Transformer, and see what a missing mask does.
+# before the softmax normalises, so the weights of the others still sum to 1.
 #
 # A model that predicts the *next* token must not see that token. In a decoder, query $i$ may therefore attend to positions up
 # to and including its own (Vaswani et al., section 3.2.3):
@@ -253,20 +383,6 @@ from course_lib.primitives import padding_mask
 # %% tags=["nbval-check-output"]
 padding_mask = check("04.3", padding_mask)
 
-# %% [markdown]
-# The next cell pads the look-up texts with zeros, as in a batch with a longer text, and gives them to the trained layers of
-# section 3. Zero is also the index of a real pair: without a mask, each padding position is read as the pair $k_0 = v_0$.
-
-# %% tags=["nbval-check-output"]
-from course_tools.lectures.lecture_04.missing_masks import measure_leak, measure_padding
-
-padded = [
-    measure_padding(model, looking_up.task, lookups.test, padding_mask, 3 * T_k)
-    for model in wide["with 1/√d_k"].models
-]
-claim("04.y", largest=max(found.difference for found in padded))
-claim("04.z", least=min(found.alone - found.unmasked for found in padded))
-
 # %% [markdown] tags=["predict"]
 # **Predict.** A language model is trained on sequences that count upwards most of the time and otherwise jump at random. A jump
 # cannot be predicted, so the expected loss of a causal model is at least the entropy of the next token. Suppose that we forget
@@ -284,42 +400,58 @@ claim("04.z", least=min(found.alone - found.unmasked for found in padded))
 #
 # They might be noise in another task. Here the future token *is* the answer.</details>
 
-
 # %%
-leak = measure_leak(
-    partial(SelfAttentionByFunction, scaled_dot_product_attention, 64),
-    causal_mask(12),
-    SEEDS,
-)
+source(data.draw_counting)
+leak = {}
+for name, mask in (("causal mask", causal_mask(12).to(device())), ("no mask", None)):
+    torch.manual_seed(0)
+    head = SelfAttention(64, scaled_dot_product_attention, mask)
+    counter = Reader(head, sizes=(8, 12), n_answers=8).to(device())
+    leak[name] = [train_reader(counter, data.draw_counting, steps=300)]
+entropy = {"entropy of the next token": data.ENTROPY}
+show_recorded_losses(leak, "cross-entropy, nats", entropy)
 
 # %% tags=["nbval-check-output"]
-claim("04.g", ratio=mean(leak.losses["causal mask"]) / leak.entropy)
-claim("04.h", ratio=max(leak.losses["no mask"]) / leak.entropy)
-claim("04.i", ratio=min(leak.losses["masked afterwards"]) / math.log(8))
+masked, unmasked = (sum(each[-50:]) / 50 for (each,) in leak.values())
+claim("04.h", masked=masked / data.ENTROPY, unmasked=unmasked / data.ENTROPY)
 
 # %% [markdown]
-# ## 5 Multi-head attention
+# Such a model is worthless: when it writes, the future token does not exist yet.
 #
-# One softmax gives each query one set of weights. A token that needs information from two positions gets only a weighted sum of
-# the two. Multi-head attention therefore attends $h$ times in parallel. Each **head** has its own smaller matrices, and a
-# further matrix combines the results; in this section you write the complete layer.
+# ## 6 Several heads
+#
+# One softmax gives each query *one* set of weights, and the query receives one mixture. What if it needs two things? Let every
+# position of a word write two letters: the word forwards, and backwards. Position 0 of "on" must write "o" and "n", position 0
+# of "no" must write "n" and "o".
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A single head attends to both letters equally, with weights ½ and ½. What does position 0 receive for "on", and
+# what for "no"?
+#
+# <details><summary>A. Two different vectors, since the letters are in another order.</summary>
+#
+# A sum does not depend on the order of its terms. The positions do not help: both words have the same ones.</details>
+# <details><summary>B. The same vector.</summary>
+#
+# Yes: ½ v("o") + ½ v("n") in both cases. No read-out, however large, can find from this vector which letter came first.</details>
+# <details><summary>C. Zero: opposite weights cancel.</summary>
+#
+# Weights are positive and sum to 1: nothing cancels.</details>
+
+# %% [markdown]
+# With unequal weights, the letter with the larger weight can be recovered, and the other one is hard to find. So attend twice
+# in parallel. Each **head** has its own smaller matrices and chooses for itself; a last matrix $W^O$ combines what they found.
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
-# In code, one matrix product computes the queries of all heads, because the matrices of the heads are stacked row-wise in
-# `W_q`. Afterwards the features are split into heads, and the heads become one more batch axis.
+# Heads cost nothing extra: $h$ heads of size $d/h$ have as many parameters as one of size $d$. One product computes the queries
+# of all heads, because their matrices are stacked row-wise in `W_q`. Then the features are split, and the heads become one more
+# batch axis:
 #
 # | name | shape |
 # | --- | --- |
 # | x | (…, T, h · d) |
 # | `split_heads(x, h)` | (…, h, T, d): head $i$ owns the features $i d$ to $(i+1)d$ of *every* position |
-#
-# ![](diagram:multi_head)
-
-# %%
-from einops import rearrange
-
-from course_lib.attention.multihead import mask_per_head, merge_heads
 
 # %% exercise="04.4" difficulty="●●○" minutes=8
 from course_lib.attention import split_heads
@@ -328,9 +460,15 @@ from course_lib.attention import split_heads
 split_heads = check("04.4", split_heads)
 
 # %% [markdown]
-# Now write the complete layer with your `split_heads`. Two more functions are given: `merge_heads`, the inverse of
-# `split_heads`, and `mask_per_head(mask, queries.shape)`, which adds an axis for the heads to a mask, (…, T_q, T_k) →
-# (…, 1, T_q, T_k), unless it has one. It returns None for None.
+# Your function at work. A colour is a head, a letter a token. A mere `view` has the right shape, and mixes the tokens: its
+# "head 0" is token a alone.
+
+# %%
+figures.show_split_heads(split_heads, n_heads=3)
+
+# %% [markdown]
+# Now the complete layer. Given are `merge_heads`, the inverse of `split_heads`, and `mask_per_head(mask, queries.shape)`, which
+# adds an axis for the heads to a mask, (…, T_q, T_k) → (…, 1, T_q, T_k), unless it has one. It returns None for None.
 #
 # | name | shape |
 # | --- | --- |
@@ -340,6 +478,8 @@ split_heads = check("04.4", split_heads)
 # | `W_o` | (d_model, h · d_v) |
 # | context | (…, T_q, d_model) |
 # | weights | (…, h, T_q, T_k) |
+#
+# ![](diagram:multi_head)
 #
 # In self-attention, queries, keys and values come from the same tokens. In a decoder that attends to an encoder they come from
 # different tokens; the function is the same.
@@ -351,118 +491,220 @@ from course_lib.attention import multi_head_attention
 multi_head_attention = check("04.5", multi_head_attention)
 
 # %% [markdown]
-# ## 6 Does it find the known pattern?
+# ## 7 Write your name backwards
 #
-# We train the layer on two tasks whose right weights are known in advance, so that we can tell whether a learned pattern is
-# right:
-#
-# - **look-up**, from section 1: the question must attend to the pair that holds its key, which is at a different position in
-#   every text;
-# - **reversal**: output a text backwards. Position $i$ must attend to position $T - 1 - i$, the anti-diagonal, whatever the
-#   tokens are.
-#
-# The model has one layer, your `multi_head_attention` with one head and four trained matrices; it is trained with three seeds.
-# The baselines have more parameters and are trained for as many steps: the GRU of section 1 and, on reversal, a **bidirectional
-# GRU**. One half of it reads the text forwards and the other backwards, so that at every position the two together have read
-# the whole text. Its learning rate is among the best of five that we tried; with one seed it is also trained three times as
-# long.
-
-# %% [markdown] tags=["predict"]
-# **Predict.** A model that reads from left to right must reverse a text of ten symbols, each one of eight. What is the best
-# accuracy that it can reach?
-#
-# <details><summary>A. All symbols right, if its state is large enough.</summary>
-#
-# The size of the state is not the limit. At the first position it must output the *last* symbol, which it has not read
-# yet.</details>
-# <details><summary>B. A little more than half.</summary>
-#
-# Yes: in the second half of the text it has read what it must output; in the first half it must guess, and one guess in eight
-# is right. This bound follows without any training; whether a GRU reaches it at this budget is another question.</details>
-# <details><summary>C. One in eight.</summary>
-#
-# That is the accuracy of guessing everywhere. In the second half of the text the model can know the answer.</details>
-
+# Enter your name. The model learns from words of random letters only, never from a name. To reverse a word, position $i$ needs
+# the letter that is $i$ places from the *end*. That is a look-up again: the query is a place from the front, the key a place
+# from the back, the value a letter. So each token is the sum of three embeddings: letter, place from the front, place from the
+# back. Words differ in length, hence your padding mask.
 
 # %%
-from course_tools.lectures.lecture_04.experiments import (
-    BidirectionalGRU,
-    compare_tasks,
-    reversal_experiment,
-)
+my_name = "Grace Hopper"
 
-T = 10
-reversing = reversal_experiment(T, SEEDS, steps)
-one_head = partial(MultiHeadByFunction, multi_head_attention, 64, 1)
-both_ways = partial(reversing.fit, partial(BidirectionalGRU, 64, 32), lr=3e-2)
-on_lookup = {"attention": looking_up.fit(one_head), "GRU": gru_on_lookup}
-on_reversal = {
-    "attention": reversing.fit(one_head),
-    "GRU": reversing.fit(gru),
-    "bidirectional GRU": both_ways(),
-    "bidirectional GRU, 3 × the steps, one seed": both_ways(
-        n_steps=3 * steps, n_seeds=1
-    ),
-}
-right = compare_tasks(
-    {"look-up": (looking_up, on_lookup), "reversal": (reversing, on_reversal)}
-)
+ALPHABET = sorted(set(string.ascii_letters + " -'" + my_name))
+S, T = len(ALPHABET), max(16, len(my_name))
+
+
+def draw_words(n):
+    """Draw n words: letters (n, T), lengths (n,), each word backwards, then -100: no loss."""
+    letters, lengths = torch.randint(S, (n, T)), torch.randint(1, T + 1, (n,))
+    from_end = lengths[:, None] - 1 - torch.arange(T)  # below 0 in the padding
+    backwards = letters.gather(1, from_end.clamp(min=0))
+    return letters, lengths, backwards.masked_fill(from_end < 0, -100)
+
+
+class WordReader(nn.Module):
+    """Embeds letters and places, lets your multi-head attention mix them, reads letters."""
+
+    def __init__(self, n_heads, n_answers=(), d=64):
+        super().__init__()
+        self.letter, self.front, self.back = (nn.Embedding(n, d) for n in (S, T, T))
+        self.matrices = nn.ParameterList(torch.randn(d, d) * d**-0.5 for _ in range(4))
+        self.n_heads, self.shape = n_heads, (*n_answers, S)  # logits at each place
+        self.read_out = nn.Linear(d, math.prod(self.shape))
+
+    def forward(self, letters, lengths):
+        place = torch.arange(letters.shape[1], device=letters.device)
+        from_end = (lengths[:, None] - 1 - place).clamp(min=0)
+        x = self.letter(letters) + self.front(place) + self.back(from_end)
+        mask = padding_mask(lengths, len(place)).to(x.device)
+        attended = multi_head_attention(x, x, x, *self.matrices, self.n_heads, mask)
+        logits = self.read_out(attended.context).unflatten(-1, self.shape)
+        return logits, attended.weights
+
+
+torch.manual_seed(0)
+mirror = WordReader(n_heads=1).to(device())
+train_reader(mirror, draw_words, steps=300)
+
+
+@torch.no_grad()
+def written_by(model, name):
+    """Let a model read a name; return what it writes, and the weights of its heads."""
+    letters = torch.tensor([[ALPHABET.index(letter) for letter in name]])
+    lengths = torch.tensor([len(name)])
+    logits, weights = model(letters.to(device()), lengths.to(device()))
+    words = logits[0].argmax(-1).view(len(name), -1).T  # one row for each answer
+    return ["".join(ALPHABET[i] for i in word) for word in words], weights[0].cpu()
+
+
+print(my_name, "→", *written_by(mirror, my_name)[0])
 
 # %% tags=["nbval-check-output"]
-claim("04.j", least=min(right["look-up: attention"]))
-claim("04.k", least=min(looking_up.attends_correctly(on_lookup["attention"])))
-claim("04.l", difference=min(right["look-up: attention"]) - max(right["look-up: GRU"]))
-claim("04.m", least=min(right["reversal: attention"]))
-claim("04.n", least=min(reversing.attends_correctly(on_reversal["attention"])))
-claim("04.o", difference=min(right["reversal: attention"]) - (0.5 + 0.5 / 8))
-difference = min(right["reversal: attention"]) - max(
-    right["reversal: bidirectional GRU"]
-)
-claim("04.o-both", difference=difference)
-longer = max(right["reversal: bidirectional GRU, 3 × the steps, one seed"])
-claim("04.o-long", longer=longer, steps=3 * steps)
-
-# %% [markdown]
-# The bidirectional GRU learns to reverse a text as well, but more slowly: after as many steps attention is ahead (04.o-both);
-# after three times as many, the GRU gets at least nine of ten symbols right (04.o-long, one seed). A likely reason is that
-# the GRU must carry the symbols in its state, whereas attention takes each one directly from its position.
-#
-# ## 7 Attention maps
-#
-# We now look at the weights of the trained layer on one new text, collected by `record` from `course_lib.analysis`. Rows are
-# queries, and each row sums to 1. A map by itself is easy to over-interpret; here the cells where the weight should be are
-# outlined.
+claim("04.m", share=answer(mirror, draw_words).float().mean())
 
 # %%
-from course_tools.lectures.lecture_04.experiments import show_lookup, show_reversal
-
-show_lookup(on_lookup["attention"].models[-1], looking_up.task, lookups.test)
+(output,), (weights,) = written_by(mirror, my_name)
+outlined = torch.eye(len(my_name)).flip(1)
+drawn = plots.attention_map(weights, output, my_name, "", "read", "written", outlined)
+show(drawn, alt=plots.describe(weights, output, my_name, at_most=4))
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** In the next cell the layer reverses a text. Change the text (T symbols, each from 0 to 7): does the pattern depend
-# on the symbols? Then set all symbols equal: how can the layer still know where to attend?
+# **Try it.** Call `written_by(mirror, …)` with other words. Does the map depend on the letters? What happens with "aaaa"? Which
+# of the three embeddings could you remove from the *values* without any loss?
+
+# %% [markdown]
+# Now every position writes *two* letters, forwards and backwards, as in section 6. We compare one head of size 64 with two
+# heads of size 32.
 
 
-# %% tags=["try-it"]
-show_reversal(
-    on_reversal["attention"].models[-1], [3, 1, 4, 1, 5, 2, 6, 5, 3, 5] * (T // 10)
-)
+# %%
+def draw_both(n):
+    """Draw words as `draw_words`, each to be written forwards and backwards, (n, T, 2)."""
+    letters, lengths, backwards = draw_words(n)
+    forwards = letters.masked_fill(backwards < 0, -100)
+    return letters, lengths, torch.stack([forwards, backwards], dim=-1)
+
+
+both = {}
+for n_heads in (1, 2):
+    torch.manual_seed(0)
+    model = WordReader(n_heads, n_answers=(2,)).to(device())
+    train_reader(model, draw_both, steps=300)
+    both[n_heads] = answer(model, draw_both).view(-1, 2).all(-1).float().mean()
+words, maps = written_by(model, my_name)
+print(*words, sep="\n")
+named = {f"head {i}": weights for i, weights in enumerate(maps)}
+drawn = plots.attention_maps(named, my_name, my_name, x="read", y="place")
+show(drawn, alt=" ".join(plots.describe(weights, at_most=3) for weights in maps))
+
+# %% tags=["nbval-check-output"]
+claim("04.v", one=both[1], two=both[2])
+
+# %% [markdown] tags=["predict"]
+# **Predict.** The places came from embeddings, which we added. Suppose that the tokens contain no place. If you permute them,
+# the outputs of self-attention …
+#
+# <details><summary>A. … are permuted in the same way, and otherwise unchanged.</summary>
+#
+# Yes: attention treats its tokens as a set. The next cell tests it. Lecture 05 adds positions, as sines and cosines.</details>
+# <details><summary>B. … change: the rows of the weights are numbered.</summary>
+#
+# The row number does not enter the computation. Each row is computed from its own query and from all keys, in any
+# order.</details>
+
+# %%
+x, matrices = torch.randn(3, 11, 64), torch.randn(4, 64, 64) / 8
+shuffle = torch.randperm(11)
+plain = multi_head_attention(x, x, x, *matrices, 2).context
+mixed = x[:, shuffle]
+shuffled = multi_head_attention(mixed, mixed, mixed, *matrices, 2).context
+torch.testing.assert_close(shuffled, plain[:, shuffle], atol=1e-4, rtol=1e-4)
+print("largest difference:", (shuffled - plain[:, shuffle]).abs().max().item())
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** The attention microscope runs small trained transformers inside the page, without the kernel. It opens with one
-# that continues a text, under the causal mask of section 4; the other two reverse a word that you type, or classify a digit.
-# Where scripts do not run, a still picture of the model that reverses a word is shown instead. Predict what happens when you
-# switch off the scale, a mask, the positions or a head; then try it. `python3 course.py microscope` writes the same page as a
-# file.
+# **Explore.** The attention microscope runs small trained transformers inside the page. It opens with one that continues a
+# text, under the causal mask; the others reverse a word that you type, or classify a digit. Switch off the scale, the mask, the
+# positions or a head, and explain what you see by the section that it belongs to.
 
 # %% tags=["interactive"]
 microscope("continue")
 
-# %% [markdown]
-# ## 8 Pixels are tokens too
+# %% [markdown] tags=["quiz"]
+# ## 8 Exit quiz
 #
-# Attention does not require its tokens to form a sequence. In this section every pixel of an image is a token; you write
-# attention over all pixels and put the contexts back at their positions. This is the `AttentionLayer2d` of the deck EE-559:
+# **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What is the immediate effect?
+#
+# <details><summary>A. The weights become more even.</summary>
+#
+# On the contrary: the standard deviation of the scores is now $\sqrt 2$ times as large as the scale assumes.</details>
+# <details><summary>B. The weights become sharper.</summary>
+#
+# Right. With a much larger $d_k$, the softmax saturates and its derivatives vanish: this is the failure of section 4.</details>
+# <details><summary>C. Rows of weights no longer sum to 1.</summary>
+#
+# The softmax makes them sum to 1 whatever the scores are.</details>
+#
+# **Question 2.** A batch for a language model contains texts of 3 and 5 tokens, padded to 5. Which mask is right?
+#
+# <details><summary>A. <code>causal_mask(5) | padding_mask(lengths, 5)</code></summary>
+#
+# "Or" lets a query attend wherever *one* of the rules allows it: to future real tokens, and to earlier padding.</details>
+# <details><summary>B. <code>causal_mask(5) &amp; padding_mask(lengths, 5)</code></summary>
+#
+# Right: both rules must allow it. (5, 5) and (2, 1, 5) broadcast to (2, 5, 5). (With padding on the right, the causal mask
+# alone protects the real queries, which come before the padding; with padding on the left it does not.)</details>
+# <details><summary>C. <code>padding_mask(lengths, 5)</code> alone: the loss skips padding anyway.</summary>
+#
+# Then real tokens attend to the tokens after them, and the loss falls below the entropy, as in section 5.</details>
+#
+# **Question 3.** You double the number of heads and keep $d_{model}$. What grows?
+#
+# <details><summary>A. The number of parameters.</summary>
+#
+# Each head has half the size: the stacked matrices stay $d_{model} \times d_{model}$.</details>
+# <details><summary>B. The number of attention weights.</summary>
+#
+# Right: (…, h, T, T). Each head has its own softmax, computed from half as many features.</details>
+# <details><summary>C. The size of the context.</summary>
+#
+# $W^O$ maps the concatenated heads to $d_{model}$, as before.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has
+# understood the grammar." What would you ask before you agree? Use two experiments of this lecture.*
+#
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
+# | --- | --- |
+# | 1 | says what a weight is: a coefficient of the weighted sum in one layer and one head, not a cause |
+# | 1 | asks for a pattern that is known to be right, as in sections 3 and 7, and for texts outside the training data |
+# | 1 | asks for a baseline or a control that should fail: no positions, one head, a shuffled text |
+# | 1 | uses the leak of section 5, or another case in which a good number had a bad reason |
+# | 1 | is clear and short |
+#
+# </details>
+
+# %% [markdown]
+# ## 9 What came of it
+#
+# - **The Transformer** (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762) is made of this layer, with eight heads of size
+#   64: lecture 05.
+# - **Recall became a yardstick.** Arora et al. 2023 (*Zoology*, https://arxiv.org/abs/2312.04927) trace most of the gap in
+#   perplexity between attention and recurrent or convolutional language models to look-ups like that of section 1.
+# - **Fewer keys and values.** In grouped-query attention (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245), several heads
+#   of queries share keys and values, which makes the cache of a generating model smaller; Llama 2 70B and Llama 3 use it.
+# - **Without storing the weights.** FlashAttention (Dao et al. 2022, https://arxiv.org/abs/2205.14135) computes exactly your
+#   function tile by tile, so that its memory grows with $T$ and not with $T^2$.
+# - **Scores that grow again.** In large models, training makes queries and keys long. ViT-22B (Dehghani et al. 2023,
+#   https://arxiv.org/abs/2302.05442) normalises both before the product: the problem of section 4, and its cure, return.
+# - **A softmax must choose.** A query that matches no key still distributes a weight of 1, usually to the first token (Xiao et
+#   al. 2023, https://arxiv.org/abs/2309.17453). In gpt-oss (2025) each head has one more, learned score that can take it.
+#
+# **Further reading.** Alammar, *The Illustrated Transformer* · *Dive into Deep Learning*, chapter 11 · UvA deep learning
+# tutorial 6 · Rush et al., *The Annotated Transformer*.
+
+# %% [markdown]
+# # Going further
+#
+# The sections from here on are optional: pixels as tokens, what attention costs, and how to design a control.
+
+# %% [markdown]
+# ## 10 Pixels are tokens too
+#
+# Attention does not require its tokens to form a sequence. Here every pixel of an image is a token; you write attention over all
+# pixels and put the contexts back at their positions:
 #
 # $$y = \mathrm{softmax}\!\left(\frac{q k^\top}{\sqrt{d_k}}\right) v \qquad q = W_q x,\; k = W_k x,\; v = W_v x \text{ at each pixel}$$
 #
@@ -526,15 +768,12 @@ attention_over_image = check("04.6", attention_over_image)
 # alone. (The figure also shows a 3×3 window, which usually contains no coloured pixel.) How much does the score with both terms
 # gain, measured as peak signal-to-noise ratio?
 #
-# ($b$ and $p$ were chosen by hand, for the score with both terms; in a trial, the lead over rivals tuned on each draw was about
-# as large.)
-#
 # <details><summary>A. Not at all: position alone already finds the right colour, since neighbours are similar.</summary>
 #
 # No: across an edge, the nearest coloured pixel has the wrong colour.</details>
 # <details><summary>B. About one to three decibels more than the better of the two, on average over twelve draws.</summary>
 #
-# Yes (04.p): each term alone restores most of the colours, and the two make different errors. In single draws, the lead can
+# Yes: each term alone restores most of the colours, and the two make different errors. In single draws, the lead can
 # vanish.</details>
 # <details><summary>C. Five decibels or more.</summary>
 #
@@ -542,50 +781,42 @@ attention_over_image = check("04.6", attention_over_image)
 # lead over them means little.</details>
 
 # %%
-from course_tools.lectures.lecture_04.colour_restoration import (
-    compare_restorations,
-    faded_photograph,
-    matrices_of_scores,
-    show_restored,
-    show_weights_of_a_pixel,
-)
-
 size = (40, 60)
-faded = faded_photograph(size, seeds=range(12), share=0.02)
+faded = colour_restoration.faded_photograph(size, seeds=range(12), share=0.02)
+matrices = colour_restoration.matrices_of_scores
 by_score = {
-    "uniform": matrices_of_scores(brightness=0.0, position=0.0),
-    "brightness": matrices_of_scores(brightness=300.0, position=0.0),
-    "position": matrices_of_scores(brightness=0.0, position=30.0),
-    "both": matrices_of_scores(brightness=300.0, position=10.0),
+    "uniform": matrices(brightness=0.0, position=0.0),
+    "brightness": matrices(brightness=300.0, position=0.0),
+    "position": matrices(brightness=0.0, position=30.0),
+    "both": matrices(brightness=300.0, position=10.0),
 }
-quality = compare_restorations(faded, attention_over_image, by_score)
+restored = colour_restoration.compare_restorations
+quality = restored(faded, attention_over_image, by_score)
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook.seed_scores import lead_over_best
-
-claim("04.p", average=mean(lead_over_best(quality, "both")))
+lead = lead_over_best(quality, "both")
+claim("04.p", average=sum(lead) / len(lead))
 
 # %%
-show_weights_of_a_pixel(faded, faded.samples[0], by_score["both"])
+colour_restoration.show_weights_of_a_pixel(faded, faded.samples[0], by_score["both"])
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** $b$ and $p$ act as inverse temperatures: each multiplies one term of the scores. If both are 0, all known pixels
 # have equal weight; at large values, each pixel copies the colour of a single one. What goes wrong at each end? Which setting
 # restores the colours best? (The sliders show powers of ten: 2 stands for about 100, and 0 for 0.)
 
-
 # %% tags=["interactive"]
 explore(
-    partial(show_restored, faded, attention_over_image),
+    partial(colour_restoration.show_restored, faded, attention_over_image),
     brightness=(0.0, 5.0, 0.25),
     position=(0.0, 4.0, 0.25),
 )
 
 # %% [markdown]
-# ## 9 Cost
+# ## 11 Cost
 #
-# Two decks reproduce the table of Vaswani et al.: the work per layer, the sequential operations, and the longest path between
-# two positions. In this section we *measure* these three numbers for four ways to mix $n$ tokens of size $d$:
+# Vaswani et al. compare layers by their work, their sequential operations, and the longest path between two positions. We
+# *measure* these three numbers for four ways to mix $n$ tokens of size $d$:
 #
 # | layer | work | sequential operations | longest path |
 # | --- | --- | --- | --- |
@@ -605,8 +836,7 @@ explore(
 #
 # <details><summary>A. Four: log₃ 65, as in the table.</summary>
 #
-# The table assumes *dilated* convolutions, each with three times the dilation of the previous one. The ledger measures those as
-# well.</details>
+# The table assumes *dilated* convolutions, each with three times the dilation of the previous one.</details>
 # <details><summary>B. 64: one position per layer.</summary>
 #
 # Yes. A convolution of width 3 reaches one position to each side, and the two ends are 64 positions apart.</details>
@@ -614,19 +844,11 @@ explore(
 #
 # It slides over the whole text, but each output depends on only three inputs.</details>
 
-
 # %%
-from course_tools.lectures.lecture_04.figures import (
-    attention_cheaper_until,
-    show_costs,
-    show_times,
-)
-from course_tools.notebook.layer_costs import measured_costs
-
 FOUR = ("self-attention", "recurrent", "convolution", "restricted")
 lengths, short = [128, 256, 512, 1024], [17, 33, 65]
 costs = measured_costs(FOUR, lengths, short, d=64)
-show_costs(costs, lengths, short)
+figures.show_costs(costs, lengths, short)
 
 # %% tags=["nbval-check-output"]
 claim("04.q", exponents=tuple(costs.exponents.values()), layers=FOUR)
@@ -634,13 +856,12 @@ claim(
     "04.r",
     attention=tuple(costs.waits["self-attention"]),
     recurrence=tuple(costs.waits["recurrent"]),
+    paths=tuple(lengths[-1] for lengths in costs.paths.values()),
     n=tuple(short),
 )
-longest = tuple(lengths[-1] for lengths in costs.paths.values())
-claim("04.s", paths=longest, tokens=short[-1], layers=FOUR)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A deck says that attention is cheaper than recurrence when n < d. Count everything that a layer computes,
+# **Predict.** It is often said that attention is cheaper than recurrence when n < d. Count everything that a layer computes,
 # projections included: four $d \times d$ matrices for attention, two for a plain recurrent network, eight for an LSTM. Is
 # attention cheaper than the plain network or the LSTM, and up to which $n$?
 #
@@ -655,115 +876,26 @@ claim("04.s", paths=longest, tokens=short[-1], layers=FOUR)
 #
 # That is true of long texts. For short texts and large $d$, the term in $d^2$ dominates.</details>
 
-
 # %% tags=["nbval-check-output"]
 d = 16
-claim("04.t", until=tuple(attention_cheaper_until(d)), d=d)
+claim("04.t", until=tuple(figures.attention_cheaper_until(d)), d=d)
 
 # %% [markdown]
 # Work is not time, because a processor computes independent products in parallel. The next figure shows the time on this
-# machine. We make no claim about it, since it depends on the hardware.
+# machine.
 
 # %%
-show_times([64, 128, 256, 512, 1024, 2048], d=64)
-
-# %% [markdown] tags=["predict"]
-# ## 10 Ablations
-#
-# **Predict.** Each position must now output two symbols: the one at the opposite position *and* the one just before its own. We
-# compare one head of size 64 with two heads of size 32; both models have the same number of parameters, and each symbol has its
-# own linear readout. What does the single head do?
-#
-# <details><summary>A. The same as two heads: the number of parameters is equal.</summary>
-#
-# One softmax makes one set of weights for each query, whatever the size of the head, and a linear readout cannot separate the
-# two symbols in one sum. A layer with a ReLU after the head can (04.v-layer).</details>
-# <details><summary>B. It splits its weight evenly between the two positions and gets each symbol right half of the time.</summary>
-#
-# The weight is split almost evenly, but both readouts get the same sum, and for most texts neither can tell from it which
-# symbol was where unless one weight is a little larger.</details>
-# <details><summary>C. It gets one symbol right nearly always, and mostly fails at the other.</summary>
-#
-# Yes (04.v-one, 04.v-other). It splits its weight almost evenly between the two positions. Both *linear* readouts get the same
-# sum, in which the symbol with the slightly larger weight can be given the largest logit; for the other symbol no linear readout
-# can do this. The maps show it (the right cells are outlined): in the single head, a row has two nearly equal weights; in each
-# of the two heads, a row has one sharp maximum.</details>
-
-# %%
-from course_lib.blocks import FeedForward
-
-
-class HeadAndLayer(nn.Module):
-    """One head, and the feed-forward layer of a Transformer block after it."""
-
-    def __init__(self):
-        super().__init__()
-        self.head, self.layer = one_head(), FeedForward(64, 128)
-
-    def forward(self, x):
-        context, weights = self.head(x)
-        return Attended(context + self.layer(context), weights)
-
-
-two_symbols = reversing.with_two_answers()
-n_steps = 400
-ablated = {
-    "one head": two_symbols.fit(one_head, n_steps),
-    "two heads": two_symbols.fit(
-        partial(MultiHeadByFunction, multi_head_attention, 64, 2), n_steps
-    ),
-}
-two_symbols.show_heads(ablated)
-ablated["one head, ReLU layer"] = two_symbols.fit(HeadAndLayer, n_steps)
-two_symbols.show_losses(ablated)
-
-# %% tags=["nbval-check-output"]
-claim("04.u", least=min(ablated["two heads"].accuracies))
-difference = min(ablated["two heads"].accuracies) - max(ablated["one head"].accuracies)
-claim("04.v", difference=difference)
-claim("04.v-layer", least=min(ablated["one head, ReLU layer"].accuracies))
-by_symbol = two_symbols.symbol_accuracies(ablated["one head"])
-claim("04.v-one", least=min(map(max, by_symbol)))
-claim("04.v-other", least=min(max(each) - min(each) for each in by_symbol))
-
-# %% [markdown] tags=["predict"]
-# **And without positions?** If the tokens contain no position, permuting them should permute the outputs in the same way and
-# change nothing else. Is that true?
-#
-# <details><summary>A. True: attention treats its tokens as a set, not as a sequence.</summary>
-#
-# Yes, and the next cell tests it. Lecture 05 adds the positions, as sines and cosines.</details>
-# <details><summary>B. False: the rows of the weights are numbered.</summary>
-#
-# The row number does not enter the computation. Each row is computed from its own query and from all keys, in any
-# order.</details>
-
-# %% tags=["nbval-check-output"]
-torch.manual_seed(SEEDS[0])
-layer = MultiHeadByFunction(multi_head_attention, 64, 2)
-x, shuffle = torch.randn(3, 11, 64), torch.randperm(11)
-gap = (layer(x[:, shuffle]).context - layer(x).context[:, shuffle]).abs().max()
-claim("04.w", gap=gap)
-
-# %%
-no_positions = reversing.without_positions().fit(one_head)
-reversing.show_losses(
-    {"with positions": on_reversal["attention"], "without": no_positions}
-)
-
-# %% tags=["nbval-check-output"]
-difference = min(right["reversal: attention"]) - max(no_positions.accuracies)
-claim("04.x", difference=difference)
+figures.show_times([64, 128, 256, 512, 1024, 2048], d=64)
 
 # %% [markdown] tags=["try-it"]
-# ## 11 Build it: a control
+# ## 12 Build it: a control
 #
 # **Build task (25 minutes, 12 points).** This lecture says that attention can look up values because its *weights depend on
 # content*. But attention also has many parameters, and every token can attend to every other. Would a layer with both, but with
 # *fixed* weights, do as well? A **control** answers such a question. It differs from the model in one ingredient only, and it
 # could succeed if this ingredient did not matter. Design one.
 #
-# The texts are like those of section 1, with eight pairs and four questions. Each position now has an answer:
+# A text has eight pairs and four questions, as in section 1. Each position now has an answer:
 #
 # | positions | the right output | name |
 # | --- | --- | --- |
@@ -772,12 +904,10 @@ claim("04.x", difference=difference)
 #
 # Reversal needs only positions. It is the **positive control**: if a rival fails even there, its failure at look-up shows
 # nothing. The model is one layer of attention with one head between three embeddings (of the key, the value and the position)
-# and a linear readout. The next cell trains it.
+# and a linear read-out, all of width 64. The next cell lists its parameters and trains it.
 
 # %%
-from course_tools.lectures.lecture_04.rival import show_attention_rival, train_the_model
-
-n_parameters = train_the_model(seed=SEEDS[0])
+n_parameters = rival.train_the_model(seed=0)
 
 # %% [markdown] tags=["try-it"]
 # Write `train_attention_rival`, which builds the rival, trains it as the model is trained, and returns it. Any design that the
@@ -811,98 +941,14 @@ train_attention_rival = check("04.7", train_attention_rival)
 # One run of each model is weak evidence. The next cell repeats the comparison with three seeds.
 
 # %%
-show_attention_rival(train_attention_rival, n_parameters, SEEDS)
-
-# %% [markdown] tags=["quiz"]
-# ## 12 Exit quiz
-#
-# **Question 1.** You double $d_k$ but still divide by the square root of the old $d_k$. What is the immediate effect?
-#
-# <details><summary>A. The weights become more even.</summary>
-#
-# On the contrary: the standard deviation of the scores is now $\sqrt 2$ times as large as the scale assumes.</details>
-# <details><summary>B. The weights become sharper.</summary>
-#
-# Right. With a much larger $d_k$, the softmax saturates and its derivatives vanish: this is the failure of section 3. (One
-# doubling need not make them smaller: among sixteen keys or more, they grow at first.)</details>
-# <details><summary>C. Rows of weights no longer sum to 1.</summary>
-#
-# The softmax makes them sum to 1 whatever the scores are.</details>
-#
-# **Question 2.** A batch for a language model contains texts of 3 and 5 tokens, padded to 5. Which mask is right?
-#
-# <details><summary>A. <code>causal_mask(5) | padding_mask(lengths, 5)</code></summary>
-#
-# "Or" lets a query attend wherever *one* of the rules allows it: to future real tokens, and to earlier padding.</details>
-# <details><summary>B. <code>causal_mask(5) &amp; padding_mask(lengths, 5)</code></summary>
-#
-# Right: both rules must allow it. (5, 5) and (2, 1, 5) broadcast to (2, 5, 5). (With padding on the right, the causal mask
-# alone protects the real queries, which come before the padding; with padding on the left it does not.)</details>
-# <details><summary>C. <code>padding_mask(lengths, 5)</code> alone: the loss skips padding anyway.</summary>
-#
-# Then real tokens attend to the tokens after them, and the loss falls below the entropy, as in section 4.</details>
-#
-# **Question 3.** A text has 100,000 tokens, and $d$ = 1,000. Which term of self-attention dominates?
-#
-# <details><summary>A. The projections, $4nd^2$.</summary>
-#
-# The ratio of $4nd^2$ to $2n^2d$ is that of $2d$ to $n$, and $n$ is fifty times $2d$.</details>
-# <details><summary>B. The scores and the weighted means, $2n^2d$.</summary>
-#
-# Right. There are ten billion weights for each head, which only a fused kernel need not store (lecture 14). Lectures 10 and 14
-# are about this cost.</details>
-# <details><summary>C. The sequential operations.</summary>
-#
-# Their number does not grow with the length.</details>
-
-# %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague shows you an attention map of a trained model and says: "You see, it has
-# understood the grammar." What would you ask before you agree? Use two experiments of this lecture.*
-#
-# <details><summary>How it is graded: open this when you have written your answer.</summary>
-#
-# | points | criterion |
-# | --- | --- |
-# | 1 | says what a weight is: a coefficient of the weighted sum in one layer and one head, not a cause |
-# | 1 | asks for a pattern that is known to be right, or a measure, as in section 6, and for texts outside the training data |
-# | 1 | asks for a baseline or a control that should fail: no positions, one head, a shuffled text |
-# | 1 | uses the leak of section 4, or another case in which a good number had a bad reason |
-# | 1 | is clear and short |
-#
-# </details>
+rival.show_attention_rival(train_attention_rival, n_parameters, seeds=(0, 1, 2))
 
 # %% [markdown] tags=["companion"]
-# ## 13 Ledger
-#
-# **Errata of the decks**, each measured in the next cell (*EE* is EE-559 13.2, *CS* CSE 891, *IT* ITMO lecture 7, *RK* RKMVERI,
-# *GA* Gaïffas lecture 8):
-#
-# - *EE* writes $QK^\top/\sqrt d$, where $d$ is the size of the **values**. The variance of the scores depends on the size of
-#   the keys.
-# - *CS* writes $K = W_k X$ with $X$ of $n \times d$ and $W_k$ of $d \times d'$. The shapes of that product do not match; those
-#   of $X W_k$ do. And $y_j = \sum_i A_{ij} v_i$ needs **columns** that sum to 1, but its softmax names no axis.
-# - *IT* stacks tokens as columns and then writes $QK^\top$, which compares features with features.
-# - *RK* projects queries and keys to lengths $p_q$ and $p_k$. For a dot product they must be equal.
-# - *GA* gives the memory of attention as $L^2 d$. The work grows like this; what is kept in memory is $L^2 + Ld$, and with a
-#   fused kernel, which does not store the weights, only $Ld$ (lecture 14).
-#
-# **Remarks.** A path of $\log_k n$ (CS, and Vaswani et al.) needs **dilated** convolutions; plain ones of width 3 reach one
-# position per layer (04.s). "Cheaper when n < d" (IT), compared with a plain network, is true only of the mixing. With its
-# projections, attention is never cheaper than that network, and it is cheaper than an LSTM while n < 2d (04.t). EE's code
-# passes `bias=None` to its projections: this creates no bias, because None counts as false.
-#
-# **Limits of this lecture.** The tasks are small and were chosen so that the right pattern is known. The GRU fails *at this
-# budget*, not in principle; with two, four and eight times its learning rate it did no better on look-up in a trial with one
-# seed. Maps of a layer trained on real text cannot be compared with a right answer, so they are weaker evidence than those of
-# section 7. Lecture 05 adds what a Transformer has beyond attention: positions, feed-forward networks, normalisation and depth.
-#
-# ## 14 Papers and decks
+# ## 13 Papers and decks
 #
 # **Papers.** Vaswani et al. 2017, *Attention Is All You Need*, eq. 1 and sections 3.2.1 to 3.2.3, table 1
 # (https://arxiv.org/abs/1706.03762) · Graves, Wayne, Danihelka 2014, *Neural Turing Machines*, eqs. 2 and 5
 # (https://arxiv.org/abs/1410.5401).
-#
-# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
 #
 # **Decks.** EE-559 13.2 · RKMVERI · CSE 891 · ITMO lecture 7 · Gaïffas lecture 8.
 #
@@ -910,43 +956,29 @@ show_attention_rival(train_attention_rival, n_parameters, SEEDS)
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | IT | Problems with RNNs - still remains... | 1 A recurrent network keeps everything in one state | `course_lib.primitives.GRU` |
-# | EE | Values, keys and a query | 2 Queries, keys and values | `course_lib.attention.attend` |
-# | EE | Scaled Dot-Product Attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | RK | Self-attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | CS | Recap: Self-Attention Layer | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | IT | Self-attention | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | GA | Self-attention layer | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | EE | Implementation example: batched matrix products | 2 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
-# | RK | Encoder self-attention, decoder self-attention (masked) | 4 Masks | `course_lib.primitives.causal_mask`, `course_lib.primitives.padding_mask` |
-# | EE | Multi-Head Attention | 5 Multi-head attention | `course_lib.attention.multi_head_attention`, `course_lib.attention.MultiHead` |
-# | RK | Multi-head attention | 5 Multi-head attention | `course_lib.attention.MultiHead` |
-# | CS | Multihead Self-Attention Layer | 5 Multi-head attention | `course_lib.attention.split_heads` |
-# | IT | Multi-head Attention | 5 Multi-head attention | `course_lib.attention.multi_head_attention` |
-# | GA | Multi-head self-attention layer | 5 Multi-head attention | `course_lib.attention.multi_head_attention` |
-# | CS | Visualizing Multi-Head Attention | 7 Attention maps | `course_lib.analysis.record` |
-# | EE | Implementation example: AttentionLayer2d | 8 Pixels are tokens too | `course_lib.attention.AttentionLayer2d` |
-# | IT | Convolution? | 9 Cost | `course_lib.attention.scaled_dot_product_attention` |
-# | CS | Computational Cost and Parallelism | 9 Cost | `course_lib.attention.MultiHead` |
-# | CS | Computational Efficiency | 9 Cost | `course_lib.attention.MultiHead` |
-# | IT | Attention is cheap | 9 Cost | `course_lib.primitives.LSTM` |
-# | GA | Quadratic complexity of MSA | 9 Cost | `course_lib.attention.scaled_dot_product_attention` |
+# | IT | Problems with RNNs - still remains... | 1 A recurrent network has one state for everything | `course_lib.primitives.GRU` |
+# | EE | Values, keys and a query | 3 Queries, keys and values | `course_lib.attention.attend` |
+# | EE | Scaled Dot-Product Attention | 3 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | RK | Self-attention | 3 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | CS | Recap: Self-Attention Layer | 3 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | IT | Self-attention | 3 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | GA | Self-attention layer | 3 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | EE | Implementation example: batched matrix products | 3 Queries, keys and values | `course_lib.attention.scaled_dot_product_attention` |
+# | RK | Encoder self-attention, decoder self-attention (masked) | 5 Masks | `course_lib.primitives.causal_mask`, `course_lib.primitives.padding_mask` |
+# | EE | Multi-Head Attention | 6 Several heads | `course_lib.attention.multi_head_attention`, `course_lib.attention.MultiHead` |
+# | RK | Multi-head attention | 6 Several heads | `course_lib.attention.MultiHead` |
+# | CS | Multihead Self-Attention Layer | 6 Several heads | `course_lib.attention.split_heads` |
+# | IT | Multi-head Attention | 6 Several heads | `course_lib.attention.multi_head_attention` |
+# | GA | Multi-head self-attention layer | 6 Several heads | `course_lib.attention.multi_head_attention` |
+# | CS | Visualizing Multi-Head Attention | 7 Write your name backwards | `course_lib.analysis.record` |
+# | EE | Implementation example: AttentionLayer2d | 10 Pixels are tokens too | `course_lib.attention.AttentionLayer2d` |
+# | IT | Convolution? | 11 Cost | `course_lib.attention.scaled_dot_product_attention` |
+# | CS | Computational Cost and Parallelism | 11 Cost | `course_lib.attention.MultiHead` |
+# | CS | Computational Efficiency | 11 Cost | `course_lib.attention.MultiHead` |
+# | IT | Attention is cheap | 11 Cost | `course_lib.primitives.LSTM` |
+# | GA | Quadratic complexity of MSA | 11 Cost | `course_lib.attention.scaled_dot_product_attention` |
 #
 # </details>
-
-
-# %% tags=["nbval-check-output"]
-from course_tools.lectures.lecture_04.errata import deck_statements
-
-found = deck_statements(SEEDS[0])
-claim("04.EE", spread_by_values=found.spread_by_values)
-claim("04.EE-bias", without_bias=found.without_bias)
-claim("04.CS", matches=found.matches)
-claim("04.CS-axis", columns_miss=found.columns_miss)
-claim("04.CS-path", dilated_layers=found.dilated_layers)
-claim("04.IT", features_compared=found.features_compared)
-claim("04.RK", unequal_match=found.unequal_match)
-claim("04.GA", growth=found.growth)
 
 # %% tags=["ledger"]
 ledger()

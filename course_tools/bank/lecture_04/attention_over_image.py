@@ -232,6 +232,7 @@ def _image(draw: Draw, B: int, H: int, W: int, square: bool = False) -> Call:
 exercise = Exercise(
     id="04.6",
     title="Attention over the pixels of an image",
+    extra=True,
     reference=attention_over_image,
     properties=(
         runs_on(lambda draw: [_image(draw, 2, 3, 5)]),

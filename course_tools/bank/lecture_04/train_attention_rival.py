@@ -386,6 +386,7 @@ def one_linear_map_of_the_whole_text(texts, answers, n_parameters, n_steps):
 exercise = Exercise(
     id="04.7",
     title="A control for attention",
+    extra=True,
     reference=train_attention_rival,
     properties=controls.properties(
         SECONDS,

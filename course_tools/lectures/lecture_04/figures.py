@@ -1,18 +1,109 @@
-"""Figures of softmax saturation, and of the costs of layers against the number of tokens."""
+"""Figures of lecture 04: one query by hand, heads as blocks, questions and their pairs, saturation, and the costs of layers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import seaborn as sns
 import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
 
 from course_lib.attention import MultiHead, dot_scores, scaled_dot_product_attention
 from course_lib.fast import fused_gru, fused_scaled_dot_product_attention
 from course_lib.primitives import GRU, LSTM, RNN
+from course_tools.lectures.lecture_04.data import N_PAIRS, in_words
 from course_tools.notebook.device import device
 from course_tools.notebook.layer_costs import LayerCosts, cheaper_until, milliseconds
-from course_tools.notebook.plots import curves
+from course_tools.notebook.plots import attention_map, curves, describe
 from course_tools.notebook.show import show
+
+# One query among three keys in the plane.
+
+
+KEYS = {"k4 → v5": (2.0, 0.0), "k15 → v6": (0.0, 2.0), "k9 → v1": (-2.0, 0.0)}
+
+
+def show_query(x: float = 1.0, y: float = 2.0) -> None:
+    """Draw the query (x, y) and three keys of length 2 in the plane, and the weights that a softmax over dot products gives.
+
+    Args:
+        x: first feature of the query.
+        y: second feature of the query.
+    """
+    scores = [x * a + y * b for a, b in KEYS.values()]
+    weights = torch.tensor(scores).softmax(0).tolist()
+    figure = Figure(figsize=(6.0, 3.2), layout="constrained")
+    plane, bars = figure.subplots(1, 2, width_ratios=(1.2, 1))
+    palette = sns.color_palette("colorblind", len(KEYS))
+    for colour, weight, (name, (a, b)) in zip(palette, weights, KEYS.items(), strict=True):
+        plane.plot([x, a], [y, b], color=colour, linewidth=0.5 + 8 * weight, alpha=0.6, solid_capstyle="round")
+        plane.plot(a, b, "o", color=colour, markersize=9)
+        plane.annotate(name, (a, b), (0, -17), textcoords="offset points", ha="center", fontsize=9)
+    plane.plot(x, y, "*", color="black", markersize=14)
+    plane.annotate("query", (x, y), (10, 4), textcoords="offset points", fontsize=9)
+    plane.set(xlim=(-3.4, 3.4), ylim=(-3.4, 3.4), xticks=range(-3, 4), yticks=range(-3, 4), aspect="equal")
+    plane.grid(alpha=0.25)
+    bars.barh(range(len(KEYS)), weights, color=palette)
+    bars.set_yticks(range(len(KEYS)), list(KEYS), fontsize=9)
+    bars.invert_yaxis()
+    for place, (score, weight) in enumerate(zip(scores, weights, strict=True)):
+        bars.text(min(weight, 0.55) + 0.02, place, f"{weight:.3f}  (score {score:g})", va="center", fontsize=8)
+    bars.set(xlim=(0, 1), xlabel="weight")
+    sns.despine(figure)
+    each = ", ".join(f"{weight:.3f} for {name}" for name, weight in zip(KEYS, weights, strict=True))
+    show(figure, alt=f"The query ({x:g}, {y:g}) among three keys of length 2, and their weights: {each}.")
+
+
+# The features of three tokens, split into heads.
+
+
+def show_split_heads(split_heads: Callable[[Tensor, int], Tensor], n_heads: int = 3) -> None:
+    """Draw three tokens as rows of coloured features, the heads that `split_heads` makes of them, and those of a reshape.
+
+    Args:
+        split_heads: `(x, n_heads)` → (n_heads, T, d) for tokens x (T, n_heads · d).
+        n_heads: number of heads; each gets two features.
+    """
+    T, d = 3, 2
+    numbers = torch.arange(float(T * n_heads * d)).view(T, n_heads * d)
+    split, cut = (heads.long().flatten(0, 1) for heads in (split_heads(numbers, n_heads), numbers.view(n_heads, T, d)))
+    figure = Figure(figsize=(6.0, 3.4), layout="constrained")
+    axes = figure.subplots(1, 3, width_ratios=(n_heads * d, d, d))
+    titles = ("three tokens, a row each", "split_heads", "x.view: wrong")
+    palette = sns.color_palette("pastel", n_heads)
+    for ax, title, rows in zip(axes, titles, (numbers.long(), split, cut), strict=True):
+        gap = 0.6 if len(rows) > T else 0.0
+        for i, row in enumerate(rows.tolist()):
+            top = i + gap * (i // T)
+            for j, number in enumerate(row):
+                token, feature = divmod(number, n_heads * d)
+                ax.add_patch(Rectangle((j, top), 1, 1, facecolor=palette[feature // d], edgecolor="white", linewidth=2))
+                ax.text(j + 0.5, top + 0.5, f"{'abc'[token]}{feature}", ha="center", va="center", fontsize=10)
+            if gap and i % T == 1:
+                ax.text(-0.2, top + 0.5, f"head {i // T}", ha="right", va="center", fontsize=9)
+        ax.set(xlim=(-0.1, len(rows[0]) + 0.1), ylim=(len(rows) + gap * (len(rows) // T - 1) + 0.1, -0.1), aspect="equal")
+        ax.set_title(title, fontsize=10)
+        ax.set_axis_off()
+    first = ["".join("abc"[number // (n_heads * d)] for number in heads[:T, 0].tolist()) for heads in (split, cut)]
+    alt = f"Tokens a, b and c with {n_heads * d} features each. After `split_heads`, the rows of head 0 are of the tokens "
+    alt += f"{', '.join(first[0])}; after a plain view, they are of the tokens {', '.join(first[1])}."
+    show(figure, alt=alt)
+
+
+# The questions of a look-up text, and the pairs that they attend to.
+
+
+def show_lookup(weights: Tensor, keys: Tensor, values: Tensor) -> None:
+    """Draw the weights (12, 12) that the questions of one text, keys and values (12,), give to its tokens."""
+    tokens, asking = in_words(keys, values), weights[N_PAIRS:].cpu()
+    right = keys[N_PAIRS:, None] == torch.where(torch.arange(len(keys)) < N_PAIRS, keys, -1)
+    found = int((asking.argmax(-1) == right.int().argmax(-1)).sum())
+    figure = attention_map(asking, tokens[N_PAIRS:], tokens, "one text", "token", "question", right)
+    alt = f"The pair with the key of the question is outlined; the largest weight is there in {found} of {len(asking)} rows."
+    show(figure, alt=f"{describe(asking, tokens[N_PAIRS:], tokens)} {alt}")
+
 
 # Softmax over dot products of random vectors, with and without the scale 1/√d_k.
 

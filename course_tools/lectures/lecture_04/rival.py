@@ -13,11 +13,14 @@ from course_tools.notebook.training_curve import show_recorded_losses, trained_w
 
 
 def train_the_model(seed: int, n_steps: int = 300) -> int:
-    """Print a text with its answers, train the model of build task 04.7, draw its losses, and return its number of parameters.
+    """Print a text with its answers, train the model of build task 04.7, draw its losses, and count its parameters.
 
     Args:
         seed: of the 4,000 texts, the weights and the batches.
         n_steps: number of updates with batches of 64, by Adam with learning rate 0.005.
+
+    Returns:
+        the number of parameters, after a table of their shapes.
     """
     texts, answers = examples(4_000, seed)
     print(f"keys    {texts[0, :, 0].tolist()}")
@@ -26,8 +29,11 @@ def train_the_model(seed: int, n_steps: int = 300) -> int:
     torch.manual_seed(seed)
     model = SelfAttentionReader()
     trained_with_losses(lambda: submit((texts, answers, 0, n_steps), model=lambda: model), "the model", "cross-entropy, nats")
+    for name, p in model.named_parameters():
+        print(f"{name:<18}{' × '.join(map(str, p.shape)):>8}{p.numel():>8,}")
     n_parameters = sum(p.numel() for p in model.parameters())
-    print(f"{n_parameters:,} parameters, {n_steps} updates with batches of 64, Adam at 0.005")
+    print(f"{'all':<18}{n_parameters:>16,}")
+    print(f"{n_steps} updates with batches of 64, Adam at 0.005")
     return n_parameters
 
 

@@ -32,8 +32,8 @@ def test_there_are_thirty_each_with_a_number_and_its_source():
 
 
 def test_a_number_is_that_of_the_claim_in_the_format_asked_for(listed):
-    shown = listed("Most: {04.h|.0%}, or {04.h}")
-    assert re.search(r"1\. Most: \d+\s%, or 0\.\d+ \(\[04\.h\]\(\.\./solutions/04_self_attention\.ipynb#4-Masks\)\)", shown)
+    shown = listed("Most: {04.h:unmasked|.0%}, or {04.h:unmasked}")
+    assert re.search(r"1\. Most: \d+\s%, or 0\.\d+ \(\[04\.h\]\(\.\./solutions/04_self_attention\.ipynb#5-Masks\)\)", shown)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_number_is_that_of_the_claim_in_the_format_asked_for(listed):
         ("All: {04.nowhere}", "no solution makes the claim 04.nowhere"),
         ("No number.", "contains no number of a claim"),
         ("All: {04.h:none}", "instead of 04.h:none"),
-        ("All: {04.h|.0w}", "Unknown format code"),
+        ("All: {04.h:masked|.0w}", "Unknown format code"),
     ],
 )
 def test_a_finding_without_a_measured_number_is_refused(listed, says, message):
