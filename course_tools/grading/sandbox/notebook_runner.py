@@ -34,6 +34,8 @@ FUTURE = __import__("__future__").annotations.compiler_flag
 
 _MAGIC = re.compile(r"\s*[%!?]|.*\?\s*$")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+_TIMED = re.compile(r"(\s*)%(?:time|prun)\s+(?=[^-\s])")
+"""The beginning of a line magic that runs the statement after it in the notebook's namespace."""
 _RUNS_ITS_BODY = {"time", "timeit", "capture", "prun", "python", "python3"}
 _MISSING = object()
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -578,17 +580,19 @@ def parse(source: str) -> tuple[str, list[ast.stmt]]:
 
 
 def _without_magic(source: str, error: SyntaxError) -> str:
-    """Replace the line of a syntax error by `pass`, if it is a magic or a shell line."""
+    """Replace the line of a syntax error by `pass`, if it is a magic or a shell line, or by the statement that it runs."""
     lines = source.split("\n")
     at = (error.lineno or 0) - 1
     if 0 <= at < len(lines):
         line = lines[at]
         indent = line[: len(line) - len(line.lstrip())]
-        if _MAGIC.match(line):
-            lines[at] = f"{indent}pass"
+        if timed := _TIMED.match(line):
+            lines[at] = timed[1] + line[timed.end() :]
             return "\n".join(lines)
-        if shell := re.match(r"(\s*\w+\s*=\s*)[%!]", line):
-            lines[at] = f"{shell[1]}None"
+        shell = re.match(r"(\s*\w+\s*=\s*)[%!]", line)
+        if shell or _MAGIC.match(line):
+            last = next((i for i in range(at, len(lines)) if not lines[i].endswith("\\")), len(lines) - 1)
+            lines[at : last + 1] = [f"{shell[1]}None" if shell else f"{indent}pass", *[""] * (last - at)]
             return "\n".join(lines)
     raise Unparsable(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
 

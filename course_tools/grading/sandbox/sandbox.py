@@ -19,6 +19,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+import matplotlib
 import psutil
 
 from course_tools.grading.sandbox import bubblewrap, wire_protocol
@@ -198,5 +199,6 @@ def _environment() -> dict[str, str]:
     """Only the variables that Python and torch need: nothing else of the grader's environment is passed on."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
+    kept["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # the list of fonts: inside, no file can be written
     fixed = {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
     return {**fixed, **one_thread, **kept}

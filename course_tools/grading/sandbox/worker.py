@@ -136,6 +136,15 @@ def _warm_up() -> None:
 
     with contextlib.suppress(ImportError):
         import scipy.optimize  # noqa: F401 - an exercise uses it, and its import is slow
+    with contextlib.suppress(ImportError):
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        pyplot.plot([0, 1])
+        pyplot.gcf().canvas.draw()  # reads the fonts
+        pyplot.close("all")
 
     tempfile.tempdir = tempfile.gettempdir()
     x = torch.randn(2, 3, 4)

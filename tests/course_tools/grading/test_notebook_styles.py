@@ -72,6 +72,18 @@ def as_an_object(asked, source, name):
     return submitted(asked, f"{source}\n{wrapper}\n\n{name} = Mine({name})")
 
 
+def drawing_inside(asked, source, name):
+    drawing = "plt.plot([1, 2])\n    plt.title('$e^x$')\n    plt.gcf().canvas.draw()\n    plt.show()"
+    drawn = f"import matplotlib.pyplot as plt\ninner = {name}\ndef {name}(*inputs):\n    {drawing}\n    return inner(*inputs)"
+    return submitted(asked, f"{source}\n{drawn}")
+
+
+def with_magics(asked, source, name):
+    magics = "%time SCALE = 1\n%matplotlib inline\n!pip install --quiet einops \\\n    torch\nwhere = !pwd\n%timeit -n 1 1 + 1"
+    used = f"inner = {name}\ndef {name}(*inputs):\n    return inner(*inputs) if SCALE else None"
+    return submitted(asked, f"{magics}\n{source}\n{used}")
+
+
 def as_a_lambda(asked, source, name):
     return [*handed_out(asked.lecture), code(f'{source}\ncheck("{asked.id}", lambda *inputs: {name}(*inputs))')]
 
@@ -90,6 +102,8 @@ STYLES = (
     among_experiments,
     as_an_object,
     as_a_lambda,
+    drawing_inside,
+    with_magics,
     without_checks,
 )
 
