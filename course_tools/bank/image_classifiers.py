@@ -20,6 +20,7 @@ from course_tools.checks.exercise import Call, Draw, Evidence, Property, Truth
 from course_tools.checks.trained import (
     Judge,
     both,
+    does_not_attend,
     each_alone,
     every,
     fault_of_logits,
@@ -28,6 +29,7 @@ from course_tools.checks.trained import (
     loss_falls,
     makes_too_many_updates,
     makes_updates,
+    probe_of,
     same_twice,
     sound_gradients,
     trains_within,
@@ -72,7 +74,8 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
 
     The queries are: held-out images (500, 1, 8, 8) · the last 16 of them · these with their quadrants in another order · these
     unchanged, then with each patch of 2 × 2 pixels replaced in turn (272, 1, 8, 8) · these with the first quadrant replaced,
-    with the last one, and with both (48, 1, 8, 8) · one image (1, 1, 8, 8).
+    with the last one, and with both (48, 1, 8, 8) · one image (1, 1, 8, 8). The model is probed with the 16 images,
+    and with one image, first as it is and then with 1 added to each of its pixels in turn (65, 1, 8, 8).
     """
     images, labels, asked, truth = drawn_digits(n_steps, draw)
     few = asked[-N_FEW:]
@@ -87,7 +90,8 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
         torch.cat([_joined([_quadrant(other if k in new else few, k) for k in range(4)]) for new in corners]),
         few[:1],
     ]
-    return ((images, labels, N_CLASSES, n_steps), queries), truth
+    pixels = torch.cat([torch.zeros(1, SIDE**2), torch.eye(SIDE**2)]).reshape(-1, 1, SIDE, SIDE)
+    return ((images, labels, N_CLASSES, n_steps), queries, (), [few, few[:1] + pixels]), truth
 
 
 def _quadrant(images: Tensor, k: int) -> Tensor:
@@ -145,6 +149,10 @@ def _patches(measured: Measured, truth: Truth) -> str | None:
     return f"{n} of the 16 patches of 2 × 2 pixels can be replaced without changing the logits." if n else None
 
 
+def _squares(measured: Measured, truth: Truth) -> str | None:
+    return "The pixels of a token are no square of 2 × 2 or 4 × 4 pixels." if reads_no_squares(measured, truth) else None
+
+
 def _order(measured: Measured, truth: Truth) -> str | None:
     if ignores_the_order(measured, truth):
         return "The logits do not change if the four quadrants of an image are permuted."
@@ -154,6 +162,8 @@ def _order(measured: Measured, truth: Truth) -> str | None:
 def _mixes(measured: Measured, truth: Truth) -> str | None:
     if adds_up_patches(measured, truth):
         return "Replacing a quadrant changes the logits by an amount that is independent of the opposite quadrant."
+    if does_not_attend(measured, truth):
+        return "With equal weights in place of attention weights, the logits stay the same."
     return None
 
 
@@ -172,10 +182,12 @@ def _score(measured: Measured, truth: Truth) -> str | None:
 
 
 TRAINED = ("training", "evaluation")
+EVERY_PATCH = holds("patches", "Every patch influences the logits.", _patches, 1, TRAINED)
+SQUARE_PATCHES = "Each token is a square patch, and every patch influences the logits."
 MIXES_PATCHES = (
-    holds("patches", "Every patch influences the logits.", _patches, 1, TRAINED),
+    holds("patches", SQUARE_PATCHES, every(_patches, _squares), 1, TRAINED),
     holds("order", "The logits depend on the position of a patch.", _order, 1, TRAINED),
-    holds("attention", "The influence of a patch depends on the content of the other patches.", _mixes, 2, TRAINED),
+    holds("attention", "Tokens attend to each other, with weights that depend on their content.", _mixes, 2, TRAINED),
 )
 BEATS_CLASS_MEANS = ("On held-out images the accuracy is above that of the nearest class mean.", _score)
 
@@ -213,6 +225,21 @@ def _influences(measured: Measured) -> Tensor:
     """The largest change of a logit if a patch is replaced, relative to the largest logit, (16,)."""
     plain, *replaced = measured.outputs[3].double().chunk(17)
     return (torch.stack(replaced) - plain).abs().amax((1, 2)) / plain.abs().max().clamp(min=1e-12)
+
+
+def reads_no_squares(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the values that the attention mixes belong to other groups of pixels than squares of 2 × 2 or 4 × 4 pixels."""
+    values = probe_of(measured, 1).values
+    if len(values) != 1 + SIDE**2:
+        return False
+    token = (values[1:] - values[0]).abs().sum(-1).argmax(-1).reshape(SIDE, SIDE)
+    return not any(_is_cut_into(token, P) for P in (2, 4))
+
+
+def _is_cut_into(token: Tensor, P: int) -> bool:
+    """Whether the number of the token of each pixel (8, 8) is the same in each square of P × P pixels, and no two share one."""
+    squares = token.unfold(0, P, P).unfold(1, P, P).flatten(2)
+    return bool((squares == squares[..., :1]).all()) and len(squares[..., 0].unique()) == (SIDE // P) ** 2
 
 
 def misses_patches(measured: Measured, truth: Truth) -> bool:

@@ -12,18 +12,21 @@ from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.datasets import language_reference
 from course_tools.bank import training_loops as loops
-from course_tools.checks.exercise import Call, Draw, Property, Truth
+from course_tools.checks.exercise import Call, Draw, Property, Severity, Truth
 from course_tools.checks.trained import (
     both,
+    does_not_attend,
     each_alone,
     fault_of_logits,
+    has_no_attention,
     holds,
     is_near,
     loss_falls,
+    probe_of,
     same_twice,
     sound_gradients,
     trains_within,
@@ -35,6 +38,8 @@ N_TOKENS, T = 27, 32
 N_TRAIN, N_WINDOWS, N_PAIRS = 100_000, 1024, 16
 CUT = 20
 """First position at which the windows of a pair differ."""
+NEAR, SHORT = 3, 7
+"""Number of the last tokens of a window that are near, and the length of a short window."""
 
 
 def encoded(text: str) -> Tensor:
@@ -53,7 +58,8 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
     """Draw the training text, windows of held-out text, and the tokens after each window.
 
     The queries are: windows (1024, 32) · windows (16, 32) · the same with different tokens from position 20 on · the same with
-    the tokens before the last one permuted · windows (3, 7).
+    the tokens before the last one permuted · windows (3, 7) · the windows (16, 32) with different tokens before the last three.
+    The model is probed with the windows (16, 32) and with their first seven tokens.
     """
     train, held_out = _texts()
     start = int(draw.integers(0, len(train) - N_TRAIN, 1))
@@ -63,7 +69,9 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
     other, mixed = one.clone(), one.clone()
     other[:, CUT:] = (one[:, CUT:] + draw.integers(1, N_TOKENS, N_PAIRS, T - CUT)) % N_TOKENS
     mixed[:, :-1] = one[:, :-1].roll(5, 1)[:, draw.uniform(T - 1).argsort()]
-    queries = [windows, one, other, mixed, windows[:3, :7]]
+    distant = one.clone()
+    distant[:, :-NEAR] = (one[:, :-NEAR] + draw.integers(1, N_TOKENS, N_PAIRS, T - NEAR)) % N_TOKENS
+    queries = [windows, one, other, mixed, windows[:3, :7], distant]
     truth = {
         "queries": queries,
         "next": spans[:, T],
@@ -73,7 +81,7 @@ def questions(n_steps: int, draw: Draw) -> tuple[Call, Truth]:
         "unigram": _table(text, windows, spans[:, T], 0),
         "bigram": _table(text, windows, spans[:, T], 1),
     }
-    return ((text, N_TOKENS, n_steps), queries), truth
+    return ((text, N_TOKENS, n_steps), queries, (), [one, one[:, :SHORT]]), truth
 
 
 def _table(text: Tensor, windows: Tensor, following: Tensor, n: int) -> float:
@@ -119,6 +127,24 @@ def knows_the_order(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def attends(measured: Measured, truth: Truth) -> str | None:
+    """Require attention: weights that depend on the tokens and sum to 1 over the keys, and that the prediction depends on."""
+    return (
+        "With equal weights in place of attention weights, the logits stay the same."
+        if does_not_attend(measured, truth)
+        else None
+    )
+
+
+def carries_a_state(measured: Measured, truth: Truth) -> str | None:
+    """Require a recurrence over the tokens, which remembers more than the last ones."""
+    if forgets_distant_tokens(measured, truth):
+        return f"The prediction does not change if all tokens but the last {NEAR} are replaced."
+    if reads_all_at_once(measured, truth):
+        return f"It makes as many operations for {T} tokens as for {SHORT}: it takes no step for each token."
+    return None
+
+
 def beats_the_frequencies(measured: Measured, truth: Truth) -> str | None:
     """Require a loss 0.2 nats below that of the character frequencies."""
     return _worse_than(measured, truth, "unigram", 0.2, "the character frequencies")
@@ -139,9 +165,16 @@ def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, wor
     )
 
 
-def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
-    """Make the properties of a language model: 12 points, of which an untrained model earns at most four."""
-    trained = ("training", "evaluation")
+TRAINED = ("training", "evaluation")
+ATTENDS = holds("attention", "The logits depend on attention weights, which sum to 1 over the keys.", attends, 1, TRAINED)
+RECURRENT = holds("state", "It reads one token after the other, and carries a state.", carries_a_state, 1, TRAINED)
+
+
+def properties(seconds: float, most_parameters: int, mechanism: Property = ATTENDS) -> tuple[Property, ...]:
+    """Make the properties of a language model: 12 points, of which an untrained model earns at most four.
+
+    `mechanism` is the property of what mixes the tokens, one point.
+    """
     return (
         trains_within(seconds),
         holds(
@@ -155,23 +188,24 @@ def properties(seconds: float, most_parameters: int) -> tuple[Property, ...]:
         sound_gradients,
         holds("training", "The loss falls during the training.", loss_falls(unless=beats_the_frequencies), 1),
         same_twice,
-        holds("causal", "The logits at a position do not depend on later tokens.", is_causal, 2, trained),
+        holds("causal", "The logits at a position do not depend on later tokens.", is_causal, 2, TRAINED),
         holds(
-            "batch", "The logits of a window do not depend on the other windows of its batch.", keeps_windows_apart, 1, trained
+            "batch", "The logits of a window do not depend on the other windows of its batch.", keeps_windows_apart, 1, TRAINED
         ),
-        holds("order", "The prediction depends on the order of the tokens.", knows_the_order, 1, trained),
+        holds("order", "The prediction depends on the order of the tokens.", knows_the_order, 1, TRAINED),
+        mechanism,
         holds(
             "learns",
             "On held-out text the loss is 0.2 nats below that of the character frequencies.",
             beats_the_frequencies,
             1,
-            trained,
+            TRAINED,
         ),
         holds(
             "score",
             "On held-out text the loss is below that of a table of pairs.",
             beats_a_table_of_pairs,
-            2,
+            1,
             needs=("learns",),
         ),
     )
@@ -185,6 +219,17 @@ def reads_the_future(measured: Measured, truth: Truth) -> bool:
 def ignores_the_order(measured: Measured, truth: Truth) -> bool:
     """Evidence: the prediction after the last token does not change if the previous tokens are permuted."""
     return is_near(measured.outputs[1][:, -1], measured.outputs[3][:, -1], tolerance=1e-5)
+
+
+def forgets_distant_tokens(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the prediction after the last token does not change if all but the last three are replaced."""
+    return is_near(measured.outputs[1][:, -1], measured.outputs[5][:, -1], tolerance=1e-6)
+
+
+def reads_all_at_once(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the number of operations does not grow with the number of tokens."""
+    long, short = (int(probe_of(measured, i).counts[0]) for i in range(2))
+    return long - short < T - SHORT
 
 
 def repeats_the_last_token(measured: Measured, truth: Truth) -> bool:
@@ -237,6 +282,34 @@ def loop_mistakes(wrong: loops.Submissions, says: Mapping[str, str] = loops.LOOP
     """Add the mistakes of any training loop, with the parts and numbers of `Submissions.loop_mistakes`."""
     probabilities = both(gives_probabilities, fails_to_learn)
     wrong.loop_mistakes(fails_to_learn, has_learned_nothing, says, probabilities=probabilities, **how)
+
+
+class OfAnLSTM(nn.Module):
+    """A language model without attention: embedding, LSTM, logits."""
+
+    def __init__(self, n_tokens: int) -> None:
+        super().__init__()
+        self.embed, self.lstm, self.logits = (
+            nn.Embedding(n_tokens, 16),
+            nn.LSTM(16, 64, batch_first=True),
+            nn.Linear(64, n_tokens),
+        )
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map tokens (B, T) to logits (B, T, n_tokens)."""
+        return self.logits(self.lstm(self.embed(tokens))[0])
+
+
+NO_ATTENTION = (
+    "Your model has no attention: no values are multiplied by weights of a softmax over keys that depend on the tokens. What "
+    "mixes your tokens is something else, such as a recurrence, a convolution or a table."
+)
+
+
+def without_attention(wrong: loops.Submissions) -> None:
+    """Add a model that is not the one asked for: it has no attention."""
+    marks = {"proof": has_no_attention, "severity": Severity.IDEA}
+    wrong.add("an_lstm_for_attention", NO_ATTENTION, {"model": OfAnLSTM, "lr": 1e-2}, **marks)
 
 
 NOT_SHIFTED = (

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_tools.checks.exercise import Answers, Evidence
+from course_tools.checks.exercise import Answers, Evidence, Severity
 from course_tools.checks.trained import (
     both,
     differs_when_asked_again,
@@ -212,7 +212,7 @@ class Submissions(Answers):
         self.module, self.submit = module, submit
         self.words = {"also": "", "advice": "", "width": "", "falls": "hardly falls", "new": "new ones"} | words
 
-    def add(self, name: str, misconception: str, change: Mapping[str, object], **marks: Evidence) -> None:
+    def add(self, name: str, misconception: str, change: Mapping[str, object], **marks: Evidence | Severity) -> None:
         """Add the small submission with a change, marked with its proof or suspicion."""
 
         def submission(*data: object) -> object:

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from course_tools.checks.attention_probe import Probe
 from course_tools.checks.comparisons import Comparison, Failure, runs
 from course_tools.checks.exercise import Call, Draw, Evidence, Property, Truth
 from course_tools.checks.outcome import Outcome
@@ -170,6 +171,27 @@ def fault_of_logits(output: Tensor, shape: tuple[int, ...], inputs: str) -> str 
     if not output.is_floating_point():
         return f"The logits should be floating point, but they are {output.dtype}."
     return None
+
+
+def probe_of(measured: Measured, i: int = 0) -> Probe:
+    """Return what the i-th probe of the model showed."""
+    return Probe(*measured.probes[3 * i : 3 * i + 3])
+
+
+def does_not_attend(measured: Measured, truth: Truth, query: int = 1) -> bool:
+    """Evidence: equal weights in place of its attention weights change nothing. The first probe is the query of that number."""
+    return is_near(measured.outputs[query], probe_of(measured).averaged, tolerance=1e-6)
+
+
+def has_no_attention(measured: Measured, truth: Truth) -> bool:
+    """Evidence: no weights that depend on the example and sum to 1, over the keys or the queries, multiply values."""
+    return not probe_of(measured).counts[1:].any()
+
+
+def attends_over_the_queries(measured: Measured, truth: Truth) -> bool:
+    """Evidence: weights that depend on the example multiply values, and they sum to 1 over the queries, never over the keys."""
+    _, over_keys, over_queries = probe_of(measured).counts.tolist()
+    return over_queries > 0 == over_keys
 
 
 def gradients_are_kept(measured: Measured, truth: Truth) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from course_tools.checks.attention_probe import probe
 from course_tools.checks.outcome import NotAFunction
 
 MOST_READ = 40
@@ -40,6 +41,8 @@ class Measured(NamedTuple):
     `steps` holds three tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
     token is read first from each state and its result discarded, and the number of numbers in the state after each step (T,).
     It is empty if there are no texts, or if the model has no `start` and `step`.
+
+    `probes` holds the three tensors of `attention_probe.Probe` for each batch with which the model is probed.
     """
 
     outputs: list[Tensor]
@@ -55,6 +58,7 @@ class Measured(NamedTuple):
     moved: float
     left_out: float
     steps: list[Tensor]
+    probes: list[Tensor]
 
 
 class RecordedLosses(NamedTuple):
@@ -65,7 +69,11 @@ class RecordedLosses(NamedTuple):
 
 
 def measure(
-    train: Callable[..., object], data: Sequence[object], queries: Sequence[Query], texts: Sequence[Tensor] = ()
+    train: Callable[..., object],
+    data: Sequence[object],
+    queries: Sequence[Query],
+    texts: Sequence[Tensor] = (),
+    probed: Sequence[Query] = (),
 ) -> Measured | None:
     """Run `train(*data)`, record it, and call the model that it returns on the queries; None if it returns None.
 
@@ -74,6 +82,7 @@ def measure(
         data: its arguments.
         queries: inputs of the model, each an input or a tuple of inputs; it is called on each of them twice.
         texts: tokens (B, T) that it reads one by one, by `start` and `step` as in `course_lib.generation`.
+        probed: further inputs of the model, with which it is called as by `attention_probe.probe`.
 
     Raises:
         NotAFunction: it returned something that cannot be called, or whose results are not tensors.
@@ -88,6 +97,7 @@ def measure(
         outputs, again = ([_asked(model, query) for query in queries] for _ in range(2))
         generates = callable(getattr(model, "start", None)) and callable(getattr(model, "step", None))
         steps = [found for text in texts for found in _read(model, text)] if generates else []
+    probes = [part for query in probed for part in probe(model, query if isinstance(query, tuple) else (query,))]
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     n_parameters = sum(p.numel() for p in parameters)
     untouched = sum(p.numel() for p in parameters if id(p) not in record.stepped)
@@ -106,6 +116,7 @@ def measure(
         record.moved(),
         record.left_out(),
         steps,
+        probes,
     )
 
 

@@ -122,6 +122,46 @@ class StatesCutOff(_Small):
         return self.logits(self.lstm(self.embed(tokens))[0].detach())
 
 
+class _OfTwoTokens(nn.Module):
+    """Logits of the last two tokens."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.pairs = nn.Embedding(n_tokens**2, n_tokens)
+        self.n_tokens = n_tokens
+
+    def forward(self, tokens):
+        before = F.pad(tokens[:, :-1], (1, 0))
+        return self.pairs(before * self.n_tokens + tokens)
+
+
+@wrong.idea(proof=language_models.forgets_distant_tokens)
+def table_of_the_last_tokens(*data):
+    """Your model forgets: the prediction stays the same if all tokens but the last three are replaced. A table, or a
+    convolution over a few tokens, has no state. An LSTM carries one from token to token."""
+    return submit(data, model=_OfTwoTokens, lr=0.3)
+
+
+class _Attending(nn.Module):
+    """One head of causal attention."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.embed, self.positions = nn.Embedding(n_tokens, 32), nn.Embedding(32, 32)
+        self.qkv, self.logits = nn.Linear(32, 96), nn.Linear(32, n_tokens)
+
+    def forward(self, tokens):
+        x = self.embed(tokens) + self.positions.weight[: tokens.shape[1]]
+        return self.logits(x + F.scaled_dot_product_attention(*self.qkv(x).chunk(3, dim=-1), is_causal=True))
+
+
+@wrong.idea(proof=language_models.reads_all_at_once)
+def all_tokens_at_once(*data):
+    """Your model reads all tokens at once, as attention and convolutions do: its number of operations does not grow with their
+    number. An LSTM takes a step for each token, and computes its state from the one before."""
+    return submit(data, model=_Attending)
+
+
 @right
 def by_hand(text, n_tokens, n_steps):
     """The equations of the LSTM step by step, one weight matrix for all gates, a forget bias of one, RMSprop."""
@@ -209,7 +249,7 @@ exercise = Exercise(
     id="01.6",
     title="An LSTM language model and its training loop",
     reference=train_lstm,
-    properties=language_models.properties(SECONDS, MOST_PARAMETERS),
+    properties=language_models.properties(SECONDS, MOST_PARAMETERS, language_models.RECURRENT),
     wrong=wrong,
     right=right,
     hints=HINTS,

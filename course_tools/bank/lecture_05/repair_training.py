@@ -168,6 +168,9 @@ def positions_removed(*data):
     return submit(data, 0.5, positions=0.0)
 
 
+language_models.without_attention(wrong)
+
+
 @right
 def one_layer_repaired(*data):
     """One small layer and smaller batches, with all three faults repaired."""

@@ -142,6 +142,9 @@ class EmbeddingsCutOff(SmallGPT):
         return self.logits(self.norm(x + self.feed_forward(x)))
 
 
+language_models.without_attention(wrong)
+
+
 @right
 def with_torchs_encoder(text, n_tokens, n_steps):
     """torch's TransformerEncoder with a causal mask, dropout and a schedule; the windows of the text shuffled once, as by a

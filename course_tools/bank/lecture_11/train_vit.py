@@ -191,6 +191,33 @@ def reads_the_first_patch_only(*data):
     return submit(data, 0.5, cut=lambda images: quadrants(images)[:, :1])
 
 
+def over_the_queries(q, k, v):
+    """Normalise the scores over the queries instead of the keys."""
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-2) @ v
+
+
+@wrong.part(proof=trained.attends_over_the_queries)
+def softmax_over_the_queries(*data):
+    """Your attention weights sum to 1 over the queries: the patches compete for who may read, not for who is read. Each row, of
+    one query, sums to 1 over the keys: `softmax(dim=-1)` of scores (…, T_q, T_k)."""
+    return submit(data, mix=over_the_queries, of=_all_tokens)
+
+
+@wrong.detail(proof=classifiers.reads_no_squares)
+def strips_for_patches(*data):
+    """Your tokens are no square patches: a `reshape` of the image takes pixels that follow each other in memory, as in a row.
+    Split both sides, (B, 8 / P, P, 8 / P, P), and bring the two P together by `permute`, or use `F.unfold` or `rearrange`."""
+    return submit(data, cut=lambda images: images.reshape(-1, 4, 16))
+
+
+@wrong.idea(proof=trained.has_no_attention)
+def no_attention(*data):
+    """Your model has no attention: no values are multiplied by weights of a softmax over keys that depend on the image. A
+    convolution, a network over all pixels or a comparison with known images is no Vision Transformer."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    return submit(data, model=lambda n_classes: network)
+
+
 @wrong(proof=classifiers.ignores_the_order)
 def without_positions(*data):
     """Your model does not know where a patch is: with the quadrants of an image in another order, its logits stay the same.

@@ -17,7 +17,7 @@ from course_lib.models import Mixer
 from course_lib.primitives import patchify
 from course_tools.bank import image_classifiers as classifiers
 from course_tools.bank import training_loops as loops
-from course_tools.bank.image_classifiers import MIXES_PATCHES, N_FEW, TRAINED
+from course_tools.bank.image_classifiers import EVERY_PATCH, N_FEW, TRAINED
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
 from course_tools.checks.training_record import Measured
@@ -119,7 +119,7 @@ def questions(draw: Draw) -> tuple[Call, Truth]:
     three as they are · three times as large · with their channels in another order · with their positions in another order ·
     with one position replaced, one after the other · with one channel replaced, one after the other.
     """
-    (data, queries), truth = classifiers.questions(N_STEPS, draw)
+    (data, queries, *_), truth = classifiers.questions(N_STEPS, draw)
     x, other = draw.normal(2, N_BASES, N_PATCHES, D_MODEL)
     channels, positions = draw.uniform(D_MODEL).argsort(), draw.uniform(N_PATCHES).argsort()
     replaced = [torch.where(where[:, None], other, x) for where in torch.eye(N_PATCHES, dtype=torch.bool)]
@@ -202,7 +202,7 @@ def _size(measured: Measured, truth: Truth) -> str | None:
 
 
 MIXES_BOTH_WAYS = (
-    MIXES_PATCHES[0],
+    EVERY_PATCH,
     trained.holds(
         "tokens", "Token mixing: each channel by itself, all by one network that reads every position.", _tokens, 1, TRAINED
     ),

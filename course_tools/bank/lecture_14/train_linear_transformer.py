@@ -116,7 +116,7 @@ def train_linear_transformer(text: Tensor, n_tokens: int, n_steps: int) -> nn.Mo
 
 def _questions(draw: Draw) -> tuple[Call, Truth]:
     """Add a text (3, 256) to be read token by token: two that end alike, and the first with what comes before mixed up."""
-    (data, queries), truth = language_models.questions(N_STEPS, draw)
+    (data, queries, *_), truth = language_models.questions(N_STEPS, draw)
     one, other = truth["windows"][: 2 * LONG // queries[0].shape[1]].reshape(2, LONG)
     other = torch.cat([other[:-1], one[-1:]])
     mixed = torch.cat([one[:-1][draw.uniform(LONG - 1).argsort()], one[-1:]])

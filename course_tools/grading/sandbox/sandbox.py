@@ -38,6 +38,7 @@ MEMORY = 2**30
 TEXTS = (
     "checks.time_limit",
     "checks.outcome",
+    "checks.attention_probe",
     "checks.training_record",
     *(
         f"grading.sandbox.{name}"

@@ -31,7 +31,7 @@ def questions():
 
 def shown(make):
     """The names of what the measurements of a model show that was not trained."""
-    (data, queries), truth = questions()
+    (data, queries, *_), truth = questions()
     torch.manual_seed(0)
     measured = measure(lambda *data: make(10).eval(), data, queries)
     return {evidence.__name__ for evidence in EVIDENCE if evidence(measured, truth)}
@@ -74,7 +74,7 @@ def test_a_model_shows_its_own_mistake_and_no_other(make, names):
 
 
 def test_the_images_to_learn_from_are_sorted_and_none_of_them_is_asked_about():
-    ((images, labels, n_classes, n_steps), queries), truth = questions()
+    ((images, labels, n_classes, n_steps), queries, *_), truth = questions()
     assert (len(images), n_classes, n_steps) == (1_297, 10, truth["n_steps"])
     assert bool((labels.diff() >= 0).all())
     known = {image.numpy().tobytes() for image in images}
@@ -82,7 +82,7 @@ def test_the_images_to_learn_from_are_sorted_and_none_of_them_is_asked_about():
 
 
 def test_the_baselines_are_those_of_their_definition():
-    ((images, labels, _, _), queries), truth = questions()
+    ((images, labels, _, _), queries, *_), truth = questions()
     assert truth["frequencies"] == pytest.approx(2.303, abs=0.02)
     nearest = [
         min(range(10), key=lambda k: ((images[labels == k].mean(0) - image) ** 2).sum().item()) for image in queries[0][:100]
@@ -93,7 +93,7 @@ def test_the_baselines_are_those_of_their_definition():
 
 @pytest.mark.parametrize(("order", "in_order"), [(slice(None), True), (torch.arange(1_296, -1, -1), False)])
 def test_images_read_in_the_given_order_are_recognised_at_any_scale(order, in_order):
-    (data, queries), truth = questions()
+    (data, queries, *_), truth = questions()
 
     def train(images, labels, n_classes, n_steps):
         model = linear(n_classes)

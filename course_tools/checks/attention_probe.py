@@ -1,0 +1,122 @@
+"""Find out whether a model attends: replace the weights of its attention by equal ones, and see whether its results change.
+
+Whatever form attention is written in, nonnegative weights that sum to 1 over the keys multiply the values. Such factors of
+products are recognised while the model runs. This module contains no expected results: it also runs inside the sandbox.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.backends import mha
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_aten = torch.ops.aten
+_PRODUCTS = (_aten.bmm.default, _aten.mul.Tensor, _aten.mm.default)
+_MOST_KEYS = 64
+"""Most keys of a product of two plain matrices, as for one example; a larger one may compare with all training examples."""
+_RECURRENT_LAYER = _aten.mkldnn_rnn_layer.default
+"""torch's LSTM on a CPU: one operation for all steps; its first argument has time on the first axis."""
+
+
+class Probe(NamedTuple):
+    """What one call of a model showed.
+
+    `averaged` is its result with equal weights in place of those that depend on the example, and `values` (B, T_k, d) are what
+    the first of these weights multiplied; it is empty if there are none. `counts` are the numbers of operations, of weights
+    that depend on the example and sum to 1 over the keys, and of those that do so over the queries instead.
+    """
+
+    averaged: Tensor
+    values: Tensor
+    counts: Tensor
+
+
+def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
+    """Call a model on a batch; its first input has the axis of the examples first."""
+    before = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _EqualWeights(len(inputs[0])) as mode:
+            output = model(*(part.clone() for part in inputs))
+    finally:
+        mha.set_fastpath_enabled(before)
+    counts = torch.tensor([mode.n_operations, mode.n_over_keys, mode.n_over_queries])
+    averaged = output.detach().cpu().clone() if isinstance(output, Tensor) else torch.zeros(0)
+    return Probe(averaged, torch.zeros(0) if mode.values is None else mode.values, counts)
+
+
+class _EqualWeights(TorchDispatchMode):
+    """Replaces attention weights by equal ones over the keys that have a weight, and counts operations."""
+
+    def __init__(self, n_examples: int) -> None:
+        super().__init__()
+        self.n_examples = n_examples
+        self.n_operations = self.n_over_keys = self.n_over_queries = 0
+        self.values: Tensor | None = None
+
+    def __torch_dispatch__(
+        self, operation: object, types: object, arguments: tuple = (), options: dict | None = None
+    ) -> object:
+        """Run an operation, with other weights if it is a product with attention weights."""
+        self.n_operations += len(arguments[0]) if operation is _RECURRENT_LAYER else 1
+        if operation in _PRODUCTS and all(isinstance(x, Tensor) and x.is_floating_point() for x in arguments[:2]):
+            arguments = self._with_equal_weights(operation, *arguments)
+        return operation(*arguments, **(options or {}))
+
+    def _with_equal_weights(self, operation: object, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+        if operation is _PRODUCTS[2]:  # of one example, as in a loop over the batch
+            if len(right) > _MOST_KEYS or (left < 0).any() or not _sums_to_one(left, -1):
+                return left, right
+            self.n_over_keys += 1
+            return _equal(left, -1), right
+        is_matrix_product = operation is _PRODUCTS[0]
+        for weights, values, keys in ((left, right, -1), (right, left, -2)):
+            broadcasts = weights.dim() == values.dim() > 1 and any(
+                n == 1 < m for n, m in zip(weights.shape, values.shape, strict=True)
+            )
+            if not (is_matrix_product or broadcasts) or not self._depends_on_the_example(weights):
+                continue
+            axes = (keys,) if is_matrix_product else tuple(range(1, weights.dim()))
+            axis = next((axis for axis in axes if _sums_to_one(weights, axis)), None)
+            if axis is None:
+                self.n_over_queries += is_matrix_product and _sums_to_one(weights, -3 - keys)
+                continue
+            self.n_over_keys += 1
+            if self.values is None:
+                self.values = (
+                    self._by_key(values if keys == -1 else values.mT, -2) if is_matrix_product else self._by_key(values, axis)
+                )
+            equal = _equal(weights, axis)
+            return (equal, right) if weights is left else (left, equal)
+        return left, right
+
+    def _by_key(self, values: Tensor, axis: int) -> Tensor:
+        """Bring values to (B, T_k, d); those of several heads stand side by side."""
+        values = values.movedim(axis, 1)
+        heads = (
+            values.reshape(self.n_examples, -1, *values.shape[1:]) if len(values) % self.n_examples == 0 else values[:0, None]
+        )
+        return heads.transpose(1, 2).flatten(2).cpu().clone()
+
+    def _depends_on_the_example(self, weights: Tensor) -> bool:
+        if weights.dim() < 2 or len(weights) % self.n_examples or (weights < 0).any():
+            return False
+        rows = weights.reshape(self.n_examples, -1)
+        return bool((rows - rows[:1]).abs().max() > 1e-6)
+
+
+def _equal(weights: Tensor, axis: int) -> Tensor:
+    """Equal weights along an axis, over the entries that are not 0."""
+    allowed = (weights > 0).to(weights)
+    return allowed / allowed.sum(axis, keepdim=True).clamp(min=1)
+
+
+def _sums_to_one(weights: Tensor, axis: int) -> bool:
+    """Whether all sums along an axis of at least two entries are 1, or 0 where a mask excludes every key."""
+    if weights.shape[axis] < 2:
+        return False
+    sums = weights.sum(axis)
+    return bool((((sums - 1).abs() < 1e-3) | (sums == 0)).all()) and bool((sums > 0.5).any())

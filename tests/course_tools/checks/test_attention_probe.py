@@ -1,0 +1,97 @@
+"""A probe finds attention in whatever form it is written, and takes nothing else for it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_tools.checks.attention_probe import probe
+
+W = torch.randn(3, 5, 5, generator=torch.Generator().manual_seed(0))
+X = torch.randn(7, 11, 5, generator=torch.Generator().manual_seed(1))
+
+
+def scores_and_values(x):
+    q, k, v = (x @ matrix for matrix in W)
+    return q @ k.mT, v
+
+
+def by_matrices(x):
+    scores, v = scores_and_values(x)
+    return scores.softmax(-1) @ v
+
+
+def by_hand(x):
+    scores, v = scores_and_values(x)
+    weights = scores.exp()
+    return torch.einsum("bqk,bkd->bqd", weights / weights.sum(-1, keepdim=True), v)
+
+
+def as_a_weighted_sum(x):
+    scores, v = scores_and_values(x)
+    return (scores.softmax(-1)[..., None] * v[:, None]).sum(2)
+
+
+def one_by_one(x):
+    return torch.stack([(scores.softmax(-1)) @ v for scores, v in zip(*scores_and_values(x), strict=True)])
+
+
+def fused_and_causal(x):
+    return F.scaled_dot_product_attention(*(x @ matrix for matrix in W), is_causal=True)
+
+
+torch.manual_seed(0)
+layer = nn.TransformerEncoderLayer(5, 1, 7, batch_first=True).eval()
+recurrent = nn.GRU(5, 5, batch_first=True)
+convolution = nn.Conv1d(11, 11, 3, padding=1)
+
+
+@pytest.mark.parametrize("model", [by_matrices, by_hand, as_a_weighted_sum, one_by_one, fused_and_causal, layer])
+def test_equal_weights_change_what_attends(model):
+    found = probe(model, (X,))
+    assert found.counts[1] > 0 == found.counts[2]
+    assert not torch.allclose(found.averaged, model(X).detach(), atol=1e-3)
+
+
+def over_the_queries(x):
+    scores, v = scores_and_values(x)
+    return scores.softmax(-2) @ v
+
+
+def mean_of_what_is_there(x):
+    there = (x[..., 0] > -1).float()[:, None]
+    return there / there.sum(-1, keepdim=True) @ x
+
+
+def one_hot(x):
+    return F.one_hot(x.argmax(-1), 5).float() @ W[0]
+
+
+def fixed_mixture(x):
+    return W[:1, :1].repeat(1, 11, 3)[..., :11].softmax(-1).expand(7, -1, -1) @ x
+
+
+@pytest.mark.parametrize(
+    "model",
+    [over_the_queries, mean_of_what_is_there, one_hot, fixed_mixture, lambda x: recurrent(x)[0], convolution, torch.sigmoid],
+)
+def test_equal_weights_change_nothing_else(model):
+    found = probe(model, (X,))
+    assert torch.allclose(found.averaged, model(X).detach(), atol=1e-6)
+
+
+def test_weights_over_the_queries_are_told_from_those_over_the_keys():
+    assert probe(over_the_queries, (X,)).counts[1:].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("model", [by_matrices, by_hand, as_a_weighted_sum])
+def test_the_values_of_the_first_attention_are_given_by_key(model):
+    assert torch.allclose(probe(model, (X,)).values, X @ W[2], atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU])
+def test_the_operations_of_a_recurrence_grow_with_the_length(make):
+    layer = make(5, 5, batch_first=True)
+    long, short = (int(probe(lambda x: layer(x)[0], (X[:, :n],)).counts[0]) for n in (11, 4))
+    assert long - short >= 7
+    assert probe(by_matrices, (X,)).counts[0] == probe(by_matrices, (X[:, :4],)).counts[0]
