@@ -85,7 +85,7 @@ def constant(index: int, warmup: int, steps: int) -> float:
 def train(
     model: nn.Module,
     batches: Iterable[Any],
-    loss: Callable[[nn.Module, Any], Tensor | tuple[Tensor, dict[str, float]]],
+    loss: Callable[[nn.Module, Any], Tensor | tuple[Tensor, dict[str, float]] | tuple[Tensor, dict[str, float], int]],
     *,
     steps: int,
     lr: float = 1e-3,
@@ -101,14 +101,16 @@ def train(
     Args:
         model: trained in place; put into training mode at the start.
         batches: at least `steps` · `accumulate` batches, of the form that the loss function takes.
-        loss: returns a scalar from (model, batch), alone or with a dict of metrics.
+        loss: returns a scalar from (model, batch), alone, with a dict of metrics, or with metrics and the number of things that
+            it averages over, such as real tokens.
         steps: number of updates.
         lr: the learning rate that the schedule multiplies.
         warmup: steps over which the learning rate rises from 0 to lr.
         clip: largest joint norm of the gradients, above 0; None = no clipping.
         optimizer: makes the optimizer of the parameters that need a gradient, and lr.
         schedule: `linear_decay`, `cosine_decay`, `inverse_square_root`, `constant`, or a function like them.
-        accumulate: batches whose gradients are averaged before each update; metrics are those of the last one.
+        accumulate: batches whose gradients are averaged before each update, weighted by the numbers that the loss returns: only
+            then is the average that of one large batch where batches differ in their padding. Metrics are those of the last.
         autocast: compute the loss in this lower precision where torch considers it safe: torch.bfloat16, or torch.float16, for
             which the loss is scaled so that small gradients are not rounded to 0, and an update that overflows is skipped.
             Weights and updates keep the model's own.
@@ -134,7 +136,8 @@ def train(
     stream = iter(batches)
     for index in range(steps):
         optimiser.zero_grad()
-        number = 0.0
+        number = weight = 0.0
+        unit = None  # the count of the first batch: gradients keep their size
         metrics: dict[str, float] = {}
         for _ in range(accumulate):
             try:
@@ -143,12 +146,18 @@ def train(
                 raise ValueError(f"the batches ended after {index} of {steps} steps.") from None
             with torch.autocast(device, dtype=autocast, enabled=autocast is not None):
                 outcome = loss(model, batch)
-            value, metrics = outcome if isinstance(outcome, tuple) else (outcome, {})
-            number += value.item() / accumulate
-            if not math.isfinite(number):
-                raise FloatingPointError(f"the loss is {number} at step {index}: lower lr={lr}, or clip the gradients.")
-            scaler.scale(value / accumulate if accumulate > 1 else value).backward()
+            value, metrics, count = (*outcome, 1)[:3] if isinstance(outcome, tuple) else (outcome, {}, 1)
+            if not math.isfinite(value.item()):
+                raise FloatingPointError(f"the loss is {value.item()} at step {index}: lower lr={lr}, or clip the gradients.")
+            if not count > 0:
+                raise ValueError(f"the loss must return the number of things that it averages over, above 0, got {count}.")
+            unit = unit or count
+            number, weight = number + value.item() * count / unit, weight + count / unit
+            scaler.scale(value * (count / unit)).backward()
+        number /= weight
         scaler.unscale_(optimiser)
+        if weight != 1:
+            torch._foreach_div_([p.grad for p in parameters if p.grad is not None], weight)
         norm = nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip).item()
         if not (math.isfinite(norm) or scaler.is_enabled()):
             raise FloatingPointError(f"the norm of the gradients is {norm} at step {index}, where the loss is {number}.")

@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.primitives.masks import causal_mask
 from course_lib.primitives.precision import in_float32_at_least
@@ -124,6 +124,35 @@ def causal(mechanism: Form) -> Form:
     """
     mechanism.causal = True  # type: ignore[attr-defined]
     return mechanism
+
+
+def require_causal(mechanism: AnyMechanism, n_heads: int, d_k: int) -> None:
+    """Raise a ValueError if the first of two positions attends to the second: a model would learn to read the answer.
+
+    One call of a mechanism that is not marked as causal tells it, by gradients; dropout is off, and nothing is drawn.
+    """
+    if getattr(mechanism, "causal", False):
+        return
+    modules = list(mechanism.modules()) if isinstance(mechanism, nn.Module) else []
+    owned = [x for module in modules for x in (*module.parameters(recurse=False), *module.buffers(recurse=False))]
+    like = next((x for x in owned if x.is_floating_point()), torch.zeros(()))
+    if like.is_meta:
+        return
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    with torch.inference_mode(False), torch.enable_grad():
+        x = torch.linspace(-1, 1, 2 * n_heads * d_k).to(like).view(1, n_heads, 2, d_k)
+        k, v = x.flip(-1).requires_grad_(), x.clone().requires_grad_()
+        context = mechanism(x, k, v).context[..., 0, :].sum()
+        gradients = torch.autograd.grad(context, (k, v), allow_unused=True) if context.requires_grad else ()
+    for module in training:
+        module.training = True
+    if any(g is not None and g[..., 1, :].any() for g in gradients):
+        raise ValueError(
+            f"{getattr(mechanism, '__name__', mechanism)} attends to later positions, of which one is the answer: choose "
+            "causal_attention, fused_causal_attention, or a causal form of linear attention."
+        )
 
 
 def hide_keys(x: Values, mask: Mask) -> Values:

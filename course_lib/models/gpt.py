@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, KeysValues, LayerState, causal_attention
+from course_lib.attention.core import require_causal
 from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm
 from course_lib.primitives import LearnedPositions, padding_mask
 from course_lib.primitives.preconditions import require_one_token_each, shape_checked
@@ -58,8 +59,8 @@ class GPT(nn.Module):
             n_tokens: size of the vocabulary.
             T_max: length of the context; each position has a learned vector.
             sizes: d_model, n_heads, d_ff (4 · d_model in the papers), n_layers.
-            mechanism: `causal_attention`, or `fused_causal_attention`, which is faster and returns no weights; with a mechanism
-                that is not causal, the model would attend to the token that it must predict.
+            mechanism: `causal_attention`, or `fused_causal_attention`, which is faster and returns no weights; one that is not
+                causal is refused: the model would attend to the token that it must predict.
             activation: inside the feed-forward networks.
             dropout: probability with which, in training, a feature is set to 0: of the embeddings, and of the output of each
                 sublayer.
@@ -68,6 +69,7 @@ class GPT(nn.Module):
         self.tokens = nn.Embedding(n_tokens, sizes.d_model)
         self.positions = LearnedPositions(T_max, sizes.d_model)
         self.stack = encoder_stack(sizes, mechanism, activation, pre_norm, dropout=dropout)
+        require_causal(mechanism, sizes.n_heads, sizes.d_model // sizes.n_heads)
         self.dropout = nn.Dropout(dropout)
         draw_weights(self, sizes.d_model)
         for name, weights in self.named_parameters():

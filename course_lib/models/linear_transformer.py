@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import LayerState, LinearAttention, chunked_linear_attention, linear_attention_step
+from course_lib.attention.core import require_causal
 from course_lib.blocks.block import Sizes, encoder_stack, pre_norm
 from course_lib.primitives import elu_feature_map, sinusoids
 from course_lib.primitives.preconditions import require_one_token_each
@@ -51,9 +52,11 @@ class LinearTransformer(nn.Module):
                 as fast, in 15 times the memory.
         """
         super().__init__()
+        mechanism = LinearAttention(feature_map, mix)
         self.tokens = nn.Embedding(n_tokens, sizes.d_model)
         nn.init.normal_(self.tokens.weight, std=sizes.d_model**-0.5)
-        self.stack = encoder_stack(sizes, LinearAttention(feature_map, mix), F.gelu, pre_norm)
+        self.stack = encoder_stack(sizes, mechanism, F.gelu, pre_norm)
+        require_causal(mechanism, sizes.n_heads, sizes.d_model // sizes.n_heads)
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "B T n_tokens"]:
         """Next-token logits (B, T, n_tokens) of tokens (B, T): logits[:, t] given tokens[:, :t+1]."""

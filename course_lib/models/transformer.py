@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, LayerState, causal_attention, scaled_dot_product_attention
+from course_lib.attention.core import require_causal
 from course_lib.blocks.block import (
     Activation,
     Residual,
@@ -78,6 +79,7 @@ class Transformer(nn.Module):
         self.target_words = _embedding(n_target, sizes.d_model)
         self.encoder = encoder_stack(sizes, mechanism, activation, residual, dropout=dropout)
         self.decoder = decoder_stack(sizes, mechanism, activation, residual, own=causal, dropout=dropout)
+        require_causal(causal, sizes.n_heads, sizes.d_model // sizes.n_heads)
         self.dropout = nn.Dropout(dropout)
         for weights in self.parameters():
             if weights.dim() > 1:

@@ -134,6 +134,32 @@ def test_four_small_batches_make_the_update_of_their_union():
     assert models[0] == pytest.approx(models[1], rel=1e-5)
 
 
+def test_padded_batches_make_the_update_of_their_union_if_the_loss_returns_its_count():
+    """Sixteen texts of 2 to 7 tokens: a mean of the means of batches counts the tokens of the shorter ones too much."""
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(16, 7, 3, generator=draw), torch.randn(16, 7, 1, generator=draw)
+    real = torch.arange(7) < torch.tensor([7] * 4 + [2] * 4 + [5] * 4 + [3] * 4)[:, None]
+
+    def counted(model, batch):
+        x, y, real = batch
+        return (model(x) - y).square()[real].mean(), {}, int(real.sum())
+
+    models = {}
+    for name, size, loss in (("whole", 16, counted), ("parts", 4, counted), ("means", 4, lambda *of: counted(*of)[0])):
+        torch.manual_seed(3)
+        model = nn.Linear(3, 1)
+        stream = zip(x.split(size), y.split(size), real.split(size), strict=True)
+        (step,) = train(model, stream, loss, steps=1, accumulate=16 // size, optimizer=torch.optim.SGD)
+        models[name] = [step.loss, step.gradient_norm, *model.weight[0].tolist()]
+    assert models["parts"] == pytest.approx(models["whole"], rel=1e-5)
+    assert models["means"] != pytest.approx(models["whole"], rel=1e-3)
+
+
+def test_a_count_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="above 0, got 0"):
+        next(train(nn.Linear(1, 1), [line()], lambda *of: (squared_error(*of), {}, 0), steps=1))
+
+
 def test_batches_that_end_inside_a_step_are_named():
     with pytest.raises(ValueError, match="ended after 1 of 2 steps"):
         list(train(nn.Linear(1, 1), [line()] * 3, squared_error, steps=2, accumulate=2))

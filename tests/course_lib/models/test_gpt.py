@@ -8,7 +8,19 @@ import torch
 from torch import nn
 
 from course_lib.analysis import record
-from course_lib.attention import LinearAttention, MultiHead, causal_attention, scaled_dot_product_attention
+from course_lib.attention import (
+    AttentionDropout,
+    LinearAttention,
+    MultiHead,
+    PerformerAttention,
+    RelativeAttention,
+    RotaryAttention,
+    causal_attention,
+    causal_linear_attention,
+    causal_performer_attention,
+    scaled_dot_product_attention,
+)
+from course_lib.attention.core import require_causal
 from course_lib.blocks import Sizes, post_norm
 from course_lib.fast import CachedGPT, chunked_linear_attention, fused_causal_attention
 from course_lib.generation import beam_search, generate, sample
@@ -17,7 +29,7 @@ from course_lib.metrics import gpt_parameters
 from course_lib.models import GPT
 
 B, T, N, T_MAX = 3, 7, 13, 17
-SIZES = Sizes(d_model=6, n_heads=3, d_ff=19, n_layers=2)
+SIZES, D_K = Sizes(d_model=6, n_heads=3, d_ff=19, n_layers=2), 2
 TOKENS = torch.randint(N, (B, T), generator=torch.Generator().manual_seed(0))
 LENGTHS = torch.tensor([7, 4, 1])
 each_form = pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention])
@@ -57,9 +69,52 @@ def test_an_output_never_depends_on_later_tokens(mechanism):
         assert not seen[:, t + 1 :].any()
 
 
+def leaking():
+    """A GPT whose mechanism is replaced by one that is not causal, which the model itself refuses."""
+    gpt = model()
+    for block in gpt.stack.blocks:
+        block.mixer.attention.mechanism = scaled_dot_product_attention
+    return gpt
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        scaled_dot_product_attention,
+        LinearAttention(),
+        PerformerAttention(D_K, 11),
+        AttentionDropout(scaled_dot_product_attention, 0.9),
+        partial(scaled_dot_product_attention),
+    ],
+)
+def test_a_mechanism_that_is_not_causal_is_refused(mechanism):
+    with pytest.raises(ValueError, match="attends to later positions, of which one is the answer"):
+        model(mechanism)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        partial(causal_attention),
+        LinearAttention(mix=causal_linear_attention),
+        PerformerAttention(D_K, 11, causal_performer_attention),
+        AttentionDropout(causal_attention, 0.5),
+        RelativeAttention(6, 3),
+        RotaryAttention(D_K),
+    ],
+)
+def test_a_causal_mechanism_of_any_kind_is_taken_and_stays_as_it_is(mechanism):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    require_causal(mechanism, 3, D_K)
+    assert torch.equal(before, torch.get_rng_state())
+    assert not isinstance(mechanism, nn.Module) or mechanism.training
+    model(mechanism)(TOKENS)
+
+
 def test_a_mechanism_that_is_not_causal_leaks():
     """The control: the law above can fail."""
-    gpt = model(scaled_dot_product_attention)
+    gpt = leaking()
     changed = TOKENS.clone()
     changed[:, -1] = (changed[:, -1] + 1) % N
     assert (gpt(changed)[:, 0] != gpt(TOKENS)[:, 0]).any()
@@ -151,7 +206,7 @@ def test_steps_of_linear_attention_compute_forward_and_refuse_padding():
 
 def test_a_mechanism_without_steps_is_refused_before_the_first_step():
     with pytest.raises(ValueError, match="no `start` and `step`"):
-        model(scaled_dot_product_attention).start(TOKENS)
+        leaking().start(TOKENS)
 
 
 def test_a_step_drops_nothing_in_training_mode():
@@ -259,7 +314,7 @@ def test_a_length_longer_than_its_prompt_is_refused():
 def test_steps_of_another_mechanism_are_refused():
     """They would compute causal softmax attention nevertheless, and predict something different from the model."""
     with pytest.raises(ValueError, match=r"causal_attention.*LinearAttention"):
-        CachedGPT(model(LinearAttention()))
+        CachedGPT(model(LinearAttention(mix=chunked_linear_attention)))
 
 
 @pytest.mark.parametrize(

@@ -190,9 +190,9 @@ def test_it_learns_to_repeat_itself():
     assert torch.equal(generate(net, tokens[:, :12], 12, likeliest), tokens[:, 12:])
 
 
-def test_steps_of_a_model_that_is_not_causal_are_refused():
-    with pytest.raises(ValueError, match="steps compute causal linear attention"):
-        model(linear_attention).start(text())
+def test_a_form_that_is_not_causal_is_refused():
+    with pytest.raises(ValueError, match="attends to later positions, of which one is the answer"):
+        model(linear_attention)
 
 
 def test_the_smallest_texts():

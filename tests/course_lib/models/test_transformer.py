@@ -237,9 +237,9 @@ def test_a_step_reads_one_word_and_computes_a_row_and_no_more():
     assert {after - before for before, after in itertools.pairwise(costs)} == {4 * B * SIZES.d_model * SIZES.n_layers}
 
 
-def test_steps_are_refused_where_the_decoder_is_not_causal():
-    with pytest.raises(ValueError, match="steps compute causal attention"):
-        model(form={"causal": scaled_dot_product_attention}).start(SOURCE, LENGTHS)
+def test_a_decoder_that_is_not_causal_is_refused():
+    with pytest.raises(ValueError, match="attends to later positions, of which one is the answer"):
+        model(form={"causal": scaled_dot_product_attention})
 
 
 def test_greedy_and_beam_search_go_over_its_steps():
