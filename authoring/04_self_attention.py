@@ -135,7 +135,7 @@ bag_accuracy, bag_loss = data.bag_of_values(draw_texts(4_000)[1])
 show_recorded_losses(losses, "cross-entropy, nats", {"a bag of values": bag_loss})
 
 # %% [markdown] tags=["try-it"]
-# For a thousand updates, the loss stays at that of a bag of values: the GRU knows which values occur, and not whose they are. Then
+# For nearly a thousand updates, the loss stays at that of a bag of values: the GRU knows which values occur, and not whose they are. Then
 # it slowly learns to bind some of them: after 5,000 updates, 60 % of its answers are right.
 #
 # **Try it.** Read the pairs above once, cover them, and answer the questions. That is the task of the GRU, whose one state must
@@ -405,8 +405,8 @@ source(data.draw_counting)
 leak = {}
 for name, mask in (("causal mask", causal_mask(12).to(device())), ("no mask", None)):
     torch.manual_seed(0)
-    head = SelfAttention(64, scaled_dot_product_attention, mask)
-    counter = Reader(head, sizes=(8, 12), n_answers=8).to(device())
+    layer = SelfAttention(64, scaled_dot_product_attention, mask)
+    counter = Reader(layer, sizes=(8, 12), n_answers=8).to(device())
     leak[name] = [train_reader(counter, data.draw_counting, steps=300)]
 entropy = {"entropy of the next token": data.ENTROPY}
 show_recorded_losses(leak, "cross-entropy, nats", entropy)
@@ -565,7 +565,7 @@ show(drawn, alt=plots.describe(weights, output, my_name, at_most=4))
 
 # %% [markdown]
 # Now every position writes *two* letters, forwards and backwards, as in section 6. We compare one head of size 64 with two
-# heads of size 32.
+# heads of size 32, and draw the two.
 
 
 # %%
@@ -581,12 +581,14 @@ for n_heads in (1, 2):
     torch.manual_seed(0)
     model = WordReader(n_heads, n_answers=(2,)).to(device())
     train_reader(model, draw_both, steps=300)
-    both[n_heads] = answer(model, draw_both).view(-1, 2).all(-1).float().mean()
+    right = answer(model, draw_both).view(-1, 2)  # forwards, backwards
+    both[n_heads] = right.all(-1).float().mean()
 words, maps = written_by(model, my_name)
 print(*words, sep="\n")
 named = {f"head {i}": weights for i, weights in enumerate(maps)}
 drawn = plots.attention_maps(named, my_name, my_name, x="read", y="place")
-show(drawn, alt=" ".join(plots.describe(weights, at_most=3) for weights in maps))
+alt = (plots.describe(weights, my_name, my_name, at_most=3) for weights in maps)
+show(drawn, alt=" ".join(alt))
 
 # %% tags=["nbval-check-output"]
 claim("04.v", one=both[1], two=both[2])

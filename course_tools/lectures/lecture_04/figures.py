@@ -119,6 +119,7 @@ class Saturation(NamedTuple):
     derivative w (1 - w) at the last size, under the same two names.
     """
 
+    n_keys: int
     sizes: Sequence[int]
     largest: dict[str, list[float]]
     spread: list[float]
@@ -128,7 +129,7 @@ class Saturation(NamedTuple):
 def measure_saturation(sizes: Sequence[int], n_keys: int = 16, n_queries: int = 1_000, seed: int = 0) -> Saturation:
     """Compare each of many random queries with n_keys random keys, for each size d_k, and apply the softmax to the scores."""
     generator = torch.Generator().manual_seed(seed)
-    found = Saturation(sizes, {SCALED: [], UNSCALED: []}, [], {})
+    found = Saturation(n_keys, sizes, {SCALED: [], UNSCALED: []}, [], {})
     for d_k in sizes:
         queries = torch.randn(n_queries, 1, d_k, generator=generator)
         scores = dot_scores(queries, torch.randn(n_queries, n_keys, d_k, generator=generator))
@@ -145,7 +146,14 @@ def show_saturation(found: Saturation) -> None:
     scaled, unscaled, sizes = found.largest[SCALED], found.largest[UNSCALED], found.sizes
     lines = {name: (sizes, means) for name, means in found.largest.items()}
     show(
-        curves(lines, "size of the keys, d_k", "largest weight of a query, mean", "random queries and keys", log="x"),
+        curves(
+            lines,
+            "size of the keys, d_k",
+            "largest weight of a query, mean",
+            "random queries and keys",
+            log="x",
+            across={"equal weights": 1 / found.n_keys},
+        ),
         alt=f"Largest weight against the size of the keys: with the scale it changes from {scaled[0]:.2f} to {scaled[-1]:.2f}; "
         f"without, it rises from {unscaled[0]:.2f} at d_k = {sizes[0]} to {unscaled[-1]:.2f} at d_k = {sizes[-1]}.",
     )
