@@ -36,31 +36,31 @@ def lstm_cell() -> Diagram:
         "hidden state. All states and gates are (B, n); the four gates come from one product of size (B, 4n).",
     )
     before = d.tensor("c_{t-1}", "B n", 48, 56, "lstm_step: given.c")
-    forget, add = d.circle("×", 122, 56, "mix"), d.circle("+", 246, 56, "mix")
+    forget, add = d.circle("×", 196, 56, "mix"), d.circle("+", 268, 56, "mix")
     after = d.tensor("c_t", "B n", 436, 56, "lstm_step: result[1]")
-    enter, squash, leave = d.circle("×", 246, 134, "mix"), d.op("tanh", 372, 128, w=62), d.circle("×", 372, 204, "mix")
-    hidden = d.tensor("h_t", "B n", 440, 204, "lstm_step: result[0]")
-    f, i = (
-        d.tensor("f forget", "B n", 122, 286, "lstm_step: f", w=88),
-        d.tensor("i input", "B n", 207, 286, "lstm_step: i", w=74),
+    enter, squash, leave = d.circle("×", 268, 134, "mix"), d.op("tanh", 380, 128, w=62), d.circle("×", 380, 204, "mix")
+    hidden = d.tensor("h_t", "B n", 446, 204, "lstm_step: result[0]")
+    i, f = (
+        d.tensor("i input", "B n", 108, 286, "lstm_step: i", w=74),
+        d.tensor("f forget", "B n", 196, 286, "lstm_step: f", w=88),
     )
-    g, o = d.tensor("g new", "B n", 285, 286, "lstm_step: g", w=74), d.tensor("o output", "B n", 372, 286, "lstm_step: o", w=92)
-    d.note("σ", 110, 243)
-    d.note("σ", 196, 243)
-    d.note("tanh", 304, 243)
-    d.note("σ", 384, 243)
-    gates = d.tensor("gates, all four in one product", "B 4·n", 252, 370, "lstm_step: gates", w=370)
+    g, o = d.tensor("g new", "B n", 290, 286, "lstm_step: g", w=74), d.tensor("o output", "B n", 380, 286, "lstm_step: o", w=92)
+    d.note("σ", 97, 243)
+    d.note("σ", 184, 243)
+    d.note("tanh", 309, 243)
+    d.note("σ", 392, 243)
+    gates = d.tensor("gates: rows i, f, g, o of one product", "B 4·n", 252, 370, "lstm_step: gates", w=370)
     product = d.op("W x_t + U h_{t-1} + b", 252, 442, "learned", w=370)
     x, h = d.tensor("x_t", "B d", 150, 512, "lstm_step: x"), d.tensor("h_{t-1}", "B n", 354, 512, "lstm_step: given.h")
     d.chain(before, forget, add, after)
-    d.path([(372, 56), (372, 111)])
+    d.path([(380, 56), (380, 111)])
     d.chain(squash, leave, hidden)
     d.arrow(f, forget)
-    d.path([(207, 260), (207, 134), (233, 134)])
-    d.path([(285, 260), (285, 134), (259, 134)])
+    d.path([(108, 260), (108, 134), (255, 134)])
+    d.path([(290, 260), (290, 134), (281, 134)])
     d.arrow(enter, add)
     d.arrow(o, leave)
-    for gate in (f, i, g, o):
+    for gate in (i, f, g, o):
         d.arrow(gates, gate)
     d.arrow(product, gates)
     d.arrow(x, product)
