@@ -142,7 +142,7 @@ def causal_linear_attention(
         mask: the keys that are visible at all, (*batch, 1, T); True = may attend.
 
     Returns:
-        context (*batch, T, d_v): c_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ z_i with the sums over j ≤ i.
+        context (*batch, T, d_v): c_i = φ(q_i)ᵀ S_i / φ(q_i)ᵀ z_i with the sums over j ≤ i; 0 where φ(q_i)ᵀ z_i = 0.
 
     Raises:
         ValueError: there are not as many queries or values as keys, or the mask differs between queries.
@@ -174,7 +174,8 @@ def linear_attention_step(
         v: its value (*batch, d_v).
 
     Returns:
-        the context of this position (*batch, d_v), and the new S and z in float32 or wider; those given are not changed.
+        the context of this position (*batch, d_v), 0 where φ(q)ᵀz = 0, as before any visible key; and the new S and z in
+        float32 or wider. Those given are not changed.
 
     Source: Katharopoulos et al. 2020, eqs. 18-20.
     """

@@ -5,6 +5,7 @@ A comparison returns None if the property holds, else a Failure: what was expect
 
 import math
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -117,6 +118,24 @@ def unchanged(expected: Outcome, got: Outcome) -> Failure | None:
         changed = ", ".join(f"`{expected.arguments[i].name}`" for i in got.changed)
         return Failure(f"The call changes {changed}: an operation works in place (`+=`, `masked_fill_`, `x[...] = …`).")
     return None
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """Check the values, and that the answer takes at most `times` as many operations as the reference; see `cost.Cost`."""
+
+    times: float
+
+    def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
+        """Compare the costs of a call."""
+        if (failure := same_values(expected, got)) is not None:
+            return failure
+        if got.cost.operations <= self.times * expected.cost.operations:
+            return None
+        return Failure(
+            f"It takes {got.cost.operations:,} operations on this input, and the reference {expected.cost.operations:,}. "
+            f"The largest tensor that it makes has shape {got.cost.largest}."
+        )
 
 
 def _short(error: BaseException) -> str:

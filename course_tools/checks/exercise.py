@@ -13,7 +13,7 @@ from functools import partial, partialmethod
 import torch
 from torch import Tensor
 
-from course_tools.checks.comparisons import Comparison, runs, same_gradients, same_shapes, same_values, unchanged
+from course_tools.checks.comparisons import AtMost, Comparison, runs, same_gradients, same_shapes, same_values, unchanged
 from course_tools.checks.outcome import Call
 from course_tools.checks.training_record import Measured
 
@@ -146,6 +146,11 @@ class Property:
         """Whether the answer must be differentiated on these inputs."""
         return self.judge is same_gradients
 
+    @property
+    def counts_cost(self) -> bool:
+        """Whether the operations of the answer must be counted on these inputs."""
+        return isinstance(self.judge, AtMost)
+
 
 def runs_on(calls: Callable[[Draw], Iterable[Call]]) -> Property:
     """Make the root of every graph: the answer returns a value, without an error and in time. This alone earns no points."""
@@ -160,6 +165,18 @@ has_gradient = partial(Property, "gradient", "The gradient with respect to every
 
 leaves_inputs = partial(Property, "inputs", "The call does not change its inputs.", judge=unchanged)
 """`leaves_inputs(calls)`: no argument is changed in place; this earns nothing if the shape is wrong."""
+
+
+def costs_at_most(
+    times: float, law: str, calls: Callable[[Draw], Iterable[Call]], points: int = 1, needs: tuple[str, ...] = ("shape",)
+) -> Property:
+    """Make a property of cost: at most `times` the operations of the reference, as `checks.cost` counts them.
+
+    Draw inputs that are large where the cost matters, such as 512 keys, and small elsewhere. Choose `times` well above what the
+    slowest honest design takes (a loop, chunks of 64, float64), and well below what the algorithm takes that the law excludes.
+    The bank's wrong answer with that algorithm, right in every other property, gives the mistake its name.
+    """
+    return Property("cost", law, calls, AtMost(times), points, needs)
 
 
 Truth = Mapping[str, object]

@@ -1,8 +1,9 @@
-"""Outcome of calling an answer: its results, gradients, error, changed arguments and forbidden calls."""
+"""Outcome of calling an answer: its results, gradients, error, changed arguments, forbidden calls and cost."""
 
 import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from course_tools.checks import time_limit
+from course_tools.checks.cost import Cost, CostCounter
 from course_tools.checks.time_limit import TimedOut, run_in_time, watching
 
 _OURS = Path(__file__).parents[2]
@@ -41,6 +43,7 @@ class Outcome:
     called: frozenset[str] = frozenset()
     arguments: tuple[Argument, ...] = ()
     missing: frozenset[int] = frozenset()
+    cost: Cost | None = None
 
     @property
     def not_started(self) -> bool:
@@ -54,17 +57,17 @@ Call = tuple[object, ...]
 
 def watch(
     answer: object,
-    calls: Sequence[tuple[Call, bool]],
+    calls: Sequence[tuple[Call, bool, bool]],
     n_preliminary: int,
     forbids: Mapping[Callable[..., object], str],
     ask: Callable[..., object] | None = None,
     seconds: float | None = None,
 ) -> list[Outcome]:
-    """Observe an untrusted answer on a sequence of calls, each with or without gradients.
+    """Observe an untrusted answer on a sequence of calls, each with or without gradients and a count of its operations.
 
     Args:
         answer: the submitted answer.
-        calls: the arguments of each call, and whether its results are differentiated.
+        calls: the arguments of each call, whether its results are differentiated, and whether its cost is counted.
         n_preliminary: number of preliminary calls at the beginning.
         forbids: functions whose calls are recorded.
         ask: calls the answer, `ask(answer, *call)`, as `training_record.measure` does; None = the answer is called directly.
@@ -78,8 +81,8 @@ def watch(
     given_up = False
 
     def work() -> None:
-        for call, gradients in calls:
-            outcome = observe(answer, call, gradients, forbids, ask)
+        for call, gradients, counted in calls:
+            outcome = observe(answer, call, gradients, forbids, ask, counted)
             if given_up:
                 return
             outcomes.append(outcome)
@@ -98,6 +101,7 @@ def observe(
     gradients: bool = False,
     forbids: Mapping[Callable[..., object], str] | None = None,
     ask: Callable[..., object] | None = None,
+    counted: bool = False,
 ) -> Outcome:
     """Call an answer on copies of the arguments, through `ask` if it is given, and report what it did.
 
@@ -113,7 +117,7 @@ def observe(
         if not callable(answer):
             kind = type(answer).__name__
             raise NotAFunction(f"Expected a function (its name, without parentheses), got a value of type {kind}.")
-        with torch.enable_grad(), watching(forbids or {}, called):
+        with torch.enable_grad(), watching(forbids or {}, called), CostCounter() if counted else nullcontext() as counter:
             returned = answer(*given) if ask is None else ask(answer, *given)
         with torch.enable_grad():
             derived = _gradients(returned, given) if gradients else None
@@ -124,7 +128,8 @@ def observe(
     except BaseException as error:
         return Outcome(None, error=error, where=_where(error), called=frozenset(called))
     arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
-    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), arguments)
+    cost = counter.cost if counter is not None and results is not None else None
+    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), arguments, cost=cost)
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:

@@ -105,13 +105,14 @@ class Examination:
         with guarded():
             calls = {prop.name: sorted(exercise.calls(prop, seed), key=_size) for prop in exercise.properties}
             self.asked = [(prop, call) for prop in exercise.properties for call in calls[prop.name]]
-            scored = [call for prop, call in self.asked if prop.points]
+            scored = [call for prop, call in self.asked if prop.points and not prop.counts_cost]
             self.perturbed: list[PerturbedCall] = perturbed_calls(exercise.reference, scored)
 
     @property
-    def calls(self) -> list[tuple[Call, bool]]:
-        """The calls in order, and for each whether the answer must be differentiated."""
-        return [(call, prop.with_gradients) for prop, call in self.asked] + [(call, False) for _, call in self.perturbed]
+    def calls(self) -> list[tuple[Call, bool, bool]]:
+        """The calls in order, and for each whether the answer must be differentiated, and whether its cost is counted."""
+        asked = [(call, prop.with_gradients, prop.counts_cost) for prop, call in self.asked]
+        return asked + [(call, False, False) for _, call in self.perturbed]
 
     @property
     def n_preliminary(self) -> int:
@@ -235,7 +236,8 @@ class Examination:
         """The outcomes of the reference, or of an answer of the bank, on the calls of a property; cached."""
         known = self._known.setdefault(answer, {})
         if prop.name not in known:
-            known[prop.name] = [observe(answer, call, prop.with_gradients) for asked, call in self.asked if asked is prop]
+            calls = [call for asked, call in self.asked if asked is prop]
+            known[prop.name] = [observe(answer, call, prop.with_gradients, counted=prop.counts_cost) for call in calls]
         return known[prop.name]
 
     def _mistake(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[Answer | None, Answer | None]:
@@ -283,13 +285,17 @@ class Examination:
         for prop in sorted(self.exercise.properties, key=lambda prop: prop.name != first):
             rows = observed.get(prop.name, ())
             outcomes = self._of(wrong, prop)[: len(rows)]
-            if rows and all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True)):
+            missed = [prop.judge(expected, one) is not None for one, (_, expected, _) in zip(outcomes, rows, strict=True)]
+            alike = all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True))
+            if prop.counts_cost:
+                alike = alike and missed == [prop.judge(expected, got) is not None for _, expected, got in rows]
+            if rows and alike:
                 shared.add(prop.name)
             elif prop.name == first:
                 return None
             if len(observed) == 1 and rows and not _same_words(outcomes, rows):
                 return None
-            if any(prop.judge(expected, one) is not None for one, (_, expected, _) in zip(outcomes, rows, strict=True)):
+            if any(missed):
                 failed.add(prop.name)
         return shared, failed
 

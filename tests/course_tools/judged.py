@@ -34,7 +34,7 @@ def passes(id: str, answer: Answer, seed: int = 0) -> bool:
     """Return whether an answer passes, without asking it further once a property fails: mutants are many."""
     asks = examination(id, seed)
     for prop in asks.exercise.properties:
-        calls = [(call, prop.with_gradients) for one, call in asks.asked if one is prop]
+        calls = [(call, prop.with_gradients, prop.counts_cost) for one, call in asks.asked if one is prop]
         with guarded():
             found = watch(answer, calls, len(calls), asks.exercise.forbids)
             expected = asks._of(asks.exercise.reference, prop)

@@ -13,6 +13,7 @@ from course_tools.checks.exercise import (
     Draw,
     Exercise,
     Property,
+    costs_at_most,
     has_gradient,
     has_shape,
     leaves_inputs,
@@ -147,9 +148,10 @@ def inverts_the_mask(phi_q, phi_k, v, mask=None):
     return causal_linear_attention(phi_q, phi_k, v, None if mask is None else ~mask)
 
 
-@right
-def by_a_lower_triangle(phi_q, phi_k, v, mask=None):
-    """The quadratic way: all similarities, those of later keys cut off, each row divided by its sum."""
+@wrong.part
+def cuts_a_triangle_out_of_all_weights(phi_q, phi_k, v, mask=None):
+    """Your contexts are right, but their cost is that of softmax attention: you compute the similarities of all T · T pairs and
+    discard those of later keys. Each S_i and z_i is the one before plus one term: use cumulative sums over the positions."""
     past = torch.ones(v.shape[-2], v.shape[-2], dtype=v.dtype, device=v.device).tril()
     similarity = phi_q @ mask_features(phi_k, mask).mT * past
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
@@ -167,13 +169,26 @@ def position_by_position(phi_q, phi_k, v, mask=None):
     return torch.cat(contexts, dim=-2)
 
 
-@right
-def prefix_by_prefix(phi_q, phi_k, v, mask=None):
-    """Plain linear attention over each prefix anew, for its last query only."""
+@wrong.part
+def sums_every_prefix_anew(phi_q, phi_k, v, mask=None):
+    """Your contexts are right, but you sum each prefix from its beginning, so the cost grows with the square of the length. The
+    sums of a position are those of the position before plus one term."""
     phi_k, contexts = mask_features(phi_k, mask), [v[..., :0, :]]
     for n in range(1, v.shape[-2] + 1):
         query, keys = phi_q[..., n - 1 : n, :], phi_k[..., :n, :]
         contexts.append(divide(query @ (keys.mT @ v[..., :n, :]), query @ keys.sum(-2).unsqueeze(-1)))
+    return torch.cat(contexts, dim=-2)
+
+
+@right
+def in_chunks(phi_q, phi_k, v, mask=None):
+    """Weights within a chunk of 64 positions, one state from chunk to chunk."""
+    phi_k, contexts = mask_features(phi_k, mask), [v[..., :0, :]]
+    S, z = (phi_k[..., :0, :].mT @ v[..., :0, :]), phi_k[..., :0, :].sum(-2)
+    for q, k, values in zip(*(x.split(64, dim=-2) for x in (phi_q, phi_k, v)), strict=True):
+        similarity = (q @ k.mT).tril()
+        contexts.append(divide(similarity @ values + q @ S, similarity.sum(-1, keepdim=True) + q @ z[..., None]))
+        S, z = S + k.mT @ values, z + k.sum(-2)
     return torch.cat(contexts, dim=-2)
 
 
@@ -213,6 +228,15 @@ def causal_that_gives_silent_positions_their_value(phi_q, phi_k, v, mask=None):
     return torch.where(n == 0, v, divide(similarity @ v, n))
 
 
+@stranger(makes=[cuts_a_triangle_out_of_all_weights])
+def causal_query_by_query(phi_q, phi_k, v, mask=None):
+    phi_k, rows = mask_features(phi_k, mask), [v[..., :0, :]]
+    for i, q in enumerate(phi_q.split(1, dim=-2)):
+        similarity = q @ phi_k.mT * (torch.arange(v.shape[-2]) <= i)
+        rows.append(divide(similarity @ v, similarity.sum(-1, keepdim=True)))
+    return torch.cat(rows, dim=-2)
+
+
 @stranger(makes=[sums_from_the_end])
 def causal_by_the_other_triangle(phi_q, phi_k, v, mask=None):
     similarity = (phi_q @ mask_features(phi_k, mask).mT).triu()
@@ -248,6 +272,11 @@ def _late(draw: Draw) -> Call:
     return phi_q, phi_k, v, mask
 
 
+def _long(draw: Draw) -> Call:
+    """So many positions that a matrix of weights costs 100 times as much as all S_i."""
+    return _features(draw, 1, 512, 3), _features(draw, 1, 512, 3), draw.normal(1, 512, 2)
+
+
 exercise = Exercise(
     id="14.3",
     title="Causal linear attention by prefix sums",
@@ -262,6 +291,13 @@ exercise = Exercise(
             lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7)],
             points=3,
             needs=("one position",),
+        ),
+        costs_at_most(
+            32,
+            "The cost grows with the length, not with its square.",
+            lambda draw: [_long(draw)],
+            points=2,
+            needs=("past",),
         ),
         Property(
             "batch",

@@ -12,6 +12,7 @@ from course_tools.checks.exercise import (
     Draw,
     Exercise,
     Property,
+    costs_at_most,
     has_gradient,
     has_shape,
     leaves_inputs,
@@ -120,9 +121,11 @@ def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
     return phi_q @ (phi_k.mT @ v) / (phi_q @ phi_k.sum(-2)[..., None])
 
 
-@right
-def with_the_weights_written_out(phi_q, phi_k, v, mask=None):
-    """The quadratic way: all similarities, each row divided by its sum, then the values."""
+@wrong.part
+def writes_the_weights_out(phi_q, phi_k, v, mask=None):
+    """Your contexts are right, but their cost is that of softmax attention: you compute the T_q · T_k similarities, and linear
+    attention is there to avoid them. Move the brackets: the product of the keys' features and the values comes first, and has
+    no axis for positions."""
     similarity = torch.einsum("...if,...jf->...ij", phi_q, mask_features(phi_k, mask))
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
@@ -179,6 +182,15 @@ def full_with_the_mask_of_the_first_sentence(phi_q, phi_k, v, mask=None):
     return divide(phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2)[..., None])
 
 
+@stranger(makes=[writes_the_weights_out])
+def full_query_by_query(phi_q, phi_k, v, mask=None):
+    contexts = [v[..., :0, :]]
+    for q in phi_q.split(1, dim=-2):
+        similarity = q @ mask_features(phi_k, mask).mT
+        contexts.append(divide(similarity @ v, similarity.sum(-1, keepdim=True)))
+    return torch.cat(contexts, dim=-2)
+
+
 @stranger(makes=[forgets_the_normaliser])
 def full_by_einsum_without_the_normaliser(phi_q, phi_k, v, mask=None):
     return torch.einsum("...if,...jf,...jd->...id", phi_q, mask_features(phi_k, mask), v)
@@ -217,6 +229,11 @@ def _short(draw: Draw) -> Call:
     return 1e-3 * phi_q, 1e3 * phi_k, v
 
 
+def _long(draw: Draw) -> Call:
+    """So many positions that a matrix of weights costs a hundred times as much as S."""
+    return _features(draw, 1, 512, 3), _features(draw, 1, 512, 3), draw.normal(1, 512, 2)
+
+
 exercise = Exercise(
     id="14.2",
     title="Linear attention",
@@ -231,6 +248,13 @@ exercise = Exercise(
             lambda draw: [_inputs(draw, 1), _short(draw)],
             points=3,
             needs=("one key",),
+        ),
+        costs_at_most(
+            24,
+            "The cost grows with the number of queries plus the number of keys, not with their product.",
+            lambda draw: [_long(draw)],
+            points=2,
+            needs=("weights",),
         ),
         Property(
             "mask",

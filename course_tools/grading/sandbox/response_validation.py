@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from torch import Tensor
 
+from course_tools.checks.cost import Cost
 from course_tools.checks.outcome import Call, NotAFunction, Outcome, tensors_in
 from course_tools.grading.sandbox.wire_protocol import Foreign, FunctionReference, Malformed, full
 
@@ -30,14 +31,21 @@ class _Words(str):
         return str(self)
 
 
-def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, source: str) -> Outcome:
+def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, counted: bool, source: str) -> Outcome:
     """Read the outcome of a call; `source` is all of the student's text.
 
     Raises:
         Malformed: an honest worker would not report this about the call.
     """
     match header:
-        case {"results": results, "gradients": derived, "changed": list(changed), "called": list(called), "failure": failure}:
+        case {
+            "results": results,
+            "gradients": derived,
+            "changed": list(changed),
+            "called": list(called),
+            "failure": failure,
+            "cost": cost,
+        }:
             results, derived = full({"tuple": [results, derived]}, body)
         case _:
             raise Malformed("no outcome")
@@ -51,7 +59,20 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, sou
     error, where = error_of(failure, source)
     _require(error is None or (results is None and derived is None))
     results = None if results is None else tuple(_named(value, source) for value in results)
-    return Outcome(results, _names(results), error, where, tuple(changed), derived, frozenset(called))
+    cost = _cost(cost)
+    _require((cost is not None) == (counted and results is not None))
+    return Outcome(results, _names(results), error, where, tuple(changed), derived, frozenset(called), cost=cost)
+
+
+def _cost(told: object) -> Cost | None:
+    match told:
+        case None:
+            return None
+        case [int(operations), list(shape)] if len(shape) <= 64 and all(
+            type(n) is int and n >= 0 for n in [operations, *shape]
+        ):
+            return Cost(operations, tuple(shape))
+    raise Malformed("no cost")
 
 
 def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:

@@ -37,6 +37,7 @@ MEMORY = 2**30
 
 TEXTS = (
     "checks.time_limit",
+    "checks.cost",
     "checks.outcome",
     "checks.attention_probe",
     "checks.training_record",

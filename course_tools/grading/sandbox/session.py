@@ -161,13 +161,15 @@ class WorkerSession:
         """
         outcomes: list[Outcome] = []
         allowance = self.allow(seconds)
-        for call, gradients in questions.calls:
+        for call, gradients, counted in questions.calls:
             tensors: list = []
             try:
                 given = [wire_protocol.FunctionReference.of(value) if callable(value) else value for value in call]
-                wire_protocol.send(self.connection, wire_protocol.flat((*given, gradients), tensors), tensors, allowance)
+                wire_protocol.send(
+                    self.connection, wire_protocol.flat((*given, gradients, counted), tensors), tensors, allowance
+                )
                 header, body = wire_protocol.receive(self.connection, allowance)
-                outcomes.append(response_validation.outcome_of(header, body, call, gradients, source))
+                outcomes.append(response_validation.outcome_of(header, body, call, gradients, counted, source))
             except wire_protocol.Late:
                 return [*outcomes, Outcome(None, error=TimedOut())], f"It was still running after {allowance.used_up}."
             except wire_protocol.Ended:

@@ -181,12 +181,12 @@ def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | N
     with contextlib.suppress(wire_protocol.Ended):
         while True:
             header, body = wire_protocol.receive(connection, FOREVER, largest_body=2**28)
-            *given, gradients = wire_protocol.full(header, body)
+            *given, gradients, counted = wire_protocol.full(header, body)
             call = tuple(
                 import_shim.find(value.name) if isinstance(value, wire_protocol.FunctionReference) else value for value in given
             )
             called.clear()
-            outcome = observe(answer, call, gradients, forbids, ask)
+            outcome = observe(answer, call, gradients, forbids, ask, counted)
             wire_protocol.send(connection, *_encoded(replace(outcome, called=outcome.called | called)), FOREVER)
 
 
@@ -260,6 +260,7 @@ def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
         "results": wire_protocol.flat(outcome.results, tensors),
         "gradients": wire_protocol.flat(outcome.gradients, tensors),
         "changed": list(outcome.changed),
+        "cost": None if outcome.cost is None else [outcome.cost.operations, list(outcome.cost.largest)],
         "called": sorted(outcome.called),
         "failure": _failure(outcome.error, outcome.where),
     }

@@ -4,6 +4,7 @@ import einops
 import pytest
 import torch
 
+from course_tools.checks.cost import Cost
 from course_tools.checks.outcome import NotAFunction, TimedOut
 from course_tools.checks.verdict import is_same
 from course_tools.grading.sandbox.response_validation import HIDDEN, error_of, outcome_of, without_values
@@ -14,7 +15,7 @@ CALL = (X, torch.tensor([1, 2]), [X, X], 3)
 SOURCE = "def f(x):\n    raise MyError('no')\n    return x * 0.5\n"
 
 
-def output(results=None, gradients=None, changed=(), called=(), failure=None):
+def output(results=None, gradients=None, changed=(), called=(), failure=None, cost=None):
     tensors = []
     header = {
         "results": flat(results, tensors),
@@ -22,13 +23,14 @@ def output(results=None, gradients=None, changed=(), called=(), failure=None):
         "changed": list(changed),
         "called": list(called),
         "failure": failure,
+        "cost": cost,
     }
     body = b"".join(t.contiguous().numpy().tobytes() for t in tensors)
     return header, bytearray(body)
 
 
 def read(**what):
-    return outcome_of(*output(**what), CALL, False, SOURCE)
+    return outcome_of(*output(**what), CALL, False, False, SOURCE)
 
 
 def failure(kind="ValueError", text="no", where="", module="builtins", bare=False):
@@ -36,7 +38,7 @@ def failure(kind="ValueError", text="no", where="", module="builtins", bare=Fals
 
 
 def test_an_honest_outcome_is_what_was_observed():
-    outcome = outcome_of(*output((X, 3), (X, X, X), (0, 2), ("grad",)), CALL, True, SOURCE)
+    outcome = outcome_of(*output((X, 3), (X, X, X), (0, 2), ("grad",)), CALL, True, False, SOURCE)
     assert torch.equal(outcome.results[0], X)
     assert outcome.results[1] == 3
     assert (len(outcome.gradients), outcome.changed, outcome.called) == (3, (0, 2), frozenset({"grad"}))
@@ -70,13 +72,29 @@ def test_what_no_honest_inmate_says_is_malformed(what):
 @pytest.mark.parametrize("gradients", [(X,), (X, X, X, X), (X, X, X.mT), (X, X, None), [X, X, X], X, 3, (1, 2, 3)])
 def test_gradients_of_other_inputs_are_malformed(gradients):
     with pytest.raises(Malformed):
-        outcome_of(*output((X,), gradients), CALL, True, SOURCE)
+        outcome_of(*output((X,), gradients), CALL, True, False, SOURCE)
+
+
+def test_the_cost_that_was_asked_for_is_read():
+    assert outcome_of(*output((X,), cost=[12, [3, 4]]), CALL, False, True, SOURCE).cost == Cost(12, (3, 4))
+    assert outcome_of(*output(failure=failure()), CALL, False, True, SOURCE).cost is None
+
+
+@pytest.mark.parametrize("cost", [None, 12, [12], [-1, [3]], [True, [3]], [12, [3.5]], [12, 3], [12, [1] * 65]])
+def test_a_cost_that_no_count_gives_is_malformed(cost):
+    with pytest.raises(Malformed):
+        outcome_of(*output((X,), cost=cost), CALL, False, True, SOURCE)
+
+
+def test_a_cost_that_was_not_asked_for_is_malformed():
+    with pytest.raises(Malformed):
+        read(results=(X,), cost=[12, [3, 4]])
 
 
 @pytest.mark.parametrize("header", [None, [], 3, "x", {}, {"results": None}, {"results": None, "gradients": None}])
 def test_what_is_no_outcome_is_malformed(header):
     with pytest.raises(Malformed):
-        outcome_of(header, bytearray(), CALL, False, SOURCE)
+        outcome_of(header, bytearray(), CALL, False, False, SOURCE)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def reported(sandbox, source, *call):
         worker.load(program(source), allowed_packed("04.1"), [])
         tensors = []
         left = worker.allow(10.0)
-        wire_protocol.send(worker.connection, wire_protocol.flat((*call, False), tensors), tensors, left)
+        wire_protocol.send(worker.connection, wire_protocol.flat((*call, False, False), tensors), tensors, left)
         header, body = wire_protocol.receive(worker.connection, left)
         assert header["failure"] is None, header["failure"]
         return wire_protocol.full(header["results"], body)
@@ -267,6 +267,30 @@ def test_a_result_that_is_too_large_is_an_answer_and_no_forgery(sandbox, result)
         outcomes, stopped = worker.observe(Examination(ASKED, 0), "", session.CALL_LIMIT)
     assert stopped == ""
     assert outcomes[0].results is not None or str(outcomes[0].error) == "the result is too large"
+
+
+QUADRATIC = """
+from course_lib.attention.linear import divide, mask_features
+
+def f(phi_q, phi_k, v, mask=None):
+    w = phi_q @ mask_features(phi_k, mask).mT
+    return divide({} @ v, {}.sum(-1, keepdim=True))
+"""
+
+
+@pytest.mark.parametrize(("id", "weights"), [("14.2", "w"), ("14.3", "w.tril()")])
+def test_the_cost_of_an_answer_is_counted_inside_and_judged_as_in_a_notebook(sandbox, id, weights):
+    source = QUADRATIC.format(weights, weights)
+    exec(source, namespace := {})
+    asks = Examination(exercise(id), 0)
+    with sandbox.fork() as worker:
+        worker.load(program(source), allowed_packed(id), [])
+        outcomes, stopped = worker.observe(asks, source, session.CALL_LIMIT)
+    inside, outside = asks.judge(outcomes), asks.examine(namespace["f"])
+    assert stopped == ""
+    assert [found.name for found in inside.findings if found.status == "fails"] == ["cost"]
+    assert (inside.points, inside.message) == (outside.points, outside.message)
+    assert inside.misconception.startswith("Your contexts are right, but their cost is that of softmax attention")
 
 
 def test_a_sandbox_that_cannot_start_says_why(monkeypatch):
