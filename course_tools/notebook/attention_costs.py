@@ -1,16 +1,13 @@
 """What attention costs in memory and in generation: peak memory, work of the next token, floating-point numbers in a state."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from course_lib.attention import GraphAttention
-from course_lib.attention.multihead import cached_step
-from course_tools.notebook.device import device
-from course_tools.notebook.layer_costs import exponent, milliseconds, multiply_adds, one_head
+from course_tools.notebook.layer_costs import exponent, milliseconds, one_head
 from course_tools.notebook.memory import peak_memory
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
@@ -27,13 +24,6 @@ def graph_attention_mib(n_nodes: int, edges: Tensor, d: int = 8) -> float:
     mechanism, nodes = GraphAttention(1, d), torch.randn(1, n_nodes, d)
     with torch.no_grad():
         return peak_memory(lambda: mechanism(nodes, edges)) / 2**20
-
-
-def work_with_cache(n: int, d: int = 64) -> int:
-    """Count the multiply-adds of the token after n others in one head of size d, with the keys and values of all in a cache."""
-    x, matrices = torch.randn(1, d), [torch.randn(d, d) for _ in range(4)]
-    cache = [torch.randn(1, 1, n, d) for _ in range(2)]
-    return multiply_adds(cached_step, x, *cache, *matrices)
 
 
 class Costs(NamedTuple):
@@ -69,38 +59,11 @@ def show_costs(mechanisms: Mapping[str, tuple[Callable[..., Any], int]], shortes
     return costs
 
 
-def show_kept_numbers(lengths: Sequence[int], d: int = 64) -> None:
-    """Draw how many numbers a cache of keys and values and a state (S, z) hold, for one head of size d."""
-    cached, kept = [2 * n * d for n in lengths], d * d + d
-    lines = {"softmax, with a cache": (lengths, cached), "linear, with S and z": (lengths, [kept] * len(lengths))}
-    show(
-        curves(lines, "tokens generated so far", "numbers kept", f"one head, d = {d}", log="xy"),
-        alt=f"Numbers kept against the tokens generated so far: a cache grows from {cached[0]:,} at {lengths[0]:,} tokens to "
-        f"{cached[-1]:,} at {lengths[-1]:,}; the state has {kept:,} throughout.",
-    )
-
-
-@torch.no_grad()
-def work_of_step(model: Any, n: int) -> int:
-    """Count the multiply-adds of one step of a model after n tokens; attention is computed as plain products."""
-    token = torch.zeros(1, dtype=torch.long, device=device())
-    state = model.start(token.expand(1, n))
-    with sdpa_kernel(SDPBackend.MATH):
-        return multiply_adds(model.step, token, state)
-
-
 def floats_in(state: object) -> int:
     """Count the floating-point numbers in a state: tensors, and tuples of them at any depth."""
     if isinstance(state, Tensor):
         return state.numel() if state.is_floating_point() else 0
     return sum(map(floats_in, state)) if isinstance(state, tuple | list) else 0
-
-
-def step_by_products(S: Tensor, z: Tensor, phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute `linear_attention_step` by matrix products, which `multiply_adds` counts; it does not see entrywise products."""
-    S, z = S + phi_k[..., :, None] @ v[..., None, :], z + phi_k
-    read = phi_q[..., None, :] @ torch.cat([S, z[..., None]], dim=-1)
-    return read[..., 0, :-1] / read[..., 0, -1:], S, z
 
 
 class StepBy:

@@ -149,9 +149,9 @@ def inverts_the_mask(phi_q, phi_k, v, mask=None):
 
 
 @wrong.part
-def cuts_a_triangle_out_of_all_weights(phi_q, phi_k, v, mask=None):
-    """Your contexts are right, but their cost is that of softmax attention: you compute the similarities of all T · T pairs and
-    discard those of later keys. Each S_i and z_i is the one before plus one term: use cumulative sums over the positions."""
+def goes_through_the_past_again(phi_q, phi_k, v, mask=None):
+    """Your contexts are right, but their cost is that of softmax attention: each position goes through the T keys, or those
+    before it, again. S_i and z_i are those of the position before plus one term: use cumulative sums over the positions."""
     past = torch.ones(v.shape[-2], v.shape[-2], dtype=v.dtype, device=v.device).tril()
     similarity = phi_q @ mask_features(phi_k, mask).mT * past
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
@@ -166,17 +166,6 @@ def position_by_position(phi_q, phi_k, v, mask=None):
         S, z = S + torch.einsum("...f,...d->...fd", k_i, v_i), z + k_i
         context = divide(torch.einsum("...f,...fd->...d", q_i, S), (q_i * z).sum(-1, keepdim=True))
         contexts.append(context.unsqueeze(-2))
-    return torch.cat(contexts, dim=-2)
-
-
-@wrong.part
-def sums_every_prefix_anew(phi_q, phi_k, v, mask=None):
-    """Your contexts are right, but you sum each prefix from its beginning, so the cost grows with the square of the length. The
-    sums of a position are those of the position before plus one term."""
-    phi_k, contexts = mask_features(phi_k, mask), [v[..., :0, :]]
-    for n in range(1, v.shape[-2] + 1):
-        query, keys = phi_q[..., n - 1 : n, :], phi_k[..., :n, :]
-        contexts.append(divide(query @ (keys.mT @ v[..., :n, :]), query @ keys.sum(-2).unsqueeze(-1)))
     return torch.cat(contexts, dim=-2)
 
 
@@ -228,7 +217,16 @@ def causal_that_gives_silent_positions_their_value(phi_q, phi_k, v, mask=None):
     return torch.where(n == 0, v, divide(similarity @ v, n))
 
 
-@stranger(makes=[cuts_a_triangle_out_of_all_weights])
+@stranger(makes=[goes_through_the_past_again])
+def causal_prefix_by_prefix(phi_q, phi_k, v, mask=None):
+    phi_k, contexts = mask_features(phi_k, mask), [v[..., :0, :]]
+    for n in range(1, v.shape[-2] + 1):
+        query, keys = phi_q[..., n - 1 : n, :], phi_k[..., :n, :]
+        contexts.append(divide(query @ (keys.mT @ v[..., :n, :]), query @ keys.sum(-2).unsqueeze(-1)))
+    return torch.cat(contexts, dim=-2)
+
+
+@stranger(makes=[goes_through_the_past_again])
 def causal_query_by_query(phi_q, phi_k, v, mask=None):
     phi_k, rows = mask_features(phi_k, mask), [v[..., :0, :]]
     for i, q in enumerate(phi_q.split(1, dim=-2)):

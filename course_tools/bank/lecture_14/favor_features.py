@@ -209,6 +209,7 @@ def _inputs(draw: Draw, *batch: int, m: int | None = None, scale: float = 1.0) -
 exercise = Exercise(
     id="14.5",
     title="Positive random features",
+    extra=True,
     reference=favor_features,
     properties=(
         runs_on(lambda draw: [_inputs(draw)]),

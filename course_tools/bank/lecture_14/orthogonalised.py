@@ -241,6 +241,7 @@ def _rows(draw: Draw, m: int, d: int) -> Tensor:
 exercise = Exercise(
     id="14.6",
     title="Orthogonal random directions",
+    extra=True,
     reference=orthogonalised,
     properties=(
         runs_on(lambda draw: [(_rows(draw, 2, 3),)]),

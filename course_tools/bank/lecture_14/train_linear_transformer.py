@@ -540,6 +540,7 @@ _TRAINED = ("evaluation", "learns")
 exercise = Exercise(
     id="14.7",
     title="A language model with linear attention",
+    extra=True,
     reference=train_linear_transformer,
     properties=(
         trained.trains_within(SECONDS),

@@ -1,58 +1,104 @@
-"""Figures of the sharpness of attention with softmax and with a feature map, and of the speed of generation."""
+"""Figures of a cache beside a state, of the two orders of a product, and of the speed of generation."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
-from torch import Tensor
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from course_lib.attention import kernel_attention, scaled_dot_product_attention
 from course_lib.generation import LanguageModel
 from course_tools.notebook.device import device
 from course_tools.notebook.layer_costs import tokens_per_second
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 
-# How sharp attention becomes when queries and keys are scaled up: softmax against a feature map.
+QUERY, KEY, VALUE, BOTH = "#d9a441", "#4c8bbf", "#5aa469", "#b0b0b0"
 
 
-def show_sharpness(
-    phi: Callable[[Tensor], Tensor], name: str, scales: Sequence[float] = (0.1, 0.3, 1, 3, 10, 30, 100), seed: int = 0
-) -> dict[str, list[float]]:
-    """Draw the largest of the weights of one query over 64 random keys, the mean of 500 draws, against a factor on both.
+def show_drawers(tokens: Sequence[int] = (1, 4, 16), d: int = 4) -> None:
+    """Draw what one head of size d keeps after some numbers of tokens: keys and values above, the state S and z below.
 
     Args:
-        phi: feature map of queries and keys of size 64.
-        name: of the feature map, the label of its curve.
-        scales: the factors.
-        seed: of the draws.
-
-    Returns:
-        the largest weight for each factor, under "softmax" and under the name.
+        tokens: numbers of tokens, in increasing order.
+        d: size of keys and values, which are also the features.
     """
-    generator = torch.Generator().manual_seed(seed)
-    q = torch.randn(500, 1, 64, generator=generator)
-    k = torch.randn(500, 64, 64, generator=generator)
-    largest: dict[str, list[float]] = {"softmax": [], name: []}
-    for scale in scales:
-        softmax = scaled_dot_product_attention(scale * q, scale * k, k)
-        of_features = kernel_attention(phi(scale * q).float(), phi(scale * k).float(), k)
-        for kind, attended in zip(largest, (softmax, of_features), strict=True):
-            largest[kind].append(attended.weights.amax(-1).mean().item())
-    ends = "; ".join(f"{kind} from {values[0]:.3f} to {values[-1]:.3f}" for kind, values in largest.items())
+    figure = Figure(figsize=(6.0, 2.9), layout="constrained")
+    ax, x, kept = figure.subplots(), 0.0, d * d + d
+    for n in tokens:
+        for y, colour in ((d + 7.1, KEY), (d + 2.6 + 0.1, VALUE)):
+            _cells(ax, x, y, n, d, colour)
+        _cells(ax, x, 0, d, d, BOTH)
+        _cells(ax, x + d + 0.4, 0, 1, d, KEY)
+        ax.text(x, 2 * d + 7.5, f"after {n} token{'s' * (n > 1)}:\n{2 * n * d} numbers", va="bottom", fontsize=8)
+        ax.text(x, d + 0.3, f"{kept} numbers", va="bottom", fontsize=8)
+        x += max(n, d + 2) + 2
+    for y, name in ((1.5 * d + 7.1, "keys"), (1.5 * d + 2.7, "values"), (d / 2, "S, z")):
+        ax.text(-0.6, y, name, ha="right", va="center", fontsize=9)
+    _frame(ax, -4, x, 2 * d + 11)
+    ends = ", ".join(f"{2 * n * d} after {n}" for n in tokens)
     show(
-        curves(
-            {kind: (scales, values) for kind, values in largest.items()},
-            "factor on queries and keys",
-            "largest of 64 weights",
-            log="x",
-            across={"uniform, 1/64": 1 / 64},
-        ),
-        alt=f"Largest of 64 weights against a factor on queries and keys from {scales[0]} to {scales[-1]}: {ends}.",
+        figure,
+        alt=f"Two drawers of one head of size {d}. Above, a column for the key and one for the value of every token: numbers "
+        f"kept {ends} tokens. Below, S and z: {kept} numbers after any number of tokens.",
     )
-    return largest
 
 
-# Measure and draw how fast models generate after prompts of several lengths.
+def show_brackets(L: int = 16, d: int = 4) -> None:
+    """Draw both orders of the product φ(Q) φ(K)ᵀ V as rectangles, with the multiply-adds of each product.
+
+    Args:
+        L: number of tokens.
+        d: number of features, and size of the values.
+    """
+    q, k, v = ("φ(Q)", d, L, QUERY), ("φ(K)ᵀ", L, d, KEY), ("V", d, L, VALUE)
+    weights, state, context = ("weights", L, L, BOTH), ("S", d, d, BOTH), ("context", d, L, "white")
+    orders = {
+        f"(φ(Q) φ(K)ᵀ) V takes {L}·{d}·{L} + {L}·{L}·{d} = {2 * L * L * d:,} multiply-adds": (
+            *(q, "·", k, "=", weights, ",  then", weights, "·", v, "=", context),
+        ),
+        f"φ(Q) (φ(K)ᵀ V) takes {d}·{L}·{d} + {L}·{d}·{d} = {2 * L * d * d:,} multiply-adds": (
+            *(k, "·", v, "=", state, ",  then", q, "·", state, "=", context),
+        ),
+    }
+    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+    for ax, (title, parts) in zip(figure.subplots(2, 1), orders.items(), strict=True):
+        x = 0.0
+        for part in parts:
+            x = _sign(ax, x, part, L) if isinstance(part, str) else _matrix(ax, x, *part, L)
+        ax.set_title(title, fontsize=9, loc="left")
+        _frame(ax, -0.3, 5 * L + 20, L + 4)
+    show(
+        figure,
+        alt=f"Rectangles to scale, {L} tokens and {d} features. Above, φ(Q) times φ(K)ᵀ makes a square of {L} by {L} weights, "
+        f"which is then multiplied by V; below, φ(K)ᵀ times V makes S, a square of {d} by {d}, by which φ(Q) is multiplied.",
+    )
+
+
+def _matrix(ax: Axes, x: float, name: str, width: float, height: float, colour: str, tallest: float) -> float:
+    """Draw a named matrix, centred in the height of the tallest; return where the next sign begins."""
+    y = (tallest - height) / 2
+    ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor="0.2"))
+    ax.text(x + width / 2, y + height + 0.4, name, ha="center", va="bottom", fontsize=8)
+    return x + width + 1.2
+
+
+def _sign(ax: Axes, x: float, text: str, tallest: float) -> float:
+    """Write a sign between two matrices; return where the next matrix begins."""
+    ax.text(x, tallest / 2, text, ha="left", va="center", fontsize=9)
+    return x + 1.3 * len(text) + 1.0
+
+
+def _cells(ax: Axes, x: float, y: float, columns: int, rows: int, colour: str) -> None:
+    for i in range(columns):
+        for j in range(rows):
+            ax.add_patch(Rectangle((x + i, y + j), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
+
+
+def _frame(ax: Axes, left: float, right: float, height: float) -> None:
+    ax.set(xlim=(left, right), ylim=(-0.3, height), xticks=[], yticks=[], aspect="equal", anchor="W")
+    for spine in ax.spines.values():
+        spine.set_visible(False)
 
 
 def show_generation_speed(

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.primitives import gaussian_projection
@@ -76,33 +74,6 @@ def show_errors(
         f"{numbers[-1]}, with one feature for each, or two in a trigonometric map: {ends}.",
     )
     return errors
-
-
-class Estimates(NamedTuple):
-    """Many independent estimates of exp(q·k): their standard deviation, and the deviation of their mean in standard errors."""
-
-    spread: float
-    deviation: float
-
-
-def estimates_of_exponential(
-    features: Features, change: Callable[[Tensor], Tensor] = lambda omega: omega, n: int = 8_000, d: int = 16, seed: int = 0
-) -> Estimates:
-    """Estimate exp(q·k) many times, each time by d features, for one key and query of length 0.4 that are equal.
-
-    Args:
-        features: the feature map.
-        change: changes the directions (n · d, d), such as `orthogonalised`.
-        n: number of estimates.
-        d: size of query and key, and number of features of an estimate.
-        seed: of the key and the directions.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    q = 0.4 * F.normalize(torch.randn(d, generator=generator), dim=0).double()
-    omega = change(gaussian_projection(n * d, d, generator).double()).double()
-    estimates = features(q, omega).square().view(n, d).sum(-1) * n
-    spread = estimates.std().item()
-    return Estimates(spread, (estimates.mean() - (q @ q).exp()).abs().item() * math.sqrt(n) / spread)
 
 
 def show_estimate(
