@@ -424,10 +424,10 @@ claim("14.division", divided=recalled["identity, divided"], plain=recalled["iden
 # %% [markdown]
 # Three choices decide, and each follows from the line in section 3.
 #
-# - **The sign of the features.** With elu + 1 all leaks have the same sign. The identity has as many features, its state is no
-#   larger, and it recalls far more.
-# - **The division.** For positive features it does no harm, but it ruins signed ones: $\phi(q)^\top z$ can be near 0, and then the
-#   quotient is huge. Newer models drop $z$ and normalise the context of each head afterwards, as a layer norm does.
+# - **The sign of the features.** With elu + 1 every leak has a positive weight. The identity has as many features, its state is
+#   no larger, and it recalls far more.
+# - **The division.** It ruins signed features: $\phi(q)^\top z$ can be near 0, and then the quotient is huge. Newer models drop $z$
+#   and normalise the context of each head afterwards, as a layer norm does.
 # - **The number of features.** All products of two entries are 36 features, more than the 16 pairs. Recall is almost perfect, in
 #   a state 4.5 times as large. Softmax attention is the far end of this road: its exponential has infinitely many features.
 #
@@ -456,8 +456,10 @@ prompt = text.encode("The value of the ")
 print(text.decode(character_text.sampled(stepwise, prompt, 150, temperature=0.6)))
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Change the prompt, the temperature 0.6 and the number of characters. The model was trained on pieces of 32
-# characters: does the text get worse beyond that length?
+# The first 32 characters or so are words. Then the text falls apart: the model has never been trained at a later position. The
+# recurrence and its memory go on for ever, but what a model can do with them it must have practised.
+#
+# **Try it.** Change the prompt, the temperature 0.6 and the number of characters. How does the text begin at a temperature of 0.2?
 
 # %% [markdown]
 # How good is it? The fairest rival has no network: counts of three characters, the trigram table of lecture 07.

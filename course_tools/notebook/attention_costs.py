@@ -1,4 +1,4 @@
-"""What attention costs in memory and in generation: peak memory, work of the next token, floating-point numbers in a state."""
+"""What attention costs in memory and in generation: peak memory, time, floating-point numbers in a state."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -108,7 +108,7 @@ def show_generation_speed(
     n_sequences: int = 8,
     slow: Collection[str] = (),
     longest_of_slow: int = 256,
-) -> dict[str, list[float]]:
+) -> None:
     """Draw the tokens that each model generates per second after prompts of several lengths.
 
     Args:
@@ -118,9 +118,6 @@ def show_generation_speed(
         n_sequences: number of sequences that are continued in parallel.
         slow: names of models that are measured up to `longest_of_slow` tokens only, in two steps instead of sixteen.
         longest_of_slow: the longest prompt of these models.
-
-    Returns:
-        tokens per second for each name, one for each measured length.
     """
     speeds: dict[str, list[float]] = {name: [] for name in models}
     for n in lengths:
@@ -134,4 +131,3 @@ def show_generation_speed(
         curves(lines, "tokens read so far", "tokens generated per second", title, log="xy"),
         alt=f"Generation speed against the number of tokens read, both logarithmic: {ends}.",
     )
-    return speeds

@@ -13,12 +13,8 @@ from course_tools.notebook.attention_costs import (
     graph_attention_mib,
     peak_mib,
     show_costs,
-    show_kept_numbers,
-    step_by_products,
-    work_of_step,
-    work_with_cache,
 )
-from course_tools.notebook.layer_costs import exponent, multiply_adds
+from course_tools.notebook.layer_costs import exponent
 
 
 def test_attention_holds_scores_and_weights():
@@ -28,11 +24,6 @@ def test_attention_holds_scores_and_weights():
 def test_graph_attention_holds_a_message_for_each_edge():
     n_edges, d = 10_007, 7
     assert graph_attention_mib(101, torch.randint(101, (2, n_edges)), d) >= n_edges * d * 4 / 2**20
-
-
-def test_the_work_of_a_cache_grows_with_the_text():
-    d = 8
-    assert work_with_cache(20, d) - work_with_cache(10, d) == 2 * 10 * d
 
 
 def test_lengths_are_doubled_up_to_the_longest_and_stored_weights_grow_quadratically(capsys):
@@ -47,11 +38,6 @@ def test_lengths_are_doubled_up_to_the_longest_and_stored_weights_grow_quadratic
     assert "Peak memory in MiB against the number of tokens" in capsys.readouterr().out
 
 
-def test_a_cache_grows_by_a_key_and_a_value_for_each_token(capsys):
-    show_kept_numbers([3, 1_000], d=8)
-    assert "from 48 at 3 tokens to 16,000 at 1,000; the state has 72 throughout" in capsys.readouterr().out
-
-
 def test_the_state_of_a_linear_transformer_does_not_grow():
     torch.manual_seed(0)
     model = LinearTransformer(11, Sizes(12, 3, 24, 2)).eval()
@@ -61,7 +47,6 @@ def test_the_state_of_a_linear_transformer_does_not_grow():
         assert [floats_in(state) for state in states] == [2 * 3 * (4 * 4 + 4)] * 2
         logits, _ = stepwise.step(tokens[:, 8], states[1])
         torch.testing.assert_close(logits, model(tokens)[:, -1], rtol=1e-4, atol=1e-5)
-    assert work_of_step(stepwise, 3) == work_of_step(stepwise, 8)
 
 
 def test_another_form_of_the_step_is_called():
@@ -71,11 +56,3 @@ def test_another_form_of_the_step_is_called():
     stepwise = StepBy(LinearTransformer(11, Sizes(12, 3, 24, 2)), refused)
     with pytest.raises(ZeroDivisionError):
         stepwise.step(torch.zeros(1, dtype=torch.long), stepwise.start(torch.zeros(1, 3, dtype=torch.long)))
-
-
-def test_the_step_by_products_is_the_step_and_all_of_its_work_is_counted():
-    """For f = 5 and d_v = 3: 15 multiply-adds for the outer product, 5 · 4 to read S and z."""
-    drawn = [torch.rand(2, *shape, dtype=torch.float64) for shape in ((5, 3), (5,), (5,), (5,), (3,))]
-    for ours, theirs in zip(step_by_products(*drawn), linear_attention_step(*drawn), strict=True):
-        torch.testing.assert_close(ours, theirs)
-    assert multiply_adds(step_by_products, *(x[:1] for x in drawn)) == 15 + 20

@@ -11,11 +11,9 @@ from course_tools.lectures.lecture_14.character_text import (
     CharacterText,
     bits_of_counts,
     character_text,
-    gap_of_steps,
     next_character_loss,
     sampled,
     softmax_twin,
-    train_writers,
 )
 
 
@@ -29,25 +27,18 @@ def test_a_text_is_cut_into_pieces_and_a_uniform_model_needs_the_logarithm():
     torch.testing.assert_close(uniform, torch.tensor(float(n)).log2())
 
 
-def test_writers_are_trained_with_each_seed_and_write_step_by_step():
+def test_the_twin_is_causal_and_a_sample_begins_with_its_prompt():
     text, sizes = character_text(8, n_held_out=20), Sizes(12, 3, 24, 1)
-    n = len(text.letters)
-    makers = {
-        "linear": (lambda: LinearTransformer(n, sizes), (0, 1)),
-        "softmax": (lambda: softmax_twin(n, sizes), (0,)),
-    }
-    writers = train_writers(makers, text, steps=50, lr=1e-2)
-    assert {name: len(trained) for name, trained in writers.items()} == {"linear": 2, "softmax": 1}
-    for trained in writers.values():
-        measured = next_character_loss(trained[0].model, (text.held_out,))
-        assert trained[0].bits == pytest.approx(measured.item())
-    model, prompt = writers["linear"][0].model, text.encode("The ")
-    codes = sampled(model, prompt, 5)
+    torch.manual_seed(0)
+    twin = softmax_twin(len(text.letters), sizes).eval()
+    before = text.held_out[:2]
+    after = before.clone()
+    after[:, 5:] = 0
+    torch.testing.assert_close(twin(before)[:, :5], twin(after)[:, :5])
+    prompt = text.encode("The ")
+    codes = sampled(LinearTransformer(len(text.letters), sizes).eval(), prompt, 5)
     assert codes.shape == (9,)
     assert torch.equal(codes[:4], prompt[0])
-    assert torch.equal(codes, sampled(model, prompt, 5))
-    assert gap_of_steps(model, model, text.held_out[:2, :8], n_prompt=3) < 1e-4
-    assert gap_of_steps(model, writers["linear"][1].model, text.held_out[:2, :8], n_prompt=3) > 1e-2
 
 
 def test_counts_by_hand():

@@ -1,28 +1,25 @@
-"""Softmax becomes sharp and a constant feature map does not; each model is timed at its lengths."""
+"""The figures state the counts that they show, and each model is timed at its lengths."""
 
-import pytest
-import torch
-
-from course_lib.blocks import Sizes
-from course_lib.models import LinearTransformer
-from course_tools.lectures.lecture_14.figures import show_generation_speed, show_sharpness
-
-# The largest weight is near 1 for large logits, and uniform for a constant feature map.
+from course_tools.lectures.lecture_14 import figures
 
 
-def test_softmax_becomes_sharp_and_a_constant_feature_map_stays_uniform():
-    largest = show_sharpness(torch.ones_like, "constant", scales=(0.001, 300))
-    assert largest["softmax"] == pytest.approx([1 / 64, 1], rel=2e-2)
-    assert largest["constant"] == pytest.approx([1 / 64, 1 / 64])
+def test_a_cache_grows_by_a_key_and_a_value_for_each_token_and_a_state_does_not(capsys):
+    figures.show_drawers((1, 5), d=3)
+    assert "numbers kept 6 after 1, 30 after 5 tokens. Below, S and z: 12 numbers" in capsys.readouterr().out
 
 
-# A slow model is measured after short prompts only.
+def test_the_rectangles_are_those_of_the_sizes_given(capsys):
+    figures.show_brackets(L=7, d=3)
+    assert "a square of 7 by 7 weights" in capsys.readouterr().out
 
 
-def test_each_model_is_measured_at_its_lengths():
-    torch.manual_seed(0)
-    model = LinearTransformer(11, Sizes(12, 3, 24, 1)).eval()
-    models = {"fast": model, "slow": model}
-    speeds = show_generation_speed(models, [2, 5, 7], "tiny", n_sequences=2, slow=["slow"], longest_of_slow=5)
-    assert {name: len(each) for name, each in speeds.items()} == {"fast": 3, "slow": 2}
-    assert min(map(min, speeds.values())) > 0
+def test_a_slow_model_is_measured_after_short_prompts_only(monkeypatch):
+    lengths = []
+
+    def timed(model, prompt, n_sequences, n_steps):
+        lengths.append((model, prompt.shape[1]))
+        return 1.0
+
+    monkeypatch.setattr(figures, "tokens_per_second", timed)
+    figures.show_generation_speed({"fast": "f", "slow": "s"}, [2, 5, 7], "tiny", slow=["slow"], longest_of_slow=5)
+    assert lengths == [("f", 2), ("s", 2), ("f", 5), ("s", 5), ("f", 7)]

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import favor_features, orthogonalised
-from course_tools.lectures.lecture_14.random_features import estimated, estimates_of_exponential, relative_error
+from course_tools.lectures.lecture_14.random_features import estimated, relative_error
 
 
 def test_estimated_weights_sum_to_one_and_come_nearer_with_more_features():
@@ -12,10 +12,3 @@ def test_estimated_weights_sum_to_one_and_come_nearer_with_more_features():
         torch.testing.assert_close(weights.sum(-1), torch.ones(64, dtype=torch.float64), rtol=1e-5, atol=1e-5)
     few, many = (relative_error(favor_features, orthogonalised, 0.25, m, draws=3) for m in (16, 1_024))
     assert many < few / 2
-
-
-def test_orthogonal_directions_reduce_the_spread_and_a_wrong_feature_map_is_biased():
-    independent, orthogonal = (estimates_of_exponential(favor_features, change) for change in (lambda w: w, orthogonalised))
-    assert max(independent.deviation, orthogonal.deviation) < 5
-    assert orthogonal.spread < independent.spread
-    assert estimates_of_exponential(lambda x, omega: 1.1 * favor_features(x, omega)).deviation > 20
