@@ -294,7 +294,7 @@ torch.testing.assert_close(torch.stack(steps), causal_linear_attention(phi_q, ph
 # Storing all $S_i$ takes $L \cdot f \cdot d_v$ numbers, which for sizes of 64 is more than the $L^2$ weights of softmax
 # attention up to 4,096 tokens. In practice the text is therefore split into **chunks** of 64 tokens or so: inside a chunk the
 # small matrix of weights is written out, and from chunk to chunk one $S$ and one $z$ are passed on. That is
-# `fast.chunked_linear_attention`, and large models with linear attention are trained in this way.
+# `chunked_linear_attention`, and large models with linear attention are trained in this way.
 #
 # ## 5 What does the memory recall?
 #
