@@ -213,6 +213,7 @@ def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) ->
 exercise = Exercise(
     id="02.3",
     title="Concat scores",
+    extra=True,
     reference=concat_scores,
     properties=(
         runs_on(lambda draw: [_pairs(draw, 5, 7, 2)]),

@@ -342,6 +342,7 @@ def _sentences(draw: Draw, lengths: list[int], T: int, scale_h: float = 1.0) -> 
 exercise = Exercise(
     id="02.5",
     title="Read a padded batch",
+    extra=True,
     reference=encode,
     properties=(
         runs_on(lambda draw: [_sentences(draw, [5, 3], 5)]),

@@ -183,6 +183,7 @@ def _pairs(draw: Draw, T_q: int, T_k: int, *batch: int, square: bool = False) ->
 exercise = Exercise(
     id="02.2",
     title="General (bilinear) scores",
+    extra=True,
     reference=general_scores,
     properties=(
         runs_on(lambda draw: [_pairs(draw, 5, 7, 2, square=True)]),

@@ -546,6 +546,7 @@ _LIBRARY = "write the decoder yourself: a recurrent network, your scores, your `
 exercise = Exercise(
     id="02.7",
     title="A decoder with attention and its training",
+    extra=True,
     reference=train_translator,
     properties=decoders.properties(
         SECONDS,
