@@ -746,13 +746,6 @@ ledger()
 # %% [markdown] tags=["companion", "guard"]
 # ## Decks
 #
-# **Errata of the decks**:
-#
-# - *CS* takes one query $q \in \mathbb{R}^d$ and gets $e \in \mathbb{R}^{n \times n}$. One query gives only n scores.
-#
-# **Remark.** *IT* and *CS*: "attention solves the bottleneck problem." One vector of 64 numbers can carry two dates; attention
-# makes them learnable in a tenth of the updates (02.u). Three dates, a length outside the training set, stay wrong (02.j-three).
-#
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | IT | Attention history | 1 A sentence through one vector | `course_lib.models.PlainDecoder` |
