@@ -239,6 +239,7 @@ exercise = Exercise(
     id="07.4",
     title="One step with a cache",
     reference=cached_step,
+    extra=True,
     properties=(
         runs_on(lambda draw: [_step(draw, 2, 5)]),
         has_shape("An output, and caches one token longer.", lambda draw: [_step(draw, 2, 5), _step(draw, 1, 0)]),

@@ -255,6 +255,7 @@ exercise = Exercise(
     id="07.6",
     title="A prompt with examples",
     reference=few_shot_prompt,
+    extra=True,
     properties=(
         runs_on(lambda draw: [_shots(draw, 2)]),
         has_shape("One text.", lambda draw: [_shots(draw, 2)]),

@@ -202,6 +202,7 @@ exercise = Exercise(
     id="07.5",
     title="How many parameters",
     reference=gpt_parameters,
+    extra=True,
     properties=(
         runs_on(lambda draw: [_sizes(draw, 2)]),
         has_shape("One number.", lambda draw: [_sizes(draw, 2)]),

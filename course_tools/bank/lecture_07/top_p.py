@@ -238,6 +238,7 @@ exercise = Exercise(
     id="07.3",
     title="Top-p, the nucleus",
     reference=top_p,
+    extra=True,
     properties=(
         runs_on(lambda draw: [_logits(draw, 0.7, 5)]),
         has_shape("A logit for each token.", lambda draw: [_logits(draw, 0.7, 5), _logits(draw, 0.5)]),

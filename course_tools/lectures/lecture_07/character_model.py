@@ -1,49 +1,20 @@
 """Character-level language models: training, bits per character, sampling with top-k and top-p."""
 
-import math
-from collections.abc import Callable, Mapping
-from statistics import mean
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from course_lib.datasets import Vocabulary
-from course_lib.fast import CachedGPT
-from course_lib.generation import generate
-from course_lib.losses import next_token_loss
 from course_lib.models import GPT, KneserNey, NGram
-from course_lib.training import batches, train
 from course_tools.notebook.device import device
 from course_tools.notebook.plots import curves
-from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.show import show
-
-# Train character-level language models, measure bits per character, and generate text.
-
-
-WINDOWS = 16
-"""Windows in a batch."""
-
-
-@torch.no_grad()
-def bits_per_character(model: nn.Module, tokens: Tensor, T: int) -> float:
-    """Measure the bits per character of a text (n,) by a model with a window of T, each with at least T / 2 of context."""
-    windows = tokens.to(device()).unfold(0, T, T // 2)
-    asked = (torch.arange(T, device=device()) >= T // 2).expand_as(windows)
-    return next_token_loss(model(windows), windows, asked).item() / math.log(2)
 
 
 def bits_by_counts(table: NGram | KneserNey, tokens: Tensor, order: int) -> float:
     """Measure the bits per character of a text (n,) by counts of runs of `order` characters, the predicted one included."""
     return -table.probability(tokens.unfold(0, order, 1)).log2().mean().item()
-
-
-def unseen_runs(known: str, new: str, n: int) -> float:
-    """Compute the fraction of the runs of n characters of a new text that do not occur in the known text."""
-    seen = {known[i : i + n] for i in range(len(known) - n + 1)}
-    runs = [new[i : i + n] for i in range(len(new) - n + 1)]
-    return sum(run not in seen for run in runs) / len(runs)
 
 
 def unseen_words(known: str, new: str) -> list[str]:
@@ -59,114 +30,11 @@ def letters_and_spaces(text: str, n: int) -> tuple[str, Tensor]:
     return alphabet, torch.tensor([alphabet.index(c) for c in plain[:n]])
 
 
-def gradient_by_position(model: GPT, tokens: Tensor, t: int) -> Tensor:
-    """Compute the largest absolute gradient of the state at position t with respect to each input of tokens (1, T): (T,)."""
-    x = (model.tokens(tokens) + model.positions(tokens.shape[1])).detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(model.stack(x)[:, t].square().sum(), x)
-    return gradient[0].abs().amax(-1)
-
-
-def show_held_out_bits(trained: Mapping[str, Mapping[int, float]], T: int, across: Mapping[str, float]) -> None:
-    """Draw the bits per character of held-out text against the characters read in training.
-
-    Args:
-        trained: name -> the bits after numbers of updates, as returned by `fit_text`.
-        T: length of a window.
-        across: name -> bits per character of a baseline.
-    """
-    lines = {name: ([round(WINDOWS * T * n / 1_000) for n in bits], list(bits.values())) for name, bits in trained.items()}
-    ends = ", ".join(f"{name} to {values[-1]:.2f}" for name, (_, values) in lines.items())
-    baselines = ", ".join(f"{name} {bits:.2f}" for name, bits in across.items())
-    show(
-        curves(lines, "characters read in training, in thousands", "bits per character, held-out text", log="x", across=across),
-        alt=f"Bits per character of held-out text fall during training: {ends}. Baselines: {baselines}.",
-    )
-
-
-def fit_text(
-    model: nn.Module,
-    known: Tensor,
-    valid: Tensor,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    *,
-    T: int,
-    steps: int,
-    lr: float,
-    seed: int,
-) -> tuple[nn.Module, dict[int, float]]:
-    """Train a model on windows of a text, `WINDOWS` at a time.
-
-    Args:
-        model: trained in place, on `device()`.
-        known: the text (n,).
-        valid: held-out text (n,).
-        loss: such as `next_token_loss(logits, tokens)`.
-        T: length of a window.
-        steps: number of updates.
-        lr: the maximum learning rate.
-        seed: determines the order of the windows.
-
-    Returns:
-        the model, in evaluation mode, and the bits per character of the held-out text after five numbers of updates.
-    """
-    stream, curve = batches(known.to(device()).unfold(0, T, 1), batch_size=WINDOWS, seed=seed), {}
-    training = train(model, stream, lambda model, batch: loss(model(batch[0]), batch[0]), steps=steps, lr=lr, warmup=50)
-    for step in progress(training, type(model).__name__, steps):
-        if step.index + 1 in {steps // 16, steps // 8, steps // 4, steps // 2, steps}:
-            curve[step.index + 1] = bits_per_character(model.eval(), valid, T)
-            model.train()
-    return model.eval(), curve
-
-
-def continuations(
-    model: GPT, prompts: Tensor, n: int, adjust: Callable[[Tensor], Tensor], characters: Vocabulary, seed: int
-) -> list[str]:
-    """Continue prompts (B, T) by n characters, sampled from the softmax of `adjust(logits)` with this seed."""
-    generator = torch.Generator(device()).manual_seed(seed)
-
-    def choose(logits: Tensor) -> Tensor:
-        return torch.multinomial(adjust(logits).softmax(-1), 1, generator=generator)[:, 0]
-
-    return [characters.decode(row) for row in generate(CachedGPT(model), prompts.to(device()), n, choose).tolist()]
-
-
-@torch.no_grad()
-def sampled_text(
-    model: Callable[[Tensor], Tensor], prompt: Tensor, n: int, T: int, adjust: Callable[[Tensor], Tensor]
-) -> list[int]:
-    """Continue a prompt (t,) by n tokens with any model from tokens (B, T) to logits, which reads the last T; return t + n."""
-    tokens = prompt
-    for _ in range(n):
-        odds = adjust(model(tokens[None, -T:])[0, -1]).softmax(-1)
-        tokens = torch.cat([tokens, torch.multinomial(odds, 1)])
-    return tokens.tolist()
-
-
 # Sampling from a character-level model: words of samples, sizes of a nucleus, next-character odds.
 
 
 TopK = Callable[[Tensor, int], Tensor]
 TopP = Callable[[Tensor, float], Tensor]
-
-
-class WordFractions(NamedTuple):
-    """Of the generated words: the fraction that occur in a text, and the number of different words over that of all."""
-
-    real: float
-    different: float
-
-
-def word_fractions(
-    model: GPT, prompts: Tensor, n: int, adjust: Callable[[Tensor], Tensor], characters: Vocabulary, text: str, seed: int
-) -> WordFractions:
-    """Continue prompts (B, T) by n characters, sampled from the softmax of `adjust(logits)`, and compare the words with a text.
-
-    A word has letters only; the first and the last of each continuation are left out, since they may be incomplete.
-    """
-    words = {word for word in text.split() if word.isalpha()}
-    lines = continuations(model, prompts, n, adjust, characters, seed)
-    generated = [word for line in lines for word in line.split()[1:-1] if word.isalpha()]
-    return WordFractions(mean(word in words for word in generated), len(set(generated)) / len(generated))
 
 
 @torch.no_grad()

@@ -1,7 +1,6 @@
-"""Language models that find a secret order of letters in their context: training, induction heads, few-shot prompts."""
+"""Texts that each follow a secret order of letters: accuracy of models and of counts, induction heads, few-shot prompts."""
 
 from collections.abc import Callable, Iterable, Sequence
-from statistics import mean
 from typing import NamedTuple
 
 import torch
@@ -9,27 +8,14 @@ import torch.nn.functional as F
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
-from course_lib.analysis import record
-from course_lib.attention import causal_attention
-from course_lib.blocks import Sizes
 from course_lib.datasets.secret_orders import Walks, secret_orders, successors, walks
-from course_lib.fast import fused_causal_attention, fused_lstm
-from course_lib.models import GPT, NGram
-from course_lib.primitives import LSTM, causal_mask
-from course_lib.training import batches
+from course_lib.models import NGram
+from course_lib.primitives import causal_mask
 from course_tools.notebook.device import device
-from course_tools.notebook.fitting import fitted
 from course_tools.notebook.plots import attention_maps, curves
 from course_tools.notebook.show import show
 
-# Language models that find a secret order of letters: training, accuracy, heads, few-shot prompts.
-
-
 LETTERS = "ABCDEFGH"
-_T = 32
-
-NextTokenLoss = Callable[..., Tensor]
-"""The arguments and result of `course_lib.losses.next_token_loss`."""
 
 
 class OrderTask(NamedTuple):
@@ -50,47 +36,6 @@ def print_texts(texts: Walks, n: int) -> None:
     """Print the first n texts; a star marks each step that the text has shown before."""
     for tokens, told in zip(texts.tokens[:n].tolist(), texts.told[:n].tolist(), strict=True):
         print(*(LETTERS[letter] + "*" * scored for letter, scored in zip(tokens, told, strict=True)))
-
-
-class Recurrent(nn.Module):
-    """An LSTM language model, from tokens (B, T) to next-token logits (B, T, n_tokens)."""
-
-    def __init__(self, n_tokens: int, d_in: int, n: int) -> None:
-        """Create an embedding of size d_in and n units."""
-        super().__init__()
-        self.tokens, self.lstm, self.read_out = nn.Embedding(n_tokens, d_in), LSTM(d_in, n, fused_lstm), nn.Linear(n, n_tokens)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Compute logits (B, T, n_tokens) for tokens (B, T)."""
-        return self.read_out(self.lstm(self.tokens(tokens))[0])
-
-
-def order_gpt(sizes: Sizes) -> GPT:
-    """Create an untrained GPT for texts of up to 32 of the eight letters."""
-    return GPT(len(LETTERS), _T, sizes, fused_causal_attention)
-
-
-def fit_on_orders(make: Callable[[], nn.Module], known: Walks, loss: NextTokenLoss, seed: int, steps: int = 450) -> nn.Module:
-    """Train a new language model on texts; the targets are the steps that a text has shown before.
-
-    Args:
-        make: creates the model.
-        known: the texts.
-        loss: such as `next_token_loss(logits, tokens, counts)`.
-        seed: determines the initial weights and the order of the batches.
-        steps: number of updates, at least 30 (those of the warm-up).
-    """
-    torch.manual_seed(seed)
-    model = make().to(device())
-    return fitted(
-        model,
-        batches(*(part.to(device()) for part in known), batch_size=32, seed=seed),
-        lambda model, batch: loss(model(batch[0]), *batch),
-        steps=steps,
-        lr=5e-3,
-        label=f"{type(model).__name__}, seed {seed}",
-        warmup=30,
-    )
 
 
 @torch.no_grad()
@@ -118,18 +63,6 @@ def accuracy_of_own_counts(new: Walks) -> float:
     return (follows[:, :-1].argmax(-1) == new.tokens[:, 1:])[new.told[:, 1:]].float().mean().item()
 
 
-def weights_of_layers(model: GPT, sizes: Sizes, tokens: Tensor) -> list[Tensor]:
-    """Compute the attention weights (B, h, T, T) of each layer of an `order_gpt` of these sizes on tokens (B, T).
-
-    The fused mechanism returns no weights, so the parameters are copied into a model whose mechanism returns them.
-    """
-    shown = GPT(len(LETTERS), _T, sizes, causal_attention).to(device())
-    shown.load_state_dict(model.state_dict())
-    with record(shown) as seen, torch.no_grad():
-        shown(tokens.to(device()))
-    return [attended[0].weights.cpu() for attended in seen.values()]
-
-
 def after_copies(tokens: Tensor) -> Tensor:
     """Find where an induction head should attend, (B, T, T), bool: key j follows an earlier copy of the token at query i."""
     before = F.pad(tokens[:, :-1], (1, 0), value=-1)
@@ -143,32 +76,29 @@ class HeadWeights(NamedTuple):
     induction: Tensor
 
 
-def head_weights(model: GPT, sizes: Sizes, new: Walks) -> HeadWeights:
+def head_weights(layers: Sequence[Tensor], new: Walks) -> HeadWeights:
     """Measure how much weight the heads of a GPT of two layers assign where an induction head needs it.
 
     Args:
-        model: an `order_gpt`.
-        sizes: its sizes.
-        new: texts; layer 2 is measured at the letters whose next step the text has shown before.
+        layers: the attention weights (B, h, T, T) of the two layers on the texts.
+        new: the texts; layer 2 is measured at the letters whose next step the text has shown before.
     """
-    first, second = weights_of_layers(model, sizes, new.tokens)
+    first, second = layers
     places = after_copies(new.tokens)
     asked = places.any(-1) & F.pad(new.told[:, 1:], (0, 1))
     on_places = (second * places[:, None]).sum(-1).transpose(0, 1)[:, asked].mean(-1)
     return HeadWeights(first.diagonal(offset=-1, dim1=-2, dim2=-1).mean((0, 2)), on_places)
 
 
-def show_induction_heads(model: GPT, sizes: Sizes, tokens: Tensor) -> None:
+def show_induction_heads(layers: Sequence[Tensor], tokens: Tensor) -> None:
     """Draw the best previous-token head of layer 1 and the best induction head of layer 2 on one text.
 
     Args:
-        model: an `order_gpt` of two layers.
-        sizes: its sizes.
+        layers: the attention weights (h, T, T) of the two layers.
         tokens: the text (T,). The cells where each head should put its weight are outlined.
     """
     T, letters = len(tokens), [LETTERS[letter] for letter in tokens.tolist()]
     wanted = [torch.ones(T, T).tril(-1).triu(-1), after_copies(tokens[None])[0].float()]
-    layers = [weights[0] for weights in weights_of_layers(model, sizes, tokens[None])]
     heads = [heads[(heads * where).sum((-1, -2)).argmax()] for heads, where in zip(layers, wanted, strict=True)]
     figure = attention_maps(
         dict(zip(("layer 1: the token before", "layer 2: after earlier copies"), heads, strict=True)), letters, letters
@@ -229,11 +159,10 @@ def next_letter(model: nn.Module, prompts: Iterable[str]) -> Tensor:
 
 
 class LetterAnswers(NamedTuple):
-    """For each question (n,), bool: the answer is true; it is that of the example; the letter is the answer of an example."""
+    """For each question (n,), bool: the answer is true; it is that of the example."""
 
     true: Tensor
     as_shown: Tensor
-    letter_is_an_answer: Tensor
 
     @property
     def accuracy(self) -> float:
@@ -245,18 +174,11 @@ class LetterAnswers(NamedTuple):
         """The fraction of answers that are those of the example."""
         return self.as_shown.float().mean().item()
 
-    def accuracy_where(self, letter_is_an_answer: bool) -> float:
-        """Compute the accuracy on the questions whose letter is, or is not, the answer of an example."""
-        return self.true[self.letter_is_an_answer == letter_is_an_answer].float().mean().item()
-
 
 def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:
     """Answer questions by the most likely letter of a model."""
     given = [LETTERS[i] for i in next_letter(model, [question.prompt for question in asked]).argmax(-1).tolist()]
-    rows = [
-        (answer == q.truth, answer == q.examples.get(q.letter), q.letter in q.examples.values())
-        for q, answer in zip(asked, given, strict=True)
-    ]
+    rows = [(answer == q.truth, answer == q.examples.get(q.letter)) for q, answer in zip(asked, given, strict=True)]
     return LetterAnswers(*torch.tensor(rows).unbind(1))
 
 
@@ -264,29 +186,21 @@ def answers(model: nn.Module, asked: Sequence[OrderQuestion]) -> LetterAnswers:
 
 
 def answers_by_shots(
-    models: Sequence[nn.Module], orders: Sequence[Tensor], few_shot_prompt: Callable[..., str], false: bool = False
-) -> list[list[LetterAnswers]]:
-    """Ask each model one question about each order, with 0 to 8 examples in the prompt.
+    model: nn.Module, orders: Tensor, few_shot_prompt: Callable[..., str], false: bool = False
+) -> list[LetterAnswers]:
+    """Ask a model one question about each order (n, 8), with 0 to 8 examples in the prompt; return the answers for each number.
 
     Args:
-        models: one for each seed.
-        orders: (n, 8) for each model; number i of them determines letters and examples by seed i.
+        model: from tokens (B, T) to next-token logits.
+        orders: the orders.
         few_shot_prompt: such as that of `course_lib.generation`.
         false: whether each example shows the letter after the next, which is wrong.
-
-    Returns:
-        for each number of examples, the answers of each model.
     """
-    return [
-        [
-            answers(model, questions(of_model, n_shots, seed, few_shot_prompt, false))
-            for seed, (model, of_model) in enumerate(zip(models, orders, strict=True))
-        ]
-        for n_shots in range(len(LETTERS) + 1)
-    ]
+    shots = range(len(LETTERS) + 1)
+    return [answers(model, questions(orders, n, 0, few_shot_prompt, false)) for n in shots]
 
 
-def show_answers(true: Sequence[Sequence[LetterAnswers]], false: Sequence[Sequence[LetterAnswers]]) -> None:
+def show_answers(true: Sequence[LetterAnswers], false: Sequence[LetterAnswers]) -> None:
     """Draw the fraction of true answers, and of answers that follow false examples, against the number of examples.
 
     Args:
@@ -294,8 +208,8 @@ def show_answers(true: Sequence[Sequence[LetterAnswers]], false: Sequence[Sequen
         false: the same, with false examples.
     """
     n_shots = range(len(true))
-    by_order, by_order_all_the_same = ([mean(a.accuracy for a in of_models) for of_models in shots] for shots in (true, false))
-    as_shown = [mean(a.follows_examples for a in of_models) for of_models in false]
+    by_order, by_order_all_the_same = ([a.accuracy for a in shots] for shots in (true, false))
+    as_shown = [a.follows_examples for a in false]
     drawn = {
         "true examples: true answer": (n_shots, by_order),
         "false examples: answer of the example": (n_shots[1:], as_shown[1:]),

@@ -15,9 +15,6 @@ LOSES_OR_TIES = {
     *(
         "02.i",
         "06.u-layers",
-        "07.hh",
-        "07.ii",
-        "07.kk",
         "08.v",
         "08.y",
         "09.video",
