@@ -229,8 +229,7 @@ def learn(model, steps=450):
 two_layers = learn(gpt)
 
 # %% [markdown] tags=["predict"]
-# The table was right in a quarter of the steps. Now we remove one layer and give its parameters to the feed-forward network of
-# the other.
+# Now we remove one layer and give its parameters to the feed-forward network of the other.
 #
 # **Predict.** Can a single layer with as many parameters learn the task as quickly?
 #
@@ -263,8 +262,8 @@ one_layer = learn(GPT(8, 32, d_ff=324, n_layers=1).to(device()))
 #
 # ![](diagram:induction_heads)
 #
-# If this is the true reason, then the single layer lacks one thing only: tokens that know their predecessor. So let us hand
-# that over, by one more embedding with 288 weights.
+# If this is the reason, the single layer lacks one thing only: tokens that know their predecessor. Let us hand that over, by an
+# embedding with 288 weights.
 
 
 # %%
@@ -304,9 +303,8 @@ claim("07.u", two=two_layers, one=one_layer, previous=handed_over)
 claim("07.v", counted=counted, own=own)
 
 # %% [markdown]
-# The control settles it: what the single layer lacked was the preceding token, not depth. And does the model of two layers
-# contain the two heads? In the next figure, the cells that each head needs are outlined in red: the token before, and the
-# tokens after earlier copies of the letter.
+# The single layer lacked the preceding token, not depth. And does the model of two layers contain the two heads? In the next
+# figure, the cells that each head needs are outlined in red: the token before, and the tokens after earlier copies.
 
 # %% tags=["nbval-check-output"]
 with torch.no_grad():
@@ -344,8 +342,8 @@ claim("07.w", lstm=right["LSTM"], one=right["one layer"], two=right["two layers"
 # **temperature** τ and sample from their softmax. Near τ = 0 only the most likely token remains; at 1 the probabilities are
 # the model's own.
 #
-# The danger is the tail. If a hundred characters are each very unlikely, one of them is still sampled quite often, and all
-# that follows must continue a mistake. **Top-k** (Fan et al. 2018) keeps the $k$ most likely tokens and sets all other logits
+# The danger is the tail: of a hundred unlikely characters, one is still sampled quite often, and all that follows must continue
+# a mistake. **Top-k** (Fan et al. 2018) keeps the $k$ most likely tokens and sets all other logits
 # to $-\infty$. For the logits (2.0, 0.5, 1.0, −1.0) and $k = 2$, the result is (2.0, −∞, 1.0, −∞): the first token now has the
 # probability e² / (e² + e) = 0.73 instead of 0.61. Exactly $k$ tokens must remain, even if several have the $k$-th largest
 # logit; which of these remains is up to you.
@@ -453,15 +451,15 @@ claim("07.ll", gpt=gpt_bits, lstm=lstm_bits, counts=counts_bits)
 print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 
 # %% [markdown]
-# So has an LSTM of as many weights, by as much. At this size recurrence and attention are level. What attention adds is training
-# in parallel over all positions (lecture 05), which made far larger models possible.
+# So has an LSTM of as many weights, by as much. What attention adds is training in parallel over all positions (lecture 05),
+# which made far larger models possible.
 #
 # ## 7 Build it
 #
 # **Build task (30 minutes, 12 points).** Now write the whole model and its training loop yourself, from an empty cell, without
 # scrolling up. You may use torch's layers, `nn.TransformerEncoder` included, but not the library's `GPT`. Define what you need
-# inside `train_gpt` or above it, in the same cell. Work in this order, and print a shape after each step: embeddings plus
-# positions, attention with a causal mask, a block, logits, the loss of one batch, the loop.
+# inside `train_gpt` or above it, in the same cell. Print a shape after each step: embeddings plus positions, attention with a
+# causal mask, a block, logits, the loss of one batch, the loop.
 #
 # The check calls `train_gpt(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
 # lower-case letters and the space) and `n_steps=400`, and judges the returned model on held-out text. The function has 60
@@ -477,8 +475,9 @@ print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
+# | 1 | the logits depend on attention weights, which sum to 1 over the keys |
 # | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
-# | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
+# | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="07.7" difficulty="●●●" minutes=30
 from course_tools.bank.lecture_07.train_gpt import train_gpt
@@ -570,9 +569,9 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # with an ordinary loss. DeepSeek-R1 (2025) rewards answers that a program can verify. *Adapters* make all this cheap: LoRA (Hu
 # et al. 2022) freezes each matrix $W$ and trains a product $BA$ of low rank that is added to it.
 #
-# **Induction.** The embedding of the preceding token has descendants, too: RWKV shifts tokens, and Mamba (Gu & Dao 2023) has a
-# short convolution in each block. And because a softmax cannot attend nowhere, large models park the rest of their weight
-# on the first token, an *attention sink* (Xiao et al. 2024).
+# **Induction.** RWKV shifts tokens, and Mamba (Gu & Dao 2023) has a short convolution in each block: both hand over the preceding
+# token. And because a softmax cannot attend nowhere, large models park spare weight on the first token, an *attention sink*
+# (Xiao et al. 2024).
 #
 # **Further reading.** Radford et al. 2019, *Language Models are Unsupervised Multitask Learners* · Brown et al. 2020, *Language
 # Models are Few-Shot Learners* (https://arxiv.org/abs/2005.14165) · Olsson et al. 2022, *In-context Learning and Induction
@@ -850,21 +849,24 @@ claim("07.ee", follows=false[4].follows_examples)
 # Yes. (The lengths in the figure include the predicted character.) With more text, the minimum moves to longer runs.</details>
 
 # %%
-lengths = range(1, 9)
-longest = NGram(known.cpu().unfold(0, lengths[-1], 1), len(characters))
-on_known, on_new, by_kneser_ney = (
-    [text_tools.bits_by_counts(model, part.cpu(), n) for n in lengths]
-    for model, part in ((longest, known[:40_000]), (longest, new), (kneser_ney, new))
-)
-lines = {"training text": on_known, "new text": on_new}
-lines["new text, Kneser and Ney"] = by_kneser_ney
+lengths = range(2, 9)
+
+
+def bits_of(counts, part):
+    runs = {n: counts(known.cpu().unfold(0, n, 1), len(characters)) for n in lengths}
+    return [text_tools.bits_by_counts(runs[n], part.cpu(), n) for n in lengths]
+
+
+lines = {"training text": bits_of(NGram, known[:40_000])}
+lines["new text"] = bits_of(NGram, new)
+lines["new text, Kneser and Ney"] = bits_of(KneserNey, new)
 show(
     plots.curves(
         {name: (lengths, values) for name, values in lines.items()},
         "length of the runs that are counted",
         "bits per character",
     ),
-    alt="Bits per character against the length of the runs, from 1 to 8: "
+    alt="Bits per character against the length of the runs, from 2 to 8: "
     + "; ".join(f"{name} {min(values):.2f} at best" for name, values in lines.items()),
 )
 
