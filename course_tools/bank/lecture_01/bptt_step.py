@@ -215,6 +215,7 @@ def _backward(draw: Draw, B: int | None = None) -> Call:
 
 exercise = Exercise(
     id="01.2",
+    extra=True,
     title="One step of back-propagation through time",
     reference=bptt_step,
     properties=(
