@@ -884,9 +884,9 @@ def gru(update_bias, d=16, n=64):
 
 no_forget_gate = partial(LSTM, 16, 64, fused_lstm, forget_bias=40.0)
 by_gate = {
-    "LSTM, no forget gate": accuracies(no_forget_gate, lr=2e-3),
-    "GRU, bias 4": accuracies(partial(gru, 4.0), seeds=(0, 1)),
-    "GRU, bias 0": accuracies(partial(gru, 0.0), seeds=(0, 1)),
+    "LSTM, no forget gate": accuracies(no_forget_gate, seeds=(0, 1), lr=2e-3),
+    "GRU, bias 4": accuracies(partial(gru, 4.0), seeds=(0,)),
+    "GRU, bias 0": accuracies(partial(gru, 0.0), seeds=(0,)),
 }
 show_seeds(by_gate, "accuracy", "60 symbols", {"chance": 1 / 8})
 
