@@ -423,8 +423,9 @@ torch.testing.assert_close(mine(x)[0], fused(x)[0])
 
 # %% [markdown]
 # **The constant error carousel.** Along the cell state, a small change of $c_{t-1}$ reaches $c_t$ multiplied by $f_t$ and
-# nothing else. Over $T$ steps that is the product of the forget gates, and if all are 1, the gradient is preserved exactly.
-# Hochreiter and Schmidhuber (1997) had no forget gate, so $f = 1$, and gave the path its name. Write the product.
+# nothing else. Over $T$ steps that is the product of the forget gates, and if all are 1, the gradient is preserved exactly. What
+# flows through $h$ and the gates is added to it. Hochreiter and Schmidhuber (1997) had no forget gate, so $f = 1$, and gave the
+# path its name. Write the product.
 
 # %% exercise="01.5" difficulty="●○○" minutes=3
 from course_lib.primitives import carousel_gradient
