@@ -258,7 +258,8 @@ def train(model, T, steps=300, lr=1e-2, warmup=30, decay=True, clip=1.0):
     for step in range(steps):
         rise = (step + 1) / max(warmup, 1)
         fall = (steps - step) / (steps - warmup) if decay else 1.0
-        optimizer.param_groups[0]["lr"] = lr * min(rise, fall, 1.0)
+        rate = lr * min(rise, fall, 1.0)
+        optimizer.param_groups[0]["lr"] = rate  # Adam reads it at each update
         x, first = draw(32, T)
         loss = F.cross_entropy(model(x), first)
         optimizer.zero_grad()
