@@ -192,8 +192,8 @@ def accuracy(model, T):
 # Each forward pass makes a new record, and each record may be used once. Nothing forbids adding to `.grad`.</details>
 # <details><summary>B. Each update follows the sum of all gradients so far, also those of old batches and old weights.</summary>
 #
-# Yes. There is no message, the loss may even fall for a while, and the oldest gradients count as much as the newest. Try it
-# below.</details>
+# Yes. The oldest gradients count as much as the newest, so the direction lags behind. The mistake is dangerous because nothing
+# reports it: five symbols are so easy that they are learned all the same. Try it below.</details>
 # <details><summary>C. Nothing: the gradients are overwritten.</summary>
 #
 # `backward` adds, so that one parameter can be used several times, as your $U$ is in every step.</details>
@@ -211,7 +211,7 @@ for T in (5, 60):
 figures.show_losses(losses)
 
 # %% tags=["try-it"]
-# Try it: delete line 5 above, run both cells again, and compare. Then put it back.
+# Try it: delete line 5 above and run both cells again: would you notice? Put it back.
 # Or: what is the smallest `steps`, and the largest `lr`, with which 5 symbols work?
 torch.manual_seed(0)
 model = Classifier(Plain()).to(device())
