@@ -295,10 +295,9 @@ show_seeds(
 )
 
 # %% [markdown]
-# At this rate the plain network *can* learn sixty symbols. Whether a training succeeds depends on the recipe and on the seed, and
-# the seeds scatter so widely that three cannot rank the rows. So never conclude from a single training, and say how it was done.
-# Every later lecture prints its recipe under each curve: *Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of
-# 32*.
+# At this rate the plain network *can* learn sixty symbols, but the seed decides: the points of each column scatter so widely that
+# three of them cannot rank the recipes. So never conclude from a single training, and always say how it was done. Every later
+# lecture prints its recipe under each curve: *Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 300 updates of 32*.
 #
 # ## 5 Where the gradient goes
 #
@@ -510,7 +509,7 @@ claim("01.start", orthogonal=slow["orthogonal U"], plain=slow["plain"])
 # It is not the gates that decide, but whether the gradient has a path at the start: an orthogonal $U$, or a forget gate that
 # starts open. A half-open gate stays at chance at the large rate as well, even after ten times as many updates, and so does the
 # bias of 1 that many libraries use: $\sigma(1)^{60} < 10^{-8}$. The plain network, as torch draws it, learns sixty steps only at
-# the large rate, and not reliably; at that rate even an LSTM that starts open can fail.
+# the large rate, and only with some seeds (section 4). There, large steps also ruin some networks whose gradient arrived at first.
 
 # %% [markdown]
 # ## 8 Build it: a network that writes
