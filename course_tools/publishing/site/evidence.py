@@ -78,4 +78,6 @@ def _finding(says: str, made: MadeClaims) -> str:
 
 
 def _number(value: object, how: str | None) -> str:
+    if how and isinstance(value, list):  # of several seeds
+        return " to ".join(dict.fromkeys(_number(end, how) for end in (min(value), max(value))))
     return format(value, how).replace("%", "\N{NO-BREAK SPACE}%").replace("-", "−") if how else number_in_words(value)
