@@ -1,7 +1,8 @@
 """The first cell of the unsolved lectures that tests run: few training steps, claims printed but not asserted.
 
 The solved lectures train in full and assert every claim; of the unsolved ones the suite asks that each cell runs. `train`
-does its first steps and then repeats the last one, so that code which averages a known number of losses still works.
+does its first steps and then repeats the last one, so that code which averages a known number of losses still works; `batches`
+end early, for loops that a lecture writes out.
 """
 
 
@@ -13,7 +14,7 @@ def _quicken(n_steps: int) -> None:
     from itertools import islice
 
     training, claims = import_module("course_lib.training"), import_module("course_tools.notebook.claim")
-    train, claim = training.train, claims.claim
+    train, batches, claim = training.train, training.batches, claims.claim
 
     @functools.wraps(train)
     def few_steps(*args, steps, **settings):
@@ -21,6 +22,10 @@ def _quicken(n_steps: int) -> None:
             yield step
         for index in range(n_steps, steps):
             yield replace(step, index=index)
+
+    @functools.wraps(batches)
+    def few_batches(*args, **settings):
+        return islice(batches(*args, **settings), 4 * n_steps)
 
     @functools.wraps(claim)
     def stated(*args, **settings):
@@ -30,7 +35,7 @@ def _quicken(n_steps: int) -> None:
             print(f"{failure} (after {n_steps} steps)", file=sys.stderr)
 
     for module in [module for name, module in sys.modules.items() if name.startswith(("course_lib", "course_tools"))]:
-        for name, old, new in (("train", train, few_steps), ("claim", claim, stated)):
+        for name, old, new in (("train", train, few_steps), ("batches", batches, few_batches), ("claim", claim, stated)):
             if vars(module).get(name) is old:
                 setattr(module, name, new)
 

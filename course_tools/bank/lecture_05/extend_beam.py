@@ -285,6 +285,7 @@ def _penalised(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="05.7",
     title="One step of a beam",
+    extra=True,
     reference=extend_beam,
     properties=(
         runs_on(_GOING),

@@ -270,6 +270,7 @@ def _masked(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="05.5",
     title="An encoder block, pre-norm",
+    extra=True,
     reference=pre_norm_encoder_block,
     properties=(
         runs_on(_whole),

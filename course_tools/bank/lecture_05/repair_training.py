@@ -180,6 +180,7 @@ def one_layer_repaired(*data):
 exercise = Exercise(
     id="05.8",
     title="Repair a run that does not train",
+    extra=True,
     reference=repair_training,
     properties=language_models.properties(SECONDS, MOST_PARAMETERS),
     wrong=wrong,

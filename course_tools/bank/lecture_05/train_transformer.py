@@ -653,6 +653,7 @@ _BLOCK = "write the block yourself; your functions of 05.4 and 05.6 may be parts
 exercise = Exercise(
     id="05.9",
     title="A Transformer and its training",
+    extra=True,
     reference=train_transformer,
     properties=(
         *decoders.properties(

@@ -1,74 +1,87 @@
-"""A Transformer whose blocks are functions with weights passed in, such as those that a student wrote."""
+"""The recurrent rival of lecture 05; what an update costs, and which of its operations must wait for one another."""
 
+import time
 from collections.abc import Callable
 
-from jaxtyping import Float, Int
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.attention import MultiHead
-from course_lib.blocks import AttentionWeights, FeedForward, FeedForwardWeights, NormWeights
-from course_lib.models import Transformer
-from course_lib.primitives import padding_mask
-from course_lib.shapes import Lengths, Tokens
+from course_lib.attention import GeneralAttention
+from course_lib.datasets import BEGIN, END, PADDING
+from course_lib.fast import fused_gru, stacked_bidirectional_gru
+from course_lib.generation import greedy
+from course_lib.models import Encoder, LuongDecoder, Seq2Seq
+from course_lib.models.bigru_encoder import bidirectional_gru
+from course_lib.primitives import gru
 
 
-class TransformerByFunctions(nn.Module):
-    """A post-norm `Transformer` whose blocks are computed by an `encoder_block` and a `decoder_block`.
+class GRUTranslator(nn.Module):
+    """Lecture 02's translator with Luong's attention and fused recurrences, called like the Transformer of this lecture."""
 
-    `forward` uses the weights of the model, so training updates them. `start` and `step` are those of the model, which keep
-    keys and values: decoding does not use the functions.
-    """
-
-    def __init__(self, model: Transformer, encoder_block: Callable[..., Tensor], decoder_block: Callable[..., Tensor]) -> None:
-        """Wrap a model and two functions.
-
-        Args:
-            model: a Transformer as published, without dropout. The biases of its attentions are removed, because the functions
-                take none.
-            encoder_block: `(x, attention, network, norms, n_heads, mask) -> x`, as in `course_lib.blocks`.
-            decoder_block: `(x, memory, own, cross, network, norms, n_heads, memory_mask) -> x`, likewise.
-        """
+    def __init__(
+        self,
+        n_source: int,
+        n_target: int,
+        d: int = 64,
+        encode: Callable[..., tuple] = stacked_bidirectional_gru,
+        decode: Callable[..., tuple] = fused_gru,
+    ) -> None:
+        """Set up states of size d; `encode` and `decode` run the recurrences of the two sides."""
         super().__init__()
-        self.model, self.start, self.step = model, model.start, model.step
-        self.encoder_block, self.decoder_block = encoder_block, decoder_block
-        for part in model.modules():
-            if isinstance(part, MultiHead):
-                for projection in _projections(part):
-                    projection.bias = None
+        decoder = LuongDecoder(n_target, d // 2, d, d, GeneralAttention(d, d), decode)
+        self.model = Seq2Seq(Encoder(n_source, d // 2, d // 2, encode), decoder)
 
-    def forward(self, source: Int[Tensor, "B T_k"], lengths: Lengths, target: Tokens) -> Float[Tensor, "B T n_target"]:
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         """Compute the next-token logits (B, T, n_target) of target (B, T), for sources (B, T_k) of these lengths (B,)."""
-        mask = padding_mask(lengths, source.shape[1])
-        memory, y = self._embed(self.model.source_words, source), self._embed(self.model.target_words, target)
-        for block in self.model.encoder.blocks:
-            attention = block.mixer.attention
-            norms = _norms(block.norm_1, block.norm_2)
-            memory = self.encoder_block(
-                memory, _attention(attention), _network(block.feed_forward), norms, attention.n_heads, mask
-            )
-        for block in self.model.decoder.blocks:
-            own, cross = block.mixer.attention, block.cross.attention
-            network, norms = _network(block.feed_forward), _norms(block.norm_1, block.norm_2, block.norm_3)
-            y = self.decoder_block(y, memory, _attention(own), _attention(cross), network, norms, own.n_heads, mask)
-        return y @ self.model.target_words.weight.mT
+        return self.model(source, lengths, target).logits
 
-    def _embed(self, words: nn.Embedding, tokens: Tokens) -> Float[Tensor, "B n d_model"]:
-        d_model = words.embedding_dim
-        return d_model**0.5 * words(tokens) + self.model.positions(tokens.shape[1], d_model, device=tokens.device)
+    def translate(self, source: Tensor, lengths: Tensor, most: int = 23) -> Tensor:
+        """Choose the likeliest token (B, ≤ most) at each step."""
+        start = self.model.start(source, lengths)
+        return greedy(self.model.step, start, torch.full_like(lengths, BEGIN), END, PADDING, most)
 
 
-def _projections(attention: MultiHead) -> tuple[nn.Linear, ...]:
-    return attention.W_q, attention.W_k, attention.W_v, attention.W_o
+def cost_of_an_update(model: nn.Module, length: int, n_tokens: int, batch_size: int = 2) -> float:
+    """Measure the processor time in seconds of one update on random sentences of this length: the least of three."""
+    optimizer = torch.optim.Adam(model.parameters())
+    given = _sentences(batch_size, length, n_tokens)
+    seconds = []
+    for _ in range(3):
+        start = time.process_time()
+        optimizer.zero_grad()
+        F.cross_entropy(model(*given).mT, given[2]).backward()
+        optimizer.step()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
 
 
-def _attention(attention: MultiHead) -> AttentionWeights:
-    W_q, W_k, W_v, W_o = (projection.weight for projection in _projections(attention))
-    return W_q, W_k, W_v, W_o
+def longest_chain(model: nn.Module, length: int, n_tokens: int) -> int:
+    """Count the operations on the longest path through a forward pass, of one random sentence of this length.
+
+    Each needs the result of the one before, so no hardware can run them at the same time. A recurrence that is fused into one
+    operation hides its chain.
+    """
+    depth: dict[object, int] = {}
+    waiting = [model(*_sentences(1, length, n_tokens)).sum().grad_fn]
+    while waiting:
+        before = [node for node, _ in waiting[-1].next_functions if node is not None]
+        missing = [node for node in before if node not in depth]
+        if missing:
+            waiting += missing
+        else:
+            node = waiting.pop()
+            depth[node] = 1 + max((depth[each] for each in before), default=0)
+    return max(depth.values())
 
 
-def _network(network: FeedForward) -> FeedForwardWeights:
-    return network.W_1.weight, network.W_1.bias, network.W_2.weight, network.W_2.bias
+def unfused(n_source: int, n_target: int) -> GRUTranslator:
+    """Make the recurrent rival with every step of its recurrences an operation of its own."""
+    return GRUTranslator(n_source, n_target, encode=bidirectional_gru, decode=gru)
 
 
-def _norms(*norms: nn.LayerNorm) -> tuple[NormWeights, ...]:
-    return tuple((norm.weight, norm.bias) for norm in norms)
+def _sentences(B: int, length: int, n_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw a source, its lengths and a target; tokens below 4 are special and are not drawn."""
+    generator = torch.Generator().manual_seed(0)
+    source, target = (torch.randint(4, n_tokens, (B, length), generator=generator) for _ in range(2))
+    return source, torch.full((B,), length), target

@@ -1,0 +1,87 @@
+"""Figures of lecture 05: the residual stream as a river, costs at a length, and where an answer attends."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from torch import Tensor
+
+from course_tools.notebook.plots import MARKERS, attention_map, describe
+from course_tools.notebook.show import show
+
+_WATER, _ARMS = "#9ecae1", ("#6639ba", "#1a7f37")
+
+
+def show_river() -> None:
+    """Draw a post-norm encoder block as a river: two side arms leave the stream, are changed, and flow back into it."""
+    figure = Figure(figsize=(6.0, 2.6), layout="constrained")
+    ax = figure.subplots()
+    ax.set(xlim=(0, 10), ylim=(-1.0, 3.1))
+    ax.axis("off")
+    ax.fill_between([0.2, 9.2], -0.55, 0.55, color=_WATER, linewidth=0)
+    ax.fill([9.2, 9.2, 9.8], [-0.8, 0.8, 0], color=_WATER, linewidth=0)
+    arms = (("self-attention", "from other tokens"), ("feed-forward", "from the token itself"))
+    for left, colour, (name, what) in zip((1.0, 5.2), _ARMS, arms, strict=True):
+        _arm(ax, left, colour, name, what)
+    for x, label in ((0.62, "x"), (4.85, "h"), (9.15, "y")):
+        ax.text(x, 0, label, ha="center", va="center", fontsize=12, style="italic")
+    show(
+        figure,
+        alt="A wide stream of features flows from x to y. Twice a side arm leaves it, passes a box, self-attention and then "
+        "feed-forward, and flows back into the stream at a plus sign; a lock, the layer norm, follows each. Between the two "
+        "the stream is h.",
+    )
+
+
+def _arm(ax: Axes, left: float, colour: str, name: str, what: str) -> None:
+    """Draw a side arm that leaves the stream at `left`, and the sum and the norm where it comes back."""
+    box, y = (left + 1.3, 1.45), 2.0
+    style = {"arrowstyle": "-|>", "mutation_scale": 12, "color": colour, "linewidth": 5, "alpha": 0.55}
+    ax.add_patch(FancyArrowPatch((left, 0.3), (left + 0.55, y), connectionstyle="arc3,rad=-0.35", **style))
+    ax.add_patch(FancyArrowPatch((left + 2.05, y), (left + 2.6, 0.3), connectionstyle="arc3,rad=-0.35", **style))
+    frame = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colour}
+    ax.text(box[0], y, name, ha="center", va="center", fontsize=10, bbox=frame)
+    ax.text(box[0], y + 0.62, what, ha="center", va="center", fontsize=8.5, color="0.35")
+    ax.text(left + 2.6, 0, "+", ha="center", va="center", fontsize=17)
+    ax.plot([left + 3.05] * 2, [-0.72, 0.72], color="0.25", linewidth=4, solid_capstyle="butt")
+    ax.text(left + 3.05, -0.88, "layer norm", ha="center", va="center", fontsize=8.5)
+
+
+def show_costs(lengths: Sequence[int], seconds: Mapping[str, Sequence[float]], chains: Mapping[str, Sequence[int]]) -> None:
+    """Draw what an update costs at each length: its longest chain of operations, and its processor time."""
+    figure = Figure(figsize=(6.0, 2.9), layout="constrained")
+    panels = (("longest chain of operations", chains, "{:,.0f}"), ("seconds of one core, an update", seconds, "{:g}"))
+    for ax, (title, heights, form) in zip(figure.subplots(1, 2), panels, strict=True):
+        for colour, marker, (name, each) in zip(sns.color_palette("colorblind"), MARKERS, heights.items(), strict=False):
+            ax.plot(lengths, each, color=colour, marker=marker, label=name)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xticks(lengths, [f"{length:,}" for length in lengths], fontsize=8)
+        ax.set_xticks([], minor=True)
+        ax.yaxis.set_major_formatter(lambda value, place, form=form: form.format(value))
+        ax.set_xlabel("length of source and target")
+        ax.set_title(title, fontsize=10)
+        ax.grid(alpha=0.25)
+        sns.despine(ax=ax)
+    figure.axes[0].legend(fontsize=9, frameon=False)
+    told = "; ".join(
+        f"{name}: chain of {chains[name][0]:,} to {chains[name][-1]:,}, {seconds[name][0]:.3f} to {seconds[name][-1]:.2f} s"
+        for name in chains
+    )
+    show(figure, alt=f"Cost of an update from length {lengths[0]} to {lengths[-1]:,}. {told}.")
+
+
+def show_alignment(weights: Tensor, answer: str, source: str) -> None:
+    """Draw the cross-attention (T, T_k) of one date, with a frame where year, month and day stand in the source."""
+    rows, columns = [*answer, "end"], list(source)
+    outlined, inside = np.zeros(weights.shape), []
+    for (row, n), field in zip(((0, 4), (5, 2), (8, 2)), source.split(), strict=True):
+        column = source.rindex(field)
+        outlined[row : row + n, column : column + len(field)] = 1
+        inside += weights[row : row + n, column : column + len(field)].sum(1).tolist()
+    figure = attention_map(weights, rows, columns, x="source", y="answer", outlined=outlined)
+    where = f"In the frames, where its field is in the source, a digit has {np.mean(inside):.2f} of its weight on average."
+    show(figure, alt=f"Cross-attention for '{source}', answered by '{answer}'. {describe(weights, rows, columns, 4)} {where}")
