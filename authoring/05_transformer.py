@@ -450,7 +450,7 @@ def exact_match(model, pairs):
 
 
 def learn(model, pairs, asked, steps, lr, seed=0):
-    """Train a model on pairs. Returns the exact match on the pairs `asked`, by update."""
+    """Train a model on pairs; return the exact match on the pairs `asked`, by update."""
     source, lengths = letters.batch([pair.source for pair in pairs])
     target, _ = characters.batch([pair.target for pair in pairs], begin=True, end=True)
     data = (part.to(device()) for part in (source, lengths, target))
@@ -931,7 +931,7 @@ def start(model, texts):
 
 
 def step(model, token, state):
-    """Read one more token of each answer; return the next one's logits, and the state."""
+    """Read one more token of each answer; return the next one's logits and the state."""
     memory, mask, written = state
     written = torch.cat([written, token[:, None]], dim=1)
     return model.decode(written, memory, mask)[:, -1], (memory, mask, written)
@@ -946,7 +946,8 @@ for width in (1, 4):
     texts = [characters.decode(row) for row in beam.tokens[:, 0].tolist()]
     hits = mean(text == pair.target for text, pair in zip(texts, asked, strict=True))
     print(
-        f"a beam of {width}: mean log p {beam.scores[:, 0].mean():.2f}, right {hits:.2f}"
+        f"a beam of {width}: mean log p {beam.scores[:, 0].mean():.2f}, "
+        f"right {hits:.2f}"
     )
 
 # %% [markdown]
@@ -1034,8 +1035,9 @@ suspect = check("05.8", suspect)
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
+# | 1 | the logits depend on attention weights, which sum to 1 over the keys |
 # | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
-# | 2 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
+# | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
 # %% exercise="05.8" difficulty="●●○" minutes=25
 from course_tools.bank.lecture_05.repair_training import repair_training
