@@ -450,7 +450,7 @@ def exact_match(model, pairs):
 
 
 def learn(model, pairs, asked, steps, lr, seed=0):
-    """Train a model on pairs; return the exact match on the pairs `asked`, by update."""
+    """Train a model on pairs; return the exact match on `asked`, by update."""
     source, lengths = letters.batch([pair.source for pair in pairs])
     target, _ = characters.batch([pair.target for pair in pairs], begin=True, end=True)
     data = (part.to(device()) for part in (source, lengths, target))
@@ -931,7 +931,7 @@ def start(model, texts):
 
 
 def step(model, token, state):
-    """Read one more token of each answer; return the next one's logits and the state."""
+    """Read one more token of each answer; return the next logits and the state."""
     memory, mask, written = state
     written = torch.cat([written, token[:, None]], dim=1)
     return model.decode(written, memory, mask)[:, -1], (memory, mask, written)
