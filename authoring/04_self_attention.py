@@ -57,7 +57,7 @@ from course_tools.notebook.training_curve import show_recorded_losses
 
 # %%
 def draw_texts(n):
-    """Draw n texts: keys and values of 8 pairs and 4 questions, (n, 12); answers (n, 4)."""
+    """Draw n texts of 8 pairs and 4 questions: keys, values (n, 12); answers (n, 4)."""
     keys = torch.rand(n, 16).argsort(dim=1)[:, :8]  # eight different keys of sixteen
     values, asked = torch.randint(8, (n, 8)), torch.randint(8, (n, 4))
     all_keys = torch.cat([keys, keys.gather(1, asked)], dim=1)
@@ -92,7 +92,7 @@ data.print_text(*draw_texts(1))
 
 # %%
 class Reader(nn.Module):
-    """Embeds tokens, lets one layer mix them, and reads an answer off at each position."""
+    """Embeds tokens, lets one layer mix them, reads an answer off at each position."""
 
     def __init__(self, mixer, sizes, n_answers, d=64):
         super().__init__()
@@ -106,7 +106,7 @@ class Reader(nn.Module):
 
 
 def train_reader(model, draw, steps, lr=5e-3, n=64):
-    """Train with Adam on `steps` batches of n new texts; return the loss of each update."""
+    """Train with Adam on `steps` batches of n new texts; return all losses."""
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=lr), []
     for _ in progress(range(steps), "training"):
         *tokens, answers = (each.to(device()) for each in draw(n))
@@ -245,7 +245,7 @@ torch.testing.assert_close(by_hand.context[0], weights @ values)
 
 
 class SelfAttention(nn.Module):
-    """One head: queries, keys and values of the same tokens, and a mechanism such as yours."""
+    """One head: queries, keys and values of the same tokens, and a mechanism."""
 
     def __init__(self, d, mechanism, mask=None):
         super().__init__()
@@ -506,7 +506,7 @@ S, T = len(ALPHABET), max(16, len(my_name))
 
 
 def draw_words(n):
-    """Draw n words: letters (n, T), lengths (n,), each word backwards, then -100: no loss."""
+    """Draw n words: letters (n, T), lengths (n,), words backwards, then -100: no loss."""
     letters, lengths = torch.randint(S, (n, T)), torch.randint(1, T + 1, (n,))
     from_end = lengths[:, None] - 1 - torch.arange(T)  # below 0 in the padding
     backwards = letters.gather(1, from_end.clamp(min=0))
@@ -514,7 +514,7 @@ def draw_words(n):
 
 
 class WordReader(nn.Module):
-    """Embeds letters and places, lets your multi-head attention mix them, reads letters."""
+    """Embeds letters and places, lets your attention mix them, reads letters."""
 
     def __init__(self, n_heads, n_answers=(), d=64):
         super().__init__()
@@ -570,7 +570,7 @@ show(drawn, alt=plots.describe(weights, output, my_name, at_most=4))
 
 # %%
 def draw_both(n):
-    """Draw words as `draw_words`, each to be written forwards and backwards, (n, T, 2)."""
+    """Draw words, each to be written forwards and backwards, (n, T, 2)."""
     letters, lengths, backwards = draw_words(n)
     forwards = letters.masked_fill(backwards < 0, -100)
     return letters, lengths, torch.stack([forwards, backwards], dim=-1)

@@ -203,7 +203,9 @@ k_1, k_2, values = torch.tensor([1.0, 0.0]), torch.tensor([0.6, 0.8]), [3.0, 5.0
 S = write(torch.stack([k_1, k_2]), values)
 print("S =", S, "  read with k_1:", (k_1 @ S).item(), "  with k_2:", (k_2 @ S).item())
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
+# **Try it.** Set `k_2` to (0, 1) in the cell above. Say what `S` and both readings will be before you run it.
+#
 # The same for vectors: sixteen random unit keys of size 8 are written, each with a value of its own, of which one entry is 1. A
 # clean memory would read a single 1 in each row of the figure: the rows are the first four keys, the columns what they read.
 
@@ -217,7 +219,8 @@ errors = [(r[0] - torch.eye(16)[0]).norm().item() for r in read.values()]
 shown = ", ".join(f"{error:.2f}" for error in errors)
 show(
     score_maps(read, queries=["k1", "k2", "k3", "k4"], x="entry of the value"),
-    alt=f"What four keys read from a memory after 1, 4 and 16 writes. The error of the first key is {shown}.",
+    alt="What four keys read from a memory after 1, 4 and 16 writes. "
+    f"The error of the first key is {shown}.",
 )
 
 # %% [markdown]
@@ -308,7 +311,7 @@ torch.testing.assert_close(torch.stack(steps), causal_linear_attention(phi_q, ph
 
 # %%
 def with_features(phi, divides=True):
-    """A mechanism `(q, k, v, mask)` with a feature map, with or without the normaliser."""
+    """A mechanism with a feature map, with or without the normaliser."""
 
     def mechanism(q, k, v, mask=None):
         if divides:
