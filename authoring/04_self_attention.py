@@ -506,7 +506,7 @@ S, T = len(ALPHABET), max(16, len(my_name))
 
 
 def draw_words(n):
-    """Draw n words: letters (n, T), lengths (n,), words backwards, then -100: no loss."""
+    """Draw n words: letters (n, T), lengths (n,), words backwards, then -100."""
     letters, lengths = torch.randint(S, (n, T)), torch.randint(1, T + 1, (n,))
     from_end = lengths[:, None] - 1 - torch.arange(T)  # below 0 in the padding
     backwards = letters.gather(1, from_end.clamp(min=0))
