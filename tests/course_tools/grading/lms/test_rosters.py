@@ -88,7 +88,7 @@ def test_marks_come_to_the_scale_of_the_table(tmp_path, course):
     assert f",{OF_A_HUNDRED},7.5" in done.data.decode()  # 12 of all points
     assert any(f"from {FULL} points to the 100" in line for line in done.messages)
     german = filled(tmp_path, course, GRADEBOOK.replace(f",{FULL}.00,", ',"100,0",')).data.decode()
-    assert f'{OF_A_HUNDRED.replace(".", ",")},7.5' in german.replace('"', "")
+    assert f"{OF_A_HUNDRED.replace('.', ',')},7.5" in german.replace('"', "")
     for none in ("", "0", "(read only)"):
         assert ",12,7.5" in filled(tmp_path, course, GRADEBOOK.replace(f"{FULL}.00", none)).data.decode()
 
