@@ -453,8 +453,10 @@ stream = batches(text.learn, batch_size=16, seed=0)
 loss = character_text.next_character_loss
 fit(writer, loss, stream, steps=2_500, lr=1e-2, warmup=50, y="bits per character")
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # It writes with your `linear_attention_step`: it reads the prompt, then each character is one step of the recurrence.
+#
+# **Try it.** Write a prompt of your own.
 
 # %% tags=["try-it"]
 stepwise = StepBy(writer, linear_attention_step)
@@ -465,7 +467,7 @@ print(text.decode(character_text.sampled(stepwise, prompt, 150, temperature=0.6)
 # The first 32 characters or so are words. Then the text falls apart: the model has never been trained at a later position. The
 # recurrence and its memory go on for ever, but what a model can do with them it must have practised.
 #
-# **Try it.** Change the prompt, the temperature 0.6 and the number of characters. How does the text begin at a temperature of 0.2?
+# **Try it.** Change the temperature 0.6 and the number of characters. How does the text begin at a temperature of 0.2?
 
 # %% [markdown]
 # How good is it? The fairest rival has no network: counts of three characters, the trigram table of lecture 07.

@@ -61,9 +61,9 @@ REFUSED = [
     *((code.format(edges), error, text) for code in TAKE_EDGES for edges, error, text in MISTAKES),
     *((code.format("edges.mT"), "ValueError", TURNED) for code in TAKE_EDGES),
     ("gcn_weights(edges.mT, N)", "ValueError", TURNED),
-    ("attend_edges(zeros(5), zeros(N, d), edges)", "RuntimeError", "size"),
-    ("csr_attend_edges(zeros(5), zeros(N, d), edges)", "ValueError", "one score for each edge: got 5 scores and 4 edges."),
-    ("csr_attend_edges(zeros(3), zeros(N, d), edges)", "ValueError", "one score for each edge: got 3 scores and 4 edges."),
+    ("attend_edges(zeros(5), zeros(N, d), edges)", "ValueError", "one score: got scores (5,) for 4 edges."),
+    ("csr_attend_edges(zeros(5), zeros(N, d), edges)", "ValueError", "one score: got scores (5,) for 4 edges."),
+    ("csr_attend_edges(zeros(3), zeros(N, d), edges)", "ValueError", "one score: got scores (3,) for 4 edges."),
     ("gat_scores(z, a[:, :-2])", "RuntimeError", "size"),
     ("multi_head_graph_attention(x, zeros(13, 11), a, edges)", "ValueError", "13 features do not divide into 3 heads"),
 ]
