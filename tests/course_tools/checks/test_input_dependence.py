@@ -58,7 +58,6 @@ def test_without_a_call_there_is_nothing_to_ask():
         ("01.5", "multiplies_everything"),
         ("07.3", "compares_single_probabilities"),
         ("08.2", "reads_eligible_the_other_way"),
-        ("12.7", "divides_by_the_objects"),
     ],
 )
 def test_an_answer_whose_result_is_the_same_for_one_call_alone_is_not_told_that_it_ignores_it(id, name):
