@@ -102,7 +102,7 @@ def course(tmp_path: Path) -> Path:
     (tmp_path / "authoring").mkdir()
     (tmp_path / "docs").mkdir()
     listed = (REPOSITORY / "docs" / "decks.toml").read_text(encoding="utf-8")
-    titles = re.sub(r', claims = \[[^\]]*\]|, erratum = "[^"]*"', "", listed)
+    titles = re.sub(r', claims = \[[^\]]*\]|, erratum = "(?:[^"\\]|\\.)*"', "", listed)
     (tmp_path / "docs" / "decks.toml").write_text(titles, encoding="utf-8")
     (tmp_path / "README.md").write_text(README, encoding="utf-8")
     author(tmp_path, "04_tiny", LECTURE.replace("BUG", exercise("04.1").wrong[0].__name__).replace("ROOMS", ROOMS.as_posix()))
