@@ -115,13 +115,6 @@ def all_raw():
     return written(changed(lambda cell: {**cell, "cell_type": "raw"}))
 
 
-def backwards():
-    """All cells stand in the other order."""
-    notebook = solved()
-    notebook["cells"].reverse()
-    return written(notebook)
-
-
 def sorted_by_kind():
     """First all text, then all code."""
     notebook = solved()
