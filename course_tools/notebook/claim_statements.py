@@ -3,10 +3,9 @@
     [m]
     says = "With positions, {positions} of the new dates are right; without, {zero}."
     holds = ["min(positions) >= 0.85", "min(positions) - max(zero) >= 0.4"]
-    teaches = true
 
-The notebook, the tests and the pages read the file here. All conditions in `holds` must hold (`conditions` says what they may
-contain); `teaches` marks the claims that a student should remember.
+The notebook, the tests and the pages read the file here. All conditions in `holds` must hold; `conditions` says what they may
+contain.
 """
 
 import difflib
@@ -29,7 +28,6 @@ class ClaimStatement:
     id: str
     says: str
     holds: tuple[str, ...]
-    teaches: bool = False
 
     def __post_init__(self) -> None:
         """Refuse an empty or malformed statement."""
@@ -110,16 +108,14 @@ def statements(lecture: str) -> dict[str, ClaimStatement]:
 def _read(id: str, table: object) -> ClaimStatement:
     where = f"{_file(id[:2])}, [{id[3:]}]"
     match table:
-        case {"says": str(), "holds": [*conditions_]} if table.keys() <= {"says", "holds", "teaches"} and all(
+        case {"says": str(), "holds": [*conditions_]} if table.keys() == {"says", "holds"} and all(
             isinstance(condition, str) for condition in conditions_
         ):
             try:
-                return ClaimStatement(id, table["says"], tuple(conditions_), table.get("teaches", False) is True)
+                return ClaimStatement(id, table["says"], tuple(conditions_))
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
-    raise ValueError(
-        f"{where} needs `says`, a sentence, and `holds`, a list of strings; besides these only `teaches` is known."
-    )
+    raise ValueError(f"{where} needs `says`, a sentence, and `holds`, a list of strings, and nothing else.")
 
 
 def _file(lecture: str) -> str:

@@ -46,15 +46,6 @@ def fitted(
     return model.eval()
 
 
-def losses_of(model: nn.Module) -> list[float]:
-    """Return the losses of the latest training of a model by `fitted`, one per update.
-
-    Raises:
-        KeyError: `fitted` has not trained the model.
-    """
-    return list(_losses[model])
-
-
 def show_losses(
     trained: Mapping[str, nn.Module | Sequence[nn.Module]],
     y: str = "cross-entropy, nats",

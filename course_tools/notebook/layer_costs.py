@@ -188,11 +188,3 @@ def path_length(layer: Callable[[Tensor], Tensor], x: Tensor) -> int:
         if torch.autograd.grad(y[-1].sum(), x, retain_graph=True)[0][0].any():
             return times
     raise ValueError("the last position never depends on the first.")
-
-
-def numbers_kept(call: Callable[..., object], *inputs: Tensor) -> int:
-    """Count the numbers that a forward pass saves for the backward pass; a tensor that is saved twice counts once."""
-    tensors = {}
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: tensors.setdefault(x.data_ptr(), x), lambda x: x):
-        call(*inputs)
-    return sum(tensor.numel() for tensor in tensors.values())

@@ -1,20 +1,14 @@
-"""Train a translation model on pairs of texts by teacher forcing, translate, count exact matches; dates to ISO 8601."""
+"""Dates to convert to ISO 8601, the translations of a model that generates, and the fraction that is right."""
 
 from collections.abc import Sequence
 from statistics import mean
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, dates, joined
-from course_lib.generation import greedy
-from course_lib.losses import teacher_forced_loss
-from course_lib.training import batches
-from course_tools.notebook.device import device
-from course_tools.notebook.fitting import fitted
+from course_lib.datasets import Vocabulary, dates, joined
 
-Model = TypeVar("Model", bound=nn.Module)
 Vocabularies = tuple[Vocabulary, Vocabulary]
 """The vocabularies of the sources and of the targets."""
 
@@ -34,58 +28,6 @@ def date_sentences() -> Dates:
     new = {n: joined(days.test, n, 300, seed=9) for n in (1, 2, 3)}
     pairs = known[1] + known[2]
     return Dates(known, new, (Vocabulary.of(pair.source for pair in pairs), Vocabulary.of(pair.target for pair in pairs)))
-
-
-def logits_of(model: nn.Module, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
-    """Return the next-token logits (B, T, n_tokens) of a Transformer, or of a recurrent model, whose result has more parts."""
-    given = model(source, lengths, target)
-    return given if isinstance(given, Tensor) else given.logits
-
-
-def fit_pairs(
-    model: Model,
-    pairs: Sequence[Any],
-    words: Vocabularies,
-    *,
-    seed: int,
-    steps: int,
-    lr: float,
-    loss: Any = teacher_forced_loss,
-) -> Model:
-    """Train a model on pairs of texts by teacher forcing, in batches of 32, and set it to evaluation mode.
-
-    Args:
-        model: `(source, lengths, target)` → logits, such as `Transformer` or `Seq2Seq`.
-        pairs: each has a `source` and a `target`.
-        words: the two vocabularies.
-        seed: determines the order of the batches.
-        steps: number of updates.
-        lr: the maximum learning rate.
-        loss: `(logits, target, padding)` → a scalar, such as your `teacher_forced_loss`.
-    """
-    source, lengths = words[0].batch([pair.source for pair in pairs])
-    target, _ = words[1].batch([pair.target for pair in pairs], begin=True, end=True)
-
-    def of_batch(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        source, lengths, target = batch
-        return loss(logits_of(model, source[:, : lengths.max()], lengths, target), target, PADDING)
-
-    stream = batches(*(part.to(device()) for part in (source, lengths, target)), batch_size=32, seed=seed)
-    return fitted(model.to(device()), stream, of_batch, steps=steps, lr=lr, label=f"seed {seed}")
-
-
-@torch.no_grad()
-def translations(model: nn.Module, texts: Sequence[str], words: Vocabularies, most: int = 36) -> list[str]:
-    """Translate texts by greedy decoding, at most `most` tokens each, with a model that has `start` and `step`."""
-    source, lengths = (part.to(device()) for part in words[0].batch(texts))
-    first = torch.full_like(lengths, BEGIN)
-    output = greedy(model.step, model.start(source, lengths), first, END, PADDING, most)
-    return [words[1].decode(row) for row in output.tolist()]
-
-
-def exact_matches(model: nn.Module, pairs: Sequence[Any], words: Vocabularies, most: int = 36) -> float:
-    """Measure the fraction of pairs whose translation is right in every character."""
-    return fraction_right(translations(model, [pair.source for pair in pairs], words, most), pairs)
 
 
 def fraction_right(answers: Sequence[str], pairs: Sequence[Any]) -> float:

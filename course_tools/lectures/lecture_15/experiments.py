@@ -60,11 +60,6 @@ class Alone(nn.Module):
         return self.layers(x)
 
 
-def fit_alone(graph: Any, learn: Tensor, seed: int) -> nn.Module:
-    """Train `Alone` with 16 hidden units on the nodes `learn` of a graph with two classes."""
-    return fit(lambda: Alone(graph.features.shape[1], 16, 2), graph, learn, seed)
-
-
 class OneMatrix(nn.Module):
     """Logits of each node by a matrix, without a bias; the edges are not used."""
 

@@ -18,7 +18,7 @@ LECTURES = lectures(ROOT)
         ('[a]\nsays = "x {y}."', r"\[a\] needs `says`, a sentence, and `holds`"),
         ('[a]\nsays = "x {y}."\nholds = "y > 1"', "a list of strings"),
         ('[a]\nsays = "x {y}."\nholds = []', "at least one condition"),
-        ('[a]\nsays = "x {y}."\nholds = ["y > 1"]\nteach = true', "only `teaches` is known"),
+        ('[a]\nsays = "x {y}."\nholds = ["y > 1"]\nteach = true', "and nothing else"),
         ('[a]\nsays = "x {y:.2f}."\nholds = ["y > 1"]', "the name of a value and nothing else"),
         ('[a]\nsays = "x {min(y)}."\nholds = ["y > 1"]', "the name of a value and nothing else"),
         ('[a]\nsays = "x {y}."\nholds = ["y >"]', "is not an expression"),

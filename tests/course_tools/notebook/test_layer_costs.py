@@ -11,7 +11,6 @@ from course_tools.notebook.layer_costs import (
     measured_costs,
     milliseconds,
     multiply_adds,
-    numbers_kept,
     one_head,
     path_length,
     random_layers,
@@ -91,12 +90,6 @@ def test_a_layer_that_reaches_one_position_is_applied_once_for_each():
 def test_a_layer_that_mixes_no_positions_joins_no_ends():
     with pytest.raises(ValueError, match="never depends on the first"):
         path_length(torch.tanh, torch.ones(3, 2, requires_grad=True))
-
-
-def test_a_product_keeps_both_factors_and_the_same_factor_once():
-    x, W = torch.ones(2, 3, requires_grad=True), torch.ones(3, 5, requires_grad=True)
-    assert numbers_kept(torch.matmul, x, W) == 6 + 15
-    assert numbers_kept(lambda x: x * x, x) == 6
 
 
 def test_a_linear_cost_is_cheaper_than_a_quadratic_one_until_they_cross():
