@@ -8,7 +8,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_tools.notebook.plots import MARKERS, curves
+from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 from course_tools.notebook.training_curve import block_means
 
@@ -51,37 +51,6 @@ def show_fading(gradients: Mapping[str, Tensor]) -> None:
     bar.set_ticks([FAINTEST, FAINTEST // 2, 0], labels=[f"$10^{{{FAINTEST}}}$", f"$10^{{{FAINTEST // 2}}}$", "1"])
     ends = "; ".join(f"{name} {sizes[0]:.1g}" for name, sizes in gradients.items())
     show(figure, alt=f"Unrolled networks of {T} steps. Gradient at the first step, over that at the last: {ends}.")
-
-
-def show_recall(by_rate: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Draw the accuracy of each training: a column for each network, a colour for each learning rate.
-
-    Args:
-        by_rate: name of a rate -> name of a network -> accuracies, the same networks for each rate.
-    """
-    figure = Figure(figsize=(6.0, 3.4), layout="constrained")
-    ax = figure.subplots()
-    names = list(next(iter(by_rate.values())))
-    for number, (rate, found) in enumerate(by_rate.items()):
-        points = [(column, value) for column, name in enumerate(names) for value in found[name]]
-        spread = np.resize(np.linspace(-0.1, 0.1, len(found[names[0]])), len(points))
-        places = [column + 0.4 * number - 0.2 for column, _ in points] + spread
-        style = {"marker": MARKERS[number], "color": sns.color_palette("colorblind")[number], "label": rate}
-        ax.plot(places, [value for _, value in points], linestyle="", markersize=7, **style)
-    ax.axhline(1 / 8, color="0.35", linestyle="--", linewidth=1.2, label="chance")
-    ax.set_xticks(range(len(names)), names)
-    ax.set_ylim(0, 1.05)
-    ax.set_ylabel("accuracy")
-    ax.set_title("60 symbols, one point per training", fontsize=10)
-    ax.grid(alpha=0.25)
-    sns.despine(ax=ax)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    each = "; ".join(
-        f"{name}, {rate} {', '.join(f'{value:.2f}' for value in values)}"
-        for rate, found in by_rate.items()
-        for name, values in found.items()
-    )
-    show(figure, alt=f"Accuracy after 60 symbols, one point per training: {each}; chance is 0.12.")
 
 
 def show_gradient_norms(norms: Mapping[str, Sequence[float]]) -> None:

@@ -23,15 +23,6 @@ def test_a_step_is_as_dark_as_its_gradient_and_fainter_than_the_scale_is_white(s
     assert "plain 1e-20" in alt
 
 
-def test_each_training_is_a_point_near_the_column_of_its_network(shown):
-    figures.show_recall({"slow": {"a": [0.1, 0.2], "b": [0.3, 0.4]}, "fast": {"a": [0.5, 0.6], "b": [0.7, 0.8]}})
-    ((figure, alt),) = shown
-    slow, fast, _ = figure.axes[0].get_lines()
-    assert list(slow.get_ydata()) == [0.1, 0.2, 0.3, 0.4]
-    assert [round(place) for place in fast.get_xdata()] == [0, 0, 1, 1]
-    assert "b, fast 0.70, 0.80" in alt
-
-
 def test_a_loss_starts_where_its_first_block_does_beside_a_guess(shown):
     figures.show_losses({"5 symbols": [2.0] * 30, "60 symbols": [2.1] * 30})
     ((figure, alt),) = shown
