@@ -495,8 +495,8 @@ layers = {
     "LSTM, bias 4": partial(LSTM, 16, 64, fused_lstm, forget_bias=4.0),
 }
 found = {name: accuracies(make, lr=2e-3) for name, make in layers.items()}
-found["plain,\nrate 0.01"] = by_recipe["all three"]
-found["LSTM, bias 0,\nrate 0.01"] = accuracies(layers["LSTM, bias 0"], lr=1e-2)
+found["plain, rate 0.01"] = by_recipe["all three"]
+found["LSTM, bias 0, rate 0.01"] = accuracies(layers["LSTM, bias 0"], lr=1e-2)
 show_seeds(found, "accuracy", "60 symbols, one point per training", {"chance": 1 / 8})
 
 # %% tags=["nbval-check-output"]

@@ -224,7 +224,7 @@ def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mappin
     ax.set_xticks(range(len(groups)), names, fontsize=min(9, 72 / max(len(groups), 1)), parse_math=False)
     ax.set_xlim(-0.5, len(groups) - 0.5)
     if across:
-        ax.legend(fontsize=8, frameon=False)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return figure
 
 
