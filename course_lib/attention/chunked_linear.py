@@ -29,8 +29,8 @@ from course_lib.attention.linear import (
     QueryFeatures,
     causal_linear_attention,
     divisor,
-    in_float32,
     mask_features,
+    of_features,
 )
 from course_lib.primitives.precision import without_autocast
 from course_lib.primitives.preconditions import shape_checked, under_transform
@@ -40,7 +40,7 @@ __all__ = ["chunked_linear_attention"]
 
 
 @shape_checked(of=causal_linear_attention)
-@in_float32
+@of_features
 def chunked_linear_attention(
     phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, chunk: int = 64
 ) -> Context:

@@ -5,8 +5,8 @@ divided by d_k^¼, so that qᵀk carries the 1/√d_k of softmax attention:
 
     φ(x) = exp(Ω x - ‖x‖²/2) / √m          c_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j)
 
-A factor that all features of one query share, or all features of all keys, is in numerator and denominator and cancels. So
-exponents may be shifted until nothing overflows, and the features of a query and those of all keys may be softmaxes. (The
+A factor that all features of one query share, or all features of all keys, is in numerator and denominator and cancels; one
+of one feature may move from all keys to the queries. So exponents may be shifted until nothing overflows or vanishes. (The
 paper's code adds an ε to each feature instead: where the exponents are large and negative, all features are then nearly ε, and
 the context approaches the plain average of the values.)
 """
@@ -43,20 +43,20 @@ def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None
         omega: random directions (m, d_k), such as `orthogonal_projection(m, d_k)`.
 
     Returns:
-        context (*batch, T_q, d_v), finite while squared lengths of queries and keys are, and 0 where queries and keys are so
-        long that all features of a query's keys vanish; the weights are None.
+        context (*batch, T_q, d_v), a mean of values while squared lengths of queries and keys are finite; the weights are None.
 
     Raises:
         ValueError: the mask differs between queries.
         TypeError: the mask is not bool.
 
-    Source: Choromanski et al. 2021, section 2.3; the softmax over keys and features takes their common factor out.
+    Source: Choromanski et al. 2021, section 2.3. Each feature's largest exponent among the keys is moved to the queries: the
+    normaliser is then at least 1, and nothing vanishes.
     """
     exponent = _key_exponent(k, omega)
     exponent = exponent.expand(*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), *exponent.shape[-2:])
     exponent = mask_features(exponent, mask, torch.finfo(exponent.dtype).min)
-    phi_k = exponent.flatten(-2).softmax(-1).unflatten(-1, exponent.shape[-2:])
-    return ContextOnly(linear_attention(query_features(q, omega), phi_k, v, mask))
+    largest = exponent.detach().amax(-2, keepdim=True) if k.shape[-2] else exponent.new_zeros(())
+    return ContextOnly(linear_attention(query_features(q, omega, largest), (exponent - largest).exp(), v, mask))
 
 
 def causal_performer_attention(
@@ -103,9 +103,12 @@ def in_range(form: Callable[[Values], Context], q: Queries, k: Keys, v: Values, 
     return ContextOnly(context)
 
 
-def query_features(q: Queries, omega: Projection) -> Tensor:
-    """Map queries (*batch, T, d_k) to features (*batch, T, m) that sum to 1: a common factor cancels in the quotient."""
-    return _product(_shortened(q), omega).softmax(-1)
+def query_features(q: Queries, omega: Projection, shift: Tensor | float = 0.0) -> Tensor:
+    """Map queries (*batch, T, d_k) to features (*batch, T, m) that sum to 1: a common factor cancels in the quotient.
+
+    `shift` (*batch, 1, m) is added to the exponents.
+    """
+    return (_product(_shortened(q), omega) + shift).softmax(-1)
 
 
 def key_features(k: Keys, omega: Projection) -> Tensor:

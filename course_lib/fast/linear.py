@@ -24,6 +24,7 @@ from course_lib.attention.linear import (
     divisor,
     in_float32,
     linear_attention_step,
+    rescaled,
 )
 from course_lib.primitives.kernels import elu_feature_map
 from course_lib.primitives.precision import without_autocast
@@ -83,7 +84,7 @@ def lean_linear_attention(
 
     Source: Katharopoulos et al. 2020, eqs. 9-12; Hua et al. 2022, section 3.2, for the chunks.
     """
-    return ContextOnly(in_turn(q, k, v, mask, Maps(feature_map, feature_map), (), chunk))
+    return ContextOnly(in_turn(q, k, v, mask, Maps(lambda x: rescaled(feature_map(x)), feature_map), (), chunk))
 
 
 class Maps(NamedTuple):
@@ -129,7 +130,7 @@ def _contexts(maps: Maps, chunk: int, visible: Visible | None, q: Tensor, k: Ten
 def _empty_state(maps: Maps, k: Tensor, v: Tensor, shared: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     """Make the initial S (N, f, d_v) and z (N, f, 1)."""
     f = maps.key(k[:, :0], *shared).shape[-1]
-    return v.new_zeros(len(v), f, v.shape[-1]), v.new_zeros(len(v), f, 1)
+    return v.new_zeros(v.shape[0], f, v.shape[-1]), v.new_zeros(v.shape[0], f, 1)
 
 
 def _chunks(x: Tensor, chunk: int) -> list[slice]:

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from course_lib.attention import causal_linear_attention, linear_attention, recurrent_linear_attention
+from course_lib.attention import LinearAttention, causal_linear_attention, linear_attention, recurrent_linear_attention
 from course_lib.fast import chunked_linear_attention
 from course_lib.primitives import causal_mask, elu_feature_map
+from tests.course_lib.attention.examples import Sizes, examples
 
 B, T_k, f, d_v = 2, 7, 11, 13
 CAUSAL = (causal_linear_attention, chunked_linear_attention, recurrent_linear_attention)
@@ -54,6 +55,27 @@ def test_huge_and_tiny_entries_give_what_float64_gives(normal, form, scale, dtyp
     torch.testing.assert_close(there.double(), exact, rtol=0, atol=16 * torch.finfo(dtype).eps)
     there.float().sum().backward()
     assert all(x.grad.isfinite().all() for x in low)
+
+
+WITH_DEFINITION = {name: each for name, each in examples(Sizes(T_k, T_k)).items() if "linear" in name and each.equation}
+
+
+@pytest.mark.parametrize("name", WITH_DEFINITION)
+def test_small_features_give_the_averages_of_the_definition(name):
+    """Their products are about 10⁻⁴³, and the quotients of their sums are of size 1."""
+    example = WITH_DEFINITION[name]
+    q, k, v = (x - shift for x, shift in zip(example.drawn(B, dtype=torch.float32), (50.0, 50.0, 0.0), strict=True))
+    found, exact = example.form(q, k, v), example.equation(q.double(), k.double(), v.double())
+    found = found if isinstance(found, torch.Tensor) else found.context
+    torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_with_small_features_gives_the_average_of_the_definition(normal):
+    q, k, v = (x.detach().float() - shift for x, shift in zip(inputs(normal, B), (50.0, 50.0, 0.0), strict=True))
+    mechanism = LinearAttention(mix=causal_linear_attention)
+    (context, _), _ = mechanism.step(q[:, -1:], k[:, -1:], v[:, -1:], mechanism.start(k[:, :-1], v[:, :-1]))
+    torch.testing.assert_close(context, mechanism(q, k, v).context[:, -1:])
+    assert context.any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
