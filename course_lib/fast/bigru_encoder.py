@@ -20,7 +20,7 @@ __all__ = ["fused_bidirectional_gru", "stacked_bidirectional_gru"]
 
 def fused_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BidirectionalStates:
     """Compute the same as `bidirectional_gru` by torch's own kernel, one call for each direction."""
-    start = (x.new_zeros(len(x), forwards.d_hidden),)
+    start = (x.new_zeros(x.shape[0], forwards.d_hidden),)
     there, (last,) = fused_gru(x, start, *_weights(forwards), lengths)
     back, (first,) = fused_gru(reverse(x, lengths), start, *_weights(backwards), lengths)
     return torch.cat([there, reverse(back, lengths)], dim=-1), torch.cat([last, first], dim=-1)
@@ -29,7 +29,7 @@ def fused_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, b
 @float32_under_autocast
 def stacked_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU, backwards: GRU) -> BidirectionalStates:
     """Compute the same as `bidirectional_gru`, both directions in each step, with the inputs' products before the loop."""
-    B, T, n = len(x), x.shape[1], forwards.d_hidden
+    (B, T), n = x.shape[:2], forwards.d_hidden
     W, U, b_W, b_U = (torch.stack(pair) for pair in zip(_weights(forwards), _weights(backwards), strict=True))
     inputs = torch.stack([hide_padding(x, lengths), reverse(x, lengths)]).flatten(1, 2)
     from_inputs = torch.baddbmm(b_W[:, None], inputs, W.mT).unflatten(1, (B, T))
@@ -49,7 +49,7 @@ def stacked_bidirectional_gru(x: TokenFeatures, lengths: Lengths, forwards: GRU,
 
 def _at_end(states: TokenFeatures, lengths: Lengths) -> Float[Tensor, "B n"]:
     """Select from states (B, T, n) that of the last real step of each sequence, 0 if there is none."""
-    last = states[torch.arange(len(states), device=states.device), (lengths - 1).clamp(min=0)]
+    last = states[torch.arange(states.shape[0], device=states.device), (lengths - 1).clamp(min=0)]
     return torch.where((lengths > 0)[:, None], last, 0.0)
 
 

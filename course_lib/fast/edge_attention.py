@@ -62,9 +62,14 @@ class _OverRows(torch.autograd.Function):
             of_scores, of_values = _differentiable_gradients(scores, values, edges, of_context, of_weights)
             return of_scores, of_values, None
         of_context = torch.zeros_like(context) if of_context is None else of_context.contiguous()
-        at_edges = _csr(starts, keys, torch.zeros_like(weights[0]))
-        pairs = zip(of_context, values, strict=True)
-        pull = torch.stack([torch.sparse.sampled_addmm(at_edges, g, v.mT, beta=0.0).values() for g, v in pairs])
+        if (
+            len(rows) > values.shape[-2] ** 2
+        ):  # edges occur several times: sampled_addmm takes no more entries than a matrix has
+            pull = (of_context @ values.mT)[..., rows, keys]
+        else:
+            at_edges = _csr(starts, keys, torch.zeros_like(weights[0]))
+            pairs = zip(of_context, values, strict=True)
+            pull = torch.stack([torch.sparse.sampled_addmm(at_edges, g, v.mT, beta=0.0).values() for g, v in pairs])
         mean_pull = (of_context * context).sum(-1)
         if of_weights is not None:
             direct = of_weights.index_select(-1, order)

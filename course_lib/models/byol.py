@@ -84,7 +84,7 @@ class BYOL(nn.Module):
         """Predict each view of (B, C, H, W) from the other; the target network gets no gradient."""
         views = torch.cat([first, second])
         with torch.no_grad():
-            targets = self.target(views).roll(len(first), 0)
+            targets = self.target(views).roll(first.shape[0], 0)
         return Bootstrapped(self.predictor(self.online(views)), targets)
 
     def update(self) -> None:

@@ -114,7 +114,7 @@ class GPT(nn.Module):
         Raises:
             ValueError: T_max positions, padding included, were read before; or there is not one token for each sequence.
         """
-        require_one_token_each(tokens, len(state.position))
+        require_one_token_each(tokens, state.position.shape[0])
         layers, position, real, T = state
         if self.T_max <= T:
             raise ValueError(f"{T} tokens and one more are too many for a model of {self.T_max} positions.")

@@ -96,7 +96,7 @@ class LinearTransformer(nn.Module):
             ValueError: there is not one token for each sequence of the memory.
         """
         for S, _ in memory.layers:
-            require_one_token_each(token, len(S))
+            require_one_token_each(token, S.shape[0])
         states, layers = self.stack.step(self._embed(token[:, None], memory.T), memory.layers, form)
         return (states @ self.tokens.weight.mT)[:, 0], LinearMemory(layers, memory.T + 1)
 

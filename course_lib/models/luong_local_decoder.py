@@ -36,7 +36,7 @@ class LocalLuongDecoder(nn.Module):
 
         The state (B, n + 1) consists of the n hidden units and the number of words read, in float32 or float64.
         """
-        hidden, t = None, torch.zeros(len(target), 1, device=target.device)
+        hidden, t = None, torch.zeros(target.shape[0], 1, device=target.device)
         if state is not None:
             hidden, t = state[:, :-1].to(encoded.keys.dtype), state[:, -1:]
         p = t + torch.arange(1, target.shape[1] + 1, device=target.device)

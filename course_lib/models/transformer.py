@@ -136,7 +136,7 @@ class Transformer(nn.Module):
         Raises:
             ValueError: there is not one word for each sentence of the state.
         """
-        require_one_token_each(words, len(state.mask))
+        require_one_token_each(words, state.mask.shape[0])
         x = self._embed(self.target_words, words[:, None], state.T)
         states, layers = self.decoder.step(x, state.layers, state.mask)
         return states[:, 0] @ self.target_words.weight.mT, DecoderState(layers, state.mask, state.T + 1)

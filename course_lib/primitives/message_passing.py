@@ -50,9 +50,11 @@ def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
         n_nodes: number of nodes, N.
 
     Returns:
-        (2, E + number of nodes without a loop).
+        (2, E + number of nodes without a loop); on the device "meta", where edges have no values, as if none were a loop.
     """
     require_edges(edges, n_nodes)
+    if edges.is_meta:
+        return torch.cat([edges, edges.new_empty(2, n_nodes)], dim=1)
     query, key = edges
     missing = torch.ones(n_nodes, dtype=torch.bool, device=edges.device)
     missing[query[query == key]] = False
@@ -79,7 +81,7 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
     """
     require_edges(edges, n_nodes)
     query, key = edges
-    degree = torch.bincount(query, minlength=n_nodes).float()
+    degree = torch.zeros(n_nodes, device=edges.device).index_add(0, query, torch.ones_like(query, dtype=torch.float32))
     scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
     return scale[query] * scale[key]
 

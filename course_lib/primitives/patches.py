@@ -98,7 +98,7 @@ def embed_patches(
 
     Source: Dosovitskiy et al. 2021, eq. 1; two learned tokens: Touvron et al. 2021, figure 2.
     """
-    tokens = torch.cat([learned.expand(len(patches), -1, -1), patches @ E.mT + b], dim=1)
+    tokens = torch.cat([learned.expand(patches.shape[0], -1, -1), patches @ E.mT + b], dim=1)
     if len(positions) != tokens.shape[1]:
         raise ValueError(f"{len(positions)} positions for {tokens.shape[1]} tokens; for other sizes, `interpolate_positions`.")
     return tokens + positions

@@ -213,7 +213,7 @@ def unroll(
             state = cast(CellState, tuple(torch.where(real, after, old) for after, old in zip(new, state, strict=True)))
             output = torch.where(real, new[0], 0.0)
         outputs.append(output)
-    states = torch.stack(outputs, dim=1) if outputs else x.new_empty(len(x), 0, state[0].shape[-1])
+    states = torch.stack(outputs, dim=1) if outputs else x.new_empty(x.shape[0], 0, state[0].shape[-1])
     return states, state
 
 
@@ -256,7 +256,7 @@ class _Recurrent(nn.Module):
     ) -> tuple[States, tuple[HiddenState, ...]]:
         """Run over x (B, T, d_in) from `state` (zeros if None); return states (B, T, d_hidden) and the last state."""
         if state is None:
-            state = (x.new_zeros(len(x), self.d_hidden),) * self.n_states
+            state = (x.new_zeros(x.shape[0], self.d_hidden),) * self.n_states
         weights = (self.weight_ih_l0, self.weight_hh_l0, self.bias_ih_l0, self.bias_hh_l0)
         return self.run(x, state, *weights, lengths)
 

@@ -255,3 +255,14 @@ def test_over_edges_under_autocast(normal, backward_too):
         found.append([context, *(x.grad for x in leaves)])
     for half, exact in zip(*found, strict=True):
         torch.testing.assert_close(half.float(), exact, rtol=1e-2, atol=1e-2)
+
+
+def test_over_edges_that_occur_more_often_than_a_matrix_has_entries(normal):
+    """torch's sparse product takes at most N² edges, in its backward pass."""
+    edges, found = torch.tensor([[0, 0, 1, 1, 1, 0], [0, 0, 1, 0, 1, 1]]), []
+    inputs = normal(H, 6).detach(), normal(H, 2, d).detach()
+    for form in (csr_attend_edges, dense_attend_edges):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        results = form(*leaves, edges)
+        found.append([*results, *torch.autograd.grad(sum(x.square().sum() for x in results), leaves)])
+    torch.testing.assert_close(*found)

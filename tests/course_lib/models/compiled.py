@@ -136,7 +136,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "SimCLR": (lambda: SimCLR(encoder(), 7), (pictures(20, 12), pictures(20, 12) + 1)),
     "BYOL": (lambda: BYOL(encoder(), 7), (pictures(20, 12), pictures(20, 12) + 1)),
 }
-"""The constructor of each model, and the inputs of its forward pass. `NGram` has none: it counts."""
+"""The constructor of each model, and the inputs of its forward pass; all but edges have a batch, or nodes, as their first axis.
+
+`NGram` has none: it counts.
+"""
 
 VARIANTS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "fused GPT": (lambda: GPT(N, T, SIZES, fused_causal_attention), (WORDS,)),
@@ -172,12 +175,16 @@ def outcome(run: Callable[[], object], exact: list[Tensor]) -> str:
 
 @torch.no_grad()
 def both(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, str]:
-    """Compile and export one model, and run it on its inputs."""
+    """Compile one model and run it on its inputs; export it for any batch and run it on a larger one."""
     exact = tensors(model(*inputs))
+    larger = tuple(x if x is EDGES else torch.cat([x, x[:2]]) for x in inputs)
+    sizes = tuple(None if x is EDGES else {0: torch.export.Dim.DYNAMIC} for x in inputs)
     torch._dynamo.reset()
     return {
         "compile": outcome(lambda: torch.compile(model, backend="eager", fullgraph=True)(*inputs), exact),
-        "export": outcome(lambda: torch.export.export(model, inputs, strict=False).module()(*inputs), exact),
+        "export": outcome(
+            lambda: torch.export.export(model, inputs, dynamic_shapes=sizes).module()(*larger), tensors(model(*larger))
+        ),
     }
 
 

@@ -1,4 +1,4 @@
-"""Every model compiles as one graph (`torch.compile(fullgraph=True)`) and exports, with the same outputs."""
+"""Every model compiles as one graph (`torch.compile(fullgraph=True)`) and exports for any batch, with the same outputs."""
 
 import json
 import subprocess

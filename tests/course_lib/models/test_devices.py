@@ -11,30 +11,19 @@ from course_lib.models import (
     BERT,
     GPT,
     AdaptiveSteps,
-    DeiT,
     ELMo,
     Hierarchical,
     Mixer,
     PatchEncoder,
-    PretrainingBERT,
-    ShowAndTell,
-    ShowAttendAndTell,
     Transformer,
     TransformerXL,
     Universal,
-    ViT,
 )
+from tests.course_lib.models.compiled import MODELS, VARIANTS, tensors
+from tests.moved import moved
 
 SIZES = Sizes(d_model=6, n_heads=3, d_ff=11, n_layers=2)
 B, T, N = 3, 5, 13
-
-
-def tokens(*shape):
-    return torch.zeros(*(shape or (B, T)), dtype=torch.long, device="meta")
-
-
-def picture(*shape):
-    return torch.zeros(*shape, device="meta")
 
 
 def likeliest(logits):
@@ -46,41 +35,27 @@ def universal():
     return Universal(N, 7, 6, AdaptiveSteps(block, 6, 4))
 
 
-MODELS = {
-    "GPT": (lambda: GPT(N, 17, SIZES), lambda model: model(tokens()), (B, T, N)),
-    "GPT writes": (lambda: GPT(N, 17, SIZES), lambda model: generate(model, tokens(), 4, likeliest), (B, 4)),
-    "GPT writes from its cache": (
-        lambda: GPT(N, 17, SIZES),
-        lambda model: generate(CachedGPT(model), tokens(), 4, likeliest),
-        (B, 4),
-    ),
-    "Transformer-XL writes": (
-        lambda: TransformerXL(N, SIZES, 3),
-        lambda model: generate(model, tokens(), 4, likeliest),
-        (B, 4),
-    ),
-    "BERT": (lambda: PretrainingBERT(BERT(N, T, SIZES)), lambda model: model(tokens(), tokens()).words, (B, T, N)),
-    "universal": (universal, lambda model: model(tokens())[0], (B, T, 7)),
-    "Show and Tell": (lambda: ShowAndTell(N, 7, 2, 3), lambda model: model(picture(B, 7), tokens()).logits, (B, T, N)),
-    "Show, Attend and Tell": (
-        lambda: ShowAttendAndTell(N, 7, 2, 3, 11),
-        lambda model: model(picture(B, 4, 7), tokens()).logits,
-        (B, T, N),
-    ),
-    "ViT": (lambda: ViT(N, (2, 10, 15), 5, SIZES), lambda model: model(picture(B, 2, 10, 15)), (B, N)),
-    "ViT at another size": (lambda: ViT(N, (2, 10, 15), 5, SIZES), lambda model: model(picture(B, 2, 5, 20)), (B, N)),
-    "DeiT": (lambda: DeiT(N, (2, 10, 15), 5, SIZES), lambda model: model(picture(B, 2, 10, 15)).by_teacher, (B, N)),
-    "Mixer": (lambda: Mixer(N, (2, 10, 15), 5, MixerSizes(6, 7, 11, 2)), lambda model: model(picture(B, 2, 10, 15)), (B, N)),
+@pytest.mark.parametrize("name", EVERY := MODELS | VARIANTS)
+def test_on_the_meta_device_a_model_has_the_shapes_and_types_of_real_tensors(name):
+    """What a model makes itself is on the device of its inputs: "meta" does not mix with another."""
+    make, inputs = EVERY[name]
+    model = make().eval()
+    wanted = tensors(model(*inputs))
+    found = tensors(model.to("meta")(*moved(inputs, "meta")))
+    assert [(x.device.type, x.shape, x.dtype) for x in found] == [("meta", x.shape, x.dtype) for x in wanted]
+
+
+WRITERS = {
+    "GPT": lambda: GPT(N, 17, SIZES).to("meta"),
+    "GPT from its cache": lambda: CachedGPT(GPT(N, 17, SIZES).to("meta")),
+    "Transformer-XL": lambda: TransformerXL(N, SIZES, 3).to("meta"),
 }
-"""The constructor of each model, a call, and the shape of the result; "meta" has no values, so there are no lengths."""
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_nothing_is_made_on_another_device(name):
-    make, ask, shape = MODELS[name]
-    answer = ask(make().to("meta"))
-    assert answer.device.type == "meta"
-    assert answer.shape == shape
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_text_is_written_on_the_device_of_its_prompt(name):
+    written = generate(WRITERS[name](), torch.zeros(B, T, dtype=torch.long, device="meta"), 4, likeliest)
+    assert (written.device.type, written.shape) == ("meta", (B, 4))
 
 
 LENGTHS = torch.tensor([5, 2, 1])
