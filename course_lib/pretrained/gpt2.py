@@ -31,6 +31,8 @@ _RENAMINGS: tuple[Renaming, ...] = (
 
 _UNUSED = r"^lm_head\.weight$|\.attn\.(?:masked_)?bias$"
 """The output matrix, which is the embedding, and causal masks in old files."""
+_HEADS = ("score.", "classifier.", "qa_outputs.", "multiple_choice_head.")
+"""How the names of heads for other tasks begin."""
 
 
 def load_gpt2(folder: str | Path, mechanism: AnyMechanism = causal_attention) -> GPT:
@@ -42,11 +44,14 @@ def load_gpt2(folder: str | Path, mechanism: AnyMechanism = causal_attention) ->
 
     Raises:
         FileNotFoundError, ImportError: as `read_checkpoint`.
-        ValueError: the checkpoint is damaged or not a GPT-2, or its equations differ from those of `GPT`.
+        ValueError: the checkpoint is damaged or not a GPT-2, has a head for another task, or its equations differ from those of
+            `GPT`.
     """
     checkpoint = read_checkpoint(folder, "gpt2")
     if checkpoint.config.get("scale_attn_by_inverse_layer_idx") or not checkpoint.setting("scale_attn_weights", True):
         raise ValueError(f"{folder}: this GPT-2 scales its scores otherwise than by √d_k.")
+    if heads := [name for name in checkpoint.tensors if name.startswith(_HEADS)]:
+        raise ValueError(f"{folder}: this GPT-2 has a head for another task, {heads}; a language model is expected.")
     d_model = checkpoint.number("n_embd")
     sizes = Sizes(d_model, checkpoint.number("n_head"), checkpoint.number("n_inner", 4 * d_model), checkpoint.number("n_layer"))
     n_tokens, T_max = checkpoint.number("vocab_size"), checkpoint.number("n_positions")

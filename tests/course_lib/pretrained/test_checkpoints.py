@@ -265,6 +265,12 @@ def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
     assert list(from_gpt2(tensors)) == ["stack.blocks.0.mixer.attention.W_qkv.lora.extra"]
 
 
+@pytest.mark.parametrize("head", ["score.weight", "classifier.weight", "qa_outputs.bias", "multiple_choice_head.summary.bias"])
+def test_a_gpt2_for_another_task_is_refused_by_its_head(monkeypatch, head):
+    with pytest.raises(ValueError, match=f"there: this GPT-2 has a head for another task, .'{head}'"):
+        load_gpt2(given(monkeypatch, "gpt2", {head: torch.zeros(3, 6)}, **GPT2))
+
+
 @pytest.mark.parametrize("prefix", ["", "transformer."])
 def test_another_output_matrix_is_refused_with_and_without_a_prefix(monkeypatch, prefix):
     tensors = {"lm_head.weight": torch.zeros(5, 6), f"{prefix}wte.weight": torch.ones(5, 6)}
