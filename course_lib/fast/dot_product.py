@@ -1,27 +1,32 @@
 """Fused dot-product attention: scaled, causal and unscaled, by torch's own kernel.
 
 The kernel computes the softmax block by block and never stores the scores (Dao et al. 2022, *FlashAttention*,
-https://arxiv.org/abs/2205.14135): faster, and in memory that grows with T, not with T². The weights are None.
+https://arxiv.org/abs/2205.14135): faster, and in memory that grows with T, not with T². The weights are None. Its backward pass
+has no derivative: for second derivatives, as of a gradient penalty, choose the equation, as the error says.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.attention.core import ContextOnly, attend, causal, causal_and, hide_keys, require_mask
+from course_lib.primitives.preconditions import of_tensors, under_transform
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 __all__ = ["fused_causal_attention", "fused_dot_attention", "fused_scaled_dot_product_attention"]
 
 
+@of_tensors
 def fused_scaled_dot_product_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
     """Compute the context of `scaled_dot_product_attention` by torch's fused kernel; the weights are None."""
     return _fused(q, k, v, mask, k.shape[-1] ** -0.5)
 
 
 @causal
+@of_tensors
 def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
     """Compute the context of `causal_attention` by torch's fused kernel; without a further mask, at half the cost."""
     if mask is None and q.shape[-2] == k.shape[-2]:
@@ -29,6 +34,7 @@ def fused_causal_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = N
     return _fused(q, k, v, causal_and(mask, q, k), k.shape[-1] ** -0.5)
 
 
+@of_tensors
 def fused_dot_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> ContextOnly:
     """Compute the context of `dot_attention` by torch's fused kernel; the weights are None."""
     return _fused(q, k, v, mask, 1.0)
@@ -52,7 +58,32 @@ def _fused(q: Queries, k: Keys, v: Values, mask: Mask | None, scale: float, is_c
         context = attend(q @ k.mT * scale, v, mask).context
     else:
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale)
+        if context.requires_grad and not torch.compiler.is_compiling() and not under_transform(q, k, v):
+            _refuse_second_derivatives(context, q, k, v)
     return ContextOnly(context.reshape(*batch, *context.shape[-2:]))
+
+
+def _refuse_second_derivatives(context: Tensor, *inputs: Tensor) -> None:
+    """Let second derivatives through torch's kernel, which has none, raise an error that names the equation."""
+    if context.grad_fn is not None and context.grad_fn.name().startswith("ScaledDotProduct"):
+        for x in inputs:
+            if x.requires_grad and not x.is_leaf:
+                x.register_hook(lambda gradient: _Once.apply(gradient) if gradient.requires_grad else gradient)
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        raise NotImplementedError(
+            "torch's fused attention has no second derivative: choose scaled_dot_product_attention, causal_attention or "
+            "dot_attention, which have."
+        )
 
 
 def _two_batch_axes(x: Tensor, batch: tuple[int, ...]) -> Tensor:

@@ -266,3 +266,13 @@ def test_over_edges_that_occur_more_often_than_a_matrix_has_entries(normal):
         results = form(*leaves, edges)
         found.append([*results, *torch.autograd.grad(sum(x.square().sum() for x in results), leaves)])
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("name", ["fused_scaled_dot_product_attention", "fused_causal_attention", "fused_dot_attention"])
+def test_second_derivatives_of_torchs_kernel_name_the_equation(name):
+    """Where values are as long as keys, torch chooses its kernel, which has none; above, it falls back to operations."""
+    form, x = PAIRS[name].form, [torch.randn(B, T, d, requires_grad=True) for _ in range(3)]
+    first = torch.autograd.grad(form(*x).context.square().sum(), x, create_graph=True)
+    torch.testing.assert_close(first, torch.autograd.grad(PAIRS[name].equation(*x).context.square().sum(), x))
+    with pytest.raises(NotImplementedError, match="choose scaled_dot_product_attention"):
+        sum(g.square().sum() for g in first).backward()
