@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, attend
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
 __all__ = ["AdditiveAttention", "ConcatAttention", "additive_scores", "concat_scores"]
@@ -68,6 +69,7 @@ class AdditiveAttention(nn.Module):
 def _of_one_batch(score: Callable[..., Scores]) -> Callable[..., Scores]:
     """Make a score of pairs expand queries and keys to the batch axes that they broadcast to."""
 
+    @of_tensors
     @wraps(score)
     def run(q: Queries, k: Keys, *weights: Tensor, **named: Tensor) -> Scores:
         batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from course_lib.attention.core import Attended
 from course_lib.attention.multihead import split_heads
 from course_lib.primitives.precision import rounded_from_float32
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Image
 
 __all__ = ["CoOccurrent", "co_occurrent_features"]
@@ -72,6 +73,7 @@ class CoOccurrent(nn.Module):
         self.W_k, self.W_v = nn.Linear(d_in, d_k, bias=False), nn.Linear(d_in, d_v, bias=False)
         self.W_pi = nn.Linear(d_k, n_mix, bias=False)
 
+    @of_tensors
     def forward(self, x: Image) -> Attended:
         """Mix over x (B, d_in, H, W): context (B, d_v, H, W) and weights (B, H·W, H·W)."""
         pixels = x.flatten(2).mT

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from course_lib.primitives.masks import causal_mask
 from course_lib.primitives.precision import in_float32_at_least
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Context, Keys, Mask, Queries, Scores, Values, Weights
 
 __all__ = [
@@ -86,6 +87,7 @@ class StepwiseMechanism(Protocol):
         """
 
 
+@of_tensors
 def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended:
     """Normalise the scores over the keys by a masked softmax, and mix the values with these weights.
 
@@ -169,6 +171,7 @@ def without_overflow(mechanism: Form) -> Form:
     """
     in_float32 = in_float32_at_least(mechanism)
 
+    @of_tensors
     @wraps(mechanism)
     def run(q: Tensor, k: Tensor, v: Tensor, *rest: Any, **options: Any) -> Attended | ContextOnly:
         device, dtype = q.device.type, v.dtype

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from course_lib.attention.core import Attended, attend
 from course_lib.primitives.message_passing import require_edges
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import Edges, Nodes
 
 __all__ = ["attend_edges", "dense_attend_edges", "edge_softmax"]
@@ -30,6 +30,7 @@ OverEdges = Callable[[Tensor, Tensor, Tensor], Attended]
 def over_one_batch(form: OverEdges) -> OverEdges:
     """Extend a form for scores and values of one batch shape to those whose batch axes broadcast."""
 
+    @of_tensors
     @wraps(form)
     def run(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
         batch = torch.broadcast_shapes(scores.shape[:-1], values.shape[:-2])
@@ -47,6 +48,7 @@ def require_scores(scores: Tensor, edges: Edges, n_nodes: int) -> None:
         raise ValueError(f"each edge has one score: got scores {tuple(scores.shape)} for {edges.shape[1]} edges.")
 
 
+@of_tensors
 @requires(require_scores)
 def edge_softmax(scores: Float[Tensor, "*batch E"], edges: Edges, n_nodes: int) -> Float[Tensor, "*batch E"]:
     """Normalise the scores of the edges by a softmax: the weights of one node's edges sum to 1.
@@ -99,6 +101,7 @@ def attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges)
     return Attended(context.to(messages.dtype), weights)
 
 
+@of_tensors
 def dense_attend_edges(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
     """Compute `attend_edges` by `attend` under a mask (N, N): the definition, with time and memory quadratic in N.
 

@@ -24,6 +24,7 @@ from course_lib.attention.core import Attended
 from course_lib.attention.edge_attention import attend_edges
 from course_lib.attention.multihead import merge_heads, split_heads
 from course_lib.primitives.message_passing import require_edges
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Edges, Nodes, Scores
 
 __all__ = [
@@ -124,6 +125,7 @@ GraphMechanism = Callable[[Nodes, Edges], Attended]
 """Any function or module `(z, edges) -> Attended`: projected features (*batch, h, N, d) in, weights (*batch, h, E) out."""
 
 
+@of_tensors
 def uniform_graph_attention(z: Nodes, edges: Edges) -> Attended:
     """Average z over the neighbours of each node, along the edges (2, E): the baseline of attention."""
     return attend_edges(z.new_zeros(*z.shape[:-2], edges.shape[1]), z, edges)
@@ -138,6 +140,7 @@ class GraphAttention(nn.Module):
         self.form = form
         self.a = nn.Parameter(_glorot(n_heads, 2 * d))
 
+    @of_tensors
     def forward(self, z: Nodes, edges: Edges) -> Attended:
         """Attend over the edges (2, E) of z (*batch, n_heads, N, d)."""
         return self.form(gat_edge_scores(z, self.a, edges), z, edges)
@@ -152,6 +155,7 @@ class DynamicGraphAttention(nn.Module):
         self.form = form
         self.a = nn.Parameter(_glorot(n_heads, d))
 
+    @of_tensors
     def forward(self, z: Nodes, edges: Edges) -> Attended:
         """Attend over the edges (2, E) of z (*batch, n_heads, N, d)."""
         return self.form(dynamic_edge_scores(z, self.a, edges), z, edges)

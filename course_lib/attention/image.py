@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import AnyMechanism, Attended, ContextOnly
 from course_lib.attention.dot_product import scaled_dot_product_attention
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Image
 
 __all__ = ["AttentionLayer2d", "attention_over_image"]
 
 
+@of_tensors
 def attention_over_image(
     x: Image,
     W_q: Float[Tensor, "d_k C"],
@@ -52,6 +54,7 @@ class AttentionLayer2d(nn.Module):
         self.W_k = nn.Linear(d_in, d_k, bias=False)
         self.W_v = nn.Linear(d_in, d_v, bias=False)
 
+    @of_tensors
     def forward(self, x: Image) -> Attended | ContextOnly:
         """Attend over images (B, C, H, W); the context is an image (B, d_v, H, W), the weights are (B, H·W, H·W)."""
         H, W = x.shape[-2:]

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from course_lib.attention.core import Attended, ContextOnly, Form, LayerState, attend, hide_keys, require_mask
 from course_lib.primitives.kernels import elu_feature_map
 from course_lib.primitives.precision import without_autocast
-from course_lib.primitives.preconditions import shape_checked
+from course_lib.primitives.preconditions import of_tensors, shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = [
@@ -52,6 +52,7 @@ def in_float32(form: Form) -> Form:
     The context has the values' dtype. Values that the mask hides are set to 0, since 0 · NaN is NaN.
     """
 
+    @of_tensors
     @wraps(form)
     def run(
         phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, *rest: object, **options: object
@@ -96,6 +97,7 @@ def wider(v: Values) -> torch.dtype:
     return torch.promote_types(v.dtype, torch.float32)
 
 
+@of_tensors
 def kernel_attention(phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None) -> Attended:
     """Attend with the weights written out, φ(q_i)ᵀφ(k_j) / Σ_j' φ(q_i)ᵀφ(k_j'): the definition, at the cost of T_q · T_k.
 

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import Attended, ContextOnly, attend, without_overflow
-from course_lib.primitives.preconditions import shape_checked
+from course_lib.primitives.preconditions import of_tensors, shape_checked
 from course_lib.primitives.windows import local_windows, require_window, window_mask
 from course_lib.shapes import Image
 
@@ -131,6 +131,7 @@ class LocalAttention(nn.Module):
         d_half = d_out // n_heads // 2
         self.rows, self.columns = (nn.Parameter(torch.randn(n_heads, size, d_half) * d_half**-0.5) for _ in range(2))
 
+    @of_tensors
     def forward(self, x: Image) -> Attended | ContextOnly:
         """Attend over x (B, d_in, H, W): context (B, d_out, H_q, W_q), weights (B, h, H_q, W_q, size²); H_q = ⌈H / stride⌉."""
         pixels = rearrange(x, "B C H W -> B H W C")

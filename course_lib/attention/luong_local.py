@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from course_lib.attention.core import Attended, Mechanism, hide_keys, require_mask, require_weights
 from course_lib.attention.dot_product import dot_attention
 from course_lib.primitives.precision import in_float32_at_least
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 __all__ = ["LocalPredictive", "alignment_window", "local_m_attention", "local_p_attention", "predicted_positions"]
@@ -45,6 +46,7 @@ def alignment_window(p: Positions, T_k: int, D: int) -> Bool[Tensor, "*batch T_q
     return _distances(p, T_k).abs() <= D
 
 
+@of_tensors
 def local_m_attention(
     q: Queries, k: Keys, v: Values, p: Positions, D: int, mask: Mask | None = None, mechanism: Mechanism = dot_attention
 ) -> Attended:
@@ -91,6 +93,7 @@ def predicted_positions(
     return S * torch.sigmoid(torch.tanh(h @ W_p.mT) @ v_p)
 
 
+@of_tensors
 def local_p_attention(
     q: Queries, k: Keys, v: Values, p: Positions, D: int, mask: Mask | None = None, mechanism: Mechanism = dot_attention
 ) -> Attended:
@@ -128,6 +131,7 @@ class LocalPredictive(nn.Module):
         self.W_p = nn.Parameter(torch.empty(d_p, d_q).uniform_(-(d_q**-0.5), d_q**-0.5))
         self.v_p = nn.Parameter(torch.empty(d_p).uniform_(-(d_p**-0.5), d_p**-0.5))
 
+    @of_tensors
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
         """Attend from q (*batch, T_q, d_q) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v).
 

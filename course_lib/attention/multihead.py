@@ -35,7 +35,7 @@ from course_lib.attention.core import (
 )
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.primitives.precision import rounded_from_float32
-from course_lib.primitives.preconditions import shape_checked
+from course_lib.primitives.preconditions import of_tensors, shape_checked
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = [
@@ -300,6 +300,7 @@ class CachedStep(NamedTuple):
     values: Float[Tensor, "B h T d_v"]
 
 
+@of_tensors
 @rounded_from_float32
 def cached_step(
     x: Float[Tensor, "B d_in"],

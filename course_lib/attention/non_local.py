@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from course_lib.attention.core import Attended, ContextOnly, attend
 from course_lib.attention.dot_product import dot_attention
 from course_lib.primitives.precision import in_float32_at_least
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Keys, Queries, Values
 
 __all__ = [
@@ -82,6 +83,7 @@ def non_local_embedded_gaussian(
     return attend(theta @ phi.mT, g)
 
 
+@of_tensors
 def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
     """Non-local dot product, θ φᵀ g / N: the products divided by the number of keys, not by their sum.
 
@@ -102,6 +104,7 @@ def non_local_dot_product(theta: Queries, phi: Keys, g: Values) -> Attended:
 def _summed_in_float32(form: Callable[..., ContextOnly]) -> Callable[..., ContextOnly]:
     """Make a form sum in float32 or wider, and return its context in the values' dtype."""
 
+    @of_tensors
     @wraps(form)
     def run(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
         return ContextOnly(in_float32_at_least(form)(theta, phi, g).context.to(g.dtype))
@@ -138,6 +141,7 @@ def non_local_concatenation(theta: Queries, phi: Keys, g: Values, w_f: Float[Ten
     return Attended(weights @ g, weights)
 
 
+@of_tensors
 def non_local_block(
     x: Map,
     W_theta: Float[Tensor, "d_k C"],
@@ -195,6 +199,7 @@ class NonLocal(nn.Module):
         self.W_g = nn.Linear(d_in, d, bias=False)
         self.pool = nn.Identity() if pool is None else pool
 
+    @of_tensors
     def forward(self, x: Map) -> Attended | ContextOnly:
         """Attend over x (B, C, *positions); the context is a map (B, d, *positions), the weights are (B, N, N_pooled)."""
         tokens, positions = x.flatten(2).mT, x.shape[2:]
@@ -217,6 +222,7 @@ class NonLocalBlock(nn.Module):
         self.norm = norm(d_in)
         nn.init.zeros_(self.norm.weight)
 
+    @of_tensors
     def forward(self, x: Map) -> Map:
         """Add the projected context to x (B, C, *positions). Wang et al. 2018, eq. 6, and section 4.1 for the norm."""
         context = self.attention(x).context.flatten(2).mT

@@ -5,8 +5,8 @@ divided by d_k^¼, so that qᵀk carries the 1/√d_k of softmax attention:
 
     φ(x) = exp(Ω x - ‖x‖²/2) / √m          c_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j)
 
-A factor that all features of one query share, or all features of all keys, is in numerator and denominator and cancels; one
-of one feature may move from all keys to the queries. So exponents may be shifted until nothing overflows or vanishes. (The
+A factor that all features of one query share, or all features of all keys, is in numerator and denominator and cancels; a
+feature's factor may move from all keys to the queries. So exponents may be shifted until nothing overflows or vanishes. (The
 paper's code adds an ε to each feature instead: where the exponents are large and negative, all features are then nearly ε, and
 the context approaches the plain average of the values.)
 """
@@ -21,7 +21,7 @@ from course_lib.attention.core import ContextOnly
 from course_lib.attention.linear import linear_attention, mask_features
 from course_lib.primitives.kernels import Projection, orthogonal_projection
 from course_lib.primitives.precision import without_autocast
-from course_lib.primitives.preconditions import values_are_known
+from course_lib.primitives.preconditions import of_tensors, values_are_known
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
 __all__ = ["PerformerAttention", "causal_performer_attention", "performer_attention"]
@@ -32,6 +32,7 @@ _USUAL = 20.0
 """ωᵀk - ‖k‖²/2 of a key that does not depend on m random directions is at most about ln m, whatever its length."""
 
 
+@of_tensors
 def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, *, omega: Projection) -> ContextOnly:
     """Estimate softmax attention over all keys by the m random directions `omega`, at a cost of (T_q + T_k) · m.
 
@@ -59,6 +60,7 @@ def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None
     return ContextOnly(linear_attention(query_features(q, omega, largest), (exponent - largest).exp(), v, mask))
 
 
+@of_tensors
 def causal_performer_attention(
     q: Queries,
     k: Keys,

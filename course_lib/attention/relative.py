@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from course_lib.attention.core import Attended, attend, causal_and, without_overflow
 from course_lib.attention.multihead import split_heads
 from course_lib.primitives.positions import sinusoids
+from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
 __all__ = ["RelativeAttention", "relative_attention", "shifted_relative_attention"]
@@ -127,6 +128,7 @@ class RelativeAttention(nn.Module):
         self.W_r = nn.Linear(d_model, n_heads * d_k, bias=False)
         self.bias_u, self.bias_v = (nn.Parameter(torch.zeros(n_heads, d_k)) for _ in range(2))
 
+    @of_tensors
     def forward(
         self,
         q: Float[Tensor, "*batch h T_q d_k"],

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, LayerState
 from course_lib.attention.dot_product import causal_attention
-from course_lib.primitives.preconditions import requires
+from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 __all__ = ["RotaryAttention", "rotary_speeds", "rotate"]
@@ -58,6 +58,7 @@ def _require_speeds(x: Queries, speeds: Tensor, start: int = 0) -> None:
         )
 
 
+@of_tensors
 @requires(_require_speeds)
 def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Queries:
     """Rotate the features of each position by its angles: position t turns pair i by (start + t) θ_i.
@@ -113,6 +114,7 @@ class RotaryAttention(nn.Module):
         rotary_speeds(d_k, base)
         self.d_k, self.mechanism, self.base = d_k, mechanism, base
 
+    @of_tensors
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended | ContextOnly:
         """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v).
 

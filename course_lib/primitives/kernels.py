@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.primitives.preconditions import of_tensors
+
 __all__ = [
     "elu_feature_map",
     "favor_features",
@@ -31,6 +33,7 @@ Vectors = Float[Tensor, "*batch d"]
 Projection = Float[Tensor, "m d"]
 
 
+@of_tensors
 def elu_feature_map(x: Vectors) -> Vectors:
     """Map every entry to elu(x) + 1: x + 1 where x is positive, and e^x elsewhere.
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from course_lib.primitives.preconditions import requires, values_are_known
+from course_lib.primitives.preconditions import of_tensors, requires, values_are_known
 from course_lib.shapes import Lengths
 
 __all__ = ["causal_mask", "padding_mask"]
@@ -62,6 +62,7 @@ def _require_lengths(lengths: Lengths, T_k: int) -> None:
         raise ValueError(f"a sequence cannot have {shortest} tokens: lengths are 0 to T_k = {T_k}.")
 
 
+@of_tensors
 @requires(_require_lengths)
 def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
     """Make a padding mask: every query may attend to the real tokens of its own sequence, not to the padding after them.

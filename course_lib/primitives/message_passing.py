@@ -15,17 +15,24 @@ Cai & Wang 2020, *A Note on Over-Smoothing for Graph Neural Networks*, section 2
 The energy of a large graph exceeds the range of float16: it is computed, and returned, in float32 or wider.
 """
 
+from collections.abc import Callable
+from functools import wraps
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.primitives.precision import in_float32_at_least
-from course_lib.primitives.preconditions import requires, values_are_known
+from course_lib.primitives.preconditions import of_tensors, requires, values_are_known
 from course_lib.shapes import Edges, Nodes
 
 __all__ = ["dirichlet_energy", "gcn_weights", "propagate", "require_edges", "with_self_loops"]
 
+OfEdges = Callable[[Tensor, int], Tensor]
+"""A function of edges (2, E) and the number of nodes."""
 
+
+@of_tensors
 def require_edges(edges: Edges, n_nodes: int) -> None:
     """Raise an error for edges that are not (2, E) integers, or that name a node outside 0 … n_nodes - 1."""
     if edges.dim() != 2 or edges.shape[0] != 2:
@@ -42,6 +49,21 @@ def require_edges(edges: Edges, n_nodes: int) -> None:
         raise ValueError(f"edges name nodes {lowest} to {highest}, but there are nodes 0 to {n_nodes - 1}.")
 
 
+def _on_meta(shaped: Callable[[Tensor, int], Tensor]) -> Callable[[OfEdges], OfEdges]:
+    """Let a function of edges return `shaped(edges, n_nodes)` on the device "meta", where torch cannot count."""
+
+    def decorate(function: OfEdges) -> OfEdges:
+        @of_tensors
+        @wraps(function)
+        def run(edges: Edges, n_nodes: int) -> Tensor:
+            return (shaped if edges.is_meta else function)(edges, n_nodes)
+
+        return run
+
+    return decorate
+
+
+@_on_meta(lambda edges, n_nodes: torch.cat([edges, edges.new_empty(2, n_nodes)], dim=1))  # as if no edge were a loop
 def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
     """Add missing self-loops, so that each node attends to itself: they are appended in the order of the nodes.
 
@@ -50,17 +72,16 @@ def with_self_loops(edges: Edges, n_nodes: int) -> Int[Tensor, "2 E_looped"]:
         n_nodes: number of nodes, N.
 
     Returns:
-        (2, E + number of nodes without a loop); on the device "meta", where edges have no values, as if none were a loop.
+        (2, E + number of nodes without a loop).
     """
     require_edges(edges, n_nodes)
-    if edges.is_meta:
-        return torch.cat([edges, edges.new_empty(2, n_nodes)], dim=1)
     query, key = edges
     missing = torch.ones(n_nodes, dtype=torch.bool, device=edges.device)
     missing[query[query == key]] = False
     return torch.cat([edges, missing.nonzero().mT.expand(2, -1).to(edges.dtype)], dim=1)
 
 
+@_on_meta(lambda edges, n_nodes: edges.new_empty(edges.shape[1], dtype=torch.float32))
 def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
     """Compute the fixed weight of each edge (i, j) of a graph convolution, 1 / √(d_i d_j); d_i counts i in edges[0].
 
@@ -81,7 +102,7 @@ def gcn_weights(edges: Edges, n_nodes: int) -> Float[Tensor, "E"]:
     """
     require_edges(edges, n_nodes)
     query, key = edges
-    degree = torch.zeros(n_nodes, device=edges.device).index_add(0, query, torch.ones_like(query, dtype=torch.float32))
+    degree = torch.bincount(query, minlength=n_nodes).float()
     scale = torch.where(degree > 0, degree.rsqrt(), 0.0)
     return scale[query] * scale[key]
 

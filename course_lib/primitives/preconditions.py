@@ -36,6 +36,22 @@ def requires(check: Callable[..., None]) -> Callable[[Function], Function]:
     return decorate
 
 
+def of_tensors(function: Function) -> Function:
+    """Make a function refuse lists and NumPy arrays with a TypeError that says how to convert them."""
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        for x in (*arguments, *options.values()):
+            if not isinstance(x, Tensor) and (isinstance(x, list) or hasattr(x, "__array_interface__")):
+                raise TypeError(
+                    f"{function.__name__} needs tensors, got a {type(x).__name__}: convert it by `torch.as_tensor`, to the "
+                    "type of the others."
+                )
+        return function(*arguments, **options)
+
+    return cast(Function, run)
+
+
 def shape_checked(hint: str = "", of: Callable[..., Any] | None = None) -> Callable[[Function], Function]:
     """Make a function refuse tensors that do not fit its jaxtyping annotations: a TypeError for the type, else a ValueError.
 
@@ -64,7 +80,8 @@ def shape_checked(hint: str = "", of: Callable[..., Any] | None = None) -> Calla
             sizes: dict[str, Any] = {}
             for name, x in tensors.items():
                 if not isinstance(x, Tensor) or x.dtype not in types[name]:
-                    kind, got = wanted[name].dtype.__name__.lower(), getattr(x, "dtype", type(x).__name__)
+                    kind = wanted[name].dtype.__name__.lower()
+                    got = x.dtype if isinstance(x, Tensor) else f"{type(x).__name__}: convert it by `torch.as_tensor`"
                     raise TypeError(f"{name} must be a tensor of type {kind}, got {got}.")
             if misfit := [name for name, x in tensors.items() if not _fits(x.shape, axes[name], sizes)]:
                 got = ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())

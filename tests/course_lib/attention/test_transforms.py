@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from course_lib import attention as A
 from course_lib import fast
@@ -103,3 +103,18 @@ def test_an_exported_mechanism_computes_the_same(name):
     form, inputs = moved(MECHANISMS[name].form, dtype=torch.float64), tuple(MECHANISMS[name].drawn())
     program = torch.export.export(Exported(form), inputs, strict=False).module()
     torch.testing.assert_close(program(*inputs), tensors(form(*inputs)))
+
+
+READ_SHAPES = {"linear_attention_step", "inplace_linear_attention_step", "local_m_attention", "local_p_attention"}
+"""Examples that themselves read the shapes of their inputs."""
+
+
+@pytest.mark.parametrize("convert", [Tensor.tolist, Tensor.numpy], ids=["list", "ndarray"])
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in READ_SHAPES])
+def test_lists_and_arrays_are_refused_with_the_types_that_are_needed(unchecked, name, convert):
+    example = MECHANISMS[name]
+    inputs, n_items = example.drawn(dtype=torch.float32), len(example.items)
+    items = [convert(x) for x in inputs[:n_items]]
+    with pytest.raises(TypeError, match=r"[Tt]ensor") as refusal:
+        moved(example.form, dtype=torch.float32)(*items, *inputs[n_items:])
+    assert type(items[0]).__name__ in str(refusal.value)

@@ -7,6 +7,7 @@ from course_lib.attention import linear_attention_step
 from course_lib.blocks import Sizes, encoder_stack
 from course_lib.fast import CachedGPT, inplace_linear_attention_step
 from course_lib.models import BERT, GPT, ELMo, Encoder, LinearTransformer, SharedSteps, Transformer, TransformerXL, Universal
+from tests.course_lib.models.compiled import EDGES, MODELS, VARIANTS, tensors
 
 B, T, N = 3, 5, 11
 SIZES = Sizes(6, 3, 7, 2)
@@ -111,3 +112,14 @@ def test_lengths_may_be_mapped_over(name):
 
     one_by_one = torch.stack([read(*each) for each in zip(tokens, lengths, strict=True)])
     torch.testing.assert_close(torch.vmap(read)(tokens, lengths), one_by_one)
+
+
+OF_BATCHES = {name: each for name, each in (MODELS | VARIANTS).items() if each[1][-1] is not EDGES}
+
+
+@pytest.mark.parametrize("name", OF_BATCHES)
+def test_an_empty_batch_gives_empty_outputs(name):
+    make, inputs = OF_BATCHES[name]
+    found = tensors(make().eval()(*(x[:0] for x in inputs)))
+    assert found
+    assert not any(x.numel() for x in found if x.dim())
