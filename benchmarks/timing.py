@@ -19,6 +19,8 @@ Call = Callable[[], Tensor]
 
 FEWEST, SECONDS = 3, 6.0
 """A slow pair gets fewer rounds than requested: it is timed for at most so many seconds, but at least so many rounds."""
+SHORTEST = 2.0
+"""A quick call is repeated for so many milliseconds in each round: a clock read around one of 0.1 would time the clock."""
 
 
 class Pass(NamedTuple):
@@ -47,7 +49,8 @@ def compare(
 ) -> Row:
     """Time two calls (name, call) that compute an output: forward without gradients and, if it `trains`, forward and backward.
 
-    The two take turns and the ratio is computed within a round, so that a temporary slowdown of the machine affects both.
+    The two take turns, each first in every other round, and the ratio is computed within a round, so that a temporary slowdown
+    of the machine affects both.
     """
     forward = _rounds(ours[1], peer[1], _forward, rounds)
     training = _rounds(ours[1], peer[1], _forward_backward, rounds) if trains else None
@@ -56,10 +59,14 @@ def compare(
 
 
 def _rounds(ours: Call, peer: Call, work: Callable[[Call], None], rounds: int) -> Pass:
-    _milliseconds(ours, work), _milliseconds(peer, work)  # the first calls load kernels and fill caches
-    pairs, until = [], time.process_time() + SECONDS
+    for call in (ours, peer):
+        work(call)  # loads kernels and fills caches
+    calls = [(call, max(1, round(SHORTEST / max(_milliseconds(call, work, 1), 1e-3)))) for call in (ours, peer)]
+    pairs: list[list[float]] = []
+    until = time.process_time() + SECONDS
     while len(pairs) < rounds and (len(pairs) < FEWEST or time.process_time() < until):
-        pairs.append((_milliseconds(ours, work), _milliseconds(peer, work)))
+        turn = -1 if len(pairs) % 2 else 1
+        pairs.append([_milliseconds(call, work, n) for call, n in calls[::turn]][::turn])
     mine, theirs = zip(*pairs, strict=True)
     return Pass(statistics.median(mine), statistics.median(theirs), statistics.median(b / a for a, b in pairs))
 
@@ -70,10 +77,12 @@ def _peaks(ours: Call, peer: Call, work: Callable[[Call], None]) -> Pass:
     return Pass(mine, theirs, theirs / mine if mine else math.inf)
 
 
-def _milliseconds(call: Call, work: Callable[[Call], None]) -> float:
+def _milliseconds(call: Call, work: Callable[[Call], None], n: int) -> float:
+    """Time n calls; return the time of one."""
     start = time.process_time()
-    work(call)
-    return 1000 * (time.process_time() - start)
+    for _ in range(n):
+        work(call)
+    return 1000 * (time.process_time() - start) / n
 
 
 @torch.no_grad()

@@ -17,34 +17,38 @@ def clock(monkeypatch):
     return lambda seconds: now.__setitem__(0, now[0] + seconds)
 
 
-def test_the_ratio_is_that_of_the_peer_to_ours_and_rounds_are_as_asked(clock):
+def taking(seconds, name, calls, clock):
+    """A call that takes so long, and enters its name in `calls`."""
+
+    def call():
+        calls.append(name)
+        clock(seconds)
+        return torch.zeros(1)
+
+    return name, call
+
+
+def test_the_ratio_is_that_of_the_peer_to_ours_and_each_goes_first_in_turn(clock):
     calls = []
-
-    def ours():
-        calls.append("ours")
-        clock(0.001)
-        return torch.zeros(1)
-
-    def peer():
-        calls.append("peer")
-        clock(0.003)
-        return torch.zeros(1)
-
-    row = timing.compare("m", ("a", ours), ("b", peer), "sizes", rounds=5, trains=False)
+    ours, peer = taking(0.004, "ours", calls, clock), taking(0.012, "peer", calls, clock)
+    row = timing.compare("m", ours, peer, "sizes", rounds=5, trains=False)
     assert row.forward.ratio == pytest.approx(3.0)
-    assert calls[:12] == ["ours", "peer"] * 6  # one round to warm up, and five
+    assert calls[4:14] == ["ours", "peer", "peer", "ours", "ours", "peer", "peer", "ours", "ours", "peer"]
+
+
+def test_a_quick_call_is_repeated_and_the_time_is_that_of_one(clock):
+    calls = []
+    ours, peer = taking(0.0005, "ours", calls, clock), taking(0.004, "peer", calls, clock)
+    row = timing.compare("m", ours, peer, "sizes", rounds=1, trains=False)
+    assert calls[4:9] == ["ours"] * 4 + ["peer"]
+    assert (row.forward.ours, row.forward.ratio) == (pytest.approx(0.5), pytest.approx(8.0))
 
 
 def test_a_slow_pair_is_timed_in_fewer_rounds(clock):
     calls = []
-
-    def slow():
-        calls.append(1)
-        clock(timing.SECONDS)
-        return torch.zeros(1)
-
-    timing.compare("m", ("a", slow), ("b", slow), "sizes", rounds=15, trains=False)
-    assert len(calls) == 2 * (timing.FEWEST + 1) + 2  # and one pass each for the memory
+    slow = taking(timing.SECONDS, "slow", calls, clock)
+    timing.compare("m", slow, slow, "sizes", rounds=15, trains=False)
+    assert len(calls) == 2 * (timing.FEWEST + 2) + 2  # and one pass each for the memory
 
 
 def test_a_peer_gives_its_attributes():
