@@ -17,7 +17,7 @@ from einops import repeat
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, attend
+from course_lib.attention.core import Attended, attend, broadcast_shapes
 from course_lib.primitives.preconditions import of_tensors
 from course_lib.shapes import Keys, Mask, Queries, Scores, Values
 
@@ -72,7 +72,7 @@ def _of_one_batch(score: Callable[..., Scores]) -> Callable[..., Scores]:
     @of_tensors
     @wraps(score)
     def run(q: Queries, k: Keys, *weights: Tensor, **named: Tensor) -> Scores:
-        batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+        batch = broadcast_shapes(q.shape[:-2], k.shape[:-2])
         return score(*(x.expand(*batch, *x.shape[-2:]) for x in (q, k)), *weights, **named)
 
     return run

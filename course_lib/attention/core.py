@@ -159,7 +159,9 @@ def require_causal(mechanism: AnyMechanism, n_heads: int, d_k: int) -> None:
 
 def hide_keys(x: Values, mask: Mask) -> Values:
     """Set keys or values (*batch, T_k, d) that no query may attend to under `mask` to 0, so that 0 · NaN cannot occur."""
-    visible = mask.any(-2) if mask.dim() > 1 else mask
+    visible = mask
+    if mask.dim() > 1:  # the largest byte of a column is 20 times as fast as `any` on a CPU, but none has no largest
+        visible = mask.view(torch.uint8).amax(-2).view(torch.bool) if mask.shape[-2] > 1 else mask.any(-2)
     return torch.where(visible.unsqueeze(-1), x, 0.0)
 
 
@@ -200,7 +202,7 @@ def causal_and(mask: Mask | None, q: Queries, k: Keys) -> Mask | None:
     causal = causal_mask(T_q, T_k, q.device)
     if mask is None:
         return causal
-    require_mask(mask, (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), T_q, T_k))
+    require_mask(mask, (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), T_q, T_k))
     return causal & mask
 
 
@@ -227,6 +229,11 @@ def require_one_reading(mask: Mask, shape: tuple[int, ...]) -> None:
             f"a mask of shape {(*mask.shape,)} can be read in two ways: write `mask[None]` for one mask for the whole batch, "
             "`mask[:, None]` for one for each sequence."
         )
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Broadcast shapes as `torch.broadcast_shapes`, which takes 40 µs even where all are equal."""
+    return shapes[0] if all(shape == shapes[0] for shape in shapes) else torch.broadcast_shapes(*shapes)
 
 
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.core import Attended, attend
+from course_lib.attention.core import Attended, attend, broadcast_shapes
 from course_lib.primitives.message_passing import require_edges
 from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import Edges, Nodes
@@ -33,7 +33,7 @@ def over_one_batch(form: OverEdges) -> OverEdges:
     @of_tensors
     @wraps(form)
     def run(scores: Float[Tensor, "*batch E"], values: Nodes, edges: Edges) -> Attended:
-        batch = torch.broadcast_shapes(scores.shape[:-1], values.shape[:-2])
+        batch = broadcast_shapes(scores.shape[:-1], values.shape[:-2])
         context, weights = form(scores.expand(*batch, -1), values.expand(*batch, -1, -1), edges)
         wider = len(batch) + 1 - scores.dim()
         return Attended(context, weights[(0,) * wider][tuple(map(slice, scores.shape))])  # one weight for each score

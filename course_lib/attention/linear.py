@@ -27,7 +27,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, ContextOnly, Form, LayerState, attend, hide_keys, require_mask
+from course_lib.attention.core import Attended, ContextOnly, Form, LayerState, attend, broadcast_shapes, hide_keys, require_mask
 from course_lib.primitives.kernels import elu_feature_map
 from course_lib.primitives.precision import without_autocast
 from course_lib.primitives.preconditions import of_tensors, shape_checked
@@ -57,7 +57,7 @@ def in_float32(form: Form) -> Form:
     def run(
         phi_q: QueryFeatures, phi_k: KeyFeatures, v: Values, mask: Mask | None = None, *rest: object, **options: object
     ) -> Context:
-        batch = torch.broadcast_shapes(phi_q.shape[:-2], phi_k.shape[:-2], v.shape[:-2])
+        batch = broadcast_shapes(phi_q.shape[:-2], phi_k.shape[:-2], v.shape[:-2])
         wide = wider(v)
         q, k, values = (x.to(wide).expand(*batch, *x.shape[-2:]) for x in (phi_q, phi_k, v))
         if mask is not None:

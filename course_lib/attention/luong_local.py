@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import Attended, Mechanism, hide_keys, require_mask, require_weights
+from course_lib.attention.core import Attended, Mechanism, broadcast_shapes, hide_keys, require_mask, require_weights
 from course_lib.attention.dot_product import dot_attention
 from course_lib.primitives.precision import in_float32_at_least
 from course_lib.primitives.preconditions import of_tensors
@@ -171,4 +171,4 @@ def _within(p: Positions, D: int, q: Queries, k: Keys, mask: Mask | None) -> Mas
 
 
 def _scores_shape(q: Queries, k: Keys) -> tuple[int, ...]:
-    return (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
+    return (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])

@@ -31,6 +31,7 @@ from course_lib.attention.core import (
     LayerState,
     StepwiseMechanism,
     attend,
+    broadcast_shapes,
     require_one_reading,
 )
 from course_lib.attention.dot_product import scaled_dot_product_attention
@@ -257,7 +258,7 @@ class MultiHead(nn.Module):
         """Attend as `forward`, over keys and values from `project`."""
         q = split_heads(self.W_q(queries), self.n_heads)
         if mask is not None:
-            batch = torch.broadcast_shapes(q.shape[:-3], projected.keys.shape[:-3])
+            batch = broadcast_shapes(q.shape[:-3], projected.keys.shape[:-3])
             mask = mask_per_head(mask, (*batch, *queries.shape[-2:]))
         attended = self.mechanism(q, *projected, mask)
         return attended._replace(context=self.W_o(merge_heads(attended.context)))

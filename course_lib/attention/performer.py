@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.attention.chunked_linear import chunked_linear_attention
-from course_lib.attention.core import ContextOnly
+from course_lib.attention.core import ContextOnly, broadcast_shapes
 from course_lib.attention.linear import linear_attention, mask_features
 from course_lib.primitives.kernels import Projection, orthogonal_projection
 from course_lib.primitives.precision import without_autocast
@@ -54,7 +54,7 @@ def performer_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None
     normaliser is then at least 1, and nothing vanishes.
     """
     exponent = _key_exponent(k, omega)
-    exponent = exponent.expand(*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), *exponent.shape[-2:])
+    exponent = exponent.expand(*broadcast_shapes(q.shape[:-2], k.shape[:-2]), *exponent.shape[-2:])
     exponent = mask_features(exponent, mask, torch.finfo(exponent.dtype).min)
     largest = exponent.detach().amax(-2, keepdim=True) if k.shape[-2] else exponent.new_zeros(())
     return ContextOnly(linear_attention(query_features(q, omega, largest), (exponent - largest).exp(), v, mask))

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_lib.attention.core import ContextOnly, attend, causal, causal_and, hide_keys, require_mask
-from course_lib.primitives.preconditions import of_tensors, under_transform
+from course_lib.attention.core import ContextOnly, attend, broadcast_shapes, causal, causal_and, hide_keys, require_mask
+from course_lib.primitives.preconditions import of_tensors, under_transform, values_are_known
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 __all__ = ["fused_causal_attention", "fused_dot_attention", "fused_scaled_dot_product_attention"]
@@ -44,15 +44,20 @@ def _fused(q: Queries, k: Keys, v: Values, mask: Mask | None, scale: float, is_c
     """Call torch's kernel in the layout in which it is fast: two equal batch axes, and features adjacent in memory."""
     if k.shape[-2] != v.shape[-2]:
         raise ValueError(f"each key needs a value: got {k.shape[-2]} keys and {v.shape[-2]} values.")
-    batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    batch = broadcast_shapes(q.shape[:-2], k.shape[:-2])
     if mask is not None:
         require_mask(mask, (*batch, q.shape[-2], k.shape[-2]))
-        k, v = hide_keys(k, mask), hide_keys(v, mask)
-    batch = torch.broadcast_shapes(batch, v.shape[:-2])
+        if not _are_finite(k, v):
+            k, v = hide_keys(k, mask), hide_keys(v, mask)
+    batch = broadcast_shapes(batch, v.shape[:-2])
     if mask is not None:
         mask = torch.atleast_2d(mask)
-        one_for_all = math.prod(mask.shape[:-2]) == 1
-        mask = mask.view(mask.shape[-2:]) if one_for_all else _two_batch_axes(mask, batch)
+        if math.prod(mask.shape[:-2]) == 1:
+            mask = mask.view(mask.shape[-2:])
+        elif len(batch) == 2:  # an axis of size 1 stays so: torch converts the mask to numbers as it is
+            mask = mask[(None,) * (4 - mask.dim())]
+        else:
+            mask = _two_batch_axes(mask, batch)
     q, k, v = (_two_batch_axes(x, batch) for x in (q, k, v))
     if 0 in (*q.shape, *k.shape, *v.shape):
         context = attend(q @ k.mT * scale, v, mask).context
@@ -84,6 +89,15 @@ class _Once(torch.autograd.Function):
             "torch's fused attention has no second derivative: choose scaled_dot_product_attention, causal_attention or "
             "dot_attention, which have."
         )
+
+
+def _are_finite(*tensors: Tensor) -> bool:
+    """Return whether one sum over each tensor shows that all values are finite: then a weight of 0 hides a key as it is.
+
+    False on a GPU, which a program that reads the sum would wait for.
+    """
+    on_cpu = all(x.device.type == "cpu" for x in tensors)
+    return on_cpu and values_are_known(*tensors) and math.isfinite(sum(float(x.detach().sum()) for x in tensors))
 
 
 def _two_batch_axes(x: Tensor, batch: tuple[int, ...]) -> Tensor:

@@ -13,7 +13,7 @@ from einops import einsum, rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.attention.core import Attended, ContextOnly, attend, without_overflow
+from course_lib.attention.core import Attended, ContextOnly, attend, broadcast_shapes, without_overflow
 from course_lib.attention.local import (
     ColumnEmbeddings,
     LocalKeys,
@@ -68,7 +68,7 @@ def tiled_local_attention(
     outside a query's own window, or outside the image, have the score -∞. The weights are None.
     """
     window_side(q, k, rows, stride)
-    batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)), rows.shape[:-2], columns.shape[:-2])
+    batch = broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)), rows.shape[:-2], columns.shape[:-2])
     q, k, v = (x.expand(*batch, *x.shape[-3:]) for x in (q, k, v))
     (H_q, W_q), (H, W) = q.shape[-3:-1], k.shape[-3:-1]
     padded = F.pad(q, (0, 0, 0, -W_q % TILE, 0, -H_q % TILE))
