@@ -41,7 +41,7 @@ def of_tensors(function: Function) -> Function:
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
-        for x in (*arguments, *options.values()):
+        for x in () if torch.compiler.is_compiling() else (*arguments, *options.values()):
             if not isinstance(x, Tensor) and (isinstance(x, list) or hasattr(x, "__array_interface__")):
                 raise TypeError(
                     f"{function.__name__} needs tensors, got a {type(x).__name__}: convert it by `torch.as_tensor`, to the "

@@ -40,3 +40,25 @@ def test_every_model_is_among_them():
         name for name in public_names(models) if isinstance(made := getattr(models, name), type) and issubclass(made, nn.Module)
     }
     assert exported - parts == {name.replace(",", " ").split()[0] for name in MODELS}
+
+
+ANY_LENGTH = """
+import torch
+from course_lib.blocks import Sizes
+from course_lib.models import BERT
+
+bert, tokens, any_size = BERT(7, 11, Sizes(6, 3, 11, 1)).eval(), torch.ones(3, 5).long(), torch.export.Dim.DYNAMIC
+two, one = {0: any_size, 1: any_size}, {0: any_size}
+inputs = tokens, tokens * 0, torch.tensor([2, 3, 5])
+program = torch.export.export(bert, inputs, dynamic_shapes=(two, two, one), strict=True).module()
+larger = torch.ones(4, 9).long(), torch.zeros(4, 9).long(), torch.tensor([2, 9, 5, 1])
+torch.testing.assert_close(program(*larger), bert(*larger))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_is_traced_for_any_number_of_tokens():
+    """Checks of arguments must not ask a symbolic size for its attributes."""
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", ANY_LENGTH], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
