@@ -61,10 +61,10 @@ def table() -> str:
 
 
 def submission(notebook: Path, seed: int) -> bytes:
-    """A student's notebook: each exercise is answered from its bank or, sometimes, left empty."""
+    """A student's notebook: each exercise is answered from its bank or, sometimes, left empty; build tasks are left empty."""
     draw = random.Random(seed)
     reported = json.loads(notebook.read_text(encoding="utf-8"))
-    asked = {item.id: item for item in exercises()}
+    asked = {item.id: item for item in exercises() if item.training is None}
     for cell in reported["cells"]:
         item = asked.get(cell["metadata"].get("exercise"))
         if item is not None and "nbgrader" in cell["metadata"] and draw.random() > 0.05:
