@@ -105,13 +105,16 @@ def watching(forbids: Mapping[Callable[..., object], str], called: set[str]) -> 
         elif event == "c_call" and argument is sys.setprofile and watched:
             called.add(SWITCHED_OFF)
 
-    watched, before, in_threads = True, sys.getprofile(), threading.getprofile()
+    watched, removed, before, in_threads = True, False, sys.getprofile(), threading.getprofile()
     threading.setprofile(note)
     sys.setprofile(note)
     try:
         yield
+    except RecursionError:  # Python removes a profile function whose call raises it
+        removed = True
+        raise
     finally:
-        if sys.getprofile() is not note:
+        if sys.getprofile() is not note and not removed:
             called.add(SWITCHED_OFF)
         watched = False
         sys.setprofile(before)

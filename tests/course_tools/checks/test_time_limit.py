@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from course_lib.primitives import rnn_step
 from course_tools.bank import exercise, verdict
 from course_tools.checks import time_limit
-from course_tools.checks.time_limit import TimedOut, run_in_time
+from course_tools.checks.time_limit import TimedOut, run_in_time, watching
 from tests.course_tools.bank.answers.unusual import (
     failing,
     given_up,
@@ -246,6 +246,18 @@ def test_watching_cannot_be_switched_off(switch_off):
 
     found = verdict("01.2", bptt_by(gradient))
     assert (found.passed, found.points) == (False, 0)
+
+
+def test_an_answer_that_calls_itself_without_end_is_not_taken_for_an_attempt():
+    """Python removes the watcher when that, too, is called too deeply."""
+
+    def endless(x):
+        return endless(x)
+
+    called = set()
+    with pytest.raises(RecursionError), watching({torch.softmax: ""}, called):
+        endless(1)
+    assert called == set()
 
 
 def test_a_forbidden_function_is_noticed_in_another_thread():
