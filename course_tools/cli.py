@@ -154,10 +154,13 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     grade.add_argument("--require-isolation", action="store_true", help="refuse to grade if an isolation layer is missing")
     grade.add_argument("--canvas", type=Path, metavar="ROSTER.csv", help="your exported gradebook: one column is filled in")
     grade.add_argument("--moodle", type=Path, metavar="WORKSHEET.csv", help="your grading worksheet: its grades are filled in")
-    grade.add_argument("--policy", type=Path, metavar="FILE.toml", help="your rules: late penalty, overrides, marks by hand")
+    grade.add_argument(
+        "--policy", type=Path, metavar="FILE.toml", help="your rules: late penalty, groups, comments, marks by hand"
+    )
     grade.add_argument(
         "--variants", type=Path, metavar="FILE", help="the secret of `course variants`: judge each student by their variant"
     )
+    grade.add_argument("--dry-run", action="store_true", help="report what would be graded; run and write nothing")
     grade.add_argument("--accept", action="store_true", help="write the results even if earlier marks change (changes.csv)")
     grade.add_argument(
         "--canvas-upload",
@@ -286,7 +289,7 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.grading.batch import GradingOptions
     from course_tools.grading.engine import Engine
     from course_tools.grading.lms.variant_notebooks import read_secret
-    from course_tools.grading.pipeline import Tables, grade, nowhere
+    from course_tools.grading.pipeline import Tables, dry_run, grade, nowhere
     from course_tools.grading.policy import NO_RULES, Policy
 
     lecture = options.lecture and options.lecture.zfill(2)
@@ -295,6 +298,8 @@ def _grade(options: argparse.Namespace, rest: list[str]) -> int:
     how = GradingOptions(Engine, lectures_root(), lecture, jobs, options.seed, require, dask, secret)
     tables = Tables(options.canvas, options.moodle, options.column)
     policy = Policy.read(options.policy) if options.policy else NO_RULES
+    if options.dry_run:
+        return dry_run(options.path, how, options.out, tables, policy)
     send = _to_canvas(options.canvas_upload, lecture) if options.canvas_upload else nowhere
     return grade(options.path, how, options.out, tables, policy, lambda changes: options.accept, send)
 

@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from course_tools.bank.variants import Chosen, chosen_for
 from course_tools.dask_cluster import dask_client
 from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
+from course_tools.grading.extract.own_code import own_code
 from course_tools.grading.files import CannotGrade, reason, shown
 from course_tools.grading.intake.archive import Refused
 from course_tools.grading.intake.recognise import Course
@@ -36,6 +37,7 @@ from course_tools.grading.sandbox.sandbox import START_LIMIT
 from course_tools.publishing import lectures_root
 
 _TRIES = 2
+_UNIDENTIFIED = "The lecture could not be identified from the cells or the file name (instructor: use --lecture NN)."
 NOTEBOOK_LIMIT = 900.0
 """Seconds of elapsed time for one notebook, including reading and parsing; after that its process is killed."""
 
@@ -138,24 +140,60 @@ class _Queue:
     def next(self) -> _Task | None:
         for place in self._places:
             submission = self._submissions[place]
-            try:
-                data = submission.read()
-            except Refused as error:
-                self._settle(place, NotebookResult(None, note=f"The file {error}"))
+            data = _bytes_of(submission)
+            if isinstance(data, Graded):
+                self._settle(place, data.result, data.failure)
                 continue
-            except OSError as error:
-                self._settle(place, None, f"cannot be read: {reason(error)}")
-                continue
-            asked = (submission.file_name, self._options.lecture, str(self._options.require_isolation))
             secret = self._options.variants
             chosen = {} if secret is None else chosen_for(submission.student.id, secret)
-            name = key(data, self._version, *asked, *(f"{id} {name}" for id, name in chosen.items()))
+            task = _Task(place, self._key(data, submission, chosen, self._options.lecture), data, submission.file_name, chosen)
+            name, result = self._recorded(task, submission)
             self.keys.append(name)
-            if (result := self._journal.get(name)) is not None:
-                self._settle(place, result)
-                continue
-            return _Task(place, name, data, submission.file_name, chosen)
+            if result is None:
+                return task
+            self._settle(place, result)
         return None
+
+    def _recorded(self, task: _Task, submission: Submission) -> tuple[str, NotebookResult | None]:
+        """The key and result of a notebook that has been graded, with the same --lecture or without one."""
+        lecture = self._options.lecture
+        if (result := self._journal.get(task.key)) is None and lecture is not None:
+            name = self._key(task.data, submission, task.chosen, None)
+            mixed = self._journal.get(name)
+            if mixed is not None and mixed.note != _UNIDENTIFIED:
+                return name, mixed if mixed.lecture in (None, lecture) else _of_another(mixed.lecture, lecture)
+        return task.key, result
+
+    def _key(self, data: bytes, submission: Submission, chosen: Chosen, lecture: str | None) -> str:
+        asked = (submission.file_name, lecture, str(self._options.require_isolation))
+        return key(data, self._version, *asked, *(f"{id} {name}" for id, name in chosen.items()))
+
+
+def _bytes_of(submission: Submission) -> bytes | Graded:
+    """Read a submission; if that is impossible, the reason."""
+    try:
+        return submission.read()
+    except Refused as error:
+        return Graded(submission, NotebookResult(None, note=f"The file {error}"))
+    except OSError as error:
+        return Graded(submission, None, f"cannot be read: {reason(error)}")
+
+
+class _NothingRun:
+    """An engine that judges nothing."""
+
+    level = ""
+
+    def grade(self, cells: Sequence[Cell], lecture: str, chosen: Mapping[str, str] = {}) -> tuple[Mark, ...]:
+        return ()
+
+
+def recognised(submission: Submission, course: Course, lecture: str | None) -> Graded:
+    """Read a submission as `grade_all` does, but run nothing: its result has a lecture, or a note, and no marks."""
+    data = _bytes_of(submission)
+    if isinstance(data, Graded):
+        return data
+    return Graded(submission, grade_notebook(data, submission.file_name, _NothingRun(), course, lecture))
 
 
 Grade = Callable[[bytes, str, Chosen], Future]
@@ -379,10 +417,13 @@ def grade_notebook(
         return NotebookResult(None, note=str(error))
     found, named = course.lecture_of(cells, file_name) or lecture, course.named(file_name)
     if found is None:
-        return NotebookResult(
-            None, note="The lecture could not be identified from the cells or the file name (instructor: use --lecture NN)."
-        )
+        return NotebookResult(None, note=_UNIDENTIFIED)
     if lecture not in (None, found):
-        return NotebookResult(None, note=f"It is the notebook of lecture {found}, not of lecture {lecture}.")
+        return _of_another(found, lecture)
     note = "" if named in (None, found) else f"Its name says lecture {named}, but its cells are those of lecture {found}."
-    return NotebookResult(found, engine.grade(cells, found, chosen), note, shapes(cells, found), str(engine.level))
+    marks = engine.grade(cells, found, chosen)
+    return NotebookResult(found, marks, note, shapes(cells, found), str(engine.level), own_code(cells, found))
+
+
+def _of_another(found: str, lecture: str) -> NotebookResult:
+    return NotebookResult(None, note=f"It is the notebook of lecture {found}, not of lecture {lecture}.")

@@ -1,7 +1,7 @@
 """The mark of one exercise of one submission, passed from the engine to the reports."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from course_tools.checks import Finding
 
@@ -17,6 +17,13 @@ class NotRun:
     why: str
 
 
+class Comment(NamedTuple):
+    """A remark of the instructor on an answer, and the points that it adds, 0 or less than 0 included."""
+
+    text: str
+    points: float
+
+
 @dataclass(frozen=True)
 class Mark:
     """The mark of one exercise of one submission.
@@ -27,8 +34,8 @@ class Mark:
     for the student if the status is not "judged", or if the answer was judged in a variant and is wrong. `flags` are for the
     instructor and never change the points. `not_run` names the statements that did not run although the wrong answer may depend
     on them. `shortened` is a sentence if the answer was stopped at a limit shorter than the usual one. `override` is the
-    instructor's reason if the points are set by hand, and `by_checks` are then the points of the checks. `seconds` is the time
-    that grading took, 0 if the result was read from a journal.
+    instructor's reason if the points are set by hand, `comments` are the instructor's remarks, and `by_checks` are then the
+    points of the checks. `seconds` is the time that grading took, 0 if the result was read from a journal.
     """
 
     exercise: str
@@ -45,3 +52,4 @@ class Mark:
     by_checks: float = 0
     not_run: tuple[NotRun, ...] = ()
     shortened: str = ""
+    comments: tuple[Comment, ...] = ()

@@ -13,8 +13,8 @@ class NotebookResult:
     """The marks of one notebook.
 
     `lecture` is None, and there are no marks, if the notebook could not be read or belongs to another or an unknown lecture;
-    then `note` says so. `shapes` holds for each exercise the fingerprints of the student's code, used to find similar
-    solutions; `isolation` names the isolation layers that were active while the student's code ran.
+    then `note` says so. `code` holds the student's own code for each exercise, and `shapes` its fingerprints, used to find
+    similar solutions; `isolation` names the isolation layers that were active while the student's code ran.
     """
 
     lecture: str | None
@@ -22,6 +22,7 @@ class NotebookResult:
     note: str = ""
     shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     isolation: str = ""
+    code: dict[str, str] = field(default_factory=dict)
 
     @property
     def points(self) -> float:
@@ -45,12 +46,14 @@ class NotebookResult:
                     "findings": tuple(Finding(**finding) for finding in mark["findings"]),
                     "flags": tuple(mark["flags"]),
                     "not_run": tuple(NotRun(**statement) for statement in mark["not_run"]),
+                    "comments": (),
                 }
             )
             for mark in data["marks"]
         )
         shapes = {id: tuple(found) for id, found in data["shapes"].items()}
-        return cls(data["lecture"], marks, data["note"], shapes, data["isolation"])
+        code = {id: str(text) for id, text in data["code"].items()}
+        return cls(data["lecture"], marks, data["note"], shapes, data["isolation"], code)
 
 
 class Graded(NamedTuple):

@@ -1,4 +1,4 @@
-"""The instructor's rules for marks: attempts, late penalty, extensions, dropped lectures, overrides, marks given by hand.
+"""The instructor's rules for marks: attempts, groups, late penalty, dropped lectures, overrides, comments, marks by hand.
 
 They are in a TOML file and in CSV tables in the same folder, and are applied to the results of the checks each time `course
 grade` runs: they survive every regrade, and the journal does not contain them.
@@ -7,21 +7,33 @@ grade` runs: they survive every regrade, and the journal does not contain them.
 import csv
 import io
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from course_tools.bank import exercise, exercises
+from course_tools.bank import exercises
 from course_tools.grading.files import CannotGrade, reason, shown
-from course_tools.grading.marks import Mark
-from course_tools.grading.notebook_result import NotebookResult
-from course_tools.grading.report.results import MarkByHand, Result, Results
+from course_tools.grading.marks import Comment
+from course_tools.grading.report.results import MarkByHand
 
 _UNITS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _COUNTS = ("newest", "best")
-_KEYS = {"counts", "drop_lowest", "due", "late", "handed_in", "extensions", "overrides", "by_hand"}
+_KEYS = {
+    "counts",
+    "drop_lowest",
+    "due",
+    "late",
+    "handed_in",
+    "extensions",
+    "overrides",
+    "by_hand",
+    "groups",
+    "rubric",
+    "comments",
+}
 _LATE_KEYS = {"percent", "per", "at_most", "grace_minutes"}
 
 
@@ -53,7 +65,7 @@ class LatePenalty:
 
 @dataclass(frozen=True)
 class Policy:
-    """All rules; by default none. Times are stored by (student, lecture), in UTC.
+    """All rules; by default none. Times are stored by (student, lecture), in UTC; groups by student.
 
     `counts` decides which of several notebooks of one lecture counts: the "newest", if they are numbered, or the "best".
     """
@@ -66,6 +78,8 @@ class Policy:
     extensions: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     overrides: tuple[Override, ...] = ()
     by_hand: tuple[tuple[str, MarkByHand], ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[tuple[str, str], tuple[Comment, ...]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> "Policy":
@@ -99,6 +113,7 @@ class Policy:
         tables = {name: _rows(folder / data[name]) if name in data else [] for name in ("handed_in", "extensions")}
         overrides = _rows(folder / data["overrides"]) if "overrides" in data else []
         by_hand = _rows(folder / data["by_hand"]) if "by_hand" in data else []
+        groups = _rows(folder / data["groups"]) if "groups" in data else []
         return cls(
             data.get("counts", "newest"),
             int(_number(data.get("drop_lowest", 0), "drop_lowest")),
@@ -107,6 +122,8 @@ class Policy:
             *({(r["id"], r["lecture"].zfill(2)): _time(r["time"], name) for r in rows} for name, rows in tables.items()),
             tuple(map(_override, overrides)),
             tuple((row["id"], _by_hand(row)) for row in by_hand),
+            _groups(groups),
+            _comments(data.get("comments", {}), _rubric(data.get("rubric", {}))),
         )
 
 
@@ -115,78 +132,6 @@ NO_RULES = Policy()
 
 class _Misunderstood(ValueError):
     """A file of a policy is invalid; the message says what is wrong."""
-
-
-def apply(policy: Policy, results: Results) -> tuple[Results, tuple[str, ...]]:
-    """Apply the rules to the results of the checks.
-
-    Args:
-        policy: the rules.
-        results: of the class; `collect` has chosen the notebooks that count.
-
-    Returns:
-        the results, and messages for the instructor.
-    """
-    known = {result.student.id for result in results.students}
-    named = [*(o.student for o in policy.overrides), *(id for id, _ in policy.by_hand), *(id for id, _ in policy.extensions)]
-    strangers = sorted({shown(id) for id in named if id not in known})
-    messages = [f"In the policy, but without a submission ({len(strangers)}): {', '.join(strangers)}."] if strangers else []
-    students = [_late(policy, _overridden(policy, result)) for result in results.students]
-    students = [replace(result, by_hand=_of(policy, result)) for result in students]
-    applied = replace(results, students=tuple(students))
-    if policy.drop_lowest:
-        students = [replace(result, dropped=_lowest(policy.drop_lowest, result, applied)) for result in students]
-    untimed = sum(result.late and not any(id == result.student.id for id, _ in policy.handed_in) for result in students)
-    if untimed and policy.late.percent:
-        messages.append(f"Marked late by the LMS, but without a time in the table handed_in; not reduced: {untimed}.")
-    return replace(applied, students=tuple(students)), tuple(messages)
-
-
-def _overridden(policy: Policy, result: Result) -> Result:
-    lectures = dict(result.by_lecture)
-    for override in policy.overrides:
-        if override.student != result.student.id:
-            continue
-        item = exercise(override.exercise)
-        notebook = lectures.get(item.lecture, NotebookResult(item.lecture))
-        none = Mark(item.id, "not found", 0, item.points, False, None, (), "", (), 0.0)
-        marks = {mark.exercise: mark for mark in notebook.marks}
-        before, points = marks.get(item.id, none), _plain(override.points)
-        marks[item.id] = replace(
-            before, points=points, passed=points >= item.points, override=override.reason, by_checks=before.points
-        )
-        lectures[item.lecture] = replace(notebook, marks=tuple(marks[id] for id in sorted(marks)))
-    return replace(result, by_lecture=dict(sorted(lectures.items())))
-
-
-def _late(policy: Policy, result: Result) -> Result:
-    left, notes = {}, []
-    for lecture in result.by_lecture:
-        key = (result.student.id, lecture)
-        due, came = policy.extensions.get(key, policy.due.get(lecture)), policy.handed_in.get(key)
-        if due is None or came is None:
-            continue
-        share = policy.late.share_left(came - due)
-        if share < 1:
-            left[lecture] = share
-            late = str(came - due).removesuffix(":00")
-            notes.append(
-                f"Lecture {lecture} was submitted {late} late: {round(100 * (1 - share), 2):g} % of its points are deducted."
-            )
-    return replace(result, share_left=left, notes=(*result.notes, *notes), late=result.late or bool(left))
-
-
-def _of(policy: Policy, result: Result) -> tuple[MarkByHand, ...]:
-    return tuple(mark for id, mark in policy.by_hand if id == result.student.id)
-
-
-def _lowest(n: int, result: Result, results: Results) -> tuple[str, ...]:
-    """The lectures in which a student earned the smallest fraction of the points; missing submissions come first."""
-
-    def share(lecture: str) -> float:
-        return (result.points_of(lecture) or 0) / (results.max_points_of(lecture) or 1)
-
-    return tuple(sorted(sorted(results.lectures, key=share)[: max(0, min(n, len(results.lectures) - 1))]))
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -220,9 +165,54 @@ def _override(row: _Row) -> Override:
     return Override(row["id"], row["exercise"], _number(row["points"], row.place), row["reason"])
 
 
+def _groups(rows: Iterable[_Row]) -> dict[str, str]:
+    """Read the group of each student, from a table of one's own or a group CSV of Canvas."""
+    found: dict[str, str] = {}
+    for row in rows:
+        id, group = (
+            row[name] if name in row else row[own] for name, own in (("canvas_user_id", "id"), ("group_name", "group"))
+        )
+        if group and found.setdefault(id, group) != group:
+            raise _Misunderstood(f"{row.place}: {shown(id)} is in two groups, {shown(found[id])!r} and {shown(group)!r}.")
+    return found
+
+
+def _rubric(data: Mapping[str, Mapping[str, object]]) -> dict[str, Comment]:
+    found = {}
+    for name, item in data.items():
+        _known(item, ("points", "comment"))
+        points = item.get("points", 0)
+        if type(points) not in (int, float) or not isinstance(item.get("comment"), str):
+            raise _Misunderstood(
+                f"rubric.{name} needs a comment and a number of points, such as {{ points = -2, comment = '…' }}."
+            )
+        found[name] = Comment(item["comment"], points)
+    return found
+
+
+def _comments(
+    data: Mapping[str, Mapping[str, object]], rubric: Mapping[str, Comment]
+) -> dict[tuple[str, str], tuple[Comment, ...]]:
+    """Read the comments on each answer: names of the rubric, or sentences."""
+    known, found = {item.id for item in exercises()}, {}
+    for student, answers in data.items():
+        for id, said in answers.items():
+            if id not in known:
+                raise _Misunderstood(f"comments.{shown(student)}: there is no exercise {shown(id)!r}.")
+            texts = [said] if isinstance(said, str) else said
+            if missing := [text for text in texts if text not in rubric and re.fullmatch(r"[\w-]+", text)]:
+                listed = ", ".join(rubric) or "none"
+                raise _Misunderstood(
+                    f"comments.{shown(student)}: the rubric has no {shown(missing[0])!r}; its items are: {listed}. A comment "
+                    "that is a single word ends with a full stop."
+                )
+            found[student, id] = tuple(rubric.get(text, Comment(text, 0)) for text in texts)
+    return found
+
+
 def _by_hand(row: _Row) -> MarkByHand:
     points, of = _number(row["points"], row.place), _number(row["of"], row.place)
-    return MarkByHand(row["lecture"].zfill(2), row["item"], _plain(points), _plain(of), row["comment"])
+    return MarkByHand(row["lecture"].zfill(2), row["item"], plain(points), plain(of), row["comment"])
 
 
 def _known(data: Mapping[str, object], keys: Iterable[str]) -> None:
@@ -240,7 +230,8 @@ def _number(value: object, place: str) -> float:
     return number
 
 
-def _plain(number: float) -> int | float:
+def plain(number: float) -> int | float:
+    """Return a whole number as an int, so that it is shown without a decimal point."""
     return int(number) if number == int(number) else number
 
 

@@ -98,10 +98,10 @@ class Notebook:
 
     def program(self, exercise: Exercise) -> Program:
         """Assemble the program of an exercise."""
-        ids = {cell.id for cell in self._given if cell.id and _is_marked(cell, exercise)}
+        ids = {cell.id for cell in self._given if cell.id and is_marked(cell, exercise)}
         parts, texts = [*self._missing], []
         for i, (cell, is_given) in enumerate(zip(self.cells, self._is_given, strict=True)):
-            marked = cell.id in ids or _is_marked(cell, exercise)
+            marked = cell.id in ids or is_marked(cell, exercise)
             runs = cell.type == "code" or marked
             texts += [i] if runs and cell.type != "code" else []
             role = "given" if is_given else "marked" if marked else "own"
@@ -154,7 +154,7 @@ def handed_out(lecture: str) -> tuple[Cell, ...]:
         return ()
 
 
-def _is_marked(cell: Cell, exercise: Exercise) -> bool:
+def is_marked(cell: Cell, exercise: Exercise) -> bool:
     """Whether a cell is tagged as that of an exercise; a bug hunt, which names it but holds a wrong answer, is not."""
     if not cell.metadata:
         return False

@@ -106,10 +106,12 @@ class CanvasAssignment:
             names = "; ".join(result.student.name for result in graded if result not in mine)
             messages.append(f"Not sent to Canvas, because the user number is unknown: {names}.")
         try:
-            scale = self._scale(results.max_points_of(lecture))
+            possible = self._points_possible()
             note = out / "canvas_sent.jsonl"
             before = _noted(note, self._host + self._path)
             for result in mine:
+                maximum = results.max_points_of(result, lecture)
+                scale = possible / maximum if possible and maximum else 1.0
                 mark = f"{result.points_of(lecture) * scale:.2f}".rstrip("0").rstrip(".")
                 page = feedback(result, results).encode()
                 digest = hashlib.sha256(mark.encode() + b"\0" + page).hexdigest()
@@ -131,9 +133,9 @@ class CanvasAssignment:
         told = f" {n_before} had been sent before and are unchanged." if n_before else ""
         return Sent([f"Canvas: {n_sent} marks were sent, each with a page of feedback.{told}", *messages], trouble)
 
-    def _scale(self, max_points: float) -> float:
+    def _points_possible(self) -> float:
         possible = self._ask("GET", self._path).json().get("points_possible")
-        return possible / max_points if isinstance(possible, int | float) and possible and max_points else 1.0
+        return possible if isinstance(possible, int | float) else 0
 
     def _mark(self, result: Result, mark: str, page: bytes) -> None:
         """Set the mark of one student, with a comment and the page attached to it."""

@@ -6,7 +6,7 @@ the exercises, the marks are scaled to it.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from course_tools.grading.files import CannotGrade, reason, shown
@@ -20,12 +20,13 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Filled:
-    """A table with its marks: the bytes to write, and messages for the instructor."""
+    """A table with its marks: the bytes to write, and messages for the instructor on the marks and on the students."""
 
     data: bytes
     column: str
     n_marks: int
-    messages: tuple[str, ...] = field(default=())
+    on_marks: tuple[str, ...]
+    on_students: tuple[str, ...]
 
 
 class Roster:
@@ -154,20 +155,24 @@ def fill_moodle(roster: Roster, results: Results, lecture: str | None, column: s
 
 
 def _filled(roster: Roster, results: Results, lecture: str, column: int, possible: str) -> Filled:
-    max_points = results.max_points_of(lecture)
     most = _number(possible)
-    scale = most / max_points if most and max_points else 1.0
     have = {result.student.id: result for result in results.students if result.points_of(lecture) is not None}
-    marks = {id: _text(result.points_of(lecture) * scale, "," in possible) for id, result in have.items()}
+    maxima = {id: results.max_points_of(result, lecture) for id, result in have.items()}
+    scales = {id: most / maximum if most and maximum else 1.0 for id, maximum in maxima.items()}
+    marks = {id: _text(result.points_of(lecture) * scales[id], "," in possible) for id, result in have.items()}
     before = [roster.table.values(row)[column : column + 1] for row in range(len(roster.table.rows))]
     written, without, rows_of = roster.fill(column, marks)
     changed = sum(_number(*before[r]) not in (None, _number(*roster.table.values(r)[column : column + 1])) for r in written)
     unmatched = [_named(have[id]) for id, n in rows_of.items() if not n]
     twice = [_named(have[id]) for id, n in rows_of.items() if n > 1]
+    scaled = sorted({maxima[id] for id, scale in scales.items() if scale != 1.0})
     ungraded = [_named(result) for result in results.students if result.student.id not in have]
-    lines = [
-        (scale != 1.0, f"The marks were scaled from {max_points:g} points to the {possible.strip()} of the table."),
+    listed = " or ".join(f"{maximum:g}" for maximum in scaled)
+    on_marks = [
+        (scaled, f"The marks were scaled from {listed} points to the {possible.strip()} of the table."),
         (changed, f"{changed} existing marks differed and were replaced."),
+    ]
+    on_students = [
         (without, f"Without a graded notebook, left unchanged ({len(without)}): {'; '.join(without)}."),
         (unmatched, f"Graded, but not in the table ({len(unmatched)}): {'; '.join(unmatched)}."),
         (twice, f"In several rows, each filled ({len(twice)}): {'; '.join(twice)}."),
@@ -176,7 +181,8 @@ def _filled(roster: Roster, results: Results, lecture: str, column: int, possibl
             f"With a submission that could not be graded as lecture {lecture} ({len(ungraded)}): {'; '.join(ungraded)}.",
         ),
     ]
-    return Filled(roster.table.data(), roster.header[column], len(written), tuple(text for shown, text in lines if shown))
+    said = (tuple(text for shown, text in lines if shown) for lines in (on_marks, on_students))
+    return Filled(roster.table.data(), roster.header[column], len(written), *said)
 
 
 def _is_possible(roster: Roster, row: int) -> bool:

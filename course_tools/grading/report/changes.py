@@ -22,19 +22,20 @@ class Change(NamedTuple):
     why: str
 
 
-def changes(report: Path, results: Results) -> list[Change]:
+def changes(report: Path, results: Results, lecture: str | None = None) -> list[Change]:
     """Compare results with the `report.json` of an earlier grading.
 
     Args:
         report: the file; if it is missing or is not a report, nothing has changed.
         results: those that would be written now. New students, and students who are no longer included, do not count as
             changes.
+        lecture: the only lecture that was graded now; then marks of the others are not compared.
     """
     before: dict[str, dict] = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         before = {student["id"]: student for student in json.loads(report.read_text(encoding="utf-8"))["students"]}
     pairs = [(before[result.student.id], result) for result in results.students if result.student.id in before]
-    return [change for old, result in pairs for change in _of_student(old, result)]
+    return [change for old, result in pairs for change in _of_student(old, result, lecture)]
 
 
 def changes_csv(found: list[Change]) -> str:
@@ -52,8 +53,8 @@ def summary(found: list[Change]) -> str:
     return f"The marks of {len(differences)} students differ from the previous ones: {gain} gain, {lose} lose."
 
 
-def _of_student(old: dict, result: Result) -> list[Change]:
-    marks = {mark["exercise"]: mark for mark in old["marks"]}
+def _of_student(old: dict, result: Result, lecture: str | None) -> list[Change]:
+    marks = {mark["exercise"]: mark for mark in old["marks"] if lecture is None or mark["exercise"].startswith(f"{lecture}.")}
     now = result.marks
     found = []
     for id in sorted(marks.keys() | now.keys()):
@@ -62,11 +63,13 @@ def _of_student(old: dict, result: Result) -> list[Change]:
         if points[0] != points[1]:
             found.append(Change(result.student.id, result.student.name, id, *points, _why(before, after)))
     explained = sum((change.after or 0) - (change.before or 0) for change in found)
-    total = (result.points or 0) - (old["points"] or 0)
+    earlier = old["points"] if lecture is None else old.get("lectures", {}).get(lecture)
+    now_earned = result.points if lecture is None else result.points_of(lecture)
+    total = (now_earned or 0) - (earlier or 0)
     why = "late penalty, dropped lectures or marks by hand" if round(total - explained, 2) else ""
     if not found and not why:
         return []
-    return [*found, Change(result.student.id, result.student.name, "total", old["points"], result.points, why)]
+    return [*found, Change(result.student.id, result.student.name, "total", earlier, now_earned, why)]
 
 
 def _why(before: dict | None, after: Mark | None) -> str:
@@ -74,6 +77,8 @@ def _why(before: dict | None, after: Mark | None) -> str:
         return "another notebook counts"
     if after.override or before.get("override"):
         return f"override: {after.override}" if after.override else "the override was removed"
+    if sum(comment.points for comment in after.comments) != sum(points for _, points in before.get("comments", ())):
+        return f"comment: {' '.join(comment.text for comment in after.comments)}" if after.comments else "a comment was removed"
     if before["status"] != after.status:
         return f"{before['status']} before, {after.status} now"
     old = {finding["name"]: finding for finding in before["findings"]}

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from statistics import mean, median
 
 from course_tools.checks import Exercise
@@ -14,8 +15,11 @@ from course_tools.grading.marks import Mark, NotRun
 from course_tools.grading.report.flags import Flag
 from course_tools.grading.report.html import Html, cell, code, html, page, table
 from course_tools.grading.report.results import Result, Results
+from course_tools.grading.report.similar_page import similar_page_name
 from course_tools.grading.report.student_page import kind_of
 
+SCRIPT = Path(__file__).with_name("tables.js").read_text(encoding="utf-8")
+"""The script of the page, which searches, filters and sorts its tables; it holds nothing of a student."""
 _MOST_MISCONCEPTIONS = 20
 
 
@@ -34,7 +38,8 @@ def index(results: Results, course: Course, messages: Iterable[str] = ()) -> str
         course: the titles of its lectures.
         messages: what the grading reported about the policy, changed marks, the tables filled in and the upload to Canvas.
     """
-    title = ", ".join(f"{number} {course.titles[number]}" for number in results.lectures) or "Nothing was graded"
+    named = (f"{number} {course.titles.get(number, '')}".strip() for number in results.lectures)
+    title = ", ".join(named) or "Nothing was graded"
     graded = [result for result in results.students if result.by_lecture]
     body: list[object] = [
         f"<h1>{html(title)}</h1>",
@@ -53,17 +58,14 @@ def index(results: Results, course: Course, messages: Iterable[str] = ()) -> str
     if results.unassigned:
         rows = [(note.source, cell(note.text, "text")) for note in results.unassigned]
         body += ["<h2>Other files</h2>", table("Files that are not a student's notebook.", ("file", "remark"), rows)]
-    return page(f"Marks: {title}", body)
+    return page(f"Marks: {title}", body, SCRIPT)
 
 
 def _summary(results: Results, graded: list[Result]) -> str:
     text = f"{len(results.students)} students, {len(graded)} with a notebook that was graded"
     points = [result.points for result in graded if result.points is not None]
-    return (
-        f"{text}; median {median(points):g}, mean {mean(points):.1f} of {results.max_points:g} points."
-        if points
-        else f"{text}."
-    )
+    of = "" if results.same_maximum is None else f" of {results.same_maximum:g}"
+    return f"{text}; median {median(points):g}, mean {mean(points):.1f}{of} points." if points else f"{text}."
 
 
 def _isolation(results: Results) -> Iterable[Html]:
@@ -85,38 +87,62 @@ def _marks(results: Results) -> Html:
     exercises = results.exercises
     by_hand = [f"{lecture} {item} /{of:g}" for (lecture, item), of in results.items_by_hand.items()]
     columns = [*(f"{item.id} {'extra ' * item.extra}/{item.points}" for item in exercises), *by_hand]
-    header = ("student", *columns, f"points /{results.max_points:g}", "notes")
+    most = results.same_maximum
+    header = ("student", "points" if most is None else f"points /{most:g}", *columns, "notes")
     rows = [_marks_row(result, exercises, results) for result in results.students]
-    return table(
-        "Points of each student; – means that no notebook of that lecture was graded.", header, rows, range(1, len(header) - 1)
-    )
+    caption = "Points of each student; – means that no notebook of that lecture was graded."
+    flagged = {id for flag in results.flags for id in flag.students}
+    return table(caption, header, rows, range(1, len(header) - 1), [_states(result, flagged) for result in results.students])
+
+
+def _states(result: Result, flagged: set[str]) -> list[str]:
+    """What a student can be filtered by."""
+    is_set = any(mark.override or mark.comments for mark in result.marks.values())
+    known = {
+        "not graded": result.points is None,
+        "flagged": result.student.id in flagged,
+        "late": result.late,
+        "set or commented by you": is_set,
+    }
+    return [state for state, holds in known.items() if holds]
+
+
+def _link(student: Student) -> Html:
+    return Html(f'<a href="students/{page_name(student)}">{html(student.name)}</a>')
 
 
 def _marks_row(result: Result, exercises: list[Exercise], results: Results) -> list[object]:
-    link = Html(f'<a href="students/{page_name(result.student)}">{html(result.student.name)}</a>')
+    link = _link(result.student)
     identity = "" if result.student.id == result.student.name else Html(f' <span class="soft">{html(result.student.id)}</span>')
     marks = [result.marks.get(item.id) for item in exercises]
     shown = [cell(_points(mark), f"n {kind_of(mark)}") if mark else "–" for mark in marks]
     given = {(mark.lecture, mark.item): mark.points for mark in result.by_hand}
     shown += [cell(f"{given[item]:g}", "n") if item in given else "–" for item in results.items_by_hand]
     overrides = [
-        f"{mark.exercise} is set by you, {mark.points:g} instead of {mark.by_checks:g}: {mark.override}"
+        f"{mark.exercise} is set by you, {mark.points:g} instead of {mark.by_checks:g}: "
+        + " ".join(filter(None, (mark.override, *(comment.text for comment in mark.comments))))
         for mark in result.marks.values()
-        if mark.override
+        if _is_set(mark)
     ]
     dropped = [f"Lecture {lecture} is dropped; the maximum is {results.of(result):g}." for lecture in result.dropped]
     notes = [*(["late"] if result.late else []), *result.notes, *overrides, *dropped]
-    total = "–" if result.points is None else f"{result.points:g}"
+    of = f" of {results.of(result):g}" if results.same_maximum is None else ""
+    total = "–" if result.points is None else f"{result.points:g}</strong>{of}<strong>"
     return [
         Html(f"{link}{identity}"),
-        *shown,
         Html(f'<td class="n"><strong>{total}</strong></td>'),
+        *shown,
         cell(" ".join(notes), "text"),
     ]
 
 
 def _points(mark: Mark) -> str:
-    return f"{mark.points:g}{'*' if mark.override else ''}"
+    return f"{mark.points:g}{'*' if _is_set(mark) else ''}"
+
+
+def _is_set(mark: Mark) -> bool:
+    """Whether the instructor changed the points."""
+    return bool(mark.override) or any(comment.points for comment in mark.comments)
 
 
 def _hardest(results: Results) -> Html:
@@ -169,14 +195,16 @@ def _not_run(results: Results) -> Iterable[object]:
 def _flags(results: Results) -> Iterable[object]:
     if not results.flags:
         return ["<p>No forbidden call, shortened time limit or similar pair of solutions was found.</p>"]
-    names = {result.student.id: result.student.name for result in results.students}
-    rows = [_flag_row(flag, names) for flag in results.flags]
+    students = {result.student.id: result.student for result in results.students}
+    rows = [_flag_row(flag, students) for flag in results.flags]
     explanation = (
         "<p>A flag is a reason to inspect a submission; it never changes a mark. Two students can have the same idea.</p>"
     )
-    return [explanation, table("Also in flags.csv.", ("students", "exercises", "kind", "observation"), rows)]
+    header, kinds = ("students", "exercises", "kind", "observation"), [[flag.kind] for flag in results.flags]
+    return [explanation, table("Also in flags.csv.", header, rows, (), kinds)]
 
 
-def _flag_row(flag: Flag, names: dict[str, str]) -> tuple[object, ...]:
-    who = " and ".join(names.get(id, id) for id in flag.students)
-    return who, ", ".join(flag.exercises), flag.kind, cell(flag.what, "text")
+def _flag_row(flag: Flag, students: dict[str, Student]) -> tuple[object, ...]:
+    who = Html(" and ".join(str(_link(students[id])) for id in flag.students))
+    beside = f' <a href="similar/{similar_page_name(flag)}">Compare.</a>' if len(flag.students) > 1 else ""
+    return who, ", ".join(flag.exercises), flag.kind, cell(Html(f"{html(flag.what)}{beside}"), "text")

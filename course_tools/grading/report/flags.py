@@ -21,8 +21,9 @@ from functools import cache
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
-from course_tools.bank import exercise, exercises
+from course_tools.bank import exercise
 from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.extract.own_code import names_of_answers
 from course_tools.publishing.source import FunctionSource
 
 _LONGEST_CELL, _LONGEST_INTEGER = 20_000, 10_000
@@ -32,7 +33,6 @@ _ALIKE = 0.8
 _EVIDENCE_OF_ONE, _EVIDENCE_OF_ALL = 6.0, 18.0
 _EVIDENCE_OF_A_SINGLE_ONE = 40.0
 _MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)
-_CHECK = re.compile(r"\bcheck\(\s*[\"'](\d\d\.\d{1,2})[\"']\s*,\s*(\w+)")
 _DEFINED = re.compile(r"\bdef[\s\\]+(\w+)")
 _LEFT_OUT = {"annotation", "returns", "type_comment", "ctx", "decorator_list", "kind", "type_params"}
 
@@ -66,10 +66,7 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
     No code is run; cells that cannot be parsed have no fingerprints.
     """
     code = [cell for cell in cells if cell.type == "code" and "bug" not in cell.metadata]
-    names = {item.reference.__name__: item.id for item in exercises(lecture)}
-    for cell in code:
-        if "check(" in cell.source:
-            names.update({name: id for id, name in _CHECK.findall(cell.source) if id.startswith(f"{lecture}.")})
+    names = names_of_answers(code, lecture)
     found: dict[str, set[str]] = defaultdict(set)
     copies: dict[str, str] = {}
     for cell in code:

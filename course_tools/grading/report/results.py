@@ -39,8 +39,8 @@ class Result:
     """One student: for each lecture the notebook that counts, notes, and whether a submission was late.
 
     `failures` are for the instructor: notebooks whose grading failed, and why. The other fields come from the instructor's
-    policy: marks given by hand, the fraction of a lecture's points that remains after a late penalty, and lectures that do not
-    count.
+    policy: marks given by hand, the fraction of a lecture's points that remains after a late penalty, lectures that do not
+    count, and the id of the group's member whose notebook counts, by lecture, if it is another student.
     """
 
     student: Student
@@ -51,6 +51,18 @@ class Result:
     by_hand: tuple[MarkByHand, ...] = ()
     share_left: Mapping[str, float] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    shared: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def code(self) -> dict[str, str]:
+        """The student's own code for each exercise, in the notebooks that count."""
+        return {id: text for notebook in self.by_lecture.values() for id, text in notebook.code.items()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[str, ...]]:
+        """The fingerprints of that code, without notebooks that another member of the group submitted."""
+        own = [notebook for lecture, notebook in self.by_lecture.items() if lecture not in self.shared]
+        return {id: parts for notebook in own for id, parts in notebook.shapes.items()}
 
     @property
     def marks(self) -> dict[str, Mark]:
@@ -97,30 +109,34 @@ class Results:
 
     @cached_property
     def exercises(self) -> list[Exercise]:
-        """The exercises of these lectures."""
-        return [item for number in self.lectures for item in exercises(number)]
+        """The exercises of the lectures of which a notebook was graded."""
+        return [item for number in sorted({n for r in self.students for n in r.by_lecture}) for item in exercises(number)]
 
     @cached_property
     def items_by_hand(self) -> dict[tuple[str, str], float]:
-        """The items marked by hand, as (lecture, item), and their maximum points."""
+        """The items marked by hand, as (lecture, item), and their maximum points; no student needs to have all of them."""
         marks = [mark for result in self.students for mark in result.by_hand]
         return {
             (mark.lecture, mark.item): mark.of for mark in sorted(marks, key=lambda mark: (mark.lecture, mark.item, mark.of))
         }
 
-    def max_points_of(self, *lectures: str) -> float:
-        """The maximum points of some lectures, without extra points: a student can have more."""
-        by_hand = sum(of for (lecture, _), of in self.items_by_hand.items() if lecture in lectures)
-        return sum(item.points for item in self.exercises if item.lecture in lectures and not item.extra) + by_hand
+    def max_points_of(self, result: Result, *lectures: str) -> float:
+        """The maximum points of a student in some lectures, without extra points: a student can have more.
 
-    @cached_property
-    def max_points(self) -> float:
-        """The maximum points of all lectures."""
-        return self.max_points_of(*self.lectures)
+        Of the items marked by hand only the student's own count, so that an item for one student scales no other mark.
+        """
+        by_hand = sum(mark.of for mark in result.by_hand if mark.lecture in lectures)
+        return sum(item.points for item in self.exercises if item.lecture in lectures and not item.extra) + by_hand
 
     def of(self, result: Result) -> float:
         """The maximum points of the lectures that count for a student."""
-        return self.max_points_of(*(lecture for lecture in self.lectures if lecture not in result.dropped))
+        return self.max_points_of(result, *(lecture for lecture in self.lectures if lecture not in result.dropped))
+
+    @cached_property
+    def same_maximum(self) -> float | None:
+        """The maximum points of every student who has points; None if they differ."""
+        found = {self.of(result) for result in self.students if result.points is not None}
+        return found.pop() if len(found) == 1 else None
 
     @cached_property
     def isolation(self) -> list[str]:
@@ -142,10 +158,7 @@ class Results:
             for mark in result.marks.values()
             if mark.shortened and not mark.override
         ]
-        wrote = {
-            result.student.id: {id: parts for notebook in result.by_lecture.values() for id, parts in notebook.shapes.items()}
-            for result in self.students
-        }
+        wrote = {result.student.id: result.shapes for result in self.students}
         return [*seen, *published_solutions(wrote), *look_alikes(wrote)]
 
     @cached_property
@@ -261,10 +274,9 @@ def report_json(results: Results) -> str:
     report = {
         "seed": results.seed,
         "isolation": results.isolation,
-        "max_points": results.max_points,
         "exercises": [_exercise(item, results) for item in results.exercises],
         "misconceptions": [{"students": n, "exercise": id, "text": text} for n, id, text in results.misconceptions],
-        "students": [_student(result) for result in results.students],
+        "students": [_student(result, results) for result in results.students],
         "flags": [flag._asdict() for flag in results.flags],
         "other_files": [{"file": note.source, "note": note.text} for note in results.unassigned],
     }
@@ -284,7 +296,7 @@ def _exercise(item: Exercise, results: Results) -> dict:
     }
 
 
-def _student(result: Result) -> dict:
+def _student(result: Result, results: Results) -> dict:
     marks = [{**asdict(mark), "findings": [_finding(f) for f in mark.findings]} for mark in result.marks.values()]
     for mark in marks:
         del mark["seconds"]
@@ -292,6 +304,8 @@ def _student(result: Result) -> dict:
         "id": result.student.id,
         "name": result.student.name,
         "points": result.points,
+        "of": results.of(result),
+        "lectures": {lecture: result.points_of(lecture) for lecture in results.lectures},
         "late": result.late,
         "share_left": dict(result.share_left),
         "dropped": list(result.dropped),
@@ -299,11 +313,7 @@ def _student(result: Result) -> dict:
         "notes": list(result.notes),
         "failures": list(result.failures),
         "marks": marks,
-        "likeness_to_published": {
-            id: round(likeness_to_published(id, parts), 2)
-            for notebook in result.by_lecture.values()
-            for id, parts in notebook.shapes.items()
-        },
+        "likeness_to_published": {id: round(likeness_to_published(id, parts), 2) for id, parts in result.shapes.items()},
     }
 
 

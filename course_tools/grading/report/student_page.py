@@ -9,8 +9,8 @@ import re
 from dataclasses import replace
 
 from course_tools.checks import Exercise, Finding
-from course_tools.grading.marks import Mark
-from course_tools.grading.report.html import Html, cell, code, html, page, table
+from course_tools.grading.marks import Comment, Mark
+from course_tools.grading.report.html import Html, block, cell, code, html, page, table
 from course_tools.grading.report.results import MarkByHand, Result, Results
 
 _SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not judged", "adjusts": "±"}
@@ -76,7 +76,7 @@ def sections(result: Result, results: Results) -> list[Html]:
             "<p>One of your notebooks could not be graded this time. It was not your mistake; your instructor knows.</p>"
         )
     marks = result.marks
-    body += [section(item, marks[item.id]) for item in results.exercises if item.id in marks]
+    body += [section(item, marks[item.id], result.code.get(item.id, "")) for item in results.exercises if item.id in marks]
     body += [_by_hand(mark) for mark in result.by_hand]
     body += [f"<p>Lecture {lecture} does not count for you: it is one of your lowest.</p>" for lecture in result.dropped]
     return [Html(str(part)) for part in body]
@@ -91,7 +91,7 @@ def _total(result: Result, results: Results) -> tuple[str, str]:
         return "", "no notebook was graded"
     named = f"Lecture{'s' * (len(counting) > 1)} {', '.join(counting)}: "
     extra = f", {result.extra_points:g} of them extra" if result.extra_points else ""
-    return named, f"{result.points:g} of {results.max_points_of(*counting):g} points{extra}"
+    return named, f"{result.points:g} of {results.max_points_of(result, *counting):g} points{extra}"
 
 
 def kind_of(mark: Mark) -> str:
@@ -104,20 +104,30 @@ def _by_hand(mark: MarkByHand) -> Html:
     return Html(f"<section><h2>{html(f'{mark.lecture} {mark.item}')}</h2><p>{badge}</p><p>{html(mark.comment)}</p></section>")
 
 
-def section(item: Exercise, mark: Mark) -> Html:
-    """Make the section of a page on one exercise.
+def section(item: Exercise, mark: Mark, own: str = "") -> Html:
+    """Make the section of a page on one exercise: what the instructor says, the result of the checks, the student's own code.
 
-    If the instructor set the points, the instructor's reason comes first, then the result of the checks, marked as superseded.
+    If the instructor set the points, the result of the checks is marked as superseded.
     """
     badge = f'<span class="badge {kind_of(mark)}">{mark.points:g} of {mark.max_points} points</span>'
     title, status = f"<h2>{html(item.id)} {html(item.title)}</h2>", _STATUS.get(mark.status, "")
+    said = "".join(f"<p>Your instructor: {html(_remark(comment))}</p>" for comment in mark.comments)
     if not mark.override:
-        return Html(f"<section>{title}<p>{badge} {status}</p>{_found(item, mark)}</section>")
-    reason = f"<p>Set by your instructor: {html(mark.override)}</p>"
-    checks = f"The automatic checks gave {mark.by_checks:g} of {mark.max_points} points, which no longer count."
-    found = _found(item, replace(mark, passed=mark.by_checks == mark.max_points))
-    before = f'<div class="superseded"><p>{checks} {status}</p>{found}</div>' if str(found) or mark.by_checks else ""
-    return Html(f"<section>{title}<p>{badge}</p>{reason}{before}</section>")
+        result = f"<p>{badge} {status}</p>{said}{_found(item, mark)}"
+    else:
+        reason = f"<p>Set by your instructor: {html(mark.override)}</p>"
+        checks = f"The automatic checks gave {mark.by_checks:g} of {mark.max_points} points, which no longer count."
+        found = _found(item, replace(mark, passed=mark.by_checks == mark.max_points))
+        before = f'<div class="superseded"><p>{checks} {status}</p>{found}</div>' if str(found) or mark.by_checks else ""
+        result = f"<p>{badge}</p>{reason}{said}{before}"
+    if own:
+        result = f'<div class="beside"><div>{result}</div>{block(own, f"{item.id}: your code")}</div>'
+    return Html(f"<section>{title}{result}</section>")
+
+
+def _remark(comment: Comment) -> str:
+    points = f" ({comment.points:+g} points)".replace("-", "−") if comment.points else ""
+    return f"{comment.text}{points}"
 
 
 def _found(item: Exercise, mark: Mark) -> Html:

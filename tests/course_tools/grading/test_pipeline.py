@@ -14,10 +14,11 @@ from course_tools.grading.batch import GradingOptions
 from course_tools.grading.engine import Engine
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.lms.canvas_api import Sent
-from course_tools.grading.pipeline import Tables, grade
+from course_tools.grading.pipeline import Tables, dry_run, grade
 from course_tools.grading.policy import Policy
 from tests.course_tools.grading.lms.test_rosters import GRADEBOOK, saved
-from tests.course_tools.grading.student_notebooks import ROOT, StandIn, notebook
+from tests.course_tools.grading.report.test_flags import DISGUISED, ODD
+from tests.course_tools.grading.student_notebooks import ROOT, Refusing, StandIn, notebook
 
 OPTIONS = GradingOptions(StandIn, ROOT)
 
@@ -183,3 +184,64 @@ def test_earlier_marks_change_only_where_that_is_accepted(tmp_path, capsys):
     assert grade(folder, OPTIONS, out, policy=policy, accept=bool) == 0
     assert [row["points"] for row in rows(out / "grades.csv")] == ["9"]
     assert grade(folder, OPTIONS, out, policy=policy) == 0
+
+
+def test_a_dry_run_names_who_and_what_would_be_graded_and_leaves_nothing(tmp_path, download, capsys):
+    roster = saved(tmp_path, GRADEBOOK)
+    (tmp_path / "essays.csv").write_text("id,lecture,item,points,of,comment\n888,04,essay,8,10,\n4711,04,essay,8,10,\n")
+    (tmp_path / "policy.toml").write_text("by_hand = 'essays.csv'")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    policy = Policy.read(tmp_path / "policy.toml")
+    assert dry_run(download, GradingOptions(StandIn, ROOT, "04"), None, Tables(canvas=roster), policy) == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    said = capsys.readouterr().out
+    for line in (
+        "No layer: this is a stand-in.",
+        "Lecture 04, Self-attention: 2 students.",
+        "3 marks in the column 'Lecture 04 (991)'.",
+        "li_888_4_nb.ipynb: The file is empty.",
+        "notebook of lecture 01",
+        "not a notebook",
+        "neither among the submissions nor in your table (1): 4711.",
+        "Nothing was run and nothing was written.",
+    ):
+        assert line in said
+    assert "existing marks" not in said
+    assert dry_run(download, GradingOptions(StandIn, ROOT, "04"), None, Tables(canvas=roster, column="Quiz")) == 1
+    assert "✗ which column" in capsys.readouterr().out
+    with pytest.raises(RuntimeError, match="layer against forks"):
+        dry_run(download, GradingOptions(Refusing, ROOT, "04"))
+
+
+def test_a_dry_run_is_asked_for_in_the_command(tmp_path, download, capsys):
+    out = tmp_path / "out"
+    assert command.main(["grade", str(download), "--out", str(out), "--dry-run"]) == 0
+    assert "solation (" in (said := capsys.readouterr().out)
+    assert "Lecture 01" in said
+    assert not out.exists()
+
+
+def test_one_lecture_after_all_of_them_takes_the_results_that_are_there(tmp_path, download, capsys):
+    out = tmp_path / "out"
+    assert grade(download, OPTIONS, out) == 0
+    assert {row["name"]: row["points"] for row in rows(out / "grades.csv")}["kim"] == "3"
+    # Without an engine nothing can be graded again, and leaving out a lecture changes no mark of the other.
+    assert grade(download, GradingOptions(Refusing, ROOT, "04"), out, Tables(canvas=saved(tmp_path, GRADEBOOK))) == 0
+    assert "2 marks in the column" in capsys.readouterr().out
+    assert "notebook of lecture 01" in {row["name"]: row["notes"] for row in rows(out / "grades.csv")}["kim"]
+
+
+def test_similar_solutions_get_a_page_and_lose_it_with_the_flag(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    own = "# earns 3\n" + ODD, "# earns 5\n" + DISGUISED
+    for name, source in zip(("ada", "bob"), own, strict=True):
+        (folder / f"{name}.ipynb").write_bytes(notebook(e2=source, e4=source.replace("causal_mask", "split_heads")))
+    assert grade(folder, OPTIONS, out) == 0
+    (page,) = (out / "similar").iterdir()
+    assert "# my own idea" in page.read_text(encoding="utf-8")
+    assert f'href="similar/{page.name}"' in (out / "index.html").read_text(encoding="utf-8")
+    assert "# my own idea" in next((out / "students").glob("bob-*")).read_text(encoding="utf-8")
+    (folder / "bob.ipynb").unlink()
+    assert grade(folder, OPTIONS, out) == 0
+    assert not list((out / "similar").iterdir())

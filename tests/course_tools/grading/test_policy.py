@@ -2,14 +2,16 @@
 
 import csv
 import io
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from course_tools.bank import exercises
+from course_tools.grading.apply_policy import apply
 from course_tools.grading.files import CannotGrade
 from course_tools.grading.intake.recognise import Course
-from course_tools.grading.policy import LatePenalty, Policy, apply
+from course_tools.grading.policy import LatePenalty, Policy
 from course_tools.grading.report.changes import changes, changes_csv, summary
 from course_tools.grading.report.class_page import index
 from course_tools.grading.report.results import collect, grades_csv, report_json
@@ -57,19 +59,20 @@ def graded():
 
 def test_every_rule_is_applied_to_what_the_checks_found(tmp_path, graded):
     results, messages = apply(read(tmp_path), graded)
-    ada, bob = results.students
+    ada, bob, zoe = results.students
+    assert zoe.points == 3
     assert (ada.points_of("01"), bob.points_of("01")) == (4, None)  # within the 15 minutes
     assert ada.points_of("04") == round((7.5 + 8) * 0.8, 2)  # two days begun
     assert bob.points_of("04") == 22  # extended
     assert (ada.dropped, bob.dropped) == (("01",), ("01",))
     assert (ada.points, bob.points) == (12.4, 22)
-    assert messages == ("In the policy, but without a submission (1): zoe.",)
+    assert messages == ("Without a file, marked by your policy (1): zoe.",)
     assert "Lecture 04 was submitted 1 day, 0:31 late: 20 % of its points are deducted." in ada.notes
 
 
 def test_the_table_the_report_and_the_pages_show_what_the_rules_did(tmp_path, graded):
     results, _ = apply(read(tmp_path), graded)
-    header, ada, _ = rows(grades_csv(results))
+    header, ada, *_ = rows(grades_csv(results))
     found = dict(zip(header, ada, strict=True))
     of = sum(item.points for item in exercises("04") if not item.extra) + 10
     assert [found[name] for name in ("04.1", "04 essay", "lecture 04", "points", "of")] == ["7.5", "8", "12.4", "12.4", str(of)]
@@ -115,12 +118,21 @@ def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
         ("overrides = 'no_reason.csv'", "no_reason.csv, line 2: an override needs a reason"),
         ("overrides = 'unknown.csv'", "unknown.csv, line 2: there is no exercise '99.1'"),
         ("overrides = 'times.csv'", "times.csv, line 2: there is no column 'reason'"),
+        ("groups = 'times.csv'", "times.csv, line 2: there is no column 'group'"),
+        ("groups = 'two_groups.csv'", "two_groups.csv, line 3: ada is in two groups, 'A' and 'B'"),
+        ("[rubric]\nscale = { points = -2 }", "rubric.scale needs a comment"),
+        ("[rubric]\nscale = { points = 'two', comment = 'x' }", "rubric.scale needs a comment"),
+        ("[comments.ada]\n'99.1' = 'Well done.'", "comments.ada: there is no exercise '99.1'"),
+        ("[comments.ada]\n'04.1' = ['sclae']", "comments.ada: the rubric has no 'sclae'"),
+        ("[comments]\nada = 'Well done.'", "a value has the wrong type"),
+        ("[comments.ada]\n'04.1' = 3", "a value has the wrong type"),
     ],
 )
 def test_a_rule_without_meaning_is_refused_with_its_place(tmp_path, rules, said):
     unknown = "id,exercise,points,reason\nada,99.1,3,x\n"
+    no_reason, two = "id,exercise,points,reason\nada,04.1,3,\n", "id,group\nada,A\nada,B\n"
     with pytest.raises(CannotGrade) as refused:
-        read(tmp_path, rules, no_reason="id,exercise,points,reason\nada,04.1,3,\n", unknown=unknown)
+        read(tmp_path, rules, no_reason=no_reason, unknown=unknown, two_groups=two)
     assert said in str(refused.value)
 
 
@@ -149,3 +161,116 @@ def test_a_regrade_says_who_gains_who_loses_and_why(tmp_path, graded):
     assert found[0].why == "override: the check was wrong, see the forum"
     assert summary(found) == "The marks of 2 students differ from the previous ones: 2 gain, 0 lose."
     assert len(list(csv.reader(io.StringIO(changes_csv(found))))) == 4
+
+
+GROUPS = (
+    "id,group\nada,A\nbob,A\nzoe,A\n",
+    "name,canvas_user_id,user_id,login_id,sections,group_name,canvas_group_id,group_id\n"
+    + "".join(f"x,{id},u,l,s,{group},1,\n" for id, group in (("ada", "A"), ("bob", "A"), ("zoe", "A"), ("eve", ""))),
+)
+
+
+@pytest.mark.parametrize("table", GROUPS, ids=["own", "exported by Canvas"])
+def test_the_members_of_a_group_share_its_best_notebook(tmp_path, table):
+    rules = "groups = 'groups.csv'\nhanded_in = 'times.csv'\ndue = { '04' = 2026-11-09T23:59:00Z }\n[late]\npercent = 10"
+    handed = settled(graded_notebook("ada", 12), graded_notebook("bob", 3), graded_notebook("eve", 5))
+    results, messages = apply(
+        read(tmp_path, rules, groups=table, times="id,lecture,time\nada,04,2026-11-10T01:00:00Z\n"), handed
+    )
+    assert {result.student.id: result.points for result in results.students} == {
+        "ada": 10.8,
+        "bob": 10.8,
+        "eve": 5,
+        "zoe": 10.8,
+    }
+    ada, bob, _, zoe = results.students
+    assert (messages, ada.shared, bob.shared) == ((), {}, {"04": "ada"})
+    assert "Lecture 04: the notebook of ada counts for the group A." in zoe.notes
+    assert not any("counts for the group" in note for note in ada.notes)
+
+
+def test_copies_within_a_group_are_no_flag_and_a_copy_outside_is(tmp_path):
+    parts = {id: tuple(f"{id} {n}" for n in range(40)) for id in ("04.1", "04.2")}
+    handed = [graded_notebook(id, 3) for id in ("ada", "bob", "eve")]
+    handed = settled(*(item._replace(result=replace(item.result, shapes=parts)) for item in handed))
+    results, _ = apply(read(tmp_path, "groups = 'groups.csv'", groups=GROUPS[0]), handed)
+    assert [flag.students for flag in results.flags] == [("ada", "eve")]
+
+
+def test_a_student_without_a_file_is_marked_by_the_policy_and_named_as_in_the_table(tmp_path, graded):
+    rules = "by_hand = 'essays.csv'\noverrides = 'overrides.csv'"
+    essays = "id,lecture,item,points,of,comment\nzoe,04,essay,8,10,on paper\nzo,04,essay,9,10,a slip\n"
+    results, messages = apply(read(tmp_path, rules, essays=essays), graded, {"ada": "Ada", "zoe": "Zoë"})
+    (zoe,) = (result for result in results.students if result.student.id == "zoe")
+    assert (zoe.student.name, zoe.points) == ("Zoë", 11)
+    assert "on paper" in feedback(zoe, results)
+    assert messages == (
+        "Without a file, marked by your policy (1): zoe.",
+        "In the policy, but neither among the submissions nor in your table (1): zo.",
+    )
+
+
+@pytest.mark.parametrize("lecture", ["04", "07"], ids=["of this lecture", "of a lecture without notebooks"])
+def test_an_item_by_hand_for_one_student_changes_no_other_mark(tmp_path, graded, lecture):
+    essays = f"id,lecture,item,points,of,comment\nada,{lecture},viva,8,10,\n"
+    before = {result.student.id: graded.of(result) for result in graded.students}
+    results, _ = apply(read(tmp_path, "by_hand = 'essays.csv'", essays=essays), graded)
+    after = {result.student.id: results.of(result) for result in results.students}
+    assert after == {"ada": before["ada"] + 10, "bob": before["bob"]}
+    assert f"12</strong> of {before['bob']}" in index(results, Course.at(ROOT))
+
+
+RUBRIC = """
+overrides = "overrides.csv"
+
+[rubric]
+scale = { points = -2, comment = "The scores are not divided by `√d`." }
+bonus = { points = 1.5, comment = "Elegant." }
+thanks = { comment = "Thank you." }
+
+[comments.ada]
+"04.1" = ["scale", "Read <b>section 2</b> again."]
+[comments.bob]
+"04.1" = "bonus"
+"04.2" = "Not done?"
+[comments.zoe]
+"04.1" = "scale"
+[comments.kim]
+"04.3" = "scale"
+"""
+
+
+def test_a_rubric_changes_points_and_is_shown_with_each_answer(tmp_path, graded):
+    overrides = "id,exercise,points,reason\nzoe,04.1,3,ill\n"
+    results, _ = apply(read(tmp_path, RUBRIC, overrides=overrides), graded)
+    points = {result.student.id: result.marks["04.1"].points for result in results.students if "04.1" in result.marks}
+    assert points == {"ada": 10, "bob": 13.5, "zoe": 1}
+    ada, bob, kim, _ = (feedback(result, results) for result in results.students)
+    assert "10 of 12 points" in ada
+    assert "Your instructor: The scores are not divided by <code>√d</code>. (−2 points)" in ada
+    assert "Your instructor: Read &lt;b&gt;section 2&lt;/b&gt; again.</p>" in ada
+    assert "Elegant. (+1.5 points)" in bob
+    assert "Not done?" in bob
+    assert "0 of 6 points" in kim
+    assert "04.1 is set by you, 10 instead of 12: The scores" in index(results, Course.at(ROOT))
+
+
+def test_a_regrade_names_the_comment_that_changes_a_mark(tmp_path, graded):
+    report = tmp_path / "report.json"
+    report.write_text(report_json(graded), encoding="utf-8")
+    policy = read(tmp_path, "[rubric]\nscale = { points = -2, comment = 'Not scaled.' }\n[comments.bob]\n'04.1' = 'scale'")
+    commented, _ = apply(policy, graded)
+    found = changes(report, commented)
+    assert [change[2:] for change in found] == [("04.1", 12, 10, "comment: Not scaled."), ("total", 12, 10, "")]
+    report.write_text(report_json(commented), encoding="utf-8")
+    assert changes(report, commented) == []
+    assert changes(report, graded)[0].why == "a comment was removed"
+
+
+def test_marks_of_other_lectures_are_not_compared_with_those_of_one(tmp_path, graded):
+    report = tmp_path / "report.json"
+    report.write_text(report_json(graded), encoding="utf-8")
+    one = settled(graded_notebook("ada", 12), graded_notebook("bob", 12))
+    assert changes(report, one, "04") == []
+    assert [change.exercise for change in changes(report, one)] == ["01.1", "total"]
+    assert [change.exercise for change in changes(report, settled(graded_notebook("ada", 3)), "04")] == ["04.1", "total"]

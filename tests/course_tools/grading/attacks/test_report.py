@@ -10,6 +10,7 @@ import pytest
 from course_tools.grading.batch import GradingOptions
 from course_tools.grading.engine import Engine
 from course_tools.grading.pipeline import grade
+from course_tools.grading.report.class_page import SCRIPT
 from tests.course_tools.grading.attacks.stage import ROOT, honest, submission
 from tests.course_tools.grading.student_notebooks import StandIn
 
@@ -31,6 +32,7 @@ NAMES = (
 )
 SAYINGS = (
     TAG,
+    f"</script><script>alert(1)</script>{TAG}",
     f'"><{TAG}',
     f"</script></pre></td></html>{TAG}",
     f"' onmouseover='attack' {TAG}",
@@ -80,13 +82,17 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.links = set(), set(), set()
+        self.tags, self.attributes, self.links, self.scripts = set(), set(), set(), []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
         self.links |= {value for name, value in attrs if name in ("href", "src", "action")}
+
+    def handle_data(self, data):
+        if self.cdata_elem == "script":
+            self.scripts.append(data)
 
 
 def notebook(source):
@@ -127,8 +133,11 @@ def test_no_page_holds_an_element_that_a_student_wrote(graded):
     texts = [path.read_text(encoding="utf-8") for path in graded.rglob("*.html")]
     pages = [Page(text) for text in texts]
     assert len(pages) > 25
-    for page in pages:
-        assert not page.tags & {"attack", "script", "img", "iframe", "svg", "form", "object", "base"}
+    assert sum(page.scripts == [SCRIPT] for page in pages) == 1  # of the index, and none besides: see its policy
+    for page, text in zip(pages, texts, strict=True):
+        assert page.scripts in ([], [SCRIPT])
+        assert text.count("<script") == len(page.scripts)
+        assert not page.tags & {"attack", "img", "iframe", "svg", "form", "object", "base"}
         assert not {name for name in page.attributes if name.startswith("on")}
         assert not {link for link in page.links if ":" in link and not link.startswith("https://")}
         assert page.links <= {link for link in page.links if not link.startswith(("/", ".."))}
@@ -154,9 +163,10 @@ def test_only_the_honest_one_has_points(graded):
 
 
 def test_every_page_lies_where_pages_lie(graded):
-    known = {"index.html", "grades.csv", "flags.csv", "report.json", "journal.jsonl", "seed.txt", "students"}
+    known = {"index.html", "grades.csv", "flags.csv", "report.json", "journal.jsonl", "seed.txt", "students", "similar"}
     assert {path.name for path in graded.iterdir()} <= known
-    assert all(path.suffix == ".html" and path.parent == graded / "students" for path in (graded / "students").rglob("*"))
+    for folder in (graded / "students", graded / "similar"):
+        assert all(path.suffix == ".html" and path.parent == folder for path in folder.rglob("*"))
     journal = [json.loads(line) for line in (graded / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(journal) == len(rows(graded / "grades.csv")) - 1
     assert json.loads((graded / "report.json").read_text(encoding="utf-8"))

@@ -54,8 +54,8 @@ def test_one_column_of_a_gradebook_is_filled_and_no_other_byte_changes(tmp_path,
     expected = GRADEBOOK.replace('"Mo, 10:00",,7.5', '"Mo, 10:00",12,7.5').replace("A,40, ,", "A,3, ,")
     assert done.data.decode() == expected
     assert (done.column, done.n_marks) == ("Lecture 04 (991)", 2)
-    assert any("replaced" in line and line.startswith("1 ") for line in done.messages)
-    assert any("Without a graded notebook" in line and "(1): 李 小龍." in line for line in done.messages)
+    assert any("replaced" in line and line.startswith("1 ") for line in (*done.on_marks, *done.on_students))
+    assert any("Without a graded notebook" in line and "(1): 李 小龍." in line for line in (*done.on_marks, *done.on_students))
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
@@ -86,7 +86,7 @@ def test_filling_twice_is_filling_once(tmp_path, course):
 def test_marks_come_to_the_scale_of_the_table(tmp_path, course):
     done = filled(tmp_path, course, GRADEBOOK.replace(f"{FULL}.00", "100"))
     assert f",{OF_A_HUNDRED},7.5" in done.data.decode()  # 12 of all points
-    assert any(f"from {FULL} points to the 100" in line for line in done.messages)
+    assert any(f"from {FULL} points to the 100" in line for line in (*done.on_marks, *done.on_students))
     german = filled(tmp_path, course, GRADEBOOK.replace(f",{FULL}.00,", ',"100,0",')).data.decode()
     assert f"{OF_A_HUNDRED.replace('.', ',')},7.5" in german.replace('"', "")
     for none in ("", "0", "(read only)"):
@@ -99,7 +99,7 @@ def test_who_is_not_in_the_table_and_who_could_not_be_graded_is_listed(tmp_path,
         graded_notebook("4711", 5, name="stranger"),
         notes=(Note(Student("777", "hyp"), "x.pdf", "odd"),),
     )
-    reported = " ".join(filled(tmp_path, course, GRADEBOOK, results).messages)
+    reported = " ".join(filled(tmp_path, course, GRADEBOOK, results).on_students)
     assert "not in the table (1): stranger (4711)" in reported
     assert "could not be graded as lecture 04 (1): hyp (777)" in reported
 
@@ -137,7 +137,7 @@ def test_a_moodle_worksheet_is_filled_by_participant(tmp_path, title):
     worksheet = WORKSHEET.replace("Maximum Grade", title)
     done = fill_moodle(moodle(saved(tmp_path, worksheet)), results, None, None)
     assert done.data.decode() == worksheet.replace('grading - ",,', f'grading - ",{OF_A_HUNDRED},')
-    reported = " ".join(done.messages)
+    reported = " ".join(done.on_students)
     assert 'Without a graded notebook, left unchanged (1): =HYPERLINK("x").' in reported
     assert "123458" in reported
 

@@ -1,6 +1,9 @@
 """The pages: nothing of a student is taken for HTML, and no page of a student holds a value that a check compares with."""
 
+import base64
+import hashlib
 import re
+from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 
@@ -12,9 +15,11 @@ from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, Note, Student
 from course_tools.grading.marks import NotRun
 from course_tools.grading.notebook_result import Graded, NotebookResult
-from course_tools.grading.report.class_page import index, page_name
+from course_tools.grading.report.class_page import SCRIPT, index, page_name
+from course_tools.grading.report.flags import Flag
 from course_tools.grading.report.html import Html, html, page, table
 from course_tools.grading.report.results import collect
+from course_tools.grading.report.similar_page import similar_page
 from course_tools.grading.report.student_page import detail_for_student, feedback
 from tests.course_tools.grading.report.test_results import graded_notebook, mark, settled
 from tests.course_tools.grading.student_notebooks import ROOT
@@ -63,17 +68,62 @@ def test_nothing_of_a_student_is_taken_for_html():
     mine = NotebookResult("04", flagged.result.marks, EVIL, {}, "")
     results = settled(Graded(flagged.submission, mine), notes=(Note(None, EVIL, EVIL), Note(Student("8", EVIL), EVIL, EVIL)))
     for text in (index(results, course(), [EVIL]), *(feedback(result, results) for result in results.students)):
-        found = tags(text)
+        found = tags(text.replace(f"<script>{SCRIPT}</script>", ""))
         assert {"script", "img"}.isdisjoint({tag for tag, _ in found})
         assert not [name for _, attributes in found for name in attributes if name.startswith("on")]
         assert "&lt;script&gt;" in text
 
 
-def test_pages_need_no_script_and_fetch_nothing():
+def test_pages_fetch_nothing_and_run_no_script_but_that_of_the_index():
     results = settled(graded_notebook("7", 3), graded_notebook("8", 12))
-    for text in (index(results, course()), feedback(results.students[0], results)):
-        assert "default-src 'none'" in text
+    for text, n_scripts in ((index(results, course()), 1), (feedback(results.students[0], results), 0)):
+        (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
+        assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'")
+        scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+        hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+        assert re.findall(r"script-src '(.*)'", policy) == [f"sha256-{found}" for found in hashes]
+        assert len(scripts) == text.count("<script") == n_scripts
         assert not re.search(r"https?://|src=|@import|url\(", text)
+
+
+def test_a_students_code_is_beside_its_result_as_text_in_one_line_of_markup():
+    """A page is also a cell in Markdown, in which an empty line would end the markup."""
+    written = graded_notebook("7", 3)
+    code = f"def f(q):\n\treturn '{EVIL}'\n\n\n# \u202e\x00![x](http://x)"
+    results = settled(Graded(written.submission, replace(written.result, code={"04.1": code})), graded_notebook("8", 3))
+    text = feedback(results.students[0], results)
+    assert {"script", "img"}.isdisjoint({tag for tag, _ in tags(text)})
+    (pre,) = re.findall(r"<pre.*?</pre>", text, re.DOTALL)
+    assert "\n" not in pre
+    assert pre.endswith(f"return &#x27;{escape(EVIL)}&#x27;&#10;&#10;&#10;# \ufffd\ufffd![x](http://x)&#10;</pre>")
+    assert text.index("3 of 12 points") < text.index("<pre") < text.index("</section>")
+    assert "<pre" not in feedback(results.students[1], results)
+
+
+def test_two_similar_solutions_stand_side_by_side_with_their_common_lines_marked():
+    codes = {
+        "7": f"def f(q):\n    # {EVIL}\n    table = torch.ones(len(q), dtype=bool)  # mine\n    return table",
+        "8": "def f(rows):\n    mask = torch.ones(len(rows), dtype = bool)\n    return mask.tril()",
+    }
+    graded = [graded_notebook(id, 3, name=f"{id}{EVIL}") for id in codes]
+    results = settled(*(Graded(g.submission, replace(g.result, code={"04.1": codes[g.submission.student.id]})) for g in graded))
+    flag = Flag("similar solutions", ("7", "8"), ("04.1",), "They share code.")
+    text = similar_page(flag, results.students)
+    assert {"script", "img"}.isdisjoint({tag for tag, _ in tags(text)})
+    assert text.count("<figure>") == 2
+    marked = re.findall(r"<mark>(.*?) ?</mark>", text)
+    assert marked == [
+        "    table = torch.ones(len(q), dtype=bool)  # mine",
+        "    mask = torch.ones(len(rows), dtype = bool)",
+    ]
+    assert escape(EVIL) in text
+
+
+def test_the_index_says_by_what_a_student_can_be_found():
+    other = graded_notebook("9", 12, flags=("calls f",), late=True)
+    results = settled(graded_notebook("7", 3), graded_notebook("8", 5, override="ill", by_checks=0), other)
+    rows = {dict(a)["data-is"] for tag, a in tags(index(results, course())) if tag == "tr" and "data-is" in dict(a)}
+    assert rows == {"set or commented by you", "flagged;late", "forbidden or suspicious"}
 
 
 def test_tables_have_captions_and_headers():

@@ -20,7 +20,7 @@ IDS = [item.id for item in exercises() if item.lecture == "04"]
 
 def mark(id: str = "04.1", points: int = 0, **more) -> Mark:
     given = {"status": "judged", "max_points": 12, "passed": False, "misconception": None, "findings": (), "detail": ""}
-    return Mark(exercise=id, points=points, flags=(), seconds=0.5, **(given | more))
+    return Mark(exercise=id, points=points, seconds=0.5, **({"flags": ()} | given | more))
 
 
 def graded_notebook(
@@ -178,5 +178,5 @@ def test_extra_points_count_beside_the_maximum(monkeypatch):
     monkeypatch.setattr(report_results, "exercise", known.get)
     monkeypatch.setattr(report_results, "exercises", lambda number: list(known.values()))
     results = settled(graded_notebook("7", asked.points))
-    assert results.max_points == sum(item.points for item in known.values() if not item.extra)
+    assert results.same_maximum == sum(item.points for item in known.values() if not item.extra)
     assert (results.students[0].points, results.students[0].extra_points) == (asked.points, asked.points)
