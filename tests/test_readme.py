@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import course_lib
 from course_tools.bank import exercises
 from course_tools.publishing.readme_picture import alternative_text
@@ -52,8 +54,9 @@ def test_each_file_that_a_link_names_exists():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_example_of_the_library_prints_what_it_shows():
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+def test_the_example_of_the_library_prints_what_it_shows(page):
+    example = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)[0]
     shown = re.findall(r"print\(.*\)  # (.*)", example)
     done = subprocess.run([sys.executable, "-W", "error", "-c", example], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The import hook that the README names: a model computes as before, and shapes that would broadcast are refused."""
+"""The import hook of docs/library.md: a model computes as before, and shapes that would broadcast are refused."""
 
 import subprocess
 import sys
@@ -10,6 +10,7 @@ pytest.importorskip("beartype", reason="beartype is not installed")
 
 ROOT = Path(__file__).parents[2]
 CODE = """
+import jaxtyping
 import torch
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import Sizes
@@ -26,13 +27,14 @@ except TypeError as error:
     assert "parameter 'k'" in str(error), error
 else:
     raise SystemExit("one sequence of keys was shared by two of queries")
+jaxtyping.config.update("jaxtyping_disable", True)
+torch.testing.assert_close(torch.compile(gpt, backend="eager")(tokens), gpt(tokens))
 """
 
 
-def test_the_hook_of_the_readme_checks_a_model_and_refuses_shapes_that_broadcast():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    start = readme.index("from jaxtyping import install_import_hook")
-    hook = readme[start : readme.index("`", start)]
+def test_the_hook_of_the_docs_checks_a_model_and_refuses_shapes_that_broadcast():
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    hook = page[page.index("from jaxtyping import install_import_hook") :].partition("```")[0]
     done = subprocess.run(
         [sys.executable, "-c", hook + CODE], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )

@@ -32,6 +32,8 @@ myst_dmath_double_inline = True
 mathjax_path = f"mathjax/{MATHJAX}"
 
 autodoc_typehints = "signature"
+autoclass_content = "both"  # a constructor states what each argument means
+autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 napoleon_use_rtype = False  # the section "Returns" of a docstring is prose
@@ -87,7 +89,8 @@ def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> Non
     In `(*batch, T, d)` the asterisk marks axes, and in |A ∩ B| the bars an area; asterisks around a paper's title are kept.
     """
     formula, above, text = False, " ", []
-    for paragraph in "\n".join(lines).split("\n\n"):
+    paragraphs = "\n".join(lines).split("\n\n")
+    for paragraph in (each for each in paragraphs if not each.startswith("Create new instance of ")):  # of a named tuple
         below = paragraph.startswith("    ") and (formula or not above.startswith(" "))
         if below and not formula and not above.endswith("::"):
             text.append("::")

@@ -18,7 +18,7 @@ from course_tools.publishing.sections import site_anchor
 DOCUMENTS = {
     "Evidence": ("evidence", "claims", "rivals", "headlines", "studies"),
     "For teachers": ("teaching", "companion", "grading", "running"),
-    "The library": ("notation", "papers", "data", "architecture", "adding", "several_devices"),
+    "The library": ("library", "notation", "papers", "data", "architecture", "adding", "several_devices"),
 }
 """The pages of docs/ by the menu caption that lists them; a page that does not exist is left out."""
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -144,7 +144,7 @@ def with_symbols(text: str, pages: Container[str]) -> str:
 
 
 def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Write the reference: a page for each package of the library (none given = all), a section for each of its modules."""
+    """Write the reference: a page for each package of the library (none given = all), a section for a module with exports."""
     library, pages, rows = root / "course_lib", {}, []
     for path in sorted(library.iterdir()):
         if path.name.startswith("_") or not (path.suffix == ".py" or (path / "__init__.py").exists()):
@@ -152,7 +152,7 @@ def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
         name = path.stem
         if packages and name not in packages:
             continue
-        modules = sorted(p.stem for p in path.glob("*.py") if p.stem[0] != "_") if path.is_dir() else []
+        modules = sorted(p.stem for p in path.glob("*.py") if "\n__all__ = " in p.read_text(encoding="utf-8"))
         first = (import_module(f"course_lib.{name}").__doc__ or "").strip().partition("\n")[0]
         lines = [f"# course_lib.{name}", "", _automodule(f"course_lib.{name}", members=not modules)]
         for module in modules:

@@ -1,6 +1,8 @@
 """Rotary positions: scores depend on distances alone, steps equal the parallel form, and angles keep float32."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,10 +18,12 @@ from course_lib.attention import (
 )
 from course_lib.blocks import Sizes
 from course_lib.fast import fused_causal_attention
+from course_lib.generation import generate
 from course_lib.models import GPT
 from course_lib.primitives import padding_mask
 
 B, T, d, d_v = 2, 7, 6, 5
+ADDING = Path(__file__).parents[3] / "docs" / "adding.md"
 
 
 def test_the_product_of_a_rotated_query_and_key_depends_on_their_distance_alone(normal):
@@ -161,3 +165,17 @@ def test_unfit_arguments_are_refused(normal):
         RotaryAttention(d, scaled_dot_product_attention)(normal(3, d), normal(2, d), normal(2, d))
     with pytest.raises(ValueError, match="scaled_dot_product_attention is not causal"):
         RotaryAttention(d, scaled_dot_product_attention).start(normal(2, d), normal(2, d))
+
+
+def test_the_mechanism_of_the_docs_generates_from_its_cache_what_it_computes_again():
+    names = {"nn": torch.nn, "torch": torch, **{f.__name__: f for f in (causal_attention, rotary_speeds, rotate)}}
+    exec(re.search(r"```python\n(class Rotary.*?)```", ADDING.read_text(encoding="utf-8"), re.DOTALL)[1], names)
+    torch.manual_seed(0)
+    gpt, tokens = GPT(11, 17, Sizes(12, 2, 24, 2), names["Rotary"]()), torch.randint(11, (3, 4))
+    again = tokens
+    for _ in range(9):
+        again = torch.cat([again, gpt(again)[:, -1:].argmax(-1)], dim=1)
+    assert torch.equal(generate(gpt, tokens, 9, lambda logits: logits.argmax(-1)), again[:, 4:])
+    rotary = GPT(11, 17, Sizes(12, 2, 24, 2), RotaryAttention(6))
+    rotary.load_state_dict(gpt.state_dict())
+    torch.testing.assert_close(gpt(again), rotary(again))

@@ -9,7 +9,7 @@ import pytest
 
 from course_tools.publishing import PublishingFailed
 from course_tools.publishing.project import project_root
-from course_tools.publishing.site.web_pages import api_address, relinked
+from course_tools.publishing.site.web_pages import api_address, api_pages, relinked
 from course_tools.publishing.site.website import build_site
 from course_tools.publishing.web_assets import axe, require_site_extra
 from tests.course_tools.browser import Visit, chromium
@@ -34,7 +34,7 @@ def site(tmp_path_factory):
     except PublishingFailed as error:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("site") / "out"
-    assert build_site(project_root(), folder, ["04"], ["metrics"], REPOSITORY) == []
+    assert build_site(project_root(), folder, ["04"], ["blocks", "metrics"], REPOSITORY) == []
     return folder
 
 
@@ -100,6 +100,18 @@ def test_the_reference_keeps_the_lines_of_formulas_and_the_italics_of_titles(sit
     assert re.search(r"<pre>[^\n]*recall_k = hits[^\n]*\nAP = mean over r", text)
     assert "<em>The Pascal Visual Object Classes Challenge</em>" in text
     assert "*The Pascal" not in text
+
+
+def test_the_reference_shows_constructors_and_no_text_that_python_writes(site):
+    blocks, metrics = ((site / f"api/{name}.html").read_text(encoding="utf-8") for name in ("blocks", "metrics"))
+    of_block = blocks[blocks.index('id="course_lib.blocks.block.Block"') :]
+    assert "<strong>d_model</strong>" in of_block[: of_block.index('id="course_lib.blocks.block.DecoderBlock"')]
+    assert "LinearProbe" in metrics
+    assert not any(each in text for text in (blocks, metrics) for each in ("Create new instance", "Initialize internal Module"))
+
+
+def test_the_reference_leaves_out_modules_that_export_nothing():
+    assert "course_lib.primitives.precision" not in api_pages(project_root(), ["primitives"])["api/primitives.md"]
 
 
 def test_answers_are_folded_in_the_solved_view_and_absent_in_the_other(site):
