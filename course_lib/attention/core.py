@@ -68,6 +68,18 @@ class AnyMechanism(Protocol):
         """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
 
 
+Result = TypeVar("Result", bound=Attended | ContextOnly)
+Result_co = TypeVar("Result_co", bound=Attended | ContextOnly, covariant=True)
+
+
+@runtime_checkable
+class MechanismOf(Protocol[Result_co]):
+    """A mechanism with one kind of result: `MultiHead` returns what its mechanism returns."""
+
+    def __call__(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None, /) -> Result_co:
+        """Attend from q (*batch, T_q, d_q) to k (*batch, T_k, d_k), and mix v (*batch, T_k, d_v)."""
+
+
 LayerState = tuple[Any, ...]
 """What a layer keeps of the positions that it has read: `KeysValues` for softmax attention, (S, z) for linear attention,
 `DecoderBlockState` for a decoder block. Each tensor in it has one row per sequence; a count is a plain number."""

@@ -17,7 +17,8 @@ for any causal mechanism that has a state: `KeysValues` for softmax attention, (
 """
 
 import math
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast, overload
 
 import torch
 from einops import rearrange
@@ -29,6 +30,8 @@ from course_lib.attention.core import (
     Attended,
     ContextOnly,
     LayerState,
+    MechanismOf,
+    Result,
     StepwiseMechanism,
     attend,
     broadcast_shapes,
@@ -202,8 +205,35 @@ def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     )
 
 
-class MultiHead(nn.Module):
+class MultiHead(nn.Module, Generic[Result]):
     """Multi-head attention: owns W_q, W_k, W_v, W_o and passes the projected heads to a mechanism."""
+
+    if TYPE_CHECKING:  # `nn.Module` types every call as Any
+        __call__: Callable[..., Result]
+
+    @overload
+    def __init__(
+        self: "MultiHead[Attended]",
+        d_model: int,
+        n_heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        d_memory: int | None = None,
+        bias: bool = True,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        mechanism: MechanismOf[Result],
+        d_k: int | None = None,
+        d_v: int | None = None,
+        d_memory: int | None = None,
+        bias: bool = True,
+    ) -> None: ...
 
     def __init__(
         self,

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 HEAD = """
 import torch
 from course_lib.attention import (
-    Attended, ContextOnly, Mechanism, causal_attention, dot_attention, linear_attention, scaled_dot_product_attention,
+    Attended, ContextOnly, GeneralAttention, Mechanism, MultiHead,
+    causal_attention, dot_attention, linear_attention, scaled_dot_product_attention,
 )
 from course_lib.blocks import SelfAttention, Sizes, encoder_stack, pre_norm
 from course_lib.fast import fused_causal_attention, fused_dot_attention
@@ -33,12 +34,15 @@ needs_weights(dot_attention)
 GPT(11, 7, sizes, fused_causal_attention)
 GPT(11, 7, sizes, causal_attention)
 encoder_stack(sizes, scaled_dot_product_attention, residual=pre_norm)
+weights_of_heads: torch.Tensor = MultiHead(12, 3)(q, k, v).weights.mean(0)
+general: torch.Tensor = MultiHead(12, 3, GeneralAttention(4, 4))(q, k, v).context
 context: torch.Tensor = fused_dot_attention(q, k, v).context
 weights: torch.Tensor = scaled_dot_product_attention(q, k, v, causal_mask(3)).weights.mean(0)
 """
 PLANTED = {
     "needs_weights(fused_dot_attention)": 'incompatible type "Callable[[Tensor, Tensor, Tensor, Tensor | None], ContextOnly]"',
     "fused_causal_attention(q, k, v).weights.mean(0)": '"None" has no attribute "mean"',
+    "MultiHead(12, 3, fused_causal_attention)(q, k, v).weights.mean(0)": '"None" has no attribute "mean"',
     "needs_weights(linear_attention)": "arg-type",
     "GPT(11, 7, 12)": 'incompatible type "int"; expected "Sizes"',
     "GPT(11, 7, sizes, 'causal')": 'incompatible type "str"; expected "AnyMechanism"',
