@@ -33,6 +33,19 @@ def test_a_package_re_exports_every_module_with_public_names_and_no_name_twice(p
         assert {node.module.rpartition(".")[2] for node in tree.body[1:]} == others
 
 
+FAST = [path for path in sorted((LIBRARY / "fast").glob("*.py")) if path.stem != "__init__"]
+
+
+@pytest.mark.parametrize("path", FAST, ids=lambda path: path.stem)
+def test_an_equation_names_its_fast_forms(path):
+    """In the file of the same name, so that whoever reads the equation knows of them."""
+    (equation,) = (each for each in LIBRARY.rglob(path.name) if each.parent != path.parent)
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    nodes = ast.walk(ast.parse(equation.read_text(encoding="utf-8")))
+    text = " ".join(ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented))
+    assert [name for name in public_names(import_module(f"course_lib.fast.{path.stem}")) if name not in text] == []
+
+
 @each_package
 def test_every_public_name_resolves_and_has_a_docstring(package):
     module = import_module(package)

@@ -9,8 +9,9 @@ Pham, Manning 2015, *Effective Approaches to Attention-based Neural Machine Tran
     dot      e_ij = q_iᵀ k_j
     general  e_ij = q_iᵀ W k_j
 
-Luong's third score, concat, is additive and is defined in `additive.py`. `fast.dot_product` has fused forms of scaled,
-causal and dot: where no weights are needed, they are faster on long sequences, and use less memory.
+Luong's third score, concat, is additive and is defined in `additive.py`. Where no weights are needed, the fused forms are
+faster from about 64 positions on, and always on a GPU, and use less memory: `fast.fused_scaled_dot_product_attention`,
+`fast.fused_causal_attention` and `fast.fused_dot_attention`.
 """
 
 import math

@@ -11,7 +11,7 @@ Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, sections 3.1 to 3.3
 
 with θ = W_θ x, φ = W_φ x, g = W_g x at each of the N positions. Without a softmax the product may be taken from the right,
 θ (φᵀ g) / N, and the N × N weights are never built. The sum φᵀ g over all positions is formed in float32 or wider, also under
-autocast: in float16 it would overflow.
+autocast: in float16 it would overflow. `fast.fused_embedded_gaussian` is the embedded Gaussian where no weights are needed.
 """
 
 from collections.abc import Callable

@@ -12,6 +12,8 @@ As convolutions (section 2), channel mixing has kernels of 1 × 1, and token mix
 image, the same for every channel. Without padding, such a kernel has a single position; d channels are d groups:
 
     h[c, j] = σ(Σ_rs W_1[j, rs] x[c, r, s] + b_1[j])        y[c, rs] = Σ_j W_2[rs, j] h[c, j] + b_2[rs]
+
+`fast.lean_token_mixing` is token mixing without a transposition.
 """
 
 from collections.abc import Callable

@@ -8,6 +8,7 @@ A.2.2 (https://arxiv.org/abs/1409.0473):
 
 The bridge to s_0 takes the last states of both directions (the paper: of the backward one), and the readout is linear (the
 paper: a maxout layer), so that this decoder differs from `PlainDecoder` in c_t alone.
+`fast.hoisted_bahdanau_steps` computes what no step changes before the loop: always choose it for training.
 """
 
 from collections.abc import Callable
