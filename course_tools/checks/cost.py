@@ -37,6 +37,11 @@ class CostCounter(TorchDispatchMode):
         super().__init__()
         self.cost = Cost()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tell torch not to load its compiler for the first kernel, which takes seconds."""
+        return False
+
     def __torch_dispatch__(
         self, func: Callable[..., object], types: object, args: tuple = (), kwargs: dict | None = None
     ) -> object:

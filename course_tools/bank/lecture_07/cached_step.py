@@ -8,6 +8,7 @@ from einops import rearrange
 
 from course_lib.attention import CachedStep, cached_step, split_heads
 from course_lib.attention.core import attend
+from course_lib.primitives import causal_mask
 from course_tools.checks.comparisons import right_result
 from course_tools.checks.exercise import (
     Answers,
@@ -15,6 +16,7 @@ from course_tools.checks.exercise import (
     Draw,
     Exercise,
     Property,
+    costs_at_most,
     has_gradient,
     has_shape,
     leaves_inputs,
@@ -152,6 +154,17 @@ def forgets_the_output_projection(x, keys, values, W_q, W_k, W_v, W_o):
     return context.flatten(1), keys, values
 
 
+@wrong.case
+def attends_from_every_position(x, keys, values, W_q, W_k, W_v, W_o):
+    """Your output is right, but its cost is that of no cache: you compute a row of scores for every position, and keep only the
+    last. The new token is the only query, so its scores are one row of T + 1 numbers and need no causal mask."""
+    q, keys, values = _grown(x, keys, values, W_q, W_k, W_v)
+    T = keys.shape[2]
+    scores = (q.expand(-1, -1, T, -1) @ keys.mT / math.sqrt(keys.shape[-1])).masked_fill(~causal_mask(T), -torch.inf)
+    context = (scores.softmax(-1) @ values)[:, :, -1]
+    return CachedStep(context.flatten(1) @ W_o.mT, keys, values)
+
+
 @right
 def head_by_head(x, keys, values, W_q, W_k, W_v, W_o):
     """A loop over the heads, each with its rows of the weights and its columns of W_o; their outputs are added."""
@@ -266,8 +279,13 @@ exercise = Exercise(
             "The output is the last row of causal multi-head attention over the whole text.",
             lambda draw: [_step(draw, 1, 5), _step(draw, 1, 7, h=5)],
             right_result(0),
-            points=2,
             needs=("one head",),
+        ),
+        costs_at_most(
+            12,
+            "The new token is the only query: the cost grows with T, not with T².",
+            lambda draw: [_step(draw, 1, 512)],
+            needs=("keys", "values", "output"),
         ),
         Property("batch", "Each text has its own cache.", lambda draw: [_step(draw, 3, 5)], needs=("keys", "values", "output")),
         has_gradient(lambda draw: [_step(draw, 2, 5), _step(draw, 2, 0)], needs=("batch",)),

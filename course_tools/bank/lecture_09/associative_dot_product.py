@@ -9,6 +9,7 @@ from course_tools.checks.exercise import (
     Draw,
     Exercise,
     Property,
+    costs_at_most,
     has_gradient,
     has_shape,
     leaves_inputs,
@@ -182,9 +183,9 @@ def _drawn(draw: Draw, *batch: int, N: int | None = None) -> Call:
     return draw.normal(*batch, N_q, d_k), draw.normal(*batch, N, d_k), draw.normal(*batch, N, d)
 
 
-def _crowded(draw: Draw) -> Call:
-    """So many positions that no machine holds a number for each pair; whole numbers, whose sums are exact."""
-    return tuple(draw.integers(-1, 4, 1_000, 1).float().repeat(500, 1) for _ in range(3))
+def _large(draw: Draw) -> Call:
+    """An image of 512 positions."""
+    return draw.normal(512, 2), draw.normal(512, 2), draw.normal(512, 3)
 
 
 exercise = Exercise(
@@ -207,10 +208,10 @@ exercise = Exercise(
             lambda draw: [_drawn(draw, 3), _drawn(draw, 2, 3), _drawn(draw)],
             needs=("mean",),
         ),
-        Property(
-            "brackets",
-            "Half a million positions: no matrix with an entry for each pair.",
-            lambda draw: [_crowded(draw)],
+        costs_at_most(
+            24,
+            "The cost grows with the number of positions, not with that of their pairs.",
+            lambda draw: [_large(draw)],
             points=3,
             needs=("mean",),
         ),

@@ -12,6 +12,7 @@ from course_tools.checks.exercise import (
     Draw,
     Exercise,
     Property,
+    costs_at_most,
     has_gradient,
     has_shape,
     leaves_inputs,
@@ -151,6 +152,17 @@ def scales_by_the_window(q, k, v, rows, columns, stride=1):
     return local_attention(q / size, k, v, rows, columns, stride)
 
 
+@wrong.case
+def scores_all_pixels(q, k, v, rows, columns, stride=1):
+    """Your numbers are right, but the cost is that of attention over the whole image: you score each query against all H · W
+    pixels and read off those of its window. Collect the windows first; a query then has size² keys."""
+    size, (H, W) = rows.shape[-2], k.shape[-3:-1]
+    places = local_windows(torch.arange(H * W, dtype=q.dtype, device=q.device).view(H, W, 1), size, stride)[..., 0].long()
+    every = (q.flatten(-3, -2) @ k.flatten(-3, -2).mT).unflatten(-2, q.shape[-3:-1])
+    scores = every.gather(-1, places.expand(*every.shape[:-1], -1)) + relative_logits(q, rows, columns)
+    return _inside(scores, k, v, rows, stride)
+
+
 @right
 def shift_by_shift(q, k, v, rows, columns, stride=1):
     """The padded image cut out for each offset: its scores, and its part of the context. No windows are built."""
@@ -266,8 +278,13 @@ exercise = Exercise(
             "offsets",
             "The relative logits are added before the softmax.",
             lambda draw: [_with(_looked_at(draw, 2), k=0.0), _looked_at(draw, 2), _looked_at(draw, 2, size=5)],
-            points=2,
             needs=("content",),
+        ),
+        costs_at_most(
+            8,
+            "Each query is compared with its window alone: the cost does not grow with the pairs of pixels.",
+            lambda draw: [_looked_at(draw, stride=4, H=48, W=48)],
+            needs=("offsets",),
         ),
         Property(
             "stride",
