@@ -5,8 +5,9 @@ named only if a wrong answer of the bank has the same results, errors, changed a
 input. A wrong answer is suspected if it agrees with the student's on the first failing property, fails no property that holds
 for the student's, and gives the student's results on at least two of the properties that it fails, or on half of them. If
 several qualify, the one that shares the most of them is shown, and none if there is a tie. Answers that only raise are compared
-by the text of the error. Points follow severity: a right computation in the wrong packaging loses the points for its shape, an
-answer that ignores most of its inputs earns none, and one with a named mistake earns points within the limits of its severity.
+by the text of the error, which contains the shapes that do not fit. Points follow severity: a right computation in the wrong
+packaging loses the points for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake,
+even a crash, earns points within the limits of its severity.
 """
 
 from collections.abc import Callable, Sequence
@@ -150,7 +151,8 @@ class Examination:
             known = similar = None
             if not passed and not forbidden and started:
                 known, similar = self._mistake(observed, findings)
-                findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points)
+                crashed = _crashed(observed["runs"][-1][2])
+                findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points, crashed)
             conclusion = self._conclusion(observed) if passed else ""
         if forbidden:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
@@ -324,18 +326,24 @@ def _earned(findings: Sequence[Finding]) -> int:
     return sum(f.points for f in findings if f.status in ("holds", "adjusts"))
 
 
-def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int) -> tuple[Finding, ...]:
+def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, crashed: bool) -> tuple[Finding, ...]:
     """Adjust the points of an answer with a named mistake to the limits of its severity.
 
-    An answer that ignores its inputs, or returns nothing, is not adjusted.
+    One that crashes on every input earns the minimum, since what comes after the crash was not seen. An answer that ignores
+    its inputs, returns nothing or raises an error of its own is not adjusted.
     """
-    severity = None if known is None else severity_of(known)
-    if severity is None or findings[0].status != "holds" or any(f.name == "inputs used" for f in findings):
+    severity, runs = None if known is None else severity_of(known), findings[0].status == "holds"
+    if severity is None or not (runs or crashed) or any(f.name == "inputs used" for f in findings):
         return findings
     earned = _earned(findings)
     low, high = severity.limits(most)
-    change = min(max(earned, low), high) - earned
+    change = min(max(earned, low), high if runs else low) - earned
     return (*findings, Finding("severity", severity.law, "adjusts", change)) if change else findings
+
+
+def _crashed(got: Outcome) -> bool:
+    """Whether a line of the answer raised an error, other than by `raise`."""
+    return got.error is not None and got.where != "" and not got.where.startswith("raise")
 
 
 def _as_returned(outcome: Outcome) -> object:

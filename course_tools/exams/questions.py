@@ -69,7 +69,7 @@ Statuses = dict[str, str]
 
 
 def statuses(exercise: Exercise) -> dict[Answer, Statuses]:
-    """Judge every wrong answer of an exercise once; those that fail only by a forbidden call are left out."""
+    """Judge every wrong answer of an exercise once; those that crash or fail only by a forbidden call are left out."""
     if exercise.id not in _JUDGED:
         _JUDGED[exercise.id] = _judged(exercise)
     return _JUDGED[exercise.id]
@@ -82,7 +82,8 @@ def _judged(exercise: Exercise) -> dict[Answer, Statuses]:
     examination, found = Examination(exercise, seed=0), {}
     for answer in exercise.wrong:
         verdict = examination.examine(answer)
-        if not verdict.passed and any(f.status == "fails" and f.name != "by hand" for f in verdict.findings):
+        runs = verdict.findings[0].status == "holds"
+        if runs and any(f.status == "fails" and f.name != "by hand" for f in verdict.findings):
             found[answer] = {f.name: f.status for f in verdict.findings}
     return found
 

@@ -128,6 +128,14 @@ def transposes_the_input_matrix(grad_h_new, x, h, h_new, W, U):
     return delta @ W.mT, delta @ U, delta.mT @ x, delta.mT @ h, delta.sum(0)
 
 
+@wrong.detail
+def multiplies_the_weights_gradient_in_the_wrong_order(grad_h_new, x, h, h_new, W, U):
+    """You multiply the gradient by x without a transpose. ∂L/∂W is (n, d) and sums over the batch: the batch must be the inner
+    axis, grad.mT @ x."""
+    grad = grad_h_new * (1 - h_new**2)
+    return grad @ W, grad @ U, grad @ x, grad @ h, grad.sum(0)
+
+
 @right
 def contracts_with_einsum(grad_h_new, x, h, h_new, W, U):
     """Every product by einsum, the batch axis by name."""

@@ -183,6 +183,33 @@ def computes_the_gates_from_the_input_alone(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@wrong.detail
+def multiplies_a_column(x, h, c, W, U, b):
+    """You write W x as the formula does, with x as a column. Here x has its features in the last axis, after those of the
+    batch: x @ W.mT."""
+    i, f, g, o = (W @ x + U @ h + b).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+@wrong.detail
+def multiplies_by_the_stored_matrix(x, h, c, W, U, b):
+    """You write x @ W. W is stored with a row for each unit, (4n, d), so the features of x meet its columns: x @ W.mT, and h @
+    U.mT."""
+    i, f, g, o = (x @ W + h @ U + b).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+@wrong.detail
+def cuts_the_batch_into_gates(x, h, c, W, U, b):
+    """You cut the gates along the first axis: chunk does so unless it is told another one, and here that is the batch. The 4n
+    gates are in the last axis."""
+    i, f, g, o = (x @ W.mT + h @ U.mT + b).chunk(4)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
 @right
 def gives_each_gate_its_own_weights(x, h, c, W, U, b):
     """Weights and bias cut into four first, then one affine map for each block."""

@@ -105,6 +105,13 @@ def does_not_transpose_the_matrices(x, h, W, U, b):
     return torch.tanh(x @ W + h @ U + b)
 
 
+@wrong.detail
+def multiplies_a_column(x, h, W, U, b):
+    """You write W x as the formula does, with x as a column. Here x has its features in the last axis, after those of the
+    batch: x @ W.mT."""
+    return torch.tanh(W @ x + U @ h + b)
+
+
 @right
 def concatenates_input_and_state(x, h, W, U, b):
     """One product: [W U] times the input and the state in one vector."""

@@ -135,6 +135,22 @@ def softmax_already_taken(q, k, W, v):
     return (torch.tanh(torch.cat([every_q, every_k], dim=-1) @ W.mT) @ v).softmax(-1)
 
 
+@wrong.detail
+def concatenates_queries_and_keys_of_different_numbers(q, k, W, v):
+    """You concatenate the queries and the keys as they are: there are T_q of one and T_k of the other. Expand both to (T_q,
+    T_k) pairs first."""
+    return torch.tanh(torch.cat([q, k], dim=-1) @ W.mT) @ v
+
+
+@wrong.detail
+def multiplies_by_the_stored_matrix(q, k, W, v):
+    """You multiply the pair by W as it is stored. It has a row for each hidden unit, so the pair meets its columns: pairs @
+    W.mT."""
+    size = (*q.shape[:-1], k.shape[-2], -1)
+    pairs = torch.cat([q.unsqueeze(-2).expand(size), k.unsqueeze(-3).expand(size)], dim=-1)
+    return torch.tanh(pairs @ W) @ v
+
+
 @right
 def by_split_matrix(q, k, W, v):
     """W split at d_q, so that no pair is ever built: additive attention."""

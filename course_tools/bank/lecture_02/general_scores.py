@@ -113,6 +113,13 @@ def softmax_already_taken(q, k, W):
     return (q @ W @ k.mT).softmax(-1)
 
 
+@wrong.detail
+def multiplies_keys_that_are_not_transposed(q, k, W):
+    """You multiply by the keys as they are stored. A query meets a key feature by feature, so the last axis of q W meets the
+    last axis of k: transpose the keys."""
+    return q @ W @ k
+
+
 @right
 def by_einsum(q, k, W):
     """The whole bilinear form in one einsum."""

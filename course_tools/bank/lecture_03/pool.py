@@ -142,6 +142,24 @@ def scales_like_a_dot_product(values, W, b, u, mask=None):
     return _pool(_scores(values, W, b, u) / u.shape[0] ** 0.5, values, mask)
 
 
+@wrong.detail
+def multiplies_by_the_stored_matrix(values, W, b, u, mask=None):
+    """You multiply by W as it is stored. It has a row for each unit of the query, so the features of a token meet its columns:
+    values @ W.mT."""
+    scores = torch.tanh(values @ W + b) @ u
+    weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
+    return (weights.unsqueeze(-1) * values).sum(-2), weights
+
+
+@wrong.detail
+def weighs_tokens_without_an_axis(values, W, b, u, mask=None):
+    """You multiply the weights (*batch, T_k) by the tokens (*batch, T_k, d_v). A weight scales all features of its token: give
+    it an axis of size 1, and sum over the tokens."""
+    scores = torch.tanh(values @ W.mT + b) @ u
+    weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
+    return (weights * values).sum(-2), weights
+
+
 @right
 def by_counting_exponentials(values, W, b, u, mask=None):
     """The softmax written out in float64: exponentials, 0 at the padding, divided by their sum, or by 1 where that is 0."""

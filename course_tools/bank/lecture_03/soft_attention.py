@@ -142,6 +142,30 @@ def takes_relu_for_tanh(regions, h, W_a, W_h, v):
     return (weights[:, None] @ regions)[:, 0], weights
 
 
+@wrong.detail
+def adds_the_state_without_an_axis_for_the_regions(regions, h, W_a, W_h, v):
+    """You add one projected state (B, m) to L projected regions (B, L, m). Give the state an axis of size 1 for the regions:
+    (B, 1, m)."""
+    weights = (torch.tanh(regions @ W_a.mT + h @ W_h.mT) @ v).softmax(-1)
+    return (weights.unsqueeze(-1) * regions).sum(1), weights
+
+
+@wrong.detail
+def multiplies_by_the_stored_matrix(regions, h, W_a, W_h, v):
+    """You multiply by W_a as it is stored. It has a row for each of the m units, so the features of a region meet its columns:
+    regions @ W_a.mT."""
+    weights = (torch.tanh(regions @ W_a + (h @ W_h)[:, None]) @ v).softmax(-1)
+    return (weights.unsqueeze(-1) * regions).sum(1), weights
+
+
+@wrong.detail
+def weighs_regions_without_an_axis(regions, h, W_a, W_h, v):
+    """You multiply the weights (B, L) by the regions (B, L, d_a). A weight scales all features of its region: give it an axis
+    of size 1, and sum over the regions."""
+    weights = (torch.tanh(regions @ W_a.mT + (h @ W_h.mT)[:, None]) @ v).softmax(-1)
+    return (weights * regions).sum(1), weights
+
+
 @right
 def in_einsum(regions, h, W_a, W_h, v):
     """Every product an einsum, the softmax written out."""

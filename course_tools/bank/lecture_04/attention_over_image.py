@@ -145,6 +145,32 @@ def adds_its_input(x, W_q, W_k, W_v):
     return x + attention_over_image(x, W_q, W_k, W_v)
 
 
+@wrong.detail
+def reshapes_to_the_channels_of_the_input(x, W_q, W_k, W_v):
+    """You shape the result like x, with C channels. It has those of the values, d_v, and W_v decides how many these are."""
+    B, C, H, W = x.shape
+    pixels = x.flatten(2).mT
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.mT.reshape(B, C, H, W)
+
+
+@wrong.detail
+def projects_rows_of_pixels(x, W_q, W_k, W_v):
+    """You multiply x by W_q.mT, and the last axis of an image is its width. Flatten the pixels and bring the channels last
+    first: x.flatten(2).mT, (B, H·W, C)."""
+    q, k, v = (x @ W.mT for W in (W_q, W_k, W_v))
+    return scaled_dot_product_attention(q, k, v).context
+
+
+@wrong.detail
+def projects_before_the_channels_are_last(x, W_q, W_k, W_v):
+    """You flatten the pixels and leave the channels in front: (B, C, H·W). A projection x @ W_q.mT acts on the last axis:
+    transpose, so that it holds the channels."""
+    pixels = x.flatten(2)
+    context, _ = scaled_dot_product_attention(pixels @ W_q.mT, pixels @ W_k.mT, pixels @ W_v.mT)
+    return context.mT.unflatten(-1, x.shape[2:])
+
+
 @right
 def with_convolutions(x, W_q, W_k, W_v):
     """The projections as 1×1 convolutions, and the algebra with the channels in front, as in EE-559's layer."""

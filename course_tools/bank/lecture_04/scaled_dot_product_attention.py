@@ -184,6 +184,35 @@ def adds_the_mask_to_the_scores(q, k, v, mask=None):
     return weights @ v, weights
 
 
+@wrong.detail
+def multiplies_keys_that_are_not_transposed(q, k, v, mask=None):
+    """You multiply q @ k. A query meets a key feature by feature: transpose the last two axes of the keys, k.mT."""
+    scores = q @ k / math.sqrt(k.shape[-1])
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+@wrong.detail
+def transposes_the_batch(q, k, v, mask=None):
+    """You exchange the first two axes of the keys, which are the batch and the positions. Transpose the last two, k.mT or
+    k.transpose(-2, -1)."""
+    scores = q @ k.transpose(0, 1) / math.sqrt(k.shape[-1])
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+@wrong.detail
+def transposes_with_t(q, k, v, mask=None):
+    """You transpose the keys by t(), which is for a single matrix. With axes for a batch in front, k.mT transposes the last
+    two."""
+    scores = q @ k.t() / math.sqrt(k.shape[-1])
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
 @right
 def in_einsum(q, k, v, mask=None):
     """Both products as einsum, the queries scaled before them, the masked softmax by hand."""

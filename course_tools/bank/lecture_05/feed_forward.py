@@ -120,6 +120,12 @@ def uses_the_sigmoid(x, W_1, b_1, W_2, b_2):
     return (x @ W_1.mT + b_1).sigmoid() @ W_2.mT + b_2
 
 
+@wrong.detail
+def multiplies_a_column(x, W_1, b_1, W_2, b_2):
+    """You write W_1 x, with x as a column. Here x has its features in the last axis, after batch and positions: x @ W_1.mT."""
+    return W_2 @ (W_1 @ x + b_1).relu() + b_2
+
+
 @right
 def with_linear_layers(x, W_1, b_1, W_2, b_2):
     """torch's linear layer twice, with a threshold between them."""

@@ -148,6 +148,13 @@ def forgets_the_gain(x, gain, bias, epsilon=1e-5):
     return layer_norm(x, torch.ones_like(gain), bias, epsilon)
 
 
+@wrong.detail
+def loses_the_axis_of_the_mean(x, gain, bias, epsilon=1e-5):
+    """Your means have lost the axis that they were taken over, so that they cannot be subtracted from the features:
+    keepdim=True keeps it, with size 1."""
+    return gain * (x - x.mean(-1)) / (x.var(-1, correction=0) + epsilon).sqrt() + bias
+
+
 @right
 def with_torchs_own(x, gain, bias, epsilon=1e-5):
     """torch's function, told that only the last axis is normalised."""

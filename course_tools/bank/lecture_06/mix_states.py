@@ -135,6 +135,13 @@ def takes_the_first_state(states, h, epsilon=0.01):
     return states[..., 0, :]
 
 
+@wrong.detail
+def weighs_states_without_an_axis(states, h, epsilon=0.01):
+    """You multiply the weights (*batch, n_steps) by the states (*batch, n_steps, d). A weight scales all features of its
+    state: give it an axis of size 1, and sum over the steps."""
+    return (halting_distribution(h, epsilon) * states).sum(-2)
+
+
 @right
 def by_einsum(states, h, epsilon=0.01):
     """One einsum over shares and states."""

@@ -165,6 +165,34 @@ def attends_from_every_position(x, keys, values, W_q, W_k, W_v, W_o):
     return CachedStep(context.flatten(1) @ W_o.mT, keys, values)
 
 
+@wrong.detail
+def appends_without_an_axis_for_the_time(x, keys, values, W_q, W_k, W_v, W_o):
+    """You append (B, h, d_k) to a cache (B, h, T, d_k). The new token has one position: give its key and value an axis of size
+    1 for it."""
+    h = keys.shape[1]
+    q, k, v = ((x @ W.mT).unflatten(-1, (h, -1)) for W in (W_q, W_k, W_v))
+    keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+    return CachedStep(_out(q, keys, values, W_o), keys, values)
+
+
+@wrong.part
+def appends_before_splitting_the_heads(x, keys, values, W_q, W_k, W_v, W_o):
+    """You append the projected token to the cache with the features of all heads together. The cache holds (B, h, T, d_k):
+    split the key and the value into heads first."""
+    q, k, v = ((x @ W.mT)[:, None, None] for W in (W_q, W_k, W_v))
+    keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+    return CachedStep(_out(q, keys, values, W_o), keys, values)
+
+
+@wrong.detail
+def multiplies_by_the_stored_matrix(x, keys, values, W_q, W_k, W_v, W_o):
+    """You write x @ W_q. The projections are stored with a row for each feature that they make, so x meets their columns: x @
+    W_q.mT."""
+    q, k, v = (split_heads((x @ W)[:, None], keys.shape[1]) for W in (W_q, W_k, W_v))
+    keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+    return CachedStep(_out(q, keys, values, W_o), keys, values)
+
+
 @right
 def head_by_head(x, keys, values, W_q, W_k, W_v, W_o):
     """A loop over the heads, each with its rows of the weights and its columns of W_o; their outputs are added."""

@@ -160,6 +160,26 @@ def forgets_the_minus(logits, tokens, counts=None):
     return -next_token_loss(logits, tokens, counts)
 
 
+@wrong.detail
+def leaves_the_classes_in_the_last_axis(logits, tokens, counts=None):
+    """You hand cross_entropy logits (B, T - 1, n_tokens). It takes axis 1 for the classes, and yours is the time: flatten
+    batch and time of both, or bring the tokens to axis 1."""
+    return F.cross_entropy(logits[:, :-1], tokens[:, 1:])
+
+
+@wrong.detail
+def flattens_the_logits_alone(logits, tokens, counts=None):
+    """You flatten the logits to rows and leave the tokens as (B, T - 1). cross_entropy needs one class for each row: flatten
+    the tokens too."""
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:])
+
+
+@wrong.part
+def compares_all_logits_with_the_shifted_tokens(logits, tokens, counts=None):
+    """You shift the tokens and keep all logits: one of them has nothing to predict. Leave out the last, logits[:, :-1]."""
+    return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+
 @right
 def by_ignored_targets(logits, tokens, counts=None):
     """Tokens that do not count replaced by the index that the cross-entropy ignores; the vocabulary on axis 1."""

@@ -140,6 +140,12 @@ def squashes_with_the_sigmoid(states, W_p, b_p, W, b):
     return torch.sigmoid(states[:, 0] @ W_p.mT + b_p) @ W.mT + b
 
 
+@wrong.detail
+def multiplies_by_the_stored_matrix(states, W_p, b_p, W, b):
+    """You write @ W_p. The matrices are stored with a row for each feature that they make, (d_p, d_model): use W_p.mT."""
+    return torch.tanh(states[:, 0] @ W_p + b_p) @ W + b
+
+
 @right
 def by_einsum(states, W_p, b_p, W, b):
     """The two layers as einsums, the first token split off by unbind."""

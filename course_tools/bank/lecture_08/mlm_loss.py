@@ -122,6 +122,19 @@ def cuts_the_graph(logits, tokens, chosen):
     return F.cross_entropy(logits.detach()[chosen], tokens[chosen])
 
 
+@wrong.detail
+def leaves_the_classes_in_the_last_axis(logits, tokens, chosen):
+    """You hand cross_entropy logits (B, T, n_tokens). It takes axis 1 for the classes, and yours is the time: select the
+    chosen positions, logits[chosen], or flatten batch and time."""
+    return F.cross_entropy(logits, tokens)
+
+
+@wrong.detail
+def chooses_the_logits_alone(logits, tokens, chosen):
+    """You select the logits of the chosen positions and compare them with all words. Select the words too: tokens[chosen]."""
+    return F.cross_entropy(logits[chosen], tokens.flatten())
+
+
 @right
 def by_ignoring_the_others(logits, tokens, chosen):
     """cross_entropy over all positions, in which those that do not count have the target it ignores."""

@@ -124,6 +124,13 @@ def takes_gamma_for_positive(layers, w, gamma):
     return gamma.abs() * (w.softmax(0) @ layers)
 
 
+@wrong.detail
+def weighs_layers_without_an_axis(layers, w, gamma):
+    """You multiply the weights (n_layers,) by the layers (*batch, n_layers, d). The last axis of the layers is their features:
+    give the weights an axis of size 1 after theirs."""
+    return gamma * (w.softmax(-1) * layers).sum(-2)
+
+
 @right
 def by_einsum(layers, w, gamma):
     """One einsum over layers and shares, γ scaling the shares beforehand."""

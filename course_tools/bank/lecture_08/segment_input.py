@@ -148,6 +148,15 @@ def drops_an_empty_sentence(first, second, begin, separate):
     return _laid_out(_tokens(begin, first, separate), _tokens(second, separate) if there else None)
 
 
+@wrong.detail
+def concatenates_numbers_with_tensors(first, second, begin, separate):
+    """You concatenate the indices of [CLS] and [SEP] with tensors of words. They are plain numbers: make each a tensor with
+    one entry, such as first.new_tensor([begin])."""
+    parts = [begin, first, separate] if second is None else [begin, first, separate, second, separate]
+    tokens = torch.cat(parts)
+    return tokens, torch.zeros_like(tokens)
+
+
 @right
 def by_python_lists(first, second, begin, separate):
     """Python lists, turned into tensors at the end."""

@@ -121,6 +121,12 @@ def makes_them_positive(theta, phi, g):
     return _mixed(theta.relu(), phi.relu(), g, phi.shape[-2])
 
 
+@wrong.detail
+def multiplies_without_a_transpose(theta, phi, g):
+    """You multiply φ @ g. The sum runs over the keys, so they must be the inner axis: φ.mT @ g, (d_k, N) times (N, d)."""
+    return Attended(theta @ (phi @ g) / phi.shape[-2], None)
+
+
 @right
 def in_einsum(theta, phi, g):
     """A mean outer product of keys and values, read by the queries."""

@@ -164,6 +164,14 @@ def normalises_over_those_who_ask(x, W_k, W_v, W_pi):
     return _features(x, W_k, W_v, W_pi, dim=-2)
 
 
+@wrong.detail
+def multiplies_by_the_stored_matrix(x, W_k, W_v, W_pi):
+    """You write x @ W_k. The matrices are stored with a row for each feature that they make, (d_k, C): x @ W_k.mT."""
+    keys = x @ W_k
+    weights = (keys @ keys.mT).softmax(-1)
+    return Attended(weights @ (x @ W_v), weights)
+
+
 @right
 def part_by_part(x, W_k, W_v, W_pi):
     """A loop over the parts, each with its rows of W_k."""

@@ -176,6 +176,23 @@ def forgets_the_output_projection(x, W_theta, W_phi, W_g, W_z):
     return x + y.mT.unflatten(2, x.shape[2:])
 
 
+@wrong.detail
+def projects_rows_of_pixels(x, W_theta, W_phi, W_g, W_z):
+    """You multiply x by W_theta.mT, and the last axis of an image is its width. Flatten the positions and bring the channels
+    last first: x.flatten(2).mT."""
+    q, k, v = (x @ W.mT for W in (W_theta, W_phi, W_g))
+    return (q @ k.mT).softmax(-1) @ v @ W_z.mT + x
+
+
+@wrong.detail
+def adds_positions_to_pixels(x, W_theta, W_phi, W_g, W_z):
+    """You add (B, N, C) to an image (B, C, H, W). Transpose the projected context and give it the positions of x before you
+    add: .mT.reshape(x.shape)."""
+    flat = x.flatten(2).mT
+    q, k, v = (flat @ W.mT for W in (W_theta, W_phi, W_g))
+    return (q @ k.mT).softmax(-1) @ v @ W_z.mT + x
+
+
 @right
 def features_first(x, W_theta, W_phi, W_g, W_z):
     """The features stay in front throughout: all products by einsum, softmax over the last letter."""

@@ -142,6 +142,14 @@ def takes_leaky_relu(theta, phi, g, w_f):
     return weights @ g, weights
 
 
+@wrong.detail
+def concatenates_queries_and_keys_of_different_numbers(theta, phi, g, w_f):
+    """You concatenate θ and φ as they are: there are N_q of one and N of the other. Expand both to (N_q, N) pairs first, or
+    score each by its half of w_f."""
+    weights = (torch.cat([theta, phi], dim=-1) @ w_f).relu() / phi.shape[-2]
+    return Attended(weights @ g, weights)
+
+
 @right
 def with_all_pairs(theta, phi, g, w_f):
     """All pairs side by side, as the equation has it, and one product with w_f."""

@@ -136,6 +136,20 @@ def takes_a_sigmoid(x, W_theta, W_phi, W_g):
     return weights @ (x @ W_g.mT), weights
 
 
+@wrong.detail
+def multiplies_by_the_stored_matrix(x, W_theta, W_phi, W_g):
+    """You write x @ W_theta. The matrices are stored with a row for each feature that they make, (d_k, C): x @ W_theta.mT."""
+    weights = (x @ W_theta @ (x @ W_phi).mT).softmax(-1)
+    return Attended(weights @ (x @ W_g), weights)
+
+
+@wrong.detail
+def multiplies_keys_that_are_not_transposed(x, W_theta, W_phi, W_g):
+    """You multiply θ @ φ. Each query meets each key feature by feature: transpose the last two axes of φ."""
+    weights = ((x @ W_theta.mT) @ (x @ W_phi.mT)).softmax(-1)
+    return Attended(weights @ (x @ W_g.mT), weights)
+
+
 @right
 def in_einsum(x, W_theta, W_phi, W_g):
     """Sums over named axes, the exponential and its sum written out."""

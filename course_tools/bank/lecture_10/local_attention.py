@@ -163,6 +163,14 @@ def scores_all_pixels(q, k, v, rows, columns, stride=1):
     return _inside(scores, k, v, rows, stride)
 
 
+@wrong.detail
+def multiplies_a_window_by_a_row(q, k, v, rows, columns, stride=1):
+    """You multiply the windows (…, size², d_k) by a query (…, d_k). Give the query an axis for the window: a column,
+    unsqueeze(-1), for a product, or unsqueeze(-2) for a sum."""
+    scores = (local_windows(k, rows.shape[-2], stride) * q).sum(-1) + relative_logits(q, rows, columns)
+    return _inside(scores, k, v, rows, stride)
+
+
 @right
 def shift_by_shift(q, k, v, rows, columns, stride=1):
     """The padded image cut out for each offset: its scores, and its part of the context. No windows are built."""

@@ -125,6 +125,28 @@ def scales_by_the_width(patches, E, b, learned, positions):
     return _with(learned, _projected(patches, E, b) * len(E) ** 0.5) + positions
 
 
+@wrong.detail
+def adds_the_positions_too_early(patches, E, b, learned, positions):
+    """You add the positions to the patches alone. There are T = n_learned + N of them: put the learned tokens in front first,
+    then add."""
+    tokens = patches @ E.mT + b + positions
+    return torch.cat([learned.expand(len(patches), -1, -1), tokens], dim=1)
+
+
+@wrong.detail
+def puts_one_learned_token_before_a_batch(patches, E, b, learned, positions):
+    """You concatenate learned tokens (1, n_learned, d_model) with a batch of B images. cat does not broadcast: expand them to
+    (B, n_learned, d_model)."""
+    return torch.cat([learned[None], patches @ E.mT + b], dim=1) + positions
+
+
+@wrong.detail
+def multiplies_by_the_stored_matrix(patches, E, b, learned, positions):
+    """You write patches @ E, as the paper does. E is stored with a row for each feature of the model, (d_model, d_patch):
+    patches @ E.mT."""
+    return torch.cat([learned.expand(len(patches), -1, -1), patches @ E + b], dim=1) + positions
+
+
 @right
 def into_an_empty_sequence(patches, E, b, learned, positions):
     """A copy of the positions for each image, to whose ends the two kinds of tokens are added."""

@@ -126,6 +126,17 @@ def squares_the_errors(features, labels, n_classes, learning_rate, momentum, n_s
     return _trained(features, labels, n_classes, n_steps, _sgd(learning_rate, momentum), likely=lambda logits: logits)
 
 
+@wrong.detail
+def subtracts_labels_from_probabilities(features, labels, n_classes, learning_rate, momentum, n_steps):
+    """You subtract the labels (n,) from the probabilities (n, n_classes). The gradient of the logits is p minus the one-hot
+    row of the label: F.one_hot."""
+    W, b = features.new_zeros(n_classes, features.shape[1]), features.new_zeros(n_classes)
+    for _ in range(n_steps):
+        grad = ((features @ W.mT + b).softmax(-1) - labels) / len(features)
+        W, b = W - learning_rate * grad.mT @ features, b - learning_rate * grad.sum(0)
+    return LinearProbe(W, b)
+
+
 @right
 def by_torchs_optimiser(features, labels, n_classes, learning_rate, momentum, n_steps):
     """A linear layer, torch's loss and torch's optimiser."""

@@ -155,6 +155,15 @@ def cuts_the_boxes_at_zero(a, b):
     return shared, area(a) + area(b) - shared
 
 
+@wrong.detail
+def pairs_boxes_one_to_one(a, b):
+    """You compare box i of one list with box i of the other. Each box meets each: give a an axis of size 1 after its boxes,
+    and b one before."""
+    low, high = torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:])
+    shared = (high - low).clamp(min=0).prod(-1)
+    return shared, (a[..., 2:] - a[..., :2]).prod(-1) + (b[..., 2:] - b[..., :2]).prod(-1) - shared
+
+
 @right
 def by_edges_that_are_cut(a, b):
     """Each box of b cut to the inside of each box of a; what is left of it is shared."""

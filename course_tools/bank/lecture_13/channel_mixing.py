@@ -108,6 +108,19 @@ def averages_the_places(x, W_3, b_3, W_4, b_4):
     return F.gelu((x + x.mean(1, keepdim=True)) @ W_3.mT + b_3) @ W_4.mT + b_4
 
 
+@wrong.detail
+def multiplies_by_the_stored_matrix(x, W_3, b_3, W_4, b_4):
+    """You write x @ W_3. The matrices are stored as torch.nn.Linear stores them, a row for each feature that they make: x @
+    W_3.mT."""
+    return F.gelu(x @ W_3 + b_3) @ W_4 + b_4
+
+
+@wrong.detail
+def multiplies_from_the_left(x, W_3, b_3, W_4, b_4):
+    """You write W_3 @ x, which mixes the positions. The channels are in the last axis: x @ W_3.mT."""
+    return W_4 @ F.gelu(W_3 @ x + b_3) + b_4
+
+
 @right
 def in_einsum(x, W_3, b_3, W_4, b_4):
     """Both products as sums over a named axis."""

@@ -122,6 +122,13 @@ def mixes_by_the_first_layer_alone(x, W_1, b_1, W_2, b_2):
     return _mix(x, W_1, b_1, W_1.mT, b_2)
 
 
+@wrong.detail
+def adds_the_bias_along_the_channels(x, W_1, b_1, W_2, b_2):
+    """W_1 @ x is right: (B, d_s, d), with the hidden units in the middle axis. b_1 is added along the last axis, the channels:
+    give it an axis of size 1, b_1[:, None]."""
+    return W_2 @ F.gelu(W_1 @ x + b_1) + b_2
+
+
 @right
 def in_einsum(x, W_1, b_1, W_2, b_2):
     """Two products named by their axes, the biases down the columns, and nothing transposed."""

@@ -157,6 +157,24 @@ def goes_through_the_past_again(phi_q, phi_k, v, mask=None):
     return divide(similarity @ v, similarity.sum(-1, keepdim=True))
 
 
+@wrong.detail
+def multiplies_features_by_values(phi_q, phi_k, v, mask=None):
+    """You multiply φ(K) and V entry by entry, f features against d_v. S_i sums outer products φ(k_j) v_jᵀ: give φ(K) an axis
+    of size 1 at the end, and V one before its last."""
+    phi_k = mask_features(phi_k, mask)
+    S, z = (phi_k * v).cumsum(-2), phi_k.cumsum(-2)
+    return divide(phi_q * S, (phi_q * z).sum(-1, keepdim=True))
+
+
+@wrong.detail
+def divides_by_a_row(phi_q, phi_k, v, mask=None):
+    """Your normaliser has lost its last axis: one number for each position, (T,), meets the d_v features. Keep an axis of size
+    1, keepdim=True."""
+    phi_k = mask_features(phi_k, mask)
+    S, z = (phi_k.unsqueeze(-1) * v.unsqueeze(-2)).cumsum(-3), phi_k.cumsum(-2)
+    return (phi_q.unsqueeze(-2) @ S).squeeze(-2) / (phi_q * z).sum(-1)
+
+
 @right
 def position_by_position(phi_q, phi_k, v, mask=None):
     """A loop that carries S and z along and reads them at each position."""

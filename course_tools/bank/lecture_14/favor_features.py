@@ -140,6 +140,19 @@ def takes_relu_features(x, omega):
     return (x @ omega.mT).relu() / omega.shape[0] ** 0.5
 
 
+@wrong.detail
+def multiplies_by_the_stored_directions(x, omega):
+    """You write x @ Ω. Ω has a direction in each row, (m, d), so x meets its columns: x @ omega.mT."""
+    return torch.exp(x @ omega - x.square().sum(-1, keepdim=True) / 2) / math.sqrt(len(omega))
+
+
+@wrong.detail
+def loses_the_axis_of_the_norm(x, omega):
+    """Your ‖x‖² has lost its axis, so that it cannot be subtracted from the m features of its vector: keepdim=True keeps it,
+    with size 1."""
+    return torch.exp(x @ omega.mT - x.square().sum(-1) / 2) / math.sqrt(len(omega))
+
+
 @right
 def by_completing_the_square(x, omega):
     """ωᵀx - ‖x‖²/2 as (‖ω‖² - ‖x - ω‖²)/2, in float64 and cast back."""

@@ -130,6 +130,22 @@ def writes_the_weights_out(phi_q, phi_k, v, mask=None):
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 
 
+@wrong.detail
+def multiplies_without_a_transpose(phi_q, phi_k, v, mask=None):
+    """You multiply φ(K) @ V. The sum runs over the keys, so they must be the inner axis: φ(K).mT @ V, (f, T_k) times (T_k,
+    d_v)."""
+    phi_k = mask_features(phi_k, mask)
+    return divide(phi_q @ (phi_k @ v), phi_q @ phi_k.sum(-2)[..., None])
+
+
+@wrong.detail
+def divides_by_a_row(phi_q, phi_k, v, mask=None):
+    """Your normaliser has lost its last axis: one number for each query, (T_q,), meets the d_v features. Keep an axis of size
+    1, [..., None]."""
+    phi_k = mask_features(phi_k, mask)
+    return phi_q @ (phi_k.mT @ v) / (phi_q * phi_k.sum(-2, keepdim=True)).sum(-1)
+
+
 @right
 def with_a_column_of_ones(phi_q, phi_k, v, mask=None):
     """S and z as one sum: the values get a last column of ones, in which the normaliser comes out."""

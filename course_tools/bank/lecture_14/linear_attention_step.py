@@ -128,6 +128,22 @@ def writes_all_sequences_into_one_state(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * S).sum(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
 
 
+@wrong.detail
+def multiplies_features_by_a_value(S, z, phi_q, phi_k, v):
+    """You multiply φ(k) and v entry by entry, f features against d_v. S is a sum of outer products φ(k) vᵀ: phi_k[..., None] *
+    v[..., None, :]."""
+    S, z = S + phi_k * v, z + phi_k
+    return divide((phi_q.unsqueeze(-2) @ S).squeeze(-2), (phi_q * z).sum(-1, keepdim=True)), S, z
+
+
+@wrong.detail
+def divides_by_a_row(S, z, phi_q, phi_k, v):
+    """Your normaliser has lost its last axis: one number for each sequence meets the d_v features. Keep an axis of size 1,
+    keepdim=True."""
+    S, z = S + phi_k.unsqueeze(-1) * v.unsqueeze(-2), z + phi_k
+    return (phi_q.unsqueeze(-2) @ S).squeeze(-2) / (phi_q * z).sum(-1), S, z
+
+
 @right
 def in_einsum(S, z, phi_q, phi_k, v):
     """All three products as einsum."""

@@ -148,6 +148,15 @@ def goes_through_a_matrix(scores, values, edges):
     return Attended(matrix @ values, weights)
 
 
+@wrong.detail
+def weighs_values_without_an_axis(scores, values, edges):
+    """You multiply the weights (E,) by the values of the edges (E, d_v). A weight scales all features of its value: give it an
+    axis of size 1."""
+    weights = edge_softmax(scores, edges, values.shape[-2])
+    messages = weights * values.index_select(-2, edges[1])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
+
+
 @right
 def nodes_against_edges(scores, values, edges):
     """A matrix of nodes against edges that holds the weight where the edge is the node's, times the values along the edges."""

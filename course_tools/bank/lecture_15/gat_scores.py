@@ -125,6 +125,13 @@ def uses_the_first_head_for_all(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_key).mT, slope)
 
 
+@wrong.part
+def multiplies_one_node_by_the_vector_of_a_pair(z, a, slope=0.2):
+    """You multiply z by all of a, which is for a pair: 2·d entries. Its first half scores z_i and the second z_j; add the two
+    with an axis of size 1 each."""
+    return F.leaky_relu(z @ a, slope)
+
+
 @right
 def pair_by_pair(z, a, slope=0.2):
     """All pairs [z_i ‖ z_j] laid side by side as the formula has them, then one product with a."""

@@ -158,6 +158,15 @@ def forgets_the_leaky_relu(x, W, a, edges, combine=merge_heads):
     return combine(context), weights
 
 
+@wrong.detail
+def multiplies_by_the_stored_matrix(x, W, a, edges, combine=merge_heads):
+    """You write x @ W. W is stored with a row for each feature that it makes, (h · d, d_in): x @ W.mT."""
+    z = split_heads(x @ W, len(a))
+    scores = gat_scores(z, a)[..., edges[0], edges[1]]
+    context, weights = attend_edges(scores, z, edges)
+    return Attended(combine(context), weights)
+
+
 @right
 def head_by_head(x, W, a, edges, combine=merge_heads):
     """A loop over the heads, each with its own rows of W and its own vector."""

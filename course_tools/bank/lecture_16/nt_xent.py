@@ -153,6 +153,24 @@ def forgets_the_temperature(a, b, temperature):
     return nt_xent(a, b, 1.0)
 
 
+@wrong.detail
+def multiplies_views_that_are_not_transposed(a, b, temperature):
+    """You multiply the views by themselves without a transpose. Each view meets each feature by feature: z @ z.mT, (2N, 2N)."""
+    z = F.normalize(torch.cat([a, b]), dim=-1)
+    logits = (z @ z / temperature).masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z)).roll(len(a)))
+
+
+@wrong.detail
+def loses_the_axis_of_the_norm(a, b, temperature):
+    """Your norms have lost the axis that they were taken over, so that they cannot divide the features: keepdim=True keeps it,
+    with size 1."""
+    z = torch.cat([a, b])
+    z = z / z.norm(dim=-1)
+    logits = (z @ z.mT / temperature).masked_fill(torch.eye(len(z), dtype=torch.bool), -torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z)).roll(len(a)))
+
+
 @right
 def without_the_diagonal(a, b, temperature):
     """The diagonal cut out, 2N - 1 columns left, and the log of the sum minus the partner's cosine."""

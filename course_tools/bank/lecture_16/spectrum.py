@@ -116,6 +116,14 @@ def divides_by_the_largest(embeddings):
     return values / values[0]
 
 
+@wrong.detail
+def loses_the_axis_of_the_norm(embeddings):
+    """Your norms have lost the axis that they were taken over, so that they cannot divide the features: keepdim=True keeps it,
+    with size 1."""
+    z = embeddings / embeddings.norm(dim=-1)
+    return torch.linalg.svdvals(z - z.mean(0)) / math.sqrt(len(z))
+
+
 @right
 def by_the_smaller_gram_matrix(embeddings):
     """The roots of the eigenvalues of X Xᵀ or Xᵀ X, whichever is smaller, in float64."""

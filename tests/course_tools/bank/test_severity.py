@@ -4,11 +4,13 @@ from itertools import pairwise
 from statistics import correlation, mean
 
 import pytest
+import torch
+from torch.nn import functional as F
 
-from course_lib.attention import attend
+from course_lib.attention import attend, merge_heads, scaled_dot_product_attention, split_heads
 from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks.exercise import Severity, severity_of
-from tests.course_tools.judged import examination, judged
+from tests.course_tools.judged import examination, judged, misconception, outcomes
 
 RANKED = {
     "04.2": """
@@ -185,11 +187,67 @@ def test_an_error_in_the_words_of_a_known_one_is_not_raised():
                 continue
 
             def answer(*inputs, error=error):
-                raise error
+                raise error.with_traceback(None)
 
             assert questions.examine(answer).points == 0
             return
     pytest.fail("no wrong answer of the bank raises an error on every input")
+
+
+CRASHES = [
+    ("01.1", lambda x, h, W, U, b: torch.tanh(b + torch.matmul(W, x) + torch.matmul(U, h)), "multiplies_a_column"),
+    (
+        "04.5",
+        lambda Q, K, V, A, B, C, D, n, mask=None: (
+            merge_heads((heads := heads_of(Q, K, V, A, B, C, n)).context) @ D,
+            heads.weights,
+        ),
+        "multiplies_the_output_by_the_stored_matrix",
+    ),
+    (
+        "04.5",
+        lambda Q, K, V, A, B, C, D, n, mask=None: F.linear(heads_of(Q, K, V, A, B, C, n).context.flatten(-2), D),
+        "joins_positions_and_not_heads",
+    ),
+    (
+        "04.6",
+        lambda x, A, B, C: heads_of(*3 * [x.flatten(2).mT], A, B, C, 1).context.squeeze(1).mT.reshape(x.shape),
+        "reshapes_to_the_channels_of_the_input",
+    ),
+    (
+        "11.2",
+        lambda patches, E, b, learned, positions: torch.cat((learned[None], F.linear(patches, E, b)), 1).add(positions),
+        "puts_one_learned_token_before_a_batch",
+    ),
+    ("11.2", lambda patches, E, b, learned, positions: F.linear(patches, E, b).add(positions), "adds_the_positions_too_early"),
+]
+
+
+def heads_of(q, k, v, W_q, W_k, W_v, n_heads):
+    """The contexts and weights of all heads."""
+    return scaled_dot_product_attention(*(split_heads(x @ W.mT, n_heads) for x, W in ((q, W_q), (k, W_k), (v, W_v))))
+
+
+@pytest.mark.parametrize(("id", "answer", "slip"), CRASHES)
+def test_a_crash_in_other_words_is_named_and_earns_points(id, answer, slip):
+    known = next(wrong for wrong in exercise(id).wrong if wrong.__name__ == slip)
+    found = verdict(id, answer)
+    assert found.misconception == misconception(known)
+    assert found.points == severity_of(known).limits(found.max_points)[0] > 0
+
+
+def test_a_known_crash_earns_the_minimum_of_its_severity(asked):
+    other = []
+    for wrong in asked.wrong:
+        crash = outcomes(asked.id, wrong)[-1]
+        found = judged(asked.id, wrong)
+        if (
+            found.findings[0].status == "fails"
+            and crash.where
+            and found.points != severity_of(wrong).limits(found.max_points)[0]
+        ):
+            other.append((wrong.__name__, found.points))
+    assert other == []
 
 
 def test_an_answer_that_no_mistake_explains_earns_the_points_of_its_properties():
