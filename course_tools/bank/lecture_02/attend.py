@@ -162,6 +162,24 @@ def scores_scaled_by_the_number_of_keys(scores, values, mask=None):
     return attend(scores / scores.shape[-1] ** 0.5, values, mask)
 
 
+@wrong.detail
+def mixes_transposed_values(scores, values, mask=None):
+    """You multiply the weights by the transposed values. The keys are the inner axis: weights (T_q, T_k) times values (T_k,
+    d_v), as they are."""
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return weights @ values.mT, weights
+
+
+@wrong.detail
+def multiplies_values_by_weights(scores, values, mask=None):
+    """You multiply the values from the left by nothing and from the right by the weights: values @ weights. The weights come
+    first, (T_q, T_k) times (T_k, d_v)."""
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return values @ weights, weights
+
+
 @right
 def by_logsumexp(scores, values, mask=None):
     """The logarithm of the denominator by logsumexp over the allowed keys, then one exponential."""
@@ -285,6 +303,12 @@ def _over_keys(draw: Draw) -> Call:
     return scores, values, draw.mask(2, 1, scores.shape[-1])
 
 
+def _of_all(draw: Draw) -> Call:
+    """One mask of two axes for all sequences, as a causal mask is."""
+    scores, values = _scores(draw, 2)
+    return scores, values, draw.mask(*scores.shape[-2:])
+
+
 def _blind(draw: Draw) -> Call:
     scores, values, mask = _masked(draw, 2)
     mask[0, 0] = mask[1, -1] = False
@@ -312,7 +336,7 @@ exercise = Exercise(
         Property(
             "mask",
             "A forbidden key gets weight 0, and the weights of the others sum to 1.",
-            lambda draw: [_masked(draw, 1), _over_keys(draw), _masked(draw, 1, scale=20.0)],
+            lambda draw: [_masked(draw, 1), _over_keys(draw), _masked(draw, 1, scale=20.0), _of_all(draw)],
             points=2,
             needs=("softmax",),
         ),

@@ -218,6 +218,17 @@ def fails_without_steps(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
+@wrong.case
+def runs_out_of_states(x, lengths, h, W, U, b):
+    """You look up the state at index `length`, and there is none if a length is greater than T. Such a length counts as T."""
+    states = [h]
+    for x_t in x.unbind(1):
+        states.append(rnn_step(x_t, states[-1], W, U, b))
+    states = torch.stack(states, dim=1)
+    real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+    return states[:, 1:] * real[..., None], states[torch.arange(len(x)), lengths]
+
+
 @right
 def by_picking_the_last_state(x, lengths, h, W, U, b):
     """Run over everything, keep the initial state in front, and pick the state at index `length`."""
@@ -226,7 +237,7 @@ def by_picking_the_last_state(x, lengths, h, W, U, b):
         states.append(rnn_step(x_t, states[-1], W, U, b))
     states = torch.stack(states, dim=1)
     real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-    return states[:, 1:].masked_fill(~real[..., None], 0.0), states[torch.arange(len(x)), lengths]
+    return states[:, 1:].masked_fill(~real[..., None], 0.0), states[torch.arange(len(x)), lengths.clamp(max=x.shape[1])]
 
 
 @right
@@ -371,8 +382,8 @@ exercise = Exercise(
         ),
         Property(
             "empty",
-            "An empty sequence keeps its initial state.",
-            lambda draw: [_sentences(draw, [3, 0], 3)],
+            "An empty sequence keeps its initial state, and a length beyond T counts as T.",
+            lambda draw: [_sentences(draw, [3, 0], 3), _sentences(draw, [3, 7], 5)],
             needs=("padding", "last state"),
         ),
         Property(

@@ -125,6 +125,27 @@ def divides_by_the_batch(logits, target, padding):
     return total / len(target)
 
 
+@wrong.detail
+def leaves_the_classes_in_the_last_axis(logits, target, padding):
+    """You hand cross_entropy logits (B, T - 1, n_tokens). It takes axis 1 for the classes, and yours is the time: flatten
+    batch and time of both, or bring the tokens to axis 1."""
+    return F.cross_entropy(logits[:, :-1], target[:, 1:], ignore_index=padding)
+
+
+@wrong.part
+def compares_all_logits_with_the_shifted_tokens(logits, target, padding):
+    """You shift the target and keep all logits: one of them has nothing to predict. Leave out the last, logits[:, :-1]."""
+    return F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=padding)
+
+
+@wrong.case
+def counts_at_least_one(logits, target, padding):
+    """You divide by at least 1, and give 0 where no target counts. That looks like a perfect prediction: the mean of an empty
+    set is NaN."""
+    losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="sum")
+    return losses / (target[:, 1:] != padding).sum().clamp(min=1)
+
+
 @right
 def by_choosing_real_tokens(logits, target, padding):
     """The real positions chosen by a boolean index, log_softmax and the picked entries of it averaged."""
@@ -151,7 +172,7 @@ def by_loops(logits, target, padding):
         for t in range(len(sentence) - 1):
             if sentence[t + 1] != padding:
                 losses.append(-said[t].log_softmax(0)[sentence[t + 1]])
-    return torch.stack(losses).mean()
+    return torch.stack(losses).mean() if losses else logits.new_tensor(torch.nan)
 
 
 @right
@@ -229,7 +250,6 @@ exercise = Exercise(
             "shift",
             "The logits at t predict the token at t + 1.",
             lambda draw: [_sentences(draw, [5], 5)],
-            points=2,
             needs=("one token",),
         ),
         Property(
@@ -244,6 +264,12 @@ exercise = Exercise(
             lambda draw: [_sentences(draw, [7, 3, 2], 7), _sentences(draw, [5, 4], 6, padding=7)],
             points=2,
             needs=("mean",),
+        ),
+        Property(
+            "nothing",
+            "The mean of no target is NaN.",
+            lambda draw: [_sentences(draw, [1, 1], 4), _sentences(draw, [1], 1)],
+            needs=("one token",),
         ),
         Property("confident", "A confident wrong prediction has a large, finite loss.", _sure, needs=("padding",)),
         has_gradient(lambda draw: [_sentences(draw, [5, 3], 5)], needs=("padding",)),

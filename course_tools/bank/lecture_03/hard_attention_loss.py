@@ -21,6 +21,8 @@ from course_tools.checks.exercise import (
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
+TINY = torch.finfo(torch.float32).tiny
+
 HINTS = (
     (
         "Two parts learn from one caption: the word probabilities, by differentiation, and the attention, whose sampled "
@@ -150,10 +152,17 @@ def takes_no_logarithm_of_the_weights(log_p, weights, looks, baseline, entropy_w
     return -(log_p + (log_p.detach() - baseline) * sampled + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong.case
+def takes_the_log_of_zero(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You take the logarithm of a weight that was rounded to 0: it is -∞, and times 0 it is NaN. Give the logarithm at least
+    the smallest normal number: clamp(min=torch.finfo(weights.dtype).tiny)."""
+    return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
+
+
 @right
 def as_surprise(log_p, weights, looks, baseline, entropy_weight=0.0):
     """torch's negative log-likelihood of the drawn regions, and its entropy function."""
-    surprise = F.nll_loss(weights.log().transpose(1, 2), looks, reduction="none")
+    surprise = F.nll_loss(weights.clamp(min=TINY).log().transpose(1, 2), looks, reduction="none")
     entropies = torch.special.entr(weights).sum((1, 2))
     with torch.no_grad():
         reward = log_p - baseline
@@ -165,7 +174,7 @@ def picked_by_one_hot(log_p, weights, looks, baseline, entropy_weight=0.0):
     """One table of what each log α is multiplied by, the reward at the drawn region and -λ α everywhere; log p by itself."""
     drawn = F.one_hot(looks, weights.shape[-1]).to(weights.dtype)
     rewards = torch.einsum("b,btl->btl", log_p.detach() - baseline, drawn)
-    gains = torch.einsum("btl,btl->b", rewards - entropy_weight * weights, torch.log(weights))
+    gains = torch.einsum("btl,btl->b", rewards - entropy_weight * weights, torch.log(weights.clamp(min=TINY)))
     return -torch.cat([log_p, gains]).sum() / log_p.numel()
 
 
@@ -177,9 +186,9 @@ def caption_by_caption(log_p, weights, looks, baseline, entropy_weight=0.0):
         reward = score.item() - baseline
         loss = loss - score
         for row, s in zip(rows, drawn, strict=True):
-            loss = loss - reward * row[s].log()
+            loss = loss - reward * row[s].clamp(min=TINY).log()
             for share in row:
-                loss = loss + entropy_weight * share * share.log()
+                loss = loss + entropy_weight * share * share.clamp(min=TINY).log()
     return (loss / len(log_p)).to(weights.dtype)
 
 
@@ -218,6 +227,13 @@ def _usual(draw: Draw) -> list[Call]:
     return [(torch.full_like(log_p, -1.5), weights, looks, -1.5)]
 
 
+def _rounded(draw: Draw) -> list[Call]:
+    """Weights of which some were rounded to 0, those of sampled regions among them."""
+    log_p, weights, looks, baseline = _caption(draw, 2)
+    weights = weights * (weights == weights.amax(-1, keepdim=True))
+    return [(log_p, weights / weights.sum(-1, keepdim=True), looks, baseline, 0.5)]
+
+
 def _captions(*B: int, T: int = 0) -> Callable[[Draw], list[Call]]:
     return lambda draw: [_caption(draw, b, T) for b in B]
 
@@ -244,7 +260,6 @@ exercise = Exercise(
             "sampled regions",
             "The log-probabilities of all sampled regions add up.",
             _captions(1, 1),
-            points=2,
             needs=("one word",),
         ),
         Property("batch", "The mean over the captions.", _captions(3, 2), needs=("sampled regions",)),
@@ -259,6 +274,12 @@ exercise = Exercise(
             same_gradients,
             points=2,
             needs=("batch",),
+        ),
+        Property(
+            "rounded",
+            "In the logarithm, a weight that was rounded to 0 counts as the smallest normal number.",
+            _rounded,
+            needs=("entropy",),
         ),
         has_gradient(_curious(1, 3), needs=("entropy", "gradient paths")),
         leaves_inputs(_curious(2)),
@@ -275,7 +296,6 @@ exercise = Exercise(
             "detach: weights.detach().dtype",
             "detach: log_p.detach().detach",
             "drop argument: torch.finfo().tiny",
-            "drop call: weights.log",
             "other name: log_p.dtype",
             "swap elements: (weights * log_weights).sum((2, 1))",
             "swap elements: log_weights.gather(-1, looks[..., None]).sum((2, 1))",

@@ -179,13 +179,40 @@ def returns_the_weights_first(queries, keys, values, W_q, W_k, W_v, W_o, n_heads
     return weights, context
 
 
+@wrong.detail
+def multiplies_the_output_by_the_stored_matrix(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You write @ W_o. W_o is stored as the other projections are, with a row for each feature that it makes and a column for
+    each row of W_v: @ W_o.mT."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask if mask is None else mask.unsqueeze(-3))
+    return context.transpose(-3, -2).flatten(-2) @ W_o, weights
+
+
+@wrong.part
+def joins_positions_and_not_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You flatten the last two axes of (n_heads, T, d_v), which are positions and features. Bring the heads next to their
+    features first: transpose(-3, -2), then flatten(-2)."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask if mask is None else mask.unsqueeze(-3))
+    return context.flatten(-2) @ W_o.mT, weights
+
+
+@wrong.case
+def adds_an_axis_to_every_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You add an axis of heads to every mask, also to one that has it: with (*batch, n_heads, T_q, T_k) your scores get one
+    axis too many. Add it only if the mask has no more axes than the queries."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask if mask is None else mask.unsqueeze(-3))
+    return merge_heads(context) @ W_o.mT, weights
+
+
 @right
 def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """The matrices cut into heads instead of the projections, and every product an einsum with words."""
     pairs = ((queries, W_q), (keys, W_k), (values, W_v))
     q, k, v = (einsum(x, rearrange(W, "(h d) c -> h d c", h=n_heads), "... t c, h d c -> ... h t d") for x, W in pairs)
     scores = einsum(q, k, "... q d, ... k d -> ... q k") / math.sqrt(q.shape[-1])
-    allowed = None if mask is None else torch.atleast_2d(mask)[..., None, :, :]
+    allowed = mask if mask is None or mask.dim() > queries.dim() else mask[..., None, :, :]
     context, weights = attend(scores, v, allowed)
     return einsum(context, rearrange(W_o, "m (h d) -> m h d", h=n_heads), "... h t d, m h d -> ... t m"), weights
 
@@ -194,9 +221,12 @@ def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, m
 def head_by_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """A loop over the heads, each with its own blocks of the matrices; the projected heads are added up."""
     blocks = zip(W_q.chunk(n_heads), W_k.chunk(n_heads), W_v.chunk(n_heads), W_o.chunk(n_heads, 1), strict=True)
+    masks = [mask] * n_heads
+    if mask is not None and mask.dim() > queries.dim():
+        masks = mask.expand(*mask.shape[:-3], n_heads, -1, -1).unbind(-3)
     output, weights = 0, []
-    for Q, K, V, O_ in blocks:
-        head = scaled_dot_product_attention(queries @ Q.mT, keys @ K.mT, values @ V.mT, mask)
+    for (Q, K, V, O_), allowed in zip(blocks, masks, strict=True):
+        head = scaled_dot_product_attention(queries @ Q.mT, keys @ K.mT, values @ V.mT, allowed)
         output = output + head.context @ O_.mT
         weights.append(head.weights)
     return Attended(output, torch.stack(weights, -3))
@@ -207,7 +237,7 @@ def with_linear_and_unflatten(queries, keys, values, W_q, W_k, W_v, W_o, n_heads
     """F.linear for the projections, unflatten and transpose for the heads, the mask spread out over all of them."""
     pairs = ((queries, W_q), (keys, W_k), (values, W_v))
     q, k, v = (F.linear(x, W).unflatten(-1, (n_heads, -1)).transpose(-3, -2) for x, W in pairs)
-    if mask is not None:
+    if mask is not None and mask.dim() <= queries.dim():
         mask = mask.expand(*queries.shape[:-1], keys.shape[-2]).unsqueeze(-3).expand(*q.shape[:-1], -1)
     context, weights = scaled_dot_product_attention(q, k, v, mask)
     return F.linear(context.transpose(-3, -2).flatten(-2), W_o), weights
@@ -220,7 +250,8 @@ def folded_into_the_batch(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, ma
     projected = (queries @ W_q.T, keys @ W_k.T, values @ W_v.T)
     q, k, v = (split_heads(x, n_heads).reshape(-1, x.shape[-2], x.shape[-1] // n_heads) for x in projected)
     if mask is not None:
-        mask = mask.expand(*batch, T_q, T_k).reshape(-1, T_q, T_k).repeat_interleave(n_heads, 0)
+        mask = mask if mask.dim() > queries.dim() else mask.unsqueeze(-3)
+        mask = mask.expand(*batch, n_heads, T_q, T_k).reshape(-1, T_q, T_k)
     context, weights = scaled_dot_product_attention(q, k, v, mask)
     context, weights = (x.view(*batch, n_heads, T_q, -1) for x in (context, weights))
     return Attended(merge_heads(context) @ W_o.T, weights)
@@ -307,6 +338,12 @@ def _masked(draw: Draw, *batch: int, padding: bool = False, of_all: bool = False
     return q, k, v, *rest, draw.mask(*(() if of_all else batch), 1 if padding else q.shape[-2], k.shape[-2])
 
 
+def _masked_heads(draw: Draw, n: int) -> Call:
+    """The same mask for all three heads, or one for each."""
+    q, k, v, *rest = _cross(draw, 2)
+    return q, k, v, *rest, draw.mask(2, n, q.shape[-2], k.shape[-2])
+
+
 exercise = Exercise(
     id="04.5",
     title="Multi-head attention",
@@ -351,7 +388,13 @@ exercise = Exercise(
                 _masked(draw, 2, of_all=True),
                 _masked(draw, 2, 3),
             ],
-            points=4,
+            points=3,
+            needs=("sizes",),
+        ),
+        Property(
+            "mask of heads",
+            "A mask may have an axis of heads, of size 1 or n_heads.",
+            lambda draw: [_masked_heads(draw, 1), _masked_heads(draw, 3)],
             needs=("sizes",),
         ),
         Property(
@@ -371,13 +414,6 @@ exercise = Exercise(
             "detach: queries.detach().shape",
             "other name: keys.shape",
             "other name: values.shape",
-        ),
-    },
-    missed_mutants={
-        "Seen only under a mask that has an axis of heads already, which the exercise does not draw.": (
-            "other name: k.shape",
-            "other name: q.shape",
-            "other name: v.shape",
         ),
     },
     hints=HINTS,

@@ -282,6 +282,12 @@ def _penalised(draw: Draw) -> list[Call]:
     return [_beam(draw, 2, 3, 5, ended=True, penalty=0.8), _beam(draw, 1, 5, 7, ended=True, penalty=2.0)]
 
 
+def _unlikely(draw: Draw) -> list[Call]:
+    """Continuations of which all but the best have a probability that float32 rounds to 0."""
+    log_p, logits, *rest = _beam(draw, 1, 3, 5)
+    return [(log_p, 300 * logits, *rest[:-1])]
+
+
 exercise = Exercise(
     id="05.7",
     title="One step of a beam",
@@ -293,7 +299,13 @@ exercise = Exercise(
         Property("greedy", "A beam of one takes the likeliest token.", _beams((1, 1, 5), (3, 1, 7))),
         Property("first step", "At the first step all continue the only hypothesis.", _first, needs=("greedy",)),
         Property("best of all", "The best continuations of all hypotheses, best first.", _GOING, points=2, needs=("greedy",)),
-        Property("log p", "The second result is log p of each hypothesis.", _GOING, right_result(1), needs=("greedy",)),
+        Property(
+            "log p",
+            "The second result is log p of each hypothesis, also where p is too small for float32.",
+            lambda draw: [*_GOING(draw), *_unlikely(draw)],
+            right_result(1),
+            needs=("greedy",),
+        ),
         Property("ended", "An ended hypothesis stays as it is, and competes.", _ENDED, points=2, needs=("best of all",)),
         Property("penalty", "The length penalty changes the ranking, and not log p.", _penalised, points=3, needs=("ended",)),
         Property("batch", "Each source has its own beam.", _beams((2, 3, 5), (3, 2, 7)), needs=("best of all",)),

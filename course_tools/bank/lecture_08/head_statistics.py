@@ -149,6 +149,13 @@ def measures_the_entropy_in_bits(weights, delimiters, lengths):
     return (*found[:-1], found[-1] / math.log(2))
 
 
+@wrong.case
+def gives_zero_without_a_neighbour(weights, delimiters, lengths):
+    """You give 0 for previous and next where no sequence has a second token. 0 would say that the head never attends to its
+    neighbours; without any, their mean is NaN."""
+    return tuple(part.nan_to_num(0.0) for part in head_statistics(weights, delimiters, lengths))
+
+
 @right
 def sentence_by_sentence(weights, delimiters, lengths):
     """A loop that cuts the padding off each sentence, sums, and divides at the end."""
@@ -280,8 +287,8 @@ exercise = Exercise(
         ),
         Property(
             "neighbours",
-            "Previous and next are real tokens: none before the first, none after the last.",
-            _padded,
+            "Previous and next are real tokens: none before the first, none after the last; NaN if there is no pair.",
+            lambda draw: [*_padded(draw), _call(draw, [1, 1], T=3)],
             right_result(0, 2),
             needs=("previous", "following"),
         ),
