@@ -15,25 +15,28 @@ PROCESS_VM_READV = {"x86_64": 310, "aarch64": 270}
 IO_URING_SETUP, PIDFD_OPEN = 425, 434
 
 
-def tried(secrets: list[str], zygote: int) -> dict[str, bool]:
+def tried(secrets: list[str], folder: str, scratch: str, zygote: int) -> dict[str, bool]:
     """Attempt every forbidden act, then compute like an honest answer; return for each act whether it was refused.
 
     Args:
         secrets: files that must be unreadable: references, solutions.
+        folder: a folder of the grader in which nothing may be written.
+        scratch: the folder that is this worker's own, or "".
         zygote: the process above this one.
     """
     _compute()
-    return {name: _refused(act) for name, act in _acts(secrets, zygote).items()}
+    return {name: _refused(act) for name, act in _acts(secrets, folder, scratch, zygote).items()}
 
 
-def _acts(secrets: list[str], zygote: int) -> dict[str, Callable[[], object]]:
+def _acts(secrets: list[str], folder: str, scratch: str, zygote: int) -> dict[str, Callable[[], object]]:
     libc = ctypes.CDLL(None, use_errno=True)
     own = {f"read {os.path.basename(path)}": lambda path=path: open(path, "rb").close() for path in secrets}
     return own | {
         "read the list of accounts": lambda: open("/etc/passwd", "rb").close(),
         "read the memory map of another process": lambda: open(f"/proc/{zygote}/maps", "rb").close(),
-        "write to the temporary folder": lambda: _write("/tmp"),
-        "write to shared memory": lambda: _write("/dev/shm"),
+        "write to a temporary folder": lambda: _write(folder),
+        "write to shared memory": lambda: _write("/dev/shm" if scratch != "/dev/shm" else folder),
+        "fill the memory with files": lambda: _fill(scratch or folder),
         "start a process": _fork,
         "start a program": lambda: _called(libc.execve(b"/nonexistent", None, None), errors=(2,)),
         "open a connection": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM).close(),
@@ -65,6 +68,13 @@ def _write(folder: str) -> None:
     with open(path, "wb"):
         pass
     os.unlink(path)
+
+
+def _fill(folder: str) -> None:
+    """Write files of 2 GB together; they vanish with the worker."""
+    for i in range(64):
+        with open(os.path.join(folder, f"probe-{i}"), "wb") as file:
+            file.write(bytes(2**25))
 
 
 def _fork() -> None:

@@ -19,13 +19,17 @@ from pathlib import Path
 from course_tools.grading.sandbox.seccomp import restrict_calls
 
 LINUX = sys.platform.startswith("linux")
-NEW_NETWORK, NEW_IPC, NEW_USER = 0x40000000, 0x08000000, 0x10000000
+NEW_NETWORK, NEW_IPC, NEW_USER, NEW_MOUNTS = 0x40000000, 0x08000000, 0x10000000, 0x00020000
+NO_SETUID, NO_DEVICES, NO_PROGRAMS, RECURSIVE, PRIVATE, DETACH = 2, 4, 8, 1 << 14, 1 << 18, 2
+SCRATCH_SIZE, MOST_FILES = 2**26, 1000
+"""Limits of the scratch: bytes, and files and folders."""
 SET_DEATH_SIGNAL, SET_SUBREAPER, SET_NO_NEW_PRIVILEGES, DROP_FROM_BOUNDS, AMBIENT = 1, 36, 38, 24, 47
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 CLOCK_OF_A_PROCESS = 2
 UNKNOWN_SHARE = 6
 """If the system does not report how long a process waited for a processor, this many elapsed seconds count as one asleep."""
 READ_FILE, READ_DIR, WRITE_FILE = 1 << 2, 1 << 3, 1 << 1
+REMOVE, MAKE_DIR, MAKE_FILE, MOVE, TRUNCATE = 3 << 4, 1 << 7, 1 << 8, 1 << 13, 1 << 14
 
 
 def isolate_network() -> None:
@@ -34,8 +38,35 @@ def isolate_network() -> None:
     Requires root, or a system where users may create namespaces. Files are not affected.
     """
     _require_linux()
-    if _libc().unshare(NEW_NETWORK | NEW_IPC) and _libc().unshare(NEW_USER | NEW_NETWORK | NEW_IPC):
+    if _libc().unshare(NEW_NETWORK | NEW_IPC) == 0:
+        return
+    own = {"uid_map": f"{os.getuid()} {os.getuid()} 1", "setgroups": "deny", "gid_map": f"{os.getgid()} {os.getgid()} 1"}
+    if _libc().unshare(NEW_USER | NEW_NETWORK | NEW_IPC):
         raise OSError(ctypes.get_errno(), "this account may not create a network namespace")
+    for name, text in own.items():  # the same user as outside: without a name, it could not create files in the scratch
+        Path("/proc/self", name).write_text(text)
+
+
+def own_mounts() -> None:
+    """Enter a mount namespace: what this process mounts, only it and its children see. After `isolate_network`.
+
+    Requires root, or a system where users may create namespaces.
+    """
+    _require_linux()
+    if _libc().unshare(NEW_MOUNTS) or _libc().mount(None, b"/", None, RECURSIVE | PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "this account may not create a mount namespace")
+
+
+def mount_scratch(folder: str) -> None:
+    """Cover a folder by an empty file system in memory, limited in bytes and number of files."""
+    limits = f"size={SCRATCH_SIZE},nr_inodes={MOST_FILES},mode=700".encode()
+    if _libc().mount(b"scratch", folder.encode(), b"tmpfs", NO_SETUID | NO_DEVICES | NO_PROGRAMS, limits):
+        raise OSError(ctypes.get_errno(), "a file system in memory cannot be mounted")
+
+
+def remove_scratch(folder: str) -> None:
+    """Remove what `mount_scratch` mounted, with its files."""
+    _libc().umount2(folder.encode(), DETACH)
 
 
 def adopt_orphans() -> None:
@@ -66,7 +97,7 @@ def close_files(keep: Iterable[int]) -> None:
         os.closerange(before + 1, after)
 
 
-def limit_resources(seconds: int, memory: int, files: int = 64) -> None:
+def limit_resources(seconds: int, memory: int, files: int = 64, largest_file: int = 0) -> None:
     """Limit processor time, memory, the number of open files and the size of files; disable core dumps.
 
     The memory limit is relative to the current use; macOS does not enforce it, so the grader monitors memory there. Time asleep
@@ -74,7 +105,8 @@ def limit_resources(seconds: int, memory: int, files: int = 64) -> None:
     """
     import resource
 
-    limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: files, resource.RLIMIT_CORE: 0}
+    limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_FSIZE: largest_file}
+    limits |= {resource.RLIMIT_NOFILE: files, resource.RLIMIT_CORE: 0}
     if LINUX:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + memory
@@ -105,7 +137,7 @@ def rule_set(granted: Iterator[str]) -> int:
     Landlock (Linux 5.13 and later, Documentation/userspace-api/landlock.rst) does not hide that a file exists, nor its size.
     """
     _require_linux()
-    version = _libc().syscall(CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    version = _landlock_version()
     if version < 1:
         raise OSError(ctypes.get_errno(), "this kernel has no Landlock")
     files = (1 << (13 + (version >= 2) + (version >= 3))) - 1 | ((1 << 15) if version >= 5 else 0)
@@ -121,24 +153,31 @@ def rule_set(granted: Iterator[str]) -> int:
     return rules
 
 
-def restrict_files(rules: int | None) -> None:
-    """Enter a Landlock rule set, irrevocably: files that it does not grant cannot be opened."""
+def restrict_files(rules: int | None, scratch: str = "") -> None:
+    """Enter a Landlock rule set, irrevocably: files that it does not grant cannot be opened, except in the scratch."""
     _require_linux()
     if rules is None:
         raise OSError("this kernel has no Landlock")
+    if scratch:
+        version = _landlock_version()
+        newer = (MOVE if version >= 2 else 0) | (TRUNCATE if version >= 3 else 0)
+        _grant(rules, scratch, READ_FILE | READ_DIR | WRITE_FILE | REMOVE | MAKE_DIR | MAKE_FILE | newer)
     if _libc().syscall(RESTRICT_SELF, rules, 0):
         raise OSError(ctypes.get_errno(), "Landlock cannot be entered")
 
 
 def apply_all(settings: dict, keep: Iterable[int], parent: int, rules: int | None) -> dict[str, str]:
     """Apply all layers in order, keeping the files in `keep` open; return for each layer "" if active, else the reason."""
+    scratch = settings["scratch"]
     layers = {
         "session": lambda: own_session(parent),
-        "limits": lambda: limit_resources(settings["seconds"], settings["memory"]),
+        "limits": lambda: limit_resources(settings["seconds"], settings["memory"], largest_file=SCRATCH_SIZE if scratch else 0),
         "privileges": drop_privileges,
-        "Landlock": lambda: restrict_files(rules),
+        "Landlock": lambda: restrict_files(rules, scratch),
         "files closed": lambda: close_files(keep),
-        "seccomp": lambda: restrict_calls(read_only=held["Landlock"] != ""),
+        "seccomp": lambda: restrict_calls(
+            read_only=held["Landlock"] != "", with_scratch=scratch != "" and held["Landlock"] == ""
+        ),
     }
     held: dict[str, str] = {}
     for name, close in layers.items():
@@ -223,6 +262,11 @@ def _children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:
         return []
+
+
+def _landlock_version() -> int:
+    """The version of Landlock in this kernel; less than 1 if there is none."""
+    return _libc().syscall(CREATE_RULESET, None, ctypes.c_size_t(0), 1)
 
 
 def _grant(rules: int, path: str, access: int) -> None:

@@ -1,5 +1,6 @@
 """Isolation of the sandbox on this machine: measured by attempts, and described in words."""
 
+import tempfile
 from dataclasses import dataclass
 
 from course_tools.grading.sandbox.readable_files import secrets
@@ -14,9 +15,13 @@ ADVICE = {
     "limits": "Linux or macOS",
     "session": "Linux or macOS",
     "files closed": "Linux or macOS",
+    "scratch": "Landlock, and root or user namespaces",
 }
 NEEDED = ("session", "limits", "privileges", "Landlock", "files closed", "seccomp")
-"""The layers of full isolation; bubblewrap and the network namespace are additional layers, where they are available."""
+"""The layers of full isolation; bubblewrap and the network namespace are additional layers, where they are available.
+
+The scratch is not a layer, but a folder for the files of answers, which exists only where it can be limited.
+"""
 
 
 class NotIsolated(RuntimeError):
@@ -45,15 +50,16 @@ class Isolation:
 
     def __str__(self) -> str:
         """Return a summary in words."""
+        no_files = f" An answer that writes files fails here (needs {ADVICE['scratch']})." if self.status.get("scratch") else ""
         holds = f"{', '.join(self.layers) or 'no layer'}"
         if self.full:
-            return f"Full isolation ({holds})."
+            return f"Full isolation ({holds}).{no_files}"
         gaps = [
             f"{name} (needs {ADVICE.get(name, 'Linux')})" for name, reason in self.status.items() if reason and name in NEEDED
         ]
         missing = f" Missing: {', '.join(gaps)}." if gaps else ""
         successes = f" A student's code can {', '.join(self.successful_attempts)}." if self.successful_attempts else ""
-        return f"Partial isolation ({holds}).{missing}{successes}"
+        return f"Partial isolation ({holds}).{missing}{successes}{no_files}"
 
 
 def measure_isolation(sandbox: Sandbox) -> Isolation:
@@ -62,9 +68,9 @@ def measure_isolation(sandbox: Sandbox) -> Isolation:
     Raises:
         SandboxFailed: the worker cannot even compute.
     """
-    with sandbox.fork() as worker:
+    with tempfile.TemporaryDirectory() as folder, sandbox.fork() as worker:
         try:
-            answer, _ = worker.ask({"secrets": secrets()}, worker.allow(LOAD_LIMIT))
+            answer, _ = worker.ask({"secrets": secrets(), "folder": folder}, worker.allow(LOAD_LIMIT))
         except Exception as error:
             raise SandboxFailed(
                 "the test of the isolation layers returned no result: torch cannot compute inside them on this machine"

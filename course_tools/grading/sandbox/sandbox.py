@@ -28,7 +28,7 @@ from course_tools.grading.sandbox.memory_watchdog import memory_limited
 from course_tools.grading.sandbox.readable_files import package_folders, readable
 from course_tools.grading.sandbox.session import LOAD_LIMIT, WorkerSession
 
-START_LIMIT = 120.0
+START_LIMIT = 600.0
 """Time limit for the zygote to import torch, in seconds."""
 LONGEST_TRAINING = 60.0
 """Limit of processor time, in seconds, at least that of any build task. An `Allowance` ends most answers much earlier."""
@@ -202,5 +202,6 @@ def _environment() -> dict[str, str]:
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
     kept["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # the list of fonts: inside, no file can be written
+    kept["TORCHDYNAMO_DISABLE"] = "1"  # torch.compile leaves functions as they are: inside, no compiler can be started
     fixed = {"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
     return {**fixed, **one_thread, **kept}

@@ -2,7 +2,9 @@
 
 It is an allow-list, so that unforeseen calls are refused too: no fork, program, socket, tracing, signal to other processes,
 namespace, mount, key, io_uring, BPF, shared memory or message queue. Threads are allowed. Paths are not checked (Landlock does
-that), and neither time nor memory is limited (resource limits do that). This module runs inside the sandbox.
+that), and neither time nor memory is limited (resource limits do that). Calls that change files are allowed only if Landlock
+limits them to the scratch; those that Landlock does not check (modes, owners, times) never. This module runs inside the
+sandbox.
 
 Linux, Documentation/userspace-api/seccomp_filter.rst; numbers: arch/x86/entry/syscalls/syscall_64.tbl and
 include/uapi/asm-generic/unistd.h.
@@ -33,6 +35,11 @@ ALLOWED = {
     "rseq": (334, 293), "membarrier": (324, 283), "getrandom": (318, 278), "restart_syscall": (219, 128),
     "time": (201, None), "getcpu": (309, 168), "recvfrom": (45, 207),
 }  # fmt: skip
+ON_FILES = {
+    "pwrite64": (18, 68), "writev": (20, 66), "ftruncate": (77, 46), "fallocate": (285, 47), "fsync": (74, 82),
+    "fdatasync": (75, 83), "chdir": (80, 49), "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None),
+    "unlink": (87, None), "unlinkat": (263, 35), "rename": (82, None), "renameat": (264, 38), "renameat2": (316, 276),
+}  # fmt: skip
 CLONE, CLONE3, KILL, TGKILL = (56, 220), (435, 435), (62, 129), (234, 131)
 PRLIMIT, PRCTL, IOCTL, SENDTO, FCNTL = (302, 261), (157, 167), (16, 29), (44, 206), (72, 25)
 OPEN, OPENAT = (2, None), (257, 56)
@@ -40,18 +47,19 @@ OPEN, OPENAT = (2, None), (257, 56)
 CLONE_THREAD = 0x10000
 NAMES_OF_THREADS = (15, 16, 0x53564D41)
 TERMINAL_AND_FLAGS = (0x5401, 0x5421, 0x5450, 0x5451)
-DUPLICATES_AND_FLAGS = (0, 1, 2, 3, 4, 1030)
+DUPLICATES_FLAGS_AND_LOCKS = (0, 1, 2, 3, 4, 5, 6, 1030)
 WRITING = os.O_WRONLY | os.O_RDWR | getattr(os, "O_CREAT", 0) | getattr(os, "O_TRUNC", 0)
 
 _ALLOW, _KILL, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
 _LOAD, _EQUAL, _ANY, _RETURN = 0x20, 0x15, 0x45, 0x06
 
 
-def restrict_calls(read_only: bool = False) -> None:
+def restrict_calls(read_only: bool = False, with_scratch: bool = False) -> None:
     """Install the filter in this process, irrevocably.
 
     Args:
         read_only: refuse to open any file for writing; for kernels without Landlock.
+        with_scratch: allow the calls that make, move and remove files; Landlock must limit where.
 
     Raises:
         OSError: the kernel or the processor is not supported.
@@ -59,7 +67,7 @@ def restrict_calls(read_only: bool = False) -> None:
     arch = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
     if not sys.platform.startswith("linux") or arch is None or sys.maxsize < 2**32:
         raise OSError("the seccomp filter supports only Linux on x86_64 and aarch64")
-    program = _program(arch, os.getpid(), read_only)
+    program = _program(arch, os.getpid(), read_only, ALLOWED | (ON_FILES if with_scratch else {}))
     code = ctypes.create_string_buffer(program)
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(code)))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +75,7 @@ def restrict_calls(read_only: bool = False) -> None:
         raise OSError(ctypes.get_errno(), "the kernel refuses the filter of system calls")
 
 
-def _program(arch: int, pid: int, read_only: bool) -> bytes:
+def _program(arch: int, pid: int, read_only: bool, allowed: dict[str, tuple[int | None, int | None]]) -> bytes:
     """Assemble the filter: one block for each call, which returns or continues with the next block."""
     blocks = [_load(4), _step(_EQUAL, (X86_64, AARCH64)[arch], 1, 0), _step(_RETURN, _KILL), _load(0)]
     opens = [(_ANY, WRITING)]
@@ -78,12 +86,12 @@ def _program(arch: int, pid: int, read_only: bool) -> bytes:
         (PRLIMIT, 0, [(_EQUAL, 0)], _ALLOW, _EPERM),
         (PRCTL, 0, [(_EQUAL, option) for option in NAMES_OF_THREADS], _ALLOW, _EPERM),
         (IOCTL, 1, [(_EQUAL, request) for request in TERMINAL_AND_FLAGS], _ALLOW, _EPERM),
-        (FCNTL, 1, [(_EQUAL, command) for command in DUPLICATES_AND_FLAGS], _ALLOW, _EPERM),
+        (FCNTL, 1, [(_EQUAL, command) for command in DUPLICATES_FLAGS_AND_LOCKS], _ALLOW, _EPERM),
         (OPEN, 1, opens if read_only else [], _EPERM, _ALLOW),
         (OPENAT, 2, opens if read_only else [], _EPERM, _ALLOW),
         (CLONE3, 0, [], _ENOSYS, _ENOSYS),
     ]
-    for numbers in ALLOWED.values():
+    for numbers in allowed.values():
         if numbers[arch] is not None:
             blocks += [_step(_EQUAL, numbers[arch], 0, 1), _step(_RETURN, _ALLOW)]
     for numbers, argument, tests, hit, missed in checked:

@@ -6,6 +6,7 @@ messages of a worker, and only compares them.
 """
 
 import contextlib
+import copy
 import ctypes
 import gc
 import json
@@ -25,6 +26,7 @@ from itertools import count
 from pathlib import Path
 
 import torch
+from torch.utils.data import dataloader
 
 from course_tools.checks.outcome import Outcome, observe
 from course_tools.checks.training_record import measure
@@ -39,6 +41,8 @@ from course_tools.grading.sandbox import (
 
 HUGE_PAGE, MADV_COLLAPSE = 2**21, 25
 FOREVER = wire_protocol.until(math.inf)
+SCRATCHES = ("/tmp", "/dev/shm")
+"""Folders of which the first without packages becomes the scratch: one that honest code writes to."""
 ORDERS_BEFORE_HUGE_PAGES = 50
 """Moving memory to huge pages takes half a second, which is worthwhile if many notebooks are graded."""
 
@@ -74,6 +78,8 @@ def serve(control: socket.socket, settings: dict) -> None:
             notebook_runner.learn(sources)
             gc.freeze()
             continue
+        if settings["scratch"]:
+            hardening.mount_scratch(settings["scratch"])
         pid = os.fork()
         if pid == 0:
             try:
@@ -85,7 +91,10 @@ def serve(control: socket.socket, settings: dict) -> None:
         control.sendall(struct.pack("!i", pid))
         while (over := control.recv(1)) == b"t":
             control.sendall(struct.pack("!dd", *hardening.time_spent(pid)))
-        control.sendall(struct.pack("!i", hardening.end(pid)))
+        ended = hardening.end(pid)
+        if settings["scratch"]:
+            hardening.remove_scratch(settings["scratch"])
+        control.sendall(struct.pack("!i", ended))
         if not over:
             os._exit(0)
 
@@ -122,7 +131,31 @@ def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
         missing["network"] = ""
     except OSError as error:
         missing["network"] = str(error)
+    settings["scratch"] = ""
+    try:
+        if rules is None:
+            raise OSError("it needs Landlock")
+        settings["scratch"] = _prepare_scratch(settings["readable"])
+        missing["scratch"] = ""
+    except OSError as error:
+        missing["scratch"] = str(error)
     return rules, missing
+
+
+def _prepare_scratch(readable: list[str]) -> str:
+    """Find the folder that each worker gets as a file system of its own, and try it; make it the home and current folder."""
+    folder = next((f for f in SCRATCHES if os.path.isdir(f) and not any(Path(p).is_relative_to(f) for p in readable)), None)
+    if folder is None:
+        raise OSError("Python or its packages are installed in the temporary folder")
+    hardening.own_mounts()
+    hardening.mount_scratch(folder)
+    try:
+        Path(folder, "trial").write_text("x")
+    finally:
+        hardening.remove_scratch(folder)
+    os.environ["HOME"] = tempfile.tempdir = folder
+    sys.path.insert(0, folder)
+    return folder
 
 
 def _warm_up() -> None:
@@ -147,10 +180,18 @@ def _warm_up() -> None:
         pyplot.close("all")
 
     tempfile.tempdir = tempfile.gettempdir()
+    dataloader._MultiProcessingDataLoaderIter = _in_this_process
     x = torch.randn(2, 3, 4)
     einops.rearrange(x @ x.mT, "B T d -> B d T").softmax(-1)
     einops.einsum(x, x, "b i d, b j d -> b i j")
     torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def _in_this_process(loader: dataloader.DataLoader) -> dataloader._SingleProcessDataLoaderIter:
+    """Iterate over a DataLoader with worker processes without them: here no process can be started."""
+    alone = copy.copy(loader)
+    vars(alone).update(num_workers=0, timeout=0)
+    return dataloader._SingleProcessDataLoaderIter(alone)
 
 
 def _remember_packages() -> None:
@@ -164,13 +205,14 @@ def _remember_packages() -> None:
 def _live(connection: socket.socket, settings: dict, zygote: int, rules: int | None, before: dict[str, str]) -> None:
     """Run one worker: apply the isolation layers, load the program, and answer calls until the connection ends."""
     schedule = hardening.own_schedule() if settings["tells_waiting"] else []
+    if settings["scratch"]:
+        os.chdir(settings["scratch"])
     held = before | hardening.apply_all(settings, [connection.fileno(), *schedule], zygote, rules)
     warnings.simplefilter("ignore")
     request, allowed = wire_protocol.receive(connection, FOREVER, largest_header=2**24)
     if "secrets" in request:
-        wire_protocol.send(
-            connection, {"layers": held, "refused": escape_attempts.tried(request["secrets"], zygote)}, [], FOREVER
-        )
+        refused = escape_attempts.tried(request["secrets"], request["folder"], settings["scratch"], zygote)
+        wire_protocol.send(connection, {"layers": held, "refused": refused}, [], FOREVER)
         return
     if missing_layers := [name for name in request["layers"] if held.get(name, "missing")]:
         wire_protocol.send(connection, {"missing_layers": missing_layers}, [], FOREVER)

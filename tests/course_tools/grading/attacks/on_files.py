@@ -105,8 +105,8 @@ def with_a_log(host):
 
 
 def for_a_while(host):
-    """A temporary file, wherever Python finds a place."""
-    with tempfile.TemporaryFile() as file:
+    """A temporary file beside those of the instructor."""
+    with tempfile.TemporaryFile(dir=os.path.dirname(host.marker)) as file:
         return file.write(b"x")
 
 
@@ -121,7 +121,7 @@ def as_shared_memory(host):
 
 def a_folder(host):
     """A folder."""
-    os.makedirs(host.marker)
+    os.mkdir(host.marker)
     return True
 
 

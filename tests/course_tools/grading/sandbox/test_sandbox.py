@@ -1,11 +1,13 @@
 """The sandbox as a whole: what stands inside, what is left behind, and what happens when a part of it dies."""
 
+import errno
 import os
 import re
 import signal
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -20,7 +22,7 @@ from course_tools.grading.sandbox.allowed_names import allowed_packed
 from course_tools.grading.sandbox.isolation import NEEDED, Isolation, measure_isolation
 from course_tools.grading.sandbox.sandbox import Sandbox, SandboxFailed
 from course_tools.grading.sandbox.session import NoAnswer, names_of
-from course_tools.grading.sandbox.worker import ORDERS_BEFORE_HUGE_PAGES
+from course_tools.grading.sandbox.worker import ORDERS_BEFORE_HUGE_PAGES, SCRATCHES
 from tests.course_tools.grading.forks import fork, linux
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is graded on Windows")
@@ -86,7 +88,7 @@ def test_nothing_of_the_grader_goes_inside(sandbox, monkeypatch):
     environment, hidden, folder, threads, isolated, path = found
     assert "PYTHONPATH" not in environment
     assert not set(environment) & {"USER", "TERM", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "PYTEST_CURRENT_TEST"}
-    assert (hidden, folder, threads, isolated) == ([], "/", 1, 1)
+    assert (hidden, folder in ("/", *SCRATCHES), threads, isolated) == ([], True, 1, 1)
     assert not [place for place in path if os.path.exists(os.path.join(place, "course_lib")) and "packages" not in place]
 
 
@@ -110,6 +112,39 @@ def test_one_connection_and_its_own_waiting_time_are_open_inside_and_nothing_els
     assert sorted(kind for fd, kind in fds if fd >= 3) == ([8, 12] if told else [12])
     assert len(texts) == told
     assert all(re.fullmatch(r"\d+ \d+ \d+\n", text) for text in texts)
+
+
+@linux
+def test_an_answer_has_files_of_its_own_within_limits_and_they_are_gone_after_it(sandbox):
+    if measure_isolation(sandbox).status["scratch"]:
+        pytest.skip("this machine cannot limit the files of an answer")
+    source = """
+import os, tempfile
+
+def tried(act):
+    try:
+        return act()
+    except OSError as error:
+        return error.errno
+
+def fill():
+    with open("large", "wb") as file:
+        while True:
+            file.write(bytes(2**20))
+
+def crowd():
+    for i in range(10**6):
+        open(f"{i}.txt", "w").close()
+
+def f():
+    before = os.listdir(tempfile.gettempdir())
+    open("small", "w").write("of_this_test")
+    kept = open(os.path.join(tempfile.gettempdir(), "small")).read()
+    return before, kept, tried(fill), os.remove("large"), tried(crowd), tried(lambda: os.chmod("small", 0o777))
+"""
+    for _ in range(2):
+        assert reported(sandbox, source) == ([], "of_this_test", errno.ENOSPC, None, errno.ENOSPC, errno.EPERM)
+    assert not any(Path(folder, "small").exists() for folder in SCRATCHES)
 
 
 def test_each_inmate_starts_anew(sandbox):
