@@ -11,7 +11,7 @@ import json
 import sys
 import types
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 
 ROOTS = ("course_lib", "course_tools")
@@ -73,6 +73,10 @@ class Anything:
 
     def __setitem__(self, key: object, value: object) -> None:
         """Ignore the item."""
+
+    def __iter__(self) -> Iterator[object]:
+        """Contain nothing: no lines were printed by a program."""
+        return iter(())
 
 
 class Module(types.ModuleType):

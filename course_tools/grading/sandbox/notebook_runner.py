@@ -2,8 +2,9 @@
 
 The student's code runs statement by statement, each with a time limit. A statement that fails is skipped, and one that lacks a
 name is tried again after the others. In unchanged cells of the original notebook, only the statements whose names the student's
-code needs are run. Statements that train a model are not run. This module runs inside the sandbox: it requires only the
-standard library.
+code needs are run. Of the statements that may train a model, only the student's on which an answer may depend are run, with a
+time limit of their own. This module runs inside the sandbox: it requires only the
+standard library and IPython.
 """
 
 import ast
@@ -16,27 +17,29 @@ import symtable
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+
+from IPython.core.inputtransformer2 import TransformerManager
 
 LONGEST_CELL = 100_000
 MOST_CODE = 500_000
 """Maximum number of characters of all cells together; the rest is ignored."""
-MOST_MAGICS = 20
+MOST_MAGICS, MOST_LINES = 20, 5000
+"""Maximum number of magics and shell lines of a cell, and of lines that are read to find them, in all rounds together."""
 MOST_CHOSEN = 10_000
 """Maximum number of statements in a selection that is reused for the next exercise."""
 MOST_NEEDED = 300
 """Maximum number of statements listed for one exercise on which its answer may depend."""
 TRAINS = frozenset({"backward", "train", "fit"})
-"""Functions whose callers train a model, directly or through other functions."""
+"""Functions whose callers may train a model, directly or through other functions."""
 FUTURE = __import__("__future__").annotations.compiler_flag
 
-_MAGIC = re.compile(r"\s*[%!?]|.*\?\s*$")
-_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
-_TIMED = re.compile(r"(\s*)%(?:time|prun)\s+(?=[^-\s])")
-"""The beginning of a line magic that runs the statement after it in the notebook's namespace."""
-_RUNS_ITS_BODY = {"time", "timeit", "capture", "prun", "python", "python3"}
+_CELL_MAGIC = re.compile(r"%%(?P<name>\w+)(?P<rest>.*)")
+_LINE_MAGIC = re.compile(r"(?P<indent>\s*)get_ipython\(\)\.run_line_magic\('(?P<name>\w+)', (?P<code>.*)\)\n")
+_RUN_CODE = {"time", "capture", "prun"}
+"""The magics that run the code after them in the notebook's namespace."""
 _MISSING = object()
 _WORD = re.compile(r"[^\W\d]\w*")
 _READS_ONLY = frozenset(vars(builtins)) - {"delattr", "eval", "exec", "iter", "next", "setattr"} | {
@@ -201,7 +204,8 @@ def choose(request: dict) -> Choice:
     if request["chosen"] is None:
         cells, broken, joined = _parsed_cells(request["cells"])
         every = [statement for cell in cells for statement in cell]
-        statements, trainers = _chosen(every)
+        trainers = _trainers(every)
+        statements = _chosen(every, trainers)
         is_kept = not joined and len(statements) <= MOST_CHOSEN
         names = {id: reference.rpartition(":")[2] for id, reference in request["references"].items()}
         unread = [
@@ -209,10 +213,17 @@ def choose(request: dict) -> Choice:
             for i, why in broken.items()
             if (part := request["cells"][i])["role"] != "missing"
         ]
-        needed = {
-            id: _needed(id, name, every, set(statements), trainers, unread)[:MOST_NEEDED]
-            for id, name in (names | {request["exercise"]: request["function"]}).items()
-        }
+        names[request["exercise"]] = request["function"]
+
+        def need(taken: list[Statement]) -> dict[str, list[tuple[int, int, int, str]]]:
+            listed = {id: _needed(id, name, every, set(taken), trainers, unread) for id, name in names.items()}
+            return {id: rows[:MOST_NEEDED] for id, rows in listed.items()}
+
+        needed = need(statements)
+        trained = {(cell, number) for rows in needed.values() for cell, number, _, why in rows if why == "trains"}
+        if trained:
+            statements = _chosen(every, trainers, trained)
+            needed = need(statements)
         places = [(s.cell, s.number) for s in statements] if is_kept else None
         return Choice(statements, _of_the_exercise(request, broken), places, needed)
     known = {tuple(place) for place in request["chosen"]}
@@ -242,8 +253,8 @@ def run(
             in the notebook, "marked" for the cell of the exercise); `exercise`, its id; `function`, the required name of the
             answer; `references`, "module:name" for the other exercises of the lecture; `skip`, statements that are known to
             take too long; `chosen`, the positions that `choose` returned for an earlier exercise, or None; `seconds`, the
-            limits, as `_Spent` counts time, of one statement, of all statements, and of one import, which cannot be resumed
-            once stopped.
+            limits, as `_Spent` counts time, of one statement, of all statements, of one import, which cannot be resumed once
+            stopped, and of all statements that may train, which do not count among the others.
         choice: the result of `choose`.
         namespace: that of the module `__main__`.
         provide: makes `check` importable.
@@ -256,7 +267,9 @@ def run(
     provide(checks)
     statements = choice.statements
     stubs = {statement.node.name for statement in statements if statement.is_stub}
-    runner = _Runner(request, namespace, time_slept)
+    trainers = _trainers(statements)
+    training = {(s.cell, s.number) for s in statements if _may_train(s, trainers)}
+    runner = _Runner(request, namespace, time_slept, training)
     names = [(id, reference.rpartition(":")[2]) for id, reference in request["references"].items()]
     waiting = runner.run([statement for statement in statements if not statement.is_stub])
     for id, name in names:
@@ -316,11 +329,12 @@ class _Checks:
 class _Runner:
     """Runs statements in a namespace, each within a time limit, and records which failed."""
 
-    def __init__(self, request: dict, namespace: dict, time_slept: Callable[[], float]) -> None:
+    def __init__(self, request: dict, namespace: dict, time_slept: Callable[[], float], training: Set[tuple[int, int]]) -> None:
         self._names = [cell["name"] for cell in request["cells"]]
         self._namespace, self._time_slept = namespace, time_slept
         self._skip = {tuple(place) for place in request["skip"]}
-        self._limit, self._left, self._import_limit = request["seconds"]
+        self._limit, self._left, self._import_limit, self._left_for_training = request["seconds"]
+        self._training = training
         self._failed: dict[tuple[int, int], tuple[Statement, BaseException]] = {}
         self.late: list[tuple[int, int]] = []
 
@@ -353,18 +367,24 @@ class _Runner:
         return [(*place, type(error).__name__) for place, (_, error) in self._failed.items() if place not in self.late]
 
     def _run(self, statement: Statement) -> None:
-        code = compile(ast.Module([statement.node], []), self._names[statement.cell], "exec", FUTURE, dont_inherit=True)
+        flags = FUTURE | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(ast.Module([statement.node], []), self._names[statement.cell], "exec", flags, dont_inherit=True)
         spent = _Spent(self._time_slept)
-        limit = self._limit if statement.defines else min(self._limit, self._left)
+        trains = (statement.cell, statement.number) in self._training
+        limit = self._limit if statement.defines else min(self._limit, self._left_for_training if trains else self._left)
         limit = self._import_limit if statement.is_import else limit
         try:
             with _within(max(limit, 0.01), spent, code):
-                exec(code, self._namespace)
+                awaited = eval(code, self._namespace)
+                with contextlib.suppress(StopIteration):
+                    while awaited is not None:  # a statement with `await`; there is no event loop
+                        awaited.send(None)
         except TooLong:
             self.late.append((statement.cell, statement.number))
             raise RuntimeError(f"it was still running after {limit:.2g} seconds") from None
         finally:
-            self._left -= 0.0 if statement.is_import else spent.seconds()
+            self._left -= 0.0 if statement.is_import or trains else spent.seconds()
+            self._left_for_training -= spent.seconds() if trains else 0.0
 
 
 class _Spent:
@@ -400,17 +420,25 @@ def _within(seconds: float, spent: _Spent, code: types.CodeType) -> Iterator[Non
         signal.signal(signal.SIGALRM, before)
 
 
-def _chosen(statements: list[Statement]) -> tuple[list[Statement], set[str]]:
-    """Select what runs: the student's statements that do not train, and the lecture's statements that bind names they need.
-
-    Returns:
-        the statements, in order, and the names of the functions that train.
-    """
+def _trainers(statements: list[Statement]) -> set[str]:
+    """The names of the functions that may train: those in TRAINS, and those that call them."""
     trainers, size = set(TRAINS), 0
     while len(trainers) != size:
         size = len(trainers)
         trainers |= {s.node.name for s in statements if s.defines and s.calls & trainers}
-    harmless = [s for s in statements if s.defines or s.is_check or not s.calls & trainers]
+    return trainers
+
+
+def _may_train(statement: Statement, trainers: set[str]) -> bool:
+    return not statement.defines and not statement.is_check and bool(statement.calls & trainers)
+
+
+def _chosen(statements: list[Statement], trainers: set[str], trained: Set[tuple[int, int]] = frozenset()) -> list[Statement]:
+    """Select what runs: the student's statements that do not train, and the lecture's statements that bind names they need.
+
+    Of the student's statements that may train only those at `trained` are selected, as (cell, number).
+    """
+    harmless = [s for s in statements if not _may_train(s, trainers) or (s.is_students and (s.cell, s.number) in trained)]
     students = [s for s in statements if s.is_students and not s.is_stub]
     written = {name for s in students for name in s.binds if s.defines or name not in s.needs}
     supplied = {name for s in statements if s.role != "missing" for name in s.binds}
@@ -432,7 +460,7 @@ def _chosen(statements: list[Statement]) -> tuple[list[Statement], set[str]]:
                 if statement not in taken:
                     taken.add(statement)
                     waiting.append(statement)
-    return [statement for statement in statements if statement in taken], trainers
+    return [statement for statement in statements if statement in taken]
 
 
 def _needed(
@@ -445,10 +473,11 @@ def _needed(
 ) -> list[tuple[int, int, int, str]]:
     """List the statements of the notebook on which the answer to an exercise may depend, in the format of `Choice.needed`.
 
-    They bind a name that the answer needs, directly or through other names, or may change its value. Functions that a cell of
-    the course calls without training are assumed not to change their arguments. Statements after the last check of the exercise
-    are excluded, and so are bindings that are replaced before it. `unread` are the cells that are not valid Python, with their
-    index, the wrong line and their words; a cell is listed if it contains a needed name that nothing else defines.
+    They bind a name that the answer needs, directly or through other names, or may change its value: the student's trainings
+    may change whatever they use, and functions that a cell of the course calls without training change no argument. Statements
+    after the last check of the exercise are excluded, and so are bindings that are replaced before it. `unread` are the cells
+    that are not valid Python, with their index, the wrong line and their words; a cell is listed if it contains a needed name
+    that nothing else defines.
     """
     checks = [i for i, s in enumerate(every) if s.checks == id and s in taken]
     every = every[: checks[-1] + 1] if checks else every
@@ -470,7 +499,10 @@ def _needed(
         bound = [n for n in statement.binds & names if n not in last or place >= (last[n].cell, last[n].number)]
         runs, trains = statement in taken, not statement.defines and statement.calls & trainers
         why = "" if runs else "trains" if trains else "handed out"
-        changed = values and statement.changes | (set() if why == "handed out" else statement.hands_over)
+        used = set() if why == "handed out" else statement.hands_over
+        if trains and statement.is_students:
+            used = statement.needs
+        changed = values and statement.changes | used
         if bound or changed & values:
             found.append((*place, statement.node.lineno, why))
     unbound = names - binding.keys() - vars(builtins).keys()
@@ -497,7 +529,7 @@ def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[State
         found.append(_parsed(cell["name"], source) if left >= 0 else Unparsable("the notebook is too long"))
         if not source.strip() or left < 0:
             continue
-        if join and last is not None and Unparsable in (type(found[i]), type(found[last])):
+        if join and last is not None and (_is_half(found[i]) or _is_half(found[last])):
             joined = _parsed(cells[last]["name"], f"{cells[last]['source']}\n{source}")
             if not isinstance(joined, Unparsable):
                 found[last], found[i], joined_any = joined, [], True
@@ -509,6 +541,11 @@ def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[State
         for i, f in enumerate(found)
     ]
     return parsed, broken, joined_any
+
+
+def _is_half(found: list[Statement] | Unparsable) -> bool:
+    """Whether a cell may be a part of one that was split: it is not valid Python, or returns outside a function."""
+    return isinstance(found, Unparsable) or any(isinstance(statement.node, ast.Return) for statement in found)
 
 
 def _parsed(name: str, source: str) -> list[Statement] | Unparsable:
@@ -556,45 +593,59 @@ def learn(sources: Sequence[str]) -> None:
 
 
 def parse(source: str) -> tuple[str, list[ast.stmt]]:
-    """Parse the source of a cell; return the parsed text, with magics replaced by `pass`, and its statements.
+    """Parse the source of a cell; return the parsed text and its statements.
 
-    A magic or shell line is replaced only if it causes a syntax error, so that a `%` at the beginning of a continuation line is
-    kept.
+    A cell that is not Python is first transformed as IPython does it. Magics that run code in the notebook's namespace are
+    replaced by this code, and `%%writefile` by a statement that writes the file; cells in other languages are empty.
 
     Raises:
         Unparsable: it is too long, or not valid Python.
     """
     if len(source) > LONGEST_CELL:
         raise Unparsable("the cell is too long")
-    if (magic := _CELL_MAGIC.match(source)) is not None:
-        source = f"pass\n{source.lstrip().partition(chr(10))[2]}" if magic[1] in _RUNS_ITS_BODY else ""
-    for _ in range(MOST_MAGICS):
-        try:
-            with warnings.catch_warnings(action="ignore"):
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            try:
                 return source, ast.parse(source).body
-        except SyntaxError as error:
-            source = _without_magic(source, error)
-        except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-            raise Unparsable("Python cannot read it") from error
-    raise Unparsable("the cell has too many lines that are not valid Python")
+            except SyntaxError:
+                text = _transformed(source)
+                return text, ast.parse(text).body
+    except SyntaxError as error:
+        raise Unparsable(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise Unparsable("Python cannot read it") from error
 
 
-def _without_magic(source: str, error: SyntaxError) -> str:
-    """Replace the line of a syntax error by `pass`, if it is a magic or a shell line, or by the statement that it runs."""
-    lines = source.split("\n")
-    at = (error.lineno or 0) - 1
-    if 0 <= at < len(lines):
-        line = lines[at]
-        indent = line[: len(line) - len(line.lstrip())]
-        if timed := _TIMED.match(line):
-            lines[at] = timed[1] + line[timed.end() :]
-            return "\n".join(lines)
-        shell = re.match(r"(\s*\w+\s*=\s*)[%!]", line)
-        if shell or _MAGIC.match(line):
-            last = next((i for i in range(at, len(lines)) if not lines[i].endswith("\\")), len(lines) - 1)
-            lines[at : last + 1] = [f"{shell[1]}None" if shell else f"{indent}pass", *[""] * (last - at)]
-            return "\n".join(lines)
-    raise Unparsable(f"line {error.lineno}: {error.msg}" if error.lineno else error.msg) from error
+def _transformed(source: str) -> str:
+    """Replace IPython's syntax by Python; each line keeps its number."""
+    manager = TransformerManager()
+    lines = f"{source}\n".splitlines(keepends=True)
+    n_lines = len(lines)
+    for transform in manager.cleanup_transforms:
+        lines = transform(lines)
+    above = "\n" * (n_lines - len(lines))
+    if lines and (magic := _CELL_MAGIC.match(lines[0])):
+        body = "".join(lines[1:])
+        if magic["name"] in ("writefile", "file"):
+            mode = "a" if "-a" in magic["rest"].split() else "w"
+            name = magic["rest"].split()[-1:] or [""]
+            write = f"with open({name[0]!r}, {mode!r}, encoding='utf-8') as _file: _file.write({body!r})"
+            return f"{above}__import__('importlib').invalidate_caches()\n{write}"
+        return f"{above}pass\n{_transformed(body)}" if magic["name"] in _RUN_CODE else ""
+    for _ in range(min(MOST_MAGICS, MOST_LINES // (len(lines) + 1))):
+        before = lines
+        try:
+            changed, lines = manager.do_one_token_transform(before)
+        except Exception:  # IPython's own errors on some texts that are no Python, such as an IndexError
+            changed = False
+        if not changed:
+            break
+        at = next((i for i, pair in enumerate(zip(before, lines, strict=False)) if pair[0] != pair[1]), 0)
+        if (magic := _LINE_MAGIC.fullmatch(lines[at])) and magic["name"] in _RUN_CODE:
+            code = ast.literal_eval(magic["code"])
+            lines[at] = f"{magic['indent']}{code}\n" if code and not code.startswith("-") else lines[at]
+        lines[at + 1 : at + 1] = ["\n"] * (len(before) - len(lines))
+    return above + "".join(lines)
 
 
 def _base(node: ast.expr) -> str:

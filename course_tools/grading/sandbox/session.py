@@ -122,7 +122,7 @@ class WorkerSession:
             NotFound: the notebook contains no answer to the exercise.
             NotStarted: the exercise is unchanged.
         """
-        seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2, LOAD_LIMIT * 3 / 4)
+        seconds = (LOAD_LIMIT / 4, LOAD_LIMIT / 2, LOAD_LIMIT * 3 / 4, LOAD_LIMIT / 5)
         request = vars(program) | {"cells": [vars(part) for part in program.cells], "forbids": forbids, "seconds": seconds}
         request |= {"layers": list(layers), "trains": trains}
         allowance = self.allow(LOAD_LIMIT)

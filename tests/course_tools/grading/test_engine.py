@@ -277,7 +277,7 @@ def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_o
     before = [
         Cell("markdown", "", {}, "# Mine"),
         Cell("code", "", {}, "%matplotlib inline\n  \nlost = open('weights.pt')\nprint(lost)\nunused = 1 / 0"),
-        Cell("code", "", {}, "BIAS = [0]\nfor step in train(BIAS): print(step)"),
+        Cell("code", "", {}, "BIAS = [0]\ndef train(bias):\n    while True: yield bias\nfor step in train(BIAS): pass"),
         Cell("code", "", {}, "import time\nSCALE = time.sleep(60)"),
         Cell("code", "", {}, "def helper(q: return q"),
     ]
@@ -288,7 +288,7 @@ def test_statements_that_did_not_run_are_named_where_a_wrong_answer_may_depend_o
     assert marks[0].detail == ""
     assert [(s.cell, s.line, s.why.split(",")[0]) for s in marks[0].not_run] == [
         (3, "lost = open('weights.pt')", "it raised FileNotFoundError"),
-        (4, "for step in train(BIAS): print(step)", "it trains a model"),
+        (4, "for step in train(BIAS): pass", "it did not end in time"),
         (5, "SCALE = time.sleep(60)", "it did not end in time"),
         (6, "def helper(q: return q", "this cell is not valid Python"),
     ]
