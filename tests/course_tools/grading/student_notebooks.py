@@ -12,10 +12,11 @@ from course_tools.bank import exercises
 from course_tools.checks import Finding
 from course_tools.grading.batch import grade_notebook
 from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.intake.archive import Refused
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Submission, handed_in
 from course_tools.grading.marks import Mark
-from course_tools.grading.notebook_result import Graded
+from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.results import Results, collect
 
 ROOT = Path(__file__).parents[3]
@@ -75,11 +76,16 @@ def course() -> Course:
 def graded_here(path: Path, lecture: str | None = None) -> tuple[Results, tuple[Submission, ...]]:
     """Grade a folder or zip with the stand-in, in this process; give the results and what was handed in."""
     with handed_in(path, tuple(course().stems.values())) as intake:
-        done = [
-            Graded(item, grade_notebook(item.read(), item.file_name, StandIn(), course(), lecture))
-            for item in intake.submissions
-        ]
+        done = [Graded(item, _result(item, lecture)) for item in intake.submissions]
         return collect(intake, done), intake.submissions
+
+
+def _result(item: Submission, lecture: str | None) -> NotebookResult:
+    try:
+        data = item.read()
+    except Refused as error:
+        return NotebookResult(None, note=f"The file {error}")
+    return grade_notebook(data, item.file_name, StandIn(), course(), lecture)
 
 
 class Refusing(StandIn):

@@ -1,4 +1,4 @@
-"""A class of 100 in which one member is hostile: the submissions of the other 99 are byte for byte those without it."""
+"""A class of 100 in which one member is hostile: submissions and marks of the other 99 are byte for byte those without it."""
 
 import io
 import zipfile
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from course_tools.grading.intake.submissions import handed_in
+from course_tools.grading.report.results import grades_csv
+from tests.course_tools.grading.student_notebooks import graded_here, notebook
 
 TOPICS = ("04_self_attention",)
 LAYOUTS = {
@@ -72,8 +74,8 @@ WAYS: dict[str, Callable[[], dict[str, bytes]]] = {
 def download(path: Path, layout: str, hostile: dict[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for i in range(100):
-            notebook = {"04_self_attention.ipynb": b'{"cells": [], "student": %d}' % i}
-            files = hostile if i == HOSTILE else {"mine.zip": packed(notebook)} if i % 3 == 0 else notebook
+            own = {"04_self_attention.ipynb": notebook(e1=f"# earns {i % 15}\n# student {i}")}
+            files = hostile if i == HOSTILE else {"mine.zip": packed(own)} if i % 3 == 0 else own
             for n, (name, data) in enumerate(files.items()):
                 archive.writestr(LAYOUTS[layout].format(i, 20_000 + i, 900 + 1000 * i + n, name), data)
     return path
@@ -96,6 +98,24 @@ def test_the_other_99_are_untouched(way, layout, tmp_path):
     without = of_the_others(download(tmp_path / "without.zip", layout, {}))
     assert len(without) == 99
     assert of_the_others(download(tmp_path / "with.zip", layout, WAYS[way]())) == without
+
+
+def marks_of_the_others(path: Path) -> list[str]:
+    """The rows of the table of marks that are not the hostile member's."""
+    results, _ = graded_here(path, "04")
+    return [row for row in grades_csv(results).splitlines() if f'"{20_000 + HOSTILE}"' not in row]
+
+
+@pytest.fixture(scope="module")
+def marks_without(tmp_path_factory) -> list[str]:
+    rows = marks_of_the_others(download(tmp_path_factory.mktemp("class") / "in.zip", "Canvas", {}))
+    assert len(rows) == 100
+    return rows
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_marks_of_the_other_99_are_the_same(way, tmp_path, marks_without):
+    assert marks_of_the_others(download(tmp_path / "in.zip", "Canvas", WAYS[way]())) == marks_without
 
 
 def test_a_class_of_three_is_not_outvoted_by_one_zip(tmp_path):
