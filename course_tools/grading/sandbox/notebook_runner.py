@@ -636,7 +636,7 @@ def _transformed(source: str) -> str:
         before = lines
         try:
             changed, lines = manager.do_one_token_transform(before)
-        except Exception:  # IPython's own errors on some texts that are no Python, such as an IndexError
+        except Exception:  # an error of IPython itself, such as an IndexError on a lone `x = %`
             changed = False
         if not changed:
             break
