@@ -23,7 +23,7 @@ from course_lib.fast import (
     lean_linear_attention,
     lean_performer_attention,
 )
-from course_lib.primitives import elu_feature_map, favor_features
+from course_lib.primitives import favor_features, lean_elu_feature_map
 
 B, H, D = 1, 8, 64
 LENGTHS = (1_024, 2_048, 4_096, 8_192)
@@ -79,7 +79,7 @@ def _qkv(T: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _of_features(form: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor) -> Call:
-    return lambda: form(elu_feature_map(q), elu_feature_map(k), v)
+    return lambda: form(lean_elu_feature_map(q), lean_elu_feature_map(k), v)
 
 
 def _by_length(T: int, rounds: int) -> Iterator[Row]:
@@ -112,7 +112,7 @@ def _steps(rounds: int) -> Iterator[Row]:
     """Write 64 tokens for 32 texts; the peer computes in the manner of fast-transformers' recurrent attention, by einsum."""
     torch.manual_seed(0)
     n, sizes = 64, (32, H)
-    q, k, v = (elu_feature_map(torch.randn(n, *sizes, D)) for _ in range(3))
+    q, k, v = (lean_elu_feature_map(torch.randn(n, *sizes, D)) for _ in range(3))
 
     def write(step: Callable[..., tuple[Tensor, ...]]) -> Tensor:
         S, z = torch.zeros(*sizes, D, D), torch.zeros(*sizes, D)

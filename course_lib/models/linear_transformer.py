@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from course_lib.attention import LayerState, LinearAttention, chunked_linear_attention, linear_attention_step
 from course_lib.attention.core import require_causal
 from course_lib.blocks.block import Sizes, encoder_stack, pre_norm
-from course_lib.primitives import elu_feature_map, sinusoids
+from course_lib.primitives import lean_elu_feature_map, sinusoids
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Context, TokenFeatures, Tokens
 
@@ -39,7 +39,7 @@ class LinearTransformer(nn.Module):
         self,
         n_tokens: int,
         sizes: Sizes,
-        feature_map: Callable[[Tensor], Tensor] = elu_feature_map,
+        feature_map: Callable[[Tensor], Tensor] = lean_elu_feature_map,
         mix: Callable[..., Context] = chunked_linear_attention,
     ) -> None:
         """Set up the model.

@@ -10,6 +10,7 @@ from course_lib.primitives import (
     elu_feature_map,
     favor_features,
     gaussian_projection,
+    lean_elu_feature_map,
     orthogonal_projection,
     orthogonalised,
     trigonometric_features,
@@ -18,6 +19,7 @@ from course_lib.primitives import (
 B, T, d, m = 2, 5, 7, 11
 PROJECTIONS = (gaussian_projection, orthogonal_projection)
 RANDOM_FEATURES = (favor_features, trigonometric_features)
+each_form = pytest.mark.parametrize("form", [elu_feature_map, lean_elu_feature_map])
 
 
 def generator(seed=0):
@@ -36,31 +38,36 @@ def estimates(features, draw, q, k, n_draws, n_features):
     return n_draws * (phi[0] * phi[1]).view(-1, n_draws, n_features).sum((0, 2))
 
 
-def test_elu_plus_one_by_hand():
+@each_form
+def test_elu_plus_one_by_hand(form):
     x = torch.tensor([-1.0, 0.0, 2.0])
-    torch.testing.assert_close(elu_feature_map(x), torch.tensor([math.exp(-1), 1.0, 3.0]))
+    torch.testing.assert_close(form(x), torch.tensor([math.exp(-1), 1.0, 3.0]))
 
 
-def test_it_is_torchs_elu_plus_one(normal, agree):
-    agree(elu_feature_map, lambda x: F.elu(x) + 1, normal(B, T, d, scale=3.0))
+@each_form
+def test_it_is_torchs_elu_plus_one(form, normal, agree):
+    agree(form, lambda x: F.elu(x) + 1, normal(B, T, d, scale=3.0))
 
 
-def test_its_slope_is_one_on_both_sides_of_zero():
+@each_form
+def test_its_slope_is_one_on_both_sides_of_zero(form):
     x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.grad(elu_feature_map(x), x)[0].item() == 1
+    assert torch.autograd.grad(form(x), x)[0].item() == 1
 
 
+@each_form
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_elu_plus_one_rounds_away_stays_positive(dtype):
+def test_what_elu_plus_one_rounds_away_stays_positive(form, dtype):
     x = torch.tensor([-80.0, -40.0, -20.0], dtype=dtype)
     assert not (F.elu(x) + 1).any()
-    torch.testing.assert_close(elu_feature_map(x), x.double().exp().to(dtype))
+    torch.testing.assert_close(form(x), x.double().exp().to(dtype))
 
 
+@each_form
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_huge_entries_have_finite_features_and_slopes(dtype):
+def test_huge_entries_have_finite_features_and_slopes(form, dtype):
     x = torch.tensor([-1e30, -1e4, 1e4, 1e30], dtype=dtype, requires_grad=True)
-    phi = elu_feature_map(x)
+    phi = form(x)
     (slope,) = torch.autograd.grad(phi.sum(), x)
     torch.testing.assert_close(phi, torch.tensor([0.0, 0.0, 1e4, 1e30], dtype=dtype), rtol=1e-2, atol=0)
     assert slope.tolist() == [0.0, 0.0, 1.0, 1.0]
@@ -204,10 +211,26 @@ def test_a_generator_decides_the_directions(draw):
     assert not torch.equal(draw(m, d, generator(7)), draw(m, d, generator(8)))
 
 
-def test_the_gradient_of_elu_plus_1_is_1_from_0_on():
+@each_form
+def test_the_gradient_of_elu_plus_1_is_1_from_0_on(form):
     """At 0 exactly, torch's relu and clamp differ between versions; the derivative of e^x and of x + 1 is 1."""
     x = torch.tensor([-1.0, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(elu_feature_map(x).sum(), x, create_graph=True)
+    (gradient,) = torch.autograd.grad(form(x).sum(), x, create_graph=True)
     torch.testing.assert_close(gradient, torch.tensor([math.exp(-1), 1.0, 1.0]).double())
     (second,) = torch.autograd.grad(gradient.sum(), x)
     torch.testing.assert_close(second, torch.tensor([math.exp(-1), 1.0, 0.0]).double())
+
+
+def test_the_lean_form_keeps_the_features_alone():
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        phi = lean_elu_feature_map(torch.randn(d, requires_grad=True))
+    assert [x.data_ptr() for x in kept] == [phi.data_ptr()]
+
+
+@each_form
+def test_elu_plus_one_has_second_derivatives_and_transforms(form):
+    x = torch.linspace(-2, 2, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(form, x)
+    by_row = torch.func.vmap(torch.func.grad(lambda row: form(row).sum()))(x.view(2, 4))
+    torch.testing.assert_close(by_row, x.clamp(max=0).exp().view(2, 4))
