@@ -13,7 +13,7 @@ import ast
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -44,8 +44,11 @@ class LabelledText(NamedTuple):
     topic: str
 
 
-def documented(package: str) -> Iterator[Documented]:
+@cache
+def documented(package: str) -> tuple[Documented, ...]:
     """Find the public functions and classes of a package, in the order of its files, including those without a docstring.
+
+    A process reads a package once.
 
     Raises:
         ModuleNotFoundError: the package is not installed.
@@ -53,6 +56,7 @@ def documented(package: str) -> Iterator[Documented]:
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"the package {package} is not installed.")
+    found: list[Documented] = []
     root = Path(spec.submodule_search_locations[0])
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).parts
@@ -60,9 +64,10 @@ def documented(package: str) -> Iterator[Documented]:
         if "See Also" not in text:
             continue
         topic = f"{package}.{parts[0].removesuffix('.py').strip('_')}"
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                yield Documented(f"{topic}.{node.name}", topic, ast.get_docstring(node) or "")
+        nodes = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        public = (node for node in nodes if not node.name.startswith("_"))
+        found += [Documented(f"{topic}.{node.name}", topic, ast.get_docstring(node) or "") for node in public]
+    return tuple(found)
 
 
 def sentences_of(docstring: str, n_words: int) -> tuple[str, ...]:

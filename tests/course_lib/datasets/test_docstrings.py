@@ -93,6 +93,6 @@ def test_what_cannot_be_drawn_is_refused(parts):
     with pytest.raises(ValueError, match="cannot draw 3 sentences from 2 different documents"):
         marked_sentences((LabelledText(("one two three",), "a"), LabelledText(("four five six",), "b")), 1, n_sentences=3)
     with pytest.raises(ModuleNotFoundError, match="the package no_such_package is not installed"):
-        list(documented("no_such_package"))
+        documented("no_such_package")
     with pytest.raises(ValueError, match="none is left for training"):
         docstrings(10**6, 10**6, n_topics=1)
