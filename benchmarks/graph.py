@@ -20,7 +20,7 @@ write `attend(gat_scores(z, a), z, mask)`, which is the form timed in the masked
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Time one layer on a large random graph, then both forms against a mask on small graphs."""
+    """Time one layer on a large random graph, also with sorted edges, then both forms against a mask on small graphs."""
     x, edges = _graph(*LARGE)
     sizes = f"{LARGE[0]} nodes, {LARGE[1]} edges, {N_HEADS} heads of {D}"
     forms = (("equation", attend_edges), ("sparse products", csr_attend_edges))
@@ -29,9 +29,11 @@ def rows(rounds: int) -> Iterator[Row]:
         yield compare("GAT", (name, _run(ours, x, edges)), ("pairs, scattered", _run(Pairs(), x, edges)), sizes, rounds)
     for mechanism, module, named in (("GAT", GraphAttention, "GATConv"), ("GATv2", DynamicGraphAttention, "GATv2Conv")):
         if peer := peer_from("torch_geometric.nn", named):
+            by_query = edges[:, edges[0].argsort(stable=True)]
             for name, form in forms:
-                theirs = (f"PyG {named}", _pyg(peer[0], x, edges))
-                yield compare(mechanism, (name, _run(_layer(module, form), x, edges)), theirs, sizes, rounds)
+                for order, given in (("", edges), (", sorted", by_query)):
+                    ours, theirs = (name, _run(_layer(module, form), x, given)), (f"PyG {named}", _pyg(peer[0], x, given))
+                    yield compare(mechanism, ours, theirs, sizes + order, rounds)
     for n_nodes in SMALL:
         x, edges = _graph(n_nodes, 10 * n_nodes)
         sizes = f"{n_nodes} nodes, {10 * n_nodes} edges, {N_HEADS} heads of {D}"

@@ -16,7 +16,7 @@ from benchmarks.nano import NanoGPT
 from benchmarks.timing import Row, compare, peer_from
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_causal_attention, fused_scaled_dot_product_attention
-from course_lib.generation import generate
+from course_lib.generation import beam_search, generate
 from course_lib.losses import mlm_loss, next_token_loss, teacher_forced_loss
 from course_lib.models import BERT, GPT, PretrainingBERT, Transformer
 from course_lib.primitives import causal_mask, sinusoidal_positions
@@ -37,7 +37,13 @@ class Scale(NamedTuple):
 
 COURSE = Scale(16, 64, 96, Sizes(128, 4, 512, 4))
 WORDS = Scale(8, 128, 5000, Sizes(256, 8, 1024, 4))
-WRITING = (Scale(1, 16, 96, COURSE.sizes), Scale(8, 16, 96, Sizes(64, 4, 256, 2)), Scale(16, 16, 96, COURSE.sizes))
+WRITING = (
+    Scale(1, 16, 96, COURSE.sizes),
+    Scale(8, 16, 96, Sizes(64, 4, 256, 2)),
+    *(Scale(B, 16, 96, COURSE.sizes) for B in (16, 64)),
+)
+BEAMS = Scale(4, 16, 96, COURSE.sizes)
+WIDTH = 4
 N_WRITTEN = 112
 NOTE = """Decoding 16 texts with d 128: matrix products and torch's fused attention are seven tenths of our time, and the peer
 needs the same ones."""
@@ -54,6 +60,7 @@ def rows(rounds: int) -> Iterator[Row]:
                 yield compare(f"{name}: training step", ours, peer, str(scale), rounds)
     for scale in WRITING:
         yield from _writing(scale, rounds)
+    yield from _beams(BEAMS, rounds)
 
 
 def _text(scale: Scale) -> Tensor:
@@ -167,6 +174,24 @@ def _writing(scale: Scale, rounds: int) -> Iterator[Row]:
     for peer in peers:
         call = ("cached", lambda: generate(CachedGPT(ours), prompt, N_WRITTEN, lambda logits: logits.argmax(-1)))
         yield compare(f"GPT: {N_WRITTEN} tokens generated", call, peer, str(scale), rounds, trains=False)
+
+
+def _beams(scale: Scale, rounds: int) -> Iterator[Row]:
+    """Search with beams of `WIDTH` prefixes; no token ends a sequence, so both write as many."""
+    torch.manual_seed(0)
+    prompt, T_max = _text(scale), scale.T + N_WRITTEN
+    ours = CachedGPT(GPT(scale.n_tokens, T_max, scale.sizes, fused_causal_attention))
+
+    def search() -> Tensor:
+        state = ours.start(prompt[:, :-1])
+        return beam_search(ours.step, state, prompt[:, -1], end=-1, padding=0, max_length=N_WRITTEN, width=WIDTH).tokens
+
+    if theirs := _gpt2(scale, T_max):
+        theirs.eval()
+        how = {"max_new_tokens": N_WRITTEN, "num_beams": WIDTH, "do_sample": False}
+        peer = lambda: theirs.generate(prompt, attention_mask=torch.ones_like(prompt), **how)  # noqa: E731
+        name = f"GPT: {N_WRITTEN} tokens, {WIDTH} beams"
+        yield compare(name, ("cached", search), ("transformers, generate", peer), str(scale), rounds, trains=False)
 
 
 @torch.no_grad()

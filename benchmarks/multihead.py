@@ -1,11 +1,13 @@
 """Multi-head self-attention, by the equation and by the fused kernel, against torch.nn.MultiheadAttention.
 
+Under a mask of its own for each sequence, causal or not, the fused kernel against torch's own function.
 With dropout of its weights, against torch's; by relative positions, the shifted form against the equation: torch has neither.
 """
 
 from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.timing import Row, compare
@@ -18,6 +20,7 @@ from course_lib.attention import (
     scaled_dot_product_attention,
 )
 from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
+from course_lib.primitives import causal_mask, padding_mask
 
 SIZES = ((16, 64, 128, 4), (8, 256, 256, 8))
 FORMS = (
@@ -44,7 +47,21 @@ def rows(rounds: int) -> Iterator[Row]:
                 sizes,
                 rounds,
             )
+        yield from _masked(B, T, d, h, rounds)
         yield from _variants(x, d, h, sizes, rounds)
+
+
+def _masked(B: int, T: int, d: int, h: int, rounds: int) -> Iterator[Row]:
+    q, k, v = (torch.randn(B, h, T, d // h, requires_grad=True) for _ in range(3))
+    padding = padding_mask(torch.linspace(T // 2, T, B).long(), T)[:, None]
+    for name, mask in (("padding", padding), ("causal and padding", padding & causal_mask(T))):
+        yield compare(
+            f"attention, {name}",
+            ("fused", lambda mask=mask: fused_scaled_dot_product_attention(q, k, v, mask).context),
+            ("F.sdpa", lambda mask=mask: F.scaled_dot_product_attention(q, k, v, mask)),
+            f"B {B}, T {T}, {h} heads of {d // h}",
+            rounds,
+        )
 
 
 def _variants(x: Tensor, d: int, h: int, sizes: str, rounds: int) -> Iterator[Row]:

@@ -67,6 +67,7 @@ PRIMITIVES = {
     "unpatchify": (lambda x: P.unpatchify(x, 2, 4, 6), real(B, 6, 12)),
     "embed_patches": (P.embed_patches, real(B, N, 12), real(d, 12), real(d), real(1, d), real(N + 1, d)),
     "elu_feature_map": (P.elu_feature_map, real(B, T, d)),
+    "lean_elu_feature_map": (P.lean_elu_feature_map, real(B, T, d)),
     "favor_features": (P.favor_features, real(B, T, d), fixed(n, d)),
     "trigonometric_features": (P.trigonometric_features, real(B, T, d), fixed(n, d)),
     "gaussian_projection": (lambda x: P.gaussian_projection(n, d, torch.Generator().manual_seed(1)).to(x.device), fixed(1)),
