@@ -145,6 +145,8 @@ def require_causal(mechanism: AnyMechanism, n_heads: int, d_k: int) -> None:
 
     One call of a mechanism that is not marked as causal tells it, by gradients; dropout is off, and nothing is drawn.
     """
+    if isinstance(mechanism, type):
+        raise TypeError(f"a mechanism is an object, such as RotaryAttention(d_k), got the class {mechanism.__name__}: call it.")
     if getattr(mechanism, "causal", False):
         return
     modules = list(mechanism.modules()) if isinstance(mechanism, nn.Module) else []

@@ -54,7 +54,7 @@ def _require_speeds(x: Queries, speeds: Tensor, start: int = 0) -> None:
     if speeds.dim() != 1 or x.shape[-1] != 2 * len(speeds):
         raise ValueError(
             f"x {tuple(x.shape)} has {x.shape[-1]} features and needs a speed for every two of them, got speeds "
-            f"{tuple(speeds.shape)}: use `rotary_speeds({x.shape[-1]})`."
+            f"{tuple(speeds.shape)}: use `rotary_speeds({x.shape[-1]})`, or `RotaryAttention({x.shape[-1]})`."
         )
 
 

@@ -179,3 +179,10 @@ def test_the_mechanism_of_the_docs_generates_from_its_cache_what_it_computes_aga
     rotary = GPT(11, 17, Sizes(12, 2, 24, 2), RotaryAttention(6))
     rotary.load_state_dict(gpt.state_dict())
     torch.testing.assert_close(gpt(again), rotary(again))
+
+
+def test_what_a_newcomer_passes_instead_is_named(unchecked):
+    with pytest.raises(TypeError, match="got the class RotaryAttention: call it"):
+        GPT(11, 17, Sizes(12, 2, 24, 2), RotaryAttention)
+    with pytest.raises(ValueError, match=r"or `RotaryAttention\(6\)`"):
+        GPT(11, 17, Sizes(12, 2, 24, 2), RotaryAttention(12))
