@@ -246,6 +246,7 @@ def _padded(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="03.4",
     title="Hierarchical attention: words, sentences, a document",
+    extra=True,
     reference=compose_document,
     properties=(
         runs_on(_texts(2)),

@@ -210,6 +210,7 @@ def _captions(*B: int) -> Callable[[Draw], list[Call]]:
 exercise = Exercise(
     id="03.2",
     title="The doubly stochastic penalty",
+    extra=True,
     reference=doubly_stochastic_penalty,
     properties=(
         runs_on(_captions(2)),

@@ -245,6 +245,7 @@ def _curious(*B: int) -> Callable[[Draw], list[Call]]:
 exercise = Exercise(
     id="03.6",
     title="The loss of hard attention",
+    extra=True,
     reference=hard_attention_loss,
     properties=(
         runs_on(_captions(2)),

@@ -247,6 +247,7 @@ _MASKED = _plain((1,), (2,), masked=True)
 exercise = Exercise(
     id="03.3",
     title="Pool by a learned query",
+    extra=True,
     reference=pool,
     properties=(
         runs_on(_plain((2,))),

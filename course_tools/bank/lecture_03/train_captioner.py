@@ -508,6 +508,7 @@ _LIBRARY = "write the captioner yourself: one step, and the loop over the words.
 exercise = Exercise(
     id="03.7",
     title="A captioner and its training loop",
+    extra=True,
     reference=train_captioner,
     properties=decoders.properties(
         SECONDS,

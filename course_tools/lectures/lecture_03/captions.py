@@ -1,10 +1,9 @@
-"""Caption images of two digits: regions, captioners with several seeds, greedy captions, and where they attend."""
+"""Images of two digits, or of four, with captions: regions from a trained encoder, rival vectors, and weights over an image."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import mean
-from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,24 +13,14 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
-from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, captioned_digits
+from course_lib.datasets import Vocabulary, captioned_digits
 from course_lib.datasets.composed_pictures import NAMES, Captions
+from course_lib.datasets.drawings import Drawings, composed, stamp
 from course_lib.datasets.splits import Splits
-from course_lib.generation import greedy
-from course_lib.losses import teacher_forced_loss
-from course_lib.models import ShowAndTell, ShowAttendAndTell
-from course_lib.models.captioner import Captioned
-from course_lib.training import batches
+from course_lib.training import batches, train
 from course_tools.notebook.device import device
-from course_tools.notebook.fitting import classify, fitted, show_losses
 from course_tools.notebook.plots import pictures
-from course_tools.notebook.seed_scores import show_seeds
 from course_tools.notebook.show import show
-
-# Caption images of two digits: regions from a trained encoder, training of captioners, greedy captions.
-
-
-Model = TypeVar("Model", bound=nn.Module)
 
 _DIGIT, _WINDOW, _AROUND = 14, 22, 8
 """The side of a digit, that of a window around one digit, and the largest margin on each side of it, in pixels."""
@@ -43,7 +32,7 @@ _YELLOW, _MOST_OPAQUE = (1.0, 0.8, 0.0), 0.65
 
 @dataclass(frozen=True)
 class CaptionTask:
-    """Images of two digits and their captions, for training and for testing: as images, regions and tokens.
+    """Images of digits and their captions, for training and for testing: as images, regions and tokens.
 
     `regions` and `new_regions` are (n, 36, 66): for each of 6 × 6 regions, 64 features of the encoder, each with mean 0 and
     standard deviation 1 over the training images, then its row and column. `captions` and `new_captions` are (n, T) tokens with
@@ -70,26 +59,6 @@ class CaptionTask:
         """Compute the regions (n, 36, 66) of images (n, 1, 42, 42)."""
         return _regions(_features(self.classifier[0], images), self.centre, self.spread)
 
-    def fit(self, model: Model, seen: Tensor, seed: int, lr: float, steps: int = 600) -> Model:
-        """Train a captioner by teacher forcing on features of the training images, in batches of 32.
-
-        Args:
-            model: `(seen, caption)` → a result with `logits`: `ShowAndTell` on vectors, `ShowAttendAndTell` on regions.
-            seen: (n, …), the model's input for each image.
-            seed: determines the order of the batches.
-            lr: the maximum learning rate.
-            steps: number of updates.
-        """
-        stream = batches(seen.to(device()), self.captions.to(device()), batch_size=32, seed=seed)
-        return fitted(model.to(device()), stream, _next_words, steps=steps, lr=lr, label=f"seed {seed}")
-
-    @torch.no_grad()
-    def captions_by(self, model: nn.Module, seen: Tensor) -> list[str]:
-        """Write captions by greedy decoding, at most six words each, with a model that has `start` and `step`."""
-        seen = seen.to(device())
-        first = torch.full((len(seen),), BEGIN, device=device())
-        return [self.words.decode(row) for row in greedy(model.step, model.start(seen), first, END, PADDING, 6).tolist()]
-
     def exact_match(self, captions: Sequence[str]) -> float:
         """Measure the fraction of the test images whose caption is exactly right."""
         return mean(caption == right for caption, right in zip(captions, self.examples.test.captions, strict=True))
@@ -100,17 +69,38 @@ class CaptionTask:
         return mean(ours == theirs for ours, theirs in zip(named, right, strict=True))
 
 
-def caption_task(seed: int, n_images: int = 4_000, steps: int = 300) -> CaptionTask:
-    """Compose `n_images` training images and 500 test images; train the encoder for `steps` updates on windows of one digit."""
+@cache
+def caption_task(seed: int = 0, n_images: int = 4_000, steps: int = 300) -> CaptionTask:
+    """Compose `n_images` images of two digits and 500 for testing; train the encoder for `steps` updates on single digits."""
     examples = captioned_digits(n_images, 500, 500, seed=seed)
+    return _with_regions(examples, _digit_classifier(examples.train, seed, steps))
+
+
+def page_task(task: CaptionTask, seed: int = 0, n_images: int = 4_000) -> CaptionTask:
+    """Compose images of four digits in two rows, whose captions read them line by line; they keep the encoder of `task`."""
+    return _with_regions(composed((n_images, 1, 500), seed, _page), task.classifier)
+
+
+def _with_regions(examples: Splits[Captions], classifier: nn.Sequential) -> CaptionTask:
     words = Vocabulary.of(examples.train.captions, between=" ")
-    classifier = _digit_classifier(examples.train, seed, steps)
     features = _features(classifier[0], examples.train.images)
     centre, spread = features.mean((0, 1)), features.std((0, 1)).clamp(min=1e-3)
     captions, new_captions = (words.batch(part.captions, begin=True, end=True)[0] for part in (examples.train, examples.test))
     regions = _regions(features, centre, spread)
     new_regions = _regions(_features(classifier[0], examples.test.images), centre, spread)
     return CaptionTask(examples, words, classifier, centre, spread, regions, captions, new_regions, new_captions)
+
+
+def _page(n: int, drawings: Drawings, generator: torch.Generator) -> Captions:
+    """Place one digit in each quarter of an image, up to seven pixels from its corner."""
+    digits = torch.randint(10, (n, 4), generator=generator)
+    which = torch.randint(drawings.shape[1], (n, 4), generator=generator)
+    quarters = 21 * torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    corners = quarters + torch.randint(8, (n, 4, 2), generator=generator)
+    images = torch.zeros(n, 42, 42)
+    for j in range(4):
+        images = stamp(images, drawings[digits[:, j], which[:, j]], corners[:, j])
+    return Captions(images[:, None], tuple(" ".join(NAMES[i] for i in row) for row in digits.tolist()), corners)
 
 
 def standardised(vectors: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,7 +140,14 @@ def _digit_classifier(part: Captions, seed: int, steps: int) -> nn.Sequential:
     model = nn.Sequential(encoder, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(encoder.d_out, len(NAMES)))
     labels = torch.tensor([NAMES.index(caption.split()[0]) for caption in part.captions])
     stream = batches(_windows(part, seed=1).to(device()), labels.to(device()), batch_size=64, seed=seed)
-    return fitted(model.to(device()), stream, classify, steps=steps, lr=5e-3, label="encoder")
+    run = train(model.to(device()), stream, _cross_entropy, steps=steps, lr=5e-3, warmup=steps // 10)
+    for _ in run:
+        pass
+    return model.eval()
+
+
+def _cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
 
 
 def _windows(part: Captions, seed: int) -> Tensor:
@@ -175,75 +172,6 @@ def _regions(features: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
     return torch.cat([(features - centre) / spread, positions.expand(len(features), -1, -1)], dim=-1)
 
 
-def _next_words(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Compute the loss of a captioner under teacher forcing."""
-    return teacher_forced_loss(model(*batch).logits, batch[1], PADDING)
-
-
-# Show, Attend and Tell computed by a function for one step.
-
-
-CaptionStepFunction = Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]
-"""`(y, h, c, regions, attention, gate, cell, readout)` → logits, h, c, weights, as `course_lib.models.caption_step`."""
-
-
-def captioner_weights(model: ShowAttendAndTell) -> tuple[tuple[Tensor, ...], ...]:
-    """Return the weights of a model as a step takes them: those of the attention, the gate, the cell and the readout."""
-    attention, cell = model.attention, model.cell
-    return (
-        (attention.U, attention.W, attention.v),
-        (model.gate.weight, model.gate.bias),
-        (cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0 + cell.bias_hh_l0),
-        (model.from_h.weight, model.from_z.weight, model.readout.weight),
-    )
-
-
-class CaptionerByFunction(nn.Module):
-    """A `ShowAttendAndTell` that reads each word by the given step, in training as well."""
-
-    def __init__(self, model: ShowAttendAndTell, step_by: CaptionStepFunction) -> None:
-        """Wrap a model; `step_by` computes one step."""
-        super().__init__()
-        self.model, self.start, self.step_by = model, model.start, step_by
-
-    def forward(self, regions: Tensor, caption: Tensor, state: tuple[Tensor, Tensor] | None = None) -> Captioned:
-        """Read a caption (B, T) word by word, from the state (h, c); if None, from the mean of regions (B, L, d_a)."""
-        h, c = self.model.initial_state(regions) if state is None else state
-        weights, logits, rows = captioner_weights(self.model), [], []
-        for y in self.model.words(caption).unbind(1):
-            of_word, h, c, row = self.step_by(y, h, c, regions, *weights)
-            logits.append(of_word)
-            rows.append(row)
-        return Captioned(torch.stack(logits, dim=1), torch.stack(rows, dim=1), (h, c))
-
-    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Read one token (B,): the logits of the next (B, n_tokens), and the new state."""
-        regions, *hidden = state
-        logits, _, (h, c) = self(regions, tokens[:, None], hidden)
-        return logits[:, 0], state._replace(h=h, c=c)
-
-
-# Train captioners with several seeds, on one vector of each image or by attention, and compare their captions.
-
-
-RegionChange = Callable[[Tensor], Tensor]
-"""Regions (n, 36, 66) → other regions, or one vector (n, d) for each image."""
-
-
-class Captioners(NamedTuple):
-    """Captioners that differ only in their seed, and their captions of the test images, with what these score."""
-
-    models: list[nn.Module]
-    captions: list[list[str]]
-    exact_match: list[float]
-    names_both: list[float]
-
-    def right_of_named(self) -> float:
-        """Divide the exact match by the fraction of captions that name both digits, means of the seeds; NaN if none does."""
-        named = mean(self.names_both)
-        return mean(self.exact_match) / named if named else math.nan
-
-
 def without_positions(regions: Tensor) -> Tensor:
     """Set the row and the column of each region, the last two of its numbers, to 0."""
     return torch.cat([regions[..., :-2], torch.zeros_like(regions[..., -2:])], dim=-1)
@@ -254,105 +182,15 @@ def position_weighted_means(regions: Tensor) -> Tensor:
 
     With a = max(0, a feature) of a region, these are the means over the regions of a, of a · row and of a · column.
     """
-    features, positions = regions[..., :-2].relu(), regions[..., -2:]
-    weights = torch.cat([torch.ones_like(positions[..., :1]), positions], dim=-1)
-    return torch.einsum("nlk,nld->nkd", weights, features).flatten(1) / regions.shape[1]
+    return _weighted_means(regions, torch.cat([torch.ones_like(regions[..., :1]), regions[..., -2:]], dim=-1))
 
 
-@dataclass(frozen=True)
-class CaptionExperiment:
-    """Captioners of the same images, each trained once for each seed and for as many steps (`CaptionTask.fit`)."""
+def with_row_times_column(regions: Tensor) -> Tensor:
+    """Compute the vector (n, 256) of `position_weighted_means` and, after it, the means of a · row · column."""
+    products = regions[..., -2:].prod(-1, keepdim=True)
+    return torch.cat([position_weighted_means(regions), _weighted_means(regions, products)], dim=1)
 
-    task: CaptionTask
-    seeds: Sequence[int]
 
-    def from_one_vector(self, vector: RegionChange, lr: float, width: int = 24, n_seeds: int | None = None) -> Captioners:
-        """Train Show and Tell on one vector for each image, which it projects to `width` numbers.
-
-        Args:
-            vector: computes the vectors from regions; they are then standardised over the training images.
-            lr: the maximum learning rate.
-            width: size of the projection, and of a word.
-            n_seeds: number of captioners, with the first seeds; None = all.
-        """
-        known, new = standardised(vector(self.task.regions), vector(self.task.new_regions))
-        models = []
-        for seed in self.seeds[:n_seeds]:
-            torch.manual_seed(seed)
-            model = ShowAndTell(len(self.task.words), known.shape[-1], width, 64)
-            models.append(self.task.fit(model, known, seed, lr))
-        return self._tested(models, new)
-
-    def with_attention(
-        self, caption_step: CaptionStepFunction, change: RegionChange = lambda regions: regions, lr: float = 6e-3
-    ) -> Captioners:
-        """Train Show, Attend and Tell, computed by `caption_step`, on regions that `change` has changed."""
-        return self._reading_again(caption_step, change(self.task.regions), change(self.task.new_regions), lr)
-
-    def with_one_region(self, caption_step: CaptionStepFunction, vector: RegionChange, lr: float = 6e-3) -> Captioners:
-        """Train Show, Attend and Tell on a single region: one vector of each image, read before each word.
-
-        Args:
-            caption_step: computes a step of the model; its attention has nothing to choose.
-            vector: computes the vectors from regions; they are then standardised over the training images.
-            lr: the maximum learning rate.
-        """
-        known, new = standardised(vector(self.task.regions), vector(self.task.new_regions))
-        return self._reading_again(caption_step, known[:, None], new[:, None], lr)
-
-    def untrained(self, seed: int, d_region: int | None = None) -> ShowAttendAndTell:
-        """Create the model that `with_attention` trains, with its initial weights by this seed.
-
-        Args:
-            seed: of the weights.
-            d_region: size of a region; None = that of the task's regions.
-        """
-        torch.manual_seed(seed)
-        return ShowAttendAndTell(len(self.task.words), d_region or self.task.regions.shape[-1], 24, 64, 32).to(device())
-
-    def compare(self, captioners: Mapping[str, Captioners]) -> dict[str, list[float]]:
-        """Draw the training losses of captioners and the exact match of their captions; return the exact match by name."""
-        show_losses({name: group.models for name, group in captioners.items()})
-        found = {name: group.exact_match for name, group in captioners.items()}
-        show_seeds(found, "exact match", "captions of new images, one point per trained model")
-        return found
-
-    @torch.no_grad()
-    def difference_to_library(self, captioner: CaptionerByFunction) -> float:
-        """Return the largest difference of a logit at the first word between the captioner and the library's model."""
-        seen, first = self.task.new_regions.to(device()), self.task.new_captions[:, :1].to(device())
-        return (captioner(seen, first).logits - captioner.model(seen, first).logits).abs().max().item()
-
-    def right_caption_with(self, word: str, captioners: Captioners) -> int:
-        """Return the index of the first test image whose caption has this word and is that of the first model; 0 if none."""
-        pairs = zip(captioners.captions[0], self.task.examples.test.captions, strict=True)
-        return next((i for i, (ours, right) in enumerate(pairs) if ours == right and word in right.split()), 0)
-
-    def exact_match_of(self, train_captioner: Callable[[Tensor, Tensor, int, int], nn.Module], n_steps: int) -> float:
-        """Train a captioner on the regions of section 1, print its captions of three test images, and measure all of them.
-
-        Args:
-            train_captioner: `(regions, captions, n_tokens, n_steps)` → a model that maps regions to tokens.
-            n_steps: number of updates.
-        """
-        task = self.task
-        torch.manual_seed(self.seeds[0])
-        model = train_captioner(task.regions, task.captions, len(task.words), n_steps)
-        with torch.no_grad():
-            captions = [task.words.decode(row) for row in model(task.new_regions).tolist()]
-        for caption, right in zip(captions[:3], task.examples.test.captions, strict=False):
-            print(f"{caption:<24}right: {right}")
-        return task.exact_match(captions)
-
-    def _reading_again(self, caption_step: CaptionStepFunction, known: Tensor, new: Tensor, lr: float) -> Captioners:
-        models = []
-        for seed in self.seeds:
-            model = CaptionerByFunction(self.untrained(seed, known.shape[-1]), caption_step)
-            models.append(self.task.fit(model, known, seed, lr))
-        return self._tested(models, new)
-
-    def _tested(self, models: list[nn.Module], new: Tensor) -> Captioners:
-        captions = [self.task.captions_by(model, new) for model in models]
-        return Captioners(
-            models, captions, list(map(self.task.exact_match, captions)), list(map(self.task.names_both, captions))
-        )
+def _weighted_means(regions: Tensor, weights: Tensor) -> Tensor:
+    """Compute the means (n, k · 64) over the regions of max(0, each feature) · each of k weights (n, 36, k)."""
+    return torch.einsum("nlk,nld->nkd", weights, regions[..., :-2].relu()).flatten(1) / regions.shape[1]

@@ -1,34 +1,20 @@
-"""Where a captioner attends before each word: maps, hits on the digit that it names, effect of its state."""
+"""What captioners learn and where they attend: exact match by updates, maps, hits on a named digit, erased digits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 import torch
 from torch import Tensor, nn
 
-from course_tools.lectures.lecture_03.captions import CaptionTask, add_weight_scale, overlaid
+from course_lib.datasets import PADDING
+from course_tools.lectures.lecture_03.captions import CaptionTask, add_weight_scale, overlaid, without_second_digit
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.device import device
+from course_tools.notebook.plots import curves, pictures
 from course_tools.notebook.show import show
 
 _REGION, _DIGIT, _IMAGE = 7, 14, 42
 """Sides in pixels."""
-
-
-def change_of_weights(soft_attention: Callable[..., tuple[Tensor, Tensor]], regions: Tensor, seed: int = 0) -> float:
-    """Compute the weights over regions (B, L, d_a) from two random states; return the largest difference of a weight.
-
-    Args:
-        soft_attention: `(regions, h, W_a, W_h, v)` → context, weights (B, L), as `course_lib.models.soft_attention`.
-        regions: of B images.
-        seed: of the states and the matrices.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    shapes = (16, regions.shape[-1]), (16, 8), (16,)
-    W_a, W_h, v = (torch.randn(*shape, generator=generator) for shape in shapes)
-    states = torch.randn(2, len(regions), 8, generator=generator)
-    one, other = (soft_attention(regions, h, W_a / 8, W_h, v)[1] for h in states)
-    return (one - other).abs().max().item()
 
 
 @torch.no_grad()
@@ -36,12 +22,12 @@ def attends_to_named(model: nn.Module, task: CaptionTask, corners: Tensor) -> fl
     """Measure how often the region with the largest weight, before a digit is named, has its centre in that digit's window.
 
     Args:
-        model: `(regions, caption)` → a result with `weights` (B, T, 36).
+        model: `(regions, caption)` → logits, weights (B, T, 36).
         task: its new images and captions are used; the captions are read by teacher forcing.
         corners: (n, 2, 2), row and column of the top left corner of the digit that is named first, and of the other.
     """
     seen, captions = task.new_regions.to(device()), task.new_captions.to(device())
-    weights, hits = model(seen, captions).weights.cpu(), []
+    weights, hits = model(seen, captions)[1].cpu(), []
     for i, (text, places) in enumerate(zip(task.examples.test.captions, corners.tolist(), strict=True)):
         for t, (top, left) in zip((0, len(text.split()) - 1), places, strict=True):
             row, column = (_REGION * place + _REGION // 2 for place in divmod(weights[i, t].argmax().item(), 6))
@@ -53,9 +39,9 @@ def attends_to_named(model: nn.Module, task: CaptionTask, corners: Tensor) -> fl
 def _weights_by_word(model: nn.Module, task: CaptionTask, index: int) -> tuple[str, dict[str, Tensor]]:
     """Caption a new image; return the caption, and the weights (6, 6) before each numbered word and the end."""
     seen = task.new_regions[index : index + 1]
-    (caption,) = task.captions_by(model, seen)
+    caption = task.words.decode(model.write(seen.to(device()))[0].tolist())
     read = task.words.batch([caption], begin=True)[0]
-    weights = model(seen.to(device()), read.to(device())).weights[0].cpu()
+    weights = model(seen.to(device()), read.to(device()))[1][0].cpu()
     names = [f"{i} {word}" for i, word in enumerate([*caption.split(), "(end)"], 1)]
     return caption, dict(zip(names, weights.unflatten(1, (6, 6)), strict=True))
 
@@ -64,7 +50,7 @@ def show_caption_weights(model: nn.Module, task: CaptionTask, image: int = 0) ->
     """Draw the weights before each word over a new image; the first and the last digit of the right caption are boxed.
 
     Args:
-        model: a captioner with attention.
+        model: a captioner: `(regions, caption)` → logits, weights; `write(regions)` → tokens of greedy decoding.
         task: its test images are used.
         image: index of the image.
     """
@@ -75,7 +61,7 @@ def show_caption_weights(model: nn.Module, task: CaptionTask, image: int = 0) ->
     named = list(weights)[: len(caption.split())] or list(weights)
     boxes = torch.cat([corners, corners + _DIGIT], -1) / _IMAGE
     over = {name: overlaid(ink, w, most) for name, w in weights.items()}
-    figure = boxed(over, {named[0]: boxes[:1], named[-1]: boxes[1:]})
+    figure = boxed(over, {named[0]: boxes[:1], named[-1]: boxes[-1:]})
     add_weight_scale(figure, most)
     largest = "; ".join(
         f"before '{name.split(' ', 1)[1]}' {w.max():.2f} in row {w.argmax() // 6 + 1}, column {w.argmax() % 6 + 1}"
@@ -86,3 +72,52 @@ def show_caption_weights(model: nn.Module, task: CaptionTask, image: int = 0) ->
         alt=f"The weights before each word of '{caption}' in yellow over the image; the right caption is '{right}', and its "
         f"first and last digit are boxed. The largest weight (rows and columns from 1 to 6) is: {largest}.",
     )
+
+
+def show_exact_match(shares: Mapping[str, Mapping[int, float]], title: str) -> None:
+    """Draw the exact match of captions of new images against the updates; `shares` maps name -> updates -> exact match."""
+    figure = curves({name: (list(of), list(of.values())) for name, of in shares.items()}, "update", "exact match", title)
+    figure.axes[0].set_ylim(0, 1)
+    ends = "; ".join(f"{name} {list(of.values())[-1]:.2f} after {max(of):,} updates" for name, of in shares.items())
+    show(figure, alt=f"Exact match, {title}: {ends}.")
+
+
+def words_changed_by_erasing(
+    model: nn.Module, task: CaptionTask, written: Callable[[nn.Module, CaptionTask, Tensor], Sequence[str]], n: int = 200
+) -> tuple[float, float]:
+    """Erase the digit that is named last from each of n new images; measure how often the first and the last word change.
+
+    Args:
+        model: a captioner.
+        task: its first n test images are used.
+        written: `(model, task, regions)` → captions.
+        n: number of images.
+    """
+    erased = torch.cat([without_second_digit(task.examples.test, i) for i in range(n)])
+    before, after = (written(model, task, regions) for regions in (task.new_regions[:n], task.regions_of(erased)))
+    pairs = [(one.split(), other.split()) for one, other in zip(before, after, strict=True)]
+    return mean(a[:1] != b[:1] for a, b in pairs), mean(a[-1:] != b[-1:] for a, b in pairs)
+
+
+@torch.no_grad()
+def _summed_weights(model: nn.Module, task: CaptionTask) -> Tensor:
+    """Sum the weights of each region over the words of the right caption of each new image, (n, 36)."""
+    captions = task.new_captions.to(device())
+    weights = model(task.new_regions.to(device()), captions)[1].cpu()
+    return (weights * (task.new_captions[..., None] != PADDING))[:, :-1].sum(1)
+
+
+def largest_share(model: nn.Module, task: CaptionTask) -> float:
+    """Measure the largest sum of the weights of a region over the words of a caption, mean over the new images."""
+    return _summed_weights(model, task).amax(1).mean().item()
+
+
+def show_summed_weights(models: Mapping[str, nn.Module], task: CaptionTask, image: int = 0) -> None:
+    """Draw the weights of each region, summed over the words of a caption, over a new image, by each model."""
+    sums = {name: _summed_weights(model, task)[image].view(6, 6) for name, model in models.items()}
+    most, new = max(w.max().item() for w in sums.values()), task.examples.test
+    figure = pictures({name: overlaid(new.images[image], w, most) for name, w in sums.items()})
+    add_weight_scale(figure, most)
+    figure.axes[-1].set_ylabel("summed weight")
+    largest = "; ".join(f"{name} {w.max():.2f}" for name, w in sums.items())
+    show(figure, alt=f"Sum of the weights over the words of '{new.captions[image]}'. The largest of a region: {largest}.")

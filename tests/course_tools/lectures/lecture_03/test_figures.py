@@ -7,12 +7,18 @@ import torch
 from torch import nn
 
 from course_lib.datasets import Vocabulary
-from course_lib.models import soft_attention
-from course_tools.bank.lecture_03.soft_attention import has_no_tanh
 from course_tools.lectures.lecture_03 import figures
-from course_tools.lectures.lecture_03.figures import attends_to_named, change_of_weights, show_caption_weights
+from course_tools.lectures.lecture_03.figures import (
+    attends_to_named,
+    largest_share,
+    show_caption_weights,
+    show_exact_match,
+    show_summed_weights,
+    words_changed_by_erasing,
+)
 
 CAPTION = "three left of seven"
+WORDS = Vocabulary.of([CAPTION], between=" ")
 
 
 class Fixed(nn.Module):
@@ -26,7 +32,10 @@ class Fixed(nn.Module):
         weights = torch.full((len(seen), captions.shape[1], 36), 0.01)
         for t, region in enumerate(self.regions):
             weights[:, t, region] = 0.65
-        return SimpleNamespace(weights=weights)
+        return torch.zeros(len(seen), captions.shape[1], 5), weights
+
+    def write(self, seen):
+        return WORDS.batch([CAPTION] * len(seen), end=True)[0]
 
 
 CORNERS = torch.tensor([[[0, 0], [0, 28]]])
@@ -35,13 +44,12 @@ CORNERS = torch.tensor([[[0, 0], [0, 28]]])
 @pytest.fixture
 def task():
     new = SimpleNamespace(images=torch.rand(1, 1, 42, 42), captions=(CAPTION,), corners=CORNERS)
-    words = Vocabulary.of([CAPTION], between=" ")
     return SimpleNamespace(
         examples=SimpleNamespace(test=new),
-        words=words,
+        words=WORDS,
         new_regions=torch.zeros(1, 36, 66),
-        new_captions=words.batch([CAPTION], begin=True, end=True)[0],
-        captions_by=lambda model, seen: [CAPTION],
+        new_captions=WORDS.batch([CAPTION], begin=True, end=True)[0],
+        regions_of=lambda images: torch.ones(len(images), 36, 66),
     )
 
 
@@ -50,9 +58,14 @@ def test_a_hit_is_a_largest_weight_inside_the_window_of_the_named_digit(task, re
     assert attends_to_named(Fixed(*regions), task, CORNERS) == hits
 
 
-def test_the_sentence_names_the_region_before_each_word(task, monkeypatch):
-    shown = []
-    monkeypatch.setattr(figures, "show", lambda figure, alt: shown.append((figure, alt)))
+@pytest.fixture
+def shown(monkeypatch):
+    calls = []
+    monkeypatch.setattr(figures, "show", lambda figure, alt: calls.append((figure, alt)))
+    return calls
+
+
+def test_the_sentence_names_the_region_before_each_word(task, shown):
     show_caption_weights(Fixed(0, 9, 9, 5, 35), task, 0)
     ((figure, alt),) = shown
     assert "before 'three' 0.65 in row 1, column 1" in alt
@@ -61,8 +74,24 @@ def test_the_sentence_names_the_region_before_each_word(task, monkeypatch):
     assert [ax.get_title() for ax in figure.axes[:5]] == ["1 three", "2 left", "3 of", "4 seven", "5 (end)"]
 
 
-def test_the_state_changes_the_weights_through_the_tanh_only():
-    regions = torch.randn(5, 7, 11, generator=torch.Generator().manual_seed(1))
-    assert change_of_weights(soft_attention, regions) > 0.05
-    assert change_of_weights(has_no_tanh, regions) < 1e-5
-    assert change_of_weights(soft_attention, regions) != change_of_weights(soft_attention, regions, seed=1)
+def test_a_word_has_changed_if_another_stands_in_its_place(task):
+    texts = {0.0: "three left of seven", 1.0: "three left of one"}
+
+    def written(model, task, regions):
+        return [texts[row] for row in regions[:, 0, 0].tolist()]
+
+    assert words_changed_by_erasing(None, task, written, n=1) == (0.0, 1.0)
+
+
+def test_the_largest_sum_over_the_words_is_that_of_the_region_looked_at_most(task, shown):
+    model = Fixed(0, 9, 9, 5, 35, 35)
+    assert largest_share(model, task) == pytest.approx(2 * 0.65 + 3 * 0.01)
+    show_summed_weights({"ours": model}, task)
+    assert "ours 1.33" in shown[0][1]
+
+
+def test_the_exact_match_is_drawn_from_0_to_1(shown):
+    show_exact_match({"ours": {1: 0.0, 100: 0.25}}, "captions")
+    ((figure, alt),) = shown
+    assert alt == "Exact match, captions: ours 0.25 after 100 updates."
+    assert figure.axes[0].get_ylim() == (0.0, 1.0)
