@@ -42,8 +42,8 @@ from course_lib.primitives import lstm_step
 from course_lib.shapes import Values
 from course_lib.training import batches
 from course_tools.lectures.lecture_03 import captions, documents, figures
-from course_tools.notebook import check, claim, device, explore, ledger, plots
-from course_tools.notebook import predict, show, source
+from course_tools.notebook import check, claim, device, explore, ledger
+from course_tools.notebook import predict, source
 from course_tools.notebook.fit import fit
 
 # %% [markdown]
