@@ -169,6 +169,7 @@ def learn(model, task, regions, new, steps, lr=6e-3, loss=next_word_loss):
         decay.step()
         if update == 1 or update % (steps // 6) == 0:
             right[update] = task.exact_match(written(model, task, new))
+    right[steps] = task.exact_match(written(model, task, new))
     return right
 
 
