@@ -379,7 +379,7 @@ figures.show_caption_weights(attentive, task, image=0)
 figures.show_caption_weights(pager, page, image=0)
 
 # %% [markdown] tags=["predict"]
-# Nobody told the model where the digits are: the gradient of the loss of each word reaches the weights through the context. But
+# No label says where the digits are: the gradient of the loss of each word reaches the weights through the context. But
 # is the digit in the box the *cause* of the word? A test: erase it.
 #
 # **Predict.** We erase the digit that is named last. Which words of the captions change?
@@ -470,8 +470,8 @@ explore(partial(figures.show_caption_weights, attentive, task), image=(0, 49))
 # %% [markdown]
 # ## 8 What came of it
 #
-# - **2015.** *Show, Attend and Tell* made attention visible: its maps of a bird or a frisbee are the pictures that many people
-#   have of attention. Its scores on photographs were 24.3 BLEU-4 with soft and 25.0 with hard attention.
+# - **2015.** *Show, Attend and Tell* made attention visible: its maps of a bird or a frisbee are what many people
+#   think of as attention. Its scores on photographs were 24.3 BLEU-4 with soft and 25.0 with hard attention.
 # - **2018.** Anderson et al. replaced the grid by the boxes of an object detector, "bottom-up and top-down attention", and won
 #   the VQA challenge of 2017 (https://arxiv.org/abs/1707.07998).
 # - **2018.** Adebayo et al. showed that some popular maps of an image's "important" pixels look the same when the network's
