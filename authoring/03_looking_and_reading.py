@@ -329,10 +329,6 @@ claim(
 # Now an image holds four digits in two rows, and the caption reads them line by line: *three five five three*. There are ten
 # thousand captions and four thousand images, so nearly every caption of a new image has never been written before.
 
-# %%
-page = captions.page_task(task)
-page.show_examples(3)
-
 # %% [markdown] tags=["predict"]
 # **Predict.** Two images read *three five / five three* and *five three / three five*, with the digits at the same four places.
 # In what do their vectors made by hand differ?
@@ -349,6 +345,10 @@ page.show_examples(3)
 # <details><summary>C. In the plain mean of the features.</summary>
 #
 # Both contain two threes and two fives.</details>
+
+# %%
+page = captions.page_task(task)
+page.show_examples(3)
 
 # %%
 torch.manual_seed(0)
