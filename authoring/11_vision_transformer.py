@@ -13,26 +13,137 @@
 # %% [markdown] tags=["header"]
 # # 11 · Vision Transformer
 #
-# A Vision Transformer classifies images by treating square patches as tokens.
+# A Vision Transformer cuts a picture into square patches and treats them as the tokens of a text.
 #
 # ![](diagram:vit)
 #
-# You will write the patches and their embedding, attention rollout, the interpolation of positions, distillation and the
-# training of a new head. You will compare a ViT with a convolutional network on few images, distil the convolutional network
-# into a ViT, build a ViT and its training loop from an empty cell, and repair a run that does not learn.
+# You will write the patches and their embedding, train a Vision Transformer around your own functions to read the legend of a
+# map, see where it looks, compare it with convolutions, and repair a run that does not learn.
 #
-# **Prerequisites:** lecture 04 (self-attention), 05 (blocks and positions), and the basics of convolutional networks. **Time:**
-# {minutes}. {measured}
+# **Prerequisites:** lectures 04 (self-attention) and 05 (blocks and positions), and the basics of convolutional networks.
+# **Time:** {minutes}. {measured}
 
 # %%
-from course_tools.notebook import claim, predict
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.analysis import record, rollout
+from course_lib.blocks import Sizes, encoder_stack, pre_norm
+from course_lib.datasets import digits, photographs, resize
+from course_lib.losses import distillation_loss
+from course_lib.losses.distillation import ClassLogits, Labels
+from course_lib.metrics import LinearProbe, fine_tuned_head
+from course_lib.primitives import embed_patches, interpolate_positions, patch_grid
+from course_lib.primitives import patchify, unpatchify
+from course_lib.primitives.patches import Patches
+from course_lib.shapes import Image
+from course_lib.training import batches, train
+from course_tools.lectures.lecture_11 import figures, rivals
+from course_tools.lectures.lecture_11.maps import draw_maps
+from course_tools.notebook import check, claim, device, digit_split, explore, fit
+from course_tools.notebook import ledger, predict, progress, show_study, source
+from course_tools.notebook.authorship import whose
+from course_tools.notebook.digit_vit import small_cnn, small_vit
+from course_tools.notebook.fitting import accuracy_of, classify
+from course_tools.notebook.seed_scores import show_seeds
+from course_tools.notebook.training_curve import show_recorded_losses
 
 # %% [markdown]
-# ## 1 Too many tokens
+# ## 1 Two questions about a map
 #
-# In lecture 04 every pixel attended to every other pixel. For a small photograph that is feasible. But images are usually
-# classified at 224 × 224 pixels. With a token for each pixel, every head of every layer has a weight for each *pair* of pixels.
-# The next cell computes how much memory these weights would take.
+# Each picture below is a map in colour, 48 × 48 pixels: over a crop of a photograph lie a round pin and a legend, four coloured
+# squares with a white symbol each. Everything else is drawn anew for every map. We ask two questions:
+#
+# - **beside**: which symbol is on the square to the right of the pin?
+# - **colour**: which symbol is on the square of the pin's colour, wherever that square is?
+#
+# (Photographs: `china.jpg` by danielbuechele and `flower.jpg` by vultilion, [CC BY
+# 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
+
+# %%
+source(draw_maps)
+known, unseen = draw_maps(6_144, seed=0), draw_maps(1_000, seed=1, unseen=True)
+figures.show_maps(known)
+
+# %% [markdown] tags=["predict"]
+# Both questions have eight answers, so a guess is right one time in eight. Answer both for the maps above: neither is harder
+# than the other for you.
+#
+# **Predict.** A network recognises the symbols, and cannot tell which is on which colour. How often does it answer the second
+# question correctly, at best?
+#
+# <details><summary>A. One time in eight.</summary>
+#
+# It can do better than a blind guess: it knows which four symbols occur.</details>
+# <details><summary>B. One time in four.</summary>
+#
+# Yes: it chooses one of the four symbols in the map. This *bag of symbols* is a dashed line in later figures.</details>
+# <details><summary>C. One time in two.</summary>
+#
+# For that it would have to exclude two of the four.</details>
+
+# %% [markdown]
+# The usual network for pictures comes first: three convolutions of 3 × 3, then for each feature its largest value
+# in the map, then a linear layer. `learn` is the loop of the whole lecture: Adam, batches of 64, a learning rate that rises
+# for a tenth of the updates and then falls linearly, gradients clipped at 1.
+
+
+# %%
+def loss_of(model, batch):
+    """The cross-entropy of the answers, in nats; pixels are scaled to -2…2."""
+    images, answers = batch
+    return F.cross_entropy(model(4 * images - 2), answers)
+
+
+def learn(model, answers, steps=400, lr=2e-3):
+    """Train a model on the known maps; return the loss of each update."""
+    stream = batches(known.images, answers, batch_size=64, seed=0)
+    run = train(model, stream, loss_of, steps=steps, lr=lr, warmup=steps // 10)
+    losses = []
+    for step in progress(run, "training", total=steps):
+        losses.append(step.loss)
+    return losses
+
+
+@torch.no_grad()
+def answered(model, images):
+    """The answers (n,) of a trained model."""
+    return model.eval()(4 * images - 2).argmax(-1)
+
+
+def share(model, answers):
+    """The share of right answers about the unseen maps."""
+    return (answered(model, unseen.images) == answers).float().mean().item()
+
+
+source(rivals.convolutions)
+torch.manual_seed(0)
+cnn = rivals.convolutions().to(device())
+beside_losses = [learn(cnn, known.beside, steps=200, lr=4e-3)]
+cnn_beside = share(cnn, unseen.beside)
+cnn = rivals.convolutions().to(device())
+cnn_losses = [learn(cnn, known.colour, lr=4e-3)]
+cnn_colour = share(cnn, unseen.colour)
+curves = {"beside": beside_losses, "colour": cnn_losses}
+show_recorded_losses(curves, "cross-entropy, nats", {"a guess": 2.08})
+
+# %% tags=["nbval-check-output"]
+claim("11.cnn", beside=cnn_beside, colour=cnn_colour)
+
+# %% [markdown]
+# The first question is *local*: a window that holds two neighbouring cells contains pin and symbol. So this network recognises
+# pins and symbols. The second question is a *relation between two places*: no small window shows both. The pooling keeps
+# whether a green square with a heart exists, and whether a green pin exists; a linear layer adds such facts up, and the answer
+# needs their conjunction for every possible colour. We need a layer in which each place can look at every other and compare.
+
+# %% [markdown]
+# ## 2 Patches as tokens
+#
+# Self-attention is such a layer, and pixels could be its tokens (lecture 04). But pictures are usually classified at 224 × 224
+# pixels. That is 50,176 tokens, and 2.5 billion weights in each head of each layer.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Instead of each pixel, each *square* of 16 × 16 pixels becomes a token. By what factor does the number of
@@ -50,20 +161,25 @@ from course_tools.notebook import claim, predict
 
 # %% tags=["nbval-check-output"]
 by_pixel, by_patch = (224 * 224) ** 2, (224 // 16 * (224 // 16)) ** 2
-claim("11.a", ratio=4 * by_pixel / 1e9)
 claim("11.b", value=by_pixel // by_patch)
 
 # %% [markdown]
-# ## 2 Patches as tokens
+# **By hand.** A grey picture of 4 × 4 pixels holds the numbers 0 to 15, row by row. With $P = 2$ it has four patches. Each is
+# written as one vector and multiplied by the same matrix $E$, here a single row (0, 0, 1, 10):
 #
-# In this section you cut the image into non-overlapping squares of $P \times P$ pixels, the **patches**, and arrange the
-# pixels of each patch as one vector:
+# | patch | its pixels | times E |
+# | --- | --- | --- |
+# | top left | 0, 1, 4, 5 | 4 + 50 = **54** |
+# | top right | 2, 3, 6, 7 | 6 + 70 = **76** |
+# | bottom left | 8, 9, 12, 13 | 12 + 130 = **142** |
+# | bottom right | 10, 11, 14, 15 | 14 + 150 = **164** |
+#
+# In general, with $C$ channels and patches of $P \times P$ pixels:
 #
 # $$x \in \mathbb R^{C \times H \times W} \;\to\; x_p \in \mathbb R^{N \times C P^2} \qquad N = HW / P^2$$
 #
-# The order is a convention, but it must be consistent. The patches are ordered row by row from the top left. Within a patch,
-# all values of the first channel come first, row by row, then those of the next channel. This is the memory order of
-# convolution weights.
+# The patches are ordered row by row from the top left. Within a patch, all values of the first channel come first, row by row,
+# then those of the next channel. This is the memory order of convolution weights.
 #
 # | name | shape |
 # | --- | --- |
@@ -71,28 +187,14 @@ claim("11.b", value=by_pixel // by_patch)
 # | patches | (B, N, C · P²) |
 #
 # **Bug hunt.** The version below raises no error; its patches have the right shape and contain every pixel once. Look at the
-# figure and answer the question below it before you run the check. (Photograph: `china.jpg` by danielbuechele, [CC BY
-# 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
-
-# %%
-import torch
-from einops import rearrange
-from torch import Tensor
-
-from course_lib.primitives import patch_grid
-from course_lib.primitives.patches import Patches
-from course_lib.shapes import Image
+# figure and answer the question below it before you run the check.
 
 # %% exercise="11.1" bug="takes_pixels_far_apart"
 from course_tools.bank.lecture_11.patchify import takes_pixels_far_apart as suspect
 
 # %%
-from course_lib.datasets import photographs
-from course_tools.notebook import check
-from course_tools.lectures.lecture_11.figures import show_patches
-
 photograph = photographs((96, 144))[:1].float().clamp(0, 1)
-show_patches(suspect, photograph, 24, "the suspect's patches")
+figures.show_patches(suspect, photograph, 24, "the suspect's patches")
 
 # %% [markdown] tags=["predict"]
 # **What does each of its patches contain?**
@@ -118,30 +220,24 @@ from course_lib.primitives import patchify
 patchify = check("11.1", patchify)
 
 # %% [markdown]
-# Each patch is now multiplied by one matrix $E$, the same for all patches. This *is* a convolution, with kernel size and stride
-# $P$: it applies the same weights at every position, and it moves by its own width in each step. The next cell compares the
-# two.
+# One matrix for all patches *is* a convolution, with kernel size and stride $P$: the same weights at every place, moved by their
+# own width. The next cell checks the four numbers above, and both forms on a photograph.
 
-# %% tags=["nbval-check-output"]
-import torch.nn.functional as F
+# %%
+picture, row = torch.arange(16.0).view(1, 1, 4, 4), torch.tensor([0.0, 0.0, 1.0, 10.0])
+assert (patchify(picture, 2).float() @ row).tolist() == [[54, 76, 142, 164]]
 
-SEEDS = (0, 1, 2)
-torch.manual_seed(SEEDS[0])
 E, b = torch.randn(11, 3, 24, 24), torch.randn(11)
 by_product = patchify(photograph, 24).float() @ E.flatten(1).mT + b
-by_sliding = rearrange(
-    F.conv2d(photograph, E, b, stride=24), "B d rows columns -> B (rows columns) d"
-)
-gap = ((by_product - by_sliding).abs().max() / by_sliding.abs().max()).item()
-claim("11.c", gap=gap)
+by_sliding = F.conv2d(photograph, E, b, stride=24).flatten(2).mT
+torch.testing.assert_close(by_product, by_sliding, atol=1e-3, rtol=1e-3)
 
 # %% [markdown]
 # ## 3 Class token and positions
 #
-# Which token represents the whole image? ViT adds a **class token**: one more learned vector, the same for every image. It
-# precedes the patches and attends to them in every layer, and a linear head classifies its output. Attention is
-# permutation-equivariant, so a learned position vector is added to every token. In this section you write this embedding
-# (Dosovitskiy et al., eq. 1):
+# Which token represents the whole picture? ViT adds a **class token**: one more learned vector, the same for every picture. It
+# precedes the patches, attends to them in every layer, and a linear head classifies its output. Attention treats its tokens as
+# a set, so a learned **position** vector is added to every token (Dosovitskiy et al., eq. 1):
 #
 # $$z_0 = [x_\mathrm{class};\, x_p^1 E;\, \dots;\, x_p^N E] + E_\mathrm{pos}$$
 #
@@ -149,12 +245,9 @@ claim("11.c", gap=gap)
 # | --- | --- |
 # | `patches` | (B, N, d_patch) |
 # | `E`, `b` | (d_model, d_patch), (d_model,): stored as `nn.Linear` does |
-# | `learned` | (n_learned, d_model): ViT has one such token, DeiT two |
+# | `learned` | (n_learned, d_model): ViT has one such token, other models more |
 # | `positions` | (n_learned + N, d_model), for *all* tokens |
 # | tokens | (B, n_learned + N, d_model) |
-
-# %%
-from jaxtyping import Float
 
 # %% exercise="11.2" difficulty="●●○" minutes=10
 from course_lib.primitives import embed_patches
@@ -163,155 +256,334 @@ from course_lib.primitives import embed_patches
 embed_patches = check("11.2", embed_patches)
 
 # %% [markdown]
-# The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. The library's `ViT` consists of
-# `encoder` and `head`. Our digits have 28 × 28 pixels and $P = 7$, so each image is a sequence of sixteen patches. We
-# initialise the position vectors four times as large as the library does, so that they are not small compared with the embedded
-# patches (lecture 05, section 10).
+# ## 4 The Vision Transformer
+#
+# The rest is the encoder of lecture 05: pre-norm blocks, GELU, and one norm at the end. `MapReader` is a whole Vision
+# Transformer around your two functions. A map of 48 × 48 pixels with $P = 12$ has sixteen patches; two layers of width 64 make
+# 96,000 weights; the convolutions have 85,000.
+
 
 # %%
-from functools import partial
+class MapReader(nn.Module):
+    """A Vision Transformer: patches, class token and positions, blocks, a head."""
 
-from course_tools.notebook import device, digit_split
-from course_tools.notebook.digit_vit import (
-    GRID,
-    P,
-    digit_accuracy,
-    fit_image_model,
-    small_cnn,
-    small_vit,
+    def __init__(self, n_classes=8, P=12, n_patches=16, d=64):
+        super().__init__()
+        self.P, sizes = P, Sizes(d, n_heads=4, d_ff=2 * d, n_layers=2)
+        self.project = nn.Linear(3 * P * P, d)
+        self.learned = nn.Parameter(0.5 * torch.randn(1, d))
+        self.positions = nn.Parameter(0.5 * torch.randn(1 + n_patches, d))
+        self.stack = encoder_stack(sizes, activation=F.gelu, residual=pre_norm)
+        self.head = nn.Linear(d, n_classes)
+
+    def tokens(self, images):  # (B, 3, H, W) -> (B, 1 + N, d)
+        patches = patchify(images, self.P).to(images)
+        E, b = self.project.weight, self.project.bias
+        return embed_patches(patches, E, b, self.learned, self.positions).to(images)
+
+    def forward(self, images):
+        return self.head(self.stack(self.tokens(images))[:, 0])
+
+
+torch.manual_seed(0)
+vit = MapReader().to(device())
+vit_losses = learn(vit, known.colour)
+vit_colour = share(vit, unseen.colour)
+
+# %% [markdown]
+# And the fairest rivals, with as many weights (83,000 to 90,000), the same maps and as many updates: convolutions whose field
+# covers the whole map and that have a hidden layer after the pooling; a hidden layer over all pixels. The last one needs no
+# training: it answers as for the known map that is nearest in its pixels.
+
+# %%
+source(rivals.convolutions_that_see_all)
+torch.manual_seed(0)
+wide, dense = rivals.convolutions_that_see_all(), rivals.network_of_pixels()
+wide, dense = wide.to(device()), dense.to(device())
+curves = {"ViT": [vit_losses], "convolutions": cnn_losses}
+curves["convolutions that see all"] = [learn(wide, known.colour)]
+curves["network of pixels"] = [learn(dense, known.colour)]
+show_recorded_losses(curves, "cross-entropy, nats", {"a bag of symbols": 1.386})
+
+# %%
+nearest = rivals.nearest_known(known.images, known.colour, unseen.images)
+right = {"ViT": [vit_colour], "convolutions": [cnn_colour]}
+right["see all"] = [share(wide, unseen.colour)]
+right["pixels"] = [share(dense, unseen.colour)]
+right["nearest map"] = [(nearest == unseen.colour).float().mean().item()]
+show_seeds(right, "right answers", "the pin's colour", {"a bag of symbols": 0.25})
+
+# %% tags=["nbval-check-output"]
+others = {name: score for name, (score,) in right.items() if name != "ViT"}
+claim(
+    "11.vit", vit=vit_colour, best=max(others.values()), nearest=others["nearest map"]
 )
 
-split = digit_split(SEEDS)
-images, labels, learn, unseen = split
-STEPS = 220
-cnn = partial(small_cnn, widths=(32, 32, 64), strides=(2, 2, 1))
-
-
-def by_your_tokens(model, images, scale=1.0):
-    """Logits of a ViT from the tokens of your `patchify` and `embed_patches`."""
-    encoder = model.encoder
-    tokens = embed_patches(
-        patchify(images, P).to(images),
-        encoder.project.weight,
-        encoder.project.bias,
-        encoder.learned,
-        scale * encoder.positions,
-    )
-    return model.head(encoder.stack(tokens.to(images))[:, 0])
-
-
-def classify_tokens(model, batch):
-    """Cross-entropy of a ViT whose tokens your functions make."""
-    return F.cross_entropy(by_your_tokens(model, batch[0]), batch[1])
-
-
-# %% [markdown] tags=["predict"]
-# ## 4 ViT and CNN on 2,500 images
+# %% [markdown]
+# ## 5 Where it looks
 #
-# A deck states: "with a dataset of ~ 2-3 thousand pictures, doesn't work very well - classic ResNet more stable and better". We
-# test this on 2,500 digits. Both models get the same budget of *arithmetic*: the CNN is trained for fewer steps, so that its
-# training takes no more operations than that of the Vision Transformer. (The learning rates are 0.003 for the ViT and 0.004 for
-# the CNN.) Your `patchify` and `embed_patches` make the tokens of the ViT.
-#
-# **Predict.** Does the ViT or the CNN have the higher accuracy on a thousand unseen digits?
-#
-# <details><summary>A. The Vision Transformer: attention sees the whole image at once.</summary>
-#
-# It does, from the first layer on. But it must *learn* that a stroke is the same stroke one pixel further to the
-# left.</details>
-# <details><summary>B. The CNN, by a few percentage points.</summary>
-#
-# Yes. Locality and translation equivariance are built into convolutions, and the ViT has to learn them. This comparison does
-# not show that they are the cause.</details>
-# <details><summary>C. Both have the same accuracy: digits are easy.</summary>
-#
-# Most digits are easy. On the rest the two models differ.</details>
+# Two steps suffice: each entry compares its colour with that of the pin, and the class token reads the entry that agrees. The
+# next cell takes the weights of both layers, for maps that the model has never seen. In layer 1 it chooses the head in which
+# the entry of the right colour looks at the pin most often; in layer 2 it averages the heads of the class token.
+
 
 # %%
-from course_tools.notebook.fitting import show_losses
-from course_tools.notebook.seed_scores import paired_differences, show_seeds
+@torch.no_grad()
+def weights_on_patches(model, images):
+    """How much every token takes from the patches (layers, n, h, 1 + N, N)."""
+    with record(model) as seen:
+        model.eval()(4 * images - 2)
+    return torch.stack([calls[0].weights for calls in seen.values()])[..., 1:]
 
-few_thousand = {
-    seed: (images[learn[seed][:2_500]], labels[learn[seed][:2_500]]) for seed in SEEDS
-}
-vits, cnns, cnn_rate = {}, {}, {"steps": 4 * STEPS // 5, "lr": 4e-3}
-for seed, known in few_thousand.items():
-    vits[seed] = fit_image_model(
-        small_vit(seed), seed, *known, steps=STEPS, loss=classify_tokens
+
+first, last = weights_on_patches(vit, unseen.images)
+each = torch.arange(len(unseen.pin))
+of_entry = first[each, :, 1 + unseen.entry]  # (n, h, N)
+at_pin = (of_entry.argmax(-1) == unseen.pin[:, None]).float().mean(0)  # of each head
+of_class = last[:, :, 0].mean(1)  # (n, N)
+at_entry = (of_class.argmax(-1) == unseen.entry).float().mean()
+replies = answered(vit, unseen.images)
+
+
+def draw_map(number=0):
+    """Show an unseen map, where its entry and the class token look, and the answer."""
+    grids = {
+        "the entry, layer 1": of_entry[number, at_pin.argmax()],
+        "class token, layer 2": of_class[number],
+    }
+    figures.show_where(unseen, number, grids, replies[number].item())
+
+
+draw_map(0)
+
+# %% tags=["nbval-check-output"]
+claim("11.looks", pin=at_pin.max(), entry=at_entry)
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Look through the unseen maps. Where else do the weights go, if the pin and the entry are neighbours? Is there a
+# map that the model gets wrong?
+
+# %% tags=["interactive"]
+explore(draw_map, number=(0, 999, 1))
+
+# %% [markdown] tags=["predict"]
+# ## 6 What positions are for
+#
+# Now the sixteen cells of every unseen map change places at random, differently in each map. Nothing is trained again. The
+# Vision Transformer still answers the question about the pin's colour.
+#
+# **Predict.** How many of its answers stay right?
+#
+# <details><summary>A. One in eight: its positions no longer fit.</summary>
+#
+# Each position vector is still added to the patch that is now there. The pin and the entries were anywhere before, too.</details>
+# <details><summary>B. About one in four: it finds the symbols, and not the one of the right colour.</summary>
+#
+# That would be so if it compared the colours of neighbouring cells only. Attention compares all pairs.</details>
+# <details><summary>C. Nearly as many as before.</summary>
+#
+# Yes: the question is about a *set* of patches, and attention compares any two of them, wherever they are. Only the photograph
+# behind them is now in pieces.</details>
+
+
+# %%
+def shuffle_cells(images):
+    """Permute the sixteen cells of each map at random."""
+    cells = patchify(images, 12).to(images)
+    order = torch.rand(cells.shape[:2]).argsort(1).to(images.device)
+    mixed = cells.gather(1, order[..., None].expand_as(cells))
+    return unpatchify(mixed, 12, *images.shape[-2:])
+
+
+torch.manual_seed(0)
+mixed_maps = shuffle_cells(unseen.images)
+in_pieces = (answered(vit, mixed_maps) == unseen.colour).float().mean().item()
+
+# %% tags=["nbval-check-output"]
+claim("11.pieces", whole=vit_colour, pieces=in_pieces)
+
+# %% [markdown]
+# The other question, *beside*, is about places. Attention does not know that two patches are neighbours: that the pin is in
+# cell 5 and the heart in cell 6 has to be learned from the position vectors, for every cell anew. A convolution has it built
+# in, and needs fewer pictures for it.
+
+# %% [markdown]
+# ## 7 Few pictures
+#
+# The paper says it itself: trained on ImageNet alone, its models stay a few percentage points below ResNets of their size; with
+# 300 million pictures they lead. What convolutions have built in, a Vision Transformer must learn from pictures. The recorded
+# study trains the same kind of ViT and two CNNs with as many weights on 250 to 4,000 handwritten digits, each with its best
+# learning rate of four.
+
+# %%
+study = show_study("11_pictures")
+
+
+def least_lead(kind, rival, numbers):
+    """The least lead in accuracy of one network over another, over seeds and numbers."""
+    pairs = (
+        pair
+        for n in numbers
+        for pair in zip(
+            study.scores(f"{kind}, {n} pictures", "accuracy"),
+            study.scores(f"{rival}, {n} pictures", "accuracy"),
+            strict=True,
+        )
     )
-    cnns[seed] = fit_image_model(cnn(seed), seed, *known, **cnn_rate, name="CNN")
-show_losses({"ViT": [*vits.values()], "CNN": [*cnns.values()]})
-right = {
-    name: [digit_accuracy(model, split, seed) for seed, model in models.items()]
-    for name, models in (("ViT", vits), ("CNN", cnns))
-}
-show_seeds(right, "accuracy on unseen digits", "2,500 digits to learn from")
+    return min(ours - theirs for ours, theirs in pairs)
 
 
 # %% tags=["nbval-check-output"]
-from course_lib.attention import scaled_dot_product_attention
-from course_tools.notebook.layer_costs import multiply_adds
-
-plain = small_vit(SEEDS[0], mechanism=scaled_dot_product_attention).eval()
-with torch.no_grad():
-    by_cnn, by_vit = (
-        multiply_adds(model, images[:1]) for model in (cnns[SEEDS[0]], plain)
-    )
-effort = 4 / 5 * by_cnn / by_vit
-claim("11.d", effort=effort)
-claim("11.e", least=min(paired_differences(right["CNN"], right["ViT"])))
-claim("11.f", least=min(right["ViT"]))
-
-# %% [markdown] tags=["predict"]
-# For 2,500 digits, this CNN and this budget, the deck's "better" holds. Section 8 varies the number of digits and the CNN.
-# "More stable" remains open: three seeds cannot distinguish a standard deviation of 0.01 from one of 0.02.
-#
-# ## 5 Learned positions and attention rollout
-#
-# What does the trained ViT know about positions, and where does it attend? This section first examines its position vectors and
-# then traces its attention back to the patches.
-#
-# **Position similarity.** The model is not told that patch 5 lies below patch 1; its position vectors are initialised at
-# random. The next figure shows one trained model: each small map shows the cosine between one position vector and all sixteen,
-# arranged like the patches. The printed numbers compare them with the vectors before training.
-#
-# **Predict.** What do these maps of the similarity of positions look like after training?
-#
-# <details><summary>A. Each position is most similar to its neighbours.</summary>
-#
-# This is what the paper's figure 7 shows, after training on millions of images. It takes longer than our training.</details>
-# <details><summary>B. No pattern is visible.</summary>
-#
-# Yes. Sixteen random vectors already distinguish the positions, and a short training changes vectors that start four times as
-# large as usual (section 3) little.</details>
-# <details><summary>C. All maps are alike: the digits are in the middle anyway.</summary>
-#
-# Then the model could not distinguish a patch at the top from one at the bottom; section 9 shows what that costs.</details>
-
-
-# %%
-from course_tools.notebook import show, weight_maps
-from course_tools.notebook.digit_vit import neighbours_over_distant, position_similarity
-
-untrained, trained = small_vit(SEEDS[0]), vits[SEEDS[0]]
-before, after = position_similarity(untrained), position_similarity(trained)
-gap_after, gap_before = neighbours_over_distant(after), neighbours_over_distant(before)
-show(
-    weight_maps({"after training": after}, columns=4, label="cosine of two positions"),
-    alt="Sixteen small maps: cosines between the learned position of each patch and "
-    "those of all. Neighbours are more alike than patches three or more steps apart by "
-    f"{gap_after:.2f}.",
-)
-print(
-    f"cosine of neighbouring minus that of distant positions: {gap_before:+.2f} before "
-    f"training, {gap_after:+.2f} after it"
-)
-print(f"change of a cosine in training: mean {(after - before).abs().mean():.2f}")
+least = least_lead("CNN, all positions", "ViT", ["250", "1,000", "4,000"])
+claim("11.few", least=least)
 
 # %% [markdown]
-# **Attention rollout.** In the last layer, the class token attends to tokens that are themselves mixtures of tokens. Abnar and
-# Zuidema trace these mixtures back to the inputs. They model each layer as half identity (the residual connection) and half
-# attention, averaged over the heads, and multiply the layers. You now write this product:
+# A digit in the middle of a small grey picture needs no relation between distant places; nearest neighbours on the pixels
+# recognise it about as well. For few pictures with local patterns, choose convolutions or a body that was trained on many other
+# pictures; for relations between places, or very many pictures, attention.
+
+# %% [markdown] tags=["try-it"]
+# ## 8 Build it: repair a run
+#
+# **Build task (25 minutes, 12 points).** The code below trains a Vision Transformer on scikit-learn's handwritten digits (8 × 8
+# pixels). It runs to the end, but the trained model is no better than chance. We planted three faults; none of them raises an
+# error. Measure before you read the code. The check names the faults that it can prove; one may hide another.
+
+# %% exercise="11.8" bug="three_faults"
+from course_tools.bank.lecture_11.repair_vit import three_faults as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("11.8", suspect)
+
+# %% [markdown]
+# Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_vit(images, labels,
+# n_classes, n_steps)` once, with 1,297 digits, sorted by their labels, and `n_steps=500`. It evaluates the returned model on
+# the other 500 digits. The function has at most 60 seconds of processor time; a good answer needs about five.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps images (B, 1, 8, 8) to logits (B, n_classes) |
+# | 1 | at most `n_steps` updates and at most 200,000 weights |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
+# | 1 | the loss falls during training (or the model has learned without it) |
+# | 1 | the returned model gives the same logits for the same image |
+# | 1 | the logits of one image do not depend on the other images of the batch |
+# | 1 | every patch has an influence on the logits |
+# | 1 | the logits depend on *where* a patch is |
+# | 2 | the influence of a patch depends on what the other patches show, as it does with attention |
+# | 1 | loss on held-out digits: 1 nat below that of predicting from class frequencies alone, which is 2.3 nats |
+# | 1 | accuracy on held-out digits: above that of the nearest class mean (about 0.9) |
+
+# %% exercise="11.8" difficulty="●●○" minutes=25
+from course_tools.bank.lecture_11.repair_vit import repair_vit
+
+# %% tags=["nbval-check-output"]
+repair_vit = check("11.8", repair_vit)
+
+# %% [markdown]
+# The next cell trains your model once more and shows the six held-out digits to whose label it gives the smallest probability.
+# Would you have recognised them?
+
+# %%
+small, kinds = digits()
+order = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(0))
+learned, held = order[:1_297], order[1_297:]
+learned = learned[kinds[learned].argsort()]
+torch.manual_seed(0)
+repaired = repair_vit(small[learned, None], kinds[learned], 10, 500)
+with torch.no_grad():
+    odds = repaired(small[held, None]).softmax(-1)
+figures.show_hardest(small[held], kinds[held], odds, f"{whose(repair_vit)} model")
+
+# %% [markdown] tags=["quiz"]
+# ## 9 Exit quiz
+#
+# **Question 1.** You halve the side of a patch. What happens to the number of attention weights, and to the work of computing
+# them?
+#
+# <details><summary>A. Twice as much.</summary>
+#
+# Half the side gives four times as many patches.</details>
+# <details><summary>B. Four times.</summary>
+#
+# There are four times as many tokens. But each weight belongs to a pair of tokens.</details>
+# <details><summary>C. Sixteen times.</summary>
+#
+# Right: it grows with $1/P^4$. The matrix $E$, in contrast, becomes four times *smaller*.</details>
+#
+# **Question 2.** One fixed permutation shuffles the patches of every picture, in training and afterwards. Whose accuracy
+# changes?
+#
+# <details><summary>A. The Vision Transformer's: its positions are then wrong.</summary>
+#
+# They are learned. Position 3 belongs to another place of the picture, and to the same one in every picture.</details>
+# <details><summary>B. The convolutional network's.</summary>
+#
+# Right: its windows now hold pixels that do not belong together. For the Vision Transformer the permutation only renumbers the
+# positions.</details>
+# <details><summary>C. Both, equally.</summary>
+#
+# Only one of them assumes which pixels are neighbours.</details>
+#
+# **Question 3.** In a trained Vision Transformer you exchange two patches of a picture, and also their two position vectors.
+# What happens to the logits?
+#
+# <details><summary>A. They stay the same.</summary>
+#
+# Right: the tokens are the same set, in another order, and the class token does not depend on the order.</details>
+# <details><summary>B. They change a little.</summary>
+#
+# Compare the tokens before and after: each is a patch plus its position.</details>
+# <details><summary>C. They change as if the two patches had changed places.</summary>
+#
+# That would be so if only the patches were exchanged.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *Your company has 3,000 labelled photographs of parts, 100,000 without a label, and a
+# colleague who wants a Vision Transformer. What do you propose, and which three numbers would you measure before deciding?*
+#
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
+# | --- | --- |
+# | 1 | names a convolutional baseline with the same budget, and explains why it may win |
+# | 1 | uses the images without a label, or a body that was trained on many images elsewhere |
+# | 1 | asks whether the label depends on relations between distant places |
+# | 1 | names a control: nearest neighbours on pixels, shuffled patches, a random body |
+# | 1 | is clear and short |
+#
+# </details>
+
+# %% [markdown]
+# ## 10 What came of it
+#
+# - **Fewer pictures.** DeiT (Touvron et al. 2021, https://arxiv.org/abs/2012.12877) trains a ViT on ImageNet alone, with strong
+#   augmentation and a convolutional teacher.
+# - **Windows.** Swin (Liu et al. 2021, https://arxiv.org/abs/2103.14030) attends within windows that shift from layer to layer,
+#   so that the cost grows with the number of patches and not with its square.
+# - **Convolutions answer.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) gives a ResNet the training and design
+#   of a Transformer, and is level with Swin.
+# - **No labels.** Masked auto-encoders (He et al. 2021, https://arxiv.org/abs/2111.06377) hide three quarters of the patches and
+#   predict their pixels; DINOv2 (Oquab et al. 2023, https://arxiv.org/abs/2304.07193) learns features that need no fine-tuning.
+# - **Pictures and words.** CLIP (Radford et al. 2021, https://arxiv.org/abs/2103.00020) trains a ViT with a text encoder. Language
+#   models that see, such as LLaVA (Liu et al. 2023, https://arxiv.org/abs/2304.08485), read the patch tokens of such a ViT as words.
+# - **More learned tokens.** Large ViTs use unimportant patches as scratch memory; a few more learned tokens, *registers*, take
+#   over that part (Darcet et al. 2023, https://arxiv.org/abs/2309.16588). They are further rows of your `learned`.
+#
+# **Further reading.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4 and section 4.3
+# (https://arxiv.org/abs/2010.11929).
+
+# %% [markdown]
+# # Going further
+#
+# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+
+# %% [markdown]
+# ## Attention rollout
+#
+# In the last layer, the class token attends to tokens that are themselves mixtures of tokens. Abnar and Zuidema trace these
+# mixtures back to the inputs. They model each layer as half identity (the residual connection) and half attention, averaged
+# over the heads, and multiply the layers:
 #
 # $$A_l = \tfrac12 \bar W_l + \tfrac12 I \qquad \tilde A_l = A_l\, \tilde A_{l-1} \qquad \tilde A_0 = I$$
 #
@@ -328,114 +600,36 @@ from course_lib.analysis import rollout
 # %% tags=["nbval-check-output"]
 rollout = check("11.3", rollout)
 
+# %% [markdown]
+# On maps we know which cells matter: the pin, and the entry of its colour. Are these the two cells with the largest rollout for
+# the class token of the map reader? Two random cells would be right in one map of 120.
+
 
 # %%
-from course_lib.analysis import record
-from course_tools.lectures.lecture_11.figures import show_rollout
-
-
+@torch.no_grad()
 def followed(model, images):
-    """What the class token takes from each patch (B, 4, 4), by your rollout, as shares
-    that sum to 1."""
-    with record(plain) as seen, torch.no_grad():
-        plain.load_state_dict(model.state_dict())
-        plain(images)
-    layers = [
-        calls[0].weights for calls in seen.values() if calls[0].weights is not None
-    ]
-    drawn = rollout(torch.stack(layers))[:, 0, 1:].to(images)
-    return (drawn / drawn.sum(-1, keepdim=True)).unflatten(-1, (GRID, GRID))
+    """What the class token takes from each patch (n, N), by your rollout."""
+    with record(model) as seen:
+        model.eval()(4 * images - 2)
+    layers = torch.stack([calls[0].weights for calls in seen.values()])
+    return rollout(layers)[:, 0, 1:].to(images)
 
 
-shown = images[unseen[SEEDS[0]][[3, 5, 8]]]
-maps = followed(vits[SEEDS[0]], shown).cpu()
-kinds = labels[unseen[SEEDS[0]][[3, 5, 8]]].tolist()
-show_rollout(shown.cpu(), maps, [f"{n}: label {k}" for n, k in enumerate(kinds, 1)])
-
-# %% [markdown] tags=["predict"]
-# **Predict.** Does this map mean anything? We blacken four patches of every digit: those with the *largest* rollout for the
-# class token, or those with the *smallest*. In which case does the model lose more accuracy?
-#
-# <details><summary>A. With the largest: these are the patches that it uses.</summary>
-#
-# Yes, by far (11.h, 11.i, 11.j). A map must pass at least this test before anybody interprets it. The cell also contains two
-# harder tests, which the map does not pass.</details>
-# <details><summary>B. There is no difference: rollout ignores the values.</summary>
-#
-# It does ignore them, so it could have failed this test. Here it passes.</details>
-# <details><summary>C. With the smallest: those are the background, and a dark background matters.</summary>
-#
-# They are mostly background, and blackening what is already black changes nothing. Therefore the next cell has three
-# controls: four patches at random; the four patches with the largest rollout *on average*, the same for all digits; and the
-# four patches of each digit with most ink.</details>
+flows = followed(vit, unseen.images)
+answer = answered(vit, unseen.images[:1]).item()
+figures.show_where(unseen, 0, {"rollout": flows[0]}, answer)
+largest = flows.topk(2).indices.sort(-1).values
+relevant = torch.stack([unseen.pin, unseen.entry], -1).sort(-1).values
 
 # %% tags=["nbval-check-output"]
-from statistics import mean
-
-from course_tools.notebook.digit_vit import blackened
-
-lost = {"most": [], "same for all": [], "at random": [], "least": [], "most ink": []}
-for seed in SEEDS:
-    taken = followed(vits[seed], images[unseen[seed]]).flatten(1)
-    drawn = torch.rand(taken.shape, generator=torch.Generator().manual_seed(seed))
-    most, same = taken.argsort(descending=True), taken.mean(0).argsort(descending=True)
-    ink = patchify(images[unseen[seed]], P).to(taken).sum(-1).argsort(descending=True)
-    orders = most, same.expand_as(most), drawn.argsort().to(most), most.flip(1), ink
-    for name, order in zip(lost, orders, strict=True):
-        masked = digit_accuracy(vits[seed], split, seed, blackened(order))
-        lost[name].append(digit_accuracy(vits[seed], split, seed) - masked)
-for name, losses in lost.items():
-    print(f"accuracy lost, {name}: " + ", ".join(f"{value:.2f}" for value in losses))
-claim("11.h", average=mean(lost["most"]))
-claim("11.i", average=mean(paired_differences(lost["most"], lost["at random"])))
-claim("11.i-same", difference=mean(lost["same for all"]) - mean(lost["most"]))
-claim("11.i-ink", difference=mean(lost["most ink"]) - mean(lost["most"]))
-claim("11.j", least=min(paired_differences(lost["at random"], lost["least"])))
-
-# %% [markdown] tags=["try-it"]
-# **Try it.** Choose another digit by its number from 0 to 999. Look for one that the model misclassifies: on which patches is
-# the rollout large?
-
-
-# %% tags=["try-it"]
-def draw_digit(number=40):
-    """Show an unseen digit over its rollout, and the prediction."""
-    index = unseen[SEEDS[0]][number : number + 1]
-    with torch.no_grad():
-        predicted = vits[SEEDS[0]](images[index]).argmax(-1).item()
-    title = f"label {labels[index].item()}, predicted {predicted}"
-    shares = followed(vits[SEEDS[0]], images[index]).cpu()
-    show_rollout(images[index].cpu(), shares, [title])
-
-
-draw_digit(17)
-
-# %% [markdown] tags=["interactive"]
-# **Explore.** Look at the digits one by one. Which part of the map moves with the stroke, and which part is the same for every
-# digit?
-
-# %% tags=["interactive"]
-from course_tools.notebook import explore
-
-explore(draw_digit, number=(0, 999, 1))
+claim("11.rollout", both=(largest == relevant).all(-1).float().mean())
 
 # %% [markdown]
-# In the paper's figure 7, each learned position is most similar to its neighbours and to its row and column. That is the result
-# of training on millions of images. In our few hundred steps the sixteen random vectors of this model, which start four
-# times as large as usual, change little, as the numbers printed below the figure show. They distinguish the patches, but their
-# similarities do not reflect the arrangement of the patches. In a trial, vectors that started in the usual size changed more,
-# but showed no arrangement after so few steps either. Our training is too short to conclude more.
+# ## Changing the resolution
 #
-# For the rollout, consider all three controls. Masking the patches with the largest rollout costs clearly more accuracy than
-# masking random patches (11.i). But masking the same four patches in all digits costs more, or with other seeds as much
-# (11.i-same), and so does masking the four patches of each digit that have most ink (11.i-ink), for which no model is needed. So
-# 11.i may show no more than that the rollout is large in the middle, where digits have ink.
-#
-# ## 6 Changing the resolution
-#
-# Nothing in a block depends on the number of tokens. A larger image is a longer sequence, and only the position vectors do
-# not fit. In this section you compute new ones: treat the position vectors of the patches as an *image* with d_model channels
-# and resize it by bicubic interpolation, like a photograph. The position vector of the class token stays the same:
+# Nothing in a block depends on the number of tokens. A larger image is a longer sequence, and only the position vectors do not
+# fit. Treat those of the patches as an *image* with d_model channels and resize it by bicubic interpolation; that of the class
+# token stays the same:
 #
 # $$(H W, d) \to (1, d, H, W) \to (1, d, H', W') \to (H' W', d)$$
 #
@@ -451,121 +645,36 @@ from course_lib.primitives import interpolate_positions
 # %% tags=["nbval-check-output"]
 interpolate_positions = check("11.4", interpolate_positions)
 
-# %% [markdown] tags=["predict"]
-# **Predict.** We show the trained model digits enlarged to 56 × 56 pixels, which are 64 patches of the old size. The model gets
-# interpolated positions or, for comparison, its sixteen positions repeated row by row, so that most are in the wrong place. On
-# digits of the original size its accuracy was about 0.9. What is it now?
-#
-# <details><summary>A. Still 0.9 with interpolation, chance with repeated positions.</summary>
-#
-# With interpolation the positions are right, but each patch now shows only a quarter of what a patch showed before.</details>
-# <details><summary>B. Far below 0.9 with interpolation, but still clearly better than with repeated positions.</summary>
-#
-# Yes (11.k, 11.k-back). The next cell adds two fairer rivals: each new patch gets the position of the *nearest* old one, or the
-# enlarged image is scaled back to 28 × 28 pixels. Interpolation is the *start* of fine-tuning at the new size, not a
-# replacement for it; the paper says so, too.</details>
-# <details><summary>C. It makes no difference: attention sees a set.</summary>
-#
-# This model has positions and uses them; section 9 removes them.</details>
+# %% [markdown]
+# The map reader gets maps of twice the side, 64 patches of the old size, with interpolated positions. Each patch now shows a
+# quarter of what a patch showed before, so this is the *start* of fine-tuning at the new size and no replacement for it. Scaling
+# the image back needs no training.
 
 # %%
-from course_tools.notebook import plots
-from course_tools.notebook.digit_vit import enlarged, with_positions
-from course_tools.lectures.lecture_11.experiments import (
-    nearest_positions,
-    new_positions,
-    repeated_positions,
+larger = resize(unseen.images.cpu(), (96, 96)).to(device())
+weights = vit.state_dict()
+weights["positions"] = interpolate_positions(weights["positions"], 4, 4, 8, 8).to(
+    larger
 )
-
-
-def resized(model, side, by):
-    """The model for images of side × side pixels, its positions changed by `by`."""
-    positions = model.encoder.positions.detach()
-    larger = by(positions, GRID, GRID, side // P, side // P)
-    return with_positions(model, side, larger)
-
-
-def there_and_back(images):
-    """Digits enlarged to 56 × 56 pixels and scaled back to 28 × 28."""
-    return enlarged(28)(enlarged(56)(images))
-
-
-ways = {
-    "interpolated": interpolate_positions,
-    "nearest": nearest_positions,
-    "repeated": repeated_positions,
-}
-sides, at_size = [28, 42, 56], {}
-for name, by in ways.items():
-    at_size[name] = [
-        mean(
-            digit_accuracy(resized(model, side, by), split, seed, enlarged(side))
-            for seed, model in vits.items()
-        )
-        for side in sides
-    ]
-show(
-    plots.curves(
-        {name: (sides, shares) for name, shares in at_size.items()},
-        "side of the image, in pixels",
-        "accuracy on unseen digits",
-        across={"chance": 0.1},
-    ),
-    alt=f"Accuracy on enlarged digits of {sides} pixels, mean of the seeds: "
-    + "; ".join(
-        f"positions {name} {', '.join(f'{share:.2f}' for share in shares)}"
-        for name, shares in at_size.items()
-    )
-    + ".",
-)
-scaled_back = mean(
-    digit_accuracy(model, split, seed, there_and_back) for seed, model in vits.items()
-)
-print(f"56 pixels scaled back to 28, positions as trained: accuracy {scaled_back:.2f}")
+resized = MapReader(n_patches=64).to(device())
+resized.load_state_dict(weights)
+scaled_back = resize(larger.cpu(), (48, 48)).to(device())
 
 # %% tags=["nbval-check-output"]
-starts = {"interpolated": interpolate_positions, "new and random": new_positions}
-tuned, before, after = ({name: [] for name in starts} for _ in range(3))
-for seed, (known, kinds) in few_thousand.items():
-    larger = enlarged(35)(known)
-    for name, by in starts.items():
-        start = resized(vits[seed], 35, by)
-        before[name].append(digit_accuracy(start, split, seed, enlarged(35)))
-        tuned[name].append(
-            fit_image_model(start, seed, larger, kinds, steps=STEPS // 5, name=name)
-        )
-        after[name].append(digit_accuracy(tuned[name][-1], split, seed, enlarged(35)))
-show_losses({f"35 pixels, positions {name}": models for name, models in tuned.items()})
-for name in starts:
-    print(
-        f"35 pixels, positions {name}: accuracy {mean(before[name]):.2f} before "
-        f"fine-tuning, {mean(after[name]):.2f} after it"
-    )
-claim("11.k", difference=at_size["interpolated"][-1] - at_size["repeated"][-1])
-claim("11.k-nearest", difference=at_size["interpolated"][-1] - at_size["nearest"][-1])
-claim("11.k-back", difference=scaled_back - at_size["interpolated"][-1])
-claim("11.m", difference=mean(after["interpolated"]) - mean(before["interpolated"]))
-lead = mean(after["interpolated"]) - mean(after["new and random"])
-claim("11.m-random", lead=lead)
+new_size = (answered(resized, larger) == unseen.colour).float().mean()
+old_size = (answered(vit, scaled_back) == unseen.colour).float().mean()
+claim("11.k-back", interpolated=new_size, back=old_size)
 
 # %% [markdown]
-# At twice the side, bicubic interpolation and the position of the nearest old patch are about equally accurate with our seeds
-# (11.k-nearest; with other seeds the nearest position led by up to 0.06): what counts there is the right place. At 42 pixels,
-# where the old grid does not divide the new one, interpolation is more accurate. As a start for fine-tuning it is better than
-# new random positions (11.m-random), which have partly caught up after the same few steps. But none of these models is as
-# accurate as the untouched model on the image scaled back (11.k-back): these enlarged images contain no additional detail that
-# a larger size could use.
+# ## Distillation
 #
-# ## 7 Distillation
-#
-# A *student* model can learn from the predictions of another model, its *teacher*. In this section you write the loss for it
-# and measure when it helps. A label contains only the class, such as "4". The distribution that a teacher predicts also shows
-# how probable a 9 is. A temperature τ above 1 increases such small probabilities (Hinton et al.):
+# A *student* model can learn from the predictions of another model, its *teacher*. A label contains only the class, such as
+# "4". The distribution that a teacher predicts also shows how probable a 9 is. A temperature τ above 1 increases such small
+# probabilities (Hinton et al. 2015):
 #
 # $$(1 - \lambda)\,\mathrm{CE}(\psi(Z_s), y) + \lambda\,\tau^2\,\mathrm{KL}\big(\psi(Z_t/\tau)\,\Vert\,\psi(Z_s/\tau)\big) \qquad \psi = \mathrm{softmax}$$
 #
-# The temperature scales the gradients by about $1/\tau^2$; the factor $\tau^2$ compensates for this. The teacher is not
-# trained.
+# The temperature scales the gradients by about $1/\tau^2$; the factor $\tau^2$ compensates for this. The teacher is not trained.
 #
 # | name | shape |
 # | --- | --- |
@@ -575,11 +684,9 @@ claim("11.m-random", lead=lead)
 # | loss | a number, the mean over the batch, in nats |
 #
 # ![](diagram:deit)
-
-# %%
-from course_lib.losses import hard_distillation_loss
-from course_lib.losses.distillation import ClassLogits, Labels
-from course_lib.models import DeiT
+#
+# DeiT trains a second learned token on the class that the teacher predicts; the model of the figure averages both tokens'
+# probabilities.
 
 # %% exercise="11.5" difficulty="●●○" minutes=12
 from course_lib.losses import distillation_loss
@@ -587,87 +694,10 @@ from course_lib.losses import distillation_loss
 # %% tags=["nbval-check-output"]
 distillation_loss = check("11.5", distillation_loss)
 
-# %% [markdown] tags=["predict"]
-# **DeiT** gives the student a second learned token. The class token is trained on the labels, and the *distillation token* on
-# the class that the teacher predicts; for a prediction, their probabilities are averaged.
-#
-# **Predict.** We train a DeiT on the 2,500 digits of section 4, with as many updates as the ViT. Its teacher is the CNN, which
-# was trained on the same 2,500. Is the DeiT better than the ViT?
-#
-# <details><summary>A. Yes: the CNN is better, and the student learns this from it.</summary>
-#
-# What could it learn? Count the images on which the teacher's prediction differs from the label.</details>
-# <details><summary>B. No: on those images, the teacher's prediction is almost always the label.</summary>
-#
-# Yes: it almost always is (11.n), and targets equal to the labels add no information. In the paper, the teacher sees *cropped
-# and recoloured* images, whose label may no longer be correct; there its predictions differ from the labels. With our two
-# seeds the DeiT is 0.04 less accurate than the ViT, with two other pairs both were level (11.o). It has learned (11.o-DeiT),
-# but after these updates its loss is higher than that of the ViT: what more of them would give was not measured.</details>
-# <details><summary>C. No: its two targets conflict.</summary>
-#
-# They are the same class on nearly every image (11.n).</details>
-
-
-# %%
-@torch.no_grad()
-def predictions(model, images):
-    """The logits (n, 10) of a trained model."""
-    return model.eval()(images)
-
-
-def by_both(model, batch):
-    """DeiT's loss: the class token learns the labels, the other token the classes that
-    the teacher predicts."""
-    return hard_distillation_loss(*model(batch[0]), batch[2], batch[1])
-
-
-deits, agreed, right_deit = [], [], []
-for seed in SEEDS[:2]:
-    known, kinds = few_thousand[seed]
-    lesson = predictions(cnns[seed], known)
-    agreed.append((lesson.argmax(-1) == kinds).float().mean().item())
-    student, rest = small_vit(seed, kind=DeiT), {"steps": STEPS, "loss": by_both}
-    student = fit_image_model(student, seed, known, kinds, lesson, **rest, name="DeiT")
-    with torch.no_grad():
-        predicted = student(images[unseen[seed]]).probabilities().argmax(-1)
-    right_deit.append((predicted == labels[unseen[seed]]).float().mean().item())
-    deits.append(student)
-without_teacher = [vits[seed] for seed in SEEDS[:2]]
-show_losses({"ViT of section 4": without_teacher, "DeiT": deits})
-
-# %% tags=["nbval-check-output"]
-claim("11.n", least=min(agreed))
-claim("11.o-DeiT", average=mean(right_deit), steps=STEPS)
-lead = mean(paired_differences(right["ViT"][:2], right_deit))
-claim("11.o", lead=lead, steps=STEPS)
-
-# %% [markdown] tags=["predict"]
-# So we use the teacher on images without labels. **Five hundred** digits have a label, 3,500 more have none. The CNN is
-# trained on the five hundred, for three fifths of the ViT's steps. Then it predicts all four thousand, and a ViT is trained on
-# these predictions alone ($\lambda = 1$, $\tau = 2$), without any label. We compare it with a ViT trained on the five hundred
-# labels, and with two controls (two seeds; one seed for the shuffled predictions). All Vision Transformers take the same number
-# of steps, twice that of section 4:
-#
-# | teacher | question |
-# | --- | --- |
-# | the CNN | does the gap close? |
-# | the ViT trained on the labels | are more images alone enough? |
-# | the CNN, predictions shuffled over the images | do the predictions matter? |
-#
-# **Predict.** Trained on the CNN's predictions, how much of the gap in accuracy between ViT and CNN does a ViT close?
-#
-# <details><summary>A. None: a teacher trained on five hundred labels contains no more than five hundred labels.</summary>
-#
-# It adds predictions for 3,500 other images, to which it generalises better than the ViT does, and the ViT learns from these
-# predictions.</details>
-# <details><summary>B. None, the gap grows: the student copies the teacher's errors.</summary>
-#
-# It copies some. But 3,500 mostly correct targets outweigh them.</details>
-# <details><summary>C. More than a third of it.</summary>
-#
-# Yes, on average over two seeds (11.q). The targets are soft and mostly correct; what property of the CNN makes them so
-# remains open. The figure also compares a CNN with a ViT as the teacher; two seeds are too few for a claim on that
-# difference.</details>
+# %% [markdown]
+# A teacher pays off where it sees pictures without labels. **Five hundred** digits have a label, 3,500 more have none. A CNN is
+# trained on the five hundred and predicts all four thousand; a ViT is trained on these predictions alone ($\lambda = 1$,
+# $\tau = 2$). The rival is the same ViT, trained on the five hundred labels for as many updates.
 
 
 # %%
@@ -677,87 +707,40 @@ def by_teacher(model, batch):
     return distillation_loss(model(images), logits, logits.argmax(-1), 2.0, 1.0).float()
 
 
-def taught(seed, lesson, name):
-    """A ViT that learned from the predictions (4000, 10) of a teacher."""
-    known = images[learn[seed]], lesson
-    return fit_image_model(
-        small_vit(seed), seed, *known, steps=2 * STEPS, loss=by_teacher, name=name
-    )
-
-
-columns = (
-    "ViT, labels",
-    "CNN, labels",
-    "distilled from a ViT",
-    "distilled from the CNN",
-)
-learners = {name: [] for name in columns}
-for seed in SEEDS[:2]:
-    few = images[learn[seed][:500]], labels[learn[seed][:500]]
-    teacher = fit_image_model(
-        cnn(seed), seed, *few, steps=6 * STEPS // 5, lr=4e-3, name="teacher"
-    )
-    alone = fit_image_model(
-        small_vit(seed), seed, *few, steps=2 * STEPS, name="ViT, 500 labels"
-    )
-    lesson = predictions(teacher, images[learn[seed]])
-    of_vit = predictions(alone, images[learn[seed]])
-    students = taught(seed, of_vit, "by a ViT"), taught(seed, lesson, "by the CNN")
-    for name, model in zip(columns, (alone, teacher, *students), strict=True):
-        learners[name].append(model)
-order = torch.randperm(len(lesson), generator=torch.Generator().manual_seed(seed))
-misled = taught(seed, lesson[order], "shuffled")
-either = "cross-entropy or distillation loss, nats"
-show_losses(learners | {"shuffled predictions, one seed": misled}, either)
-five_hundred = {
-    name: [
-        digit_accuracy(model, split, seed)
-        for seed, model in zip(SEEDS[:2], models, strict=True)
-    ]
-    for name, models in learners.items()
-}
-shuffled = digit_accuracy(misled, split, seed)
-show_seeds(five_hundred, "accuracy on unseen digits", "500 labels")
-print(f"with shuffled predictions of the teacher, one seed: {shuffled:.2f}")
+split = digit_split((0,))
+pictures, labels = split.images[split.learn[0]], split.labels[split.learn[0]]
+few = pictures[:500], labels[:500]
+teacher = small_cnn(0, widths=(32, 32, 64), strides=(2, 2, 1))
+fit(teacher, classify, batches(*few, batch_size=32, seed=0), steps=260, lr=4e-3)
+alone, taught = small_vit(0), small_vit(0)
+fit(alone, classify, batches(*few, batch_size=32, seed=0), steps=440, lr=3e-3)
+with torch.no_grad():
+    lesson = teacher(pictures)
+stream = batches(pictures, lesson, batch_size=32, seed=0)
+fit(taught, by_teacher, stream, steps=440, lr=3e-3)
 
 # %% tags=["nbval-check-output"]
-level = {name: mean(shares) for name, shares in five_hundred.items()}
-gap = level["CNN, labels"] - level["ViT, labels"]
-closed = (level["distilled from the CNN"] - level["ViT, labels"]) / gap
-claim("11.p", gap=gap)
-claim("11.q", closed=closed)
-difference = level["distilled from the CNN"] - level["distilled from a ViT"]
-print(
-    "accuracy, distilled from the CNN less distilled from a ViT, mean of two seeds: "
-    f"{difference:+.3f}"
-)
-useful = five_hundred["distilled from the CNN"][-1] - shuffled
-claim("11.s", useful=useful)
+new = split.images[split.unseen[0]], split.labels[split.unseen[0]]
+accuracy = [accuracy_of(model, *new) for model in (teacher, alone, taught)]
+claim("11.q", cnn=accuracy[0], vit=accuracy[1], taught=accuracy[2])
 
 # %% [markdown]
-# ## 8 Fine-tuning a new head
+# ## A new head
 #
-# The other remedy for few images is to train on many images *of another kind* first, then to replace the head by a new one
-# whose weights start at **zero**, and to train the new head. In this section you write this training, gradient descent with
-# momentum:
+# A trained body can serve another task: replace the head by a new one whose weights start at **zero**, and train it by gradient
+# descent with momentum:
 #
 # $$v \leftarrow \mu v + \partial L / \partial W \qquad W \leftarrow W - \eta v$$
 #
 # $L$ is the mean cross-entropy over the $n$ examples, $\eta$ the learning rate, $\mu$ the momentum; $b$ is treated like $W$.
 # With weights of zero, all classes start with equal probability, and in the first step no gradient reaches the layers below the
-# head. So an untrained head cannot disturb the trained body.
+# head: an untrained head cannot disturb the trained body. (In the paper, fine-tuning then changes *all* weights.)
 #
 # | name | shape |
 # | --- | --- |
 # | `features`, `labels` | (n, d), (n,): all examples at once |
 # | W, b; their velocities | (n_classes, d), (n_classes,); all start at 0 |
 # | result | `LinearProbe(weight, bias)` after n_steps |
-
-# %%
-from jaxtyping import Int
-
-from course_lib.blocks import zero_head
-from course_lib.metrics import LinearProbe
 
 # %% exercise="11.6" difficulty="●●○" minutes=12
 from course_lib.metrics import fine_tuned_head
@@ -766,315 +749,62 @@ from course_lib.metrics import fine_tuned_head
 fine_tuned_head = check("11.6", fine_tuned_head)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A ViT learns to distinguish the digits 0 to 4, from more than a thousand images. The new task is the digits 5 to
-# 9, with ten labels each. Which does best: a new head on the frozen trained body, on a body with random weights, or on the
-# pixels themselves (100 steps each); or training the whole model, head and body (40 steps)? The head gets the class token, as
-# in the paper; two more heads get all patch tokens ("tokens").
+# Two new tasks have four classes and 160 labelled maps each. *Group*: the eight symbols form four groups of two; to which
+# group belongs the symbol of the pin's colour? *Row*: in which row is the pin? The features are the class token of the map
+# reader, which stays frozen, or the raw pixels.
 #
-# <details><summary>A. The new head on the trained body: all digits consist of strokes.</summary>
+# **Predict.** For which task is the class token better than the pixels?
 #
-# Its class token is better than that of the random body (11.t); with all patch tokens and this training of the head, the random
-# body is ahead by 0.05 with our seeds, and between 0.07 ahead and 0.01 behind with seven other sets (11.t-tokens; in a trial
-# with standardised tokens, the two were about equal). Five digits are much less varied than ImageNet: the training need not
-# make the body keep more than what distinguishes 0 to 4.</details>
-# <details><summary>B. The pixels.</summary>
+# <details><summary>A. For both: it was trained on six thousand maps.</summary>
 #
-# Yes, of these four (a head on all patch tokens of a random body is about as accurate). This is a negative result, and a reason
-# to compare every claim about features with the pixels.</details>
-# <details><summary>C. The whole model.</summary>
+# It was trained to answer one question, and its head reads nothing else from it.</details>
+# <details><summary>B. For the group only.</summary>
 #
-# This is what the paper does. After its 40 steps, it is less accurate here than a new head on the pixels.</details>
+# Yes. The group follows from the answer that the class token holds, and from no pixel alone. Where the pin lies, the model
+# needs nowhere: it asks for the colour wherever the pin is.</details>
+# <details><summary>C. For the row only.</summary>
+#
+# Positions are added to the tokens, but the class token has no reason to pass them on.</details>
+
 
 # %%
-from copy import deepcopy
-
-from torch import nn
-
-from course_tools.notebook.digit_vit import fine_tuned
-
-
-def accuracy_on_new(model, seed):
-    """The accuracy on unseen digits from 5 to 9, whose labels are now 0 to 4."""
-    new = unseen[seed][labels[unseen[seed]] >= 5]
-    with torch.no_grad():
-        return (model(images[new]).argmax(-1) == labels[new] - 5).float().mean().item()
+@torch.no_grad()
+def class_token(images):
+    """What the head of the map reader gets (n, d)."""
+    return vit.stack(vit.tokens(4 * images - 2))[:, 0]
 
 
-def with_new_head(body, images, kinds, rate=0.1):
-    """A body, frozen, with a head that you fine-tuned."""
-    with torch.no_grad():
-        W, b = fine_tuned_head(body(images).float(), kinds, 5, rate, 0.9, 100)
-    return lambda seen: body(seen) @ W.mT.to(seen) + b.to(seen)
-
-
-def class_token(body):
-    """What the head of a ViT gets: the class token of the last layer."""
-    return lambda images: body.encoder(images)[:, 0]
-
-
-def patch_tokens(body):
-    """The sixteen patch tokens of the last layer, one after another."""
-    return lambda images: body.encoder(images)[:, 1:].flatten(1)
-
-
-pretrained, tasks, moved = [], [], {}
-for seed in SEEDS:
-    ours = few_thousand[seed][1] < 5
-    known = [part[ours] for part in few_thousand[seed]]
-    body, random = small_vit(seed, n_classes=5), small_vit(seed, n_classes=5)
-    pretrained.append(
-        fit_image_model(body, seed, *known, steps=3 * STEPS // 5, name="digits 0 to 4")
+def with_new_head(features, task, rate):
+    """The share of right answers of a head that you trained on 160 maps."""
+    W, b = fine_tuned_head(
+        features(known.images[:160]), task(known)[:160], 4, rate, 0.9, 100
     )
-    kinds = labels[learn[seed]]
-    chosen = torch.cat([learn[seed][kinds == kind][:10] for kind in range(5, 10)])
-    task = images[chosen], labels[chosen] - 5
-    tasks.append(task)
-    tuned = {
-        "head, trained body": with_new_head(class_token(body), *task),
-        "head, random body": with_new_head(class_token(random), *task),
-        "tokens, trained body": with_new_head(patch_tokens(body), *task, rate=0.01),
-        "tokens, random body": with_new_head(patch_tokens(random), *task, rate=0.01),
-        "head, pixels": with_new_head(nn.Flatten(), *task),
-        "whole, trained": fine_tuned(deepcopy(body), *task, n_classes=5),
-        "whole, random": fine_tuned(deepcopy(random), *task, n_classes=5),
-    }
-    for name, model in tuned.items():
-        moved.setdefault(name, []).append(accuracy_on_new(model, seed))
-show_losses({"digits 0 to 4": pretrained})
-show_seeds(moved, "accuracy on new digits", "ten labels of each digit", {"chance": 0.2})
+    found = features(unseen.images) @ W.mT.to(device()) + b.to(device())
+    return (found.argmax(-1) == task(unseen)).float().mean().item()
+
+
+tasks = {"group": lambda maps: maps.colour // 2, "row": lambda maps: maps.pin // 4}
+pixels = lambda images: (4 * images - 2).flatten(1)  # noqa: E731
+new_heads = {}
+for name, task in tasks.items():
+    new_heads[f"{name}, class token"] = [with_new_head(class_token, task, rate=0.1)]
+    new_heads[f"{name}, pixels"] = [with_new_head(pixels, task, rate=1e-3)]
+show_seeds(new_heads, "right answers", "160 labelled maps", {"chance": 0.25})
 
 # %% tags=["nbval-check-output"]
-gained = {name: mean(shares) for name, shares in moved.items()}
-claim("11.t", difference=gained["head, trained body"] - gained["head, random body"])
-lead = gained["tokens, random body"] - gained["tokens, trained body"]
-claim("11.t-tokens", lead=lead)
-claim("11.u", difference=gained["head, pixels"] - gained["head, trained body"])
-tuned_whole, from_trained = (
-    gained["whole, trained"] - gained[name]
-    for name in ("head, trained body", "whole, random")
-)
-print(
-    f"the whole model over the head alone: {tuned_whole:+.3f}; a trained over a random "
-    f"start: {from_trained:+.3f}; mean of the seeds"
+scores = {name: score for name, (score,) in new_heads.items()}
+claim(
+    "11.head",
+    group=(scores["group, class token"], scores["group, pixels"]),
+    row=(scores["row, class token"], scores["row, pixels"]),
 )
 
-# %% [markdown] tags=["predict"]
-# **A longer study: the number of images, and pre-training with all weights.** The study `11_pictures` trains
-# the ViT and two CNNs with nearly as many parameters on 250 to 4,000 digits, for 2,000 updates each, each with a learning rate
-# tuned on 1,000 digits. One CNN ends in global max pooling, as in section 4; in the other, the linear layer gets all positions.
-# The study also trains *all* weights on a few of the digits 5 to 9, as the paper does: from a random start, and from a model of
-# the digits 0 to 4.
-#
-# **Predict.** Which model has the highest accuracy after training on only 250 digits?
-#
-# <details><summary>A. The ViT.</summary>
-#
-# It leads the CNN with global pooling (11.e-pooled), but not the other CNN.</details>
-# <details><summary>B. The CNN with global pooling.</summary>
-#
-# It has the lowest accuracy. Its last layer gets only the largest value of each map; width and learning rate differ,
-# too.</details>
-# <details><summary>C. The CNN that keeps all positions.</summary>
-#
-# Yes, on every seed (11.e-250).</details>
-
-# %%
-from course_tools.notebook import show_study
-
-study = show_study("11_pictures")
-print(study.cost)
-
-
-# %% tags=["nbval-check-output"]
-def recorded_accuracy(kind, n):
-    """By seed, the accuracy after training on n images."""
-    return study.scores(f"{kind}, {n} pictures", "accuracy")
-
-
-def least_lead(kind, rival, numbers):
-    """By how much a model leads a rival, least over the seeds and the numbers of
-    images."""
-    pairs = (
-        zip(recorded_accuracy(kind, n), recorded_accuracy(rival, n), strict=True)
-        for n in numbers
-    )
-    return min(ours - theirs for pair in pairs for ours, theirs in pair)
-
-
-claim("11.e-pooled", least_lead=least_lead("ViT", "CNN", ["250"]))
-claim("11.e-250", least_lead=least_lead("CNN, all positions", "ViT", ["250"]))
-measured = least_lead("CNN", "ViT", ["1,000", "4,000", "4,000 distorted"])
-claim("11.e-more", measured=measured)
-
-
-def gain(kind, n):
-    """By seed, the accuracy on new digits that pre-training adds."""
-    random, pretrained = (
-        study.scores(f"{kind}, {start} start, {n} of each new digit", "accuracy")
-        for start in ("random", "pre-trained")
-    )
-    return [after - before for before, after in zip(random, pretrained, strict=True)]
-
-
-claim("11.t-cnn", least=min(gain("CNN", 10)))
-print("accuracy on new digits that pre-training adds, by seed:")
-for kind in ("CNN", "CNN, all positions", "ViT"):
-    for n in (10, 50):
-        added = ", ".join(f"{each:+.3f}" for each in gain(kind, n))
-        print(f"{kind}, {n} of each new digit: {added}")
-
-# %% tags=["nbval-check-output"]
-from course_tools.notebook.digit_vit import SIZES
-
-
-def tuned_at(rate):
-    """By seed, the accuracies on new digits when all weights of the ViT are trained for
-    60 updates: from the body trained on other digits, and from a random start."""
-    reached = []
-    for seed, body, task in zip(SEEDS, pretrained, tasks, strict=True):
-        for start in (body, small_vit(seed, n_classes=5)):
-            model = deepcopy(start)
-            model.head = zero_head(SIZES.d_model, 5).to(device())
-            name = f"rate {rate:g}"
-            fit_image_model(model, seed, *task, steps=60, lr=rate, name=name)
-            reached.append(accuracy_on_new(model, seed))
-    return reached[::2], reached[1::2]
-
-
-both_starts = {f"rate {rate:g}": tuned_at(rate) for rate in (2e-3, 1e-3, 5e-4)}
-at_rates = {name: paired_differences(*both) for name, both in both_starts.items()}
-of_what = "accuracy that pre-training adds"
-show_seeds(at_rates, of_what, "ViT, ten labels of each new digit", {"no gain": 0.0})
-for name, gains in at_rates.items():
-    print(f"{name}, gain by seed:", ", ".join(f"{each:+.3f}" for each in gains))
-claim("11.t-vit", average=mean(mean(gains) for gains in at_rates.values()))
-average = mean(mean(random) for _, random in both_starts.values())
-claim("11.t-vit-random", average=average)
-
-# %% [markdown]
-# With 250 digits the ViT leads the CNN with global pooling (11.e-pooled). It would be wrong to conclude that a ViT needs fewer
-# images than convolutions: a CNN of as many parameters that keeps all positions leads the ViT on every seed (11.e-250). With
-# 1,000 digits and more the CNN with pooling leads, too (11.e-more). With distorted digits the ViT still gains in the second
-# half of the updates, so the size of that difference holds for this budget only.
-#
-# Pre-training on other digits raises the accuracy of the CNN with pooling on every seed, most with ten images of each new digit
-# (11.t-cnn). For the ViT the seeds disagree. In the study it is fine-tuned at its learning rate of training from scratch,
-# 0.002. A lower rate does not settle it: in the last cell, with bodies that were trained for fewer steps, the gain differs
-# between seeds at each of three rates, as printed; its mean is 0.01 with our seeds, and was 0.03 to 0.14 with seven other sets
-# (11.t-vit). We do not know why the models differ.
-
-# %% [markdown] tags=["predict"]
-# ## 9 Ablation: no positions
-#
-# **Predict.** We set the position vectors to 0 and do not train them. What accuracy remains?
-#
-# <details><summary>A. About 10 %: without positions it cannot classify.</summary>
-#
-# It still receives sixteen pieces of strokes, and which pieces occur depends strongly on the digit.</details>
-# <details><summary>B. Far more than chance, and clearly less than with positions.</summary>
-#
-# Yes, after as many updates as with positions, when its loss is still several times as high (see the curves); in a trial with
-# four times as many, it was still less accurate. This is what a *bag of patches* contains. If the patches of an image are
-# shuffled like a jigsaw puzzle, the output of this model does not change.</details>
-# <details><summary>C. Nearly all: the blocks infer the positions from the content.</summary>
-#
-# They cannot do that for empty patches: a digit has many of them, and they are all equal.</details>
-
-# %%
-from course_tools.notebook import grey, shuffled_patches
-
-
-def without_positions(model, batch):
-    """Cross-entropy of a ViT whose positions are 0."""
-    return F.cross_entropy(by_your_tokens(model, batch[0], scale=0.0), batch[1])
-
-
-seed, places = SEEDS[0], shuffled_patches.random_orders(GRID**2, P * P, SEEDS[0])[0]
-shuffle = partial(
-    shuffled_patches.shuffled, P=P, order=places, inner=torch.arange(P * P)
-)
-known, digits = few_thousand[seed], images[unseen[seed]]
-bag = fit_image_model(
-    small_vit(seed, scale=0.0),
-    seed,
-    *known,
-    steps=STEPS,
-    loss=without_positions,
-    name="no positions",
-)
-show_losses({"with positions": vits[seed], "without positions": bag})
-with torch.no_grad():
-    in_order, in_disorder = bag(digits), bag(shuffle(digits))
-in_a_bag = digit_accuracy(bag, split, seed)
-show(
-    plots.pictures(
-        {"a digit": grey(shown[0]), "its patches shuffled": grey(shuffle(shown)[0])}
-    ),
-    alt="A digit, and its sixteen patches shuffled. Without positions the accuracy of "
-    f"one model is {in_a_bag:.2f}, also with shuffled patches; with positions it is "
-    f"{right['ViT'][0]:.2f}, with shuffled patches "
-    f"{digit_accuracy(vits[seed], split, seed, shuffle):.2f}.",
-)
-
-# %% tags=["nbval-check-output"]
-claim("11.x", ratio=(in_disorder - in_order).abs().max() / in_order.abs().max())
-claim("11.y", difference=right["ViT"][0] - in_a_bag)
-claim("11.z", in_a_bag=in_a_bag)
-
-# %% [markdown] tags=["predict"]
-# ## 10 Parameters of the published models
-#
-# A block has $4 d^2$ weights in its attention and $2\, d\, d_{ff}$ in its feed-forward network; the rest is small. We count all
-# parameters and compare them with the paper's table 1, which states neither the side of a patch nor whether the head for a
-# thousand classes is included.
-#
-# **Predict.** In ViT-Base, $d = 768$ and $d_{ff} = 4d$. Which part has the most parameters?
-#
-# <details><summary>A. The positions: 197 vectors.</summary>
-#
-# They have 0.15 million of some 86 million.</details>
-# <details><summary>B. The attention of its twelve blocks.</summary>
-#
-# It has half as many as the feed-forward networks: $4d^2$ in a block, compared with $8d^2$.</details>
-# <details><summary>C. The feed-forward networks of its twelve blocks.</summary>
-#
-# Yes, two thirds of all. The head and the matrix $E$ have less than a million each.</details>
-
-# %%
-from course_lib.metrics import VIT_BASE, VIT_HUGE, VIT_LARGE, vit_parameters
-
-published = {
-    "Base, P = 16": (86, VIT_BASE, 16),
-    "Large, P = 16": (307, VIT_LARGE, 16),
-    "Large, P = 32": (307, VIT_LARGE, 32),
-    "Huge, P = 14": (632, VIT_HUGE, 14),
-}
-counted, exact = {}, []
-for name, (millions, shape, side) in published.items():
-    widths = shape.d_model, shape.d_ff, shape.n_layers
-    inputs = (224 // side) ** 2, 3 * side * side
-    both = [vit_parameters(*widths, *inputs, n) / 1e6 for n in (0, 1_000)]
-    counted[name] = min(abs(ours / millions - 1) for ours in both)
-    heads = zip(("without", "with"), both, strict=True)
-    exact += [f"{name}, {head} head" for head, n in heads if round(n) == millions]
-    print(
-        f"{name:<14} published {millions:>4}M   without head {both[0]:7.2f}M   "
-        f"with {both[1]:7.2f}M"
-    )
-
-# %% tags=["nbval-check-output"]
-ours = vit_parameters(SIZES.d_model, SIZES.d_ff, SIZES.n_layers, GRID**2, P * P, 10)
-same = ours == sum(theta.numel() for theta in vits[SEEDS[0]].parameters())
-claim("11.A", largest=max(counted.values()))
-claim("11.A-large", values=[name for name in exact if "Large" in name])
-claim("11.B", same=same)
-
-# %% [markdown]
-# ## 11 Build it: a Vision Transformer
+# %% [markdown] tags=["try-it"]
+# ## Build it: a Vision Transformer
 #
 # **Build task (30 minutes, 12 points).** Write a complete Vision Transformer and the loop that trains it, from an empty cell.
-# Define the classes and functions that you need above `train_vit`, in the same cell. You may use torch's layers and your own
-# functions from above, but not the library's `ViT`.
+# Define the classes and functions that you need above `train_vit`, in the same cell. You may use torch's layers, but not the
+# library's `ViT`.
 #
 # The check calls `train_vit(images, labels, n_classes, n_steps)` once, with 1,297 of scikit-learn's handwritten digits (8 × 8
 # pixels, sorted by their labels) and `n_steps=500`. It evaluates the returned model on the other 500 digits. The function has
@@ -1100,168 +830,19 @@ from course_tools.bank.lecture_11.train_vit import train_vit
 # %% tags=["nbval-check-output"]
 train_vit = check("11.7", train_vit)
 
-# %% [markdown]
-# The next cell trains your model once more and shows the six held-out digits to whose label it gives the smallest probability.
-# Would you have recognised them?
-
-# %%
-from course_lib.datasets import digits as handwritten_digits
-from course_tools.lectures.lecture_11.figures import show_hardest
-from course_tools.notebook.authorship import whose
-
-small, kinds = handwritten_digits()
-order = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(SEEDS[0]))
-known, new = order[:1_297], order[1_297:]
-known = known[kinds[known].argsort()]
-torch.manual_seed(SEEDS[0])
-built = train_vit(small[known, None], kinds[known], 10, 500)
-with torch.no_grad():
-    odds = built(small[new, None]).softmax(-1)
-name = f"{whose(train_vit)} model"
-show_hardest(small[new], kinds[new], odds, name)
-
-# %% [markdown]
-# ## 12 Build it: repair a run
-#
-# **Build task (25 minutes, 12 points).** The code below trains a Vision Transformer on the same digits. It runs to the end, but
-# the trained model is no better than chance. We planted three faults; none of them raises an error. Measure before you read the
-# code. The check names the faults that it can prove; one may hide another.
-
-# %% exercise="11.8" bug="three_faults"
-from course_tools.bank.lecture_11.repair_vit import three_faults as suspect
-
-# %% tags=["nbval-check-output"]
-suspect = check("11.8", suspect)
-
-# %% [markdown]
-# Write a repaired version of this training run, and reuse whatever is correct. The check calls `repair_vit(images, labels,
-# n_classes, n_steps)` as it called `train_vit`, and judges the returned model by the table of section 11. The function has at
-# most 60 seconds of processor time.
-
-# %% exercise="11.8" difficulty="●●○" minutes=25
-from course_tools.bank.lecture_11.repair_vit import repair_vit
-
-# %% tags=["nbval-check-output"]
-repair_vit = check("11.8", repair_vit)
-
-# %% [markdown] tags=["quiz"]
-# ## 13 Exit quiz
-#
-# **Question 1.** You halve the side of a patch. What happens to the number of attention weights, and to the work of computing
-# them?
-#
-# <details><summary>A. Twice as much.</summary>
-#
-# Half the side gives four times as many patches.</details>
-# <details><summary>B. Four times.</summary>
-#
-# There are four times as many tokens. But each weight belongs to a pair of tokens.</details>
-# <details><summary>C. Sixteen times.</summary>
-#
-# Right: it grows with $1/P^4$. The matrix $E$, in contrast, becomes four times *smaller*.</details>
-#
-# **Question 2.** A colleague trains a small model on the *classes* that a large model predicts on the large model's own training
-# set, and gains nothing. What would you look at first?
-#
-# <details><summary>A. The temperature.</summary>
-#
-# It has no effect on a predicted class. It matters for soft targets: there, small probabilities can help even where the teacher
-# is certain and right (Hinton et al., section 3).</details>
-# <details><summary>B. How often the teacher's prediction differs from the label there.</summary>
-#
-# Right: see 11.n. Then use images on which the teacher's predictions add information: augmented ones, or ones without a
-# label.</details>
-# <details><summary>C. The student's size.</summary>
-#
-# It limits what the student can learn. But first ask whether there was anything to learn.</details>
-#
-# **Question 3.** Why does a new head start at zero and not at random values?
-#
-# <details><summary>A. Zero is the best solution.</summary>
-#
-# It is the solution without any information: all classes are equally likely.</details>
-# <details><summary>B. A random head would send random gradients into a good body.</summary>
-#
-# Right: from zero, the first step changes only the head.</details>
-# <details><summary>C. Random heads do not train.</summary>
-#
-# They do. But first they disturb the body.</details>
-
-# %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *Your company has 3,000 labelled photographs of parts, 100,000 without a label, and a
-# colleague who wants a Vision Transformer. What do you propose, and which three numbers would you measure before deciding?*
-#
-# <details><summary>How it is graded: open this when you have written your answer.</summary>
-#
-# | points | criterion |
-# | --- | --- |
-# | 1 | names a convolutional baseline with the same budget, and explains why it may win |
-# | 1 | uses the images without a label: a teacher, or a body trained on many images elsewhere |
-# | 1 | names a control: a teacher of the student's kind, shuffled predictions, a random body, the pixels themselves |
-# | 1 | says what the digits of this lecture cannot tell about photographs |
-# | 1 | is clear and short |
-#
-# </details>
-
 # %% [markdown] tags=["companion"]
-# ## 14 Summary and sources
+# ## Where the decks say it
 #
-# **Errors in decks and papers**, each with a source or a number in the next cell:
-#
-# - *IT*, on ViT: "It was published in early December 2020 (implementation)." The paper appeared on arXiv on 22 October 2020
-#   (2010.11929).
-# - *CS*: fine-tuning replaces the head and tunes "its parameters". In the paper *all* weights are tuned.
-# - *DeiT*, eq. 2, writes KL(student, teacher); its code computes KL(teacher ‖ student), as in Hinton's paper. The two are not
-#   the same (11.DeiT).
-#
-# **Remarks on the decks.** *CS*, in its code of the Mixer, orders a patch as (p1 p2 c), channels last; the weights of a
-# convolution are ordered as (c p1 p2). For grey images both orders are the same. For colour images, a matrix $E$ for one order
-# does not fit the other (11.CS). *IT*: "Deit improvement of ViT from Facebook greatly simplified training and inference."
-# Training is simpler in that DeiT needs no external images. Inference is unchanged, except that the distilled form has one more
-# token and a second head (11.IT-DeiT).
-#
-# **Limits of this lecture.** It does not show the paper's own claim, that with enough images the Vision Transformer wins; this
-# needs hundreds of millions of images. Pre-training on five digits helps a CNN (11.t-cnn), but not reliably the ViT, at three
-# learning rates (11.t-vit); and a new head on the frozen ViT does worse than one on the pixels (11.u). 11.n to 11.q rest on two
-# seeds; 11.s, 11.y and 11.z rest on one. And results on digits need not hold for photographs.
-#
-# **Papers.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4, section 3.2, table 1
-# (https://arxiv.org/abs/2010.11929) · Touvron et al. 2021, *DeiT*, eqs. 2-3 (https://arxiv.org/abs/2012.12877) · Hinton,
-# Vinyals, Dean 2015, *Distilling the Knowledge*, section 2 (https://arxiv.org/abs/1503.02531) · Abnar, Zuidema 2020,
-# *Quantifying Attention Flow*, eq. 1 (https://arxiv.org/abs/2005.00928).
-#
-# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
+# **Papers.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4, section 3.2 (https://arxiv.org/abs/2010.11929) ·
+# Touvron et al. 2021, *DeiT*, eqs. 2-3 (https://arxiv.org/abs/2012.12877) · Hinton, Vinyals, Dean 2015, *Distilling the
+# Knowledge*, section 2 (https://arxiv.org/abs/1503.02531) · Abnar, Zuidema 2020, *Quantifying Attention Flow*, eq. 1
+# (https://arxiv.org/abs/2005.00928).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
 # | CS | Vision Transformer | 2 Patches as tokens | `course_lib.models.ViT`, `course_lib.primitives.patchify` |
-# | CS | Vision Transformer Training and Finetuning | 8 Fine-tuning a new head | `course_lib.blocks.zero_head`, `course_lib.metrics.fine_tuned_head` |
-# | IT | ViT model | 4 ViT and CNN on 2,500 images | `course_lib.models.ViT`, `course_lib.models.DeiT`, `course_lib.losses.distillation_loss` |
-
-# %% tags=["nbval-check-output"]
-base = (VIT_BASE.d_model, VIT_BASE.d_ff, VIT_BASE.n_layers, 196, 768)
-more = vit_parameters(*base, 1_000, n_learned=2) - vit_parameters(*base, 1_000)
-claim("11.IT-DeiT", more=more)
-
-
-def channels_last(images, P):
-    """Patches in the order of the deck's code."""
-    return rearrange(images, "b c (h p1) (w p2) -> b (h w) (p1 p2 c)", p1=P, p2=P)
-
-
-pair = photograph, photograph[:, :1]
-equal = [
-    torch.equal(channels_last(images, 24), patchify(images, 24).to(images))
-    for images in pair
-]
-claim("11.CS", equal=equal)
-sure, torn = torch.tensor([0.9, 0.1]), torch.tensor([0.5, 0.5])
-both_ways = [
-    round((p * (p / q).log()).sum().item(), 2) for p, q in ((sure, torn), (torn, sure))
-]
-claim("11.DeiT", both_ways=tuple(both_ways))
+# | CS | Vision Transformer Training and Finetuning | A new head | `course_lib.blocks.zero_head`, `course_lib.metrics.fine_tuned_head` |
+# | IT | ViT model | 4 The Vision Transformer | `course_lib.models.ViT`, `course_lib.models.DeiT`, `course_lib.losses.distillation_loss` |
 
 # %% tags=["ledger"]
-from course_tools.notebook import ledger
-
 ledger()

@@ -224,6 +224,7 @@ def _agreeing(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="11.5",
     title="Distillation from a teacher",
+    extra=True,
     reference=distillation_loss,
     properties=(
         runs_on(_lessons),

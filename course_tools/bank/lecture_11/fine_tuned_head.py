@@ -218,6 +218,7 @@ def _tasks(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="11.6",
     title="A new head, with momentum",
+    extra=True,
     reference=fine_tuned_head,
     properties=(
         runs_on(_tasks),

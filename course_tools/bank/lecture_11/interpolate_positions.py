@@ -226,6 +226,7 @@ def _resizings(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="11.4",
     title="Positions for another size",
+    extra=True,
     reference=interpolate_positions,
     properties=(
         runs_on(_resizings),

@@ -211,6 +211,7 @@ def _stacks(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="11.3",
     title="Rollout",
+    extra=True,
     reference=rollout,
     properties=(
         runs_on(_stacks),

@@ -338,6 +338,7 @@ def with_rmsprop_and_moved_images(images, labels, n_classes, n_steps):
 exercise = Exercise(
     id="11.7",
     title="A Vision Transformer and its training loop",
+    extra=True,
     reference=train_vit,
     properties=classifiers.properties(SECONDS, MOST_PARAMETERS),
     wrong=wrong,

@@ -1,6 +1,6 @@
-"""Figures of patches: the patches of a photograph laid out, rollouts over digits, digits with their predictions."""
+"""Figures of lecture 11: patches laid out, maps with their answers, what a model takes from each cell, hard digits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from einops import rearrange
 from torch import Tensor
 
 from course_lib.primitives import patch_grid
-from course_tools.notebook.boxed import boxed
+from course_tools.lectures.lecture_11.maps import GRID, NAMES, Maps
 from course_tools.notebook.grey import grey
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
@@ -43,23 +43,39 @@ def show_patches(patchify: Callable[[Tensor, int], Tensor], photograph: Tensor, 
     )
 
 
-def show_rollout(digits: Tensor, shares: Tensor, titles: Sequence[str]) -> None:
-    """Show digits over maps of the contribution of each patch to the class token (rollout).
+def show_maps(maps: Maps, n: int = 4) -> None:
+    """Show the first n maps of a legend, each with the answers to its two questions."""
+    titles = [
+        f"{number}: beside {NAMES[beside]}, colour {NAMES[colour]}"
+        for number, (beside, colour) in enumerate(zip(maps.beside[:n].tolist(), maps.colour[:n].tolist(), strict=True), 1)
+    ]
+    panels = {title: image.permute(1, 2, 0).cpu() for title, image in zip(titles, maps.images, strict=False)}
+    show(
+        pictures(panels),
+        alt=f"{n} maps: over a crop of a photograph lie a round pin and four coloured squares, each with a white symbol. The "
+        f"symbol beside the pin, and the symbol on the square of its colour: {'; '.join(titles)}.",
+    )
+
+
+def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: int) -> None:
+    """Show a map beside grids (4, 4) of how much a model takes from each cell, and the symbol that the model names.
 
     Args:
-        digits: (n, 1, H, W).
-        shares: (n, 4, 4), the contributions; those of a digit sum to 1.
-        titles: one per digit.
+        maps: the maps.
+        number: which one to show.
+        weights: title -> (16,), the weights of the cells.
+        answer: the symbol that the model names.
     """
-    panels = dict(zip(titles, shares, strict=True))
-    largest = []
-    for title, share in panels.items():
-        row, column = divmod(int(share.argmax()), share.shape[1])
-        largest.append(f"{share.max():.2f} in row {row + 1}, column {column + 1} ({title})")
+    places = {name: divmod(int(cell), GRID) for name, cell in (("pin", maps.pin[number]), ("entry", maps.entry[number]))}
+    at = ", ".join(f"{name} in row {row + 1}, column {column + 1}" for name, (row, column) in places.items())
+    strongest = {title: divmod(int(weight.argmax()), GRID) for title, weight in weights.items()}
+    found = ", ".join(f"{title} row {row + 1}, column {column + 1}" for title, (row, column) in strongest.items())
+    panels = {f"the model says {NAMES[answer]}": maps.images[number].permute(1, 2, 0).cpu()}
+    panels |= {title: weight.view(GRID, GRID).cpu() for title, weight in weights.items()}
     show(
-        boxed(panels, label="share", ink=dict(zip(titles, digits[:, 0], strict=True))),
-        alt="Digits over maps of the contribution of each patch to the class token (rollout); the largest share is "
-        f"{', '.join(largest)}; equal shares would be {1 / shares[0].numel():.2f}.",
+        pictures(panels),
+        alt=f"A map with its {at} and grids of weights over its cells. Largest weight: {found}. The model names the "
+        f"{NAMES[answer]}; right is the {NAMES[maps.colour[number]]}.",
     )
 
 

@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.primitives import patchify
-from course_tools.lectures.lecture_11.figures import laid_out, show_hardest, show_patches, show_rollout
+from course_tools.lectures.lecture_11.figures import laid_out, show_hardest, show_maps, show_patches, show_where
+from course_tools.lectures.lecture_11.maps import NAMES, draw_maps
 
 
 def test_patches_lie_where_they_were_cut_with_white_gaps():
@@ -20,11 +21,20 @@ def test_equal_patches_correlate_fully(capsys):
     assert "by 1.00 on average" in capsys.readouterr().out
 
 
-def test_the_largest_share_is_named_with_its_place(capsys):
-    shares = torch.full((1, 4, 4), 0.5 / 15)
-    shares[0, 2, 1] = 0.5
-    show_rollout(torch.rand(1, 1, 28, 28), shares, ["label 3, predicted 5"])
-    assert "0.50 in row 3, column 2 (label 3, predicted 5); equal shares would be 0.06." in capsys.readouterr().out
+def test_a_map_is_shown_with_its_places_and_the_answer_of_the_model(capsys):
+    maps, weights = draw_maps(2, seed=0), torch.zeros(16)
+    weights[6] = 0.5
+    show_where(maps, 1, {"class token": weights}, answer=2)
+    text = capsys.readouterr().out
+    row, column = divmod(int(maps.pin[1]), 4)
+    assert f"pin in row {row + 1}, column {column + 1}" in text
+    assert "class token row 2, column 3. The model names the umbrella" in text
+
+
+def test_maps_are_shown_with_both_answers(capsys):
+    maps = draw_maps(4, seed=0)
+    show_maps(maps, n=2)
+    assert f"2: beside {NAMES[maps.beside[1]]}, colour {NAMES[maps.colour[1]]}." in capsys.readouterr().out
 
 
 def test_the_hardest_images_come_first(capsys):

@@ -1,0 +1,129 @@
+"""Draw maps with a legend, in colour: a pin, four entries with a colour and a symbol each, over a crop of a photograph.
+
+The symbols are glyphs of DejaVu Sans, which Matplotlib contains; the photographs are those of `datasets.photographs`. Two
+questions have an answer in every map: which symbol is beside the pin, and which has the pin's colour.
+"""
+
+import math
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from course_lib.datasets import photographs
+from course_tools.notebook.device import device
+
+SYMBOLS = "★♥☂✈☎♫⚓♞"
+NAMES = ("star", "heart", "umbrella", "plane", "telephone", "notes", "anchor", "horse")
+CELL, GRID, N_ENTRIES = 12, 4, 4
+"""Side of a cell in pixels, cells in a row of a map, and entries of its legend."""
+_DRAWINGS, _CANVAS, _LARGER = 48, 128, 6
+
+
+class Maps(NamedTuple):
+    """Maps (n, 3, 48, 48) in 0…1, the answers to both questions, the cells of the pin and of the entry of its colour (n,)."""
+
+    images: Tensor
+    beside: Tensor
+    colour: Tensor
+    pin: Tensor
+    entry: Tensor
+
+
+def draw_maps(n: int, seed: int, unseen: bool = False) -> Maps:
+    """Draw n maps by a seed, on the device of the notebook.
+
+    Args:
+        n: number of maps.
+        seed: decides everything that is drawn.
+        unseen: use drawings of the symbols and a third of each photograph that no other maps contain.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts = [_draw(min(256, n - start), generator, unseen) for start in range(0, n, 256)]
+    return Maps(*(torch.cat(part).to(device()) for part in zip(*parts, strict=True)))
+
+
+def _draw(n: int, generator: torch.Generator, unseen: bool) -> Maps:
+    def rand(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator)
+
+    each, drawings = torch.arange(n), _drawings(int(unseen))
+    pin = torch.randint(GRID * (GRID - 1), (n,), generator=generator)
+    pin = pin // (GRID - 1) * GRID + pin % (GRID - 1)  # not in the last column
+    order = rand(n, GRID * GRID)
+    order[each, pin], order[each, pin + 1] = 2.0, -1.0
+    cells = order.argsort(1)[:, :N_ENTRIES]  # that to the right of the pin first
+    kinds = rand(n, len(SYMBOLS)).argsort(1)[:, :N_ENTRIES]
+    hues = rand(n, 1) + (torch.arange(N_ENTRIES) + 0.5 * rand(n, N_ENTRIES)) / N_ENTRIES
+    hues = hues.gather(1, rand(n, N_ENTRIES).argsort(1))
+    match = torch.randint(N_ENTRIES, (n,), generator=generator)
+
+    tiles = _backgrounds(n, generator, unseen)
+    ink = drawings[kinds, torch.randint(_DRAWINGS, (n, N_ENTRIES), generator=generator)].unsqueeze(2)
+    ground = _colour(hues, 0.75 + 0.25 * rand(n, N_ENTRIES), 0.75 + 0.25 * rand(n, N_ENTRIES))
+    tiles[each[:, None], cells] = ground[..., None, None] * (1 - ink) + ink
+    filling = _colour(hues[each, match], 0.75 + 0.25 * rand(n), 0.75 + 0.25 * rand(n))[..., None, None]
+    disc, inner = _disc(5.3), _disc(4.3)
+    tiles[each, pin] = tiles[each, pin] * (1 - disc) + disc * (inner * filling + (1 - inner))
+    images = tiles.unflatten(1, (GRID, GRID)).permute(0, 3, 1, 4, 2, 5).reshape(n, 3, GRID * CELL, GRID * CELL)
+    return Maps(images, kinds[:, 0], kinds[each, match], pin, cells[each, match])
+
+
+def _backgrounds(n: int, generator: torch.Generator, unseen: bool) -> Tensor:
+    """Crop the photographs, (n, 16, 3, 12, 12): unseen maps use the right third."""
+    photos, side = _photographs(), GRID * CELL
+    H, W = photos.shape[-2:]
+    first, last = (2 * W // 3, W - side) if unseen else (0, 2 * W // 3 - side)
+    which = torch.randint(2, (n,), generator=generator).tolist()
+    tops = torch.randint(H - side, (n,), generator=generator).tolist()
+    lefts = torch.randint(first, last + 1, (n,), generator=generator).tolist()
+    crops = torch.stack([photos[i, :, y : y + side, x : x + side] for i, y, x in zip(which, tops, lefts, strict=True)])
+    tiles = crops.view(n, 3, GRID, CELL, GRID, CELL).permute(0, 2, 4, 1, 3, 5)
+    return tiles.reshape(n, GRID * GRID, 3, CELL, CELL)
+
+
+@cache
+def _photographs() -> Tensor:
+    return photographs((214, 320))
+
+
+@cache
+def _drawings(seed: int) -> Tensor:
+    """Draw each symbol rotated, scaled and moved at random: ink (8, 48, 12, 12) in 0…1."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([_variants(symbol, generator) for symbol in SYMBOLS])
+
+
+def _variants(symbol: str, generator: torch.Generator) -> Tensor:
+    font = ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")), 90)
+    canvas = Image.new("L", (_CANVAS, _CANVAS))
+    pen = ImageDraw.Draw(canvas)
+    left, top, right, bottom = pen.textbbox((0, 0), symbol, font=font)
+    pen.text(((_CANVAS - left - right) / 2, (_CANVAS - top - bottom) / 2), symbol, font=font, fill=255)
+    drawn = torch.from_numpy(np.array(canvas)).float() / 255
+    turn, size, x, y = 2 * torch.rand(4, _DRAWINGS, generator=generator) - 1
+    angle = math.radians(15) * turn
+    scale = max(right - left, bottom - top) / _CANVAS * CELL / (9.2 + 0.8 * size)
+    rows = [scale * angle.cos(), -scale * angle.sin(), 0.08 * x, scale * angle.sin(), scale * angle.cos(), 0.08 * y]
+    shape = [_DRAWINGS, 1, _LARGER * CELL, _LARGER * CELL]
+    grid = F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), shape, align_corners=False)
+    large = F.grid_sample(drawn.expand(_DRAWINGS, 1, -1, -1), grid, align_corners=False)
+    return F.avg_pool2d(large, _LARGER)[:, 0]
+
+
+def _colour(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
+    """Convert HSV, the hue in turns, to red, green and blue in 0…1 on a new last axis."""
+    sector = (hue[..., None] * 6 + torch.tensor([0.0, 4.0, 2.0])) % 6
+    return value[..., None] * (1 - saturation[..., None] * (1 - ((sector - 3).abs() - 1).clamp(0, 1)))
+
+
+def _disc(radius: float) -> Tensor:
+    """Fill a disc in the middle of a cell: (12, 12), 1 inside."""
+    place = torch.arange(CELL) + 0.5 - CELL / 2
+    return (radius - (place[:, None] ** 2 + place**2).sqrt()).clamp(0, 1)
