@@ -798,9 +798,7 @@ show_seeds(new_heads, "right answers", "160 labelled maps", {"chance": 0.25})
 
 # %% tags=["nbval-check-output"]
 (group,), (group_pixels,), (row,), (row_pixels,) = new_heads.values()
-claim(
-    "11.head", group=group, group_pixels=group_pixels, row=row, row_pixels=row_pixels
-)
+claim("11.head", group=group, group_pixels=group_pixels, row=row, row_pixels=row_pixels)
 
 # %% [markdown] tags=["try-it"]
 # ## Build it: a Vision Transformer
