@@ -2,7 +2,7 @@
 
 The solved lectures train in full and assert every claim; of the unsolved ones the suite asks that each cell runs. `train`
 does its first steps and then repeats the last one, so that code which averages a known number of losses still works; `batches`
-and a `range` of more than a hundred end early, for loops that a lecture writes out.
+end early, for loops that a lecture writes out.
 """
 
 
@@ -38,13 +38,6 @@ def _quicken(n_steps: int) -> None:
         for name, old, new in (("train", train, few_steps), ("batches", batches, few_batches), ("claim", claim, stated)):
             if vars(module).get(name) is old:
                 setattr(module, name, new)
-
-
-def range(*bounds):
-    import builtins
-
-    whole = builtins.range(*bounds)
-    return whole[:20] if len(whole) > 100 else whole
 
 
 _quicken(n_steps=5)

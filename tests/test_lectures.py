@@ -36,6 +36,8 @@ print(sum(issubclass(type(x), torch.Tensor) and x.device.type == "pretend" for x
 def test_an_unsolved_lecture_runs_to_its_end(lecture, request):
     pretends = request.config.getoption("--full") and device.missing() is None
     notebook = nbformat.read(lecture.unsolved, as_version=4)
+    for cell in notebook.cells:  # loops that a lecture writes out
+        cell.source = cell.source.replace("range(steps)", "range(min(steps, 20))")
     before = [PRETEND, QUICK] if pretends else [QUICK]
     notebook.cells = [*map(new_code_cell, before), *notebook.cells, new_code_cell(END)]
     done = execute({lecture.number: (notebook, lecture.unsolved.parent)}, ROOT, timeout=1800)[lecture.number]
