@@ -98,7 +98,7 @@ def loss_of(model, batch):
     return F.cross_entropy(model(4 * images - 2), answers)
 
 
-def learn(model, answers, steps=400, lr=2e-3):
+def learn(model, answers, steps=600, lr=2e-3):
     """Train a model on the known maps; return the loss of each update."""
     stream = batches(known.images, answers, batch_size=64, seed=0)
     run = train(model, stream, loss_of, steps=steps, lr=lr, warmup=steps // 10)
@@ -114,9 +114,14 @@ def answered(model, images):
     return model.eval()(4 * images - 2).argmax(-1)
 
 
-def share(model, answers):
-    """The share of right answers about the unseen maps."""
-    return (answered(model, unseen.images) == answers).float().mean().item()
+def share(model, answers, where=...):
+    """The share of right answers about the unseen maps, or about some of them."""
+    return (answered(model, unseen.images) == answers)[where].float().mean().item()
+
+
+down = unseen.pin // 4 - unseen.entry // 4
+along = unseen.pin % 4 - unseen.entry % 4
+far = torch.maximum(down.abs(), along.abs()) > 1  # pin and entry do not touch
 
 
 source(rivals.convolutions)
@@ -126,18 +131,19 @@ beside_losses = [learn(cnn, known.beside, steps=200, lr=4e-3)]
 cnn_beside = share(cnn, unseen.beside)
 cnn = rivals.convolutions().to(device())
 cnn_losses = [learn(cnn, known.colour, lr=4e-3)]
-cnn_colour = share(cnn, unseen.colour)
+cnn_near, cnn_far = (share(cnn, unseen.colour, where) for where in (~far, far))
 curves = {"beside": beside_losses, "colour": cnn_losses}
 show_recorded_losses(curves, "cross-entropy, nats", {"a guess": 2.08})
 
 # %% tags=["nbval-check-output"]
-claim("11.cnn", beside=cnn_beside, colour=cnn_colour)
+claim("11.cnn", beside=cnn_beside, near=cnn_near, far=cnn_far)
 
 # %% [markdown]
 # The first question is *local*: a window that holds two neighbouring cells contains pin and symbol. So this network recognises
-# pins and symbols. The second question is a *relation between two places*: no small window shows both. The pooling keeps
-# whether a green square with a heart exists, and whether a green pin exists; a linear layer adds such facts up, and the answer
-# needs their conjunction for every possible colour. We need a layer in which each place can look at every other and compare.
+# pins and symbols. The second question is a *relation between two places*. Where the two squares touch, a window shows both, and
+# the network learns to compare them; elsewhere no window does. The pooling keeps whether a green square with a heart exists, and
+# whether a green pin exists; a linear layer adds such facts up, and the answer needs their conjunction for every possible colour.
+# We need a layer in which each place can look at every other and compare.
 
 # %% [markdown]
 # ## 2 Patches as tokens
@@ -288,7 +294,7 @@ class MapReader(nn.Module):
 torch.manual_seed(0)
 vit = MapReader().to(device())
 vit_losses = learn(vit, known.colour)
-vit_colour = share(vit, unseen.colour)
+vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
 # %% [markdown]
 # And the fairest rivals, with as many weights (85,000 to 98,000), the same maps and as many updates: convolutions whose field
@@ -307,11 +313,11 @@ show_recorded_losses(curves, "cross-entropy, nats", {"a bag of symbols": 1.386})
 
 # %%
 nearest = rivals.nearest_known(known.images, known.colour, unseen.images)
-right = {"ViT": [vit_colour], "convolutions": [cnn_colour]}
-right["see all"] = [share(wide, unseen.colour)]
-right["pixels"] = [share(dense, unseen.colour)]
-right["nearest map"] = [(nearest == unseen.colour).float().mean().item()]
-show_seeds(right, "right answers", "the pin's colour", {"a bag of symbols": 0.25})
+right = {"ViT": [vit_far], "convolutions": [cnn_far]}
+right["see all"] = [share(wide, unseen.colour, far)]
+right["pixels"] = [share(dense, unseen.colour, far)]
+right["nearest map"] = [(nearest == unseen.colour)[far].float().mean().item()]
+show_seeds(right, "right answers", "pin and entry apart", {"a bag of symbols": 0.25})
 
 # %% tags=["nbval-check-output"]
 others = {name: score for name, (score,) in right.items() if name != "ViT"}
@@ -320,9 +326,9 @@ claim(
 )
 
 # %% [markdown]
-# Four times as many updates take the convolutions that see all to about a half of the new maps. They then know every known map
-# by heart, with a loss of 0.00, so patience brings no more. To compare one place with another, they need features for each pair
-# of colours and places; attention compares any two tokens by one dot product.
+# More updates help the convolutions that see all. After 1,600 they know every known map by heart, with a loss below 0.01, and are
+# right about 0.48 of all new maps with one seed, about 0.85 with another. To compare one place with another, they need features
+# for each pair of colours and places; attention compares any two tokens by one dot product.
 
 # %% [markdown]
 # ## 5 Where it looks
