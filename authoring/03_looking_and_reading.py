@@ -349,8 +349,6 @@ claim(
 # %%
 page = captions.page_task(task)
 page.show_examples(3)
-
-# %%
 torch.manual_seed(0)
 pager = Captioner(len(page.words), d_region, attention=True)
 more = captions.with_row_times_column

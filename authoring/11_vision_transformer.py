@@ -144,8 +144,7 @@ claim("11.cnn", beside=cnn_beside, near=cnn_near, far=cnn_far)
 # the network learns to compare them; elsewhere no window does. The pooling keeps whether a green square with a heart exists, and
 # whether a green pin exists; a linear layer adds such facts up, and the answer needs their conjunction for every possible colour.
 # We need a layer in which each place can look at every other and compare.
-
-# %% [markdown]
+#
 # ## 2 Patches as tokens
 #
 # Self-attention is such a layer, and pixels could be its tokens (lecture 04). But pictures are usually classified at 224 × 224
@@ -431,7 +430,7 @@ study = show_study("11_pictures")
 
 
 def least_lead(kind, rival, numbers):
-    """The least lead in accuracy of one network over another, over seeds and numbers."""
+    """The least lead in accuracy of one network over another, of all seeds."""
     pairs = (
         pair
         for n in numbers

@@ -64,7 +64,7 @@ def test_a_mask_left_for_later_is_a_beginning():
     [
         ("04.1", lambda q, k, v, mask=None: scaled_dot_product_attention(q, k, v), 7, ["mask"]),
         ("02.4", lambda scores, values, mask=None: attend(scores, values), 5, ["mask"]),
-        ("04.5", lambda *inputs: multi_head_attention(*inputs[:8]), 6, ["mask"]),
+        ("04.5", lambda *inputs: multi_head_attention(*inputs[:8]), 6, ["mask", "mask of heads"]),
         ("04.2", lambda T_q, T_k=None, device=None: causal_mask(T_q, T_q, device), 5, ["cached"]),
         ("01.4", lambda *inputs: (inputs[1], lstm_step(*inputs)[1]), 4, ["output", "input"]),
         ("01.2", lambda *inputs: (*bptt_step(*inputs)[:4], inputs[0].mean(0)), 5, ["bias"]),
