@@ -295,10 +295,22 @@ vit = MapReader().to(device())
 vit_losses = learn(vit, known.colour)
 vit_colour, vit_far = (share(vit, unseen.colour, where) for where in (..., far))
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # And the fairest rivals, with as many weights (85,000 to 98,000), the same maps and as many updates: convolutions whose field
 # covers the whole map and that have a hidden layer after the pooling; a hidden layer over all pixels. The last one needs no
 # training: it answers as for the known map that is nearest in its pixels.
+#
+# **Predict.** Who is right most often about maps on which pin and entry do not touch?
+#
+# <details><summary>A. The convolutions that see all: nothing is hidden from them.</summary>
+#
+# Seeing two places is not yet comparing them. They need a feature for each pair of colours and distances.</details>
+# <details><summary>B. The Vision Transformer.</summary>
+#
+# Yes: one dot product compares any two tokens, by the same weights wherever they are.</details>
+# <details><summary>C. The hidden layer over all pixels: no place is far from another.</summary>
+#
+# What it learns about one pair of places tells it nothing about any other pair.</details>
 
 # %%
 source(rivals.convolutions_that_see_all)
@@ -329,10 +341,25 @@ claim(
 # right about 0.48 of all new maps with one seed, about 0.85 with another. To compare one place with another, they need features
 # for each pair of colours and places; attention compares any two tokens by one dot product.
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## 5 Where it looks
 #
-# Two steps suffice: each entry compares its colour with that of the pin, and the class token reads the entry that agrees. The
+# The class token must find the entry of the pin's colour among all patches.
+#
+# **Predict.** How many layers of attention does that take, at least?
+#
+# <details><summary>A. One: the class token sees all patches at once.</summary>
+#
+# In the first layer it is the same vector for every map. Its query cannot ask for the colour of *this* pin.</details>
+# <details><summary>B. Two: one to compare pin and entries, one to read the entry that agrees.</summary>
+#
+# Yes. After the first layer a token can know something about another.</details>
+# <details><summary>C. Four, one for each entry.</summary>
+#
+# All tokens have their own queries in the same layer, so all comparisons are made at once.</details>
+
+# %% [markdown]
+# Two layers suffice: each entry compares its colour with that of the pin, and the class token reads the entry that agrees. The
 # next cell takes the weights of both layers, for maps that the model has never seen. In layer 1 it chooses the head in which
 # the entry of the right colour looks at the pin most often; in layer 2 it averages the heads of the class token.
 

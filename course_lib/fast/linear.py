@@ -84,10 +84,10 @@ def lean_linear_attention(
 
     Source: Katharopoulos et al. 2020, eqs. 9-12; Hua et al. 2022, section 3.2, for the chunks.
     """
-    return ContextOnly(in_turn(q, k, v, mask, Maps(lambda x: rescaled(feature_map(x)), feature_map), (), chunk))
+    return ContextOnly(in_turn(q, k, v, mask, FeatureMaps(lambda x: rescaled(feature_map(x)), feature_map), (), chunk))
 
 
-class Maps(NamedTuple):
+class FeatureMaps(NamedTuple):
     """Feature maps of queries and of keys, each a function of (*batch, T, d_k) and of the tensors that all chunks share."""
 
     query: Callable[..., Tensor]
@@ -96,7 +96,9 @@ class Maps(NamedTuple):
 
 @shape_checked(of=causal_linear_attention)
 @in_float32
-def in_turn(q: Queries, k: Keys, v: Values, mask: Mask | None, maps: Maps, shared: tuple[Tensor, ...], chunk: int) -> Context:
+def in_turn(
+    q: Queries, k: Keys, v: Values, mask: Mask | None, maps: FeatureMaps, shared: tuple[Tensor, ...], chunk: int
+) -> Context:
     """Attend causally, one chunk after the other."""
     constants = [x.detach() for x in shared]
     if any(of(x[..., :0, :].detach(), *constants).requires_grad for of, x in zip(maps, (q, k), strict=True)):
@@ -114,7 +116,9 @@ def _flat(x: Tensor) -> Tensor:
     return x.flatten(end_dim=-3) if x.dim() > 2 else x[None]
 
 
-def _contexts(maps: Maps, chunk: int, visible: Visible | None, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor) -> Tensor:
+def _contexts(
+    maps: FeatureMaps, chunk: int, visible: Visible | None, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor
+) -> Tensor:
     """Compute the contexts (N, T, d_v) of q, k (N, T, d_k) and v. Autograd can differentiate it as well, but stores more."""
     contexts = [v[:, :0]]
     S, z = _empty_state(maps, k, v, shared)
@@ -127,7 +131,7 @@ def _contexts(maps: Maps, chunk: int, visible: Visible | None, q: Tensor, k: Ten
     return torch.cat(contexts, dim=1)
 
 
-def _empty_state(maps: Maps, k: Tensor, v: Tensor, shared: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+def _empty_state(maps: FeatureMaps, k: Tensor, v: Tensor, shared: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
     """Make the initial S (N, f, d_v) and z (N, f, 1)."""
     f = maps.key(k[:, :0], *shared).shape[-1]
     return v.new_zeros(v.shape[0], f, v.shape[-1]), v.new_zeros(v.shape[0], f, 1)
@@ -138,7 +142,7 @@ def _chunks(x: Tensor, chunk: int) -> list[slice]:
     return [slice(start, start + chunk) for start in range(0, x.shape[1], chunk)]
 
 
-def _keys(maps: Maps, k: Tensor, visible: Visible | None, at: slice, shared: tuple[Tensor, ...]) -> Tensor:
+def _keys(maps: FeatureMaps, k: Tensor, visible: Visible | None, at: slice, shared: tuple[Tensor, ...]) -> Tensor:
     """Compute the features of the keys of one chunk; those of hidden keys are 0, and add nothing to any sum."""
     K = maps.key(k, *shared)
     return K if visible is None else K.masked_fill(~visible[:, at], 0.0)
@@ -148,7 +152,7 @@ class _OneByOne(torch.autograd.Function):
     """The contexts of `_contexts`; only the inputs are stored for the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, maps: Maps, chunk: int, visible: Visible | None, *inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, maps: FeatureMaps, chunk: int, visible: Visible | None, *inputs: Tensor) -> Tensor:
         """Take q, k (N, T, d_k), v (N, T, d_v) and the tensors that the feature maps share."""
         ctx.maps, ctx.chunk = maps, chunk
         ctx.save_for_backward(visible, *inputs)
@@ -166,7 +170,7 @@ class _OneByOne(torch.autograd.Function):
 
 
 def _gradients(
-    maps: Maps, chunk: int, visible: Visible | None, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor
+    maps: FeatureMaps, chunk: int, visible: Visible | None, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *shared: Tensor
 ) -> tuple[Tensor | None, ...]:
     """Compute the gradients of q, k, v and the shared tensors from that of the contexts, in two passes over the chunks."""
     dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))

@@ -2,7 +2,7 @@
 
 from course_lib.attention.core import ContextOnly
 from course_lib.attention.performer import in_range, key_features, query_features
-from course_lib.fast.linear import Maps, in_turn
+from course_lib.fast.linear import FeatureMaps, in_turn
 from course_lib.primitives.kernels import Projection
 from course_lib.shapes import Keys, Mask, Queries, Values
 
@@ -16,5 +16,5 @@ def lean_performer_attention(
 
     As `lean_linear_attention`, with the Performer's features of queries and of keys.
     """
-    maps = Maps(query_features, key_features)
+    maps = FeatureMaps(query_features, key_features)
     return in_range(lambda values: in_turn(q, k, values, mask, maps, (omega,), chunk), q, k, v, mask)
