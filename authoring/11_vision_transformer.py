@@ -444,13 +444,25 @@ claim("11.pieces", whole=vit_colour, pieces=in_pieces)
 # cell 5 and the heart in cell 6 has to be learned from the position vectors, for every cell anew. A convolution has it built
 # in, and needs fewer pictures for it.
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## 7 Few pictures
 #
 # The paper says it itself: trained on ImageNet alone, its models stay a few percentage points below ResNets of their size; with
 # 300 million pictures they lead. What convolutions have built in, a Vision Transformer must learn from pictures. The recorded
 # study trains the same kind of ViT and two CNNs with as many weights on 250 to 4,000 handwritten digits, each with its best
 # learning rate of four.
+#
+# **Predict.** Which network is best on a few hundred digits?
+#
+# <details><summary>A. The Vision Transformer: it can look anywhere.</summary>
+#
+# It must first learn which patches are neighbours, from the pictures.</details>
+# <details><summary>B. The CNN that keeps all positions.</summary>
+#
+# Yes: neighbourhood, and the same weights at every place, are built in.</details>
+# <details><summary>C. All are level: they have as many weights and the same pictures.</summary>
+#
+# As many weights are not the same assumptions.</details>
 
 # %%
 study = show_study("11_pictures")
