@@ -529,7 +529,7 @@ def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[State
         found.append(_parsed(cell["name"], source) if left >= 0 else Unparsable("the notebook is too long"))
         if not source.strip() or left < 0:
             continue
-        if join and last is not None and (_is_half(found[i]) or _is_half(found[last])):
+        if join and last is not None and (isinstance(found[last], Unparsable) or _is_second_half(source, found[i])):
             joined = _parsed(cells[last]["name"], f"{cells[last]['source']}\n{source}")
             if not isinstance(joined, Unparsable):
                 found[last], found[i], joined_any = joined, [], True
@@ -543,9 +543,13 @@ def _parsed_cells(cells: list[dict], join: bool = True) -> tuple[list[list[State
     return parsed, broken, joined_any
 
 
-def _is_half(found: list[Statement] | Unparsable) -> bool:
-    """Whether a cell may be a part of one that was split: it is not valid Python, or returns outside a function."""
-    return isinstance(found, Unparsable) or any(isinstance(statement.node, ast.Return) for statement in found)
+def _is_second_half(source: str, found: list[Statement] | Unparsable) -> bool:
+    """Whether a cell may continue the one above it: it is not valid Python, or it is indented and returns.
+
+    IPython removes the indent, but cannot run the `return`; where nothing is indented, it runs what stands above the `return`.
+    """
+    indented = source.lstrip("\n")[:1].isspace()
+    return isinstance(found, Unparsable) or (indented and any(isinstance(statement.node, ast.Return) for statement in found))
 
 
 def _parsed(name: str, source: str) -> list[Statement] | Unparsable:

@@ -33,7 +33,7 @@ ANSWERS = {
     "the check in the same cell": f'{HEAD}\n{BODY}\n\n{NAME} = check("04.1", {NAME})',
     "a try": f"try:\n    from nowhere import thing\nexcept ImportError:\n    thing = 1\n{HEAD}\n    assert thing\n{BODY}",
     "a constant set twice": f"n = 0\nn += 1\n{HEAD}\n    assert n == 1\n{BODY}",
-    "an await below": f"{HEAD}\n{BODY}\n\nresult = await nothing()",
+    "an await below": f"{HEAD}\n{BODY}\n\nresult = await nothing()\nreturn 3",
     "a name of a builtin": f"sum = 3\n{HEAD}\n    assert sum == 3\n{BODY}",
     "a global": f"count = 0\n{HEAD}\n    global count\n    count += 1\n{BODY}",
     "an inner import": f"{HEAD}\n    import math, torch\n    from course_lib.attention.core import attend\n{BODY}",
