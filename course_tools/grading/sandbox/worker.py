@@ -142,9 +142,14 @@ def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
     return rules, missing
 
 
+def scratch_folder(readable: list[str]) -> str | None:
+    """Return the folder that each worker gets as a file system of its own: one that hides nothing readable."""
+    return next((f for f in SCRATCHES if os.path.isdir(f) and not any(Path(p).is_relative_to(f) for p in readable)), None)
+
+
 def _prepare_scratch(readable: list[str]) -> str:
-    """Find the folder that each worker gets as a file system of its own, and try it; make it the home and current folder."""
-    folder = next((f for f in SCRATCHES if os.path.isdir(f) and not any(Path(p).is_relative_to(f) for p in readable)), None)
+    """Mount the scratch and try it; make it the home and current folder."""
+    folder = scratch_folder(readable)
     if folder is None:
         raise OSError("Python or its packages are installed in the temporary folder")
     hardening.own_mounts()

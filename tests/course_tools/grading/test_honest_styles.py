@@ -11,13 +11,16 @@ import pytest
 from course_tools.bank import exercise
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook
+from course_tools.grading.sandbox.readable_files import readable
+from course_tools.grading.sandbox.worker import scratch_folder
 from tests.course_tools.grading.conftest import submitted
 from tests.course_tools.grading.odd_answers import BODY, HEAD
 from tests.course_tools.grading.student_notebooks import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="answers have files only on Linux")
 ASKED = exercise("04.1")
-PARTS = Path(__file__).with_name("honest_styles.txt").read_text(encoding="utf-8").split("\n### ")[1:]
+TEXT = Path(__file__).with_name("honest_styles.txt").read_text(encoding="utf-8")
+PARTS = TEXT.replace("/tmp/", f"{scratch_folder(readable())}/").split("\n### ")[1:]
 STYLES = {name: source.rstrip() for name, _, source in (part.partition("\n") for part in PARTS)}
 GROUPS = [list(STYLES)[i : i + 8] for i in range(0, len(STYLES), 8)]
 IN_A_NOTEBOOK = """

@@ -18,6 +18,8 @@ from pathlib import Path
 import psutil
 import torch
 
+from course_tools.grading.sandbox.readable_files import readable
+from course_tools.grading.sandbox.worker import SCRATCHES, scratch_folder
 from tests.course_tools.grading.attacks.stage import ROOT
 
 SECRET_NAME, SECRET = f"ATTACK_{secrets.token_hex(4)}", f"secret-{secrets.token_hex(8)}"
@@ -28,7 +30,8 @@ class Host:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.tag = folder, f"atk{secrets.token_hex(4)}"
-        places = {"marker": folder, "at_home": Path.home(), "in_the_course": ROOT, "in_memory": Path("/dev/shm")}
+        shared = next(Path(folder) for folder in reversed(SCRATCHES) if folder != scratch_folder(readable()))
+        places = {"marker": folder, "at_home": Path.home(), "in_the_course": ROOT, "in_memory": shared}
         places["in_the_packages"] = Path(sysconfig.get_path("purelib"))
         self.markers = {name: place / self.tag for name, place in places.items()}
         self.witness = folder / "results" / "grades.csv"
