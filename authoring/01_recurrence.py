@@ -41,10 +41,8 @@ from course_tools.notebook import (
     device,
     explore,
     ledger,
-    plots,
     predict,
     progress,
-    show,
     source,
 )
 from course_tools.notebook.seed_scores import show_seeds
