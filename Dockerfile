@@ -11,7 +11,8 @@ WORKDIR /course
 # The packages first: after a change to a lecture the next build downloads nothing. An empty SETUP installs PyTorch with CUDA.
 ARG SETUP=--cpu
 ENV PIP_NO_CACHE_DIR=1
-COPY --chown=1000:1000 course.py pyproject.toml README.md LICENSE ./
+COPY --chown=1000:1000 course.py pyproject.toml LICENSE ./
+COPY --chown=1000:1000 docs/library.md docs/
 COPY --chown=1000:1000 course_lib/__init__.py course_lib/
 RUN python course.py setup ${SETUP:+"$SETUP"}
 COPY --chown=1000:1000 . .

@@ -206,7 +206,7 @@ claim("03.a", names=task.names_both(texts), exact=right["read evenly"][600])
 # first sees that a region is on the left (its $W_a a$ is 2 there and 0 elsewhere), the second that it is on the right. With $v
 # = (4, 4)$, a state that adds $W_h h = (0, -4)$ gives
 #
-# | region | $W_a a$ | $\tanh(W_h h + W_a a)$ | score | weight |
+# | region | its part $W_a a$ | hidden units $\tanh(W_h h + W_a a)$ | score | weight |
 # | --- | --- | --- | --- | --- |
 # | left | (2, 0) | (0.964, −0.999) | −0.14 | **0.956** |
 # | middle | (0, 0) | (0, −0.999) | −4.00 | **0.020** |
