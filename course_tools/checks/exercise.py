@@ -30,7 +30,7 @@ class Severity(IntEnum):
 
     @property
     def law(self) -> str:
-        """The sentence that a student reads."""
+        """What a student reads; the points follow."""
         return _SEVERITY_LAWS[self]
 
     def limits(self, points: int) -> tuple[int, int]:
@@ -39,11 +39,11 @@ class Severity(IntEnum):
 
 
 _SEVERITY_LAWS = {
-    Severity.IDEA: "An answer with a mistake in the idea earns at most a quarter of the points.",
-    Severity.PART: "An answer with a mistake in one part of the computation earns at most half of the points.",
-    Severity.DETAIL: "An answer with a mistake in a detail earns more than half of the points, and at most three quarters.",
+    Severity.IDEA: "An answer with a mistake in the idea earns at most a quarter of the points",
+    Severity.PART: "An answer with a mistake in one part of the computation earns at most half of the points",
+    Severity.DETAIL: "An answer with a mistake in a detail earns more than half of the points, and at most three quarters",
     Severity.CASE: "An answer with a mistake in a special case or in the form of its result earns more than three quarters of "
-    "the points.",
+    "the points",
 }
 
 

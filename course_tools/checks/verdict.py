@@ -44,9 +44,7 @@ class Finding:
 
     @property
     def shown_points(self) -> str:
-        """Points earned and available, such as "0/2"; an adjustment, such as "+2"; "" if it is worth no points."""
-        if self.status == "adjusts":
-            return f"{self.points:+d}"
+        """Points earned and available, such as "0/2"; "" if it is worth no points."""
         return f"{self.points if self.status == 'holds' else 0}/{self.points}" if self.points else ""
 
 
@@ -338,7 +336,8 @@ def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, cr
     earned = _earned(findings)
     low, high = severity.limits(most)
     change = min(max(earned, low), high if runs else low) - earned
-    return (*findings, Finding("severity", severity.law, "adjusts", change)) if change else findings
+    says = f"The properties that hold give {earned}. {severity.law}: {earned + change}."
+    return (*findings, Finding("severity", says, "adjusts", change)) if change else findings
 
 
 def _crashed(got: Outcome) -> bool:
@@ -416,7 +415,7 @@ def _message(
     if suspected:
         lines.append(f"{PERHAPS} {suspected}")
     lines += [_line(f) for f in failed]
-    lines += [f"{f.points:+d} {f.name}: {f.law}" for f in findings if f.status == "adjusts"]
+    lines += [f.law for f in findings if f.status == "adjusts"]
     return "\n".join(lines)
 
 

@@ -16,8 +16,8 @@ from course_tools.checks.verdict import PERHAPS, Finding, Verdict
 _AGAIN = "It fails in the same way as before."
 _PLANTED = "This version was made wrong on purpose. Your own function is checked in another cell."
 _REPAIRED = "This version is repaired. Your own function is checked in another cell."
-_SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–", "adjusts": "±"}
-_COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080", "adjusts": "#808080"}
+_SIGNS = {"holds": "✓", "fails": "✗", "skipped": "–"}
+_COLOURS = {"holds": "#1b7f3b", "fails": "#c0392b", "skipped": "#808080"}
 
 
 class Hint(NamedTuple):
@@ -78,11 +78,12 @@ class VerdictDisplay:
             return f"<div>{start}</div>{note}{printed}"
         named = v.misconception or (f"{PERHAPS} {v.suspected}" if v.suspected else "")
         misconception = f'<p style="margin:.4em 0;font-size:1.05em">{to_html(named)}</p>' if named else ""
-        judged, adjusted = ([f for f in v.findings if f.status in of] for of in (("holds", "fails"), ("adjusts",)))
-        rows = "".join([*map(_row, judged), _skipped(v.findings), *map(_row, adjusted)])
+        judged = [f for f in v.findings if f.status in ("holds", "fails")]
+        rows = "".join([*map(_row, judged), _skipped(v.findings)])
+        adjusted = "".join(f"<div>{f.law}</div>" for f in v.findings if f.status == "adjusts")
         table = f'<table style="margin:.3em 0">{rows}</table>' if rows else ""
         follows = self.about_planted if self.planted else "Until it is right, the lecture uses the library's function."
-        return f"{misconception}{table}<div>{follows}</div>{note}{printed}"
+        return f"{misconception}{table}{adjusted}<div>{follows}</div>{note}{printed}"
 
     def _offer(self) -> str:
         if self.hint is None:
@@ -110,12 +111,8 @@ def _row(finding: Finding) -> str:
     cell = '<td style="text-align:left;vertical-align:top">'
     unbroken = cell.replace("top", "top;white-space:nowrap")
     name = f'{unbroken}<span style="color:{colour}">{sign}</span> {escape(finding.name)}</td>'
-    says = f"{to_html(_said(finding))}{'<br>' + detail if detail else ''}{example}"
+    says = f"{to_html(finding.law)}{'<br>' + detail if detail else ''}{example}"
     return f"<tr>{name}{cell}{finding.shown_points}</td>{cell}{says}</td></tr>"
-
-
-def _said(finding: Finding) -> str:
-    return f"Adjusts the points to the severity of the mistake. {finding.law}" if finding.status == "adjusts" else finding.law
 
 
 def show_verdict(report: VerdictDisplay) -> None:

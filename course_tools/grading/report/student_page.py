@@ -13,8 +13,8 @@ from course_tools.grading.marks import Comment, Mark
 from course_tools.grading.report.html import Html, block, cell, code, html, page, table
 from course_tools.grading.report.results import MarkByHand, Result, Results
 
-_SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not judged", "adjusts": "±"}
-_KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short", "adjusts": "short"}
+_SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not judged"}
+_KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
 _STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
 _RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20})"
 _INPUT = r"`[^\W\d]\w{0,24}(?: \d{1,2}|\[\d{1,2}\])?`"
@@ -144,10 +144,11 @@ def _found(item: Exercise, mark: Mark) -> Html:
             table(
                 f"{item.id}: requirements for your function, and whether it meets them.",
                 ("requirement", "result", "points"),
-                map(_row, mark.findings),
+                [_row(finding) for finding in mark.findings if finding.status != "adjusts"],
                 [2],
             )
         )
+        parts += [f"<p>{html(finding.law)}</p>" for finding in mark.findings if finding.status == "adjusts"]
     if mark.shortened:
         parts.append(f"<p>{html(mark.shortened)} If you think your answer is right, ask your instructor to run it.</p>")
     if mark.not_run:
