@@ -114,8 +114,8 @@ def _link(student: Student) -> Html:
 def _marks_row(result: Result, exercises: list[Exercise], results: Results) -> list[object]:
     link = _link(result.student)
     identity = "" if result.student.id == result.student.name else Html(f' <span class="soft">{html(result.student.id)}</span>')
-    marks = [result.marks.get(item.id) for item in exercises]
-    shown = [cell(_points(mark), f"n {kind_of(mark)}") if mark else "–" for mark in marks]
+    marks = [(item, result.marks.get(item.id)) for item in exercises]
+    shown = [cell(_points(mark), f"n {kind_of(item, mark)}") if mark else "–" for item, mark in marks]
     given = {(mark.lecture, mark.item): mark.points for mark in result.by_hand}
     shown += [cell(f"{given[item]:g}", "n") if item in given else "–" for item in results.items_by_hand]
     overrides = [

@@ -94,9 +94,9 @@ def _total(result: Result, results: Results) -> tuple[str, str]:
     return named, f"{result.points:g} of {results.max_points_of(result, *counting):g} points{extra}"
 
 
-def kind_of(mark: Mark) -> str:
-    """Return the colour class of a mark: good, part or bad."""
-    return "good" if mark.points == mark.max_points else "part" if mark.points else "bad"
+def kind_of(item: Exercise, mark: Mark) -> str:
+    """Return the colour class of a mark: good, part or bad; "" for an extra exercise that earned nothing."""
+    return "good" if mark.points == mark.max_points else "part" if mark.points else "" if item.extra else "bad"
 
 
 def _by_hand(mark: MarkByHand) -> Html:
@@ -109,7 +109,8 @@ def section(item: Exercise, mark: Mark, own: str = "") -> Html:
 
     If the instructor set the points, the result of the checks is marked as superseded.
     """
-    badge = f'<span class="badge {kind_of(mark)}">{mark.points:g} of {mark.max_points} points</span>'
+    points = f"{mark.points:g} of {mark.max_points} {'extra ' * item.extra}points"
+    badge = f'<span class="badge {kind_of(item, mark)}">{points}</span>'
     title, status = f"<h2>{html(item.id)} {html(item.title)}</h2>", _STATUS.get(mark.status, "")
     said = "".join(f"<p>Your instructor: {html(_remark(comment))}</p>" for comment in mark.comments)
     if not mark.override:

@@ -20,7 +20,7 @@ from course_tools.grading.report.flags import Flag
 from course_tools.grading.report.html import Html, html, page, table
 from course_tools.grading.report.results import collect
 from course_tools.grading.report.similar_page import similar_page
-from course_tools.grading.report.student_page import detail_for_student, feedback
+from course_tools.grading.report.student_page import detail_for_student, feedback, section
 from tests.course_tools.grading.report.test_results import graded_notebook, mark, settled
 from tests.course_tools.grading.student_notebooks import ROOT
 
@@ -329,3 +329,10 @@ def test_each_table_of_a_students_page_is_a_landmark_of_its_own():
     labels = re.findall(r'aria-label="([^"]+)"', text)
     assert labels
     assert len(set(labels)) == len(labels)
+
+
+def test_an_extra_exercise_that_earned_nothing_is_not_red():
+    shown = {item.extra: str(section(item, mark(item.id, 0))) for item in exercises("02")}
+    assert 'class="badge bad"' in shown[False]
+    assert 'class="badge "' in shown[True]
+    assert "extra points" in shown[True]
