@@ -19,6 +19,7 @@ from course_tools.checks.exercise import Draw, Evidence, Property, Truth
 from course_tools.checks.trained import (
     Judge,
     both,
+    does_not_attend,
     fault_of_logits,
     holds,
     is_near,
@@ -155,6 +156,13 @@ def _decoding(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def attends(measured: Measured, truth: Truth) -> str | None:
+    """Require that the logits under teacher forcing depend on attention weights; the first probe is that query."""
+    if does_not_attend(measured, truth, FORCED):
+        return "With equal weights in place of attention weights, the logits stay the same."
+    return None
+
+
 def _padding_after_the_end(measured: Measured, truth: Truth) -> float:
     after = truth["following"] == PADDING
     return (measured.outputs[FORCED].argmax(-1)[after] == PADDING).float().mean().item()
@@ -205,6 +213,7 @@ def properties(
         holds("training", "It makes updates, and the loss falls.", loss_falls(by=0.1), 1),
         same_twice,
         rows,
+        holds("attention", "The logits depend on attention weights, which sum to 1 over the keys.", attends, 1, trained),
         holds("causal", "The logits depend on the target up to their position, and not on later tokens.", _causal, 1, trained),
         holds("padding", "Padding is never a target of the loss.", _padding, 1, trained),
         holds(
@@ -215,7 +224,7 @@ def properties(
             trained,
         ),
         holds("learns", learns[0], learns[1], 1, trained),
-        holds("score", score[0], score[1], 2, needs=("learns",)),
+        holds("score", score[0], score[1], 1, needs=("learns",)),
     )
 
 

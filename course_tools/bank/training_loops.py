@@ -228,10 +228,12 @@ class Submissions(Answers):
         proof: Evidence | None = None,
         suspicion: Evidence | None = None,
         says: str | None = None,
+        severity: Severity | None = None,
         **more: object,
     ) -> Callable:
         """Make a decorator: a class or function takes the place of the sound `what`; its docstring is the misconception."""
         marks = {"proof": proof} if proof else {"suspicion": suspicion}
+        marks |= {"severity": severity} if severity is not None else {}
 
         def adds(changed: Callable) -> Callable:
             name = re.sub("(?!^)(?=[A-Z])", "_", changed.__name__).lower()

@@ -17,7 +17,7 @@ from course_tools.bank import decoders
 from course_tools.bank import training_loops as loops
 from course_tools.bank.decoders import FORCED, N_COMMON, N_FORCED
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -144,7 +144,7 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     queries = decoders.common_queries(inputs, forced, read, CUT, len(characters), draw) + _padded(
         singles, pairs[-1], letters, draw
     )
-    return ((source, lengths, target, len(letters), len(characters), N_STEPS), queries), truth
+    return ((source, lengths, target, len(letters), len(characters), N_STEPS), queries, (), [queries[decoders.FORCED]]), truth
 
 
 def _padded(singles: list, longer: tuple, letters: Vocabulary, draw: Draw) -> list[tuple[Tensor, ...]]:
@@ -373,6 +373,20 @@ def encoder_not_in_the_optimizer(*data):
 class StatesCutOff(_Small):
     def encode(self, source, lengths):
         return super().encode(source, lengths).detach()
+
+
+@wrong.change("model", trained.has_no_attention, severity=Severity.IDEA)
+class OneVectorForAll(_Small):
+    """Your decoder has no attention: no values are multiplied by weights of a softmax over the source that depend on the
+    sentence. It reads one vector for the whole sentence. At each step, let its state choose among the encoder's states."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.W = None
+
+    def read(self, memory, source, tokens, state=None):
+        states, state = self.cell(self.embed(tokens), state)
+        return self.logits(torch.cat([states, 0.1 * memory.sum(1, keepdim=True).expand_as(states)], dim=-1)), state
 
 
 @wrong.change("model", decoders.strays_from_its_logits, part=1.0)

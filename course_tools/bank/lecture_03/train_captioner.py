@@ -17,7 +17,7 @@ from course_tools.bank import decoders
 from course_tools.bank import training_loops as loops
 from course_tools.bank.decoders import FORCED, N_COMMON, N_FORCED
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -181,7 +181,7 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     truth = decoders.common_truth(labels, read, CUT, len(words), N_STEPS) | {
         "usual": decoders.token_accuracy(usual.expand(len(labels), -1), labels[:, 1:])
     }
-    return ((regions[order], known, len(words), N_STEPS), queries), truth
+    return ((regions[order], known, len(words), N_STEPS), queries, (), [queries[decoders.FORCED]]), truth
 
 
 HALF, SAME_MEAN = range(N_COMMON, N_COMMON + 2)
@@ -370,6 +370,20 @@ class MeanOfTheRegions(_Small):
 
     def look(self, regions, h):
         return regions.mean(1)
+
+
+@wrong.change("model", trained.has_no_attention, severity=Severity.IDEA)
+class SameWeightsForAllPictures(_Small):
+    """Your captioner has no attention: no regions are multiplied by weights of a softmax that depend on the picture. At each
+    word it reads the same mixture of the same places. Let the state of the decoder choose among the regions."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.query = self.key = self.v = None
+        self.places = nn.Parameter(torch.randn(25))
+
+    def look(self, regions, h):
+        return self.places.softmax(0) @ regions
 
 
 @wrong.change("model", decoders.strays_from_its_logits, part=1.0)

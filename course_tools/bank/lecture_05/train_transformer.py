@@ -19,7 +19,7 @@ from course_tools.bank import training_loops as loops
 from course_tools.bank.decoders import FORCED, N_FORCED
 from course_tools.bank.lecture_02.train_translator import N_ROWS, ignores_the_order, reads_other_sentences, reads_padding
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -169,7 +169,8 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     truth = decoders.common_truth(labels, read, CUT, len(characters), N_STEPS) | {"given": source, "n_train": N_TRAIN}
     queries = decoders.common_queries(inputs, forced, read, CUT, len(characters), draw)
     queries += _of_one_length(singles, pairs[-1].source, letters, read, draw)
-    return ((source, lengths, target, N_TRAIN, len(letters), len(characters), N_STEPS), queries), truth
+    data = (source, lengths, target, N_TRAIN, len(letters), len(characters), N_STEPS)
+    return (data, queries, (), [queries[decoders.FORCED]]), truth
 
 
 def _of_one_length(pairs: list[Pair], longer: str, letters: Vocabulary, read: Tensor, draw: Draw) -> list[tuple[Tensor, ...]]:
@@ -424,6 +425,29 @@ def held_out_sentences_learned(*data):
     about new dates. Draw the rows of a batch below `n_train`, `torch.randint(n_train, (32,))`, and use the others only to
     measure."""
     return submit(data, rows=len(data[0]))
+
+
+@wrong.change("model", trained.has_no_attention, severity=Severity.IDEA)
+class RecurrentNetworks(nn.Module):
+    """Your model has no attention: no values are multiplied by weights of a softmax over keys that depend on the source. Two
+    recurrent networks can convert dates too; the task is a Transformer, with attention in encoder and decoder."""
+
+    def __init__(self, n_letters, n_characters, d=48):
+        super().__init__()
+        self.letters, self.characters = nn.Embedding(n_letters, d), nn.Embedding(n_characters, d)
+        self.encoder, self.decoder = nn.GRU(d, d, batch_first=True), nn.GRU(d, d, batch_first=True)
+        self.logits = nn.Linear(d, n_characters)
+
+    def forward(self, source, lengths, target=None):
+        packed = nn.utils.rnn.pack_padded_sequence(self.letters(source), lengths, batch_first=True, enforce_sorted=False)
+        state = self.encoder(packed)[1]
+        if target is not None:
+            return self.logits(self.decoder(self.characters(target), state)[0])
+        tokens = [torch.full((len(source), 1), BEGIN)]
+        for _ in range(MOST):
+            y, state = self.decoder(self.characters(tokens[-1]), state)
+            tokens.append(self.logits(y).argmax(-1))
+        return torch.cat(tokens, 1)
 
 
 @wrong.change("model", decoders.strays_from_its_logits, part=1.0)

@@ -163,6 +163,7 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     """Draw the names whose labels are known, those whose labels are false, and those that the model is asked about.
 
     The queries are: names held out (480, T) · the last 16 of them alone · these with more padding · names with false labels.
+    The model is probed with the 16.
     """
     drawn = _names()
     order = draw.uniform(len(drawn.labels)).argsort()
@@ -184,7 +185,7 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
         "naive Bayes": _naive_bayes(names[known], labels[known], drawn),
     }
     given = torch.where(known, labels, false)
-    return ((drawn.passages, names, given, known, drawn.n_tokens, N_CLASSES, N_STEPS), queries), truth
+    return ((drawn.passages, names, given, known, drawn.n_tokens, N_CLASSES, N_STEPS), queries, (), [alone]), truth
 
 
 def _widened(rows: Tensor, T: int) -> Tensor:
@@ -280,6 +281,12 @@ def _alone(measured: Measured, truth: Truth) -> str | None:
 
 def _accuracy(measured: Measured, truth: Truth) -> float:
     return (measured.outputs[0].argmax(1) == truth["labels"]).double().mean().item()
+
+
+def _attends(measured: Measured, truth: Truth) -> str | None:
+    if trained.does_not_attend(measured, truth):
+        return "With equal weights in place of attention weights, the logits stay the same."
+    return None
 
 
 _NAMES = "On new names its accuracy"
@@ -409,6 +416,7 @@ def submit(
     left_on=False,
     clears=True,
     one_batch=False,
+    model=_Small,
     **change,
 ):
     """Pre-train for a part of 400 updates, then fine-tune; `at` says where the loss of the former is taken."""
@@ -423,10 +431,12 @@ def submit(
     def examples():
         return names[few if known is None else known], labels[few if known is None else known]
 
-    make = partial(_Small, *sizes, **change)
-    model = loops.train(make, 400 * part, batch, lr=lr, one_batch=one_batch, other=other, left_on=True, clears=clears)
-    model = make() if afresh else model
-    return loops.train(lambda: model, 0 if other else tuned, examples, lr=min(lr, lr_of_tuning), clears=clears, left_on=left_on)
+    make = partial(model, *sizes, **change)
+    first = loops.train(make, 400 * part, batch, lr=lr, one_batch=one_batch, other=other, left_on=True, clears=clears)
+    second = make() if afresh else first
+    return loops.train(
+        lambda: second, 0 if other else tuned, examples, lr=min(lr, lr_of_tuning), clears=clears, left_on=left_on
+    )
 
 
 ONE_BATCH = (
@@ -511,6 +521,27 @@ def padding_attended(*data):
     """The logits of a name change with the padding after it: your attention reads padding, or you average over it. Set the
     scores of keys that are padding to minus infinity before the softmax, and read the state at [CLS]."""
     return submit(data, allowed=lambda real: torch.ones_like(real)[:, None], pool=lambda x: x.mean(1))
+
+
+class _BagOfPieces(_Small):
+    """The mean of all pieces in place of attention."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.qkv = None
+
+    def forward(self, tokens, at=None):
+        x, real = self.norms[0](self.embed(tokens) + self.where.weight[: tokens.shape[1]]), (tokens > PADDING)[..., None]
+        mean = x.masked_fill(~real, 0.0).sum(1, keepdim=True) / real.sum(1, keepdim=True)
+        x = self.norms[1](x + F.gelu(self.up(x + mean)))
+        return self.classes(self.pool(x)) if at is None else x[at] @ self.embed.weight.T
+
+
+@wrong.idea(proof=trained.has_no_attention)
+def no_attention(*data):
+    """Your encoder has no attention: no values are multiplied by weights of a softmax over keys that depend on the row. A bag
+    of pieces knows what occurs, and not what stands beside it; BERT's blocks let each piece attend to all others."""
+    return submit(data, model=_BagOfPieces)
 
 
 @wrong(suspicion=masks_well_and_scores_badly)
@@ -690,8 +721,15 @@ exercise = Exercise(
             1,
             ("training", "evaluation"),
         ),
+        trained.holds(
+            "attention",
+            "The logits depend on attention weights, which sum to 1 over the keys.",
+            _attends,
+            1,
+            ("training", "evaluation"),
+        ),
         trained.holds("learns", "On new names the accuracy is twice that of a guess.", _learns, 1, ("training", "evaluation")),
-        trained.holds("score", "On new names the accuracy is at least that of naive Bayes.", _score, 2, needs=("learns",)),
+        trained.holds("score", "On new names the accuracy is at least that of naive Bayes.", _score, 1, needs=("learns",)),
     ),
     wrong=wrong,
     right=right,

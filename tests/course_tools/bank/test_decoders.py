@@ -178,12 +178,12 @@ def test_a_recurrent_network_that_runs_over_the_batch_is_found():
             caption = torch.full((len(regions), 1), BEGIN) if caption is None else caption
             return self.logits(self.cell(self.words(caption))[0] + regions.sum(1)[:, None])
 
-    (data, queries), _ = train_captioner._questions(Draw(0))
+    (data, queries, *_), _ = train_captioner._questions(Draw(0))
     for batch_first in (True, False):
         measured = measure(lambda first=batch_first: Captioner(data[2], first), (), queries)
         assert train_captioner.reads_other_pictures(measured, {}) is not batch_first
 
-    (data, queries), _ = train_translator._questions(Draw(0))
+    (data, queries, *_), _ = train_translator._questions(Draw(0))
     for batch_first in (True, False):
         model = train_translator._Small(*data[3:5])
         model.cell.batch_first = batch_first
