@@ -15,7 +15,7 @@ from course_lib.fast import stacked_bidirectional_gru
 from course_lib.models import BahdanauDecoder, Encoder, LuongDecoder, PlainDecoder, Seq2Seq, Transformer
 from course_tools.bank import decoders
 from course_tools.bank import training_loops as loops
-from course_tools.bank.decoders import FORCED, N_COMMON, N_FORCED
+from course_tools.bank.decoders import N_COMMON, N_FORCED
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
@@ -222,14 +222,6 @@ def ignores_the_order(measured: Measured, truth: Truth) -> bool:
     ) and not decoders.ignores_the_inputs(measured, truth)
 
 
-def fails_on_pairs(measured: Measured, truth: Truth) -> bool:
-    """Suspicion: a long training without a proven mistake whose answers are nearly always wrong on pairs of dates."""
-    long_enough = measured.n_updates > 0.7 * truth["n_steps"] and measured.kept == 0.0
-    following = truth["following"]
-    likeliest = measured.outputs[FORCED].argmax(-1)
-    return long_enough and decoders.token_accuracy(likeliest, following) > 0.4 and on_pairs(measured, truth) < 0.2
-
-
 class _Small(nn.Module):
     """A bidirectional GRU and a decoder; what a wrong submission changes is an argument or a method."""
 
@@ -375,20 +367,6 @@ class StatesCutOff(_Small):
         return super().encode(source, lengths).detach()
 
 
-@wrong.change("model", trained.has_no_attention, severity=Severity.IDEA)
-class OneVectorForAll(_Small):
-    """Your decoder has no attention: no values are multiplied by weights of a softmax over the source that depend on the
-    sentence. It reads one vector for the whole sentence. At each step, let its state choose among the encoder's states."""
-
-    def __init__(self, *sizes):
-        super().__init__(*sizes)
-        self.W = None
-
-    def read(self, memory, source, tokens, state=None):
-        states, state = self.cell(self.embed(tokens), state)
-        return self.logits(torch.cat([states, 0.1 * memory.sum(1, keepdim=True).expand_as(states)], dim=-1)), state
-
-
 @wrong.change("model", decoders.strays_from_its_logits, part=1.0)
 class PredictionsNotFedBack(_Small):
     """Your answers are not those of your logits. Under teacher forcing the decoder has the right state and the right token
@@ -400,11 +378,10 @@ class PredictionsNotFedBack(_Small):
         return self.read(memory, source, first)[0].argmax(-1)
 
 
-@wrong.change("model", suspicion=fails_on_pairs, part=1.0)
+@wrong.change("model", trained.has_no_attention, severity=Severity.IDEA)
 class LastStateAlone(_Small):
-    """No mistake was found in your training, but pairs of dates are hardly ever right. Does your decoder attend to all states
-    of the encoder, anew for each token? From one vector of the source alone, the same training needs several times as many
-    updates."""
+    """Your decoder has no attention: no values are multiplied by weights of a softmax over the source that depend on the
+    sentence. It reads one vector for the whole sentence. At each step, let its state choose among the encoder's states."""
 
     def __init__(self, *sizes):
         super().__init__(*sizes)
