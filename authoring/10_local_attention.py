@@ -11,137 +11,219 @@
 # ---
 
 # %% [markdown] tags=["header"]
-# # 10 · Local attention against convolution
+# # 10 · Local attention
 #
-# Local attention replaces a convolution: each pixel attends to the pixels in a window around it, with relative positions.
+# In local attention each pixel attends to the pixels in a window around it.
 #
 # ![](diagram:local_window)
 #
-# You will write the windows, the mask, the relative positions and the attention itself, count its parameters and multiply-adds,
-# and compare it in training with convolutions of the same width. At the end you build and train a whole network of local
-# attention.
+# Hardly anyone builds the network of 2019 any more that this lecture follows. Its idea is everywhere: Swin and its successors
+# attend within windows of an image, and language models such as Mistral and Gemma within windows of a text. You will write the
+# windows, their mask, the relative positions and the attention, and train a filter that removes noise and keeps edges.
 #
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** {minutes}. {measured}
 
 # %%
-from course_tools.notebook import claim, predict
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from course_lib.attention import Attended, LocalAttention, attend
+from course_lib.attention import local_attention, relative_logits
+from course_lib.attention.local import ColumnEmbeddings, LocalKeys, LocalQueries
+from course_lib.attention.local import LocalValues, RowEmbeddings, window_side
+from course_lib.datasets import digits, photographs
+from course_lib.fast import sliced_local_attention
+from course_lib.metrics import OperationCount, convolution_cost, count_operations
+from course_lib.metrics import local_attention_cost
+from course_lib.primitives import local_windows, window_mask
+from course_lib.primitives.windows import require_window
+from course_lib.training import train
+from course_tools.lectures.lecture_10 import figures, rivals
+from course_tools.lectures.lecture_10.glass import decibels, noisy_glass
+from course_tools.lectures.lecture_10.glass import stained_glass, with_noise
+from course_tools.notebook import check, claim, device, explore, ledger, predict
+from course_tools.notebook import progress, show_study, source
+from course_tools.notebook.authorship import whose
+from course_tools.notebook.seed_scores import show_seeds
+from course_tools.notebook.training_curve import trained_with_losses
 
 # %% [markdown]
-# ## 1 Global attention has too many weights
+# ## 1 One kernel for every pixel
 #
-# In lecture 09 each pixel attended to every other. After the question, a cell counts the attention weights for a feature map of
-# 56 × 56 pixels, the size of an early map of a ResNet: first for global attention, then for windows of 7 × 7 pixels.
+# Each image below is stained glass: panes of one colour each, photographed with noise of standard deviation 0.2 in every channel.
+# A network shall restore the clean colours. The usual tool is a **convolution**: windows of 5 × 5, a ReLU, and a linear layer at
+# each pixel, 1,030 weights. `learn` is the loop of the whole lecture: eight new images in every update, Adam, a learning rate that
+# rises for a tenth of the updates and then falls linearly, gradients clipped at 1. Quality is the peak signal-to-noise ratio in
+# dB: 10 dB more is a tenth of the squared error.
+
+
+# %%
+def loss_of(model, batch):
+    """The mean squared error of a batch of noisy and clean images."""
+    noisy, clean = (part.to(device()) for part in batch)
+    return F.mse_loss(model(noisy), clean)
+
+
+def learn(model, steps=600, lr=1e-2):
+    """Train a model on new images in every update; return it."""
+    run = train(model, noisy_glass(0), loss_of, steps=steps, lr=lr, warmup=steps // 10)
+    for _ in progress(run, "training", total=steps):
+        pass
+    return model.eval()
+
+
+@torch.no_grad()
+def quality(model):
+    """The peak signal-to-noise ratio in dB on two hundred new images."""
+    return decibels(model(noisy), clean)
+
+
+source(stained_glass)
+noisy, clean = (part.to(device()) for part in next(noisy_glass(seed=100, n=200)))
+generator = torch.Generator().manual_seed(5)
+large = stained_glass(1, generator, side=32, panes=20).to(device())
+large_noisy = with_noise(large.cpu(), generator).to(device())
+
+source(rivals.convolution)
+torch.manual_seed(0)
+convolution = learn(rivals.convolution(5).to(device()))
+with torch.no_grad():
+    restored = {"noisy": large_noisy, "convolution": convolution(large_noisy)}
+figures.show_restored(restored, large)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** A convolution has a window too. We replace a convolution by local attention with the same window, 3 × 3, and the
-# same width, 32. What happens to the number of parameters?
+# The noise is weaker, and the edges are blurred. Now you choose the weights yourself, for the mean of one window of 25 pixels. Its
+# centre lies just beside the edge between a red pane and a blue one.
 #
-# <details><summary>A. It grows: queries, keys and values need a matrix each.</summary>
+# **Predict.** Which weights restore the centre best?
 #
-# Attention needs three matrices, but a convolution has one for *each position* of its window: nine.</details>
-# <details><summary>B. It falls to about a third.</summary>
+# <details><summary>A. 1/25 each: the more pixels, the less noise is left.</summary>
 #
-# Yes: three matrices instead of nine, and a few vectors for the relative positions (section 6 counts them: 10.t). Larger
-# windows add hardly any parameters (10.u).</details>
-# <details><summary>C. It stays the same: the window is the same.</summary>
+# Ten of the 25 pixels are blue, and pull the mean towards blue.</details>
+# <details><summary>B. All weight on the centre: only it has the right colour for certain.</summary>
 #
-# The window is the same, but attention *computes* its weights from the image, whereas a convolution stores them.</details>
-
-# %% tags=["nbval-check-output"]
-n_pixels = 56 * 56
-print(
-    f"global attention: {n_pixels**2:,} weights a head; in windows of 7 × 7: "
-    f"{n_pixels * 49:,}"
-)
-claim("10.a", ratio=n_pixels / 49)
+# Then all of its noise is left.</details>
+# <details><summary>C. Equal weights for the pixels of its own pane, none for the others.</summary>
+#
+# Yes. The mean of n pixels of one colour has a variance n times smaller. But which pixels these are depends on the image, and
+# the kernel of a convolution is the same at every pixel of every image.</details>
 
 # %% [markdown]
-# ## 2 Windows
+# **By hand.** Three neighbouring grey pixels have the values 0.9, 0.8 and 0.1; an edge lies before the last. What is the clean
+# value of the middle one? The mean is 0.6, a mixture of both panes. Let the *content* decide: score each pixel $b$ by its
+# difference from the middle, $-(b - 0.8)^2 / (2 \cdot 0.2^2)$, and apply a softmax:
 #
-# A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that the window has a centre. The
-# positions are numbered row by row: index = a · size + b, where a and b count rows and columns within the window. At the border
-# a window extends beyond the image; for now, it contains zeros there.
+# | pixel | score | exp | weight | weight × value |
+# | --- | --- | --- | --- | --- |
+# | 0.9 | −0.125 | 0.882 | 0.468 | 0.421 |
+# | 0.8 | 0 | 1 | 0.531 | 0.424 |
+# | 0.1 | −6.125 | 0.002 | 0.001 | 0.000 |
+#
+# The sum is **0.846**: the pixel beyond the edge has no part in it. This is the **bilateral filter** (Tomasi and Manduchi 1998).
+# It is also attention: with $a$ for the middle pixel, $-(a-b)^2 = 2ab - b^2 - a^2$, and $a^2$ is the same for all keys, so it
+# cancels in the softmax. What is left is a dot product of a query $(a, 1)$ and a key $(2b, -b^2)$. The bilateral filter is local
+# attention with queries and keys set by hand; we shall learn them.
+#
+# ## 2 From all pairs to a band
+#
+# In lecture 09 each pixel attended to every other. A feature map of 56 × 56 pixels, the size of an early map of a ResNet, then
+# has $3136^2$ = 9,834,496 weights in each head. Windows of 7 × 7 leave 3136 · 49 = 153,664, one in 64. In the matrix of weights
+# they are bands: one in a text, and several in an image, since the rows of an image follow each other.
+
+# %%
+figures.show_bands()
+
+# %% [markdown]
+# ## 3 Windows
+#
+# A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that the window has a centre. Its
+# positions are numbered row by row. Where it extends beyond the image it contains zeros, for now. **By hand:** in the image below,
+# the 3 × 3 window of the pixel 1, in the corner, has five such zeros:
+#
+# | column 0 | column 1 | column 2 | column 3 | | its window |
+# | --- | --- | --- | --- | --- | --- |
+# | **1** | 2 | 3 | 4 | | 0, 0, 0, |
+# | 5 | 6 | 7 | 8 | | 0, **1**, 2, |
+# | 9 | 10 | 11 | 12 | | 0, 5, 6 |
 #
 # With a *stride*, only every stride-th pixel has a window, starting at (0, 0), so $H_q = \lceil H / \mathrm{stride} \rceil$,
-# and $W_q$ likewise. (The paper downsamples by average pooling after the attention instead, section 3.1.)
+# and $W_q$ likewise.
 #
 # | name | shape |
 # | --- | --- |
 # | x | (…, H, W, d): features last |
 # | windows | (…, H_q, W_q, size², d); the centre has index size² // 2 |
 
-# %%
-import torch
-import torch.nn.functional as F
-from einops import rearrange
-from jaxtyping import Float
-from torch import Tensor
-
-from course_lib.primitives.windows import require_window
-from course_tools.notebook import check
-
-# %% exercise="10.1" difficulty="●●○" minutes=12
+# %% exercise="10.1" difficulty="●●○" minutes=10
 from course_lib.primitives import local_windows
 
 # %% tags=["nbval-check-output"]
 local_windows = check("10.1", local_windows)
 
 # %% [markdown]
-# With windows, a convolution takes one line of code: the flattened windows times a matrix. The deck, like the paper, writes
-# $y_{ij} = \sum_{a,b} W_{i-a,\,j-b}\, x_{ab}$, the mathematical convolution with a flipped kernel. `F.conv2d` computes the
-# cross-correlation, without the flip.
+# With windows, a convolution is one matrix product: the same weights in every window.
 
-# %% tags=["nbval-check-output"]
-from course_lib.datasets import photographs
+# %%
+x, kernel = torch.randn(5, 7, 3), torch.randn(11, 3, 3, 3)
+windows = rearrange(local_windows(x, 3), "H W position d -> H W (position d)")
+mine = windows @ rearrange(kernel, "d_out d a b -> (a b d) d_out")
+theirs = F.conv2d(x.permute(2, 0, 1), kernel, padding=1).permute(1, 2, 0)
+torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 
-SEEDS = (0, 1, 2)
-photo = photographs((27, 40))[0].permute(1, 2, 0)
-kernel = torch.randn(5, 3, 3, 3, generator=torch.Generator().manual_seed(SEEDS[0]))
-by_torch = F.conv2d(photo.permute(2, 0, 1), kernel, padding=1).permute(1, 2, 0)
-windows = rearrange(local_windows(photo, 3), "H W position d -> H W (position d)")
-straight = windows @ rearrange(kernel, "d_out d a b -> (a b d) d_out")
-flipped = windows @ rearrange(kernel.flip(-2, -1), "d_out d a b -> (a b d) d_out")
-claim("10.b", gap=(straight - by_torch).abs().max())
-print(
-    "with the kernel flipped they differ by "
-    f"{(flipped - by_torch).abs().max().item():.1f}"
-)
+# %% [markdown] tags=["predict"]
+# ## 4 The border
+#
+# For a convolution, zeros outside the image add nothing. For attention they are *keys* like all others.
+#
+# **Predict.** All scores are equal, every pixel has the value 1, and the windows are 3 × 3. What is the output at a corner if
+# the zeros are not excluded?
+#
+# <details><summary>A. 1: a mean of ones is 1.</summary>
+#
+# Count the ones in the window of the pixel 1 above.</details>
+# <details><summary>B. 4/9.</summary>
+#
+# Yes: four ones and five zeros share the weight equally. Every layer would darken the border.</details>
+# <details><summary>C. 0: the corner sees only padding.</summary>
+#
+# Its window contains the corner itself and three neighbours.</details>
 
 # %% [markdown]
-# ## 3 Masking beyond the border
-#
-# For a convolution, zeros outside the image are harmless: they add nothing. For attention they are *keys* like all others,
-# and the softmax gives them some of the weight. A mask must therefore exclude them.
+# A mask excludes them:
 #
 # | name | shape |
 # | --- | --- |
 # | mask | bool, (H_q, W_q, size²): True = inside the image, may be attended to |
 
-# %%
-from jaxtyping import Bool
-
-# %% exercise="10.2" difficulty="●●○" minutes=8
+# %% exercise="10.2" difficulty="●●○" minutes=6
 from course_lib.primitives import window_mask
 
 # %% tags=["nbval-check-output"]
 window_mask = check("10.2", window_mask)
 
-# %% tags=["nbval-check-output"]
-inside = window_mask(5, 7, 3)
-claim("10.c", values=tuple(int(inside[at].sum()) for at in ((0, 0), (0, 3), (2, 3))))
-
 # %% [markdown]
-# ## 4 Relative positions
+# ## 5 Relative positions
 #
-# Attention over a window treats the neighbours as a *set*: it cannot distinguish left from right. Therefore each offset has a
-# learned vector $r$, and the dot product of $r$ with the query is added to the score. One half of $r$ encodes the row offset,
-# the other the column offset:
+# Attention over a window treats the neighbours as a *set*: it cannot distinguish near from far, or left from right. Therefore
+# each offset has a learned vector $r$, and its dot product with the query is added to the score. One half of $r$ encodes the row
+# of the window, the other half the column:
 #
-# $$r_{a-i,\,b-j} = [\,\mathrm{row}_{a-i}\,;\,\mathrm{column}_{b-j}\,] \qquad
-# q^\top r = q_{[:d_{row}]}^\top\, \mathrm{row}_{a-i} + q_{[d_{row}:]}^\top\, \mathrm{column}_{b-j}$$
+# $$r_{ab} = [\,\mathrm{row}_a\,;\,\mathrm{column}_b\,] \qquad
+# q^\top r_{ab} = q_{[:d_{row}]}^\top\, \mathrm{row}_a + q_{[d_{row}:]}^\top\, \mathrm{column}_b$$
 #
-# so 2 · size dot products per query suffice for size² positions. Here, as in the paper, $(a, b)$ is the neighbour's position in
-# the *image*. In code, a and b count from 0 within the window, as in section 2: 0 is its top row or leftmost column.
+# So 3 + 3 vectors give nine offsets. **By hand:** for one query, let the products with the three rows be 1, 2, 3, and those with
+# the three columns 10, 20, 30. The position in row a and column b gets their sum:
+#
+# | | column 0: 10 | column 1: 20 | column 2: 30 |
+# | --- | --- | --- | --- |
+# | row 0: 1 | 11 | 21 | 31 |
+# | row 1: 2 | 12 | 22 | 32 |
+# | row 2: 3 | 13 | 23 | 33 |
+#
+# Row by row, as in a window: 11, 21, 31, 12, 22, 32, 13, 23, 33.
 #
 # | name | shape |
 # | --- | --- |
@@ -149,29 +231,22 @@ claim("10.c", values=tuple(int(inside[at].sum()) for at in ((0, 0), (0, 3), (2, 
 # | rows, columns | (size, d_row), (size, d_column), or with an axis of heads in front |
 # | relative logits | (…, H, W, size²), row by row |
 
-# %%
-from course_lib.attention.local import ColumnEmbeddings, LocalQueries, RowEmbeddings
-
-# %% exercise="10.3" difficulty="●●○" minutes=12
+# %% exercise="10.3" difficulty="●●○" minutes=10
 from course_lib.attention import relative_logits
 
 # %% tags=["nbval-check-output"]
 relative_logits = check("10.3", relative_logits)
 
 # %% [markdown]
-# ## 5 Local attention
+# ## 6 Local attention
 #
-# Local attention combines these parts: it scores by content and relative position, masks positions outside the image, and
-# applies a softmax and a weighted sum:
+# Now the parts are put together: score by content and by relative position, mask what is outside the image, apply a softmax, and
+# sum the values of the window:
 #
-# $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{a-i,\,b-j}\big)\, v_{ab}$$
+# $$y_{ij} = \sum_{a,b \in \mathcal N(i,j)} \operatorname{softmax}_{ab}\big(q_{ij}^\top k_{ab} + q_{ij}^\top r_{ab}\big)\, v_{ab}$$
 #
 # The paper uses no factor $1/\sqrt d$. **Bug hunt.** Suppose that this implementation has been in use for weeks, and that the
 # borders of the feature maps are slightly darker than expected. Decide what is wrong *before* you run the check.
-
-# %%
-from course_lib.attention import Attended, attend
-from course_lib.attention.local import LocalKeys, LocalValues, window_side
 
 # %% exercise="10.4" bug="looks_outside"
 from course_tools.bank.lecture_10.local_attention import looks_outside as suspect
@@ -187,104 +262,307 @@ suspect = check("10.4", suspect)
 # | k, v | (…, H, W, d_k), (…, H, W, d_v): for all pixels |
 # | context, weights | (…, H_q, W_q, d_v), (…, H_q, W_q, size²) |
 
-# %% exercise="10.4" difficulty="●●●" minutes=15
+# %% exercise="10.4" difficulty="●●●" minutes=12
 from course_lib.attention import local_attention
 
 # %% tags=["nbval-check-output"]
 local_attention = check("10.4", local_attention)
 
-# %% [markdown] tags=["predict"]
-# **Ablation: no mask.** All scores are equal, every pixel has the value 1, and the windows are 3 × 3. What is the output at a
-# corner without the mask?
-#
-# <details><summary>A. 1: a mean of ones is 1.</summary>
-#
-# With the mask, the output is 1. Without it, five of the nine values in the mean are zeros.</details>
-# <details><summary>B. 4/9.</summary>
-#
-# Yes. This darkens the border in every layer and reveals to the network where the image ends.</details>
-# <details><summary>C. 0: the corner sees only padding.</summary>
-#
-# Its window contains the corner itself and three neighbours.</details>
+# %% [markdown]
+# The corner of section 4, with the suspect and with your function; then your function against one of the library's faster forms
+# (`course_lib.fast`), which copies no windows.
 
 # %% tags=["nbval-check-output"]
 ones, no_offsets = torch.ones(5, 7, 4), torch.zeros(3, 2)
 without, masked = (
-    form(torch.zeros(5, 7, 4), ones, ones, no_offsets, no_offsets)[0][0, 0, 0].item()
+    form(torch.zeros(5, 7, 4), ones, ones, no_offsets, no_offsets)[0][0, 0, 0]
     for form in (unmasked, local_attention)
 )
-claim("10.d", without=without)
-claim("10.e", masked=masked)
+claim("10.d", without=without, masked=masked)
 
-# %% [markdown]
-# Two identities hold. With all offset vectors equal to 0, local attention in a window that covers the whole image is global
-# attention, and its output is invariant to permutations of the neighbours: below, we *shuffle* the keys and values of a 5 × 7
-# image, with windows that cover all of its pixels.
+q, k, v = torch.randn(3, 5, 7, 8)
+rows, columns = torch.randn(2, 3, 4)
+mine, theirs = (
+    f(q, k, v, rows, columns)[0] for f in (local_attention, sliced_local_attention)
+)
+torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** We shuffle the keys and values in the same way, but use random offset vectors. Does the context change?
+# The queries, keys and values of an image are mirrored, left to right. The context is computed from them, and mirrored back.
 #
-# <details><summary>A. No: the keys and values are the same.</summary>
+# **Predict.** All offset vectors are 0. By how much does this context differ from that of the image itself?
 #
-# They are the same, but at other positions, and each relative position adds its own logit.</details>
-# <details><summary>B. Yes.</summary>
+# <details><summary>A. By nothing but rounding.</summary>
 #
-# Right: the weight of a key now depends on its relative position.</details>
+# Yes. A mirrored window contains the same set of neighbours. Only the relative positions distinguish left from right.</details>
+# <details><summary>B. It differs where the image is not symmetric.</summary>
+#
+# Each query still meets the same keys, in another order, and a sum has no order.</details>
+# <details><summary>C. It differs at the border only, where the mask is.</summary>
+#
+# The mask is mirrored as well: it depends on the distance from the border.</details>
 
 # %% tags=["nbval-check-output"]
-generator = torch.Generator().manual_seed(SEEDS[0])
-q, k, v = (torch.randn(5, 7, 8, generator=generator) for _ in range(3))
-rows, columns, nothing = (
-    torch.randn(13, 4, generator=generator),
-    torch.randn(13, 4, generator=generator),
-    torch.zeros(13, 4),
-)
-flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
-everywhere = attend(flat_q @ flat_k.mT, flat_v).context.unflatten(0, (5, 7))
-order = torch.randperm(35, generator=generator)
-shuffled_k, shuffled_v = (x.flatten(0, 1)[order].unflatten(0, (5, 7)) for x in (k, v))
+changed = {}
+for name, r, c in (("random", rows, columns), ("zero", 0 * rows, 0 * columns)):
+    straight = local_attention(q, k, v, r, c)[0]
+    mirrored = local_attention(q.flip(1), k.flip(1), v.flip(1), r, c)[0].flip(1)
+    changed[name] = (mirrored - straight).abs().max()
+claim("10.h", **changed)
+
+# %% [markdown]
+# ## 7 A filter that learns its weights
+#
+# `Denoiser` is the whole network: features of each pixel, one layer of local attention with your function and two heads, and
+# a colour of each pixel. Nothing but the attention mixes pixels. It has 963 weights.
 
 
-def moved(rows, columns):
-    """How much the context changes when keys and values are shuffled."""
-    return (
-        (
-            local_attention(q, shuffled_k, shuffled_v, rows, columns)[0]
-            - local_attention(q, k, v, rows, columns)[0]
+# %%
+class Denoiser(nn.Module):
+    """One layer of local attention between two linear layers at each pixel."""
+
+    def __init__(self, d=16, n_heads=2, size=5):
+        super().__init__()
+        self.n_heads, half = n_heads, d // n_heads // 2
+        self.stem, self.head = nn.Linear(3, d), nn.Linear(d, 3)
+        self.W_q, self.W_k, self.W_v = (nn.Linear(d, d, bias=False) for _ in range(3))
+        self.rows = nn.Parameter(torch.randn(n_heads, size, half) * half**-0.5)
+        self.columns = nn.Parameter(torch.randn(n_heads, size, half) * half**-0.5)
+
+    def attended(self, images):
+        """Context (B, h, H, W, d / h) and weights (B, h, H, W, size²)."""
+        x = self.stem(rearrange(images, "B C H W -> B H W C")).relu()
+        q, k, v = (
+            rearrange(W(x), "B H W (h d) -> B h H W d", h=self.n_heads)
+            for W in (self.W_q, self.W_k, self.W_v)
         )
-        .abs()
-        .max()
-    )
+        return Attended(*local_attention(q, k, v, self.rows, self.columns))
+
+    def forward(self, images):
+        context = rearrange(self.attended(images).context, "B h H W d -> B H W (h d)")
+        return rearrange(self.head(context), "B H W C -> B C H W")
 
 
-content_only = local_attention(q, k, v, nothing, nothing)[0]
-claim("10.f", gap=(content_only - everywhere).abs().max())
-claim("10.g", moved=moved(nothing, nothing))
-claim("10.h", moved=moved(rows, columns))
+torch.manual_seed(0)
+denoiser = learn(Denoiser().to(device()), lr=2e-2)
+with torch.no_grad():
+    restored["local attention"] = denoiser(large_noisy)
+figures.show_restored(restored, large)
 
-# %% [markdown]
-# The tensor of windows stores each key size² times. The library has two faster forms with the same signature: one works offset
-# by offset on shifted views, the other tile by tile. The next cell compares both with the function of exercise 10.4, and with
-# the equation assembled from the functions of exercises 10.1 to 10.3.
+# %% [markdown] tags=["predict"]
+# And the fairest rivals, each over the same windows of 5 × 5: a **depth-wise separable convolution** and two convolutions of
+# 3 × 3, with about as many weights and as many updates; one linear filter; the **median** of each window; and the bilateral filter
+# of section 1, with the widths of its two Gaussians, of distance and of colour, chosen on other images. The last two learn
+# nothing.
+#
+# **Predict.** Which of them comes closest to local attention?
+#
+# <details><summary>A. The two convolutions: between them is a nonlinearity.</summary>
+#
+# A ReLU can react to an edge, but with so few features it can do so for few colours and directions only.</details>
+# <details><summary>B. The median: it keeps edges.</summary>
+#
+# It does, but it mixes nothing: it takes one of the noisy values, in each channel for itself.</details>
+# <details><summary>C. The bilateral filter.</summary>
+#
+# Yes. It is local attention with queries and keys set by hand; the other rivals lack weights that depend on the content.</details>
+
+# %%
+source(rivals.bilateral_filter)
+found = {"local attention": quality(denoiser)}
+widths = rivals.best_bilateral_filter(*next(noisy_glass(seed=200, n=200)), 5)
+found["bilateral"] = quality(lambda x: rivals.bilateral_filter(x, 5, *widths))
+for name, make, lr in (
+    ("separable", rivals.separable, 3e-2),
+    ("3 × 3 twice", rivals.stack, 3e-2),
+    ("linear", rivals.linear_filter, 1e-2),
+):
+    torch.manual_seed(0)
+    found[name] = quality(learn(make(5).to(device()), lr=lr))
+found["convolution"] = quality(convolution)
+found["median"] = quality(lambda x: rivals.median(x, 3))
+points = {name: [score] for name, score in found.items()}
+noise = {"noisy": decibels(noisy, clean)}
+show_seeds(points, "dB", "new stained glass", noise)
 
 # %% tags=["nbval-check-output"]
-from course_lib.fast import sliced_local_attention, tiled_local_attention
-
-rows, columns = rows[:5], columns[:5]
-by_content = (local_windows(k, 5) * q[..., None, :]).sum(-1)
-scores = (by_content + relative_logits(q, rows, columns))[..., None, :]
-mask = window_mask(5, 7, 5)[..., None, :]
-assembled = attend(scores, local_windows(v, 5), mask).context.squeeze(-2)
-fast = [
-    form(q, k, v, rows, columns).context
-    for form in (sliced_local_attention, tiled_local_attention)
-]
-by_equation = local_attention(q, k, v, rows, columns)[0]
-largest = max((other - by_equation).abs().max().item() for other in (assembled, *fast))
-claim("10.i", largest=largest)
+best = max(found["separable"], found["3 × 3 twice"], found["convolution"])
+claim(
+    "10.filter",
+    attention=found["local attention"],
+    convolutions=best,
+    bilateral=found["bilateral"],
+)
 
 # %% [markdown]
-# ## 6 Parameters and multiply-adds
+# **Local attention is the right tool here because which neighbours belong together depends on the image, and its weights may
+# depend on the image.** Training has found the filter that was once designed by hand, and a little more. Where do its weights go?
+# The ringed pixel is beside an edge.
+
+# %%
+with torch.no_grad():
+    weights = denoiser.attended(large_noisy).weights[0].mean(0)  # (H, W, 25)
+
+
+def draw_weights(row=18, column=12):
+    """Show a pixel of the glass and its weights, the mean of both heads."""
+    figures.show_weights(large_noisy[0], large[0], weights, row, column)
+
+
+draw_weights()
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Move the pixel along an edge, into the middle of a pane, and to the border. Where is its own weight the largest?
+
+# %% tags=["interactive"]
+explore(draw_weights, row=(0, 31, 1), column=(0, 31, 1))
+
+# %% tags=["nbval-check-output"]
+by_window = local_windows(rearrange(clean, "B C H W -> B H W C"), 5)  # (B, H, W, 25, 3)
+inside = window_mask(16, 16, 5).to(device())
+own = (by_window == by_window[..., 12:13, :]).all(-1) & inside  # of the centre's pane
+at_edge = (own.sum(-1) < inside.sum(-1)) & inside.all(-1)
+with torch.no_grad():
+    mean_weights = denoiser.attended(noisy).weights.mean(1)
+share = (mean_weights * own).sum(-1)[at_edge].mean()
+claim("10.looks", share=share, uniform=own[at_edge].float().mean())
+
+# %% [markdown] tags=["predict"]
+# ## 8 Larger windows
+#
+# A recorded study trains each network for 2,000 updates, with three seeds and windows of 3, 5 and 7, always with about 1,000
+# weights.
+#
+# **Predict.** Who gains from larger windows?
+#
+# <details><summary>A. All: there is more to average.</summary>
+#
+# There is, but also more beyond an edge. And a convolution of 7 × 7 must do with 7 features where one of 3 × 3 has 32.</details>
+# <details><summary>B. Attention.</summary>
+#
+# Yes. It takes only the neighbours that fit, and a larger window costs it a few row and column vectors.</details>
+# <details><summary>C. The convolutions: their kernels get more weights.</summary>
+#
+# The total is fixed. More weights for each kernel mean fewer features.</details>
+
+# %%
+study = show_study("10_windows")
+ours = study.scores("local attention, 7 × 7", "dB")
+equal = [
+    score
+    for kind in ("convolution", "separable convolution", "convolutions of 3 × 3")
+    for score in study.scores(f"{kind}, 7 × 7", "dB")
+]
+wide = study.scores("convolutions of 3 × 3, 32 features, 7 × 7", "dB")
+small = study.scores("local attention, 3 × 3", "dB")
+
+# %% tags=["nbval-check-output"]
+claim("10.windows", small=small, large=ours, equal=max(equal), wide=wide)
+
+# %% [markdown]
+# With 32 features, three convolutions come near local attention. They have twenty times as many weights: a stored kernel for
+# every case, where attention computes the kernel.
+#
+# **Count them.** A layer with 64 features in and out, in windows of 3 × 3:
+#
+# | layer | weights | 3 × 3 | 7 × 7 |
+# | --- | --- | --- | --- |
+# | convolution | size² · 64² | 36,864 | 200,704 |
+# | local attention | 3 · 64² + 2 · size · 32 | 12,480 | 12,736 |
+#
+# The filter was trained on nothing but drawn glass. Here is a photograph. (`flower.jpg` by vultilion,
+# [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
+
+# %%
+photo = photographs((64, 96))[1:]
+noisy_photo = with_noise(photo, torch.Generator().manual_seed(0)).to(device())
+with torch.no_grad():
+    panels = {"noisy": noisy_photo, "convolution": convolution(noisy_photo)}
+    panels["local attention"] = denoiser(noisy_photo)
+figures.show_restored(panels, photo.to(device()))
+
+# %% [markdown] tags=["quiz"]
+# ## 9 Exit quiz
+#
+# **Question 1.** You widen the window from 3 to 7. What happens to the weights of a layer with 64 features in and out?
+#
+# <details><summary>A. Those of convolution and attention both grow by a factor of 49 / 9.</summary>
+#
+# Those of the convolution do. Attention needs only four more row vectors and four more column vectors.</details>
+# <details><summary>B. Those of the convolution grow by a factor of 49 / 9, those of attention by about two percent.</summary>
+#
+# Right: attention gets 2 · 4 · 32 more, in addition to 12,480.</details>
+# <details><summary>C. Neither grows.</summary>
+#
+# A convolution has a matrix for each position of the window.</details>
+#
+# **Question 2.** Why are keys outside the image masked, while zero padding is fine for a convolution?
+#
+# <details><summary>A. A zero key still receives a positive weight from the softmax.</summary>
+#
+# Right. That weight is missing from the positions inside the image.</details>
+# <details><summary>B. Zeros would make the softmax divide by 0.</summary>
+#
+# They would not: they only make the denominator larger.</details>
+# <details><summary>C. Masking is only faster.</summary>
+#
+# The mask changes the result: a corner of ones would become 4/9.</details>
+#
+# **Question 3.** A filter shall *find* edges: its output is the difference between the right and the left neighbour. Which layer
+# computes it most directly?
+#
+# <details><summary>A. One head of local attention.</summary>
+#
+# Its weights are positive and sum to 1: it can average and choose, and cannot subtract.</details>
+# <details><summary>B. A convolution.</summary>
+#
+# Right: its weights may be negative, here -1 and 1. Attention needs two heads and a subtraction after them.</details>
+# <details><summary>C. The bilateral filter.</summary>
+#
+# It averages what is alike, and removes differences within a pane.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save
+# parameters and get better". What do you answer? Use two measurements from this lecture.*
+#
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
+# | --- | --- |
+# | 1 | says what is saved, and that it depends on the width and the window |
+# | 1 | names a task in which the weights must depend on the content, with a number |
+# | 1 | names what a convolution does better: it subtracts, and it is fast |
+# | 1 | asks for a control: equal weights, equal updates, a filter without training |
+# | 1 | is clear and short |
+#
+# </details>
+
+# %% [markdown]
+# ## 10 What came of it
+#
+# - **Blocks instead of windows.** Swin (Liu et al. 2021, https://arxiv.org/abs/2103.14030) cuts the image into blocks, attends
+#   within each, and shifts the blocks by half their side in every second layer. All queries of a block share their keys, so one
+#   matrix product suffices. Its relative positions are one learned number for each offset, added to the score.
+# - **Windows after all.** Neighborhood attention (Hassani et al. 2022, https://arxiv.org/abs/2204.07143) gives each pixel its own
+#   window again, with kernels written for it; at the border the window moves inside, and no mask is needed.
+# - **Restoration.** SwinIR (Liang et al. 2021, https://arxiv.org/abs/2108.10257) removes noise from photographs by blocks of Swin.
+# - **Convolutions answer.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) takes large depth-wise convolutions, with
+#   windows of 7 × 7, and is level with Swin on ImageNet.
+# - **Text.** Longformer (Beltagy et al. 2020, https://arxiv.org/abs/2004.05150) attends within a band, the left matrix of section
+#   2. Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) keeps a cache of the last 4,096 tokens in every layer;
+#   Gemma 3 (2025, https://arxiv.org/abs/2503.19786) has five layers with windows of 1,024 tokens for each layer that sees all.
+#
+# **Further reading.** Ramachandran et al. 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 1-3 and section 2.2
+# (https://arxiv.org/abs/1906.05909): a ResNet-50 of local attention, on ImageNet more accurate than the convolutions that it
+# replaces, with fewer weights and multiply-adds.
+
+# %% [markdown]
+# # Going further
+#
+# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+
+# %% [markdown]
+# ## Multiply-adds
 #
 # Count **parameters** and **multiply-adds** of one layer with $n = H_q W_q$ queries, all heads together:
 #
@@ -295,322 +573,66 @@ claim("10.i", largest=largest)
 # | rows, columns | size vectors of $d_{out}/2$ each | a dot product of each query with each vector |
 # | scores and weighted sum | none | two products, of size² · d_out each, for each query |
 
-# %%
-from course_lib.attention import LocalAttention
-from course_lib.metrics import OperationCount, convolution_cost, count_operations
-
 # %% exercise="10.5" difficulty="●●○" minutes=10
 from course_lib.metrics import local_attention_cost
 
 # %% tags=["nbval-check-output"]
 local_attention_cost = check("10.5", local_attention_cost)
 
+# %% [markdown]
+# torch counts the same for the library's layer. At 64 features, how much do windows of 3 × 3 save?
+
 # %% tags=["nbval-check-output"]
 layer, batch = LocalAttention(6, 8, 2, 5), torch.randn(1, 6, 9, 11)
 counted = count_operations(layer, lambda: layer(batch))
-claim("10.j", same=list(counted) == list(local_attention_cost(6, 8, 5, 9, 11)))
+assert list(counted) == list(local_attention_cost(6, 8, 5, 9, 11))
 
-
-def cheaper_from(size):
-    """The least width at which attention in windows of size × size takes fewer
-    multiply-adds than a convolution of 3 × 3."""
-    return next(
-        d
-        for d in range(2, 200)
-        if local_attention_cost(d, d, size, 56, 56)[1]
-        < convolution_cost(d, d, 3, 56, 56)[1]
-    )
-
-
-of_3, of_7 = (local_attention_cost(64, 64, size, 56, 56).parameters for size in (3, 7))
-claim("10.k", limit=cheaper_from(3))
-claim("10.l", limit=cheaper_from(7))
-claim("10.t", ratio=of_3 / convolution_cost(64, 64, 3, 56, 56).parameters)
-claim("10.u", ratio=of_7 / of_3)
+of_attention = local_attention_cost(64, 64, 3, 56, 56)
+of_convolution = convolution_cost(64, 64, 3, 56, 56)
+fewer, less = (a / b for a, b in zip(of_attention, of_convolution, strict=True))
+claim("10.cost", fewer=fewer, less=less)
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Change the width and the stride. For which window sizes is the convolution cheaper?
 
+
 # %% tags=["interactive"]
-from course_tools.notebook import explore
-from course_tools.lectures.lecture_10.figures import show_costs
-
-
 def draw_costs(width=32, stride=1):
     """Draw the multiply-adds of both layers over the side of the window."""
     costs = {"convolution": convolution_cost, "local attention": local_attention_cost}
-    show_costs(costs, width, stride)
+    figures.show_costs(costs, width, stride)
 
 
 explore(draw_costs, width=(4, 128, 4), stride=(1, 3))
 
-# %% [markdown] tags=["predict"]
-# ## 7 Training: local attention against convolution
+# %% [markdown]
+# ## Where a convolution is the better tool
 #
-# The data are digits, downsampled to 7 × 7 pixels by averaging. A stem computes features of *each pixel separately*, so all
-# information about shape must come from two residual layers with 3 × 3 windows. These are convolutions, local attention with
-# `local_attention` and four heads, or the same attention without relative positions. All networks have 16 features per
-# pixel, and are trained on the same batches at the same learning rate, with three seeds; at first for a few steps only.
-#
-# **Predict.** One network uses convolutions, one local attention, one local attention without relative positions. Which has the
-# highest accuracy after a short training run, at equal width?
-#
-# <details><summary>A. Local attention, as in the deck's figure.</summary>
-#
-# That figure is for ImageNet, a ResNet-50 and long training. It does not show what happens after a few steps.</details>
-# <details><summary>B. The convolution; attention without positions comes last.</summary>
-#
-# Yes. A possible reason, not tested here: a convolution can *subtract* neighbours from the first step on, whereas attention
-# weights are positive and sum to 1, and attention must first learn where to attend.</details>
-# <details><summary>C. Both forms of attention are equal: only the content matters.</summary>
-#
-# With content alone, the accuracy is well above chance, but lower than with relative positions (10.p).</details>
+# Digits are recognised by their strokes, and a stroke is found by *subtracting* the pixels beside it. One head of attention has
+# positive weights that sum to 1. In a recorded study, two residual layers over windows of 3 × 3 read digits of 14 × 14 pixels:
+# convolutions, local attention, or one of each, 2,000 updates each at the best of four learning rates.
 
 # %%
-from statistics import mean
-
-from torch import nn
-
-from course_lib.training import batches
-from course_tools.notebook import at_scale, device, digit_split
-from course_tools.notebook.fitting import accuracy_of, classify, fitted, show_losses
-from course_tools.notebook.seed_scores import paired_differences, show_seeds
-
-WIDTH, STEPS = at_scale(cpu=16, gpu=64), at_scale(cpu=240, gpu=2_000)
-KINDS = ("convolution", "local attention", "without positions")
-images, labels, learn, unseen = digit_split(SEEDS)
-images = F.avg_pool2d(images, at_scale(cpu=4, gpu=2))
-SIDE = images.shape[-1]
-
-
-class Mixing(nn.Module):
-    """A residual step: x + ReLU(norm(layer(x)))."""
-
-    def __init__(self, layer, width):
-        super().__init__()
-        self.layer, self.norm = layer, nn.BatchNorm2d(width)
-
-    def forward(self, x):
-        mixed = self.layer(x)
-        return x + self.norm(getattr(mixed, "context", mixed)).relu()
-
-
-def attending(*inputs):
-    """The checked `local_attention`, its two results under their names."""
-    return Attended(*local_attention(*inputs))
-
-
-def mixing_layer(kind, width):
-    """A layer over windows of 3 × 3: offset vectors start twice as large as the
-    library's, or are 0 and stay so."""
-    if kind == "convolution":
-        return nn.Conv2d(width, width, 3, padding=1, bias=False)
-    layer = LocalAttention(width, width, 4, 3, mechanism=attending)
-    for offsets in (layer.rows, layer.columns):
-        offsets.data.mul_(2.0 if kind == "local attention" else 0.0)
-        offsets.requires_grad_(kind == "local attention")
-    return layer
-
-
-def network(kind, width=WIDTH):
-    """Features of each pixel separately, two layers over windows, global max pooling,
-    ten logits."""
-    return nn.Sequential(
-        nn.Conv2d(1, width, 1, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(),
-        *(Mixing(mixing_layer(kind, width), width) for _ in range(2)),
-        nn.AdaptiveMaxPool2d(1),
-        nn.Flatten(),
-        nn.Linear(width, 10),
-    ).to(device())
-
-
-def fit(kind, seed):
-    """Train one network on batches of 32 digits."""
-    torch.manual_seed(seed)
-    known = images[learn[seed]], labels[learn[seed]]
-    stream = batches(*known, batch_size=32, seed=seed)
-    label = f"{kind}, seed {seed}"
-    return fitted(network(kind), stream, classify, steps=STEPS, lr=1e-2, label=label)
-
-
-# %%
-models = {kind: [fit(kind, seed) for seed in SEEDS] for kind in KINDS}
-show_losses(models)
-accuracies = {
-    kind: [
-        accuracy_of(model, images[unseen[seed]], labels[unseen[seed]])
-        for seed, model in zip(SEEDS, models[kind], strict=True)
-    ]
-    for kind in KINDS
-}
-show_seeds(
-    accuracies,
-    "accuracy on unseen digits",
-    f"width {WIDTH}, {STEPS} steps",
-    {"chance": 0.1},
-)
-
-# %% tags=["nbval-check-output"]
-by_convolution, by_attention, by_content = accuracies.values()
-claim("10.o", least=min(by_attention))
-claim("10.p", difference=mean(by_attention) - mean(by_content))
-
-
-def cost(kind, width):
-    """Trained parameters of stem, two layers and head, and multiply-adds for one
-    digit."""
-    of_layer = convolution_cost if kind == KINDS[0] else local_attention_cost
-    parameters = sum(p.numel() for p in network(kind, width).parameters())
-    layers = 2 * of_layer(width, width, 3, SIDE, SIDE)[1]
-    return OperationCount(parameters, layers + SIDE * SIDE * width + 10 * width)
-
-
-fewer, less = (
-    ours / theirs
-    for ours, theirs in zip(cost(KINDS[1], 32), cost(KINDS[0], 32), strict=True)
-)
-claim("10.m", fewer=fewer)
-claim("10.n", less=less)
-
-# %% [markdown] tags=["predict"]
-# After this short training run, the convolution is more accurate. There are three objections: the training is short; all
-# networks have the same learning rate; and the images are tiny. The study `10_larger_pictures` takes them up.
-# Its digits have 14 × 14 pixels; the first of the two layers has a stride of 2. Each network is trained for 2,000 updates with
-# 64 digits each, which is 37 epochs, with three seeds and widths up to 32. Its learning rate is the best of four on held-out
-# digits (the optimiser's rate is the one printed below, divided by the square root of the width). Each network is also trained
-# for half as many updates: the difference in accuracy shows which network is still improving.
-#
-# **Predict.** What happens to the lead of the convolution with longer training?
-#
-# <details><summary>A. It stays the same: the convolution is the better layer.</summary>
-#
-# Compare the curves at update 200 and at the last one.</details>
-# <details><summary>B. It shrinks: local attention learns more slowly and gains more.</summary>
-#
-# Yes, after it has grown at first (at width 16, in the mean, until update 700). 10.v and 10.w compare update 200 with update
-# 2,000. But it does not vanish (10.lead). A short training run shows mainly which network learns *faster*.</details>
-# <details><summary>C. It grows: the convolution gains more from training.</summary>
-#
-# Only at first. Then the convolution is close to its final accuracy, and local attention catches up.</details>
-
-# %%
-from course_tools.notebook import show_study
-from course_tools.notebook.study_scores import print_scores
-
 study = show_study("10_larger_pictures")
-scores = ("accuracy", "accuracy, half as long", "rate")
-print_scores(study, *scores, costs=["parameters", "multiply-adds"], decimals=3)
 
 # %% tags=["nbval-check-output"]
-long_convolution, long_attention = (
-    [run.curve for run in study.of(f"{kind}, width 16")] for kind in KINDS[:2]
-)
-lead = {
-    update: [
-        theirs[update] - ours[update]
-        for ours, theirs in zip(long_attention, long_convolution, strict=True)
-    ]
-    for update in (200, 2_000)
+read = {
+    kind: study.scores(f"{name}, width 16", "accuracy")
+    for kind, name in (
+        ("convolution", "convolution"),
+        ("attention", "local attention"),
+        ("both", "convolution, then local attention"),
+    )
 }
-claim("10.v", least=min(curve[2_000] - curve[200] for curve in long_attention))
-least = min(early - late for early, late in zip(lead[200], lead[2_000], strict=True))
-claim("10.w", least=least)
-
-
-def lead_at(width, of_convolution):
-    """By how much a convolution leads local attention of this width, for each seed."""
-    ours = study.scores(f"local attention, width {width}", "accuracy")
-    theirs = study.scores(f"convolution, width {of_convolution}", "accuracy")
-    return paired_differences(theirs, ours)
-
-
-def gained(width):
-    """What twice as many updates add to the accuracy of local attention, mean."""
-    name = f"local attention, width {width}"
-    return study.mean(name, "accuracy") - study.mean(name, "accuracy, half as long")
-
-
-claim("10.lead", least=min(*lead_at(16, 16), *lead_at(32, 32)))
-least = min(mean(lead_at(width, width)) - gained(width) for width in (16, 32))
-claim("10.converged", least=least)
-claim("10.narrow", least=min(mean(lead_at(width, width // 2)) for width in (16, 32)))
-mixed = study.mean("convolution, then local attention, width 16", "accuracy")
-for kind in KINDS[:2]:
-    over = mixed - study.mean(f"{kind}, width 16", "accuracy")
-    print(f"convolution, then local attention, less {kind}, width 16: {over:+.3f}")
+narrow = study.scores("convolution, width 8", "accuracy")
+claim("10.digits", narrow=narrow, **read)
 
 # %% [markdown]
-# Part of the convolution's early lead came from faster learning: it shrinks with more updates (10.w). This does not explain the
-# rest: at both widths the convolution stays ahead with every seed (10.lead). In two of the six runs of local attention, the
-# best of the four rates is the highest (printed above), but no rate brings it near the convolution. Local attention still
-# improves, but the lead is larger than what another doubling of the updates would add if it added as much as the last one
-# (10.converged). At equal width, local attention has fewer parameters and takes fewer multiply-adds. But here the same savings
-# are available without attention: a convolution of *half the width* has fewer of both, and is more accurate (10.narrow).
-#
-# The paper reports that local attention *improves* on convolutions on ImageNet, with fewer parameters and FLOPs. Our small
-# images can neither confirm nor contradict that: with one grey value per pixel, the queries carry little information in the
-# first layer. The paper, too, finds attention weaker than a convolution in the stem (section 3.2). The last lines printed above
-# show what our network gains if only its first layer is a convolution, and what it still lacks.
-
-# %% [markdown] tags=["predict"]
-# **Predict.** A digit is rotated by 180° or mirrored. By how much do the ten logits of the network without relative positions
-# change?
-#
-# <details><summary>A. A lot: it was never trained on such digits.</summary>
-#
-# For this network, the images contain the same sets of neighbours.</details>
-# <details><summary>B. By rounding errors only.</summary>
-#
-# Yes. A rotated or mirrored window contains the same set of neighbours, and global max pooling discards the position.</details>
-
-# %% tags=["nbval-check-output"]
-with torch.no_grad():
-    apart = {}
-    for kind in KINDS:
-        model, digits = models[kind][0], images[::10]
-        upright, half_turned, mirrored = (
-            model(x) for x in (digits, digits.flip(-2, -1), digits.flip(-1))
-        )
-        apart[kind] = max(
-            (other - upright).abs().max().item() for other in (half_turned, mirrored)
-        )
-claim("10.q", apart=apart[KINDS[2]])
-claim("10.r", apart=apart[KINDS[1]])
-
-# %% [markdown]
-# ## 8 The attention weights of each head
-#
-# The figure shows the mean weights of each head in the first layer, averaged over those ink pixels of a hundred digits whose
-# window lies inside the image (your `window_mask`). The centre of each map is the query pixel. The weights depend on relative
-# position *and* content; each head prefers certain positions.
-
-# %%
-from course_tools.lectures.lecture_10.figures import show_head_means, show_window
-
-with torch.no_grad():
-    model = models[KINDS[1]][0]
-    some = images[::50]
-    weights = model[3].layer(model[:3](some)).weights.cpu()
-inside = (some[:, 0].cpu() > 0.3) & window_mask(SIDE, SIDE, 3).all(-1)
-show_head_means(weights, inside)
+# If only the first layer is a convolution, most of the gap closes: the paper, too, keeps convolutions in the first layers
+# (section 3.2). Attention saves weights here, but so does a narrower convolution, and with fewer weights it is more accurate.
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Choose a head and a pixel of a digit, and see what the pixel attends to.
-
-# %% tags=["interactive"]
-
-
-def draw_window(row=3, column=3, head=1):
-    """Show a digit, and the weights of one of its pixels in one head."""
-    show_window(some[40], weights[40, head - 1], row, column)
-
-
-explore(draw_window, row=(0, 6), column=(0, 6), head=(1, 4))
-
-# %% [markdown]
-# ## 9 Build it: a network of local attention
+# ## Build it: a network of local attention
 #
 # **Build task (35 minutes, 12 points).** Starting from an empty cell, write a classifier whose *only spatial operation is local
 # attention*, and the loop that trains it. Every attention layer attends to windows of 3 × 3 pixels with relative positions.
@@ -659,14 +681,9 @@ train_local_attention = check("10.6", train_local_attention)
 # you expect a change? Why might the changes within the window differ in size?
 
 # %%
-from course_lib.datasets import digits as handwritten_digits
-from course_tools.notebook.training_curve import trained_with_losses
-from course_tools.notebook.authorship import whose
-from course_tools.lectures.lecture_10.figures import show_changes
-
-small, kinds = handwritten_digits()
+small, kinds = digits()
 order = kinds.argsort(stable=True)
-torch.manual_seed(SEEDS[0])
+torch.manual_seed(0)
 owner = whose(train_local_attention)
 built = trained_with_losses(
     lambda: train_local_attention(small[order, None], kinds[order], 10, 400),
@@ -681,93 +698,26 @@ with torch.no_grad():
         "a convolution": convolved(changed) - convolved(digit),
     }
 norms = {name: change[0].norm(dim=0) for name, change in changes.items()}
-show_changes(digit[0], (3, 4), norms)
+figures.show_changes(digit[0], (3, 4), norms)
 
 # %% [markdown]
 # In both layers, the outputs of nine pixels change. The convolution multiplies the change by the same weights in every image.
 # In attention, the replaced pixel provides a key and a value for its neighbours, and its own query changes too. How much a
 # neighbour's context changes therefore depends on the other pixels in that neighbour's window.
 
-# %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
-#
-# **Question 1.** You widen the window from 3 to 7. What happens to the parameters of a layer with 64 features in and out?
-#
-# <details><summary>A. Those of convolution and attention both grow by a factor of 49 / 9.</summary>
-#
-# The parameters of the convolution do. Attention needs only four more row vectors and four more column vectors.</details>
-# <details><summary>B. Those of the convolution grow by a factor of 49 / 9, those of attention by about two percent.</summary>
-#
-# Right: attention gets 4 · 64 more parameters, in addition to 3 · 64² + 3 · 64.</details>
-# <details><summary>C. Neither grows.</summary>
-#
-# A convolution has a matrix for each position of the window.</details>
-#
-# **Question 2.** Why are keys outside the image masked, while zero padding is fine for a convolution?
-#
-# <details><summary>A. A zero key still receives a positive weight from the softmax.</summary>
-#
-# Right. That weight is missing from the positions inside the image.</details>
-# <details><summary>B. Zeros would make the softmax divide by 0.</summary>
-#
-# They would not: they only make the denominator larger.</details>
-# <details><summary>C. Masking is only faster.</summary>
-#
-# The mask changes the result (10.d).</details>
-#
-# **Question 3.** In the network of section 7 without relative positions, all offset vectors are 0. Which images can it
-# distinguish?
-#
-# <details><summary>A. A 6 and the same 6 upside down.</summary>
-#
-# No (10.q). All windows contain the same sets of neighbours, and max pooling discards the position.</details>
-# <details><summary>B. A thick stroke and a thin one.</summary>
-#
-# Right: their windows contain different values.</details>
-# <details><summary>C. A stroke to the left and one to the right of a pixel.</summary>
-#
-# That is exactly what this network cannot distinguish.</details>
-
-# %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague wants to replace all convolutions of a network by local attention, "to save
-# parameters and get better". What do you answer? Use two measurements from this lecture.*
-#
-# <details><summary>How it is graded: open this when you have written your answer.</summary>
-#
-# | points | criterion |
-# | --- | --- |
-# | 1 | says what is saved, and that it depends on width and window |
-# | 1 | says by how much the accuracies differed here, on which data and after how many steps |
-# | 1 | says why the first layer is the hardest for attention |
-# | 1 | asks for a control: relative positions, equal numbers of parameters instead of equal width, or longer training |
-# | 1 | is clear and short |
-#
-# </details>
-
 # %% [markdown] tags=["companion"]
-# ## 11 Summary and sources
+# ## Where the decks say it
 #
-# **Remarks on the deck.** *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the
-# paper's eq. 2 without relative positions; section 7 shows what that form cannot distinguish. The kernel $W_{i-a,\,j-b}$ of the
-# deck is the paper's eq. 1; for learned kernels the flip makes no difference. *EE* quotes "fewer parameters and FLOPS while
-# improving upon the accuracy", a result on ImageNet. The first half of this holds here too (10.m, 10.n); digits of 14 × 14
-# pixels are no test of the second.
+# *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the paper's eq. 2 without
+# relative positions. It quotes "fewer parameters and FLOPS while improving upon the accuracy", a result on ImageNet.
 #
-# **What this lecture does not show.** The comparisons use digits of 7 × 7 or 14 × 14 pixels, networks of at most 32 features
-# per pixel, and windows of 3 × 3 pixels; the paper attends to windows of 7 × 7. The live runs have one learning rate for all
-# networks; the recorded study tried four for each network and seed (section 7). Fewer multiply-adds do not mean less time:
-# convolutions have highly optimised kernels.
-#
-# **Paper.** Ramachandran, Parmar, Vaswani, Bello, Levskaya, Shlens 2019, *Stand-Alone Self-Attention in Vision Models*, eqs.
-# 1-3, sections 2, 3.1 and 3.2, and figure 5 (https://arxiv.org/abs/1906.05909).
-#
-# The site compares the numbers of this paper with ours ([docs/evidence.md](../docs/evidence.md)).
+# **Papers.** Ramachandran et al. 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 1-3
+# (https://arxiv.org/abs/1906.05909) · Tomasi, Manduchi 1998, *Bilateral Filtering for Gray and Color Images*
+# (https://doi.org/10.1109/ICCV.1998.710815).
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | EE | Attention in computer vision: local attention | 5 Local attention | `course_lib.attention.local_attention`, `course_lib.attention.LocalAttention`, `course_lib.primitives.local_windows`, `course_lib.metrics.local_attention_cost` |
+# | EE | Attention in computer vision: local attention | 6 Local attention | `course_lib.attention.local_attention`, `course_lib.attention.LocalAttention`, `course_lib.primitives.local_windows`, `course_lib.metrics.local_attention_cost` |
 
 # %% tags=["ledger"]
-from course_tools.notebook import ledger
-
 ledger()

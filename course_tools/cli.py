@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     exam.add_argument("--seed", type=int, default=0, metavar="S", help="another seed draws other questions (default: 0)")
     exam.add_argument("--out", type=Path, default=Path("exam"), metavar="DIR", help="output folder (default: exam)")
     study = commands.add_parser("study", help="run or resume a study from authoring/studies (docs/evidence.md)")
-    study.add_argument("names", nargs="*", metavar="NN_name", help="such as 10_accuracy_and_cost; with --check, default: all")
+    study.add_argument("names", nargs="*", metavar="NN_name", help="such as 10_windows; with --check, default: all")
     what = study.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="list the studies and whether their records are complete")
     what.add_argument("--check", action="store_true", help="repeat the cheapest recorded run, and compare it with the record")

@@ -1,7 +1,7 @@
 """The recorded result of a study in a lecture: its numbers, and its figure with its cost in the caption.
 
 recorded("12_matching").scores("matched", "ap50")        # one number per seed
-show_study("10_accuracy_and_cost")                       # the study's figure, as recorded
+show_study("10_windows")                                 # the study's figure, as recorded
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ def show_study(name: str, folder: Path | None = None, *, device: str = "cpu") ->
     """Show the figure of a study as recorded, with the cost of the study in the caption; return the record.
 
     Args:
-        name: such as "10_accuracy_and_cost".
+        name: such as "10_windows".
         folder: the folder of the studies; that of the course by default.
         device: "cpu", or "cuda" for the larger settings of a GPU, which have a record of their own.
 

@@ -130,7 +130,7 @@ def studies_folder() -> Path:
 
 
 def names(folder: Path | None = None) -> list[str]:
-    """List the names of all studies, such as "10_accuracy_and_cost"."""
+    """List the names of all studies, such as "10_windows"."""
     return sorted(path.stem for path in (folder or studies_folder()).glob("[0-9][0-9]_*.py"))
 
 

@@ -1,16 +1,16 @@
-"""Figures of local attention: costs over the side of the window, weights in the window of a pixel, reach of a layer."""
+"""Figures of local attention: bands, restored images, weights of a pixel, costs by the side of the window, reach of a layer."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from course_tools.lectures.lecture_10.glass import decibels
 from course_tools.notebook.grey import grey
 from course_tools.notebook.plots import curves, pictures
 from course_tools.notebook.show import show
 
 LayerCost = Callable[..., Sequence[int]]
-_NEIGHBOURS = ("above left", "above", "above right", "left", "itself", "right", "below left", "below", "below right")
 
 
 def show_costs(costs: Mapping[str, LayerCost], width: int, stride: int, side: int = 28) -> None:
@@ -33,41 +33,58 @@ def show_costs(costs: Mapping[str, LayerCost], width: int, stride: int, side: in
     )
 
 
-def show_head_means(weights: Tensor, chosen: Tensor) -> None:
-    """Draw the mean weights of each head in windows of 3 × 3.
-
-    Args:
-        weights: (B, h, H, W, 9).
-        chosen: (B, H, W), bool: the pixels to average over.
-    """
-    means = torch.stack([of_head[chosen].mean(0).unflatten(-1, (3, 3)) for of_head in weights.unbind(1)])
-    maps = {f"head {number}": one for number, one in enumerate(means, start=1)}
+def show_bands() -> None:
+    """Draw which keys a query may attend to, as matrices: windows of a text, windows of an image, and blocks of an image."""
+    token = torch.arange(12)
+    pixel, of_block = torch.cartesian_prod(torch.arange(5), torch.arange(7)), torch.cartesian_prod(*2 * [torch.arange(6) // 3])
+    back = token[:, None] - token
+    allowed = {
+        "text: the last 4 of 12 tokens": (back >= 0) & (back < 4),
+        "5 × 7 image: windows of 3 × 3": ((pixel[:, None] - pixel).abs() <= 1).all(-1),
+        "6 × 6 image: blocks of 3 × 3": (of_block[:, None] == of_block).all(-1),
+    }
     show(
-        pictures(maps, most=means.max().item()),
-        alt="Mean weights in windows of 3 × 3, first layer. Largest weight: "
-        + "; ".join(f"{name} {_NEIGHBOURS[int(one.argmax())]} ({one.max().item():.2f})" for name, one in maps.items())
-        + f"; uniform would be {1 / 9:.2f}.",
+        pictures({name: grey(1 - 0.8 * mask.float()) for name, mask in allowed.items()}),
+        alt="Which keys (columns) a query (row) attends to is dark: "
+        + "; ".join(f"{name}, {int(mask.sum())} of {mask.numel():,} pairs" for name, mask in allowed.items())
+        + ".",
     )
 
 
-def show_window(image: Tensor, weights: Tensor, row: int, column: int) -> None:
-    """Show an image with a pixel marked, and the weights of that pixel on the grid of the image.
+def show_restored(images: Mapping[str, Tensor], clean: Tensor) -> None:
+    """Show an image as each method restores it, with its peak signal-to-noise ratio, and last the clean image.
 
     Args:
-        image: (1, H, W), in 0…1.
-        weights: (H, W, 9) of one head, in windows of 3 × 3.
+        images: name of the method -> (1, 3, H, W).
+        clean: (1, 3, H, W).
+    """
+    titles = {name: f"{name}, {decibels(image, clean):.1f} dB" for name, image in images.items()}
+    panels = {titles[name]: image[0] for name, image in images.items()} | {"without noise": clean[0]}
+    drawn = pictures({title: image.permute(1, 2, 0).clamp(0, 1) for title, image in panels.items()})
+    show(drawn, alt=f"An image restored from noise, and without noise: {'; '.join(titles.values())}.")
+
+
+def show_weights(noisy: Tensor, clean: Tensor, weights: Tensor, row: int, column: int) -> None:
+    """Show a noisy image with a pixel marked, the clean image, and the weights of that pixel at their places in it.
+
+    Args:
+        noisy: (3, H, W).
+        clean: (3, H, W).
+        weights: (H, W, size²), in windows around each pixel.
         row: of the pixel.
         column: of the pixel.
     """
-    H, W = image.shape[-2:]
-    over = torch.zeros(H + 2, W + 2)
-    over[row : row + 3, column : column + 3] = weights[row, column].view(3, 3)
-    over = over[1:-1, 1:-1]
-    panels = {"image": grey(image), "weights": over}
+    size = round(weights.shape[-1] ** 0.5)
+    (H, W), reach = clean.shape[-2:], size // 2
+    over = torch.zeros(H + 2 * reach, W + 2 * reach)
+    over[row : row + size, column : column + size] = weights[row, column].view(size, size)
+    over = over[reach:-reach, reach:-reach]
+    panels = {"noisy": noisy.permute(1, 2, 0).clamp(0, 1), "without noise": clean.permute(1, 2, 0), "weights": over}
+    same = (clean == clean[:, row, column, None, None]).all(0).cpu()
     show(
         pictures(panels, dict.fromkeys(panels, (row, column))),
-        alt=f"An image, and the weights of its pixel ({row}, {column}): the largest is {over.max().item():.2f}, the pixel's "
-        f"own {over[row, column].item():.2f}.",
+        alt=f"Noisy and clean glass, and the weights of the pixel ({row}, {column}) in its window of {size} × {size}: "
+        f"{over[same].sum().item():.2f} of the weight is on its own pane, {over[row, column].item():.2f} on itself.",
     )
 
 

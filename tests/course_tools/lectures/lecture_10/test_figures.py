@@ -2,7 +2,7 @@
 
 import torch
 
-from course_tools.lectures.lecture_10.figures import show_changes, show_costs, show_head_means, show_window
+from course_tools.lectures.lecture_10.figures import show_bands, show_changes, show_costs, show_restored, show_weights
 
 
 def test_costs_are_those_of_windows_from_1_to_11(capsys):
@@ -11,31 +11,30 @@ def test_costs_are_those_of_windows_from_1_to_11(capsys):
     assert "3 features, stride 2, 10 × 10 pixels: a layer 225 to 27,225." in text
 
 
-def test_the_mean_is_over_the_chosen_pixels_alone(capsys):
-    weights = torch.zeros(1, 2, 5, 7, 9)
-    weights[0, 0, 1, 2, 3] = 0.8
-    weights[0, 1, 1, 2, 8] = 0.6
-    weights[0, :, 4, 6, 0] = 1.0
-    chosen = torch.zeros(1, 5, 7, dtype=torch.bool)
-    chosen[0, 1, 2] = True
-    show_head_means(weights, chosen)
+def test_bands_count_their_pairs(capsys):
+    show_bands()
     text = capsys.readouterr().out
-    assert "head 1 left (0.80); head 2 below right (0.60); uniform would be 0.11." in text
+    assert "text: the last 4 of 12 tokens, 42 of 144 pairs" in text
+    assert "windows of 3 × 3, 247 of 1,225 pairs" in text
+    assert "blocks of 3 × 3, 324 of 1,296 pairs" in text
 
 
-def test_a_window_lies_around_its_pixel(capsys):
+def test_a_restored_image_is_shown_with_its_ratio(capsys):
+    clean = torch.zeros(1, 3, 5, 7)
+    show_restored({"noisy": clean + 0.1, "a filter": clean + 0.01}, clean)
+    assert "noisy, 20.0 dB; a filter, 40.0 dB" in capsys.readouterr().out
+
+
+def test_weights_lie_around_their_pixel_and_those_beyond_the_border_are_not_drawn(capsys):
+    clean = torch.zeros(3, 5, 7)
+    clean[:, :, 4:] = 1.0
     weights = torch.zeros(5, 7, 9)
-    weights[2, 3] = torch.tensor([0, 0, 0, 0, 0.25, 0, 0, 0.75, 0])
-    show_window(torch.rand(1, 5, 7), weights, 2, 3)
-    text = capsys.readouterr().out
-    assert "its pixel (2, 3): the largest is 0.75, the pixel's own 0.25." in text
-
-
-def test_the_weights_beyond_the_border_are_not_drawn(capsys):
-    weights = torch.zeros(5, 7, 9)
+    weights[2, 3] = torch.tensor([0, 0, 0, 0.6, 0.25, 0.15, 0, 0, 0])
     weights[0, 0] = torch.tensor([0.9, 0, 0, 0, 0.1, 0, 0, 0, 0])
-    show_window(torch.rand(1, 5, 7), weights, 0, 0)
-    assert "the largest is 0.10" in capsys.readouterr().out
+    show_weights(clean, clean, weights, 2, 3)
+    assert "0.85 of the weight is on its own pane, 0.25 on itself" in capsys.readouterr().out
+    show_weights(clean, clean, weights, 0, 0)
+    assert "0.10 of the weight is on its own pane, 0.10 on itself" in capsys.readouterr().out
 
 
 def test_changes_are_counted_and_relative_to_the_largest(capsys):
