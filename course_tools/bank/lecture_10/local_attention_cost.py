@@ -219,6 +219,7 @@ def _layers(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="10.5",
     title="The cost of local attention",
+    extra=True,
     reference=local_attention_cost,
     properties=(
         runs_on(lambda draw: [_layer(draw, 3)]),

@@ -646,6 +646,7 @@ MIXES_WINDOWS = (
 exercise = Exercise(
     id="10.6",
     title="A network of local attention and its training loop",
+    extra=True,
     reference=train_local_attention,
     properties=classifiers.properties(
         SECONDS,

@@ -65,13 +65,13 @@ def show_restored(images: Mapping[str, Tensor], clean: Tensor) -> None:
 
 
 def show_weights(noisy: Tensor, clean: Tensor, weights: Tensor, row: int, column: int) -> None:
-    """Show a noisy image with a pixel marked, the clean image, and the weights of that pixel at their places in it.
+    """Show the surroundings of a pixel, noisy and clean, and its weights at their places in them.
 
     Args:
         noisy: (3, H, W).
         clean: (3, H, W).
         weights: (H, W, size²), in windows around each pixel.
-        row: of the pixel.
+        row: of the pixel, which a ring marks.
         column: of the pixel.
     """
     size = round(weights.shape[-1] ** 0.5)
@@ -79,13 +79,33 @@ def show_weights(noisy: Tensor, clean: Tensor, weights: Tensor, row: int, column
     over = torch.zeros(H + 2 * reach, W + 2 * reach)
     over[row : row + size, column : column + size] = weights[row, column].view(size, size)
     over = over[reach:-reach, reach:-reach]
-    panels = {"noisy": noisy.permute(1, 2, 0).clamp(0, 1), "without noise": clean.permute(1, 2, 0), "weights": over}
     same = (clean == clean[:, row, column, None, None]).all(0).cpu()
+    top, left = max(row - size, 0), max(column - size, 0)
+    near = slice(top, row + size + 1), slice(left, column + size + 1)
+    panels = {"noisy": noisy.permute(1, 2, 0).clamp(0, 1), "without noise": clean.permute(1, 2, 0), "weights": over}
     show(
-        pictures(panels, dict.fromkeys(panels, (row, column))),
-        alt=f"Noisy and clean glass, and the weights of the pixel ({row}, {column}) in its window of {size} × {size}: "
+        pictures({name: image[near] for name, image in panels.items()}, dict.fromkeys(panels, (row - top, column - left))),
+        alt=f"The surroundings of the pixel ({row}, {column}), and its weights in its window of {size} × {size}: "
         f"{over[same].sum().item():.2f} of the weight is on its own pane, {over[row, column].item():.2f} on itself.",
     )
+
+
+def show_heads(weights: Tensor) -> None:
+    """Draw the weights of each head, averaged over all pixels whose window lies inside the image.
+
+    Args:
+        weights: (B, h, H, W, size²).
+    """
+    size = round(weights.shape[-1] ** 0.5)
+    inside = slice(size // 2, -(size // 2))
+    means = weights[:, :, inside, inside].mean((0, 2, 3)).unflatten(-1, (size, size)).cpu()
+    maps = {f"head {number}": one for number, one in enumerate(means, start=1)}
+    said = (
+        f"{name}: {one[:, size // 2].sum().item():.2f} in the pixel's column, {one[size // 2].sum().item():.2f} in its row, "
+        f"{one[size // 2, size // 2].item():.3f} on itself"
+        for name, one in maps.items()
+    )
+    show(pictures(maps, most=means.max().item()), alt=f"Mean weights in windows of {size} × {size}. {'; '.join(said)}.")
 
 
 def show_changes(image: Tensor, place: tuple[int, int], changes: Mapping[str, Tensor]) -> None:

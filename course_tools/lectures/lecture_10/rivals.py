@@ -9,11 +9,6 @@ PARAMETERS = 1_000
 """About as many as one layer of local attention with 16 features needs, stem and head included."""
 
 
-def linear_filter(size: int) -> nn.Module:
-    """Make one convolution, without a nonlinearity."""
-    return nn.Conv2d(3, 3, size, padding=size // 2)
-
-
 def convolution(size: int) -> nn.Module:
     """Make a convolution with as many features as PARAMETERS allow, a ReLU, and a colour of each pixel."""
     width = round(PARAMETERS / (3 * size**2 + 4))

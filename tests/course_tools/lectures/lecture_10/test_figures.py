@@ -2,7 +2,14 @@
 
 import torch
 
-from course_tools.lectures.lecture_10.figures import show_bands, show_changes, show_costs, show_restored, show_weights
+from course_tools.lectures.lecture_10.figures import (
+    show_bands,
+    show_changes,
+    show_costs,
+    show_heads,
+    show_restored,
+    show_weights,
+)
 
 
 def test_costs_are_those_of_windows_from_1_to_11(capsys):
@@ -35,6 +42,15 @@ def test_weights_lie_around_their_pixel_and_those_beyond_the_border_are_not_draw
     assert "0.85 of the weight is on its own pane, 0.25 on itself" in capsys.readouterr().out
     show_weights(clean, clean, weights, 0, 0)
     assert "0.10 of the weight is on its own pane, 0.10 on itself" in capsys.readouterr().out
+
+
+def test_the_weights_of_a_head_are_averaged_where_the_window_is_inside(capsys):
+    weights = torch.zeros(1, 2, 4, 5, 9)
+    weights[0, 0, 1:3, 1:4, 1], weights[0, 0, 1:3, 1:4, 4] = 0.75, 0.25
+    weights[0, 1, :, :, 3] = 1.0
+    show_heads(weights)
+    text = capsys.readouterr().out
+    assert "head 1: 1.00 in the pixel's column, 0.25 in its row, 0.250 on itself; head 2: 0.00" in text
 
 
 def test_changes_are_counted_and_relative_to_the_largest(capsys):
