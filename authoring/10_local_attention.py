@@ -55,7 +55,7 @@ from course_tools.notebook.training_curve import trained_with_losses
 #
 # Each image below is stained glass: panes of one colour each, photographed with noise of standard deviation 0.2 in every channel.
 # A network shall restore the clean colours. The usual tool is a **convolution**: windows of 5 × 5, a ReLU, and a linear layer at
-# each pixel, 1,030 weights. `learn` is the loop of the whole lecture: eight new images in every update, Adam, a learning rate that
+# each pixel, 1,030 parameters. `learn` is the loop of the whole lecture: eight new images in every update, Adam, a learning rate that
 # rises for a tenth of the updates and then falls linearly, gradients clipped at 1. Quality is the peak signal-to-noise ratio in
 # dB: 10 dB more is a tenth of the squared error.
 
@@ -140,14 +140,14 @@ figures.show_bands()
 # ## 3 Windows
 #
 # A **window** 𝒩(i, j) contains the size × size positions around pixel (i, j); size is odd, so that the window has a centre. Its
-# positions are numbered row by row. Where it extends beyond the image it contains zeros, for now. **By hand:** in the image below,
-# the 3 × 3 window of the pixel 1, in the corner, has five such zeros:
+# positions are numbered row by row. Where it extends beyond the image it contains zeros, for now. **By hand:** an image has the
+# rows 1, 2, 3, 4 and 5, 6, 7, 8 and 9, 10, 11, 12. The 3 × 3 window of the corner, the pixel 1, has five such zeros:
 #
-# | column 0 | column 1 | column 2 | column 3 | | its window |
-# | --- | --- | --- | --- | --- | --- |
-# | **1** | 2 | 3 | 4 | | 0, 0, 0, |
-# | 5 | 6 | 7 | 8 | | 0, **1**, 2, |
-# | 9 | 10 | 11 | 12 | | 0, 5, 6 |
+# | left | middle | right |
+# | --- | --- | --- |
+# | 0 | 0 | 0 |
+# | 0 | **1** | 2 |
+# | 0 | 5 | 6 |
 #
 # With a *stride*, only every stride-th pixel has a window, starting at (0, 0), so $H_q = \lceil H / \mathrm{stride} \rceil$,
 # and $W_q$ likewise.
@@ -217,7 +217,7 @@ window_mask = check("10.2", window_mask)
 # So 3 + 3 vectors give nine offsets. **By hand:** for one query, let the products with the three rows be 1, 2, 3, and those with
 # the three columns 10, 20, 30. The position in row a and column b gets their sum:
 #
-# | | column 0: 10 | column 1: 20 | column 2: 30 |
+# | row term | column 0: 10 | column 1: 20 | column 2: 30 |
 # | --- | --- | --- | --- |
 # | row 0: 1 | 11 | 21 | 31 |
 # | row 1: 2 | 12 | 22 | 32 |
@@ -314,7 +314,7 @@ claim("10.h", **changed)
 # ## 7 A filter that learns its weights
 #
 # `Denoiser` is the whole network: features of each pixel, one layer of local attention with your function and two heads, and
-# a colour of each pixel. Nothing but the attention mixes pixels. It has 963 weights.
+# a colour of each pixel. Nothing but the attention mixes pixels. It has 963 parameters.
 
 
 # %%
@@ -351,7 +351,7 @@ figures.show_restored(restored, large)
 
 # %% [markdown] tags=["predict"]
 # And the fairest rivals, each over the same windows of 5 × 5: a **depth-wise separable convolution** and two convolutions of
-# 3 × 3, with about as many weights and as many updates; and two filters that learn nothing, the median of each window, and the
+# 3 × 3, with about as many parameters and updates; and two filters that learn nothing, the median of each window, and the
 # bilateral filter of section 1. Its two widths, of distance and of colour, are the best of twenty on other images.
 #
 # **Predict.** Which of them comes closest to local attention?
@@ -380,7 +380,7 @@ points = {name: [score] for name, score in found.items()}
 show_seeds(points, "dB", "new stained glass", {"noisy": decibels(noisy, clean)})
 
 # %% tags=["nbval-check-output"]
-best = max(found["separable"], found["3 × 3 twice"], found["convolution"])
+best = max(found[name] for name in ("separable", "3 × 3 twice", "convolution"))
 claim(
     "10.filter",
     attention=found["local attention"],
@@ -406,8 +406,8 @@ def draw_weights(row=14, column=13):
 draw_weights()
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** Move the pixel along an edge, into the middle of a pane, and to the border. Find a pixel that is taken in by its
-# own noise, and attends to the wrong pane.
+# **Explore.** Move the pixel along an edge, into the middle of a pane, and to the border. Find a pixel that its own noise
+# misleads: it attends to the wrong pane.
 
 # %% tags=["interactive"]
 explore(draw_weights, row=(0, 31, 1), column=(0, 31, 1))
@@ -456,7 +456,7 @@ claim(
 # ## 8 Larger windows
 #
 # A recorded study trains each network for 2,000 updates, with three seeds and windows of 3, 5 and 7, always with about 1,000
-# weights.
+# parameters.
 #
 # **Predict.** Who gains from larger windows?
 #
@@ -466,9 +466,9 @@ claim(
 # <details><summary>B. Attention.</summary>
 #
 # Yes. It takes only the neighbours that fit, and a larger window costs it a few row and column vectors.</details>
-# <details><summary>C. The convolutions: their kernels get more weights.</summary>
+# <details><summary>C. The convolutions: their kernels get more parameters.</summary>
 #
-# The total is fixed. More weights for each kernel mean fewer features.</details>
+# The total is fixed. Larger kernels mean fewer features.</details>
 
 # %%
 study = show_study("10_windows")
@@ -486,11 +486,11 @@ claim("10.windows", small=small, large=ours, equal=max(equal), wide=wide)
 
 # %% [markdown]
 # With 32 features, three convolutions come near local attention, and overtake it when they are trained four times as long
-# (23.3 dB). They have twenty times as many weights: stored kernels for many cases, where attention computes the kernel.
+# (23.3 dB). They have twenty times as many parameters: stored kernels for many cases, where attention computes the kernel.
 #
 # **Count them.** A layer with 64 features in and out, in windows of 3 × 3:
 #
-# | layer | weights | 3 × 3 | 7 × 7 |
+# | layer | parameters | 3 × 3 | 7 × 7 |
 # | --- | --- | --- | --- |
 # | convolution | size² · 64² | 36,864 | 200,704 |
 # | local attention | 3 · 64² + 2 · size · 32 | 12,480 | 12,736 |
@@ -509,7 +509,8 @@ figures.show_restored(panels, photo.to(device()))
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
 #
-# **Question 1.** You widen the window from 3 to 7. What happens to the weights of a layer with 64 features in and out?
+# **Question 1.** You widen the window from 3 to 7. What happens to the parameters of a layer with 64 features in and
+# out?
 #
 # <details><summary>A. Those of convolution and attention both grow by a factor of 49 / 9.</summary>
 #
@@ -557,7 +558,7 @@ figures.show_restored(panels, photo.to(device()))
 # | 1 | says what is saved, and that it depends on the width and the window |
 # | 1 | names a task in which the weights must depend on the content, with a number |
 # | 1 | names what a convolution does better: it subtracts, and it is fast |
-# | 1 | asks for a control: equal weights, equal updates, a filter without training |
+# | 1 | asks for a control: equal parameters, equal updates, a filter without training |
 # | 1 | is clear and short |
 #
 # </details>
@@ -566,20 +567,20 @@ figures.show_restored(panels, photo.to(device()))
 # ## 10 What came of it
 #
 # - **Blocks instead of windows.** Swin (Liu et al. 2021, https://arxiv.org/abs/2103.14030) cuts the image into blocks, attends
-#   within each, and shifts the blocks by half their side in every second layer. All queries of a block share their keys, so one
+#   within each (the right matrix of section 2), and shifts the blocks by half their side in every second layer. All queries of a block share their keys, so one
 #   matrix product suffices. Its relative positions are one learned number for each offset, added to the score.
 # - **Windows after all.** Neighborhood attention (Hassani et al. 2022, https://arxiv.org/abs/2204.07143) gives each pixel its own
 #   window again, with kernels written for it; at the border the window moves inside, and no mask is needed.
 # - **Restoration.** SwinIR (Liang et al. 2021, https://arxiv.org/abs/2108.10257) removes noise from photographs by blocks of Swin.
 # - **Convolutions answer.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) takes large depth-wise convolutions, with
 #   windows of 7 × 7, and is level with Swin on ImageNet.
-# - **Text.** Longformer (Beltagy et al. 2020, https://arxiv.org/abs/2004.05150) attends within a band, the left matrix of section
-#   2. Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) keeps a cache of the last 4,096 tokens in every layer;
+# - **Text.** Longformer (Beltagy et al. 2020, https://arxiv.org/abs/2004.05150) attends within a band, language
+#   models within one that ends at the token itself (the left matrix of section 2). Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) keeps a cache of the last 4,096 tokens in every layer;
 #   Gemma 3 (2025, https://arxiv.org/abs/2503.19786) has five layers with windows of 1,024 tokens for each layer that sees all.
 #
 # **Further reading.** Ramachandran et al. 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 1-3 and section 2.2
 # (https://arxiv.org/abs/1906.05909): a ResNet-50 of local attention, on ImageNet more accurate than the convolutions that it
-# replaces, with fewer weights and multiply-adds.
+# replaces, with fewer parameters and multiply-adds.
 
 # %% [markdown]
 # # Going further
@@ -654,7 +655,7 @@ claim("10.digits", narrow=narrow, **read)
 
 # %% [markdown]
 # If only the first layer is a convolution, most of the gap closes: the paper, too, keeps convolutions in the first layers
-# (section 3.2). Attention saves weights here, but so does a narrower convolution, and with fewer weights it is more accurate.
+# (section 3.2). Attention saves parameters here, but so does a narrower convolution, and with fewer of them it is more accurate.
 
 # %% [markdown] tags=["try-it"]
 # ## Build it: a network of local attention
