@@ -2,4 +2,5 @@
 
 from course_lib.blocks.block import *
 from course_lib.blocks.convnet import *
+from course_lib.blocks.gated_feed_forward import *
 from course_lib.blocks.mlp_mixer import *

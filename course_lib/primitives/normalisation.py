@@ -1,4 +1,4 @@
-"""Normalisation: layer norm, batch norm, and unit length.
+"""Normalisation: layer norm, batch norm, RMSNorm, and unit length.
 
 Ba, Kiros, Hinton 2016, *Layer Normalization*, eq. 3 (https://arxiv.org/abs/1607.06450) and
 Ioffe, Szegedy 2015, *Batch Normalization*, algorithm 1 (https://arxiv.org/abs/1502.03167), differ in what they average:
@@ -6,12 +6,17 @@ Ioffe, Szegedy 2015, *Batch Normalization*, algorithm 1 (https://arxiv.org/abs/1
     y = (x - μ) / √(σ² + ε) ⊙ g + b        μ, σ²: over the features of one position (layer),
                                                   over all positions of the batch, for one feature (batch)
 
+RMSNorm, in Llama and its successors, keeps the mean and has no bias (Zhang & Sennrich 2019, *Root Mean Square Layer
+Normalization*, eq. 4, https://arxiv.org/abs/1910.07467; ε as in the code of Llama):
+
+    y = x / √(Σ_i x_i² / d + ε) ⊙ g
+
 `unit` divides a vector by its length, so that dot products are cosines, as contrastive losses compare them (Chen et al. 2020,
 section 2.1, https://arxiv.org/abs/2002.05709):
 
     sim(u, v) = uᵀv / (‖u‖ ‖v‖)
 
-Squares of numbers above 255 overflow float16: both norms compute in float32 or wider, and round the result.
+Squares of numbers above 255 overflow float16: the norms compute in float32 or wider, and round the result.
 """
 
 from jaxtyping import Float
@@ -19,7 +24,7 @@ from torch import Tensor
 
 from course_lib.primitives.precision import rounded_from_float32
 
-__all__ = ["batch_norm", "layer_norm", "unit"]
+__all__ = ["batch_norm", "layer_norm", "rms_norm", "unit"]
 
 
 @rounded_from_float32
@@ -69,6 +74,23 @@ def batch_norm(
         raise ValueError(f"batch normalisation needs at least two vectors to average over, got x of shape {tuple(x.shape)}.")
     centred = x - rows.mean(0)
     return centred / (rows.var(0, correction=0) + epsilon).sqrt() * gain + bias
+
+
+@rounded_from_float32
+def rms_norm(x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], epsilon: float = 1e-6) -> Float[Tensor, "*batch d"]:
+    """Divide each position by the root mean square of its own features; `nn.RMSNorm(d, eps=1e-6)` is the module.
+
+    Args:
+        x: (*batch, d); every vector along the last axis is normalised by itself.
+        gain: g, (d,).
+        epsilon: ε, added to the mean square, so that a vector of zeros stays 0.
+
+    Returns:
+        (*batch, d); before the gain, mean square 1 where that of x is far above ε.
+
+    Source: Zhang & Sennrich 2019, eq. 4.
+    """
+    return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gain
 
 
 def unit(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:

@@ -1,4 +1,4 @@
-"""Layer and batch normalisation: the laws, torch's own, numbers by hand."""
+"""Layer and batch normalisation, and RMSNorm: the laws, torch's own, numbers by hand."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.primitives import batch_norm, layer_norm
+from course_lib.primitives import batch_norm, layer_norm, rms_norm
 
 B, T, D = 2, 5, 7
 
@@ -37,6 +37,30 @@ def test_a_layer_norm_by_hand():
     torch.testing.assert_close(layer_norm(torch.tensor([4.0, 6.0]), ones, zeros, epsilon=3.0), expected)
 
 
+def test_rms_norm_is_torchs():
+    x, (gain, _) = 3 + 2 * drawn(B, T, D), parameters()
+    torch.testing.assert_close(rms_norm(x, gain, 0.1), nn.functional.rms_norm(x, (D,), gain, 0.1))
+
+
+def test_an_rms_norm_by_hand():
+    """The root of the mean square of 3 and 4, with ε = 3.5, is 4."""
+    normed = rms_norm(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 2.0]), epsilon=3.5)
+    torch.testing.assert_close(normed, torch.tensor([0.75, 2.0]))
+
+
+def test_rms_norm_of_features_of_mean_zero_is_layer_norm_without_a_bias():
+    x, (gain, bias) = 2 * drawn(B, T, D), parameters()
+    centred = x - x.mean(-1, keepdim=True)
+    torch.testing.assert_close(rms_norm(centred, gain, 1e-5), layer_norm(x, gain, 0 * bias))
+    assert (rms_norm(x, gain, 1e-5) - layer_norm(x, gain, 0 * bias)).abs().max() > 0.01
+
+
+def test_rms_norm_forgets_the_size_but_not_the_offset_of_its_input():
+    x, (gain, _) = drawn(B, T, D), parameters()
+    torch.testing.assert_close(rms_norm(100 * x, gain, 0.0), rms_norm(x, gain, 0.0))
+    assert (rms_norm(x + 7, gain, 0.0) - rms_norm(x, gain, 0.0)).abs().max() > 0.1
+
+
 def test_layer_norm_does_not_see_the_other_positions():
     x, (gain, bias) = drawn(B, T, D).requires_grad_(), parameters()
     (gradient,) = torch.autograd.grad((layer_norm(x, gain, bias)[0, 2] * drawn(D, seed=3)).sum(), x)
@@ -62,6 +86,10 @@ def test_gradients_are_right(norm):
     assert torch.autograd.gradcheck(norm, inputs)
 
 
+def test_the_gradients_of_rms_norm_are_right():
+    assert torch.autograd.gradcheck(rms_norm, [drawn(B, T, D).requires_grad_(), drawn(D, seed=1).requires_grad_()])
+
+
 def test_a_constant_vector_becomes_the_bias():
     gain, bias = parameters()
     torch.testing.assert_close(layer_norm(torch.full((3, D), 5.0, dtype=torch.float64), gain, bias), bias.expand(3, D))
@@ -82,6 +110,7 @@ def test_in_half_precision_large_numbers_have_the_norm_of_torchs_own(dtype, scal
     for ours, theirs in (
         (layer_norm(x, gain, bias), F.layer_norm(x, (64,), gain, bias)),
         (batch_norm(x, gain, bias), F.batch_norm(x.flatten(0, 1), None, None, gain, bias, training=True).view_as(x)),
+        (rms_norm(x, gain), F.rms_norm(x, (64,), gain, 1e-6)),
     ):
         assert ours.dtype == dtype
         torch.testing.assert_close(ours, theirs, atol=16 * torch.finfo(dtype).eps, rtol=4 * torch.finfo(dtype).eps)
