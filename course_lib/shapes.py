@@ -11,6 +11,9 @@ from torch import Tensor
 Queries = Float[Tensor, "*batch T_q d_q"]
 Keys = Float[Tensor, "*batch T_k d_k"]
 Values = Float[Tensor, "*batch T_k d_v"]
+GroupKeys = Float[Tensor, "*groups T_k d_k"]
+"""Keys with as many heads as the queries, or with fewer, which groups of queries share."""
+GroupValues = Float[Tensor, "*groups T_k d_v"]
 Scores = Float[Tensor, "*batch T_q T_k"]
 Weights = Float[Tensor, "*batch T_q T_k"]
 Context = Float[Tensor, "*batch T_q d_v"]
@@ -34,6 +37,8 @@ __all__ = [
     "Boxes",
     "Context",
     "Edges",
+    "GroupKeys",
+    "GroupValues",
     "Image",
     "Keys",
     "Lengths",

@@ -8,6 +8,7 @@ from course_lib.attention.dot_product import *
 from course_lib.attention.dropout import *
 from course_lib.attention.edge_attention import *
 from course_lib.attention.graph import *
+from course_lib.attention.grouped import *
 from course_lib.attention.image import *
 from course_lib.attention.linear import *
 from course_lib.attention.local import *

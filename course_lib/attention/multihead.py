@@ -40,7 +40,7 @@ from course_lib.attention.core import (
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.primitives.precision import rounded_from_float32
 from course_lib.primitives.preconditions import of_tensors, shape_checked
-from course_lib.shapes import Context, Keys, Mask, Queries, Values
+from course_lib.shapes import Context, GroupKeys, GroupValues, Keys, Mask, Queries, Values
 
 __all__ = [
     "CachedStep",
@@ -162,7 +162,10 @@ def mask_per_head(mask: Mask | None, shape: tuple[int, ...] | None = None) -> Ma
 
 
 class KeysValues(NamedTuple):
-    """Projected keys (*batch, h, T_k, d_k) and values (*batch, h, T_k, d_v) of all heads: the state of stepwise decoding."""
+    """Projected keys (*batch, h, T_k, d_k) and values (*batch, h, T_k, d_v) of all heads: the state of stepwise decoding.
+
+    With grouped queries there are g heads of them.
+    """
 
     keys: Float[Tensor, "*batch h T_k d_k"]
     values: Float[Tensor, "*batch h T_k d_v"]
@@ -177,12 +180,12 @@ class _CachedAttention(NamedTuple):
 
     attend: AnyMechanism
 
-    def start(self, k: Keys, v: Values) -> KeysValues:
+    def start(self, k: GroupKeys, v: GroupValues) -> KeysValues:
         """Keep keys (*batch, h, T, d_k) and values (*batch, h, T, d_v)."""
         return KeysValues(k, v)
 
     def step(
-        self, q: Queries, k: Keys, v: Values, state: LayerState, mask: Mask | None = None
+        self, q: Queries, k: GroupKeys, v: GroupValues, state: LayerState, mask: Mask | None = None
     ) -> tuple[Attended | ContextOnly, KeysValues]:
         """Append k (*batch, h, 1, d_k) and v (*batch, h, 1, d_v), and attend from q (*batch, h, 1, d_k) under `mask`."""
         cache = KeysValues(*state).followed_by(KeysValues(k, v))
@@ -221,6 +224,7 @@ class MultiHead(nn.Module, Generic[Result]):
         d_v: int | None = None,
         d_memory: int | None = None,
         bias: bool = True,
+        n_groups: int | None = None,
     ) -> None: ...
 
     @overload
@@ -233,6 +237,7 @@ class MultiHead(nn.Module, Generic[Result]):
         d_v: int | None = None,
         d_memory: int | None = None,
         bias: bool = True,
+        n_groups: int | None = None,
     ) -> None: ...
 
     def __init__(
@@ -244,6 +249,7 @@ class MultiHead(nn.Module, Generic[Result]):
         d_v: int | None = None,
         d_memory: int | None = None,
         bias: bool = True,
+        n_groups: int | None = None,
     ) -> None:
         """Set up the projections.
 
@@ -256,21 +262,27 @@ class MultiHead(nn.Module, Generic[Result]):
             d_v: size of a head's values; d_k if None.
             d_memory: size of the input keys and values; d_model if None.
             bias: whether the four projections have biases (the paper has none, torch has them).
+            n_groups: number of heads of keys and values, if fewer than of queries: the mechanism is then, or contains, a
+                `GroupedQueryAttention`. None = n_heads.
 
         Raises:
-            ValueError: n_heads is not positive, or d_k is None and n_heads does not divide d_model.
+            ValueError: n_heads is not positive, d_k is None and n_heads does not divide d_model, or n_groups does not divide
+                n_heads.
         """
         super().__init__()
         if n_heads < 1 or (d_k is None and d_model % n_heads):
             raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
+        n_groups = n_heads if n_groups is None else n_groups
+        if n_groups < 1 or n_heads % n_groups:
+            raise ValueError(f"{n_heads} heads of queries do not divide into {n_groups} groups.")
         d_k = d_model // n_heads if d_k is None else d_k
         d_v = d_k if d_v is None else d_v
         d_memory = d_model if d_memory is None else d_memory
-        self.n_heads = n_heads
+        self.n_heads, self.n_groups = n_heads, n_groups
         self.mechanism = mechanism
         self.W_q = nn.Linear(d_model, n_heads * d_k, bias=bias)
-        self.W_k = nn.Linear(d_memory, n_heads * d_k, bias=bias)
-        self.W_v = nn.Linear(d_memory, n_heads * d_v, bias=bias)
+        self.W_k = nn.Linear(d_memory, n_groups * d_k, bias=bias)
+        self.W_v = nn.Linear(d_memory, n_groups * d_v, bias=bias)
         self.W_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
 
     def forward(self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None) -> Attended | ContextOnly:
@@ -281,8 +293,8 @@ class MultiHead(nn.Module, Generic[Result]):
         return self.attend_projected(queries, self.project(keys, values), mask)
 
     def project(self, keys: Keys, values: Values) -> KeysValues:
-        """Project keys and values (*batch, T_k, d_memory) for all heads."""
-        return KeysValues(split_heads(self.W_k(keys), self.n_heads), split_heads(self.W_v(values), self.n_heads))
+        """Project keys and values (*batch, T_k, d_memory) for all heads, or for all groups of heads."""
+        return KeysValues(split_heads(self.W_k(keys), self.n_groups), split_heads(self.W_v(values), self.n_groups))
 
     def attend_projected(self, queries: Queries, projected: KeysValues, mask: Mask | None = None) -> Attended | ContextOnly:
         """Attend as `forward`, over keys and values from `project`."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, LayerState
 from course_lib.attention.dot_product import causal_attention
 from course_lib.primitives.preconditions import of_tensors, requires
-from course_lib.shapes import Keys, Mask, Queries, Values
+from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
 
 __all__ = ["RotaryAttention", "rotary_speeds", "rotate"]
 
@@ -88,8 +88,8 @@ def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Querie
 class RotatedKeysValues(NamedTuple):
     """What has been read: keys (*batch, T, d_k) rotated to their positions 0 … T - 1, and values (*batch, T, d_v)."""
 
-    keys: Keys
-    values: Values
+    keys: GroupKeys
+    values: GroupValues
 
 
 class RotaryAttention(nn.Module):
@@ -104,7 +104,8 @@ class RotaryAttention(nn.Module):
 
         Args:
             d_k: features of a query or key, of one head; even.
-            mechanism: such as `causal_attention`, `fused_causal_attention`, or `scaled_dot_product_attention` in an encoder.
+            mechanism: such as `causal_attention`, `fused_causal_attention`, `GroupedQueryAttention()` for keys of fewer heads
+                than the queries, or `scaled_dot_product_attention` in an encoder.
             base: as in `rotary_speeds`.
 
         Raises:
@@ -115,7 +116,7 @@ class RotaryAttention(nn.Module):
         self.d_k, self.mechanism, self.base = d_k, mechanism, base
 
     @of_tensors
-    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended | ContextOnly:
+    def forward(self, q: Queries, k: GroupKeys, v: GroupValues, mask: Mask | None = None) -> Attended | ContextOnly:
         """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v).
 
         If T_k > T_q, the queries are the last T_q positions of the keys.
@@ -128,7 +129,7 @@ class RotaryAttention(nn.Module):
             raise ValueError(f"queries and keys are positions of one sequence, but there are {T_q} queries and {T_k} keys.")
         return self.mechanism(self._rotate(q, T_k - T_q), self._rotate(k), v, mask)
 
-    def start(self, k: Keys, v: Values) -> RotatedKeysValues:
+    def start(self, k: GroupKeys, v: GroupValues) -> RotatedKeysValues:
         """Keep rotated keys (*batch, T, d_k), T ≥ 0, and values (*batch, T, d_v).
 
         Raises:
@@ -141,7 +142,9 @@ class RotaryAttention(nn.Module):
             )
         return RotatedKeysValues(self._rotate(k), v)
 
-    def step(self, q: Queries, k: Keys, v: Values, state: LayerState) -> tuple[Attended | ContextOnly, RotatedKeysValues]:
+    def step(
+        self, q: Queries, k: GroupKeys, v: GroupValues, state: LayerState
+    ) -> tuple[Attended | ContextOnly, RotatedKeysValues]:
         """Attend from one more position, q and k (*batch, 1, d_k), to itself and all before; v (*batch, 1, d_v)."""
         keys, values = state
         T = keys.shape[-2]

@@ -11,6 +11,8 @@ FITS = {
     "Queries": torch.zeros(B, T, d),
     "Keys": torch.zeros(T, d),
     "Values": torch.zeros(B, 3, T, d),
+    "GroupKeys": torch.zeros(T, d),
+    "GroupValues": torch.zeros(B, 3, T, d),
     "Scores": torch.zeros(B, T, d),
     "Weights": torch.zeros(T, d).bfloat16(),
     "Context": torch.zeros(B, T, d).double(),

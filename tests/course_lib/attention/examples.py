@@ -106,6 +106,7 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
     one, two = {"mask": (1, T_k)}, {"mask": (T, T_k)}
     own_one, own_two = {"mask": (1, T)}, {"mask": (T, T)}
     cross, own, same, nodes = ((T, d), (T_k, d), (T_k, d_v)), ((T, d), (T, d), (T, d_v)), ((T, d),) * 3, ((h, T, d),)
+    groups = (h, T, d), (1, T_k, d), (1, T_k, d_v)
     relative = cross, ((T_k, d), (d,), (d,))
     local = ((*sides, d), (*sides, d), (*sides, d_v)), ((3, 1), (3, d - 1))
     square, image, bilinear = ((d, d),), ((1, d, *sides),), (((T, d),), ((2, d), (2, d), (d_v, d)))
@@ -167,6 +168,9 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "cross_attention": Example(partial(A.cross_attention, n_heads=h), ((T, d), (T_k, d)), square * 4, **two),
         "MultiHead": Example(module(A.MultiHead, d, h, A.causal_attention), same, **own_two),
         "cached_step": Example(A.cached_step, ((1, d), (1, h, T, d // h), (1, h, T, d // h)), square * 4),
+        # grouped
+        "grouped_query_attention": Example(A.grouped_query_attention, groups, **two),
+        "GroupedQueryAttention": Example(A.GroupedQueryAttention(), groups, **two),
         # pooling
         "pool": Example(A.pool, same[:1], ((d_v, d), (d_v,), (d_v,))),
         "Pool": Example(module(A.Pool, d, d_v), same[:1]),
