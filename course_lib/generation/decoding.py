@@ -6,7 +6,8 @@ Every generating model has one interface:
     logits, state = model.step(tokens, state)     reads one more token (N,) of each sequence; next-token logits (N, n_tokens)
 
 States are values: `step` does not change its argument, so stepping twice from one state gives the same result twice. A state
-is a tensor or a tuple with one row for each sequence: a key-value cache (`GPT` and `Transformer` by default, and `CachedGPT`),
+is a tensor or a tuple with one row for each sequence: a key-value cache (`GPT` and `Transformer` by default, `Llama` and
+`CachedGPT`),
 the last inputs of each layer (`TransformerXL`), S and z (`LinearTransformer`), or the hidden state of a recurrent network
 (`Seq2Seq`, captioners).
 
@@ -39,7 +40,7 @@ Choose = Callable[[NextLogits], NextTokens]
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """A model that continues prompts: `GPT`, `CachedGPT`, `TransformerXL`, `LinearTransformer`."""
+    """A model that continues prompts: `GPT`, `CachedGPT`, `Llama`, `TransformerXL`, `LinearTransformer`."""
 
     @property
     def start(self) -> Callable[..., Any]:
@@ -126,9 +127,10 @@ def generate(
     """Continue each prompt by n tokens.
 
     Args:
-        model: `GPT`; `CachedGPT`, which computes the same in fewer operations; `TransformerXL`, whose layers attend to the last
-            n_memory + 1 positions; or `LinearTransformer`, whose steps all cost the same. Call `model.eval()` before if it has
-            dropout: in training mode `TransformerXL` drops features at each step, the others do not.
+        model: `GPT` or `Llama`; `CachedGPT`, which computes what `GPT` computes in fewer operations; `TransformerXL`, whose
+            layers attend to the last n_memory + 1 positions; or `LinearTransformer`, whose steps all cost the same. Call
+            `model.eval()` before if it has dropout: in training mode `TransformerXL` drops features at each step, the others
+            do not.
         prompt: (B, T) tokens, T ≥ 1; a shorter one is followed by padding of any value.
         n: number of tokens to generate, ≥ 0.
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.

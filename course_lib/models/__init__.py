@@ -16,6 +16,7 @@ from course_lib.models.gpt import *
 from course_lib.models.hierarchical import *
 from course_lib.models.kneser_ney import *
 from course_lib.models.linear_transformer import *
+from course_lib.models.llama import *
 from course_lib.models.luong import *
 from course_lib.models.luong_local_decoder import *
 from course_lib.models.mixer import *

@@ -29,6 +29,7 @@ from course_lib.models import (
     Hierarchical,
     LearnedQueries,
     LinearTransformer,
+    Llama,
     LocalLuongDecoder,
     LuongDecoder,
     MaskHead,
@@ -91,6 +92,7 @@ def one_embedding() -> nn.Module:
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "GPT": (lambda: GPT(N, T, SIZES), (WORDS,)),
     "LinearTransformer": (lambda: LinearTransformer(N, SIZES), (WORDS,)),
+    "Llama": (lambda: Llama(N, Sizes(16, 4, 11, 1), 2), (WORDS,)),
     "BERT": (lambda: BERT(N, T, SIZES), (WORDS, WORDS * 0, LENGTHS)),
     "PretrainingBERT": (lambda: PretrainingBERT(BERT(N, T, SIZES)), (WORDS, WORDS * 0, LENGTHS)),
     "Transformer": (lambda: Transformer(N, N, SIZES), (WORDS, LENGTHS, WORDS)),
@@ -143,6 +145,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
 
 VARIANTS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "fused GPT": (lambda: GPT(N, T, SIZES, fused_causal_attention), (WORDS,)),
+    "fused Llama": (lambda: Llama(N, Sizes(16, 4, 11, 1), 2, fused_causal_attention), (WORDS,)),
     "Transformer, one embedding": (one_embedding, (WORDS, LENGTHS, WORDS)),
     "Universal, shared": (lambda: Universal(N, 7, 6, SharedSteps(block(), 2)), (WORDS, LENGTHS)),
     "Universal, separate": (lambda: Universal(N, 7, 6, SeparateSteps([block()])), (WORDS, LENGTHS)),

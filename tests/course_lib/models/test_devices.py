@@ -13,6 +13,7 @@ from course_lib.models import (
     AdaptiveSteps,
     ELMo,
     Hierarchical,
+    Llama,
     Mixer,
     PatchEncoder,
     Transformer,
@@ -48,6 +49,7 @@ def test_on_the_meta_device_a_model_has_the_shapes_and_types_of_real_tensors(nam
 WRITERS = {
     "GPT": lambda: GPT(N, 17, SIZES).to("meta"),
     "GPT from its cache": lambda: CachedGPT(GPT(N, 17, SIZES).to("meta")),
+    "Llama": lambda: Llama(N, Sizes(12, 2, 11, 2), 1).to("meta"),
     "Transformer-XL": lambda: TransformerXL(N, SIZES, 3).to("meta"),
 }
 

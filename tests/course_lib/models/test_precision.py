@@ -22,6 +22,7 @@ from course_lib.models import (
     Hierarchical,
     LearnedQueries,
     LinearTransformer,
+    Llama,
     MaskHead,
     Mixer,
     PatchEncoder,
@@ -83,6 +84,7 @@ def detr_with_masks():
 MODELS = {
     "GPT": (lambda: GPT(N, T, SIZES), words),
     "linear transformer": (lambda: LinearTransformer(N, SIZES), words),
+    "Llama": (lambda: Llama(N, Sizes(12, 2, 11, 2), 1), words),
     "BERT": (lambda: BERT(N, T, SIZES), lambda model: model(WORDS, None, LENGTHS)[0]),
     "Transformer": (lambda: Transformer(N, N, SIZES), lambda model: model(WORDS, LENGTHS, WORDS)),
     "Transformer-XL": (lambda: TransformerXL(N, SIZES, T), words),

@@ -6,7 +6,18 @@ import torch
 from course_lib.attention import linear_attention_step
 from course_lib.blocks import Sizes, encoder_stack
 from course_lib.fast import CachedGPT, inplace_linear_attention_step
-from course_lib.models import BERT, GPT, ELMo, Encoder, LinearTransformer, SharedSteps, Transformer, TransformerXL, Universal
+from course_lib.models import (
+    BERT,
+    GPT,
+    ELMo,
+    Encoder,
+    LinearTransformer,
+    Llama,
+    SharedSteps,
+    Transformer,
+    TransformerXL,
+    Universal,
+)
 from tests.course_lib.models.compiled import EDGES, MODELS, VARIANTS, tensors
 
 B, T, N = 3, 5, 11
@@ -57,6 +68,7 @@ WRITES = {
     "GPT": lambda: GPT(N, 7, SIZES),
     "cached GPT": lambda: CachedGPT(GPT(N, 7, SIZES)),
     "linear transformer": lambda: LinearTransformer(N, SIZES),
+    "Llama": lambda: Llama(N, Sizes(12, 2, 7, 2), 1),
 }
 
 

@@ -1,0 +1,95 @@
+"""Llama: the decoder of today, with rotary positions, RMSNorm, gated networks and grouped queries, and without biases.
+
+Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*, section 2.2 (https://arxiv.org/abs/2302.13971),
+with the grouped queries of *Llama 2*, section 2.2 (https://arxiv.org/abs/2307.09288):
+
+    h_0 = E[tokens]        m_l = h_{l-1} + GQA(RMSNorm(h_{l-1}))        h_l = m_l + SwiGLU(RMSNorm(m_l))
+    p(next token) = softmax(W_out RMSNorm(h_L))
+
+Queries and keys are rotated to their positions, so that no position has parameters, and no text is too long. Weights are drawn
+as those of `GPT`.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention import AnyMechanism, GroupedQueryAttention, LayerState, MultiHead, RotaryAttention, causal_attention
+from course_lib.attention.core import require_causal
+from course_lib.blocks import Block, GatedFeedForward, SelfAttention, Sizes, Stack, draw_weights, pre_norm
+from course_lib.primitives.preconditions import require_one_token_each
+from course_lib.shapes import Tokens
+
+__all__ = ["Llama"]
+
+
+class LlamaState(NamedTuple):
+    """What a Llama has read: in each layer the rotated keys and the values (B, g, T, d_k), and the number T of tokens."""
+
+    layers: tuple[LayerState, ...]
+    T: int
+
+
+class Llama(nn.Module):
+    """A left-to-right language model, from tokens to next-token logits."""
+
+    def __init__(
+        self,
+        n_tokens: int,
+        sizes: Sizes,
+        n_groups: int,
+        mechanism: AnyMechanism = causal_attention,
+        base: float = 10_000.0,
+    ) -> None:
+        """Set up the model.
+
+        Args:
+            n_tokens: size of the vocabulary.
+            sizes: d_model, n_heads, d_ff, n_layers. The papers have d_ff = 8/3 d_model, which gives the gated network as many
+                parameters as one of 4 d_model without gates.
+            n_groups: number of heads of keys and values; n_heads in the first Llama.
+            mechanism: how each head attends, `causal_attention`, or `fused_causal_attention`, which is faster and returns no
+                weights; one that is not causal is refused.
+            base: of the speeds, as in `rotary_speeds`.
+
+        Raises:
+            ValueError: the sizes of a head are odd, as `MultiHead`, or the mechanism is not causal.
+        """
+        super().__init__()
+        d_model, n_heads, d_ff, n_layers = sizes
+        norm = partial(nn.RMSNorm, eps=1e-6)
+
+        def block() -> Block:
+            rotary = RotaryAttention(d_model // n_heads, GroupedQueryAttention(mechanism), base)
+            mixer = SelfAttention(MultiHead(d_model, n_heads, rotary, bias=False, n_groups=n_groups))
+            return Block(mixer, GatedFeedForward(d_model, d_ff), d_model, pre_norm, norm)
+
+        self.tokens = nn.Embedding(n_tokens, d_model)
+        self.stack = Stack([block() for _ in range(n_layers)], norm(d_model))
+        self.readout = nn.Linear(d_model, n_tokens, bias=False)
+        require_causal(mechanism, n_heads, d_model // n_heads)
+        draw_weights(self, d_model)
+        for name, weights in self.named_parameters():
+            if name.endswith(("W_o.weight", "W_down.weight")):
+                weights.data /= (2 * n_layers) ** 0.5
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "B T n_tokens"]:
+        """Next-token logits (B, T, n_tokens) of tokens (B, T): logits[:, t] given tokens[:, :t+1]."""
+        return self.readout(self.stack(self.tokens(tokens)))
+
+    def start(self, prompt: Tokens) -> LlamaState:
+        """Read prompts (B, T), T ≥ 0, all of one length; return the state that `step` continues from."""
+        return LlamaState(self.stack.read(self.tokens(prompt))[1], prompt.shape[1])
+
+    def step(self, tokens: Int[Tensor, "B"], state: LlamaState) -> tuple[Float[Tensor, "B n_tokens"], LlamaState]:
+        """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.
+
+        Raises:
+            ValueError: there is not one token for each sequence.
+        """
+        for keys, _ in state.layers:
+            require_one_token_each(tokens, keys.shape[0])
+        states, layers = self.stack.step(self.tokens(tokens[:, None]), state.layers)
+        return self.readout(states[:, 0]), LlamaState(layers, state.T + 1)

@@ -1,0 +1,154 @@
+"""Llama's laws: written from its parts, moved in time, generated from its cache, and without a bias."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib.analysis import record
+from course_lib.attention import rotate, scaled_dot_product_attention
+from course_lib.blocks import Sizes
+from course_lib.fast import fused_causal_attention
+from course_lib.generation import generate
+from course_lib.losses import next_token_loss
+from course_lib.models import Llama
+
+B, T, N = 3, 7, 13
+SIZES = Sizes(d_model=24, n_heads=4, d_ff=19, n_layers=2)
+TOKENS = torch.randint(N, (B, T), generator=torch.Generator().manual_seed(0))
+LIBRARY = Path(__file__).parents[3] / "docs" / "library.md"
+every_grouping = pytest.mark.parametrize("n_groups", [1, 2, 4])
+
+
+def model(n_groups=2, seed=0, **rest):
+    """With weights far wider than at the start, so that words differ."""
+    torch.manual_seed(seed)
+    llama = Llama(N, SIZES, n_groups, **rest).double()
+    with torch.no_grad():
+        for parameter in llama.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return llama
+
+
+def likeliest(logits):
+    return logits.argmax(-1)
+
+
+@every_grouping
+def test_the_forward_pass_of_the_docs_from_parts_of_the_library(n_groups):
+    """It ends with an assertion of its own; here it computes the logits of another model too."""
+    code = re.search(r"## Llama from its parts\n.*?```python\n(.*?)```", LIBRARY.read_text(encoding="utf-8"), re.DOTALL)[1]
+    assert len(code.splitlines()) < 40
+    names = {}
+    exec(code, names)
+    llama = model(n_groups, base=500.0)
+    found = names["llama"](TOKENS, llama.state_dict(), SIZES, n_groups, base=500.0)
+    torch.testing.assert_close(found, llama(TOKENS))
+
+
+@every_grouping
+@pytest.mark.parametrize("mechanism", [None, fused_causal_attention])
+@pytest.mark.parametrize("read", [0, 1, 4])
+def test_step_by_step_it_says_what_it_says_in_parallel(n_groups, mechanism, read):
+    llama = model(n_groups, **({} if mechanism is None else {"mechanism": mechanism}))
+    at_once, state = llama(TOKENS), llama.start(TOKENS[:, :read])
+    for t in range(read, T):
+        before = [part.clone() for layer in state.layers for part in layer]
+        logits, later = llama.step(TOKENS[:, t], state)
+        assert all(torch.equal(*each) for each in zip(before, (x for layer in state.layers for x in layer), strict=True))
+        torch.testing.assert_close(logits, at_once[:, t])
+        state = later
+    assert state.T == T
+
+
+@every_grouping
+def test_the_cache_has_the_heads_of_the_groups_alone(n_groups):
+    layers = model(n_groups).start(TOKENS).layers
+    n_numbers = sum(part.numel() for layer in layers for part in layer)
+    assert n_numbers == SIZES.n_layers * 2 * B * n_groups * T * SIZES.d_model // SIZES.n_heads
+
+
+def test_a_text_that_begins_later_has_the_same_logits():
+    """Scores depend on distances alone: rotating every query and key by 1,009 more positions changes nothing."""
+    llama = model()
+    expected = llama(TOKENS)
+    for block in llama.stack.blocks:
+        rotary = block.mixer.attention.mechanism
+        here = rotary._rotate
+        rotary._rotate = lambda x, start=0, here=here: here(x, start + 1009)
+    assert not torch.equal(rotary._rotate(torch.ones(1, 6)), torch.ones(1, 6))
+    torch.testing.assert_close(llama(TOKENS), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_queries_and_keys_are_rotated_and_values_are_not():
+    """The values that a layer caches are its projections; its keys are these only at position 0."""
+    llama = model()
+    attention = llama.stack.blocks[0].mixer.attention
+    x = llama.stack.blocks[0].norm_1(llama.tokens(TOKENS))
+    projected, state = attention.project(x, x), llama.start(TOKENS).layers[0]
+    torch.testing.assert_close(state.values, projected.values)
+    torch.testing.assert_close(state.keys[:, :, :1], projected.keys[:, :, :1])
+    assert not torch.allclose(state.keys[:, :, 1:], projected.keys[:, :, 1:])
+    torch.testing.assert_close(state.keys, rotate(projected.keys, 10_000.0 ** -(torch.arange(3) / 3)))
+
+
+def test_an_output_never_depends_on_later_tokens():
+    llama, changed = model(), TOKENS.clone()
+    changed[:, 4:] = (changed[:, 4:] + 1) % N
+    torch.testing.assert_close(llama(changed)[:, :4], llama(TOKENS)[:, :4], rtol=0, atol=0)
+    assert not torch.equal(llama(changed)[:, 4:], llama(TOKENS)[:, 4:])
+
+
+def test_a_mechanism_that_is_not_causal_is_refused():
+    with pytest.raises(ValueError, match="attends to later positions"):
+        model(mechanism=scaled_dot_product_attention)
+
+
+def test_what_is_written_is_what_the_model_says_when_it_reads_it():
+    llama = model(seed=1)
+    written = generate(llama, TOKENS, 9, likeliest)
+    assert torch.equal(written, llama(torch.cat([TOKENS, written], dim=1)).argmax(-1)[:, T - 1 : -1])
+    assert len(written.unique()) > 1
+
+
+def test_no_parameter_is_a_bias_or_a_position():
+    d_model, n_heads, d_ff, n_layers = SIZES
+    attention = 2 * d_model**2 + 2 * d_model * 2 * d_model // n_heads
+    counted = n_layers * (attention + 3 * d_model * d_ff + 2 * d_model) + d_model + 2 * N * d_model
+    assert sum(p.numel() for p in Llama(N, SIZES, 2).parameters()) == counted
+
+
+def test_every_attention_can_be_recorded_head_by_head():
+    llama = model()
+    with record(llama) as seen:
+        llama(TOKENS)
+    maps = {each[0].weights.shape for each in seen.values()}
+    assert maps == {(B, SIZES.n_heads, T, T)}
+    assert len([name for name in seen if name.endswith("mixer.attention")]) == SIZES.n_layers
+
+
+def test_it_learns_to_count():
+    """A text that counts upwards: the loss falls far below a uniform guess."""
+    torch.manual_seed(0)
+    llama = Llama(N, SIZES, 2)
+    tokens = (torch.arange(11) + torch.arange(8)[:, None]) % N
+    optimiser = torch.optim.Adam(llama.parameters(), lr=1e-2)
+    for _ in range(40):
+        optimiser.zero_grad()
+        loss = next_token_loss(llama(tokens), tokens)
+        loss.backward()
+        optimiser.step()
+    assert loss.item() < 0.1
+
+
+def test_gradients_are_those_of_finite_differences():
+    torch.manual_seed(0)
+    tiny = Llama(5, Sizes(8, 2, 3, 1), 1).double()
+    names, parameters = zip(*tiny.named_parameters(), strict=True)
+    scaled = [torch.nn.Parameter(p.detach() * 3) for p in parameters]
+
+    def logits(*given):
+        return torch.func.functional_call(tiny, dict(zip(names, given, strict=True)), (TOKENS[:2, :3] % 5,))
+
+    assert torch.autograd.gradcheck(logits, scaled, fast_mode=True)
