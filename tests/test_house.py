@@ -304,6 +304,7 @@ TESTED_TOGETHER = {
     "models/gcn": "models/test_gat.py",
     "pretrained/gpt2": "pretrained/test_checkpoints.py",
     "pretrained/bert": "pretrained/test_checkpoints.py",
+    "pretrained/llama": "pretrained/test_checkpoints.py",
     "pretrained/checkpoint_reader": "pretrained/test_checkpoints.py",
 }
 """Modules whose tests compare them with another, in the test file of that one or of both."""

@@ -145,19 +145,19 @@ def rename(tensors: dict[str, Tensor], renamings: Iterable[Renaming], unused: st
 
 
 def load(model: nn.Module, weights: dict[str, Tensor], epsilon: float) -> None:
-    """Load weights into a model, and set the ε of its layer norms.
+    """Load weights into a model, and set the ε of its norms.
 
     Args:
         model: changed in place.
         weights: exactly the tensors of `model.state_dict()`, with the same names.
-        epsilon: added to the variance in each layer norm.
+        epsilon: added to the variance in each layer norm, or to the mean square in each RMSNorm.
 
     Raises:
         RuntimeError: a tensor is missing, unknown, or of another shape.
     """
     model.load_state_dict(weights)
     for module in model.modules():
-        if isinstance(module, nn.LayerNorm):
+        if isinstance(module, nn.LayerNorm | nn.RMSNorm):
             module.eps = epsilon
 
 

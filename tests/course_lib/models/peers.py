@@ -70,6 +70,22 @@ def bert(kind: str = "BertForPreTraining", **settings: object) -> nn.Module:
     return shaken(getattr(transformers, kind)(config))
 
 
+def llama(n_groups: int = 2, **settings: object) -> nn.Module:
+    """Hugging Face's Llama with a head: four heads of six features, in groups."""
+    transformers = pytest.importorskip("transformers", reason=REASON)
+    config = transformers.LlamaConfig(
+        vocab_size=N_TOKENS,
+        hidden_size=24,
+        num_attention_heads=4,
+        num_key_value_heads=n_groups,
+        intermediate_size=SIZES.d_ff,
+        num_hidden_layers=SIZES.n_layers,
+        attn_implementation="eager",
+        **settings,
+    )
+    return shaken(transformers.LlamaForCausalLM(config))
+
+
 def our_gpt(theirs: nn.Module, activation: str = "gelu_new") -> GPT:
     """Our GPT with the weights of theirs."""
     ours = GPT(N_TOKENS, T_MAX, SIZES, activation=ACTIVATIONS[activation])

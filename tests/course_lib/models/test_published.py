@@ -1,12 +1,13 @@
-"""Compared with the published models, weight for weight: Hugging Face's GPT-2 and BERT, and torch.nn.Transformer."""
+"""Compared with the published models, weight for weight: Hugging Face's GPT-2, Llama and BERT, and torch.nn.Transformer."""
 
 import pytest
 import torch
 from torch import nn
 
 from course_lib.analysis import record
-from course_lib.blocks import post_norm, pre_norm
-from course_lib.models import Transformer
+from course_lib.blocks import Sizes, post_norm, pre_norm
+from course_lib.models import Llama, Transformer
+from course_lib.pretrained.llama import from_llama
 from tests.course_lib.models import peers
 from tests.course_lib.models.peers import N_TOKENS, SIZES
 
@@ -41,6 +42,26 @@ def test_the_gradients_of_gpt_are_those_of_gpt2():
         nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), TOKENS[:, 1:].flatten()).backward()
     torch.testing.assert_close(ours.tokens.weight.grad, theirs.transformer.wte.weight.grad, **CLOSE)
     torch.testing.assert_close(ours.positions.vectors.grad, theirs.transformer.wpe.weight.grad, **CLOSE)
+
+
+@pytest.mark.parametrize("n_groups", [1, 2, 4])
+def test_llama_is_llama_states_maps_and_gradients(n_groups):
+    theirs = peers.llama(n_groups)
+    ours = Llama(N_TOKENS, Sizes(24, 4, SIZES.d_ff, SIZES.n_layers), n_groups).eval()
+    ours.load_state_dict(from_llama(theirs.state_dict(), 6))
+    expected = theirs(TOKENS, output_hidden_states=True, output_attentions=True)
+    with record(ours) as seen:
+        hidden = peers.outputs_of(ours.stack.blocks, lambda: ours(TOKENS))
+    torch.testing.assert_close(ours(TOKENS), expected.logits, **CLOSE)
+    torch.testing.assert_close(hidden[0], expected.hidden_states[1], **CLOSE)
+    maps = [seen[f"stack.blocks.{i}.mixer.attention"][0].weights for i in range(SIZES.n_layers)]
+    for mine, their_map in zip(maps, expected.attentions, strict=True):
+        torch.testing.assert_close(mine, their_map, **CLOSE)
+    for logits in (expected.logits, ours(TOKENS)):
+        nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), TOKENS[:, 1:].flatten()).backward()
+    gradients = from_llama({name: parameter.grad for name, parameter in theirs.named_parameters()}, 6)
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], **CLOSE)
 
 
 def test_bert_is_bert_states_maps_and_both_heads_also_with_padding():

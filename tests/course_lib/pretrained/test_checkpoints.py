@@ -1,4 +1,4 @@
-"""Checkpoints of GPT-2 and BERT from save_pretrained: loaded weight for weight, or refused with folder and key."""
+"""Checkpoints of GPT-2, Llama and BERT from save_pretrained: loaded weight for weight, or refused with folder and key."""
 
 import json
 import sys
@@ -6,9 +6,10 @@ import sys
 import pytest
 import torch
 
-from course_lib.pretrained import load_bert, load_gpt2, load_vit, read_checkpoint
+from course_lib.pretrained import load_bert, load_gpt2, load_llama, load_vit, read_checkpoint
 from course_lib.pretrained.checkpoint_reader import Checkpoint
 from course_lib.pretrained.gpt2 import from_gpt2
+from course_lib.pretrained.llama import from_llama
 from tests.course_lib.models import peers
 from tests.course_lib.models.peers import N_TOKENS, T_MAX
 
@@ -46,6 +47,43 @@ def test_gpt_is_read_from_several_files_too(tmp_path):
     peers.saved(theirs, tmp_path, max_shard_size="4KB")
     assert not (tmp_path / "model.safetensors").exists()
     torch.testing.assert_close(load_gpt2(tmp_path)(TOKENS), theirs(TOKENS).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("n_groups", [1, 2, 4])
+def test_llama_is_read_from_what_save_pretrained_writes(tmp_path, n_groups):
+    theirs = peers.llama(n_groups, rms_norm_eps=1e-3, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    ours = load_llama(peers.saved(theirs, tmp_path))
+    torch.testing.assert_close(ours(TOKENS), theirs(TOKENS).logits, **CLOSE)
+    assert ours.stack.blocks[0].norm_1.eps == 1e-3
+
+
+def test_the_features_of_llama_that_are_rotated_together_become_neighbours():
+    """Two heads of six features: 0 is rotated with 3, 1 with 4, 2 with 5."""
+    rows = torch.arange(12.0)[:, None]
+    names = {letter: f"model.layers.1.self_attn.{letter}_proj.weight" for letter in "qkv"}
+    weights = from_llama(dict.fromkeys(names.values(), rows), 6)
+    read = {letter: weights[f"stack.blocks.1.mixer.attention.W_{letter}.weight"].flatten().tolist() for letter in "qkv"}
+    assert read["q"] == read["k"] == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    assert read["v"] == list(range(12))
+
+
+def test_a_llama_of_before_transformers_5_is_read(tmp_path):
+    """Its base stands beside the other settings, the size of a head does not, and its file has the speeds of the rotation."""
+    theirs = peers.llama(rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    change_config(peers.saved(theirs, tmp_path), rope_parameters=None, rope_theta=500, head_dim=None)
+    speeds = {f"model.layers.{i}.self_attn.rotary_emb.inv_freq": torch.ones(3) for i in range(2)}
+    change_tensors(tmp_path, lambda tensors: tensors.update(speeds))
+    torch.testing.assert_close(load_llama(tmp_path)(TOKENS), theirs(TOKENS).logits, **CLOSE)
+
+
+def test_a_tied_output_matrix_of_a_llama_is_its_embedding(tmp_path):
+    theirs = peers.llama(tie_word_embeddings=True)
+    ours = load_llama(peers.saved(theirs, tmp_path))
+    torch.testing.assert_close(ours(TOKENS), theirs(TOKENS).logits, **CLOSE)
+    assert ours.readout.weight is ours.tokens.weight
+    change_tensors(tmp_path, lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"] + 1}))
+    with pytest.raises(ValueError, match=r"lm_head\.weight differs from model\.embed_tokens\.weight"):
+        load_llama(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["BertForPreTraining", "BertModel"])
@@ -153,6 +191,8 @@ def test_a_configuration_without_a_key_names_folder_and_key(tmp_path, key):
         (load_gpt2, peers.gpt2, "transformer.h.1.mlp.c_fc.bias", "stack.blocks.1.feed_forward.W_1.bias"),
         (load_gpt2, peers.gpt2, "transformer.wte.weight", "tokens.weight"),
         (load_bert, peers.bert, "bert.encoder.layer.0.output.dense.weight", "stack.blocks.0.feed_forward.W_2.weight"),
+        (load_llama, peers.llama, "lm_head.weight", "readout.weight"),
+        (load_llama, peers.llama, "model.layers.1.self_attn.q_proj.weight", "stack.blocks.1.mixer.attention.W_q.weight"),
     ],
 )
 def test_a_missing_tensor_is_named(tmp_path, load, make, key, told):
@@ -161,7 +201,7 @@ def test_a_missing_tensor_is_named(tmp_path, load, make, key, told):
         load(tmp_path)
 
 
-@pytest.mark.parametrize(("load", "make"), [(load_gpt2, peers.gpt2), (load_bert, peers.bert)])
+@pytest.mark.parametrize(("load", "make"), [(load_gpt2, peers.gpt2), (load_bert, peers.bert), (load_llama, peers.llama)])
 def test_a_tensor_that_the_model_has_no_place_for_is_refused(tmp_path, load, make):
     change_tensors(peers.saved(make(), tmp_path), lambda tensors: tensors.update({"adapter.weight": torch.zeros(3)}))
     with pytest.raises(RuntimeError, match=r'Unexpected key.*"adapter\.weight'):
@@ -230,6 +270,7 @@ def given(monkeypatch, kind, tensors=(), **settings):
 VIT = {"hidden_size": 6, "num_attention_heads": 2, "intermediate_size": 7, "num_hidden_layers": 1}
 GPT2 = {"n_embd": 6, "n_head": 2, "n_layer": 1, "vocab_size": 5, "n_positions": 3}
 BERT = VIT | {"vocab_size": 5, "max_position_embeddings": 3, "type_vocab_size": 2}
+LLAMA = {"hidden_size": 12, "num_attention_heads": 2, "intermediate_size": 7, "num_hidden_layers": 1, "vocab_size": 5}
 HEAD = {"classifier.weight": torch.zeros(3, 6), "classifier.bias": torch.zeros(3)}
 
 
@@ -241,7 +282,8 @@ def test_sides_that_are_not_one_or_two_numbers_are_named(monkeypatch, key, size)
 
 
 @pytest.mark.parametrize(
-    ("load", "kind", "settings"), [(load_gpt2, "gpt2", GPT2), (load_bert, "bert", BERT), (load_vit, "vit", VIT)]
+    ("load", "kind", "settings"),
+    [(load_gpt2, "gpt2", GPT2), (load_llama, "llama", LLAMA), (load_bert, "bert", BERT), (load_vit, "vit", VIT)],
 )
 @pytest.mark.parametrize("wrong", ["6", 6.0, True, -6])
 def test_sizes_that_are_no_numbers_are_named(monkeypatch, load, kind, settings, wrong):
@@ -263,6 +305,23 @@ def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
     with pytest.raises(RuntimeError, match=r"W_qkv\.lora\.extra"):
         load_gpt2(given(monkeypatch, "gpt2", tensors, **GPT2))
     assert list(from_gpt2(tensors)) == ["stack.blocks.0.mixer.attention.W_qkv.lora.extra"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "without scaling can be read, got .*'linear'"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "without scaling can be read, got .*'llama3'"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "without scaling"),
+        ({"attention_bias": True}, r"without biases .* sets \['attention_bias'\]"),
+        ({"mlp_bias": True}, r"without biases .* sets \['mlp_bias'\]"),
+        ({"hidden_act": "gelu"}, "'silu' as its activation can be read, got 'gelu'"),
+        ({"head_dim": 8}, "2 heads of 8 features do not make the 12 of a token"),
+    ],
+)
+def test_a_llama_with_other_equations_is_refused(monkeypatch, setting, message):
+    with pytest.raises(ValueError, match=f"there: .*{message}"):
+        load_llama(given(monkeypatch, "llama", **LLAMA, **setting))
 
 
 @pytest.mark.parametrize("head", ["score.weight", "classifier.weight", "qa_outputs.bias", "multiple_choice_head.summary.bias"])
