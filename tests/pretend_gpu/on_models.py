@@ -155,6 +155,7 @@ PARTS = {
         *(real(7, 6), real(7), real(7)),
         *(real(7, 6), real(7), real(7)),
     ),
+    "mixed layers": (lambda: models.scalar_mix, real(B, 4, 3, 6), real(3), real(1).detach()[0]),
     "moving average": (lambda: lambda *x: models.ema_update(x[:2], x[2:], 0.9), *state_of(3, 5), *state_of(3, 5)),
     "moving average in place": (
         lambda: lambda *x: ema_update_([y.clone() for y in x[:2]], x[2:], 0.9),
