@@ -1,54 +1,104 @@
-"""Notebooks as pages: figures become files, answers to exercises are folded, and cells that need a kernel are left out."""
+"""A solved lecture as a page to read: tasks shown, answers and code of measurements folded, figures in files."""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from course_tools.bank import exercise
 from course_tools.publishing.figure_files import image_of, with_files
+from course_tools.publishing.nbgrader_cells import BEGIN, END, for_student
 from course_tools.publishing.outputs import tags
 
 FIGURES = "_static/figures"
+_LEFT_OUT = {"progress", "ledger", "guard"}
 _IMPORTS = re.compile(r"\s*(?:import|from)\s")
+_SOLUTION = re.compile(rf"^ *{BEGIN}\n(.*?)^ *{END}$", re.DOTALL | re.MULTILINE)
+_SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
+"""The sentence of a claim in its output, with the measured values in bold."""
 
 
 def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable[[str], str]) -> NotebookNode:
-    """Convert a notebook to a page, in place.
+    """Convert a solved notebook to a page, in place: each task, its hints, its folded answer.
 
     Args:
-        notebook: a lecture or a solution, as it is committed.
+        notebook: a solution, as it is committed.
         banner: Markdown that goes below the first heading.
         figures: the folder that its figures are written to, served as `../_static/figures`.
         relink: rewrites the links of a Markdown text.
     """
-    notebook.cells = [cell for cell in notebook.cells if "progress" not in tags(cell)]
-    executed = any(cell.get("execution_count") for cell in notebook.cells)
+    cells: list[NotebookNode] = []
+    answer = 0
     for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            asks = executed and "predict" in tags(cell)  # the output below holds the options, with their explanations
-            cell.source = relink(cell.source.partition("\n- **A.**")[0] if asks else cell.source)
+        if _LEFT_OUT & {*tags(cell)}:
             continue
-        cell.metadata["tags"] = [*tags(cell), *_folded(cell)]
-        for output in cell.get("outputs", []):
+        if "hints" in tags(cell):  # the notebook has them below the check
+            cells.insert(answer, cell)
+            continue
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
+            answer = len(cells) + 1
+            cells += [for_student(cell), _answer(cell)]
+        elif cell.cell_type == "markdown" or _fold(cell):
+            cells.append(cell)
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            asked = cell.source.partition("\n- **A.**")[0]  # the output below holds the options, with their explanations
+            cell.source = relink(asked if "predict" in tags(cell) else cell.source)
+            continue
+        for output in cell.outputs:
             data = output.get("data", {})
             if image := image_of(output):
                 data.pop("image/png")
                 data["text/html"] = f'<figure style="margin:0">{image}</figure>'
             if "text/html" in data:
                 data["text/html"] = with_files("".join(data["text/html"]), figures, f"../{FIGURES}")
-    head = notebook.cells[0]
+    head = cells[0]
     title, _, rest = head.source.partition("\n")
-    notebook.cells[0] = new_markdown_cell(f"{title}\n\n{banner}\n{rest}", metadata=head.metadata, id=head.id)
+    notebook.cells = [new_markdown_cell(f"{title}\n\n{banner}\n{rest}", metadata=head.metadata, id=head.id), *cells[1:]]
     return notebook
 
 
-def _folded(cell: NotebookNode) -> list[str]:
-    """Return which parts of a code cell the page folds (answers, imports) or leaves out (calls of `predict`)."""
-    executed = cell.get("execution_count") is not None
-    if "predict" in tags(cell):
-        return ["remove-input"] if executed else ["remove-cell"]
-    answered = executed and "exercise" in cell.metadata and "bug" not in cell.metadata
-    imports = all(_IMPORTS.match(line) for line in cell.source.splitlines() if line and line[0] not in ' )#"S')
-    return ["hide-input"] if answered or (imports and len(cell.source) > 200) else []
+def _answer(cell: NotebookNode) -> NotebookNode:
+    """Return what a solution writes in place of the stub, folded."""
+    code = "\n\n".join(dedent(part).strip() for part in _SOLUTION.findall(cell.source))
+    prompt = _prompt(f"Answer to {cell.metadata['exercise']}")
+    return new_code_cell(code, metadata={"tags": ["hide-input"], "mystnb": prompt})
+
+
+def _fold(cell: NotebookNode) -> bool:
+    """Tag the parts of a code cell that the page folds or leaves out; return whether anything is left to show."""
+    graded = "nbgrader" in cell.metadata and cell.metadata["nbgrader"]["grade_id"].removeprefix("check-").replace("-", ".")
+    if graded and exercise(graded).training is None:  # "right" is all that it says
+        return False
+    claims = [output for output in cell.outputs if "course_claim" in output.get("metadata", {})]
+    for output in claims:
+        output.data["text/html"] = _claim_line(output.metadata["course_claim"]["id"], "".join(output.data["text/html"]))
+    hidden, prompt = "", ""
+    if graded or "predict" in tags(cell):
+        hidden = "remove-input"
+    elif cell.source.startswith("suspect = check("):
+        hidden, prompt = "hide-cell", "What the check says"
+    elif claims and len(claims) == len(cell.outputs):
+        hidden, prompt = "hide-input", "How it was measured"
+        cell.metadata["tags"] = [*tags(cell), "claim"]
+    elif len(cell.source) > 200 and all(
+        _IMPORTS.match(line) for line in cell.source.splitlines() if line and line[0] not in ' )#"S'
+    ):
+        hidden, prompt = "hide-input", "Imports"
+    if hidden:
+        cell.metadata["tags"] = [*tags(cell), hidden]
+        cell.metadata["mystnb"] = _prompt(prompt)
+    return True
+
+
+def _prompt(words: str) -> dict[str, str]:
+    return {"code_prompt_show": words, "code_prompt_hide": words}
+
+
+def _claim_line(id: str, html: str) -> str:
+    """Write a claim as one line: its sentence, and its id, which links to the conditions on the page of claims."""
+    link = f'<a href="../docs/claims.html" title="What must hold: all claims">{id}</a>'
+    return f'<p class="claim">{_SENTENCE.match(html)[1]} {link}</p>'

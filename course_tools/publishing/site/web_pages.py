@@ -37,7 +37,8 @@ class Figures:
 def relinked(text: str, page: str, pages: set[str]) -> str:
     """Rewrite the links of a Markdown page.
 
-    Links to source files point to the API reference; links to missing pages become plain text.
+    Links to source files point to the API reference, those to either notebook of a lecture to its page; links to missing pages
+    become plain text.
 
     Args:
         text: Markdown.
@@ -51,6 +52,7 @@ def relinked(text: str, page: str, pages: set[str]) -> str:
         if not address or re.match(r"[a-z][a-z+]*:", target):
             return match[0]
         path = normpath((PurePosixPath(page).parent / address).as_posix())
+        path = f"lectures/{path.removeprefix('solutions/')}" if path.startswith("solutions/") else path
         if path in pages:
             words = "" if words == PurePosixPath(path).name and path.endswith(".md") else words  # the site inserts its title
             anchor = site_anchor(unquote(anchor)) if path.endswith(".ipynb") else anchor
@@ -112,23 +114,18 @@ with checks that name your mistake and claims that the lectures measure as they 
 ```
 """
     sample = _picture() if picture else _VERDICT
-    start = f"lectures/{lectures[0].stem}"
-    doors = _DOORS.format(
-        start=start,
-        solved=f"solutions/{lectures[0].stem}",
-        teacher=_doors_link(sections, "For teachers", "docs/grading"),
-    )
+    doors = _DOORS.format(start=f"lectures/{lectures[0].stem}", teacher=_doors_link(sections, "For teachers", "docs/grading"))
     lens = _MICROSCOPE.replace("{picture}", _LENS if picture else "")
     return "\n".join([head, sample, lens, doors, "## Lectures\n", _lecture_table(lectures), _menu(sections)])
 
 
 def _lecture_table(lectures: Sequence[Lecture]) -> str:
-    """Write the table of lectures: unsolved, solved, and as slides."""
+    """Write the table of lectures: the page, the notebook to solve, the slides."""
     rows = ["| | Lecture | | |", "| --- | --- | --- | --- |"]
     for lecture in lectures:
         row = f"| {lecture.number} | [{cell(lecture.title)}](lectures/{lecture.stem}.ipynb) "
-        row += f'| [solved](solutions/{lecture.stem}.ipynb) | <a href="slides/{lecture.stem}.html">slides</a> |'
-        rows.append(row)
+        row += f'| <a href="notebooks/lectures/{lecture.stem}.ipynb" download>notebook</a> '
+        rows.append(row + f'| <a href="slides/{lecture.stem}.html">slides</a> |')
     return "\n".join(rows) + "\n"
 
 
@@ -167,14 +164,15 @@ def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
     return {"api/index.md": "\n".join([head, table, "", menu, ""]), **pages}
 
 
-def banner(lecture: Lecture, solved: bool) -> str:
-    """Write the links below the title of a lecture: the other version, the notebook itself, the slides."""
-    other, words = ("lectures", "unsolved") if solved else ("solutions", "solved, with all figures and numbers")
-    here = "Solved and executed; answers stay folded until you open them." if solved else "Unsolved, without outputs."
-    folder = "solutions" if solved else "lectures"
-    download = f'<a href="../notebooks/{folder}/{lecture.stem}.ipynb" download>notebook</a>'
-    deck = f'<a href="../slides/{lecture.stem}.html">slides</a>'
-    return f"*{here}* [{words.capitalize()}](../{other}/{lecture.stem}.ipynb) · {download} · {deck}\n"
+def banner(lecture: Lecture) -> str:
+    """Write the buttons below the title of a lecture: the notebook to solve, the solved one, the slides."""
+    buttons = (
+        ("sd-btn-primary", f"../notebooks/lectures/{lecture.stem}.ipynb", " download", "Open the notebook to solve"),
+        ("sd-btn-outline-primary", f"../notebooks/solutions/{lecture.stem}.ipynb", " download", "Solved notebook"),
+        ("sd-btn-outline-primary", f"../slides/{lecture.stem}.html", "", "Slides"),
+    )
+    row = " ".join(f'<a class="sd-btn {look}" href="{to}"{how}>{words}</a>' for look, to, how, words in buttons)
+    return f'<p class="doors">{row}</p>\n'
 
 
 def _picture() -> str:
@@ -209,7 +207,7 @@ _DOORS = """## Learn, teach or build
 :::{{grid-item-card}} Learn
 Two to three hours a lecture: predict, write the mechanism, see it measured, break it.
 
-[Begin with recurrence]({start}.ipynb), or read it [solved]({solved}.ipynb).
+[Begin with recurrence]({start}.ipynb)
 :::
 
 :::{{grid-item-card}} Teach

@@ -74,7 +74,7 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
     made |= evidence_pages(root)
     files = {f"docs/{path.name}": path for path in sorted((root / "docs").glob("*.md"))}
     documents = {Path(name).stem: name for name in {**files, **made}}
-    notebooks = {f"{folder}/{each.stem}.ipynb" for each in chosen for folder in ("lectures", "solutions")}
+    notebooks = {f"lectures/{each.stem}.ipynb" for each in chosen}
     pages = {*notebooks, *documents.values(), *written}
     for name in documents.values():
         text = made.get(name) or files[name].read_text(encoding="utf-8")
@@ -86,33 +86,30 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text, encoding="utf-8")
     for each in chosen:
-        for path in (each.unsolved, each.solution):
-            _write_notebook(each, path, source, built, partial(web_pages.relinked, page=each.name(path), pages=pages))
+        _write_lecture(each, source, built, partial(web_pages.relinked, page=each.name(each.unsolved), pages=pages))
         write_deck(each, built / "slides" / f"{each.stem}.html", built / "_static", "../_static")
     if pictures.is_dir():
         shutil.copytree(pictures, built / "_static" / "pictures")
     microscope.write(built / "microscope.html")
 
 
-def _write_notebook(lecture: Lecture, path: Path, source: Path, built: Path, relink) -> None:
-    solved, name = path == lecture.solution, lecture.name(path)
-    for folder in (source / name, built / "notebooks" / name):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, built / "notebooks" / name)
-    notebook = nbformat.read(path, as_version=4)
-    page = web_notebooks.page_of(notebook, web_pages.banner(lecture, solved), built / web_notebooks.FIGURES, relink)
-    if solved:
-        page.cells[0].source = re.sub(r"^(# .+)", r"\1, solved", page.cells[0].source, count=1)
-    nbformat.write(page, source / name)
+def _write_lecture(lecture: Lecture, source: Path, built: Path, relink) -> None:
+    """Write the page of a lecture, made from its solution, and both notebooks to download."""
+    for path in (lecture.unsolved, lecture.solution):
+        copy = built / "notebooks" / lecture.name(path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    notebook = nbformat.read(lecture.solution, as_version=4)
+    page = source / lecture.name(lecture.unsolved)
+    page.parent.mkdir(exist_ok=True)
+    banner = web_pages.banner(lecture)
+    nbformat.write(web_notebooks.page_of(notebook, banner, built / web_notebooks.FIGURES, relink), page)
 
 
 def _sections(chosen: list[Lecture], documents: dict[str, str]) -> dict[str, list[str]]:
     """Return the menu: caption -> pages."""
     listed = {name for names in web_pages.DOCUMENTS.values() for name in names}
-    sections = {
-        "Lectures": [f"lectures/{each.stem}" for each in chosen],
-        "Solved lectures": [f"solutions/{each.stem}" for each in chosen],
-    }
+    sections = {"Lectures": [f"lectures/{each.stem}" for each in chosen]}
     for caption, names in web_pages.DOCUMENTS.items():
         sections[caption] = [documents[name].removesuffix(".md") for name in names if name in documents]
     sections["The library"] = ["api/index", *sections["The library"]]

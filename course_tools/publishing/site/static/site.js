@@ -46,6 +46,14 @@
   // Excerpts of what was found would be fetched, which a browser refuses for files.
   if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS === "object") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
+  // On paper nothing can be unfolded.
+  let folded = [];
+  window.addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll(".bd-article details:not([open])")];
+    folded.forEach((node) => (node.open = true));
+  });
+  window.addEventListener("afterprint", () => folded.forEach((node) => (node.open = false)));
+
   window.addEventListener("load", function () {
     wrapTables();
     nameLists();

@@ -3,11 +3,13 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urldefrag
+from urllib.parse import unquote, urldefrag, urlsplit
 
+import nbformat
 import pytest
 
 from course_tools.publishing import PublishingFailed
+from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import project_root
 from course_tools.publishing.site.web_pages import api_address, api_pages, relinked
 from course_tools.publishing.site.website import build_site
@@ -16,10 +18,11 @@ from tests.course_tools.browser import Visit, chromium
 
 PAGES = (
     "index.html",
-    "solutions/04_self_attention.html",
+    "lectures/04_self_attention.html",
     "docs/evidence.html",
     "api/metrics.html",
 )
+CHECKED = "solutions/04_self_attention.ipynb"
 PHONE, DESK = 390, 1280
 REPOSITORY = "https://github.com/owner/course.git"
 NOT_OURS = [[".headerlink"], [".copybtn"], [".highlight"], ["mjx-container"]]
@@ -114,19 +117,32 @@ def test_the_reference_leaves_out_modules_that_export_nothing():
     assert "course_lib.primitives.precision" not in api_pages(project_root(), ["primitives"])["api/primitives.md"]
 
 
-def test_answers_are_folded_in_the_solved_view_and_absent_in_the_other(site):
-    solved = (site / "solutions/04_self_attention.html").read_text(encoding="utf-8")
-    handed_out = (site / "lectures/04_self_attention.html").read_text(encoding="utf-8")
-    exercises = re.findall(r'<div class="([^"]*)"[^>]*>(?:(?!<div class="cell ).)*?Exercise 04\.\d', solved, flags=re.DOTALL)
-    assert len(exercises) >= 6
-    assert all("tag_hide-input" in re.split(r"\bcell\b", words)[-1] or "hide-input" in words for words in exercises)
-    assert "NotImplementedError" in handed_out
-    assert 'class="course-caption"' in solved
-    assert 'class="course-caption"' not in handed_out
+def test_the_page_of_a_lecture_shows_tasks_and_folds_hints_and_answers(site):
+    page = (site / "lectures/04_self_attention.html").read_text(encoding="utf-8")
+    visible = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
+    assert len(re.findall(r"Exercise 04\.\d", visible)) == len(re.findall(r"Answer to 04\.[1-6]", page)) // 2 == 6
+    assert visible.count("NotImplementedError") == 7  # with the build task
+    assert page.index("Hint 1") < page.index("Answer to 04.1")
+    assert "math.sqrt(d_k)" not in re.sub(r"<[^>]+>", "", visible)
+    assert visible.count('class="claim"') == len(claims(nbformat.read(project_root() / CHECKED, as_version=4)))
+    assert not (site / "solutions").exists()
+    assert all((site / "notebooks" / folder / "04_self_attention.ipynb").is_file() for folder in ("lectures", "solutions"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_head_of_a_page_describes_it_once_and_every_icon_is_drawn(site, page):
+    text = (site / page).read_text(encoding="utf-8")
+    assert text.count('name="viewport"') == text.count('rel="icon"') == 1
+    said, shared = re.findall(r'(?:name|property)="(?:og:)?description" content="([^"]{40,})"', text)
+    assert said == shared
+    assert '<meta property="og:image" content="https://github.com/owner/course/raw/HEAD/docs/pictures/check.png"' in text
+    drawn = set(re.findall(r"\.(fa-[a-z-]+)", (site / "_static/icons.css").read_text(encoding="utf-8")))
+    icons = set(re.findall(r"\bfa-[a-z-]+", " ".join(re.findall(r'<(?:i|span) class="([^"]*)"', text))))
+    assert icons - drawn <= {"fa-lg", "fa-fw"}
 
 
 def test_every_image_has_a_text(site):
-    images = re.findall(r"<img\b[^>]*>", (site / "solutions/04_self_attention.html").read_text(encoding="utf-8"))
+    images = re.findall(r"<img\b[^>]*>", (site / "lectures/04_self_attention.html").read_text(encoding="utf-8"))
     assert len(images) > 5
     assert [image for image in images if not re.search(r'alt="[^"]{10,}"', image)] == []
 
@@ -144,6 +160,12 @@ def test_a_page_fits_its_screen_and_requests_nothing_from_elsewhere(visit):
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.left == []
     assert visit.errors == []
+
+
+@pytest.mark.browser
+def test_a_page_weighs_less_than_2700_kilobytes_without_its_figures(visit):
+    files = {Path(unquote(urlsplit(url).path)) for url in visit.requests if url.startswith("file:")}
+    assert sum(path.stat().st_size for path in files if path.suffix in {".html", ".css", ".js", ".woff2"}) < 2.7e6
 
 
 @pytest.mark.browser
@@ -178,11 +200,39 @@ def test_axe_finds_nothing_wrong_in_what_is_ours(visit):
 
 
 @pytest.mark.browser
+def test_a_prediction_is_remembered_and_explains_every_option(site, browser):
+    with Visit(browser, site / "lectures/04_self_attention.html", DESK) as visit:
+        options = visit.page.locator("details.option")
+        assert options.count() > 30
+        options.nth(1).locator("summary").click()
+        for _ in range(2):
+            marks = options.evaluate_all(
+                "nodes => nodes.slice(0, 4).map(node => [node.open, node.firstElementChild.dataset.mark])"
+            )
+            assert marks == [[True, "✗"], [True, "✓ your choice"], [True, "✗"], [False, None]]
+            visit.page.reload()
+
+
+@pytest.mark.browser
+def test_on_paper_everything_is_unfolded_and_code_wraps(site, browser):
+    with Visit(browser, site / "lectures/04_self_attention.html", DESK) as visit:
+        folded = visit.page.locator("article details:not([open])")
+        before = folded.count()
+        visit.page.emulate_media(media="print")
+        visit.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert folded.count() == 0
+        cut = "nodes => nodes.filter(node => node.scrollWidth > node.clientWidth + 1).map(node => node.textContent)"
+        assert visit.page.eval_on_selector_all("article pre", cut) == []
+        visit.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert folded.count() == before > 20
+
+
+@pytest.mark.browser
 def test_the_search_finds_the_padding_mask(site, browser):
     with Visit(browser, (site / "search.html").as_uri() + "?q=padding+mask", DESK, ready="") as visit:
         visit.page.wait_for_selector("#search-results li a", timeout=300_000)
         found = visit.page.eval_on_selector_all("#search-results li a", "nodes => nodes.map(node => node.getAttribute('href'))")
-        assert any("solutions/04_self_attention" in address for address in found)
+        assert sum(address.startswith("lectures/04_self_attention") for address in found) == 1
         assert visit.left == []
         assert visit.errors == []
 
@@ -205,8 +255,9 @@ def test_a_folder_with_something_else_is_not_replaced(tmp_path):
 
 def test_an_anchor_of_a_notebook_becomes_that_of_its_page():
     pages = {"docs/companion.md", "lectures/04_a.ipynb"}
-    written = "[4.p](../lectures/04_a.ipynb#3-Why-divide-by-%E2%88%9Ad_k,-and-when%3F)"
-    assert relinked(written, "docs/companion.md", pages) == "[4.p](../lectures/04_a.ipynb#3-why-divide-by-d_k-and-when)"
+    for folder in ("lectures", "solutions"):
+        written = f"[4.p](../{folder}/04_a.ipynb#3-Why-divide-by-%E2%88%9Ad_k,-and-when%3F)"
+        assert relinked(written, "docs/companion.md", pages) == "[4.p](../lectures/04_a.ipynb#3-why-divide-by-d_k-and-when)"
 
 
 def test_links_to_sources_lead_to_the_reference():
