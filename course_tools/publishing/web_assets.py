@@ -1,5 +1,7 @@
 """MathJax and reveal.js for pages that work offline, from Python packages of the extra `[site]`."""
 
+import base64
+import re
 import shutil
 from importlib import metadata
 from importlib.util import find_spec
@@ -7,8 +9,8 @@ from pathlib import Path
 
 from course_tools.publishing.project import PublishingFailed
 
-MATHJAX = "tex-svg-full.js"
-"""One file with every TeX extension and the font as SVG: MathJax loads nothing else."""
+MATHJAX = "tex-chtml.js"
+"""MathJax 3 with base and AMS macros. `copy_mathjax` puts its fonts in: browsers may refuse a page from disk their files."""
 _SITE = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_design", "sphinx_copybutton")
 
 
@@ -28,8 +30,17 @@ def require_site_extra() -> None:
 
 
 def copy_mathjax(folder: Path) -> Path:
-    """Copy MathJax 3 (2.3 MB) into a folder; return the file."""
-    return _copied(_file("sphinx-mathjax-offline", f"mathjax/{MATHJAX}"), folder / MATHJAX)
+    """Write MathJax with its fonts as one file (1.6 MB) into a folder; return the file."""
+    source = _file("sphinx-mathjax-offline", f"mathjax/{MATHJAX}")
+    fonts = source.parent / "output" / "chtml" / "fonts" / "woff-v2"
+
+    def font(name: re.Match[str]) -> str:
+        return f"data:font/woff;base64,{base64.b64encode((fonts / name[1]).read_bytes()).decode()}"
+
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / MATHJAX
+    target.write_text(re.sub(r"%%URL%%/([\w-]+\.woff)", font, source.read_text(encoding="utf-8")), encoding="utf-8")
+    return target
 
 
 def copy_reveal(folder: Path) -> None:

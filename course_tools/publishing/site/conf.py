@@ -2,7 +2,10 @@
 
 import os
 import re
+from html import escape
 from pathlib import Path
+
+from docutils import nodes
 
 from course_lib import __version__
 from course_tools.publishing.web_assets import MATHJAX
@@ -30,6 +33,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "attrs_inline"
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 mathjax_path = f"mathjax/{MATHJAX}"
+mathjax3_config = {"tex": {"packages": {"[-]": ["require", "autoload"]}}}  # they would load files
 
 autodoc_typehints = "signature"
 autoclass_content = "both"  # a constructor states what each argument means
@@ -46,7 +50,9 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 html_theme = "sphinx_book_theme"
 html_static_path = [str(Path(__file__).with_name("static"))]
-html_css_files = ["site.css"]
+html_css_files = ["site.css", "icons.css"]
+html_favicon = str(Path(__file__).with_name("static") / "favicon.svg")
+templates_path = [str(Path(__file__).with_name("templates"))]
 html_js_files = ["predictions.js", "site.js"]
 html_copy_source = False
 html_show_sourcelink = False
@@ -81,6 +87,7 @@ def setup(app) -> None:
     """Preserve the special characters of docstrings and the line breaks of their formulas."""
     app.connect("autodoc-process-docstring", _written_for_reading, priority=100)
     app.connect("env-check-consistency", _forget_builtins)
+    app.connect("html-page-context", _described)
 
 
 def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> None:
@@ -98,6 +105,18 @@ def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> Non
         text.append(paragraph if formula else _SIGN.sub(lambda found: found[1] or f"\\{found[0]}", paragraph))
         above = paragraph.rpartition("\n")[2] or " "
     lines[:] = "\n\n".join(text).split("\n")
+
+
+def _described(app, page, template, context, doctree) -> None:
+    """Describe a page by its first paragraph, for search engines and for those who share its address."""
+    paragraphs = doctree.findall(nodes.paragraph) if doctree else ()
+    said = " ".join(next((each.astext() for each in paragraphs), project).split())
+    about = {"og:title": re.sub(r"<[^>]+>", "", context.get("title") or project), "og:description": said, "og:type": "article"}
+    if repository:
+        about["og:image"] = f"{repository}/raw/HEAD/docs/pictures/check.png"
+    tags = "".join(f'\n<meta property="{name}" content="{escape(text)}" />' for name, text in about.items())
+    once = re.sub(r'<meta[^>]*name="viewport"[^>]*>', "", context.get("metatags", ""))  # the layout has one
+    context["metatags"] = f'{once}\n<meta name="description" content="{escape(said)}" />{tags}'
 
 
 def _forget_builtins(app, env) -> None:

@@ -11,7 +11,8 @@ from course_tools.publishing.browser import chromium, print_pdf
 from course_tools.publishing.figure_files import with_files
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.slides.slide_deck import Slide, slides
-from course_tools.publishing.web_assets import copy_mathjax, copy_reveal, require_site_extra
+from course_tools.publishing.web_assets import MATHJAX, copy_mathjax, copy_reveal, require_site_extra
+from course_tools.whole_file import write_whole
 
 _STATIC = Path(__file__).with_name("static")
 
@@ -38,9 +39,9 @@ def write_deck(lecture: Lecture, page: Path, static: Path, address: str) -> Path
     deck = _joined(slides(nbformat.read(lecture.solution, as_version=4)))
     sections = "\n".join(map(_section, deck))
     text = _PAGE.replace("{title}", escape(f"{lecture.number} · {lecture.title}")).replace("{static}", address)
+    text = text.replace("{mathjax}", MATHJAX)
     text = text.replace("{sections}", with_files(sections, static / "figures", f"{address}/figures"))
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8", newline="\n")
+    write_whole(page, text)
     return page
 
 
@@ -91,11 +92,14 @@ _PAGE = """<!doctype html>
 <link rel="stylesheet" href="{static}/slides.css">
 <script>
 window.MathJax = {
-  tex: {inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]], displayMath: [["$$", "$$"], ["\\\\[", "\\\\]"]]},
+  tex: {
+    packages: {"[-]": ["require", "autoload"]},
+    inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]], displayMath: [["$$", "$$"], ["\\\\[", "\\\\]"]]
+  },
   options: {enableMenu: false}
 };
 </script>
-<script src="{static}/mathjax/tex-svg-full.js"></script>
+<script src="{static}/mathjax/{mathjax}"></script>
 </head>
 <body>
 <div class="reveal"><div class="slides">

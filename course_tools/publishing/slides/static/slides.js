@@ -12,9 +12,9 @@
 
   function narrow(section) {
     const room = section.querySelector(".body").clientWidth;
-    const ratios = [...section.querySelectorAll(".body mjx-container > svg")].map((formula) => {
+    const ratios = [...section.querySelectorAll(".body mjx-container > mjx-math")].map((formula) => {
       let ratio = 1;
-      // a browser rounds ex, the unit of MathJax, to whole pixels, so that one step may not be enough
+      // a browser rounds sizes, so that one step may not be enough
       for (let step = 0; step < 3 && formula.getBoundingClientRect().width > room; step++) {
         ratio *= room / formula.getBoundingClientRect().width;
         formula.parentElement.style.fontSize = 100 * ratio + "%";

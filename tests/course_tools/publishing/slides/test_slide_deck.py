@@ -149,7 +149,7 @@ OUTSIDE = """
   section.style.setProperty('display', 'flex', 'important');
   section.removeAttribute('hidden');
   const frame = section.getBoundingClientRect(), reach = frame.width / 1280;
-  const parts = [...section.querySelectorAll('h1, h2, p, li, pre, td, th, img, figcaption, mjx-container > svg, .measured')];
+  const parts = [...section.querySelectorAll('h1, h2, p, li, pre, td, th, img, figcaption, mjx-math, .measured')];
   const beyond = parts.filter(part => !part.closest('aside')).filter(part => {
     const box = part.getBoundingClientRect();
     const right = frame.right - 8 * reach, bottom = frame.bottom - 8 * reach;
