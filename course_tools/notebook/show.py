@@ -7,6 +7,7 @@ import sys
 
 from matplotlib.figure import Figure
 
+from course_tools.checks.inline_markup import to_html
 from course_tools.notebook.progress_bar import watched
 
 DPI = 200
@@ -64,7 +65,7 @@ def image_html(data: str, alt: str, width: int) -> str:
 
 
 def _caption(alt: str) -> str:
-    return f'<figcaption class="course-caption"><em>{html.escape(alt)}</em></figcaption>'
+    return f'<figcaption class="course-caption"><em>{to_html(alt)}</em></figcaption>'
 
 
 def _pixels(figure: Figure) -> int:

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbformat import NotebookNode
 
+from course_tools.checks.inline_markup import to_html
 from course_tools.notebook.prediction_options import UnknownPrediction, prediction
 from course_tools.publishing.claims_table import must_hold
 from course_tools.publishing.figure_files import image_of
@@ -115,7 +116,7 @@ def _of_code(cell: NotebookNode) -> Iterator[Slide]:
         if claim:
             yield _claim(claim)
         elif image := image_of(output):
-            caption = f"<figcaption>{escape(output.data['text/plain'])}</figcaption>"
+            caption = f"<figcaption>{to_html(output.data['text/plain'])}</figcaption>"
             yield Slide("figure", "", f"<figure>{image}{caption}</figure>")
 
 
