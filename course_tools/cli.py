@@ -8,6 +8,7 @@ from pathlib import Path
 
 from course_tools.command_failed import CommandFailed
 from course_tools.publishing import lectures, lectures_root, project_root
+from course_tools.whole_file import reason
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:  # such as that of --out
-        print(f"course: {error}", file=sys.stderr)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"course: {where}{reason(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ncourse: stopped", file=sys.stderr)
@@ -277,11 +279,7 @@ def _exercises(options: argparse.Namespace, rest: list[str]) -> int:
 def _progress(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.notebook.progress_record import show_progress
 
-    try:
-        show_progress(options.html, options.export, options.other)
-    except OSError as error:
-        print(f"course: {error}", file=sys.stderr)
-        return 1
+    show_progress(options.html, options.export, options.other)
     return 0
 
 
@@ -331,6 +329,8 @@ def _exam(options: argparse.Namespace, rest: list[str]) -> int:
     numbers = [number.strip().zfill(2) for number in options.lectures.split(",") if number.strip()]
     written = write_exam(options.out, numbers, options.forms, options.minutes, options.seed)
     print("\n".join(f"wrote {path}" for path in written))
+    if sum(path.suffix == ".pdf" for path in written) < len(written) / 2:
+        print("PDFs are missing: they need Chromium or Chrome. Print the pages from your browser instead.")
     return 0
 
 

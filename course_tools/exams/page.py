@@ -8,6 +8,7 @@ from course_tools.checks.inline_markup import to_html
 from course_tools.exams.forms import LETTERS, Form, PlacedQuestion, compose
 from course_tools.exams.questions import MINUTES, AnswerOption
 from course_tools.publishing.browser import print_pdf
+from course_tools.whole_file import write_whole
 
 _STYLE = Path(__file__).with_name("exam.css")
 _PREAMBLE = (
@@ -32,16 +33,16 @@ def write_exam(folder: Path, lectures: Sequence[str], n_forms: int, minutes: int
 
     Raises:
         CannotCompose: the bank cannot provide such an exam.
+        CannotWrite: the disk is full or the folder is not writable.
     """
     forms = compose(lectures, n_forms, minutes, seed)
-    folder.mkdir(parents=True, exist_ok=True)
     title = f"Attention: lecture{'s' if len(lectures) > 1 else ''} {', '.join(lectures)}"
     pages = {f"form_{form.name}": form_page(form, title) for form in forms}
     pages["answer_key"] = key_page(forms, title, seed)
     written = []
     for name, text in pages.items():
         path = folder / f"{name}.html"
-        path.write_text(text, encoding="utf-8", newline="\n")
+        write_whole(path, text)
         written.append(path)
         if print_pdf(path, path.with_suffix(".pdf")):
             written.append(path.with_suffix(".pdf"))

@@ -25,7 +25,7 @@ from course_tools.bank.variants import Chosen, chosen_for
 from course_tools.dask_cluster import dask_client
 from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
 from course_tools.grading.extract.own_code import own_code
-from course_tools.grading.files import CannotGrade, reason, shown
+from course_tools.grading.files import CannotGrade, shown
 from course_tools.grading.intake.archive import Refused
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Submission
@@ -35,6 +35,7 @@ from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import shapes
 from course_tools.grading.sandbox.sandbox import START_LIMIT
 from course_tools.publishing import lectures_root
+from course_tools.whole_file import reason
 
 _TRIES = 2
 _UNIDENTIFIED = "The lecture could not be identified from the cells or the file name (instructor: use --lecture NN)."

@@ -1,52 +1,23 @@
-"""Atomic writing of files, and sanitising of untrusted text for display.
-
-A file appears under its name only when all of it is on the disk: a reader never sees half a table, and if the disk is full, the
-previous file remains.
-"""
+"""Folders and secrets of grading, and sanitising of untrusted text for display."""
 
 import contextlib
-import errno
-import os
 import secrets
 import unicodedata
 from pathlib import Path
 
 from course_tools.command_failed import CommandFailed
+from course_tools.whole_file import reason, write_whole
 
 
 class CannotGrade(CommandFailed):
     """Grading cannot continue; the message says why and what to do. Earlier results are kept."""
 
 
-def write_whole(path: Path, text: str | bytes) -> None:
-    """Write a temporary file in the same folder, flush it to the disk, then move it to `path`.
-
-    Args:
-        path: the file to write; its folder must exist.
-        text: its content; a `str` is encoded as UTF-8, with line ends unchanged.
-
-    Raises:
-        CannotGrade: the disk is full or the folder is not writable.
-    """
-    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise CannotGrade(f"{path} could not be written: {reason(error)}") from error
-
-
 def secret_seed(path: Path) -> int:
     """Read the secret seed in a file, which is drawn once: a student who knew it could prepare answers to the exact inputs.
 
     Raises:
-        CannotGrade: a new seed could not be written.
+        CannotWrite: a new seed could not be written.
     """
     with contextlib.suppress(OSError, ValueError):
         return int(path.read_text(encoding="ascii"))
@@ -65,15 +36,6 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CannotGrade(f"the folder {path} cannot be created: {reason(error)}") from error
-
-
-def reason(error: OSError) -> str:
-    """Describe an error of the operating system, and what to do about it."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full. Finished results are kept: free some space and run the same command again."
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "permission denied. Change the permissions, or use another file or folder."
-    return (error.strerror or type(error).__name__).lower() + "."
 
 
 def shown(text: str, limit: int = 200) -> str:

@@ -17,8 +17,9 @@ from typing import BinaryIO
 
 import course_lib
 import course_tools
-from course_tools.grading.files import CannotGrade, reason
+from course_tools.grading.files import CannotGrade
 from course_tools.grading.notebook_result import NotebookResult
+from course_tools.whole_file import reason
 
 
 class Journal:
@@ -71,7 +72,7 @@ class Journal:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._file.close()
-            raise CannotGrade(f"{self._path} could not be written: {reason(error)}") from error
+            raise CannotGrade(f"{self._path} could not be written: {reason(error)} Finished results are kept.") from error
         self._results[key] = result
 
     def put_in_order(self, keys: Sequence[str]) -> None:
@@ -98,7 +99,7 @@ class Journal:
             os.fsync(file.fileno())
             part.replace(self._path)
         except OSError as error:
-            raise CannotGrade(f"{self._path} could not be written: {reason(error)}") from error
+            raise CannotGrade(f"{self._path} could not be written: {reason(error)} Finished results are kept.") from error
         self._file.close()
         self._file = file
 

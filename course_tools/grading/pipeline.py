@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from course_tools.grading.apply_policy import apply
 from course_tools.grading.batch import GradingOptions, grade_all, recognised
-from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
+from course_tools.grading.files import CannotGrade, make_folder, secret_seed
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, handed_in
 from course_tools.grading.journal import Journal
@@ -25,6 +25,7 @@ from course_tools.grading.report.results import Results, collect, flags_csv, gra
 from course_tools.grading.report.similar_page import similar_page, similar_page_name
 from course_tools.grading.report.student_page import feedback
 from course_tools.publishing import lectures
+from course_tools.whole_file import write_whole
 
 _JOURNAL, _SEED = "journal.jsonl", "seed.txt"
 _MOST_CHANGES = 20

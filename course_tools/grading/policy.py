@@ -15,9 +15,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from course_tools.bank import exercises
-from course_tools.grading.files import CannotGrade, reason, shown
+from course_tools.grading.files import CannotGrade, shown
 from course_tools.grading.marks import Comment
 from course_tools.grading.report.results import MarkByHand
+from course_tools.whole_file import reason
 
 _UNITS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 _COUNTS = ("newest", "best")

@@ -15,12 +15,13 @@ from course_tools.bank.variants import variants
 from course_tools.grading.batch import grade_notebook
 from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell, Unreadable, cells_in
-from course_tools.grading.files import CannotGrade, reason
+from course_tools.grading.files import CannotGrade
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.marks import Mark
 from course_tools.grading.sandbox.isolation import NotIsolated
 from course_tools.grading.sandbox.sandbox import SandboxFailed
 from course_tools.publishing import lectures
+from course_tools.whole_file import reason
 
 _VARIANT = re.compile(r'\bcheck\("(\d\d\.\d{1,2})", \w+, variant="([\w ]+)"\)')
 _POINTS = re.compile(r"\d+\.\d+")

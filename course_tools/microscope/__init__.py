@@ -7,6 +7,8 @@ torch, `train.py` trains them; a test runs the page in a browser and compares th
 import json
 from pathlib import Path
 
+from course_tools.whole_file import write_whole
+
 __all__ = ["page", "write"]
 
 _HERE = Path(__file__).parent
@@ -38,7 +40,6 @@ def page(view: str = "reverse") -> str:
 
 
 def write(path: Path, view: str = "reverse") -> Path:
-    """Write the page to a file, create the folders above it, and return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(view), encoding="utf-8", newline="\n")
+    """Write the page to a file, create the folders above it, and return its path; raises CannotWrite if the disk is full."""
+    write_whole(path, page(view))
     return path

@@ -19,6 +19,7 @@ from course_tools.checks import Exercise
 from course_tools.notebook.prediction_options import predictions
 from course_tools.notebook.progress_bar import watched
 from course_tools.notebook.show import in_notebook, publish
+from course_tools.whole_file import write_whole
 
 Event = dict[str, object]
 
@@ -159,11 +160,11 @@ def show_progress(html: Path | None = None, export: Path | None = None, other: P
         other: a file exported on another machine, whose events are added.
 
     Raises:
-        OSError: a file cannot be read or written.
+        CannotWrite: a file cannot be written.
+        OSError: a file cannot be read.
     """
     path = progress_file()
     events = read_events(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     if other is not None:
         if not other.is_file():
             raise FileNotFoundError(f"there is no file {other}")
@@ -175,15 +176,12 @@ def show_progress(html: Path | None = None, export: Path | None = None, other: P
     begun = progress.exercises or progress.predictions
     print("\n".join(summary(progress, lecture) for lecture in LECTURES) if begun else _NOTHING_YET)
     html = path.with_suffix(".html") if html is None else html
-    html.write_text(page(progress), encoding="utf-8")
+    write_whole(html, page(progress))
     print(f"The page: {html}")
 
 
 def _write(path: Path, events: list[Event]) -> None:
-    """Write a file atomically."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events), encoding="utf-8")
-    part.replace(path)
+    write_whole(path, "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events))
 
 
 def page(progress: Progress) -> str:

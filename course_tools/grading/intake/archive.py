@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from course_tools.grading.files import CannotGrade, reason, shown
+from course_tools.grading.files import CannotGrade, shown
+from course_tools.whole_file import reason
 
 _NO_ONES = re.compile(r"^(?:__MACOSX|Thumbs\.db|desktop\.ini|\..*)$", re.IGNORECASE)
 _DEPTH = 12

@@ -19,9 +19,10 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
 
-from course_tools.grading.files import CannotGrade, reason, shown
+from course_tools.grading.files import CannotGrade, shown
 from course_tools.grading.report.results import Result, Results
 from course_tools.grading.report.student_page import feedback
+from course_tools.whole_file import reason
 
 _ADDRESS = re.compile(r"(?P<host>https?://[^/?#@\s]+)/courses/(?P<course>\d+)/assignments/(?P<assignment>\d+)(?:[/?#].*)?")
 _COMMENT = "Feedback on each exercise is in the attached page."

@@ -8,8 +8,9 @@ import re
 from pathlib import Path
 
 from course_tools.bank import exercises
-from course_tools.grading.files import CannotGrade, make_folder, write_whole
+from course_tools.grading.files import CannotGrade, make_folder
 from course_tools.publishing import lectures
+from course_tools.whole_file import write_whole
 
 _ADDRESS = re.compile(r"https://[\w.~:@%+/-]+")
 _WORKFLOW = """\

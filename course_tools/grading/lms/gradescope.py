@@ -16,9 +16,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from course_tools.bank import exercise, exercises
+from course_tools.command_failed import CommandFailed
 from course_tools.grading.batch import GradingEngine, GradingOptions, grade_all
 from course_tools.grading.engine import Engine
-from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
+from course_tools.grading.files import CannotGrade, make_folder, secret_seed
 from course_tools.grading.intake.submissions import handed_in
 from course_tools.grading.journal import Journal
 from course_tools.grading.marks import Mark
@@ -26,6 +27,7 @@ from course_tools.grading.notebook_result import Graded
 from course_tools.grading.report.html import html
 from course_tools.grading.report.student_page import section
 from course_tools.publishing import lectures
+from course_tools.whole_file import write_whole
 
 _SET_UP = """\
 #!/usr/bin/env bash
@@ -130,7 +132,7 @@ def run(
         if failures := [item.failure for item in graded if item.failure]:
             raise CannotGrade(" ".join(failures))
         write_whole(results, json.dumps(report(graded), indent=1) + "\n")
-    except CannotGrade as error:
+    except CommandFailed as error:
         print(f"Nothing was graded: {error}", file=sys.stderr)
         return 1
     return 0

@@ -20,11 +20,12 @@ from course_tools.bank import exercise
 from course_tools.grading.batch import GradingEngine
 from course_tools.grading.engine import Engine
 from course_tools.grading.extract.notebook_reader import Cell
-from course_tools.grading.files import CannotGrade, make_folder, secret_seed, write_whole
+from course_tools.grading.files import CannotGrade, make_folder, secret_seed
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.marks import Mark
 from course_tools.grading.report.student_page import section
 from course_tools.publishing import lectures
+from course_tools.whole_file import write_whole
 
 _CONFIG = '''"""nbgrader for the attention course: students' code runs in the sandbox of `course grade`, never in a kernel."""
 

@@ -9,10 +9,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_tools.grading.files import CannotGrade, reason, shown
+from course_tools.grading.files import CannotGrade, shown
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.lms.csv_table import Broken, RawTable
 from course_tools.grading.report.results import Result, Results
+from course_tools.whole_file import reason
 
 _ASSIGNMENT = re.compile(r"(?P<title>.*\S)\s*\((?P<id>\d+)\)", re.DOTALL)
 _MOST_BYTES = 64 << 20

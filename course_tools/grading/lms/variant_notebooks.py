@@ -12,9 +12,10 @@ from pathlib import Path
 import nbformat
 
 from course_tools.bank.variants import chosen_for, lectures_with_variants, variant
-from course_tools.grading.files import CannotGrade, make_folder, reason, write_whole
+from course_tools.grading.files import CannotGrade, make_folder
 from course_tools.publishing import lectures
 from course_tools.publishing.nbgrader_cells import checksum
+from course_tools.whole_file import reason, write_whole
 
 _WIDTH = 84
 _SHORTEST_SECRET = 16

@@ -18,9 +18,10 @@ from statistics import mean, median
 
 from course_tools.bank import exercises
 from course_tools.checks import Exercise
-from course_tools.grading.files import CannotGrade, reason
+from course_tools.grading.files import CannotGrade
 from course_tools.grading.report.html import Html, cell, html, page, table
 from course_tools.notebook.progress_record import Event, read_events
+from course_tools.whole_file import reason
 
 _FEWEST = 3
 """Number of students who must show a misconception before it is listed."""
