@@ -303,6 +303,11 @@ def reads_no_mask(measured: Measured, truth: Truth) -> bool:
     return found is not None and found.masked == 0.0 and found.replaced < 0.002
 
 
+def reads_one_masked_batch(measured: Measured, truth: Truth) -> bool:
+    """Evidence: every recorded update reads the same rows with the same masks."""
+    return trained.reads_one_batch(measured, truth) and not reads_no_mask(measured, truth)
+
+
 def masks_with_another_token(measured: Measured, truth: Truth) -> bool:
     """Evidence: pieces are replaced, and never by [MASK]."""
     found = _masking(measured, truth)
@@ -445,7 +450,9 @@ ONE_BATCH = (
 )
 wrong = loops.Submissions(__name__, submit, results="predictions", rates="0.001 to 0.02", also=", in both phases")
 _UNSOUND = trained.fails(_score)
-wrong.loop_mistakes(_UNSOUND, _UNSOUND, loops.LOOP | {"one_batch_for_all_updates": ONE_BATCH}, too_large=10.0)
+wrong.loop_mistakes(
+    _UNSOUND, _UNSOUND, loops.LOOP | {"one_batch_for_all_updates": ONE_BATCH}, too_large=10.0, same=reads_one_masked_batch
+)
 
 
 @wrong(proof=reads_hidden_labels)
