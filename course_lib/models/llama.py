@@ -6,8 +6,8 @@ with the grouped queries of *Llama 2*, section 2.2 (https://arxiv.org/abs/2307.0
     h_0 = E[tokens]        m_l = h_{l-1} + GQA(RMSNorm(h_{l-1}))        h_l = m_l + SwiGLU(RMSNorm(m_l))
     p(next token) = softmax(W_out RMSNorm(h_L))
 
-Queries and keys are rotated to their positions, so that no position has parameters, and no text is too long. Weights are drawn
-as those of `GPT`.
+Queries and keys are rotated to their positions, so that no position has parameters, and the length of a text has no bound.
+Weights are drawn as those of `GPT`.
 """
 
 from functools import partial
