@@ -43,7 +43,10 @@ def test_the_forward_pass_of_the_docs_from_parts_of_the_library(n_groups):
     names = {}
     exec(code, names)
     llama = model(n_groups, base=500.0)
-    found = names["llama"](TOKENS, llama.state_dict(), SIZES, n_groups, base=500.0)
+    for part in llama.modules():
+        if isinstance(part, torch.nn.RMSNorm):
+            part.eps = 0.1
+    found = names["llama"](TOKENS, llama.state_dict(), SIZES, n_groups, base=500.0, epsilon=0.1)
     torch.testing.assert_close(found, llama(TOKENS))
 
 
