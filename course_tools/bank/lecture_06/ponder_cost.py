@@ -266,4 +266,5 @@ exercise = Exercise(
         ),
     },
     hints=HINTS,
+    extra=True,
 )

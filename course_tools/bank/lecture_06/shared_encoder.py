@@ -290,4 +290,5 @@ exercise = Exercise(
         ),
     },
     hints=HINTS,
+    extra=True,
 )

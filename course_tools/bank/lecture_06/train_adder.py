@@ -919,4 +919,5 @@ exercise = Exercise(
         questions=_questions,
         seconds=SECONDS,
     ),
+    extra=True,
 )

@@ -14,7 +14,6 @@ ROOT = project_root()
 LOSES_OR_TIES = {
     *(
         "02.i",
-        "06.u-layers",
         "08.v",
         "08.y",
         "09.video",
@@ -65,7 +64,7 @@ def test_every_lecture_lists_its_rivals_and_the_objections_to_it(page):
 
 def test_every_rival_that_wins_or_draws_is_on_the_page(page):
     assert LOSES_OR_TIES - set(re.findall(r"\[(\d\d\.[\w-]+)\]\(", page)) == set()
-    for study in ("02_length_and_width", "05_translation", "06_fixed_steps", "16_byol_and_batches"):
+    for study in ("02_length_and_width", "05_translation", "06_direction", "16_byol_and_batches"):
         assert f"[{study}](studies.md#{study})" in page
     control = next(line for line in page.splitlines() if "control 13.7" in line)
     assert re.search(r"\| 0\.\d+ against 0\.\d+ \| .+ \| \[13, figure\]\(\S+#11-Build-it:-a-control\) \|", control)

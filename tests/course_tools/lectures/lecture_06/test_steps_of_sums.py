@@ -1,0 +1,38 @@
+"""A model of columns adds two numbers, and its columns and steps are read and drawn as stated."""
+
+import pytest
+import torch
+
+from course_tools.lectures.lecture_06 import steps_of_sums
+
+MASK = torch.ones(7, 7, dtype=torch.bool)
+
+
+def by_hand(columns, mask):
+    """Digits of a carry that is added column by column; column t halts after t + 1 steps, at most 4."""
+    digits, carry = [], 0
+    for column in columns[0].tolist():
+        total = column // 2 + column % 2 + carry
+        digits.append(total % 2)
+        carry = total // 2
+    steps, column = torch.arange(4), torch.arange(len(digits))[:, None]
+    h = torch.where(steps >= column, 1.0, 0.25)
+    return torch.nn.functional.one_hot(torch.tensor([digits]), 2).float(), h[None]
+
+
+@pytest.mark.parametrize(("a", "b"), [(20, 3), (31, 1), (0, 0), (63, 63)])
+def test_the_sum_the_columns_and_the_weights_of_their_steps(a, b):
+    total, weights, columns = steps_of_sums.add(by_hand, a, b, MASK, n_columns=5)
+    assert total == a + b
+    assert columns == [f"{a >> t & 1}+{b >> t & 1}" for t in range(5)]
+    assert weights.tolist() == [[1, 0, 0, 0], [0.25, 0.75, 0, 0], [0.25, 0.25, 0.5, 0], [0.25] * 4, [0.25] * 4]
+
+
+def test_the_picture_says_what_was_answered_and_how_many_steps_it_took(monkeypatch):
+    shown = []
+    monkeypatch.setattr(steps_of_sums, "show", lambda figure, alt: shown.append((figure, alt)))
+    steps_of_sums.show_steps(by_hand, 20, 3, MASK)
+    ((figure, alt),) = shown
+    assert alt.startswith("20 + 3, answered by 23: ")
+    assert alt.endswith("Last step taken: 1, 2, 3, 4, 4, 4, 4.")
+    assert figure.axes[0].get_ylabel() == "column, lowest first"
