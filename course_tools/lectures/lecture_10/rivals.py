@@ -31,7 +31,7 @@ def stack(size: int, width: int | None = None) -> nn.Module:
     return nn.Sequential(*layers, nn.Conv2d(width, 3, 1))
 
 
-def bilateral_filter(images: Tensor, size: int, near: float, alike: float) -> Tensor:
+def bilateral_filter(images: Tensor, size: int, near: float, alike: float, itself: bool = True) -> Tensor:
     """Average each window with weights that fall with the distance and with the difference in colour.
 
     Tomasi and Manduchi 1998, *Bilateral Filtering for Gray and Color Images*, with Gaussians.
@@ -41,19 +41,22 @@ def bilateral_filter(images: Tensor, size: int, near: float, alike: float) -> Te
         size: side of the window.
         near: standard deviation of the Gaussian of distances, in pixels.
         alike: standard deviation of the Gaussian of colours.
+        itself: whether the average includes the pixel in the middle.
     """
     outside = 1e3  # so unlike every colour that its weight is 0
     windows = F.unfold(F.pad(images, (size // 2,) * 4, value=outside), size).unflatten(1, (3, size**2))  # (B, 3, size², H · W)
     offsets = torch.cartesian_prod(*2 * [torch.arange(size) - size // 2]).square().sum(1).to(images)
     differences = (windows - images.flatten(2).unsqueeze(2)).square().sum(1)
-    weights = (-offsets[:, None] / (2 * near**2) - differences / (2 * alike**2)).softmax(1)
-    return (windows * weights.unsqueeze(1)).sum(2).view_as(images)
+    scores = -offsets[:, None] / (2 * near**2) - differences / (2 * alike**2)
+    if not itself:
+        scores[:, size**2 // 2] = -torch.inf
+    return (windows * scores.softmax(1).unsqueeze(1)).sum(2).view_as(images)
 
 
-def best_bilateral_filter(noisy: Tensor, clean: Tensor, size: int) -> tuple[float, float]:
+def best_bilateral_filter(noisy: Tensor, clean: Tensor, size: int, itself: bool = True) -> tuple[float, float]:
     """Return the standard deviations (near, alike) of the bilateral filter with the least squared error."""
     tried = [(near, alike) for near in (1.0, 1.5, 2.0, 3.0) for alike in (0.3, 0.4, 0.5, 0.6, 0.7)]
-    return min(tried, key=lambda widths: F.mse_loss(bilateral_filter(noisy, size, *widths), clean).item())
+    return min(tried, key=lambda widths: F.mse_loss(bilateral_filter(noisy, size, *widths, itself), clean).item())
 
 
 def median(images: Tensor, size: int) -> Tensor:

@@ -51,3 +51,11 @@ def test_glass_has_one_colour_for_each_pane_and_noise_of_the_stated_strength():
     noisy, clean = next(noisy_glass(seed=0, n=100))
     assert (noisy - clean).std().item() == pytest.approx(NOISE, rel=0.02)
     assert decibels(noisy, clean) == pytest.approx(13.98, abs=0.1)
+
+
+def test_a_bilateral_filter_may_leave_out_the_pixel_itself():
+    image = torch.zeros(1, 3, 5, 5)
+    image[..., 2, 2] = 1.0
+    filtered = rivals.bilateral_filter(image, 3, near=1e6, alike=30.0, itself=False)
+    assert filtered[0, 0, 2, 2] == 0
+    assert filtered[0, 0, 2, 3] == pytest.approx(1 / 8, abs=1e-3)
