@@ -354,8 +354,7 @@ claim("06.l", causal=causal, local=local)
 
 # %% [markdown]
 # Four hundred updates are not always enough: with `torch.manual_seed(0)`, the columns learn to halt before they have learned to
-# add. The table holds the recorded study `06_direction`: the same model under all four
-# masks, three trainings each.
+# add. The table holds the recorded study `06_direction`: the same model under all four masks, three trainings each.
 
 # %% tags=["nbval-check-output"]
 study = recorded("06_direction")
@@ -383,7 +382,8 @@ claim("06.mask", masked=masked, none=study.scores(longest, "twenty digits"))
 
 # %% [markdown]
 # It is enough to hide the direction, or the distance. Hiding both is fastest. Without a mask it is a matter of luck, and patience
-# does not help: with more updates the short sums become perfect, and the long ones worse.
+# does not help: with more updates the short sums become perfect, and the long ones worse. Even the single layer gains from the
+# causal mask: after 4,800 updates of the study it adds 0.84 to 0.92 of the long numbers, and without a mask 0.30 to 0.47.
 
 # %% [markdown] tags=["predict"]
 # ## 6 Distance decides the steps
@@ -441,7 +441,8 @@ show(
 claim("06.o", near=near, far=far, causal_near=causal_near, causal_far=causal_far)
 
 # %% [markdown]
-# Now look at one sum. Each row is a column, and the shades are the weights $p$ of its steps.
+# Now look at one sum. Each row is a column, and the shades are the weights $p$ of its steps: on the diagonal, you see the carry
+# arrive, one column in each step.
 
 # %%
 show_steps(models["local"], 31, 1, LOCAL)
