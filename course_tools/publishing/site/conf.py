@@ -51,6 +51,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 html_theme = "sphinx_book_theme"
 html_static_path = [str(Path(__file__).with_name("static"))]
 html_css_files = ["site.css", "icons.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_favicon = str(Path(__file__).with_name("static") / "favicon.svg")
 templates_path = [str(Path(__file__).with_name("templates"))]
 html_js_files = ["predictions.js", "site.js"]

@@ -14,7 +14,7 @@ from course_tools.publishing.nbgrader_cells import BEGIN, END, for_student
 from course_tools.publishing.outputs import tags
 
 FIGURES = "_static/figures"
-_LEFT_OUT = {"progress", "ledger", "guard"}
+_LEFT_OUT = {"progress", "ledger"}
 _IMPORTS = re.compile(r"\s*(?:import|from)\s")
 _SOLUTION = re.compile(rf"^ *{BEGIN}\n(.*?)^ *{END}$", re.DOTALL | re.MULTILINE)
 _SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
@@ -39,8 +39,9 @@ def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable
             cells.insert(answer, cell)
             continue
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
-            answer = len(cells) + 1
-            cells += [for_student(cell), _answer(cell)]
+            title = exercise(cell.metadata["exercise"]).title.removeprefix("The ")
+            answer = len(cells) + 2
+            cells += [new_markdown_cell(f"```{{index}} ! single: {title}\n```"), for_student(cell), _answer(cell)]
         elif cell.cell_type == "markdown" or _fold(cell):
             cells.append(cell)
     for cell in cells:

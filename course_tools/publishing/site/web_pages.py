@@ -116,7 +116,7 @@ with checks that name your mistake and claims that the lectures measure as they 
     sample = _picture() if picture else _VERDICT
     doors = _DOORS.format(start=f"lectures/{lectures[0].stem}", teacher=_doors_link(sections, "For teachers", "docs/grading"))
     lens = _MICROSCOPE.replace("{picture}", _LENS if picture else "")
-    return "\n".join([head, sample, lens, doors, "## Lectures\n", _lecture_table(lectures), _menu(sections)])
+    return "\n".join([head, sample, lens, doors, "## Lectures\n", _lecture_table(lectures), _INSTALL, _menu(sections)])
 
 
 def _lecture_table(lectures: Sequence[Lecture]) -> str:
@@ -226,6 +226,13 @@ einops and jaxtyping.
 ::::
 
 Nothing is claimed that is not measured: [thirty findings that surprise, and all the evidence](docs/evidence.md).
+"""
+
+
+_INSTALL = """## How to install it
+
+Download the course or clone its repository. In its folder, `python3 course.py lab` installs what the lectures need and opens
+them. [Other ways](docs/running.md): conda, Docker, Binder, Google Colab.
 """
 
 
