@@ -72,10 +72,10 @@ def test_an_exam_gets_what_was_asked_for_and_a_refusal_is_one_line(tmp_path, mon
     import course_tools.exams as exams
 
     asked = []
-    monkeypatch.setattr(exams, "write_exam", lambda *given: asked.append(given) or [tmp_path / "form_A.html"])
+    monkeypatch.setattr(exams, "write_exam", lambda *given: asked.append(given) or [tmp_path / "form_A.pdf"])
     assert command.main(["exam", "--lectures", "2,04", "--forms", "4", "--seed", "9", "--out", str(tmp_path)]) == 0
     assert asked == [(tmp_path, ["02", "04"], 4, 40, 9)]
-    assert capsys.readouterr().out == f"wrote {tmp_path / 'form_A.html'}\n"
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'form_A.pdf'}\n"
     monkeypatch.undo()
     assert command.main(["exam", "--lectures", "99", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "course: there is no lecture 99; there are 01 to 16.\n"
