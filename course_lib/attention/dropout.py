@@ -15,7 +15,6 @@ from typing import TypeVar
 from torch import nn
 
 from course_lib.attention.core import Attended, Mechanism, hide_keys, require_weights
-from course_lib.attention.multihead import MultiHead
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 __all__ = ["AttentionDropout", "without_attention_dropout"]
@@ -68,7 +67,7 @@ def without_attention_dropout(model: Model) -> Model:
     """
     copy = deepcopy(model)
     for part in list(copy.modules()):
-        if isinstance(part, MultiHead) and isinstance(dropout := part.mechanism, AttentionDropout):
+        if isinstance(dropout := getattr(part, "mechanism", None), AttentionDropout):
             del part.mechanism  # torch does not allow a function to replace a sub-module of the same name
             part.mechanism = dropout.mechanism
     return copy

@@ -55,7 +55,11 @@ class GroupedQueryAttention(nn.Module):
         """Set the mechanism that attends in each head, such as `causal_attention` or `fused_causal_attention`."""
         super().__init__()
         self.mechanism = mechanism
-        self.causal = getattr(mechanism, "causal", False)
+
+    @property
+    def causal(self) -> bool:
+        """Whether the mechanism inside is causal."""
+        return getattr(self.mechanism, "causal", False)
 
     @of_tensors
     def forward(self, q: Queries, k: GroupKeys, v: GroupValues, mask: Mask | None = None) -> Attended | ContextOnly:

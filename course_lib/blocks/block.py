@@ -456,8 +456,8 @@ def encoder_stack(
     d_model, n_heads, d_ff, n_layers = sizes
 
     def block() -> Block:
-        mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
-        return Block(mixer, FeedForward(d_model, d_ff, _of_one_layer(activation)), d_model, residual, norm, dropout)
+        mixer = SelfAttention(MultiHead(d_model, n_heads, of_one_layer(mechanism)))
+        return Block(mixer, FeedForward(d_model, d_ff, of_one_layer(activation)), d_model, residual, norm, dropout)
 
     return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
 
@@ -488,16 +488,16 @@ def decoder_stack(
     d_model, n_heads, d_ff, n_layers = sizes
 
     def block() -> DecoderBlock:
-        mixer = SelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism if own is None else own)))
-        cross = CrossAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
+        mixer = SelfAttention(MultiHead(d_model, n_heads, of_one_layer(mechanism if own is None else own)))
+        cross = CrossAttention(MultiHead(d_model, n_heads, of_one_layer(mechanism)))
         return DecoderBlock(
-            mixer, cross, FeedForward(d_model, d_ff, _of_one_layer(activation)), d_model, residual, norm, dropout
+            mixer, cross, FeedForward(d_model, d_ff, of_one_layer(activation)), d_model, residual, norm, dropout
         )
 
     return Stack([block() for _ in range(n_layers)], closing_norm(residual, d_model, norm))
 
 
-def _of_one_layer(part: Part) -> Part:
+def of_one_layer(part: Part) -> Part:
     """Copy a mechanism or activation that is a module, so that layers do not share its parameters; return a function as is."""
     return deepcopy(part) if isinstance(part, nn.Module) else part
 

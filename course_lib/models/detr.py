@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, MultiHead, scaled_dot_product_attention
 from course_lib.blocks import Block, FeedForward, Residual, Sizes, post_norm
-from course_lib.blocks.block import _of_one_layer
+from course_lib.blocks.block import of_one_layer
 from course_lib.primitives import sinusoidal_points
 from course_lib.shapes import Image, Memory, TokenFeatures
 
@@ -105,8 +105,8 @@ class ObjectBlock(nn.Module):
         """
         super().__init__()
         d_model = sizes.d_model
-        self.mixer = PositionalSelfAttention(MultiHead(d_model, sizes.n_heads, _of_one_layer(mechanism)))
-        self.cross = MultiHead(d_model, sizes.n_heads, _of_one_layer(mechanism))
+        self.mixer = PositionalSelfAttention(MultiHead(d_model, sizes.n_heads, of_one_layer(mechanism)))
+        self.cross = MultiHead(d_model, sizes.n_heads, of_one_layer(mechanism))
         self.feed_forward, self.residual = FeedForward(d_model, sizes.d_ff), residual
         self.norm_1, self.norm_2, self.norm_3 = (nn.LayerNorm(d_model) for _ in range(3))
         self.dropout = nn.Dropout(dropout)
@@ -158,7 +158,7 @@ class DETR(nn.Module):
         self.project = nn.Conv2d(d_backbone, d_model, 1)
 
         def block() -> Block:
-            mixer = PositionalSelfAttention(MultiHead(d_model, n_heads, _of_one_layer(mechanism)))
+            mixer = PositionalSelfAttention(MultiHead(d_model, n_heads, of_one_layer(mechanism)))
             return Block(mixer, FeedForward(d_model, d_ff), d_model, dropout=dropout)
 
         self.encoder = nn.ModuleList(block() for _ in range(n_layers))

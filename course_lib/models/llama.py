@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from course_lib.attention import AnyMechanism, GroupedQueryAttention, LayerState, MultiHead, RotaryAttention, causal_attention
 from course_lib.attention.core import require_causal
 from course_lib.blocks import Block, GatedFeedForward, SelfAttention, Sizes, Stack, draw_weights, pre_norm
+from course_lib.blocks.block import of_one_layer
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Tokens
 
@@ -42,27 +43,31 @@ class Llama(nn.Module):
         n_groups: int,
         mechanism: AnyMechanism = causal_attention,
         base: float = 10_000.0,
+        epsilon: float = 1e-6,
     ) -> None:
         """Set up the model.
 
         Args:
             n_tokens: size of the vocabulary.
-            sizes: d_model, n_heads, d_ff, n_layers. The papers have d_ff = 8/3 d_model, which gives the gated network as many
-                parameters as one of 4 d_model without gates.
+            sizes: d_model, n_heads, d_ff, n_layers. The first paper has d_ff = 8/3 d_model, which gives the gated network as
+                many parameters as one of 4 d_model without gates.
             n_groups: number of heads of keys and values; n_heads in the first Llama.
             mechanism: how each head attends, `causal_attention`, or `fused_causal_attention`, which is faster and returns no
-                weights; one that is not causal is refused.
+                weights; one that is not causal is refused. A module is copied for each layer.
             base: of the speeds, as in `rotary_speeds`.
+            epsilon: of the norms; neither it nor the base is in a state_dict.
 
         Raises:
-            ValueError: the sizes of a head are odd, as `MultiHead`, or the mechanism is not causal.
+            ValueError: the sizes of a head are odd, as `MultiHead`, or the mechanism is not causal, or rotates as well.
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
-        norm = partial(nn.RMSNorm, eps=1e-6)
+        norm = partial(nn.RMSNorm, eps=epsilon)
+        if isinstance(mechanism, RotaryAttention):
+            raise ValueError("Llama rotates queries and keys itself; pass the mechanism that stands inside `RotaryAttention`.")
 
         def block() -> Block:
-            rotary = RotaryAttention(d_model // n_heads, GroupedQueryAttention(mechanism), base)
+            rotary = RotaryAttention(d_model // n_heads, GroupedQueryAttention(of_one_layer(mechanism)), base)
             mixer = SelfAttention(MultiHead(d_model, n_heads, rotary, bias=False, n_groups=n_groups))
             return Block(mixer, GatedFeedForward(d_model, d_ff), d_model, pre_norm, norm)
 

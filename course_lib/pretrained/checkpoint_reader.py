@@ -154,7 +154,10 @@ def load(model: nn.Module, weights: dict[str, Tensor], epsilon: float) -> None:
 
     Raises:
         RuntimeError: a tensor is missing, unknown, or of another shape.
+        ValueError: a tensor holds integers or numbers of 8 bits, which mean something else with their scales.
     """
+    if packed := [name for name, tensor in weights.items() if tensor.dtype.itemsize < 2 or not tensor.is_floating_point()]:
+        raise ValueError(f"the tensor {packed[0]} has the type {weights[packed[0]].dtype}; quantized weights cannot be read.")
     model.load_state_dict(weights)
     for module in model.modules():
         if isinstance(module, nn.LayerNorm | nn.RMSNorm):

@@ -8,6 +8,7 @@ features 2i and 2i + 1 are a pair. The scores are equal if the rows of each head
 `from_llama` does.
 """
 
+import math
 from pathlib import Path
 
 from torch import Tensor
@@ -34,6 +35,9 @@ _RENAMINGS: tuple[Renaming, ...] = (
 _UNUSED = r"\.rotary_emb\.inv_freq$"
 """The speeds of the rotation, in old files."""
 
+_PLAIN = {"rope_type": "default", "type": "default", "partial_rotary_factor": 1.0}
+"""Settings of rotary positions without scaling; each may be missing."""
+
 
 def load_llama(folder: str | Path, mechanism: AnyMechanism = causal_attention) -> Llama:
     """Load Llama from a folder with config.json and safetensors; a tied output matrix is one with the embedding.
@@ -45,20 +49,21 @@ def load_llama(folder: str | Path, mechanism: AnyMechanism = causal_attention) -
     Raises:
         FileNotFoundError, ImportError: as `read_checkpoint`.
         ValueError: the checkpoint is damaged or not a Llama, or its equations differ from those of `Llama`: scaled positions,
-            biases, another activation, or heads of another size.
+            biases, another activation, heads of another size, or quantized weights.
     """
     checkpoint = read_checkpoint(folder, "llama")
     names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
     sizes = Sizes(*(checkpoint.number(name) for name in names))
     n_groups = checkpoint.number("num_key_value_heads", sizes.n_heads)
     base = _base(checkpoint, sizes)
-    model = Llama(checkpoint.number("vocab_size"), sizes, n_groups, mechanism, base)
+    epsilon = checkpoint.number("rms_norm_eps", 1e-6, float)
+    model = Llama(checkpoint.number("vocab_size"), sizes, n_groups, mechanism, base, epsilon)
     weights = from_llama(checkpoint.tensors, sizes.d_model // sizes.n_heads)
     if checkpoint.setting("tie_word_embeddings", False):
         checkpoint.require_tied("lm_head.weight", "model.embed_tokens.weight")
         model.readout.weight = model.tokens.weight
         weights |= {"readout.weight": weights["tokens.weight"]} if "tokens.weight" in weights else {}
-    load(model, weights, checkpoint.number("rms_norm_eps", 1e-6, float))
+    load(model, weights, epsilon)
     return model
 
 
@@ -88,8 +93,14 @@ def _base(checkpoint: Checkpoint, sizes: Sizes) -> float:
         raise ValueError(f"{folder}: only a Llama with 'silu' as its activation can be read, got {activation!r}.")
     if (d_k := checkpoint.number("head_dim", sizes.d_model // sizes.n_heads)) * sizes.n_heads != sizes.d_model:
         raise ValueError(f"{folder}: {sizes.n_heads} heads of {d_k} features do not make the {sizes.d_model} of a token.")
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default" or rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ValueError(f"{folder}: only rotary positions without scaling can be read, got {rope}.")
-    return float(rope.get("rope_theta", checkpoint.setting("rope_theta", 10_000.0)))
+    if config.get("quantization_config"):
+        raise ValueError(f"{folder}: quantized weights cannot be read; save the model without quantization.")
+    base = checkpoint.setting("rope_theta", 10_000.0)
+    for key in ("rope_parameters", "rope_scaling"):
+        rope = checkpoint.setting(key, {})
+        if not isinstance(rope, dict) or any(rope.get(name, plain) != plain for name, plain in _PLAIN.items()):
+            raise ValueError(f"{folder}: only rotary positions without scaling can be read, got {key} = {rope}.")
+        base = rope.get("rope_theta", base)
+    if not isinstance(base, int | float) or not 0 < base < math.inf:
+        raise ValueError(f"{folder}: 'rope_theta' in config.json must be a positive number, got {base!r}.")
+    return float(base)

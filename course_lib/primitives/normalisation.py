@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.primitives.precision import rounded_from_float32
+from course_lib.primitives.preconditions import shape_checked
 
 __all__ = ["batch_norm", "layer_norm", "rms_norm", "unit"]
 
@@ -76,6 +77,7 @@ def batch_norm(
     return centred / (rows.var(0, correction=0) + epsilon).sqrt() * gain + bias
 
 
+@shape_checked()
 @rounded_from_float32
 def rms_norm(x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], epsilon: float = 1e-6) -> Float[Tensor, "*batch d"]:
     """Divide each position by the root mean square of its own features; `nn.RMSNorm(d, eps=1e-6)` is the module.
@@ -87,6 +89,9 @@ def rms_norm(x: Float[Tensor, "*batch d"], gain: Float[Tensor, "d"], epsilon: fl
 
     Returns:
         (*batch, d); before the gain, mean square 1 where that of x is far above ε.
+
+    Raises:
+        ValueError: x and the gain differ in d.
 
     Source: Zhang & Sennrich 2019, eq. 4.
     """

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from course_lib.analysis import record
-from course_lib.attention import rotate, scaled_dot_product_attention
+from course_lib.attention import (
+    AttentionDropout,
+    RotaryAttention,
+    causal_attention,
+    rotate,
+    scaled_dot_product_attention,
+    without_attention_dropout,
+)
 from course_lib.blocks import Sizes
 from course_lib.fast import fused_causal_attention
 from course_lib.generation import generate
@@ -42,10 +49,7 @@ def test_the_forward_pass_of_the_docs_from_parts_of_the_library(n_groups):
     assert len(code.splitlines()) < 40
     names = {}
     exec(code, names)
-    llama = model(n_groups, base=500.0)
-    for part in llama.modules():
-        if isinstance(part, torch.nn.RMSNorm):
-            part.eps = 0.1
+    llama = model(n_groups, base=500.0, epsilon=0.1)
     found = names["llama"](TOKENS, llama.state_dict(), SIZES, n_groups, base=500.0, epsilon=0.1)
     torch.testing.assert_close(found, llama(TOKENS))
 
@@ -155,3 +159,15 @@ def test_gradients_are_those_of_finite_differences():
         return torch.func.functional_call(tiny, dict(zip(names, given, strict=True)), (TOKENS[:2, :3] % 5,))
 
     assert torch.autograd.gradcheck(logits, scaled, fast_mode=True)
+
+
+def test_a_mechanism_that_rotates_as_well_is_refused():
+    with pytest.raises(ValueError, match="rotates queries and keys itself"):
+        Llama(N, SIZES, 2, RotaryAttention(6))
+
+
+def test_dropout_of_attention_is_taken_out_where_it_stands_inside_other_mechanisms():
+    llama = model(mechanism=AttentionDropout(causal_attention, 0.5))
+    without = without_attention_dropout(llama)
+    torch.testing.assert_close(without(TOKENS), llama.eval()(TOKENS))
+    assert generate(without, TOKENS, 3, likeliest).shape[0] == B

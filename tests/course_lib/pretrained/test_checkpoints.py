@@ -313,6 +313,10 @@ def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "without scaling can be read, got .*'linear'"),
         ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "without scaling can be read, got .*'llama3'"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "without scaling"),
+        ({"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"type": "linear"}}, "without scaling"),
+        ({"rope_scaling": ["linear"]}, "without scaling"),
+        ({"rope_theta": "big"}, "'rope_theta' in config.json must be a positive number, got 'big'"),
+        ({"quantization_config": {"bits": 8}}, "quantized weights cannot be read"),
         ({"attention_bias": True}, r"without biases .* sets \['attention_bias'\]"),
         ({"mlp_bias": True}, r"without biases .* sets \['mlp_bias'\]"),
         ({"hidden_act": "gelu"}, "'silu' as its activation can be read, got 'gelu'"),
@@ -322,6 +326,11 @@ def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
 def test_a_llama_with_other_equations_is_refused(monkeypatch, setting, message):
     with pytest.raises(ValueError, match=f"there: .*{message}"):
         load_llama(given(monkeypatch, "llama", **LLAMA, **setting))
+
+
+def test_a_tensor_of_integers_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match=r"blocks\.0\.norm has the type torch\.int8; quantized"):
+        load_gpt2(given(monkeypatch, "gpt2", {"h.0.norm": torch.ones(1, dtype=torch.int8)}, **GPT2))
 
 
 @pytest.mark.parametrize("head", ["score.weight", "classifier.weight", "qa_outputs.bias", "multiple_choice_head.summary.bias"])

@@ -48,6 +48,11 @@ def test_an_rms_norm_by_hand():
     torch.testing.assert_close(normed, torch.tensor([0.75, 2.0]))
 
 
+def test_a_gain_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="rms_norm"):
+        rms_norm(torch.ones(5, 1), torch.ones(7))
+
+
 def test_rms_norm_of_features_of_mean_zero_is_layer_norm_without_a_bias():
     x, (gain, bias) = 2 * drawn(B, T, D), parameters()
     centred = x - x.mean(-1, keepdim=True)
