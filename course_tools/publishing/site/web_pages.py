@@ -205,7 +205,7 @@ _DOORS = """## Learn, teach or build
 :gutter: 3
 
 :::{{grid-item-card}} Learn
-Two to three hours a lecture: predict, write the mechanism, see it measured, break it.
+One to three hours a lecture: predict, write the mechanism, see it measured, break it.
 
 [Begin with recurrence]({start}.ipynb)
 :::
