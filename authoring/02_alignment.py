@@ -716,11 +716,12 @@ figures.show_alignment(counter, spelled(4_372, "en"), str.split, "English", "Ger
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits of a sentence are the same alone, in a batch, and padded in a batch with a longer one |
+# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change |
 # | 1 | the logits at a position depend on the target up to there, and not on the token that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a target, the model outputs the token with the largest logit at each step, and reads it at the next |
 # | 1 | held-out sentences: more characters are right than in the answer of the most similar training sentence (about 0.7) |
-# | 2 | held-out sentences of two dates: exact match at least 0.5 (a decoder that gets only the last state reaches less than 0.05) |
+# | 1 | held-out sentences of two dates: exact match at least 0.5 (a decoder that gets only the last state reaches less than 0.05) |
 
 # %% exercise="02.7" difficulty="●●●" minutes=35
 from course_tools.bank.lecture_02.train_translator import train_translator

@@ -795,11 +795,12 @@ marked.show_weights(models["two levels of attention"])
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits of a caption do not depend on the other images of the batch |
+# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change |
 # | 1 | the logits at a position depend on the words up to there, and not on the word that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a caption, the model outputs the word with the largest logit at each step, and reads it at the next |
 # | 1 | held-out images: the accuracy of single words is at least 0.1 above that of the most frequent word at each position |
-# | 2 | held-out images: exact match of the captions at least 0.25 (from the mean of the regions it is below 0.15) |
+# | 1 | held-out images: exact match of the captions at least 0.25 (from the mean of the regions it is below 0.15) |
 
 # %% exercise="03.7" difficulty="●●●" minutes=35
 from course_tools.bank.lecture_03.train_captioner import train_captioner

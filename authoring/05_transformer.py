@@ -1073,11 +1073,12 @@ repair_training = check("05.8", repair_training)
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits depend on the source and its order; they are the same alone, in a batch, and padded in a batch with a longer source |
+# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change |
 # | 1 | the logits at a position depend on the target up to there, and not on the token that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a target, the model outputs the token with the largest logit at each step, and reads it at the next |
 # | 1 | new sentences: exact match at least 0.25 (without positions less than 0.15) |
-# | 2 | new sentences, half of them with one date: exact match at least 0.45 |
+# | 1 | new sentences, half of them with one date: exact match at least 0.45 |
 # | 1 | only the first `n_train` sentences are trained on |
 
 # %% exercise="05.9" difficulty="●●●" minutes=35

@@ -51,9 +51,9 @@ from course_tools.notebook.authorship import whose
 # can travel far.
 #
 # The input is the sequence of columns, lowest first: the digits $a$ and $b$ give the token $2a + b$. The output is one digit for
-# each column. All models learn from numbers of ten digits, at a random offset among 21 columns, and are tested on new numbers
-# of ten digits and of twenty. `walks` is the distance of the column that decides a carry: 1 if it is the preceding column, 3 if
-# the two in between only pass the carry on.
+# each column. All models learn from numbers of ten digits, at a random offset among 21 columns, so that no position is new in
+# the test, on other numbers of ten digits and on numbers of twenty. `walks` is the distance of the column that decides the carry
+# which a column receives: 1 if it is the preceding column, 3 if the two in between only pass the carry on, 0 in the lowest column.
 
 # %%
 T, N_STEPS = 21, 8
@@ -76,14 +76,15 @@ for name, row in zip(("columns", "digits", "walks"), ten, strict=True):
 # the columns of short sums.</details>
 # <details><summary>B. Far fewer.</summary>
 #
-# Yes. One softmax has to pick the nearest lower column that is 1 + 1 or 0 + 0, by content and by position at once. In
-# training, ten digits competed; now twenty do.</details>
+# Yes. It must pick the nearest lower column that is 1 + 1 or 0 + 0, by content and by position at once, among twenty columns
+# instead of ten, and the higher ones can mislead it.</details>
 # <details><summary>C. None, and it cannot add ten digits either: addition needs a loop.</summary>
 #
 # The nearest lower column that is 1 + 1 or 0 + 0 decides the carry, wherever it is. To find it is one look-up.</details>
 
 # %% [markdown]
-# The next cell is the layer, its training and its test. It gets 1,600 updates, four times as many as any model after it.
+# The next cell defines the layer and its test, and trains it. It gets 1,600 updates, four times as many as any model trained
+# below.
 
 
 # %%
@@ -136,7 +137,8 @@ one_layer = learn(OneLayer().to(device()), nats, steps=1_600)
 
 # %% [markdown]
 # What does it go by? A digit cannot depend on higher columns. So in each sum of twenty digits we replace the columns from the
-# twelfth on by those of another sum, and count how many of the first eleven digits change.
+# twelfth on by those of another sum, and count how many of the first eleven digits change: none, if the layer
+# goes by lower columns alone.
 
 # %%
 swapped = twenty.columns.clone()
@@ -173,10 +175,10 @@ claim(
 # | after step 3 | **0** | **0** | **0** | **1** |
 #
 # A column whose carry comes from $w$ columns away is certain after $w$ steps. The rule is the same in every column and at every
-# step, so one block is enough, and no rule mentions the length of the number.
+# step, so one block is enough, and the rule does not mention the length of the number; only the number of steps depends on it.
 #
 # So that the block can tell the steps apart, the encoding of step $t$ and position $i$, counted from 0, is added before
-# each (eqs. 4 to 7, with $d$ for `d_model`):
+# each (Dehghani et al. 2019, eqs. 4 to 7, with $d$ for `d_model`):
 #
 # $$H^t = \mathrm{Block}\!\left(H^{t-1} + P^t\right) \qquad P^t_{i,\,2j} = \sin\!\left(i / 10000^{2j/d}\right) + \sin\!\left(t / 10000^{2j/d}\right)$$
 #
@@ -197,7 +199,8 @@ step_encoding = check("06.1", step_encoding)
 # ## 3 When to halt
 #
 # In 7 + 1, one column needs one step, another three. With **adaptive computation time** (Graves 2016), each position computes a
-# halting value $h_n$ between 0 and 1 after each step $n$, and halts as soon as these values sum to $1 - \varepsilon$.
+# halting value $h_n$ between 0 and 1 after each step $n$, also called its probability of halting, and halts as soon as these
+# values sum to at least $1 - \varepsilon$.
 #
 # **By hand**, with $\varepsilon = 0.01$:
 #
@@ -278,6 +281,7 @@ suspect = check("06.5", suspect)
 #
 # The next cell is a Universal Transformer around your functions, and its loss. The loss on the digits alone would let every
 # column take as many steps as it likes, so each pays a price for its **ponder cost** $\rho = N + R$, 3.2 in the example above.
+# (`ponder_cost` is the library's; it is an exercise in *Going further*.)
 
 
 # %%
@@ -323,7 +327,7 @@ def priced(mask, price=0.01):
 # | lower and higher columns | no mask | two-sided local |
 # | lower columns only | causal | local |
 #
-# **Predict.** All four learn to add ten digits. Which of them do *not* reliably learn to add twenty, however long they train?
+# **Predict.** All four learn to add ten digits. Which of them do *not* reliably learn to add twenty, even with many more updates?
 #
 # <details><summary>A. None of the four: no mask hides what a column needs.</summary>
 #
@@ -353,8 +357,9 @@ causal, local = (
 claim("06.l", causal=causal, local=local)
 
 # %% [markdown]
-# Four hundred updates are not always enough: with `torch.manual_seed(0)`, the columns learn to halt before they have learned to
-# add. The table holds the recorded study `06_direction`: the same model under all four masks, three trainings each.
+# Four hundred updates are not always enough: with `torch.manual_seed(0)` in the training above, the columns learn to halt before
+# they have learned to add. The table holds the recorded study `06_direction`: the same model, with other initial weights, under
+# all four masks, three trainings each.
 
 # %% tags=["nbval-check-output"]
 study = recorded("06_direction")
@@ -381,15 +386,15 @@ masked = [
 claim("06.mask", masked=masked, none=study.scores(longest, "twenty digits"))
 
 # %% [markdown]
-# It is enough to hide the direction, or the distance. Hiding both is fastest. Without a mask it is a matter of luck, and patience
-# does not help: with more updates the short sums become perfect, and the long ones worse. Even the single layer gains from the
-# causal mask: after 4,800 updates of the study it adds 0.84 to 0.92 of the long numbers, and without a mask 0.30 to 0.47.
+# It is enough to hide the higher columns, or the distant ones. Where the higher ones are hidden, 400 updates nearly suffice.
+# Without a mask it is a matter of luck, and patience does not help: from 1,200 to 3,600 updates the short sums become perfect, and
+# the long ones worse, in all three trainings. Even the single layer gains from the causal mask: after 4,800 updates of the study it adds 0.84 to 0.92 of the long numbers, and without a mask 0.30 to 0.47.
 
 # %% [markdown] tags=["predict"]
 # ## 6 Distance decides the steps
 #
-# Both models add long numbers. The causal one lets a column look as far down as it likes, the local one lets it ask its
-# neighbour only.
+# Both models add long numbers. The causal one lets a column look as far down as it likes, the local one lets it ask the next
+# lower column only.
 #
 # **Predict.** Which of the two takes more steps where a carry comes from far away?
 #
@@ -414,7 +419,7 @@ def steps_taken(model, columns, mask):
 
 
 def by_distance(model, mask):
-    """The mean number of steps where a carry comes from 1, 2, … N_STEPS columns away."""
+    """The mean number of steps by distance of the carry, from 1 to N_STEPS columns."""
     taken = steps_taken(model, twenty.columns, mask).float()
     return [taken[twenty.walks == w].mean().item() for w in range(1, N_STEPS + 1)]
 
@@ -439,10 +444,17 @@ show(
 # %% tags=["nbval-check-output"]
 (near, *_, far), (causal_near, *_, causal_far) = steps.values()
 claim("06.o", near=near, far=far, causal_near=causal_near, causal_far=causal_far)
+print("in the study, after 1,200 updates, at distances 1 and 7:")
+for name in ("local", "causal"):
+    setting = f"adaptive, {name}, 1,200 updates"
+    at_1, at_7 = (from_to(setting, f"steps at distance {way}") for way in (1, 7))
+    print(f"{name:<7} {at_1}, {at_7}")
 
 # %% [markdown]
-# Now look at one sum. Each row is a column, and the shades are the weights $p$ of its steps: on the diagonal, you see the carry
-# arrive, one column in each step.
+# At distance 1 a single step would do. The model above takes several; with three times the updates, the models of the study take
+# two or three, and still seven at distance 7. Now look at one sum. Each row is a column, and the shades are the weights $p$ of
+# its steps; a dark last step counts too. The columns 1 + 0 halt on a diagonal: you see the carry arrive, one column in each step.
+# Not every column is so economical: the lowest waits for nothing, and takes several steps. A needless step costs only 0.01.
 
 # %%
 show_steps(models["local"], 31, 1, LOCAL)
@@ -450,7 +462,7 @@ show_steps(models["local"], 31, 1, LOCAL)
 # %% tags=["try-it"]
 # Try it: a carry through many columns; carries that travel only one column; no carry,
 # but every column passes on what it receives; a carry from further than eight steps
-# reach. What is 2 ** 20 - 1 plus 1, and which mask gets it right?
+# reach. Try add(models["causal"], 2**20 - 1, 1, CAUSAL): does either mask get it right?
 for a, b in ((15, 1), (48, 48), (21, 42), (1023, 1)):
     total, weights, _ = add(models["local"], a, b, LOCAL)
     print(f"{a} + {b} = {total:<8} steps {(weights > 0).sum(-1).tolist()}")
@@ -529,14 +541,14 @@ explore(draw_steps, ones=(1, 10, 1))
 # - **Halting as a probability.** PonderNet (Banino et al. 2021, https://arxiv.org/abs/2107.05407) learns a distribution over the
 #   step to halt at and trains on its expected loss: it needs neither a remainder nor a mixture of states.
 # - **Looped Transformers.** With the number of steps adapted to the length of the input, they learn to add longer numbers than
-#   those of their training (Fan et al. 2024, https://arxiv.org/abs/2409.15647), as you have seen here.
+#   those of their training (Fan et al. 2024, https://arxiv.org/abs/2409.15647).
 # - **Steps for some tokens.** Mixture-of-Depths (Raposo et al. 2024, https://arxiv.org/abs/2404.02258) lets a fixed share of the
 #   tokens pass through a layer, so that the time of skipped tokens is really saved.
 # - **Thinking longer without words.** A language model of 3.5 billion weights with a repeated block gets better at reasoning when
 #   it takes more steps at test time (Geiping et al. 2025, https://arxiv.org/abs/2502.05171).
 #
 # **Further reading.** Dehghani et al. 2019, *Universal Transformers*, section 2 (https://arxiv.org/abs/1807.03819), whose published
-# code goes on transforming halted positions, other than the paper; Graves 2016, *Adaptive Computation Time for Recurrent Neural
+# code goes on transforming halted positions, unlike the paper; Graves 2016, *Adaptive Computation Time for Recurrent Neural
 # Networks*, section 2 (https://arxiv.org/abs/1603.08983).
 
 # %% [markdown]
@@ -580,12 +592,13 @@ print(f"cost {cost.item():.1f}, gradient {h.grad.tolist()}")
 # %% [markdown] tags=["predict"]
 # **Predict.** One more model with the local mask trains at price 1 instead of 0.01. What happens?
 #
-# <details><summary>A. It adds as well, in fewer steps.</summary>
+# <details><summary>A. It adds just as well, in fewer steps.</summary>
 #
 # A column that waits for a carry needs its steps, and each of them would now cost more than the digit is worth.</details>
 # <details><summary>B. It halts at once and adds badly.</summary>
 #
-# Yes. A second step costs 1, and a guessed digit only ln 2 = 0.69 nats.</details>
+# Yes. A second step costs its weight: 1 if the digit is read after it alone, and a guessed digit only ln 2 = 0.69
+# nats.</details>
 # <details><summary>C. It learns the same, only more slowly.</summary>
 #
 # The price is part of the loss, so it also changes what the model learns.</details>
@@ -622,7 +635,7 @@ shared_encoder = check("06.4", shared_encoder)
 
 # %% [markdown] tags=["predict"]
 # The next model takes four steps under the causal mask; nothing in it halts. After the training it takes another number of steps,
-# and so does your adaptive model, whose columns may now go on for twelve steps.
+# and so does your adaptive model with the local mask, whose columns may now go on for twelve steps.
 #
 # **Predict.** Trained for four steps, the fixed model takes twelve. What happens to its sums?
 #
@@ -692,7 +705,7 @@ claim("06.j", four=four, twelve=twelve, eight=eight, adaptive=adaptive)
 # ### What halting buys
 #
 # The recorded study also trains three rivals under the causal mask: eight *separate* layers with nearly eight times the weights,
-# eight fixed steps of one block, and the single layer of section 1, for 4,800 updates.
+# and eight fixed steps of one block, both at a learning rate of 2e-3, and the single layer of section 1, for 4,800 updates.
 
 # %% tags=["nbval-check-output"]
 study = recorded("06_direction")
@@ -713,8 +726,9 @@ claim(
 )
 
 # %% [markdown]
-# All that have eight steps add nearly all long sums, whether their weights are shared or not, fixed or adaptive. Halting does not
-# make the answers better. It makes them cheaper: under this mask, the adaptive columns take two or three of the eight steps.
+# All models with up to eight steps add nearly all long sums, whether their weights are shared or not, their steps fixed or
+# adaptive. Halting does not make the answers better, and this code saves no time, since it computes halted columns too. What
+# halting gives is a number of steps that nobody had to choose.
 
 # %% [markdown] tags=["try-it"]
 # ## Build it
@@ -726,7 +740,7 @@ claim(
 #
 # The model learns sums of **six** digits in 13 columns. The check calls `train_adder(columns, digits, n_steps, n_updates)`
 # once, with 4,000 sums, `n_steps=6` and `n_updates=300`, and evaluates the returned model on other sums of six digits and on
-# sums of **twelve**. The function has at most 60 seconds of processor time; a good answer needs about six. So that halting can
+# sums of **twelve**. The model makes its own mask of (13, 13). The function has at most 60 seconds of processor time; a good answer needs about six. So that halting can
 # be judged, the model returns the results of each step:
 #
 # | call | result |

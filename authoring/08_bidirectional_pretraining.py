@@ -835,8 +835,9 @@ claim("08.z-words", difference=of_plays["TF-IDF + SVD"] - of_plays["pre-trained"
 # | 1 | in these calls 12 % of the pieces are [MASK] and 1.5 % another piece (whether another 1.5 % stay unchanged is not graded) |
 # | 1 | the loss is averaged over the chosen tokens only: if it included visible tokens, it would fall far lower |
 # | 1 | the logits of a name depend on neither padding nor the other names of the batch |
+# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change |
 # | 1 | accuracy on new names: at least 0.25, twice that of a guess |
-# | 2 | accuracy on new names: at least that of naive Bayes on the pieces of the 40 labelled names, 0.4 to 0.5 |
+# | 1 | accuracy on new names: at least that of naive Bayes on the pieces of the 40 labelled names, 0.4 to 0.5 |
 
 # %% exercise="08.8" difficulty="●●●" minutes=30
 from course_tools.bank.lecture_08.train_bert import train_bert

@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import html
 import re
 import symtable
 import sys
@@ -250,7 +249,7 @@ def test_every_figure_says_in_words_what_it_shows(lecture):
         alt = shown[i].metadata["image/png"]["alt"]
         assert len(alt.split()) >= 5
         assert shown[i].data["text/plain"] == alt
-        assert html.escape(alt) in shown[i + 1].data["text/html"]
+        assert to_html(alt) in shown[i + 1].data["text/html"]
 
 
 @each_lecture
