@@ -135,10 +135,21 @@ def nats(model, batch):
 torch.manual_seed(0)
 one_layer = learn(OneLayer().to(device()), nats, steps=1_600)
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # What does it go by? A digit cannot depend on higher columns. So in each sum of twenty digits we replace the columns from the
-# twelfth on by those of another sum, and count how many of the first eleven digits change: none, if the layer
-# goes by lower columns alone.
+# twelfth on by those of another sum.
+#
+# **Predict.** How many of the first eleven digits change?
+#
+# <details><summary>A. None: no digit depends on higher columns, and the layer has seen thousands of sums.</summary>
+#
+# In none of them did a look at higher columns do harm.</details>
+# <details><summary>B. Some.</summary>
+#
+# Yes: the layer looks at higher columns, too. Nothing in its training kept it from doing so.</details>
+# <details><summary>C. About half: they have become guesses.</summary>
+#
+# Most carries are decided nearby, and these columns are the same as before.</details>
 
 # %%
 swapped = twenty.columns.clone()
