@@ -69,5 +69,5 @@ def without_attention_dropout(model: Model) -> Model:
     for part in list(copy.modules()):
         if isinstance(dropout := getattr(part, "mechanism", None), AttentionDropout):
             del part.mechanism  # torch does not allow a function to replace a sub-module of the same name
-            part.mechanism = dropout.mechanism
+            part.mechanism = dropout.mechanism  # type: ignore[assignment]
     return copy
