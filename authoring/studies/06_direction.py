@@ -4,7 +4,7 @@ Adaptive steps under four masks: none, two-sided local (one column either way), 
 next lower column). Rivals under the causal mask: eight separate layers, eight fixed steps of one block, and a single layer.
 
 Budget: 400 and 1,200 updates with 16 sums each, 3,600 without a mask, 4,800 for a single layer; adaptive steps and the single layer
-at 5e-3, the others at 2e-3. Three seeds, about half an hour on one CPU thread.
+at 5e-3, the others at 2e-3. Three seeds, about half an hour on one CPU thread. On a GPU: the same settings.
 """
 
 import torch
