@@ -70,6 +70,13 @@ def multiplies_the_two(q, rows, columns):
     return (by_row.unsqueeze(-1) * by_column.unsqueeze(-2)).flatten(-2)
 
 
+@wrong.part
+def does_not_split_q(q, rows, columns):
+    """You multiply the whole of q by the rows, and by the columns. Only its first d_row features belong to the rows, and the
+    others to the columns: split q before the two products."""
+    return ((q @ rows.mT).unsqueeze(-1) + (q @ columns.mT).unsqueeze(-2)).flatten(-2)
+
+
 @wrong.idea
 def forgets_the_columns(q, rows, columns):
     """You use the rows alone. All positions of one row of the window get the same number, so left and right are not
