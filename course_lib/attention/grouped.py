@@ -17,13 +17,24 @@ from torch import nn
 
 from course_lib.attention.core import AnyMechanism, Attended, ContextOnly
 from course_lib.attention.dot_product import causal_attention, scaled_dot_product_attention
-from course_lib.primitives.preconditions import of_tensors
-from course_lib.shapes import GroupKeys, GroupValues, Keys, Mask, Queries, Values
+from course_lib.primitives.preconditions import of_tensors, requires
+from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
 
 __all__ = ["GroupedQueryAttention", "grouped_query_attention"]
 
 
+def _require_groups(q: Queries, k: GroupKeys, v: GroupValues, mask: Mask | None = None) -> None:
+    """Raise a ValueError unless each head of keys and values serves equally many heads of queries."""
+    heads = [x.shape[-3] if x.dim() > 2 else 0 for x in (q, k, v)]
+    if 0 in heads or heads[1] != heads[2] or heads[0] % heads[1]:
+        raise ValueError(
+            "grouped queries need heads of queries in equal groups, one for each head of keys and values: "
+            f"got queries {tuple(q.shape)}, keys {tuple(k.shape)} and values {tuple(v.shape)}, where the heads are axis -3."
+        )
+
+
 @of_tensors
+@requires(_require_groups)
 def grouped_query_attention(q: Queries, k: GroupKeys, v: GroupValues, mask: Mask | None = None) -> Attended:
     """Attend by scaled dot products, each group of query heads to its own head of keys.
 
@@ -41,7 +52,9 @@ def grouped_query_attention(q: Queries, k: GroupKeys, v: GroupValues, mask: Mask
 
     Source: Ainslie et al. 2023, section 2.2.
     """
-    return scaled_dot_product_attention(q, *_for_each_head(q, k, v), mask)
+    n_queries = q.shape[-3] // k.shape[-3]  # heads of queries in a group
+    k, v = (x.repeat_interleave(n_queries, dim=-3) for x in (k, v))
+    return scaled_dot_product_attention(q, k, v, mask)
 
 
 class GroupedQueryAttention(nn.Module):
@@ -68,16 +81,7 @@ class GroupedQueryAttention(nn.Module):
         Raises:
             ValueError: g does not divide h, keys and values differ in g, or as the mechanism.
         """
-        return self.mechanism(q, *_for_each_head(q, k, v), mask)
-
-
-def _for_each_head(q: Queries, k: GroupKeys, v: GroupValues) -> tuple[Keys, Values]:
-    """Repeat the keys and values of each group for its h / g heads of queries: (*batch, h, T_k, d)."""
-    heads = [x.shape[-3] if x.dim() > 2 else 0 for x in (q, k, v)]
-    if 0 in heads or heads[1] != heads[2] or heads[0] % heads[1]:
-        raise ValueError(
-            "grouped queries need heads of queries in equal groups, one for each head of keys and values: "
-            f"got queries {tuple(q.shape)}, keys {tuple(k.shape)} and values {tuple(v.shape)}, where the heads are axis -3."
-        )
-    r = heads[0] // heads[1]
-    return (k, v) if r == 1 else (k.repeat_interleave(r, dim=-3), v.repeat_interleave(r, dim=-3))
+        _require_groups(q, k, v)
+        n_queries = q.shape[-3] // k.shape[-3]
+        k, v = (x.repeat_interleave(n_queries, dim=-3) for x in (k, v))
+        return self.mechanism(q, k, v, mask)

@@ -1,10 +1,13 @@
-"""Attention masks: causal and padding. A mask is bool, True = may attend, and broadcasts to scores (*batch, T_q, T_k).
+"""Attention masks: causal, a window of tokens, and padding.
+
+A mask is bool, True = may attend, and broadcasts to scores (*batch, T_q, T_k).
 
 Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`. A causal mask of more queries than keys is refused with a
 ValueError, as by causal attention: the first queries would come before the first key.
 
 Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder attends to positions up to
-and including i.
+and including i. Windows: Beltagy et al. 2020, section 3.1 (https://arxiv.org/abs/2004.05150); those of a decoder end
+at the token itself: Jiang et al. 2023, section 2 (https://arxiv.org/abs/2310.06825).
 """
 
 import torch
@@ -14,7 +17,7 @@ from torch import Tensor
 from course_lib.primitives.preconditions import of_tensors, requires, values_are_known
 from course_lib.shapes import Lengths
 
-__all__ = ["causal_mask", "padding_mask"]
+__all__ = ["causal_mask", "padding_mask", "window_of_tokens"]
 
 
 def _require_keys(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> None:
@@ -42,6 +45,34 @@ def causal_mask(T_q: int, T_k: int | None = None, device: torch.device | str | N
     position_q = torch.arange(T_q, device=device) + T_k - T_q
     position_k = torch.arange(T_k, device=device)
     return position_k <= position_q[:, None]
+
+
+def _require_a_token(T: int, size: int, device: torch.device | str | None = None) -> None:
+    """Raise a ValueError for a window in which not even the token itself has a place."""
+    if size < 1:
+        raise ValueError(f"a window of tokens holds at least the token itself, so size must be 1 or more, got {size}.")
+
+
+@requires(_require_a_token)
+def window_of_tokens(T: int, size: int, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
+    """Make the causal mask of a window: each query may attend to its own position and the size - 1 positions before it.
+
+    Args:
+        T: number of queries, and of keys.
+        size: number of keys in a whole window, the query's own included; the windows of the first size - 1 queries are shorter.
+        device: of the mask.
+
+    Returns:
+        bool (T, T), True at [i, j] where i - size < j ≤ i; with size ≥ T it is the causal mask.
+
+    Raises:
+        ValueError: size is below 1.
+
+    Source: Beltagy et al. 2020, section 3.1, and Jiang et al. 2023, section 2, where size is W.
+    """
+    position = torch.arange(T, device=device)
+    distance = position[:, None] - position
+    return (distance >= 0) & (distance < size)
 
 
 def _require_lengths(lengths: Lengths, T_k: int) -> None:

@@ -56,6 +56,7 @@ PRIMITIVES = {
     "unit": (P.unit, real(B, d)),
     "causal_mask": (lambda x: P.causal_mask(n, T, x.device), fixed(1)),
     "padding_mask": (lambda lengths: P.padding_mask(lengths, T), LENGTHS),
+    "window_of_tokens": (lambda x: P.window_of_tokens(T, n, x.device), fixed(1)),
     "window_mask": (lambda x: P.window_mask(T, N, 3, 2, x.device), fixed(1)),
     "local_windows": (lambda x: P.local_windows(x, 3, 2), real(B, T, N, d)),
     "sinusoidal_positions": (lambda x: P.sinusoidal_positions(T, d, x.device), fixed(1)),

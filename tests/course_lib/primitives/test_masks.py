@@ -1,10 +1,10 @@
-"""Masks: True = may attend; the future is hidden, padding is hidden, and a combination hides what either hides."""
+"""Masks: True = may attend; the future, what a window leaves and padding are hidden, and together they hide what any hides."""
 
 import pytest
 import torch
 
 from course_lib.attention import attend
-from course_lib.primitives import causal_mask, padding_mask
+from course_lib.primitives import causal_mask, padding_mask, window_of_tokens
 
 B, T_q, T_k, d_v = 3, 5, 7, 13
 
@@ -22,6 +22,37 @@ def test_queries_before_the_first_key_are_refused():
         with pytest.raises(ValueError, match=f"got {T_q} queries and {T_k} keys"):
             causal_mask(T_q, T_k)
     assert causal_mask(3, 3).equal(causal_mask(3))
+
+
+def test_a_window_of_two_tokens_by_hand():
+    assert window_of_tokens(4, 2).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 11])
+def test_a_window_lists_the_last_tokens_of_each_query(size):
+    """An independent form: the positions of a list that is cut off at its front."""
+    mask = window_of_tokens(T_k, size)
+    assert mask.dtype == torch.bool
+    for i in range(T_k):
+        assert mask[i].nonzero().flatten().tolist() == list(range(i + 1))[-size:]
+
+
+def test_layers_of_windows_reach_further_than_one():
+    """After n layers a query has seen n (size - 1) positions before its own."""
+    size, n_layers = 3, 3
+    reached = torch.linalg.matrix_power(window_of_tokens(11, size).double(), n_layers) > 0
+    assert reached.equal(window_of_tokens(11, n_layers * (size - 1) + 1))
+
+
+def test_a_window_as_long_as_the_text_is_the_causal_mask():
+    for size in (T_k, T_k + 1):
+        assert window_of_tokens(T_k, size).equal(causal_mask(T_k))
+
+
+@pytest.mark.parametrize("size", [0, -3])
+def test_a_window_without_the_token_itself_is_refused(size):
+    with pytest.raises(ValueError, match=f"size must be 1 or more, got {size}"):
+        window_of_tokens(T_k, size)
 
 
 def test_a_padding_mask_by_hand():
@@ -100,3 +131,4 @@ def test_the_lengths_are_left_as_they_are():
 
 def test_masks_live_where_they_are_asked_to():
     assert causal_mask(3, device="meta").device.type == "meta"
+    assert window_of_tokens(3, 2, device="meta").device.type == "meta"
