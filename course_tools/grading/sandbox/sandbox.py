@@ -25,12 +25,12 @@ import psutil
 from course_tools.grading.sandbox import bubblewrap, wire_protocol
 from course_tools.grading.sandbox.hardening import LINUX
 from course_tools.grading.sandbox.memory_watchdog import memory_limited
-from course_tools.grading.sandbox.readable_files import package_folders, readable
+from course_tools.grading.sandbox.readable_files import listed, package_folders, readable
 from course_tools.grading.sandbox.session import LOAD_LIMIT, WorkerSession
 
 START_LIMIT = 600.0
 """Time limit for the zygote to import torch, in seconds."""
-LONGEST_TRAINING = 60.0
+LONGEST_TRAINING = 120.0
 """Limit of processor time, in seconds, at least that of any build task. An `Allowance` ends most answers much earlier."""
 MEMORY = 2**30
 """Memory limit of an answer in bytes, in addition to what torch uses."""
@@ -89,7 +89,8 @@ class Sandbox:
 
     def __init__(self) -> None:
         """Start the zygote and wait until it has imported torch."""
-        settings = {"seconds": int(LOAD_LIMIT + 2 * LONGEST_TRAINING), "memory": MEMORY, "readable": readable()}
+        settings = {"seconds": int(LOAD_LIMIT + 2 * LONGEST_TRAINING), "memory": MEMORY}
+        settings |= {"readable": readable(), "listed": listed()}
         settings["bubblewrap"] = bubblewrap.missing()
         self._learned: set[str] = set()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`

@@ -123,7 +123,7 @@ def _prepare(settings: dict) -> tuple[int | None, dict[str, str]]:
     settings["tells_waiting"] = hardening.tells_waiting()  # a fork that has barely run cannot determine this
     try:
         hardening.adopt_orphans()
-        rules = hardening.rule_set(settings["readable"])
+        rules = hardening.rule_set(settings["readable"], settings["listed"])
     except OSError as error:
         missing["Landlock"] = str(error)
     try:

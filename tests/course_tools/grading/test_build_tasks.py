@@ -61,3 +61,14 @@ def test_the_model_that_is_to_be_built_is_not_at_hand(engine):
 def test_a_training_that_ends_its_process_earns_nothing(engine):
     mark = mark_of(engine, "def train_gpt(text, n_tokens, n_steps):\n    import os\n    os.kill(os.getpid(), 9)\n")
     assert (mark.status, mark.points) == ("no answer", 0)
+
+
+def test_the_images_that_the_model_is_asked_about_cannot_be_loaded(engine):
+    task = exercise("11.7")
+    source = (
+        "def train_vit(images, labels, n_classes, n_steps):\n    from sklearn.datasets import load_digits, load_iris\n\n"
+        "    load_iris()\n    return load_digits()\n"
+    )
+    mark = engine.mark(Notebook([Cell("code", "", {"exercise": task.id}, IMPORTS + source)], task.lecture), task)
+    assert mark.points == 0
+    assert "a file or system call was refused" in mark.findings[0].detail

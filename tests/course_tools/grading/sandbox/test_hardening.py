@@ -137,10 +137,12 @@ def closed_files(tmp_path):
     """Close the Landlock layer, with one file granted and one not."""
     (tmp_path / "granted").write_text("x")
     (tmp_path / "hidden").write_text("x")
+    (tmp_path / "listed").mkdir()
+    (tmp_path / "listed" / "named").write_text("x")
 
     def close():
         hardening.drop_privileges()
-        hardening.restrict_files(hardening.rule_set(iter([str(tmp_path / "granted")])))
+        hardening.restrict_files(hardening.rule_set([str(tmp_path / "granted")], [str(tmp_path / "listed")]))
 
     if inside(close) is not None:
         pytest.skip("this kernel has no Landlock")
@@ -153,6 +155,8 @@ def test_only_granted_files_can_be_read(closed_files):
     assert inside(close, lambda: opened(folder / "granted")) == "opened"
     assert inside(close, lambda: opened(folder / "hidden")) == "PermissionError"
     assert inside(close, lambda: os.listdir(folder)) == "PermissionError"
+    assert inside(close, lambda: ",".join(os.listdir(folder / "listed"))) == "named"
+    assert inside(close, lambda: opened(folder / "listed" / "named")) == "PermissionError"
     assert inside(close, lambda: opened("/etc/passwd")) == "PermissionError"
     assert inside(close, lambda: opened(f"/proc/{os.getpid()}/mem")) == "PermissionError"
 
@@ -173,7 +177,7 @@ def test_nothing_can_be_written_but_to_nowhere(closed_files):
         lambda: opened("/dev/shm/probe", "wb"),
     ):
         assert inside(close, act) in ("PermissionError", "OSError")
-    assert sorted(path.name for path in folder.iterdir()) == ["granted", "hidden"]
+    assert sorted(path.name for path in folder.iterdir()) == ["granted", "hidden", "listed"]
     assert inside(close, lambda: opened(os.devnull, "wb")) == "opened"
 
 

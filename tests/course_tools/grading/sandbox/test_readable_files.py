@@ -6,7 +6,15 @@ from pathlib import Path
 import torch
 
 from course_tools.grading.sandbox import hardening
-from course_tools.grading.sandbox.readable_files import _entries, forbidden_sources, package_folders, readable, secrets
+from course_tools.grading.sandbox.readable_files import (
+    HELD_OUT,
+    _entries,
+    forbidden_sources,
+    held_out,
+    package_folders,
+    readable,
+    secrets,
+)
 
 
 def test_what_is_readable_holds_python_and_packages_and_nothing_of_the_course():
@@ -24,6 +32,13 @@ def test_the_source_of_a_forbidden_function_is_not_readable_and_what_lies_beside
     assert source in forbidden_sources()
     assert source.with_name("init.py") in granted
     for file in forbidden_sources():
+        assert granted.isdisjoint({file, *file.parents})
+
+
+def test_the_images_with_which_build_tasks_are_judged_are_not_readable():
+    granted = {Path(path).resolve() for path in readable()}
+    assert sorted(file.name for file in held_out()) == sorted(Path(name).name for name in HELD_OUT)
+    for file in held_out():
         assert granted.isdisjoint({file, *file.parents})
 
 
