@@ -1,8 +1,8 @@
 """The library definitions that a student's code can import while it is judged: all that do not reveal the answer.
 
-Every definition of `course_lib` is provided, as text, except the exercise's reference, what the exercise forbids, and whatever
-uses these; the names of `ALWAYS` are added. `import_shim` runs a definition inside the sandbox when it is first imported, and
-returns a stand-in for every other name of the course.
+Every definition of `course_lib` is provided, as text, except the exercise's reference, its other forms, what the exercise
+forbids, and whatever uses these; the names of `ALWAYS` are added. `import_shim` runs a definition inside the sandbox when it is
+first imported, and returns a stand-in for every other name of the course.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Definition:
 def allowed_names(id: str) -> dict:
     """Return the definitions that a student's code can import while it is judged, by module and name."""
     forbidden = [place for place in map(_place, exercise(id).forbids) if place[1] in _library().get(place[0], {})]
-    withheld = frozenset().union(*map(users_of, [_place(exercise(id).reference), *forbidden]))
+    withheld = frozenset().union(*map(users_of, [*forms_of(exercise(id).reference), *forbidden]))
     entries: dict[str, dict[str, dict]] = {}
     for module, definitions in _library().items():
         for name, definition in definitions.items():
@@ -69,6 +69,13 @@ def allowed_packed(id: str) -> bytes:
 def _is_offered(module: str, definition: Definition) -> bool:
     """Whether a definition belongs to the library, is an import from outside, or belongs to a module that an answer may use."""
     return definition.imports is None or module in _library()
+
+
+def forms_of(function: Callable[..., object]) -> list[QualifiedName]:
+    """Return a function of the library with its other forms, whose names end in its name: `fused_…`, `inplace_…`, `…_`."""
+    own, (_, name) = _place(function), _place(function)
+    library = ((module, other) for module, definitions in _library().items() for other in definitions)
+    return [own, *(place for place in library if place != own and place[1].rstrip("_").endswith(name))]
 
 
 def users_of(place: QualifiedName) -> frozenset[QualifiedName]:
