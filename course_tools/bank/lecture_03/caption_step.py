@@ -33,8 +33,9 @@ HINTS = (
         "embedded word among them, and use the *new* h."
     ),
     (
-        "`soft_attention(regions, h, *attention)`, then `z = torch.sigmoid(h @ f.mT + b) * context`, then `lstm_step` on "
-        "`torch.cat([y, z], dim=-1)`, h, c and `*cell`. The logits: `(y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT` with the new h."
+        "Three calls in this order: `soft_attention` on the old h; the gate, a sigmoid of a linear layer of the old h, "
+        "times the context; `lstm_step` on y and the gated context, joined. The logits add y, the *new* h by `L_h` and "
+        "the gated context by `L_z`, and only this sum goes through `L_o`."
     ),
 )
 

@@ -30,7 +30,10 @@ HINTS = (
         "distances of these sums from 1; over B take the mean. Mind the order: the square comes between the first and the "
         "second."
     ),
-    "`weights.sum(1)` is (B, L). Subtract it from 1, square, sum over the last axis, and return the mean of the result.",
+    (
+        "Sum over the time steps first: that leaves (B, L), how much each region got in all. Its distance from 1 is "
+        "squared and summed over the regions; the batch is averaged at the end."
+    ),
 )
 
 

@@ -35,8 +35,9 @@ HINTS = (
         "the sign."
     ),
     (
-        "`weights.gather(-1, looks[..., None]).log()` summed over axes 1, 2, times `log_p.detach() - baseline`, plus `log_p`, "
-        "plus `entropy_weight` times `-(weights * weights.log()).sum((1, 2))`: the mean of it all, with a minus in front."
+        "`gather` picks the weight of each region looked at; the sum of its logarithms is what the advantage multiplies, "
+        "and the advantage is a constant: detach it. The words' own log-probability is added undetached, the entropy with "
+        "its weight. Only the mean of it all changes its sign."
     ),
 )
 

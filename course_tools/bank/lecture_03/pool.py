@@ -31,8 +31,9 @@ HINTS = (
         "the softmax, so its scores become -inf; a row that is all -inf gives NaN and needs separate treatment."
     ),
     (
-        "`scores = torch.tanh(values @ W.mT + b) @ u`, with `masked_fill(~mask, -torch.inf)` before `softmax(-1)`. Where "
-        "`~mask.any(-1, keepdim=True)`, fill the scores with 0 before the softmax and the weights with 0 after it."
+        r"One hidden layer with $\tanh$, a product with `u`, and a masked softmax over the words. A row that is masked "
+        r"whole must have no $-\infty$ in it: give it any finite scores before the softmax, and set its weights to 0 after "
+        "it."
     ),
 )
 

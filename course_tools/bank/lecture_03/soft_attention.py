@@ -33,8 +33,9 @@ HINTS = (
         "regions."
     ),
     (
-        "`hidden = torch.tanh(regions @ W_a.mT + (h @ W_h.mT)[:, None])`; the weights are the softmax of `hidden @ v` over the "
-        "last axis. For the context, multiply the *regions* by `weights[..., None]` and sum over axis 1."
+        r"The state needs an axis for the regions before the two projections can be added. After $\tanh$, the product with "
+        "`v` leaves one score a region; softmax over the regions makes the weights. The context is a weighted sum of the "
+        "*regions themselves*, so give the weights a last axis of size 1."
     ),
 )
 

@@ -28,8 +28,8 @@ HINTS = (
         "p and summed over the axis of the steps, the last but one of the states."
     ),
     (
-        "`p = halting_distribution(h, epsilon)` has the shape of h; `p[..., None]` broadcasts over the features. "
-        "`(p[..., None] * states).sum(-2)` keeps every axis in front and the features; no detach anywhere."
+        "The distribution has the shape of h; with one more axis it multiplies the states. Sum over the axis of the "
+        "steps, the last but one, and keep every axis in front. Nothing is detached."
     ),
 )
 

@@ -34,8 +34,8 @@ HINTS = (
         "and give the sum to the block; what it returns are the states of the next step."
     ),
     (
-        "`for step in range(1, n_steps + 1):` the new x is `encoder_block(x + step_encoding(T, d_model, step), attention, "
-        "network, norms, n_heads, mask)`, with T and d_model from the shape of x. Write a sum, not `+=`."
+        "The loop counts its steps from 1. In each, the encoding of that step is added to the state, out of place, and "
+        "the sum goes through the *same* block. T and d_model come from the shape of x."
     ),
 )
 

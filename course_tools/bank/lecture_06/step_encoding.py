@@ -21,8 +21,9 @@ HINTS = (
         "added to every row of the positions."
     ),
     (
-        "`sinusoidal_positions(step + 1, d_model)[step]` is the row of the step, since rows are counted from 0. Add it to "
-        "`sinusoidal_positions(T, d_model)`; broadcasting does the rest."
+        "Both encodings come from `sinusoidal_positions`: one of the T positions, the other of the steps. Steps are "
+        "counted from 1 and rows from 0, so the table of steps needs one row more. A single row is added to all T by "
+        "broadcasting."
     ),
 )
 

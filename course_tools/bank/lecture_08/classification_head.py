@@ -28,8 +28,8 @@ HINTS = (
         "layer, without a nonlinearity, gives the logits."
     ),
     (
-        "`states[:, 0]` are the states of [CLS]. Linear layers store their weights with the output features first, so it is "
-        "`x @ W_p.mT + b_p`, or `F.linear(x, W_p, b_p)`; `torch.tanh` of this, and the same again with W and b."
+        "The state of [CLS] is the one at position 0. It goes through two linear layers, stored with the output features "
+        r"first, with $\tanh$ after the first one only."
     ),
 )
 

@@ -28,8 +28,8 @@ HINTS = (
         "the multiplication by γ. Count the axes from the end: of the layers' axes, the last but one must go."
     ),
     (
-        "`w.softmax(0)` is a row of n_layers numbers; `@ layers` multiplies it with the last two axes, (n_layers, d), and "
-        "keeps every axis in front. Multiply what comes out by γ."
+        "The softmax of `w` is one row of n_layers numbers: as a matrix product from the left it mixes the axis of the "
+        "layers and keeps every axis in front. γ comes last."
     ),
 )
 

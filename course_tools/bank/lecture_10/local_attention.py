@@ -31,8 +31,8 @@ HINTS = (
         "multiply, and squeeze it. Add the relative logits, mask, and only then normalise over the window."
     ),
     (
-        "`(local_windows(k, size, stride) @ q.unsqueeze(-1)).squeeze(-1) + relative_logits(q, rows, columns)` are the "
-        "scores. `attend` expects an axis of queries: `unsqueeze(-2)` on scores and mask, `squeeze(-2)` on both results."
+        "The scores of a position are its window of keys times its one query, plus the relative logits. `attend` expects "
+        "an axis of queries: give scores and mask one of size 1, and take it away from both results."
     ),
 )
 

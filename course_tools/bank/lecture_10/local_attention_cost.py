@@ -22,8 +22,9 @@ HINTS = (
         "query is multiplied with size² keys and with the vectors of rows and columns, and its weights with size² values."
     ),
     (
-        "Parameters: 3·d_in·d_out + size·d_out. Multiply-adds: (n + 2·H·W)·d_in·d_out for the projections, n·2·size²·d_out in "
-        "the windows, n·size·d_out for rows and columns. ⌈a / b⌉ is `-(-a // b)`."
+        "Count three times: the projections, of which the queries are made at n positions and keys and values at all H · "
+        "W; the two products in the windows, over size² positions each; and the relative logits, size for the rows and "
+        "size for the columns with half of the features each."
     ),
 )
 

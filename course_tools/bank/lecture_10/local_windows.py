@@ -29,8 +29,9 @@ HINTS = (
         "begins at (i, j) of the padded one; every stride-th of them is wanted, in both directions."
     ),
     (
-        "`F.pad(x, (0, 0, reach, reach, reach, reach))` leaves the features alone; `.unfold(-3, size, stride)` twice puts "
-        "row and column of the window after them, and `rearrange` gives (row column) d."
+        "Pad rows and columns, not the features, by (size - 1) / 2 on either side; `F.pad` counts its pairs from the last "
+        "axis. `unfold` along the rows, then along the columns, appends two axes of the window; bring them before the "
+        "features and join them."
     ),
 )
 

@@ -28,8 +28,9 @@ HINTS = (
         "multiplied by every column vector. Position a·size + b gets number a of the first plus number b of the second."
     ),
     (
-        "`q[..., :d_row] @ rows.unsqueeze(-3).mT` is (…, H, W, size), and the columns likewise. Add them with a new axis each, "
-        "`unsqueeze(-1)` for the rows and `unsqueeze(-2)` for the columns, and flatten the last two."
+        "The first half of q meets the vectors of the rows, the second half those of the columns: two products with "
+        "`size` numbers each. Give each an axis where the other has its own, so that their sum has every pair of row and "
+        "column, and flatten the two axes."
     ),
 )
 

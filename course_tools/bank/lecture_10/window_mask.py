@@ -18,7 +18,10 @@ HINTS = (
         "A position of the window in row y and column x lies inside if 0 ≤ y < H and 0 ≤ x < W. There is also a shorter "
         "way: `local_windows` puts zeros outside. For which image does that give the mask?"
     ),
-    "`local_windows(torch.ones(H, W, 1), size, stride)` holds 1 inside and 0 outside; squeeze its last axis, compare with 0.",
+    (
+        "Where is the zero padding of `local_windows` visible? A picture of ones, collected in the same way as the keys, "
+        "shows it: 1 inside and 0 outside."
+    ),
 )
 
 

@@ -28,8 +28,9 @@ HINTS = (
         "work with `log_softmax`, so that nothing becomes log 0. The teacher is detached."
     ),
     (
-        '`F.kl_div(log_q, log_p, reduction="batchmean", log_target=True)` with `log_q` of the student and `log_p` of the '
-        "teacher; times λ τ², plus (1 - λ) `F.cross_entropy(student, labels)`."
+        "`F.kl_div` takes the *student's* log-probabilities first and the teacher's second; tell it that the second are "
+        "logarithms as well, and to average over the batch. Multiply by λ and τ², since the gradients of softened logits "
+        "shrink by τ². The rest, 1 - λ, is the usual cross-entropy without τ."
     ),
 )
 

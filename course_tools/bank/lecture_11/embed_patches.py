@@ -29,8 +29,8 @@ HINTS = (
         "features already. They lack the batch axis, which `expand` adds."
     ),
     (
-        "`torch.cat([learned.expand(B, -1, -1), patches @ E.mT + b], dim=1) + positions`: the positions, (T, d_model), "
-        "broadcast over the batch."
+        "Three steps: project the patches; put the learned tokens, expanded to the batch, *before* them; add the "
+        "positions to all. Added earlier, the positions would miss the learned tokens."
     ),
 )
 

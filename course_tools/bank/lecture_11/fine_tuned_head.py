@@ -19,8 +19,9 @@ HINTS = (
         "then both velocities, v = μ v + g, and only then move by -η v. The mean is over the n examples."
     ),
     (
-        "`error = ((features @ W.mT + b).softmax(-1) - F.one_hot(labels, n_classes)) / n`; the gradient of W is "
-        "`error.mT @ features`, that of b is `error.sum(0)`. Or let autograd and `torch.optim.SGD` do it."
+        "The gradient of the mean cross-entropy with respect to the logits is softmax minus one-hot, divided by n. "
+        "Multiply it, transposed, with the features for W, and sum it over the examples for b. Or let autograd and "
+        "`torch.optim.SGD` do it."
     ),
 )
 

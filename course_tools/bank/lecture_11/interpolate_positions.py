@@ -29,8 +29,8 @@ HINTS = (
         "such an image, (1, d_model, H, W): the features have to move to the front, and back afterwards."
     ),
     (
-        "n = len(positions) - H · W are kept. The rest by `rearrange` to 1 d_model H W, "
-        '`F.interpolate(…, (H_new, W_new), mode="bicubic", align_corners=False)`, back to (H W) d_model; then `torch.cat`.'
+        "The first rows, those that do not belong to the grid, are kept. The others become an image (1, d_model, H, W), "
+        "are resized by `F.interpolate` with the mode and alignment that the docstring names, and become rows again."
     ),
 )
 

@@ -29,8 +29,8 @@ HINTS = (
         "Permute them into the order of the result, then merge."
     ),
     (
-        "`rearrange` from B C (rows P_1) (columns P_2) to B (rows columns) (C P_1 P_2). Without einops: reshape to "
-        "(B, C, rows, P, columns, P), `permute(0, 2, 4, 1, 3, 5)`, reshape."
+        "Split each side in two, (rows, P) and (columns, P): that makes six axes. Bring rows and columns together in "
+        "front and C, P, P behind them, and join each of the two groups. With einops this is one pattern."
     ),
 )
 

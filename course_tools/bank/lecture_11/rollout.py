@@ -29,8 +29,8 @@ HINTS = (
         "each layer, from the first to the last, is multiplied from the left."
     ),
     (
-        "`drawn = I`, and for each layer of `weights.mean(-3)`: `drawn = (layer + I) / 2 @ drawn`. For stacks without a layer, "
-        "expand I to the batch, and make it of the weights' type."
+        "Start with the identity, of the weights' type and size. For each layer, from the first on: average its heads, "
+        "add the identity and halve, and multiply from the *left* to what has been drawn so far."
     ),
 )
 

@@ -28,8 +28,8 @@ HINTS = (
         "the part of C that is outside the union, divided by C."
     ),
     (
-        "shared, covered = overlap(a, b); around = area of C; then shared / covered - (around - covered) / around. Clamp each "
-        "divisor at the smallest positive number, so that 0 / 0 gives 0."
+        "C is the smallest box around both: minimum of the upper left, maximum of the lower right corners. From the IoU "
+        "subtract the part of C that neither box covers. Both fractions need a divisor that is never 0."
     ),
 )
 

@@ -22,8 +22,8 @@ HINTS = (
         "columns of the real objects of one image, and record the row of each column."
     ),
     (
-        "For each image: `(places,) = (classes[b] >= 0).nonzero(as_tuple=True)`, then `n, m = "
-        "linear_sum_assignment(cost[b][:, places])`, then queries[b, places[m]] = n in a tensor that was full of -1."
+        "For each image alone: find the places of the real objects, give only their columns to `linear_sum_assignment`, "
+        "and write the queries that it returns to these places of a row that was full of -1."
     ),
 )
 

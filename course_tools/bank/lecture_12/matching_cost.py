@@ -20,9 +20,9 @@ HINTS = (
         "M). Distances: each box of N against each of M, summed over the four numbers. GIoU expects corners."
     ),
     (
-        "With p (…, N, M), the probability at each query of the class of each object, the cost is `-w0 * p + w1 * "
-        "torch.cdist(boxes, targets, p=1) - w2 * giou(to_corners(boxes), to_corners(targets))`. For p, clamp the classes of "
-        "-1 to 0 before the gather; at the end, set their columns of the cost to 0."
+        "The first cost is minus the *probability*, not its logarithm, of the object's class: gather it from the softmax, "
+        "with the classes of -1 moved to a valid index. Add the L1 distance of all pairs, subtract the GIoU of the "
+        "corners, each with its weight, and set the columns of the missing objects to 0."
     ),
 )
 

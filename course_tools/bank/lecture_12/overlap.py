@@ -29,8 +29,9 @@ HINTS = (
         "of the first corners to the smaller of the second ones; each of its sides is at least 0 before you multiply."
     ),
     (
-        "shared = width · height of `torch.minimum(a[…, 2:], b[…, 2:]) - torch.maximum(a[…, :2], b[…, :2])`, clamped at "
-        "0; covered = area of a + area of b - shared, because the intersection was counted twice."
+        "The corner of the intersection is the larger of the two upper left ones, and the smaller of the two lower right "
+        "ones. Where the difference is negative there is no intersection: clamp both sides at 0 before you multiply. The "
+        "union counts the intersection once."
     ),
 )
 

@@ -31,9 +31,9 @@ HINTS = (
         "are sums over the matched pairs alone, each divided by the number of objects, at least 1."
     ),
     (
-        "`b, m = (classes >= 0).nonzero(as_tuple=True)` and `n = queries[b, m]` list the matched pairs: compare boxes[b, n] "
-        "with targets[b, m]. `-logits.log_softmax(-1).gather(-1, wanted[..., None])` is -log p of the target classes `wanted`; "
-        "`to_corners(...)[:, None]` makes sets of one box, as `giou` compares all boxes of two sets."
+        "List the matched pairs once, as image b, object m, query n: these indices pick boxes and targets. The classes "
+        'that the queries should name are all "no object" but for the matched ones. `giou` compares all boxes of two '
+        "sets: make each pair two sets of one box."
     ),
 )
 

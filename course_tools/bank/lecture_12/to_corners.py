@@ -27,7 +27,10 @@ HINTS = (
         "Each edge is half a width or half a height from the centre. The four numbers are the last axis, with any number "
         "of axes before it."
     ),
-    ("Get x, y, w and h by `boxes.unbind(-1)`, and stack x - w/2, y - h/2, x + w/2 and y + h/2 along the last axis again."),
+    (
+        "Take the four columns apart; a corner is the centre minus or plus *half* of the size. Put the new four together "
+        "along the last axis, both coordinates of one corner before those of the other."
+    ),
 )
 
 

@@ -27,7 +27,10 @@ HINTS = (
         "The channels are the last axis already, so nothing has to be transposed: this is the feed-forward network of the "
         "Transformer, with GELU instead of ReLU."
     ),
-    "`x @ W_3.mT + b_3` is (B, N, d_c); apply `F.gelu` to it, then `@ W_4.mT + b_4` leads back to (B, N, d).",
+    (
+        "A hidden layer of d_c and an output layer of d, along the last axis, with GELU between them: nothing is swapped, "
+        "since the channels come last already."
+    ),
 )
 
 

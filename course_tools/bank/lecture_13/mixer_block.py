@@ -29,8 +29,8 @@ HINTS = (
         "of the second half is the sum of the first."
     ),
     (
-        "`h = x + token_mixing(layer_norm(x, *norms[0]), *tokens)`; the result is h plus `channel_mixing` of "
-        "`layer_norm(h, *norms[1])`, with the four of `channels`."
+        "Two halves of the same form: normalise, mix, add what came in. The second half normalises the *sum* of the "
+        "first, with the second pair of norms."
     ),
 )
 

@@ -29,8 +29,8 @@ HINTS = (
         "exchange them back at the end."
     ),
     (
-        "From `x.mT`, (B, d, N): `@ W_1.mT + b_1`, then `F.gelu`, then `@ W_2.mT + b_2`; the `.mT` of that result is "
-        "(B, N, d) again."
+        "The layer acts along the positions: swap the last two axes, apply the hidden layer with its GELU and the output "
+        "layer, each with its bias, and swap back."
     ),
 )
 

@@ -16,7 +16,10 @@ HINTS = (
         "Iterate over both lists at once, and make one new tensor for each pair. An operation that ends in an underscore, "
         "or a `*=`, would change a tensor that the caller still needs."
     ),
-    "For each pair xi, theta of `zip(target, online, strict=True)`, the new tensor is decay * xi + (1 - decay) * theta.",
+    (
+        "Go through both lists at the same time, and demand that they have the same length. The *old* target keeps the "
+        "share `decay`, the online weights get the rest; the result is a new tensor."
+    ),
 )
 
 
