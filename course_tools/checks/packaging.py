@@ -1,7 +1,8 @@
 """Distinguish a right computation in the wrong packaging from a wrong computation.
 
 Wrong packaging is results in another order, of another dtype, as NumPy arrays, lists or Python numbers, with an extra axis of
-size 1, or with one result missing. Such an outcome is repaired, the repaired outcome is judged, and the slip is named.
+size 1, or with one result missing or too many. Such an outcome is repaired, the repaired outcome is judged, and the slip is
+named.
 """
 
 import itertools
@@ -60,22 +61,30 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
     names, n, m = pair[0].names, len(pair[0].results), len(_unpacked(*pair)[0])
     as_they_are = tuple(range(n))
     if m == n and n <= MOST_RESULTS:
-        wanted = f"return them in the order ({', '.join(names)})."
         orders = [picks for picks in itertools.permutations(range(n)) if picks != as_they_are]
-        return [
-            Arrangement(as_they_are),
-            *(Arrangement(picks, f"The results are in the wrong order: {wanted}") for picks in orders),
-        ]
+        return [Arrangement(as_they_are), *(Arrangement(picks, _wrong_order(names, picks)) for picks in orders)]
     if m == n:
         return [Arrangement(as_they_are)]
     if 0 < m == n - 1:
         return [
             Arrangement((*range(i), None, *range(i, m)), f"One result is missing: return {names[i]} too.") for i in range(n)
         ]
+    if 1 < n == m - 1:
+        return [
+            Arrangement((*range(i), *range(i + 1, m)), f"One result is too many: leave out result {i + 1}.")
+            for i in reversed(range(m))
+        ]
     if n == 1 < m:
         alone = [Arrangement((i,), f"It returns {m} results: return only result {i + 1}.") for i in range(min(m, MOST_RESULTS))]
         return [Arrangement(as_they_are), *alone]
     return []
+
+
+def _wrong_order(names: Sequence[str], picks: Sequence[int]) -> str:
+    """Say in which order the results belong: by their names, or by their places where the reference gives them none."""
+    named = not names[0].startswith("Result ")
+    wanted = names if named else [("first", "second", "third", "fourth")[pick] for pick in picks]
+    return f"The results are in the wrong order: return them in the order ({', '.join(wanted)})."
 
 
 def _unpacked(expected: Outcome, got: Outcome) -> tuple[tuple[object, ...], str]:

@@ -25,6 +25,7 @@ _FIT = tuple(
         r"\. Does it contain an endless loop, a wait, or far too many steps\?)",
         r"(It did not end in time: the limit is [\d.]+ seconds of processor time\. Use a smaller model or smaller batches)\.",
         r"(One result is missing: return [\w ]{1,30} too\.).*",
+        r"(One result is too many: leave out result \d\.).*",
         r"(The results are in the wrong order: return them in the order \([\w, ]{1,80}\)\.).*",
         r"(It returns (?:a list|a dict|a nested tuple|\d{1,2} results): return (?:[^.`]|`[^`]{1,20}`){1,60}\.).*",
         rf"({_RESULT} is correct up to rounding): .*",

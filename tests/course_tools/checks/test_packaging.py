@@ -22,6 +22,8 @@ def in_a_list(results):
     [
         (lambda r: r.context, "One result is missing: return weights too."),
         (lambda r: r.weights, "One result is missing: return context too."),
+        (lambda r: (*r, r.weights.log()), "One result is too many: leave out result 3."),
+        (lambda r: (r.context, r.weights.log(), r.weights), "One result is too many: leave out result 2."),
         (lambda r: (r.weights, r.context), "The results are in the wrong order: return them in the order (context, weights)."),
         (lambda r: tuple(t.detach().numpy() for t in r), "context should be a tensor, but it is a NumPy array."),
         (lambda r: tuple(t.detach().tolist() for t in r), "context should be a tensor, but it is a list."),
@@ -30,13 +32,18 @@ def in_a_list(results):
         (lambda r: tuple(t.half() for t in r), "context is correct up to rounding: it is torch.float16"),
         (lambda r: (r.context[..., None, :], r.weights), "context should have shape"),
     ],
-    ids=["no weights", "no context", "swapped", "numpy", "lists", "dict", "nested", "half", "extra axis"],
+    ids=["no weights", "no context", "third", "between", "swapped", "numpy", "lists", "dict", "nested", "half", "extra axis"],
 )
 def test_a_slip_of_packaging_costs_a_point_or_two_and_is_named(package, words):
     found = verdict("04.1", lambda *inputs: package(CORRECT(*inputs)))
     assert not found.passed
     assert found.max_points - 2 <= found.points < found.max_points
     assert words in found.message
+
+
+def test_results_without_names_are_put_in_order_by_their_places():
+    found = verdict("01.4", lambda *inputs: lstm_step(*inputs)[::-1])
+    assert "return them in the order (second, first)." in found.message
 
 
 def test_a_slip_and_a_mistake_cost_both():
