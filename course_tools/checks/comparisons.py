@@ -165,7 +165,7 @@ def _difference(name: str, want: object, have: object) -> Failure:
     if isinstance(have, Tensor) and have.dtype in HALF and error < HALF_TOLERANCE:
         return Failure(f"{name} is correct up to rounding: it is {have.dtype}, which keeps about three digits.", shown)
     if error < ROUNDING:
-        advice = "Is part of it computed in half precision, or as a difference of two nearly equal numbers?"
+        advice = "Is a constant or a function only approximately the one asked for, or part of it computed in half precision?"
         what = f"{name} is close to the expected values, but the difference is larger than rounding in float32. {advice}"
         return Failure(what, shown)
     return Failure(f"{name} is wrong.", shown)

@@ -50,6 +50,15 @@ def swaps_input_gate_and_forget_gate(x, h, c, W, U, b):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
+@wrong.detail
+def reads_the_gates_in_the_order_of_tensorflow(x, h, c, W, U, b):
+    """You read the blocks in the order i, g, f, o, that of TensorFlow's first cells. Here they are stored in torch's order:
+    i, f, g, o."""
+    i, g, f, o = (x @ W.mT + h @ U.mT + b).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
 @wrong.part
 def interleaves_the_gates(x, h, c, W, U, b):
     """You read the 4n rows as n groups of four, a group for each unit. They are stored as four blocks of n, a block for

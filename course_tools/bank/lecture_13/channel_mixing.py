@@ -79,6 +79,14 @@ def approximates_gelu(x, W_3, b_3, W_4, b_4):
     return F.gelu(x @ W_3.mT + b_3, approximate="tanh") @ W_4.mT + b_4
 
 
+@wrong.detail
+def approximates_gelu_by_a_sigmoid(x, W_3, b_3, W_4, b_4):
+    """You take x σ(1.702 x), the quick approximation of GELU. Asked for is x Φ(x) itself, as `F.gelu` computes it by default;
+    the two differ in the second digit."""
+    hidden = x @ W_3.mT + b_3
+    return (hidden * torch.sigmoid(1.702 * hidden)) @ W_4.mT + b_4
+
+
 @wrong.part
 def bends_first(x, W_3, b_3, W_4, b_4):
     """You apply GELU to x and then both layers. The activation is between the layers; without it the two are one linear

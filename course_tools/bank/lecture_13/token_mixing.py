@@ -99,6 +99,12 @@ def approximates_gelu(x, W_1, b_1, W_2, b_2):
 
 
 @wrong.detail
+def approximates_gelu_by_a_sigmoid(x, W_1, b_1, W_2, b_2):
+    """You take x σ(1.702 x), the quick approximation of GELU. Asked for is the exact one, x Φ(x): `F.gelu` computes it."""
+    return _mix(x, W_1, b_1, W_2, b_2, lambda hidden: hidden * torch.sigmoid(1.702 * hidden))
+
+
+@wrong.detail
 def bends_the_output_too(x, W_1, b_1, W_2, b_2):
     """You apply GELU after the second layer too. The output has no activation."""
     return F.gelu(_mix(x, W_1, b_1, W_2, b_2))
