@@ -61,7 +61,9 @@ def _require_speeds(x: Queries, speeds: Tensor, start: int = 0) -> None:
 @of_tensors
 @requires(_require_speeds)
 def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Queries:
-    """Rotate the features of each position by its angles: position t turns pair i by (start + t) θ_i.
+    """Rotate the features of each position by its angles: row t turns pair i by (start + t) θ_i.
+
+    Pair i are the neighbours x_2i and x_2i+1. They turn counter-clockwise: by the angle a, (1, 0) becomes (cos a, sin a).
 
     Args:
         x: queries or keys (*batch, T, d_k), of positions start … start + T - 1.

@@ -1,0 +1,1 @@
+"""Exercises of lecture 17, The decoder of today."""
