@@ -1,4 +1,4 @@
-"""The gated network: torch's own gate with a sigmoid, the product of two networks, a number by hand."""
+"""The gated network: torch's own gate with a sigmoid and one more factor, a number by hand, and its parameters."""
 
 import pytest
 import torch
@@ -17,13 +17,7 @@ def weights():
     return drawn(D_FF, D, seed=1), drawn(D_FF, D, seed=2), drawn(D, D_FF, seed=3)
 
 
-def test_with_a_sigmoid_it_is_torchs_gated_linear_unit():
-    x, (W_gate, W_up, W_down) = drawn(B, T, D), weights()
-    hidden = F.glu(x @ torch.cat([W_up, W_gate]).mT)
-    torch.testing.assert_close(gated_feed_forward(x, W_gate, W_up, W_down, torch.sigmoid), hidden @ W_down.mT)
-
-
-def test_swiglu_multiplies_the_linear_unit_by_what_opens_it():
+def test_it_multiplies_torchs_gated_linear_unit_by_what_opens_it():
     """Swish(a) = a σ(a): SwiGLU is the unit with a sigmoid, times one more factor x W."""
     x, (W_gate, W_up, W_down) = drawn(B, T, D), weights()
     hidden = F.glu(x @ torch.cat([W_up, W_gate]).mT) * (x @ W_gate.mT)
@@ -38,9 +32,9 @@ def test_by_hand():
 
 
 def test_the_module_is_the_function():
-    x, module = drawn(B, T, D), GatedFeedForward(D, D_FF, F.gelu).double()
+    x, module = drawn(B, T, D), GatedFeedForward(D, D_FF).double()
     parts = [layer.weight for layer in (module.W_gate, module.W_up, module.W_down)]
-    torch.testing.assert_close(module(x), gated_feed_forward(x, *parts, F.gelu))
+    torch.testing.assert_close(module(x), gated_feed_forward(x, *parts))
 
 
 def test_two_thirds_of_the_hidden_units_are_as_many_parameters():
