@@ -345,5 +345,43 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "No input is wider than float32, and a product of bfloat16 and float32 is float32.": (
+            "drop call: wide = torch.float32",
+            "swap arguments: wide = torch.promote_types(torch.float32, x.dtype)",
+            "other name: speeds.dtype",
+            "drop call: position[:, None] * speeds",
+            "drop argument: position[:, None] * speeds.to()",
+            "other name: speeds.to(speeds)",
+            "drop call: even, odd = (x[..., 0::2], x[..., 1::2].to(wide))",
+            "drop argument: even, odd = (x[..., 0::2].to(), x[..., 1::2].to(wide))",
+            "drop call: even, odd = (x[..., 0::2].to(wide), x[..., 1::2])",
+            "drop argument: even, odd = (x[..., 0::2].to(wide), x[..., 1::2].to())",
+            *(
+                f"other name: x[..., {first}::2].to({other})"
+                for first in (0, 1)
+                for other in ("angle", "cos", "sin", "x", "speeds")
+            ),
+        ),
+        "Of these tensors only the dtype, the size or the device is read, and all are on one device.": (
+            "drop attribute: torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).to(x)",
+            "detach: x.detach().dtype",
+            "detach: x.detach().dtype (2)",
+            "detach: x.detach().shape",
+            "detach: x.detach().device",
+            "other name: speeds.device",
+            "drop keyword: start + torch.arange(x.shape[-2])",
+        ),
+        "The speeds are not learned: no gradient of the angles is asked.": (
+            "detach: position.detach()[:, None]",
+            "detach: speeds.detach().to",
+            "detach: angle.detach().cos",
+            "detach: angle.detach().sin",
+            "detach: even * cos.detach()",
+            "detach: odd * sin.detach()",
+            "detach: even * sin.detach()",
+            "detach: odd * cos.detach()",
+        ),
+    },
     hints=HINTS,
 )
