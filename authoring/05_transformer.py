@@ -618,7 +618,7 @@ show(figure, alt=f"Cross-attention for '{text}', answered by '{answer}'.")
 # | halves | encoder and decoder | decoder alone | decoder alone |
 #
 # RMSNorm divides by $\sqrt{\tfrac1d \sum_i x_i^2}$ and does not subtract the mean. SwiGLU is $(\mathrm{swish}(x W) \odot x V)\,
-# W_2$. Grouped queries make the cache of keys and values smaller (lecture 07).
+# W_2$. Grouped queries make the cache of keys and values smaller. In lecture 17 you write all of the right column.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz

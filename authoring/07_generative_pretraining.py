@@ -561,7 +561,7 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 #
 # **The same page, larger.** GPT-2 (2019) has 1.5 billion parameters, GPT-3 (2020) 175 billion; Hoffmann et al. (2022) showed
 # that such models had read too little for their size. Most blocks of today replace LayerNorm by RMSNorm, GELU by SwiGLU, position
-# vectors by rotary positions, and share keys and values among query heads (section 11).
+# vectors by rotary positions, and share keys and values among query heads: lecture 17 takes these four steps one by one.
 #
 # **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al. 2022) first
 # fine-tunes it on *instructions* with answers, then on *preferences*: people compare two answers, a model learns their
@@ -727,7 +727,7 @@ for n_groups in (96, 8, 1):  # try 64 and 2
 
 # %% [markdown]
 # Llama 2 with 70 billion parameters has 64 query heads and 8 heads of keys and values. The attention of each new token over
-# the whole past remains; lecture 14 removes it.
+# the whole past remains; windows limit it (lecture 17), linear attention removes it (lecture 14).
 #
 # ## 12 Number of parameters
 #

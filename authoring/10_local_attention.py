@@ -597,7 +597,7 @@ figures.show_restored(panels, photo.to(device()))
 # - **Convolutions answer.** ConvNeXt (Liu et al. 2022, https://arxiv.org/abs/2201.03545) takes large depth-wise convolutions, with
 #   windows of 7 × 7, and is level with Swin on ImageNet.
 # - **Text.** Longformer (Beltagy et al. 2020, https://arxiv.org/abs/2004.05150) attends within a band, language
-#   models within one that ends at the token itself (the left matrix of section 2). Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) keeps a cache of the last 4,096 tokens in every layer;
+#   models within one that ends at the token itself (the left matrix of section 2; lecture 17). Mistral 7B (Jiang et al. 2023, https://arxiv.org/abs/2310.06825) keeps a cache of the last 4,096 tokens in every layer;
 #   Gemma 3 (2025, https://arxiv.org/abs/2503.19786) has five layers with windows of 1,024 tokens for each layer that sees all.
 #
 # **Further reading.** Ramachandran et al. 2019, *Stand-Alone Self-Attention in Vision Models*, eqs. 1-3 and section 2.2

@@ -71,6 +71,9 @@ def companion(root: Path) -> str:
         "the parts that no lecture covers, with the reason, and errors on its slides. `course build` writes this file from the",
         "companion tables of the lectures and from docs/decks.toml.",
     ]
+    covering = {row.lecture.number for found in placed.values() for row in found}
+    if beyond := [f"{each.number} {each.title}" for each in lectures(root) if each.number not in covering]:
+        lines += ["", f"Beyond the decks: {', '.join(beyond)}."]
     for deck in decks(root):
         lines += ["", f"## {deck['key']} · {deck['title']}", "", *_HEAD]
         for section in deck["sections"]:

@@ -17,6 +17,7 @@ from course_tools.notebook.diagrams.transformers import (
     gpt,
     induction_heads,
     key_value_cache,
+    llama,
     residual_connections,
     transformer,
     universal_transformer,
@@ -37,7 +38,7 @@ ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
     *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
     *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
-    *(detr_masks, mixer, linear_recurrence, performer, message_passing, gat, simclr, byol),
+    *(detr_masks, mixer, linear_recurrence, performer, message_passing, gat, simclr, byol, llama),
 )
 """All diagrams, in the order of the lectures."""
 
@@ -63,6 +64,7 @@ __all__ = [
     "induction_heads",
     "key_value_cache",
     "linear_recurrence",
+    "llama",
     "local_window",
     "lstm_cell",
     "luong",

@@ -142,6 +142,44 @@ def gpt() -> Diagram:
     return d
 
 
+def llama() -> Diagram:
+    """Llama, the decoder of today."""
+    d = Diagram(
+        "Llama",
+        "Tokens (B, T) are embedded, without positions. Each block adds to the residual stream twice: after an RMSNorm, h "
+        "heads of queries attend to g heads of keys and values, queries and keys rotated to their positions; after another "
+        "RMSNorm, a gated network. A last RMSNorm and an output matrix give logits for the next token at every position.",
+    )
+    tokens = d.tensor("tokens", "B T", 90, 40, "Llama.forward: tokens")
+    embed = d.op("token embedding", 90, 108, "learned", w=144)
+    x = d.tensor("residual stream x", "B T d_model", 90, 176, "Stack.forward: given.x")
+    d.frame("block × N", (14, 466), (214, 572))
+    d.op("RMSNorm; W_q, W_k, W_v", 318, 268, "learned", w=256)
+    q = d.tensor("queries", "B h T d_k", 246, 330, "RotaryAttention.forward: q")
+    k = d.tensor("keys and values", "B g T d_k", 384, 330, "RotaryAttention.forward: k")
+    d.op("rotate q, k; attend in g groups\ncausal, T × T weights per head", 318, 400, "softmax", w=256)
+    d.circle("+", 104, 444, "mix")
+    d.op("RMSNorm, SwiGLU\n(swish(x W_gate) ⊙ x W_up) W_down", 318, 500, "learned", w=270)
+    d.circle("+", 104, 544, "mix")
+    states = d.tensor("states", "B T d_model", 90, 618, "Stack.forward: result")
+    out = d.op("output matrix", 240, 618, "learned", w=120)
+    logits = d.tensor("logits of token t + 1", "B T n_tokens", 390, 618, "Llama.forward: result", w=150)
+    d.chain(tokens, embed, x)
+    d.path([(104, 202), (104, 431)])
+    d.path([(104, 268), (190, 268)])
+    for tensor in (q, k):
+        d.path([(tensor.x, 285), (tensor.x, 304)])
+        d.path([(tensor.x, 356), (tensor.x, 374)])
+    d.path([(318, 426), (318, 444), (117, 444)])
+    d.path([(104, 457), (104, 531)])
+    d.path([(104, 500), (183, 500)])
+    d.path([(318, 526), (318, 544), (117, 544)])
+    d.path([(104, 557), (104, 592)])
+    d.note("RMSNorm", 146, 583)
+    d.chain(states, out, logits)
+    return d
+
+
 def induction_heads() -> Diagram:
     """Induction heads: a previous-token head in layer 1, a match-and-copy head in layer 2."""
     d = Diagram(

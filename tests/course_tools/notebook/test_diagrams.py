@@ -188,6 +188,10 @@ def gpt(s):
     return lambda: models.GPT(s["n_tokens"], 19, sizes_of(s))(tokens(s["B"], s["T"]))
 
 
+def llama(s):
+    return lambda: models.Llama(s["n_tokens"], sizes_of(s), s["g"])(tokens(s["B"], s["T"]))
+
+
 def cache(s):
     h_d = s["h"] * s["d_k"]
     past = torch.randn(2, s["B"], s["h"], s["T"], s["d_k"])
@@ -347,6 +351,7 @@ RUNS = {
     "gat": (gat, {"N": 5, "E": 7, "d": 11, "h": 3, "d_in": 13}),
     "simclr": (simclr, PICTURE),
     "byol": (byol, PICTURE),
+    "llama": (llama, WIDE | {"d_model": 60, "h": 6, "g": 3, "d_k": 10}),
 }
 NAMES = [draw.__name__ for draw in diagrams.ALL]
 

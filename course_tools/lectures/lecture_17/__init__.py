@@ -1,0 +1,1 @@
+"""What lecture 17 alone needs: its figures and claims."""
