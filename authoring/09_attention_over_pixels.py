@@ -13,72 +13,185 @@
 # %% [markdown] tags=["header"]
 # # 09 · Attention over pixels: non-local blocks
 #
-# A non-local block adds self-attention over all positions of a feature map, or of a video, to a convolutional network.
+# A non-local block lets every position of a picture, or of a video, ask every other.
 #
 # ![](diagram:non_local)
 #
-# You will write the forms of the non-local operation and the block, and test the block on a question about two distant digits.
-# At the end you build the strongest baseline without attention that you can: a network that obtains a large receptive field by
-# other means.
+# The name comes from a filter of 2005 that restores a pixel from all pixels of the photograph that look like it. You will write
+# the operation and the block, and train a network that colours grey creatures: each has to find its kind among the coloured
+# ones, wherever that is.
 #
-# **Prerequisites:** lecture 04 (dot-product attention, attention over an image) and the basics of convolutional networks.
+# **Prerequisites:** lecture 04 (dot-product attention) and the basics of convolutional networks.
 # **Time:** {minutes}. {measured}
 
 # %%
-from course_lib.datasets import same_or_different
-from course_tools.notebook import at_scale, predict
-from course_tools.lectures.lecture_09 import experiments
+import math
+from statistics import mean
 
-SEED, N_CANVASES = 0, at_scale(cpu=4_000, gpu=20_000)
-canvases = same_or_different(N_CANVASES, 1, 500, side=44, n_kinds=3, seed=SEED)
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.analysis import Arrows, strongest_arrows
+from course_lib.attention import Attended, ContextOnly, associative_dot_product
+from course_lib.attention import attend, co_occurrent_features, non_local_block
+from course_lib.attention import non_local_concatenation, non_local_dot_product
+from course_lib.attention import non_local_embedded_gaussian, split_heads
+from course_lib.attention.non_local import Map, PixelFeatures
+from course_lib.datasets import photographs
+from course_lib.shapes import Keys, Queries, Values, Weights
+from course_lib.training import train
+from course_tools.lectures.lecture_09 import figures, rival, rivals
+from course_tools.lectures.lecture_09.crowd import draw_crowds, new_crowds
+from course_tools.lectures.lecture_09.crowd import share_right
+from course_tools.notebook import check, claim, device, explore, ledger
+from course_tools.notebook import peak_memory, predict, progress, show_study, source
+from course_tools.notebook.recorded_studies import recorded
+from course_tools.notebook.seed_scores import paired_differences, show_seeds
+from course_tools.notebook.study_scores import print_scores
 
 # %% [markdown]
-# ## 1 Two digits, far apart
+# ## 1 What colour is this creature?
 #
-# Two digits, each a 0, a 1 or a 2, are placed at opposite borders of a canvas: left and right, or top and bottom. Do they
-# belong to the same class? They are always two different images, so comparing pixels does not help. One digit alone carries no
-# information about the answer: half of the 2s, for example, are paired with another 2.
+# Below is a crowd of creatures of 5 × 5 pixels. Four of them have a colour, one of each **kind**; the others are grey. Give every
+# grey creature the colour of its kind. The kinds are drawn anew for every picture, at random from 14,029 drawings, of which
+# 1,000 are kept for the test. So nobody can learn how the kinds look: they have to be compared.
 #
-# In our network, three convolutions produce a feature map of 11 × 11 positions with 32 features each. Global average pooling
-# and a linear layer then give the answer.
+# First comes a network that could do it by convolutions. Its first layer turns each cell into a vector; then come three
+# residual convolutions of 3 × 3 over the 5 × 5 cells, one of them dilated, so that every cell sees every other; then a hidden
+# layer and a colour for each cell. `learn` is the loop of the whole lecture: 32 new crowds in every update, Adam, a learning
+# rate that rises for a tenth of the updates and then falls linearly, gradients clipped at 1.
+
+
+# %%
+def loss_of(model, crowds):
+    """The squared error of the colours that a model gives to the grey creatures."""
+    colours = model(2 * crowds.images - 1).flatten(2).mT  # (n, 25, 3)
+    return F.mse_loss(colours[crowds.is_grey], crowds.colours[crowds.is_grey])
+
+
+def learn(model, steps=600, lr=5e-3):
+    """Train a model on new crowds in every update; return it."""
+    model, warmup = model.to(device()), steps // 10
+    run = train(model, new_crowds(0), loss_of, steps=steps, lr=lr, warmup=warmup)
+    for _ in progress(run, "training", total=steps):
+        pass
+    return model.eval()
+
+
+@torch.no_grad()
+def answers(model):
+    """The colours (n, 3, 5, 5) that a model gives to the cells of the unseen crowds."""
+    return model(2 * unseen.images - 1)
+
+
+source(draw_crowds)
+unseen = draw_crowds(500, torch.Generator().manual_seed(100), unseen=True)
+
+source(rivals.dilated)
+torch.manual_seed(0)
+dilated = learn(rivals.dilated(), lr=2e-3)
+figures.show_painted(unseen, {"convolutions": answers(dilated)})
 
 # %% [markdown] tags=["predict"]
-# **Predict.** The two answers are equally frequent. What accuracy does this network reach on pairs of unseen digits?
+# The network sees the whole picture, and after 600 updates nearly all of its creatures have the same dull colour.
 #
-# <details><summary>A. Nearly 100 %: digits are easy.</summary>
+# **Predict.** A network that cannot compare two creatures minimises its squared error. Which colour does it give to each of
+# them?
 #
-# *Classifying* digits is easy. Here, however, the mean of the feature map must reveal whether two classes are equal.</details>
-# <details><summary>B. About 50 %.</summary>
+# <details><summary>A. One of the four colours, at random.</summary>
 #
-# Yes. The receptive field of each feature is 15 × 15 pixels, so it covers at most one digit. The mean of the map is therefore a
-# sum of two contributions, one from each digit, and only a linear layer follows: the logit is a *sum* f(a) + f(b). Whatever
-# favours "same" for (0, 0) and (1, 1) favours it equally for (0, 1) and (1, 0). At best, such a sum is right on four of the six
-# kinds of pairs; but its mean is the same for equal and for different pairs, and so its lowest cross-entropy is that of a
-# constant answer, ln 2.</details>
-# <details><summary>C. About 75 %: one digit allows a good guess.</summary>
+# That is as often right, but its squared error is larger.</details>
+# <details><summary>B. The mean of the four colours.</summary>
 #
-# One digit alone carries no information about the answer.</details>
-
-# %%
-experiments.show_canvases(canvases.test)
-
-# %%
-STEPS = at_scale(cpu=1_200, gpu=3_000)
-networks = {"three convolutions": experiments.canvas_network}
-models = experiments.fit_networks(networks, canvases, STEPS, SEED)
-experiments.show_networks(models, canvases)
+# Yes. The four are equally likely, and the mean has the least squared error. It is nearest to the right colour about one time
+# in four.</details>
+# <details><summary>C. The colour of the nearest coloured creature.</summary>
+#
+# It is right one time in four as well, whatever the distance: places are drawn at random.</details>
 
 # %% [markdown]
-# ## 2 The non-local operation
+# A convolution has a weight for each *offset* between two cells. To compare a creature with one that is two cells to the left, it
+# needs features for that offset, and others for every other offset. We need a layer in which any two cells are compared in the
+# same way.
 #
-# We therefore let the positions exchange information *before* averaging. Let $x_i$ be the features at position $i$. Wang et al.
-# write all forms of the operation as one equation:
+# ## 2 Non-local means
+#
+# Denoising had this idea in 2005. A **local** mean replaces a pixel by the mean of its neighbours. **Non-local means** (Buades,
+# Coll and Morel) replaces it by a mean over the *whole photograph*, in which those pixels have weight whose surroundings look
+# alike. With $P_i$ for the patch around pixel $i$, and $v_j$ for the colour of pixel $j$:
+#
+# $$y_i = \sum_j w_{ij}\, v_j \qquad w_{ij} = \operatorname{softmax}_j\Big(-\frac{\lVert P_i - P_j\rVert^2}{2h^2}\Big)$$
+#
+# (Photograph: `china.jpg` by danielbuechele, [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
+
+
+# %%
+def non_local_means(image, size=5, h=0.4):
+    """Average all pixels of an image (3, H, W) by how alike their patches are."""
+    patches = F.unfold(F.pad(image[None], (size // 2,) * 4, mode="reflect"), size)
+    patches = patches[0].mT  # (N, 3 · size²)
+    scores = -torch.cdist(patches, patches).square() / (2 * h**2)
+    scores.fill_diagonal_(-torch.inf)  # a pixel would be most like itself
+    context, weights = attend(scores, image.flatten(1).mT)
+    return context.mT.view_as(image), weights
+
+
+photo = photographs((48, 72))[0]
+noise = torch.randn(photo.shape, generator=torch.Generator().manual_seed(0))
+restored, weights = non_local_means(photo + 0.1 * noise)
+row, column = 33, 22
+ringed = weights[row * 72 + column].view(48, 72)
+figures.show_non_local_means(photo + 0.1 * noise, restored, photo, ringed, row, column)
+
+# %% [markdown] tags=["predict"]
+# The weights of the ringed pixel lie along the edges of the roof and among the trees, wherever a patch looks like its own. It is
+# attention: the patch is query and key, the colour is the value.
+#
+# **Predict.** We paint the crowds in the same way: a cell is a patch, and each cell gets a mean of the colours of the other
+# cells, weighted by how alike their *pixels* are. What colour does a grey creature get?
+#
+# <details><summary>A. That of its kind: the drawings are equal.</summary>
+#
+# The drawings are, but the pixels are not: grey and red differ by more than two drawings in grey do.</details>
+# <details><summary>B. Mostly grey.</summary>
+#
+# Yes: most like a grey creature are the other grey ones of its kind. What *should* count as alike, and who is worth asking, no
+# pixel says.</details>
+# <details><summary>C. The mean of all cells.</summary>
+#
+# Only if h is very large.</details>
+
+# %%
+source(rivals.by_pixels)
+by_pixels = {h: rivals.by_pixels(unseen.images, h) for h in (0.5, 1.0, 2.0, 4.0)}
+scores = {h: share_right(colours, unseen) for h, colours in by_pixels.items()}
+print("grey creatures painted right:", {h: round(s, 2) for h, s in scores.items()})
+
+# %% [markdown]
+# Told that only the shape counts, and that a grey creature must not be asked, the same filter is almost always right
+# (`by_ink=True`, below). **A non-local block learns what counts as alike.**
+#
+# ## 3 The non-local operation
+#
+# Let $x_i$ be the features at position $i$. Wang et al. 2018 compare *learned* projections of them:
 #
 # $$y_i = \frac{1}{\mathcal C(x)} \sum_j f(x_i, x_j)\, g(x_j) \qquad g(x_j) = W_g x_j$$
 #
-# The **embedded Gaussian** uses $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$, and
-# $\mathcal C = \sum_j f$ ($\mathcal C$ is the normalisation factor; the plain letter C is the number of features). This is the
-# softmax attention of lecture 04 without the factor $1/\sqrt{d_k}$.
+# The **embedded Gaussian** has $f = e^{\theta_i^\top \phi_j}$ with $\theta = W_\theta x$, $\phi = W_\phi x$ and
+# $\mathcal C = \sum_j f$. (The plain letter C is the number of features.) **By hand:** a grey creature has the query
+# θ = (2, 1), and there are three keys:
+#
+# | creature | key φ | score θ·φ | exp | weight | value g |
+# | --- | --- | --- | --- | --- | --- |
+# | red, same kind | (2, 1) | 5 | 148.41 | 0.881 | (1, 0, 0) |
+# | blue, another kind | (2, −1) | 3 | 20.09 | 0.119 | (0, 0, 1) |
+# | green, another kind | (−2, 1) | −3 | 0.05 | 0.000 | (0, 1, 0) |
+#
+# The context is y = (0.881, 0.000, 0.119): almost red. For all positions at once, θ, φ and g are matrices with a row for each
+# position, and $y = \operatorname{softmax}(\theta \phi^\top)\, g$: the attention of lecture 04 without the factor
+# $1/\sqrt{d_k}$.
 #
 # | name | shape |
 # | --- | --- |
@@ -87,41 +200,209 @@ experiments.show_networks(models, canvases)
 # | W_g | (d, C) |
 # | context, weights | (…, N, d), (…, N, N) |
 
-# %%
-import math
-
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-
-from course_lib.attention import Attended, attend
-from course_lib.attention.non_local import PixelFeatures
-from course_tools.notebook import check, claim
-
 # %% exercise="09.1" difficulty="●○○" minutes=8
 from course_lib.attention import non_local_embedded_gaussian
 
 # %% tags=["nbval-check-output"]
 non_local_embedded_gaussian = check("09.1", non_local_embedded_gaussian)
 
-# %% tags=["nbval-check-output"]
-import torch.nn.functional as F
-
-generator = torch.Generator().manual_seed(SEED)
-x = torch.randn(2, 35, 13, generator=generator)
-W_theta, W_phi, W_g = (
-    torch.randn(n, 13, generator=generator) / 13**0.5 for n in (7, 7, 5)
-)
+# %%
+x = torch.randn(2, 35, 13)
+W_theta, W_phi, W_g = (torch.randn(n, 13) / 13**0.5 for n in (7, 7, 5))
 q, k, v = (x @ W.mT for W in (W_theta, W_phi, W_g))
 as_in_lecture_04 = F.scaled_dot_product_attention(q * math.sqrt(7), k, v)
-gap = non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0] - as_in_lecture_04
-claim("09.b", gap=gap.abs().max())
+mine = non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0]
+torch.testing.assert_close(mine, as_in_lecture_04, atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# ## 3 The dot-product form without a softmax
+# ## 4 The non-local block
 #
-# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$, the number of keys. Weights
-# may be negative and need not sum to 1. In return, the product of the three matrices can be computed in either order:
+# The block adds the context to its input: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity. So it can be put into a
+# trained network without changing what that network does, and it learns from there. Inside the block, $d$ is smaller than C,
+# usually C/2: a **bottleneck**.
+#
+# Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
+#
+# | name | shape |
+# | --- | --- |
+# | x | (B, C, H, W), or (B, C, T, H, W), or (B, C, T) |
+# | W_θ, W_φ, W_g, W_z | (d_k, C), (d_k, C), (d, C), (C, d) |
+# | result | the shape of x |
+#
+# **Bug hunt.** This block was written for images and then extended to videos. It runs, and every shape is right. Which
+# positions can a pixel of the first frame never attend to? Decide before you run the check.
+
+# %% exercise="09.4" bug="keeps_the_times_apart"
+from course_tools.bank.lecture_09.non_local_block import (
+    keeps_the_times_apart as suspect,
+)
+
+# %% tags=["nbval-check-output"]
+suspect = check("09.4", suspect)
+
+# %% exercise="09.4" difficulty="●●○" minutes=12
+from course_lib.attention import non_local_block
+
+# %% tags=["nbval-check-output"]
+non_local_block = check("09.4", non_local_block)
+
+# %% [markdown]
+# ## 5 Every creature asks every other
+#
+# `Painter` begins and ends as the convolutional network does, and has your block in between: 57,539 parameters, where the
+# convolutions have 60,799.
+
+
+# %%
+class Painter(nn.Module):
+    """Features of each cell, one non-local block, a colour for each cell."""
+
+    def __init__(self, d=64, d_k=32):
+        super().__init__()
+        self.patches, self.head = rivals.patches(d), rivals.head(d)
+        self.W_theta, self.W_phi, self.W_g = (
+            nn.Parameter(torch.randn(d_k, d) / d**0.5) for _ in range(3)
+        )
+        self.W_z = nn.Parameter(torch.zeros(d, d_k))
+
+    def forward(self, images):
+        x = self.patches(images)  # (B, d, 5, 5)
+        W = self.W_theta, self.W_phi, self.W_g, self.W_z
+        return self.head(non_local_block(x, *W))
+
+
+source(rivals.patches)
+torch.manual_seed(0)
+painter = learn(Painter())
+painting = {"convolutions": answers(dilated), "non-local block": answers(painter)}
+figures.show_painted(unseen, painting)
+
+# %% tags=["nbval-check-output"]
+claim(
+    "09.painter",
+    right=share_right(answers(painter), unseen),
+    by_pixels=max(scores.values()),
+    by_ink=share_right(rivals.by_pixels(unseen.images, 1.0, by_ink=True), unseen),
+)
+
+# %% [markdown] tags=["predict"]
+# Is attention needed, or only more time? A recorded study trains the networks for 2,000 updates with three seeds. A further rival
+# gives every cell a **summary** of the picture, the largest value of each feature after a hidden layer: max pooling. All have 56,000
+# to 61,000 parameters.
+#
+# **Predict.** Which rival comes closer to the block?
+#
+# <details><summary>A. The dilated convolutions: they know where each creature is.</summary>
+#
+# That is their burden. What they learn about two cells tells them nothing about two cells at another offset.</details>
+# <details><summary>B. The summary.</summary>
+#
+# Yes. It brings all creatures to one place, whatever the distance, and one hidden layer compares a cell with it. But the layer
+# has to store how any two drawings are compared, where attention has a product.</details>
+# <details><summary>C. Neither rises above one in four.</summary>
+#
+# Both see everything that is needed, and more updates do help.</details>
+
+# %%
+study = show_study("09_crowd")
+print_scores(study, "right", costs=["parameters"], decimals=3)
+
+# %% tags=["nbval-check-output"]
+block = study.scores("non-local block", "right")
+convolutions = study.scores("dilated convolutions", "right")
+pooled = study.scores("max pooling and a hidden layer", "right")
+claim("09.crowd", block=block, convolutions=convolutions, pooled=pooled)
+
+# %% [markdown]
+# **The non-local block is the right tool here because the answer stands at one other place, and which place depends on a
+# comparison of two things that are both new.** One product θ·φ makes this comparison for all pairs of cells, near or far.
+# After 300 updates the block is ahead of what the summary reaches after 2,000, which is still rising.
+
+# %% [markdown] tags=["try-it"]
+# **Try it.** Give `Painter` eight features for query and key (`d_k=8`) in place of 32, and train it again. Is a drawing of 15 free
+# pixels still found?
+
+# %% [markdown]
+# ## 6 Where it looks
+#
+# The paper shows, for one position, arrows to the positions with the largest weights. `topk` returns flat indices;
+# to draw arrows we need frame, row and column. Positions are numbered frame by frame, row by row: index =
+# (time · H + row) · W + column. **By hand:** in frames of 5 × 5, index 38 is 1 · 25 + 2 · 5 + 3: frame 1, row 2, column 3.
+#
+# | name | shape |
+# | --- | --- |
+# | weights | (…, N_q, N), N = T · H · W |
+# | ends | (…, N_q, n, 3), integers: time, row, column |
+# | their weights | (…, N_q, n), in descending order |
+
+# %% exercise="09.5" difficulty="●●○" minutes=8
+from course_lib.analysis import strongest_arrows
+
+# %% tags=["nbval-check-output"]
+strongest_arrows = check("09.5", strongest_arrows)
+
+
+# %%
+@torch.no_grad()
+def looked_at(model):
+    """The weights (n, 25, 25) of a model's block over the unseen crowds."""
+    x = model.patches(2 * unseen.images - 1).flatten(2).mT
+    W = model.W_theta, model.W_phi, model.W_g
+    return Attended(*non_local_embedded_gaussian(x, *W)).weights
+
+
+def ends_on_its_kind(weights):
+    """How often the strongest arrow of a grey creature ends on its kind."""
+    ends = strongest_arrows(weights, 1, 5, 5)[0][:, :, 0]  # (n, 25, 3)
+    other = unseen.kinds.gather(1, (5 * ends[..., 1] + ends[..., 2]).to(unseen.kinds))
+    return (other == unseen.kinds)[unseen.is_grey].float().mean()
+
+
+def on_coloured(weights):
+    """How much of its weight a grey creature gives to coloured ones, on average."""
+    to_coloured = (weights * ~unseen.is_grey[:, None]).sum(-1)
+    return to_coloured[unseen.is_grey].mean()
+
+
+weights = looked_at(painter)
+grey = unseen.is_grey[0].nonzero()[:, 0].tolist()
+shown = {f"creature {number}": cell for number, cell in enumerate(grey[1::8], 1)}
+figures.show_arrows(unseen, shown, weights[0])
+
+# %% [markdown] tags=["predict"]
+# Arrows to its kind look as if the block had learned to compare. What about a block *before* training?
+#
+# **Predict.** How often does the strongest arrow of a grey creature end on a creature of its own kind, without any training?
+#
+# <details><summary>A. One time in four, as by chance.</summary>
+#
+# Yes. W_θ and W_φ are two random matrices: that two drawings are equal does not make the score of one query and the other key
+# larger. This agreement is what training has to find.</details>
+# <details><summary>B. More often than by chance.</summary>
+#
+# It would be so if query and key were the same projection, as in the non-local means of section 2.</details>
+# <details><summary>C. Almost always.</summary>
+#
+# Equal drawings have similar features, but they are projected by different matrices.</details>
+
+# %% tags=["nbval-check-output"]
+untrained = []
+for seed in range(8):
+    torch.manual_seed(seed)
+    untrained.append(looked_at(Painter().to(device()).eval()))
+claim(
+    "09.arrows",
+    trained=ends_on_its_kind(weights),
+    untrained=mean(ends_on_its_kind(each).item() for each in untrained),
+    coloured=on_coloured(weights),
+)
+
+# %% [markdown]
+# ## 7 Without a softmax
+#
+# The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$, the number of keys. In the
+# example by hand, the weights become 5/3, 1 and −1, and the context (1.67, −1, 1): a mixture of all three colours. In return,
+# the product of the three matrices can be computed in either order:
 #
 # $$y = \frac{(\theta \phi^\top)\, g}{N} = \theta\, \frac{\phi^\top g}{N}$$
 #
@@ -133,10 +414,6 @@ claim("09.b", gap=gap.abs().max())
 # | θ | (…, N_q, d_k) |
 # | φ, g | (…, N, d_k), (…, N, d) |
 # | context | (…, N_q, d); the weights are never computed: None |
-
-# %%
-from course_lib.attention import ContextOnly, non_local_dot_product
-from course_lib.shapes import Keys, Queries, Values
 
 # %% exercise="09.2" difficulty="●●○" minutes=8
 from course_lib.attention import associative_dot_product
@@ -159,506 +436,22 @@ associative_dot_product = check("09.2", associative_dot_product)
 # Yes, and the factor grows with the number of positions.</details>
 
 # %% tags=["nbval-check-output"]
-from course_tools.notebook import peak_memory
-
-theta, phi, g = torch.randn(3, 1, 44 * 44, 16, generator=generator)
-apart = (
-    associative_dot_product(theta, phi, g)[0]
-    - non_local_dot_product(theta, phi, g).context
-)
+theta, phi, g = torch.randn(3, 1, 44 * 44, 16)
+mine = associative_dot_product(theta, phi, g)[0]
+theirs = non_local_dot_product(theta, phi, g).context
+torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 saved = peak_memory(lambda: non_local_dot_product(theta, phi, g)) / peak_memory(
     lambda: associative_dot_product(theta, phi, g)
 )
-claim("09.c", gap=apart.abs().max())
 claim("09.d", saved=saved)
 
 # %% [markdown]
-# The **concatenation** form scores a pair by a vector $w_f$ applied to the concatenated features: $f = \mathrm{ReLU}(w_f^\top
-# [\theta_i ; \phi_j])$, with $\mathcal C = N$. With $w_f$ split into two halves, the score before the ReLU is a term that
-# depends only on $i$ plus a term that depends only on $j$, so the pairs need not be concatenated.
-#
-# | name | shape |
-# | --- | --- |
-# | θ | (…, N_q, d_k) |
-# | φ, g | (…, N, d_k), (…, N, d) |
-# | w_f | (2 d_k,), its first half is for θ |
-# | context, weights | (…, N_q, d), (…, N_q, N), none below 0 |
-
-# %% exercise="09.3" difficulty="●●○" minutes=10
-from course_lib.attention import non_local_concatenation
-
-# %% tags=["nbval-check-output"]
-non_local_concatenation = check("09.3", non_local_concatenation)
-
-# %% [markdown]
-# The next figure compares **all four forms** on one photograph, for one query pixel. The features of a pixel are its three
-# standardised colour values; the matrices are random, so nothing is learned here. The Gaussian form has no $W_\theta$ and
-# $W_\phi$ and compares the colours directly. (Photograph: `flower.jpg` by vultilion, [CC BY
-# 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
-
-# %%
-from course_tools.lectures.lecture_09.figures import four_forms, weights_on_a_photograph
-
-forms = four_forms(non_local_embedded_gaussian, non_local_concatenation)
-draw_forms = weights_on_a_photograph(forms)
-draw_forms(row=15, column=22, sharpness=2.0)
-
-# %% [markdown] tags=["interactive"]
-# **Explore.** Here the query pixel starts on a leaf. Move it to the flower, and change the sharpness (the scale of the scores).
-# Which maps change in shape, and which only in magnitude?
-#
-# <details><summary>Answer</summary>
-#
-# The maps of the two Gaussian forms change in shape: with larger scores, the softmax concentrates the weight on fewer pixels.
-# The dot product and the ReLU are homogeneous: multiplying their inputs by a factor multiplies their outputs by a power of it.
-# So the maps of the other two forms change only in magnitude.</details>
-
-# %% tags=["interactive"]
-from course_tools.notebook import explore
-
-explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5))
-
-# %% [markdown]
-# ## 4 The non-local block in space and time
-#
-# The block has a residual connection: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity, so it can be inserted into a
-# trained network without changing its output (09.zero); the library achieves this with a normalisation layer whose gain is
-# initialised to 0. Inside the block, $d$ is smaller than C, usually C/2: a **bottleneck**.
-#
-# Videos need no new mechanism: the positions are all pixels of all frames, $N = T \cdot H \cdot W$.
-#
-# | name | shape |
-# | --- | --- |
-# | x | (B, C, H, W), or (B, C, T, H, W), or (B, C, T) |
-# | W_θ, W_φ, W_g, W_z | (d_k, C), (d_k, C), (d, C), (C, d) |
-# | result | the shape of x |
-#
-# **Bug hunt.** This block was written for images and then extended to videos. It runs, and every shape is right. Which
-# positions can a pixel of the first frame never attend to? Decide before you run the check.
-
-# %%
-from course_lib.attention.non_local import Map
-
-# %% exercise="09.4" bug="keeps_the_times_apart"
-from course_tools.bank.lecture_09.non_local_block import (
-    keeps_the_times_apart as suspect,
-)
-
-# %% tags=["nbval-check-output"]
-suspect = check("09.4", suspect)
-
-# %% exercise="09.4" difficulty="●●○" minutes=12
-from course_lib.attention import non_local_block
-
-# %% tags=["nbval-check-output"]
-non_local_block = check("09.4", non_local_block)
-
-# %% tags=["nbval-check-output"]
-features = torch.randn(2, 32, 11, 11, generator=generator)
-inserted = [torch.randn(16, 32, generator=generator) for _ in range(3)]
-distance = (
-    (non_local_block(features, *inserted, torch.zeros(32, 16)) - features).abs().max()
-)
-claim("09.zero", distance=distance)
-
-# %% [markdown]
-# We test the block on a video: a digit moves behind a wall, and either the same digit or a different one comes out on the other
-# side. No single frame shows which of the two happened. Does the output for the first frame depend on the last frame? We
-# compute the gradient.
-
-# %% tags=["nbval-check-output"]
-from course_tools.lectures.lecture_09.data import moving_digits
-from course_tools.lectures.lecture_09.experiments import (
-    frame_by_frame,
-    gradient_of_each_frame,
-)
-
-video = moving_digits(2, 1, 1, n_times=4, height=16, seed=SEED).train[0][:1]
-sizes = (3, 1), (3, 1), (2, 1), (1, 2)
-matrices = [torch.randn(*size, generator=generator) for size in sizes]
-reached = gradient_of_each_frame(non_local_block, video, *matrices)
-separate = gradient_of_each_frame(frame_by_frame(non_local_block), video, *matrices)
-claim("09.e", ratio=reached[-1] / reached[0])
-claim("09.f", separate=separate[-1])
-
-# %% [markdown]
-# ## 5 One block, or more convolutions?
-#
-# We add *one* block to the network of section 1, in the dot-product form, with your `associative_dot_product`. Three baselines
-# replace the block by **two more convolutions** of 3 × 3. All three have the same number of parameters, about twice that of the
-# network with the block. One more stride of 2 changes two things: it enlarges the receptive field and shrinks the map.
-# **Dilation**, which leaves a gap of one position between the inputs of a convolution, enlarges the field alone:
-#
-# | network | strides | receptive field | last feature map |
-# | --- | --- | --- | --- |
-# | three convolutions, block | 2 2 1 | the whole canvas | 11 × 11 |
-# | five convolutions | 2 2 1 1 1 | 31 × 31 pixels | 11 × 11 |
-# | five convolutions, one more with stride 2 | 2 2 2 1 1 | 47 × 47 pixels | 6 × 6 |
-# | five convolutions, the last two dilated | 2 2 1 1 1 | 47 × 47 pixels | 11 × 11 |
-
-# %% [markdown] tags=["predict"]
-# **Predict.** The canvas has 44 × 44 pixels, and 16 pixels lie between the digits. Which networks rise clearly above
-# chance on "same or different"?
-#
-# <details><summary>A. All: deeper is better.</summary>
-#
-# With strides 2 2 1 1 1 and no dilation, the receptive field of a position covers at most about half of both digits, or one of
-# them and hardly any of the other.</details>
-# <details><summary>B. Only the block: it multiplies features at two positions.</summary>
-#
-# The block does this in one layer and at any distance. But a stack of convolutions with nonlinearities can compare two digits
-# too, if both lie in its receptive field.</details>
-# <details><summary>C. The block, and the convolutions with one more stride or with dilation.</summary>
-#
-# Yes. A larger *receptive field* lifts the convolutions clearly above chance, by one more stride of 2, which also shrinks the
-# map (09.stride), or by dilation, which enlarges the field alone (09.dilation); section 7 shows another way. Both claims rest
-# on the study below, with twice as many updates and three seeds; this notebook trains one seed. In the study, the block leads
-# the stride with every seed, and dilation, which is still improving, with two of three.</details>
-
-# %%
-FIVE = (16, 32, 32, 32, 32)
-networks = {
-    "one block": lambda: experiments.network_with_block(associative_dot_product),
-    "five convolutions": lambda: experiments.canvas_network(
-        widths=FIVE, strides=(2, 2, 1, 1, 1)
-    ),
-    "five, one more stride": lambda: experiments.canvas_network(
-        widths=FIVE, strides=(2, 2, 2, 1, 1)
-    ),
-    "five, last two dilated": lambda: experiments.dilated(
-        experiments.canvas_network(widths=FIVE, strides=(2, 2, 1, 1, 1))
-    ),
-}
-models |= experiments.fit_networks(networks, canvases, STEPS, SEED)
-experiments.show_networks(models, canvases)
-
-# %% [markdown] tags=["try-it"]
-# **Longer training and three seeds.** One seed is little evidence. The study `09_reach` trains these
-# networks, a block with a softmax, and max pooling instead of average pooling, for twice as many steps and with three seeds.
-# The figure shows the recorded results, and the claims below it compare the worst seed of one network with the best of the
-# other.
-# **Try it**: set `side=32` in the first code cell, so that the digits are closer together, and run the notebook up to here. Do
-# all networks with five convolutions rise above chance then?
-
-# %%
-from course_tools.notebook import show_study
-from course_tools.notebook.study_scores import print_scores
-
-study = show_study("09_reach")
-print_scores(study, "accuracy", costs=["parameters"], decimals=3)
-
-# %% tags=["nbval-check-output"]
-block, small_field, one_more_stride, last_two_dilated = (
-    study.scores(name, "accuracy")
-    for name in (
-        "one block",
-        "five convolutions, strides 2 2 1 1 1",
-        "five convolutions, strides 2 2 2 1 1",
-        "five convolutions, the last two dilated",
-    )
-)
-claim("09.g", least=min(block))
-claim("09.i", difference=min(block) - max(small_field))
-claim("09.stride", difference=min(one_more_stride) - max(small_field))
-claim("09.dilation", difference=min(last_two_dilated) - max(small_field))
-
-# %% [markdown]
-# ## 6 The strongest weights as arrows
-#
-# The paper's figure 3 shows, for one position, arrows to the positions with the largest weights. `topk` returns flat indices;
-# to draw arrows we need the frame, row and column of each position. Positions are numbered frame by frame, row by row: index =
-# (time · H + row) · W + column. (Your `associative_dot_product` never computes the weights. So we replace it in the trained
-# block by the form with explicit weights, which computes the same function: 09.c.)
-#
-# | name | shape |
-# | --- | --- |
-# | weights | (…, N_q, N), N = T · H · W |
-# | ends | (…, N_q, n, 3), integers: time, row, column |
-# | their weights | (…, N_q, n), in descending order |
-
-# %%
-from course_lib.analysis import Arrows
-from course_lib.shapes import Weights
-
-# %% exercise="09.5" difficulty="●●○" minutes=8
-from course_lib.analysis import strongest_arrows
-
-# %% tags=["nbval-check-output"]
-strongest_arrows = check("09.5", strongest_arrows)
-
-# %%
-arrows = experiments.arrows_in(models["one block"], canvases.test, strongest_arrows)
-experiments.show_arrows(canvases.test, *arrows)
-
-# %% [markdown] tags=["predict"]
-# **Predict.** Arrows from one digit to the other look as if the block compared the two. Do the strongest arrows end on ink of
-# the other digit more often than arrows to random positions would? And do those of a block *before* training?
-#
-# <details><summary>A. Only the trained block hits the other digit more often than chance.</summary>
-#
-# Untrained blocks hit it more often than chance, too (09.l). Training raises the ratio here (09.k, one trained block). But
-# ink that attends to ink does not show that classes are compared.</details>
-# <details><summary>B. Both do.</summary>
-#
-# Yes, on average. A likely cause: features are large where there is ink, and products of large features are large, whether or
-# not the features are learned. The accuracy of the block, not its arrows, shows that it distinguishes *classes*.</details>
-# <details><summary>C. Neither does: most of the canvas is empty.</summary>
-#
-# Some arrows do end on empty positions, mostly next to a digit, where the receptive field still contains ink. But they end on
-# ink more often than arrows to random positions would.</details>
-
-# %% tags=["nbval-check-output"]
-from statistics import mean
-
-untrained = [
-    experiments.arrows_in(model, canvases.test, strongest_arrows)[0]
-    for model in experiments.untrained_with_block(range(8))
-]
-claim("09.k", value=experiments.other_digit_over_chance(canvases.test, arrows[0]))
-average = mean(
-    experiments.other_digit_over_chance(canvases.test, ends) for ends in untrained
-)
-claim("09.l", average=average)
-
-# %% [markdown] tags=["predict"]
-# ## 7 Max pooling instead of attention
-#
-# **Predict.** We return to the network of section 1, without a block, and replace global *average* pooling by global *max*
-# pooling. What happens?
-#
-# <details><summary>A. It stays at chance: no receptive field covers both digits.</summary>
-#
-# No receptive field does, but the pooling combines all of them.</details>
-# <details><summary>B. It learns the task.</summary>
-#
-# Yes. The maximum is not linear: a feature that detects a stroke of a 2 has the same maximum for two 2s as for one. So the
-# number of active features shows whether there are one or two classes, and a linear layer can count them.</details>
-# <details><summary>C. It depends on the distance between the digits.</summary>
-#
-# Global pooling gives the same result at any distance.</details>
-
-# %% tags=["nbval-check-output"]
-pooled = study.scores("three convolutions, max pooling", "accuracy")
-claim("09.m", least=min(pooled))
-claim("09.m-block", difference=min(pooled) - max(block))
-
-# %% [markdown]
-# What does the block provide? **A global receptive field and products of features at two positions**, with few parameters. It
-# keeps the resolution of the map, as dilation does; that may matter where each position needs an output of its own, as in
-# segmentation (section 8). This task does not require attention: in the recorded study, no seed of the block is more than 0.02
-# better than the worst seed of max pooling (09.m-block). With one more stride of 2, five convolutions reach 0.78 to 0.81
-# instead of chance (09.stride), below every seed of the block. With dilation they reach 0.80, 0.84 and 0.85 (09.dilation),
-# against 0.96, 0.82 and 0.91 for the block, and 0.92, 0.84 and 0.85 for a block with a softmax: three seeds do not decide which
-# of these is best. Recognising a single class, such as the 1, already gives 5/6. When you add a block to a network, compare it
-# with a network whose receptive field is as large, and with another pooling: the best network here has the smallest field.
-
-# %% [markdown] tags=["predict"]
-# **Videos.** The study `09_video` trains the space-time block on the videos of section 4: three kinds of digits, four frames of
-# 16 × 42 pixels. The convolutions of section 1 process each frame separately. The last three layers are a layer with a ReLU at
-# each position, average pooling over all frames, and a linear layer. Between the convolutions and these three layers we insert
-# the block, in either form, or a rival: nothing; a block within each frame; the mean over all positions and frames,
-# concatenated; two convolutions of 3 × 3 × 3; or a temporal convolution of the means of the frames. The last rival inserts
-# nothing, and replaces average pooling by max pooling.
-#
-# **Predict.** After 1,200 updates with 16 videos each: which of them reach an accuracy of at least 0.96 with each of three
-# seeds?
-#
-# <details><summary>A. Only the space-time block.</summary>
-#
-# With a softmax, it reaches 0.95, 0.93 and 0.75. The dot-product form reaches 0.78 with one seed and stays near chance with the
-# other two.</details>
-# <details><summary>B. Only max pooling and the temporal convolution.</summary>
-#
-# Yes. Max pooling can count classes, as on the canvases. The temporal convolution computes a nonlinear function of the means of
-# the frames, which is all that this task requires.</details>
-# <details><summary>C. All that combine frames.</summary>
-#
-# The mean over all frames reaches 0.78 to 0.83, the convolutions of 3 × 3 × 3 reach 0.50 to 0.88.</details>
-
-# %%
-videos = show_study("09_video")
-print_scores(videos, "accuracy", costs=["parameters", "multiply-adds"])
-
-# %% tags=["nbval-check-output"]
-by_softmax = videos.scores("space-time block, softmax", "accuracy")
-difference = min(by_softmax) - max(videos.scores("frames alone", "accuracy"))
-claim("09.video", difference=difference)
-difference = min(videos.scores("max pooling", "accuracy")) - max(by_softmax)
-claim("09.video-max", difference=difference)
-difference = min(videos.scores("temporal convolution", "accuracy")) - max(by_softmax)
-claim("09.video-rival", difference=difference)
-
-# %% [markdown]
-# If the frames are processed separately, the accuracy stays near chance, even with a block within each frame: the logit is then
-# a sum of one term for each frame, as in section 1. With each seed, the space-time block with a softmax is well above chance:
-# 0.95, 0.93 and 0.75 (09.video). But the task does not require it: with every seed, max pooling, which adds no parameters, and
-# the temporal convolution, which has more parameters than the block but needs fewer multiply-adds, are more accurate
-# (09.video-max, 09.video-rival). This holds for 1,200 updates with a learning rate that decreases to 0. The mean curves of both
-# space-time blocks, of the space-time mean and of the 3-D convolutions were still rising, so the study does not show which
-# network leads after longer training.
-
-# %% [markdown]
-# ## 8 Co-occurrent features
-#
-# Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features** model,
-# for each position $i$, the probability that position $j$ co-occurs with it. The matrix of logits of a single softmax has rank
-# at most $d_k$. A larger $d_k$ raises this limit; several **mixed** softmaxes do so with the same $d_k$: each is computed from
-# a part of the features. Their mixture weights $\pi$ depend on the image, through the mean $\bar z$ over its positions. Here
-# $z$ is an embedding, not the output of a block; the scores of each part are divided by the root of the *whole* $d_k$:
-#
-# $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
-# \pi = \mathrm{softmax}_m(W_\pi \bar z) \qquad z = W_k x$$
-#
-# | name | shape |
-# | --- | --- |
-# | x, W_k, W_v | (…, N, C), (d_k, C), (d_v, C) |
-# | W_π | (n_mix, d_k); part m has d_k / n_mix consecutive features |
-# | context, weights | (…, N, d_v), (…, N, N) |
-#
-# ![](diagram:co_occurrent)
-
-# %%
-from course_lib.attention import split_heads
-
-# %% exercise="09.6" difficulty="●●●" minutes=15
-from course_lib.attention import co_occurrent_features
-
-# %% tags=["nbval-check-output"]
-co_occurrent_features = check("09.6", co_occurrent_features)
-
-# %% [markdown] tags=["predict"]
-# **Predict.** There are sixty positions, and $d_k = 4$. What is the rank of the matrix of log-weights for a single softmax, and
-# for a mixture of two?
-#
-# <details><summary>A. 60 both times.</summary>
-#
-# For a single softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: the rank is at most
-# 5.</details>
-# <details><summary>B. 5, and far more.</summary>
-#
-# Yes. The logarithm of a *sum* of exponentials is not linear in the scores, so the mixture is not limited to rank 5. The
-# limitation of a single softmax is called the "softmax bottleneck".</details>
-# <details><summary>C. 5 and 10.</summary>
-#
-# If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each
-# row. But the mixture adds probabilities, not logarithms.</details>
-
-# %% tags=["nbval-check-output"]
-positions = torch.randn(60, 5, dtype=torch.float64, generator=generator)
-W_k, W_v = torch.randn(2, 4, 5, dtype=torch.float64, generator=generator)
-W_pi = torch.randn(2, 4, dtype=torch.float64, generator=generator)
-one, two = (
-    co_occurrent_features(positions, W_k, W_v, W_pi[:n])[1].double().log()
-    for n in (1, 2)
-)
-claim("09.n", matrix_rank=torch.linalg.matrix_rank(one, rtol=1e-9))
-claim("09.o", matrix_rank=torch.linalg.matrix_rank(two, rtol=1e-9))
-
-# %% [markdown]
-# **Segmentation.** Do these features help to classify pixels? The *intersection over union* (IoU) of a class is the number of
-# pixels that both prediction and label assign to it, divided by the number that at least one of them does. The **mIoU** is its
-# mean over the classes. The study `09_segmentation` trains `course_lib.models.Segmenter` for 1,600 updates with 16 canvases
-# each, with three seeds. Of the three digits on a canvas, exactly two belong to the same class. There are two classes of
-# pixels, and only ink counts: *is this pixel part of one of the two?* One digit alone does not show this. Co-occurrent features
-# are concatenated to the features of each pixel, and a layer with a ReLU follows. Their rivals: no context; the mean of the
-# image; the non-local operation; and strided convolutions, interpolated back to the size of the map, with twice the parameters.
-
-# %%
-pixels = show_study("09_segmentation")
-print_scores(pixels, "mIoU", costs=["parameters", "multiply-adds"])
-
-
-# %% tags=["nbval-check-output"]
-from course_tools.notebook.seed_scores import (
-    paired_differences,
-    print_mean_difference,
-    show_seeds,
-)
-
-both, mean_alone, no_context, strided = (
-    pixels.scores(name, "mIoU")
-    for name in ("co-occurrent and mean", "mean", "no context", "strided convolutions")
-)
-claim("09.mIoU", least=min(paired_differences(both, no_context)))
-claim("09.mIoU-mean", average=mean(paired_differences(both, mean_alone)))
-print_mean_difference(
-    "mIoU, strided convolutions minus co-occurrent features and mean", strided, both
-)
-
-# %% [markdown] tags=["try-it"]
-# Without context, the network stays near 0.33, the mIoU of predicting one class for all ink. Co-occurrent features help with
-# each seed: together with the mean of the image they reach 0.63 to 0.65 (09.mIoU), alone 0.60 to 0.65. But the mean alone
-# reaches 0.63 to 0.65 too: added to it, they gain almost nothing (09.mIoU-mean). At the end, where the learning rate falls to
-# 0, these curves are nearly flat. The mean is probably enough here because a class that occurs twice raises the mean of its
-# features. The strided convolutions, which have twice the parameters, vary most between seeds: 0.62, 0.49 and 0.77. Three seeds
-# with such a spread do not establish a difference from co-occurrent features and mean: the printed interval is far wider than
-# the mean difference. Their curve and that of the non-local operation were still rising after 1,600 updates. The paper
-# evaluates on photographs, with many classes and a deep pre-trained backbone: this study does not test its result. **Try it**
-# with a fourth seed: `course study 09_segmentation --seeds 3` takes about two minutes. Which network has the highest mIoU?
-
-# %% [markdown]
-# ## 9 Build it: a rival without attention
-#
-# **Build task (25 minutes, 12 points).** Section 5 compared the block with deeper networks that had twice as many parameters.
-# To refute the claim *comparing two distant digits needs attention*, one trains the **fairest rival**: a baseline without
-# attention, but with the same number of parameters, the same images and the same number of updates. Larger strides, dilation,
-# another kind of pooling: which of them makes the strongest rival?
-#
-# The canvases are made as in section 1 and averaged to 22 × 22 pixels. Each has two labels: *same or different*, and *does a 0
-# occur*. The second question is the **positive control**: it requires no comparison of two digits. If a rival fails even there,
-# its failure on the first question shows nothing about attention.
-#
-# Write `train_reach_rival`: it builds the rival, trains it as the *model*, the network with the block, is trained, and returns
-# it. The loss is the cross-entropy of the first two logits (different, same) plus that of the last two (no 0, a 0). Before you
-# run the check, write down which accuracies you expect. No points depend on whether the rival wins or loses. The check trains
-# the model as well and, if the comparison is fair, tells you what it shows.
-#
-# | points | what is judged |
-# | --- | --- |
-# | 1 | the rival maps images (B, 1, 22, 22) to logits (B, 4) |
-# | 1 | it has `n_parameters` parameters, within five percent |
-# | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 32 drawn from all images |
-# | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
-# | 1 | the returned rival gives the same logits for the same images |
-# | 1 | the logits of an image do not depend on the other images of its batch |
-# | 1 | the same information: the logits depend on each half of the canvas |
-# | 3 | the ingredient is missing: for large inputs, the logits change in proportion to the input, without jumps |
-# | 2 | it could have succeeded: on *does a 0 occur* it reaches 0.9 of the model's accuracy |
-#
-# The check tests whether the ingredient is missing without reading your code. Convolution, pooling and ReLU are *Lipschitz*:
-# their outputs change by at most a constant times the change of their inputs. Attention is not: products of features grow with
-# a power of the input, and a softmax over large scores jumps from one position to another. The check interpolates between two
-# images, with their pixel values multiplied by 10 and by 1,000, and measures how fast the logits change. Gates and
-# covariances count as products of features. Use ReLU or GELU: tanh and sigmoid saturate at such inputs, and the check cannot
-# distinguish them from a softmax.
-
-# %%
-from course_tools.lectures.lecture_09 import rival
-
-rival.print_examples(SEED)
-
-# %% exercise="09.7" difficulty="●●●" minutes=25
-from course_tools.bank.lecture_09.train_reach_rival import train_reach_rival
-
-# %% tags=["nbval-check-output"]
-train_reach_rival = check("09.7", train_reach_rival)
-
-# %% [markdown]
-# One run of each model is little evidence. The next cell repeats the comparison with two other seeds.
-
-# %%
-found = rival.compared(train_reach_rival, seeds=(SEED + 1, SEED + 2))
-show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
-
-# %% [markdown]
-# After so few updates, the difference between the two depends on the seed and on the processor: one smaller than the spread of
-# the points shows nothing. Rely on the study of section 5: with 2,400 updates of 16 canvases each and at full resolution, max
-# pooling reaches 0.96, 0.95 and 0.97, the block 0.96, 0.82 and 0.91 (09.m-block). The task requires *a nonlinear combination of
-# features of both digits*; attention is one way among several to compute it. If your rival is worse than the block, first ask
-# whether a stronger rival exists: a claim must hold against the strongest.
+# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. The
+# matrix φᵀg of 32 × 32 numbers is a memory of drawings and colours, and 32 features hold four drawings apart. Lecture 14 is about
+# this memory: how much goes in, and how it is read.
 
 # %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
+# ## 8 Exit quiz
 #
 # **Question 1.** You insert a non-local block with $W_z = 0$ into a trained network. What is the gradient with respect to
 # $W_\theta$ in the first step?
@@ -691,70 +484,284 @@ show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 # <details><summary>A. Another seed.</summary>
 #
 # More seeds are always welcome, but they do not show where the gain comes from.</details>
-# <details><summary>B. The same network with five more convolutional blocks and as large a receptive field.</summary>
+# <details><summary>B. The same network with five more convolutional blocks that see as far.</summary>
 #
-# Right: otherwise depth, parameters or receptive field may explain the gain.</details>
+# Right: otherwise depth, parameters or the receptive field may explain the gain.</details>
 # <details><summary>C. A map of the weights.</summary>
 #
 # Such a map exists whether or not the block helps.</details>
 
 # %% [markdown] tags=["quiz"]
-# **In your own words** (half a page). *A colleague shows you arrows from one digit to the other and says: "It compares them."
-# What do these arrows show, what do they not show, and which two experiments of this lecture would you add?*
+# **In your own words** (half a page). *A colleague wants to put a non-local block into a network that tells cats from dogs, and
+# shows you arrows from one ear to the other: "It compares them." What do the arrows show, what do they not show, and for which
+# kind of question would you recommend the block?*
 #
 # <details><summary>How it is graded: open this when you have written your answer.</summary>
 #
 # | points | criterion |
 # | --- | --- |
-# | 1 | says that a weight describes the mixing in one layer only, and may be negative in the dot-product form |
-# | 1 | uses section 5: more convolutions with a small receptive field fail at this distance; with a large one they learn part of the task |
-# | 1 | uses section 7: the task can be solved without any attention |
-# | 1 | says that the arrows of an untrained block end on the other digit more often than chance, too |
+# | 1 | says that a weight describes the mixing in one layer only |
+# | 1 | compares with the arrows of an untrained block, as in section 6 |
+# | 1 | uses section 5: two places must be compared, and both are new |
+# | 1 | asks for a rival that sees as far, with as many parameters |
 # | 1 | is clear and short |
 #
 # </details>
 
+# %% [markdown]
+# ## 9 What came of it
+#
+# - **One summary for all.** GCNet (Cao et al. 2019, https://arxiv.org/abs/1904.11492) found that in trained detectors the weights
+#   of a non-local block hardly depend on the query, and kept one map of weights for all queries, at a fraction of the cost. The
+#   creatures above show when this is not enough.
+# - **Cheaper maps.** CCNet (Huang et al. 2019, https://arxiv.org/abs/1811.11721) attends along the row and the column of a pixel;
+#   two such layers connect all pixels.
+# - **Generated pictures.** SAGAN (Zhang et al. 2019, https://arxiv.org/abs/1805.08318) put a block into a generative network; the
+#   U-Net of DDPM (Ho et al. 2020, https://arxiv.org/abs/2006.11239) has them in its maps of 16 × 16.
+# - **Colours copied.** Vondrick et al. 2018 (https://arxiv.org/abs/1806.09594) train a network to colour a grey frame of a video
+#   by pointing into an earlier one, as our painter does; the pointers then follow objects through the video.
+# - **Attention alone.** The Vision Transformer (lecture 11) keeps the blocks and leaves out the convolutions. For videos,
+#   TimeSformer (Bertasius et al. 2021, https://arxiv.org/abs/2102.05095) attends over time and over space in turn.
+# - **Many views.** VGGT (Wang et al. 2025, https://arxiv.org/abs/2503.11651) alternates attention within each image and over all
+#   images, and reads depth and cameras from it.
+#
+# **Further reading.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
+# (https://arxiv.org/abs/1711.07971) · Buades, Coll, Morel 2005, *A Non-Local Algorithm for Image Denoising*
+# (https://doi.org/10.1109/CVPR.2005.38).
+
+# %% [markdown]
+# # Going further
+#
+# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+
+# %% [markdown]
+# ## Build it: a rival without attention
+#
+# **Build task (25 minutes, 12 points).** Two digits, each a 0, a 1 or a 2, lie at opposite borders of a canvas. Are they of the same
+# class? It looks like a task for the block. But there are only three classes, and all are known.
+#
+# To refute the claim *comparing two distant digits needs attention*, one trains the **fairest rival**: a baseline without
+# attention, but with the same number of parameters, the same images and the same number of updates. Larger strides, dilation,
+# another kind of pooling: which of them makes the strongest rival?
+#
+# The canvases have 22 × 22 pixels. Each has two labels: *same or different*, and *does a 0
+# occur*. The second question is the **positive control**: it requires no comparison of two digits. If a rival fails even there,
+# its failure on the first question shows nothing about attention.
+#
+# Write `train_reach_rival`: it builds the rival, trains it as the *model*, the network with the block, is trained, and returns
+# it. The loss is the cross-entropy of the first two logits (different, same) plus that of the last two (no 0, a 0). Before you
+# run the check, write down which accuracies you expect. No points depend on whether the rival wins or loses. The check trains
+# the model as well and, if the comparison is fair, tells you what it shows.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the rival maps images (B, 1, 22, 22) to logits (B, 4) |
+# | 1 | it has `n_parameters` parameters, within five percent |
+# | 1 | it is trained as the model is: exactly `n_steps` updates, with batches of 32 drawn from all images |
+# | 1 | each update uses only its own gradients, and every trained parameter has a gradient |
+# | 1 | the returned rival gives the same logits for the same images |
+# | 1 | the logits of an image do not depend on the other images of its batch |
+# | 1 | the same information: the logits depend on each half of the canvas |
+# | 3 | the ingredient is missing: for large inputs, the logits change in proportion to the input, without jumps |
+# | 2 | it could have succeeded: on *does a 0 occur* it reaches 0.9 of the model's accuracy |
+#
+# The check tests whether the ingredient is missing without reading your code. Convolution, pooling and ReLU are *Lipschitz*:
+# their outputs change by at most a constant times the change of their inputs. Attention is not: products of features grow with
+# a power of the input, and a softmax over large scores jumps from one position to another. The check interpolates between two
+# images, with their pixel values multiplied by 10 and by 1,000, and measures how fast the logits change. Gates and
+# covariances count as products of features. Use ReLU or GELU: tanh and sigmoid saturate at such inputs, and the check cannot
+# distinguish them from a softmax.
+
+# %%
+rival.print_examples(0)
+
+# %% exercise="09.7" difficulty="●●●" minutes=25
+from course_tools.bank.lecture_09.train_reach_rival import train_reach_rival
+
+# %% tags=["nbval-check-output"]
+train_reach_rival = check("09.7", train_reach_rival)
+
+# %% [markdown]
+# One run of each model is little evidence. The next cell repeats the comparison with two other seeds.
+
+# %%
+found = rival.compared(train_reach_rival, seeds=(1, 2))
+show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
+
+# %% [markdown]
+# A recorded study trains the block and two rivals on canvases of 44 × 44 pixels for 2,400 updates, with three seeds.
+
+# %% tags=["nbval-check-output"]
+study = recorded("09_reach")
+names = ("three convolutions", "one block", "three convolutions, max pooling")
+canvases = {name: study.scores(name, "accuracy") for name in names}
+show_seeds(canvases, "accuracy on unseen canvases", "", {"chance": 0.5})
+pooled, block = (canvases[name] for name in reversed(names[1:]))
+claim("09.m", pooled=min(pooled), block=min(block))
+
+# %% [markdown]
+# Max pooling wins. A feature that detects a stroke of a 2 has the same maximum for two 2s as for one, so the number of active
+# features shows whether there are one or two classes. *Known* things can be counted; only new ones must be compared.
+#
+# ## The concatenation form
+#
+# The **concatenation** form scores a pair by a vector $w_f$ applied to the concatenated features: $f = \mathrm{ReLU}(w_f^\top
+# [\theta_i ; \phi_j])$, with $\mathcal C = N$. With $w_f$ split into two halves, the score before the ReLU is a term that
+# depends only on $i$ plus a term that depends only on $j$, so the pairs need not be concatenated.
+#
+# | name | shape |
+# | --- | --- |
+# | θ | (…, N_q, d_k) |
+# | φ, g | (…, N, d_k), (…, N, d) |
+# | w_f | (2 d_k,), its first half is for θ |
+# | context, weights | (…, N_q, d), (…, N_q, N), none below 0 |
+
+# %% exercise="09.3" difficulty="●●○" minutes=10
+from course_lib.attention import non_local_concatenation
+
+# %% tags=["nbval-check-output"]
+non_local_concatenation = check("09.3", non_local_concatenation)
+
+# %% [markdown]
+# The next figure compares **all four forms** on one photograph, for one query pixel. The features of a pixel are its three
+# standardised colour values; the matrices are random, so nothing is learned here. The Gaussian form has no $W_\theta$ and
+# $W_\phi$ and compares the colours directly. (Photograph: `flower.jpg` by vultilion, [CC BY
+# 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
+
+# %%
+forms = figures.four_forms(non_local_embedded_gaussian, non_local_concatenation)
+draw_forms = figures.weights_on_a_photograph(forms)
+draw_forms(row=15, column=22, sharpness=2.0)
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Here the query pixel starts on a leaf. Move it to the flower, and change the sharpness (the scale of the scores).
+# Which maps change in shape, and which only in magnitude?
+#
+# <details><summary>Answer</summary>
+#
+# The maps of the two Gaussian forms change in shape: with larger scores, the softmax concentrates the weight on fewer pixels.
+# The dot product and the ReLU are homogeneous: multiplying their inputs by a factor multiplies their outputs by a power of it.
+# So the maps of the other two forms change only in magnitude.</details>
+
+# %% tags=["interactive"]
+explore(draw_forms, row=(0, 29, 1), column=(0, 44, 1), sharpness=(0.5, 4.0, 0.5))
+
+# %% [markdown]
+# ## Videos
+#
+# A digit moves behind a wall, and either the same digit or a different one comes out on the other side. No single frame shows
+# which of the two happened. In a recorded study, convolutions process each of four frames; then come the space-time block, or
+# nothing, or a temporal convolution of the means of the frames, or max pooling over all frames in place of the mean.
+
+# %% tags=["nbval-check-output"]
+videos = recorded("09_video")
+names = (
+    "space-time block, softmax",
+    "frames alone",
+    "temporal convolution",
+    "max pooling",
+)
+block, alone, temporal, pooled = (videos.scores(name, "accuracy") for name in names)
+points = {"block": block, "frames alone": alone, "temporal": temporal, "max": pooled}
+show_seeds(points, "accuracy on new videos", "1,200 updates", {"chance": 0.5})
+claim("09.video", block=block, alone=alone, temporal=temporal, pooled=pooled)
+
+# %% [markdown]
+# The block connects the frames, and frames alone stay at chance. But there are three known kinds of digits again, and the simple
+# rivals win: one that counts kinds, and one that combines the means of the frames.
+#
+# ## Co-occurrent features
+#
+# Context helps to classify each *pixel*: a blurred region next to a sail is probably water. **Co-occurrent features** model,
+# for each position $i$, the probability that position $j$ co-occurs with it. The matrix of logits of a single softmax has rank
+# at most $d_k$. A larger $d_k$ raises this limit; several **mixed** softmaxes do so with the same $d_k$: each is computed from
+# a part of the features. Their mixture weights $\pi$ depend on the image, through the mean $\bar z$ over its positions. Here
+# $z$ is an embedding, not the output of a block; the scores of each part are divided by the root of the *whole* $d_k$:
+#
+# $$p(x_j \mid x_i) = \sum_m \pi_m\, \mathrm{softmax}_j\!\left(\frac{z_i^{m\top} z_j^m}{\sqrt{d_k}}\right) \qquad
+# \pi = \mathrm{softmax}_m(W_\pi \bar z) \qquad z = W_k x$$
+#
+# | name | shape |
+# | --- | --- |
+# | x, W_k, W_v | (…, N, C), (d_k, C), (d_v, C) |
+# | W_π | (n_mix, d_k); part m has d_k / n_mix consecutive features |
+# | context, weights | (…, N, d_v), (…, N, N) |
+#
+# ![](diagram:co_occurrent)
+
+# %% exercise="09.6" difficulty="●●●" minutes=15
+from course_lib.attention import co_occurrent_features
+
+# %% tags=["nbval-check-output"]
+co_occurrent_features = check("09.6", co_occurrent_features)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** There are sixty positions, and $d_k = 4$. What is the rank of the matrix of log-weights for a single softmax, and
+# for a mixture of two?
+#
+# <details><summary>A. 60 both times.</summary>
+#
+# For a single softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: the rank is at most
+# 5.</details>
+# <details><summary>B. 5, and far more.</summary>
+#
+# Yes. The logarithm of a *sum* of exponentials is not linear in the scores, so the mixture is not limited to rank 5. The
+# limitation of a single softmax is called the "softmax bottleneck".</details>
+# <details><summary>C. 5 and 10.</summary>
+#
+# If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each
+# row. But the mixture adds probabilities, not logarithms.</details>
+
+# %% tags=["nbval-check-output"]
+generator = torch.Generator().manual_seed(0)
+positions = torch.randn(60, 5, dtype=torch.float64, generator=generator)
+W_k, W_v = torch.randn(2, 4, 5, dtype=torch.float64, generator=generator)
+W_pi = torch.randn(2, 4, dtype=torch.float64, generator=generator)
+logs = [
+    co_occurrent_features(positions, W_k, W_v, W_pi[:n])[1].double().log()
+    for n in (1, 2)
+]
+one, two = (torch.linalg.matrix_rank(each, rtol=1e-9) for each in logs)
+claim("09.n", one=one, two=two)
+
+# %% [markdown]
+# **Segmentation.** Do these features help to classify pixels? The *intersection over union* (IoU) of a class is the number of
+# pixels that both prediction and label assign to it, divided by the number that at least one of them does. The **mIoU** is its
+# mean over the classes. Of three digits on a canvas, two belong to the same class: *is this pixel part of one of the two?* One
+# digit alone does not show this. The recorded study trains `course_lib.models.Segmenter` with co-occurrent features, and with
+# three rivals: no context, the mean of the image, and strided convolutions with twice the parameters.
+
+# %% tags=["nbval-check-output"]
+pixels = recorded("09_segmentation")
+names = ("co-occurrent and mean", "mean", "no context", "strided convolutions")
+both, mean_alone, no_context, strided = (pixels.scores(n, "mIoU") for n in names)
+points = {"both": both, "mean": mean_alone, "no context": no_context}
+points["strided"] = strided
+show_seeds(points, "mIoU on unseen canvases", "1,600 updates", {"one class": 0.33})
+claim("09.mIoU", least=min(paired_differences(both, no_context)))
+claim("09.mIoU-mean", average=mean(paired_differences(both, mean_alone)))
+
+# %% [markdown]
+# Context helps, and the mean of the image is context enough: a class that occurs twice raises the mean of its features. The paper
+# segments photographs, with many classes and a pre-trained network, which this study does not test.
+
 # %% [markdown] tags=["companion"]
-# ## 11 Summary and sources
+# ## Where the decks say it
 #
-# **Remarks on the deck.** *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper,
-# in which the positions are the rows of $g(x)$. If the positions are the columns of x, the formula reads
-# $W_g x\, \mathrm{softmax}(\dots)^\top$ (09.EE-meant). *EE*, figure 2: "the dot-product version can be done by replacing
-# softmax with scaling by 1/N"; the N × N matrix in the figure is then not needed (09.d). Its convolutions of 1 × 1 × 1 are
-# linear layers at each position (09.EE).
-#
-# **What this lecture does not show.** In sections 1 to 6, each network is trained with one seed, on three classes of digits,
-# and 09.k rests on that seed; section 9 uses three seeds. 09.g, 09.i, 09.stride, 09.dilation, 09.m and 09.m-block rest on the
-# study `09_reach`, with three seeds and twice as many steps. The videos and the pixels of the two studies are composed of
-# digits, and no network is trained on them for more than 1,600 updates. We do not reproduce the paper's result that
-# co-occurrent features improve the segmentation of photographs.
+# *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which the positions are
+# the rows of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$. *EE*,
+# figure 2: "the dot-product version can be done by replacing softmax with scaling by 1/N"; the N × N matrix in the figure is then
+# not needed (09.d).
 #
 # **Papers.** Wang, Girshick, Gupta, He 2018, *Non-local Neural Networks*, eqs. 1 to 6, figures 2 and 3
 # (https://arxiv.org/abs/1711.07971) · Zhang, Zhang, Wang, Xie 2019, *Co-occurrent Features in Semantic Segmentation*, section 3
 # (CVPR 2019) · Yang, Dai, Salakhutdinov, Cohen 2018, *Breaking the Softmax Bottleneck* (https://arxiv.org/abs/1711.03953) ·
 # Kim, Papamakarios, Mnih 2021, *The Lipschitz Constant of Self-Attention* (https://arxiv.org/abs/2006.04710).
 #
-# The site compares the numbers of these papers with ours ([docs/evidence.md](../docs/evidence.md)).
-#
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |
-# | EE | Attention in computer vision: non-local blocks | 2 The non-local operation | `course_lib.attention.NonLocal`, `course_lib.attention.NonLocalBlock`, `course_lib.analysis.strongest_arrows` |
-# | CS | Attention for Semantic Segmentation | 8 Co-occurrent features | `course_lib.attention.co_occurrent_features`, `course_lib.models.Segmenter` |
-
-# %% tags=["nbval-check-output"]
-video = torch.randn(1, 4, 3, 5, 7, generator=generator)
-kernel = torch.randn(6, 4, generator=generator)
-as_layer = (video.flatten(2).mT @ kernel.mT).mT.unflatten(2, (3, 5, 7))
-distance = (F.conv3d(video, kernel[:, :, None, None, None]) - as_layer).abs().max()
-claim("09.EE", distance=distance)
-weights = ((W_theta @ x.mT).mT @ (W_phi @ x.mT)).softmax(-1)
-as_meant = (W_g @ x.mT @ weights.mT).mT
-distance = (
-    (as_meant - non_local_embedded_gaussian(x, W_theta, W_phi, W_g)[0]).abs().max()
-)
-claim("09.EE-meant", distance=distance)
+# | EE | Attention in computer vision: non-local blocks | 3 The non-local operation | `course_lib.attention.NonLocal`, `course_lib.attention.NonLocalBlock`, `course_lib.analysis.strongest_arrows` |
+# | CS | Attention for Semantic Segmentation | Co-occurrent features | `course_lib.attention.co_occurrent_features`, `course_lib.models.Segmenter` |
 
 # %% tags=["ledger"]
-from course_tools.notebook import ledger
-
 ledger()

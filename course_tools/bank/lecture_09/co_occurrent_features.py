@@ -287,4 +287,5 @@ exercise = Exercise(
         ),
     },
     hints=HINTS,
+    extra=True,
 )

@@ -272,4 +272,5 @@ exercise = Exercise(
         ),
     },
     hints=HINTS,
+    extra=True,
 )

@@ -38,7 +38,7 @@ HINTS = (
     (
         "The block gives each position access to the whole canvas. What else does? Think of what a convolution can be given "
         "(stride, dilation, more layers), or of what is done with the map at the end. The mean of a map of local features "
-        "cannot tell whether two classes are equal; section 7 names a pooling that can."
+        "cannot tell whether two classes are equal; a pooling that keeps the largest value can."
     ),
     (
         "Three convolutions of 3 × 3 with 8, 16 and 20 features (each with BatchNorm2d and ReLU, the first with stride 2), "
@@ -286,7 +286,7 @@ def attention_still_there(*data):
 @wrong(proof=multiplies_features)
 def attention_without_a_softmax(*data):
     """The ingredient is still there: your rival's logits grow with a power of its input, so features are multiplied by
-    features, as in the dot-product form of section 3. A block without a softmax is attention too. Remove all products of
+    features, as in the dot-product form. A block without a softmax is attention too. Remove all products of
     features (their squares and covariances too)."""
     return submit(data, model=with_block)
 
@@ -392,4 +392,5 @@ exercise = Exercise(
         seconds=SECONDS,
         conclusion=partial(controls.conclusion, CLAIM),
     ),
+    extra=True,
 )

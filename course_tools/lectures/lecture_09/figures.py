@@ -1,4 +1,4 @@
-"""Attention weights of one pixel of a photograph, by several mechanisms beside each other: an interactive figure."""
+"""Crowds as they are painted, the arrows of a creature, and weights of one pixel of a photograph by several mechanisms."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,11 +7,70 @@ from torch import Tensor
 
 from course_lib.attention import attend, non_local_dot_product
 from course_lib.datasets import photographs
+from course_tools.lectures.lecture_09.crowd import CELL, GRID, Crowds, painted, share_right
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
 
 _H, _W = 30, 45
 WeightsByName = Callable[[Tensor, Tensor, Tensor, Tensor], Mapping[str, Tensor]]
+
+
+def show_painted(crowds: Crowds, answers: Mapping[str, Tensor]) -> None:
+    """Show the first crowd as it is given, as each method paints it, and as it should be.
+
+    Args:
+        crowds: one or more.
+        answers: name of the method -> colours (n, 3, 5, 5).
+    """
+    right = {name: share_right(colours, crowds) for name, colours in answers.items()}
+    wanted = crowds.colours.mT.unflatten(2, (GRID, GRID))
+    drawn = {"given": crowds.images} | {name: painted(crowds.images, colours) for name, colours in answers.items()}
+    panels = {name: images[0].permute(1, 2, 0).cpu() for name, images in drawn.items()}
+    panels["wanted"] = painted(crowds.images, wanted)[0].permute(1, 2, 0).cpu()
+    said = "".join(
+        f"; {name}: {share:.0%} of the grey creatures of {len(crowds.images)} crowds are right" for name, share in right.items()
+    )
+    show(
+        pictures(panels),
+        alt=f"A crowd of {GRID} by {GRID} creatures of pixels, four of them coloured, one of each kind, and the crowd with all "
+        f"creatures in the colour of their kind{said}.",
+    )
+
+
+def show_arrows(crowds: Crowds, cells: Mapping[str, int], weights: Tensor) -> None:
+    """Show the first crowd with an arrow from each of some grey creatures to the cell to which it attends most.
+
+    Args:
+        crowds: one or more.
+        cells: title -> the creature's cell.
+        weights: (25, 25), of the first crowd.
+    """
+    image = crowds.images[0].permute(1, 2, 0).cpu()
+    marks, arrows, said = {}, {}, []
+    for title, cell in cells.items():
+        best = int(weights[cell].argmax())
+        start, end = (tuple(CELL * place + 2 for place in divmod(each, GRID)) for each in (cell, best))
+        marks[title], arrows[title] = start, torch.zeros(CELL * GRID, CELL * GRID)
+        arrows[title][end] = 1.0
+        same = "its own kind" if crowds.kinds[0, best] == crowds.kinds[0, cell] else "another kind"
+        said.append(f"{title}, {weights[cell, best].item():.2f} of the weight on a creature of {same}")
+    show(
+        pictures(dict.fromkeys(cells, image), marks=marks, arrows=arrows, strongest=1),
+        alt=f"A crowd, with an arrow from a grey creature to the cell of its largest weight: {'; '.join(said)}.",
+    )
+
+
+def show_non_local_means(noisy: Tensor, restored: Tensor, clean: Tensor, weights: Tensor, row: int, column: int) -> None:
+    """Show a noisy photograph (3, H, W), the same restored, and the weights (H, W) of its pixel (row, column)."""
+    errors = {name: (image - clean).square().mean().sqrt().item() for name, image in (("noisy", noisy), ("restored", restored))}
+    titles = [f"{name}, error {error:.3f}" for name, error in errors.items()]
+    panels = {title: image.permute(1, 2, 0).clamp(0, 1) for title, image in zip(titles, (noisy, restored), strict=True)}
+    panels["weights of the ringed pixel"] = weights
+    show(
+        pictures(panels, marks=dict.fromkeys(panels, (row, column))),
+        alt=f"A photograph of a temple: {', '.join(titles)} (root mean square); the pixel ({row}, {column}) has half of its "
+        f"weight on {_fewest_with_half(weights.flatten())} of {weights.numel():,} pixels, most on edges.",
+    )
 
 
 def four_forms(embedded_gaussian: Callable[..., tuple], concatenation: Callable[..., tuple]) -> WeightsByName:
