@@ -19,7 +19,7 @@ HINTS = (
         "way: `local_windows` puts zeros outside. For which image does that give the mask?"
     ),
     (
-        "Where is the zero padding of `local_windows` visible? A picture of ones, collected in the same way as the keys, "
+        "Where is the zero padding of `local_windows` visible? An image of ones, collected in the same way as the keys, "
         "shows it: 1 inside and 0 outside."
     ),
 )

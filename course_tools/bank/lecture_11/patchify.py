@@ -30,7 +30,7 @@ HINTS = (
     ),
     (
         "Split each side in two, (rows, P) and (columns, P): that makes six axes. Bring rows and columns together in "
-        "front and C, P, P behind them, and join each of the two groups. With einops this is one pattern."
+        "front and C, P, P after them, and join each of the two groups. With einops this is one pattern."
     ),
 )
 
