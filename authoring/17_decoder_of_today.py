@@ -41,6 +41,7 @@ from course_lib.models import GPT, Llama
 from course_lib.primitives import causal_mask
 from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
 from course_lib.training import batches, train
+from course_tools.bank.language_models import encoded
 from course_tools.lectures.lecture_17 import figures
 from course_tools.notebook import check, claim, device, explore, ledger, predict
 from course_tools.notebook import show_study, source
@@ -644,6 +645,64 @@ claim(
 # # Going further
 #
 # Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+
+# %% [markdown]
+# ## Build it
+#
+# **Build task (35 minutes, 16 points).** Write a whole Llama from an empty cell, the parallel form, generation from a cache, and the
+# loop that trains it. Everything is allowed except the library's `Llama`. Define what you need above `train_llama`, in the same cell.
+# Width 64; 2 layers; 4 heads of queries and 2 of keys and values, of 16 features each; gated networks with 172 hidden units; an
+# RMSNorm with a gain before attention, before the network and before the readout, and no biases. Pairs may be neighbours or halves.
+#
+# | method | arguments | result |
+# | --- | --- | --- |
+# | `model(tokens)` | (B, T), T ≤ 64 | logits (B, T, n_tokens); those at t predict the token at t + 1 |
+# | `model.start(tokens)` | a prompt (B, T), T ≥ 0 | state |
+# | `model.step(token, state)` | (B,), and a state | logits (B, n_tokens), and the new state |
+#
+# The check calls `train_llama(text, n_tokens, n_steps)` once, with 100,000 characters of the language reference (27 tokens: the
+# lower-case letters and the space) and `n_steps=400`, and judges the returned model on held-out text. The function has 60 seconds of
+# processor time.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps tokens (B, T) to logits (B, T, n_tokens) |
+# | 1 | at most `n_steps` updates and at most 120,000 weights |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
+# | 1 | the returned model gives the same logits for the same tokens |
+# | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
+# | 1 | the matrices and gains of the configuration are all its parameters: there are no biases |
+# | 2 | the logits depend on the tokens so far and on their order, and on nothing else |
+# | 1 | the logits depend on attention weights, which sum to 1 over the keys |
+# | 2 | scores depend on how far a key lies back, and no value depends on its position |
+# | 2 | both forms give the same logits |
+# | 1 | with each token, the state grows by keys and values of two heads in each layer: 128 numbers |
+# | 1 | a step leaves the state that it is given as it is |
+# | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
+
+# %% exercise="17.7" difficulty="●●●" minutes=35
+from course_tools.bank.lecture_17.train_llama import train_llama
+
+# %% tags=["nbval-check-output"]
+train_llama = check("17.7", train_llama)
+
+# %% [markdown] tags=["try-it"]
+# **Let it write** from its cache. After some thirty characters, the length of its training windows, the words fall apart: section 7
+# tells why. **Try it:** train it on longer windows, or keep only the last 32 tokens in its cache.
+
+# %% tags=["try-it"]
+alphabet = " abcdefghijklmnopqrstuvwxyz"
+letters = encoded(language_reference().train)[:300_000]
+torch.manual_seed(0)
+mine, written = train_llama(letters, len(alphabet), 800), "the function "
+with torch.no_grad():
+    read = torch.tensor([[alphabet.index(letter) for letter in written]])
+    state = mine.start(read[:, :-1])
+    for _ in range(200):
+        logits, state = mine.step(read[:, -1], state)
+        read = torch.multinomial((logits / 0.6).softmax(-1), 1)
+        written += alphabet[read.item()]
+print(written)
 
 # %% [markdown]
 # ## Neighbours or halves

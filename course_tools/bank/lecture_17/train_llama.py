@@ -792,4 +792,5 @@ exercise = Exercise(
     hints=HINTS,
     forbids={Llama: "write the model yourself: embedding, layers, both forms."},
     training=Training(questions=_questions, seconds=SECONDS),
+    extra=True,
 )
