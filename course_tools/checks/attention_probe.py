@@ -26,12 +26,15 @@ class Probe(NamedTuple):
 
     `averaged` is its result with equal weights in place of those that depend on the example, and `values` (B, T_k, d) are what
     the first of these weights multiplied; it is empty if there are none. `counts` are the numbers of operations, of weights
-    that depend on the example and sum to 1 over the keys, and of those that do so over the queries instead.
+    that depend on the example and sum to 1 over the keys, and of those that do so over the queries instead. `by_position` is
+    the number of causal weights whose ratios differ between two queries that lie equally far behind their keys, (): on a text
+    of one repeated token, scores depend on more than the distance.
     """
 
     averaged: Tensor
     values: Tensor
     counts: Tensor
+    by_position: Tensor
 
 
 def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
@@ -45,7 +48,8 @@ def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
         mha.set_fastpath_enabled(before)
     counts = torch.tensor([mode.n_operations, mode.n_over_keys, mode.n_over_queries])
     averaged = output.detach().cpu().clone() if isinstance(output, Tensor) else torch.zeros(0)
-    return Probe(averaged, torch.zeros(0) if mode.values is None else mode.values, counts)
+    values = torch.zeros(0) if mode.values is None else mode.values
+    return Probe(averaged, values, counts, torch.tensor(mode.n_by_position))
 
 
 class _EqualWeights(TorchDispatchMode):
@@ -54,7 +58,7 @@ class _EqualWeights(TorchDispatchMode):
     def __init__(self, n_examples: int) -> None:
         super().__init__()
         self.n_examples = n_examples
-        self.n_operations = self.n_over_keys = self.n_over_queries = 0
+        self.n_operations = self.n_over_keys = self.n_over_queries = self.n_by_position = 0
         self.values: Tensor | None = None
 
     def __torch_dispatch__(
@@ -89,6 +93,7 @@ class _EqualWeights(TorchDispatchMode):
                 self.values = (
                     self._by_key(values if keys == -1 else values.mT, -2) if is_matrix_product else self._by_key(values, axis)
                 )
+            self.n_by_position += is_matrix_product and _by_position(weights if keys == -1 else weights.mT)
             equal = _equal(weights, axis)
             return (equal, right) if weights is left else (left, equal)
         return left, right
@@ -112,6 +117,25 @@ def _equal(weights: Tensor, axis: int) -> Tensor:
     """Equal weights along an axis, over the entries that are not 0."""
     allowed = (weights > 0).to(weights)
     return allowed / allowed.sum(axis, keepdim=True).clamp(min=1)
+
+
+def _by_position(weights: Tensor) -> bool:
+    """Whether weights (n, r · T, T) of T causal queries, r of them at each position, depend on more than the distance.
+
+    The weights of a query are divided by that of its own position, and compared with those of the last query.
+    """
+    n, n_rows, T = weights.shape
+    order = (weights > 0).sum(-1).sort(dim=-1, stable=True)
+    r = n_rows // T
+    if n_rows % T or not (order.values == torch.arange(1, T + 1, device=weights.device).repeat_interleave(r)).all():
+        return False
+    rows = weights.gather(1, order.indices[..., None].expand_as(weights)).view(n, T, r, T).transpose(1, 2)
+    position = torch.arange(T, device=weights.device)
+    distance = position[:, None] - position
+    ratios = rows.gather(-1, distance.clamp(min=0).expand_as(rows))
+    ratios = ratios / ratios[..., :1]
+    apart = (ratios - ratios[..., -1:, :]).abs() > 1e-2 * (1 + ratios[..., -1:, :])
+    return bool((apart & (distance >= 0)).any())
 
 
 def _sums_to_one(weights: Tensor, axis: int) -> bool:

@@ -175,7 +175,8 @@ def fault_of_logits(output: Tensor, shape: tuple[int, ...], inputs: str) -> str 
 
 def probe_of(measured: Measured, i: int = 0) -> Probe:
     """Return what the i-th probe of the model showed."""
-    return Probe(*measured.probes[3 * i : 3 * i + 3])
+    n = len(Probe._fields)
+    return Probe(*measured.probes[n * i : n * i + n])
 
 
 def does_not_attend(measured: Measured, truth: Truth, query: int = 1) -> bool:

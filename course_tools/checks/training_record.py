@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     token is read first from each state and its result discarded, and the number of numbers in the state after each step (T,).
     It is empty if there are no texts, or if the model has no `start` and `step`.
 
-    `probes` holds the three tensors of `attention_probe.Probe` for each batch with which the model is probed.
+    `probes` holds the tensors of `attention_probe.Probe` for each batch with which the model is probed.
     """
 
     outputs: list[Tensor]

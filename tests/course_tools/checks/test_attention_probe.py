@@ -5,6 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from course_lib.attention import rotate
+from course_lib.primitives import causal_mask
 from course_tools.checks.attention_probe import probe
 
 W = torch.randn(3, 5, 5, generator=torch.Generator().manual_seed(0))
@@ -78,6 +80,23 @@ def fixed_mixture(x):
 def test_equal_weights_change_nothing_else(model):
     found = probe(model, (X,))
     assert torch.allclose(found.averaged, model(X).detach(), atol=1e-6)
+
+
+def causal(x, turn_queries, turn_keys, heads=1):
+    """Scores of two features, turned or not; several heads are rows of one product."""
+    q, k, v = (x @ matrix[:, :2] / 2 for matrix in W)
+    q = rotate(q, torch.ones(1)) if turn_queries else q
+    k = rotate(k, torch.ones(1)) if turn_keys else k
+    q = torch.stack([q * (h + 1) for h in range(heads)], dim=2).flatten(1, 2)
+    late = ~causal_mask(x.shape[1]).repeat_interleave(heads, dim=0)
+    return (q @ k.mT).masked_fill(late, -torch.inf).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("turns", "by_position"), [((True, True), 0), ((False, True), 1), ((True, False), 1)])
+def test_on_a_repeated_token_weights_by_distance_are_told_from_weights_by_position(turns, by_position, heads):
+    repeated = X[:, :1].repeat(1, 11, 1)
+    assert probe(lambda x: causal(x, *turns, heads), (repeated,)).by_position == by_position
 
 
 def test_weights_over_the_queries_are_told_from_those_over_the_keys():
