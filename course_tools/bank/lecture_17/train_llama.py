@@ -154,6 +154,8 @@ def _past(measured: Measured, truth: Truth) -> str | None:
 def _distances(measured: Measured, truth: Truth) -> str | None:
     if adds_positions(measured, truth):
         return "In a text of one repeated token, the logits change from position to position."
+    if scores_by_position(measured, truth):
+        return "In a text of one repeated token, two queries that lie equally far behind their keys score them differently."
     if rotates_nothing(measured, truth):
         return "In texts of one repeated token, the weights are the same whatever the token is: no score depends on a distance."
     return None
@@ -208,6 +210,11 @@ def rotates_nothing(measured: Measured, truth: Truth) -> bool:
     """Evidence: it attends, and in texts of one repeated token no weights depend on the token."""
     attends, on_repeated = (int(trained.probe_of(measured, i).counts[1]) for i in range(2))
     return attends > 0 == on_repeated
+
+
+def scores_by_position(measured: Measured, truth: Truth) -> bool:
+    """Evidence: in texts of one repeated token, scores depend on more than the distance."""
+    return bool(trained.probe_of(measured, 1).by_position > 0)
 
 
 def rotates_values(measured: Measured, truth: Truth) -> bool:
@@ -400,6 +407,15 @@ class AddsPositions(SmallLlama):
 
     def embed(self, tokens, t):
         return super().embed(tokens, t) + self.positions.weight[t : t + tokens.shape[1]]
+
+
+@wrong.change("model", scores_by_position, part=0.25)
+class RotatesTheKeysAlone(SmallLlama):
+    """You rotate the keys and not the queries, or the two by different angles: in a text of one repeated token, a score depends
+    on where the key stands. Rotate both by the same speeds, each by its own position: what is left is the distance."""
+
+    def rotated(self, q, k, v, t):
+        return q, _turned(k, t), v
 
 
 @wrong.change("model", keeps_one_number, part=0.25)
