@@ -379,7 +379,7 @@ wrong.add(
 
 @wrong.change("model", rotates_nothing, part=0.25)
 class RotatesNothing(SmallLlama):
-    """Your queries and keys are not rotated: in a text of one repeated token all keys have the same score, near or far,
+    """Your keys are not rotated: in a text of one repeated token all keys have the same score, near or far,
     whatever the token is. Rotate both, each by its position times the speed of the pair, before the scores are computed."""
 
     def rotated(self, q, k, v, t):
