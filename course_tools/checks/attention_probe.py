@@ -27,7 +27,7 @@ class Probe(NamedTuple):
     `averaged` is its result with equal weights in place of those that depend on the example, and `values` (B, T_k, d) are what
     the first of these weights multiplied; it is empty if there are none. `counts` are the numbers of operations, of weights
     that depend on the example and sum to 1 over the keys, and of those that do so over the queries instead. `by_position` is
-    the number of causal weights whose ratios differ between two queries that lie equally far behind their keys, (): on a text
+    the number of causal weights whose ratios differ between two queries that come equally far after their keys, (): on a text
     of one repeated token, scores depend on more than the distance.
     """
 

@@ -155,7 +155,7 @@ def _distances(measured: Measured, truth: Truth) -> str | None:
     if adds_positions(measured, truth):
         return "In a text of one repeated token, the logits change from position to position."
     if scores_by_position(measured, truth):
-        return "In a text of one repeated token, two queries that lie equally far behind their keys score them differently."
+        return "In a text of one repeated token, two queries that come equally far after their keys score them differently."
     if rotates_nothing(measured, truth):
         return "In texts of one repeated token, the weights are the same whatever the token is: no score depends on a distance."
     return None
