@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.attention import GraphAttention
 from course_tools.notebook.layer_costs import exponent, milliseconds, one_head
 from course_tools.notebook.memory import peak_memory
 from course_tools.notebook.plots import curves
@@ -17,13 +16,6 @@ def peak_mib(form: Callable[..., object], L: int, d: int = 64) -> float:
     """Measure the peak memory of a mechanism `(q, k, v)` over L tokens, one head of size d, in MiB."""
     inputs = one_head(L, d)
     return peak_memory(lambda: form(*inputs)) / 2**20
-
-
-def graph_attention_mib(n_nodes: int, edges: Tensor, d: int = 8) -> float:
-    """Measure the peak memory of graph attention (GAT) over edges (2, E), one head of size d, in MiB."""
-    mechanism, nodes = GraphAttention(1, d), torch.randn(1, n_nodes, d)
-    with torch.no_grad():
-        return peak_memory(lambda: mechanism(nodes, edges)) / 2**20
 
 
 class Costs(NamedTuple):

@@ -279,4 +279,5 @@ exercise = Exercise(
         ),
     },
     hints=HINTS,
+    extra=True,
 )

@@ -250,4 +250,5 @@ exercise = Exercise(
     right=right,
     strangers=stranger,
     hints=HINTS,
+    extra=True,
 )

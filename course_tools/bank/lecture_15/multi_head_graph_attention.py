@@ -317,4 +317,5 @@ exercise = Exercise(
         "Only a size, a kind or the device is read, and a detached tensor has the same.": ("detach: len(a.detach())",),
     },
     hints=HINTS,
+    extra=True,
 )

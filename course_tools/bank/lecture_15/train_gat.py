@@ -1,6 +1,6 @@
 """Build task 15.8, train_gat: a graph attention network and its training; what students hand in, wrong and right.
 
-The graph is the look-up graph of section 6: each reader has a key, and its class is the value of that neighbour which has the
+The graph is a look-up table: each reader has a key, and its class is the value of that neighbour which has the
 same key. The labels of hidden nodes that a submission receives are false, so that one which reads them is found out.
 """
 
@@ -454,4 +454,5 @@ exercise = Exercise(
         questions=_questions,
         seconds=SECONDS,
     ),
+    extra=True,
 )

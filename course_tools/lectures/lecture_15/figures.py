@@ -1,186 +1,147 @@
-"""Figures of graphs: the graph with its attention weights, weights of a small graph, and over-smoothing."""
+"""Figures of graphs: the sensors of a building and what one of them attends to, two small graphs, and over-smoothing."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
-import seaborn as sns
 import torch
-from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from torch import Tensor
 
+from course_lib.datasets.social_networks import Graph
 from course_lib.primitives import propagate, with_self_loops
-from course_tools.notebook.legible import Numbers, in_the_font, to_array
-from course_tools.notebook.plots import MARKERS, Names, curves
+from course_tools.lectures.lecture_15.rooms import DEGREES, Sensors
+from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 
-# Drawing of a graph with its attention weights: arrays in, figure out.
+# The sensors of one building, on the plan of its rooms.
 
 
-def network(
-    edges: Numbers,
-    groups: Numbers,
-    weights: Numbers | None = None,
-    names: Names = None,
-    legend: Names = None,
-    title: str = "",
-    most: float = 1.0,
-) -> Figure:
-    """Draw nodes by group, and the edges between them: the half next to a node shows how much that node attends to the other.
-
-    Positions come from a spring layout, the same in every run; loops are not drawn.
+def show_readings(graph: Sensors, panels: Mapping[str, Tensor], building: int = 0) -> None:
+    """Draw the sensors of one building in the colours of some temperatures, on the temperatures of the rooms.
 
     Args:
-        edges: (2, E); node edges[0] attends to node edges[1].
-        groups: (N,), integers from 0: each group has its own colour and marker.
-        weights: (E,), each in 0…most: from dark and thin to bright and thick in viridis; NaN is grey. None draws all edges
-            alike.
-        names: (N,), written on the nodes.
-        legend: a name for each group.
-        title: above the figure.
-        most: the upper end of the colour scale; use the same value for figures that are to be compared.
+        graph: buildings with equally many sensors.
+        panels: name -> temperatures of all sensors (N,), in the units of the readings.
+        building: which one.
     """
-    edges, groups = to_array(edges), to_array(groups)
-    places = _places(edges, len(groups))
-    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
-    ax = figure.subplots()
-    query, key = edges[:, edges[0] != edges[1]]
-    halves = np.stack([places[query], (places[query] + places[key]) / 2], axis=1)
-    lines = LineCollection(halves, colors="0.7", linewidths=0.8, zorder=1)
-    if weights is not None:
-        shares = to_array(weights)[edges[0] != edges[1]]
-        widths = 0.6 + 3.4 * np.nan_to_num(shares) / most
-        colours = colormaps["viridis"].with_extremes(bad="0.85")
-        lines = LineCollection(halves, cmap=colours, linewidths=widths, zorder=1)
-        lines.set_array(np.ma.masked_invalid(shares))
-        lines.set_clim(0.0, most)
-        figure.colorbar(lines, ax=ax, label="attention weight", shrink=0.8)
-    ax.add_collection(lines)
-    kinds = range(int(groups.max()) + 1)
-    palette = sns.color_palette("colorblind", len(kinds))
-    for kind, colour, marker in zip(kinds, palette, MARKERS * len(kinds), strict=False):
-        own = places[groups == kind]
-        ax.scatter(own[:, 0], own[:, 1], s=150, color=[colour], marker=marker, edgecolors="white", linewidths=1.0, zorder=2)
-    for place, name, group in zip(places, names or (), groups, strict=False):
-        ink = "white" if np.dot(palette[group], (0.3, 0.6, 0.1)) < 0.5 else "black"
-        ax.text(*place, in_the_font(name), ha="center", va="center", fontsize=7, color=ink, zorder=3, parse_math=False)
-    if legend:
-        keys = [
-            Line2D([], [], linestyle="", marker=m, color=c, label=g) for c, m, g in zip(palette, MARKERS, legend, strict=False)
-        ]
-        ax.legend(handles=keys, fontsize=8, frameon=False)
-    ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
-    ax.set_axis_off()
-    return figure
-
-
-def _places(edges: np.ndarray, n_nodes: int) -> np.ndarray:
-    """Compute the positions (N, 2) of the nodes by a spring layout."""
-    import networkx
-
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(n_nodes))
-    graph.add_edges_from(edges.T.tolist())
-    places = networkx.spring_layout(graph, seed=0, iterations=100)
-    return np.array([places[node] for node in range(n_nodes)])
-
-
-# Figures of the attention weights of a small graph: the mean of the heads, and one node in one head.
-
-
-def show_mean_weights(graph: Any, heads: Tensor, legend: Sequence[str]) -> None:
-    """Draw the mean attention weights of the heads along the edges of a graph.
-
-    Args:
-        graph: with `edges` (2, E) and `labels` (N,).
-        heads: (h, E or more): the weights of the edges; those of self-loops after them are not drawn.
-        legend: a name for each label.
-    """
-    weights = heads.detach().cpu()[:, : graph.edges.shape[1]].mean(0)
-    query, key = graph.edges[:, int(weights.argmax())].tolist()
+    graph, own = Sensors(*(part.cpu() for part in graph)), _of(graph, building)
+    figure = Figure(figsize=(2.0 * len(panels), 2.6), layout="constrained")
+    errors = []
+    panels = {name: temperatures.cpu() for name, temperatures in panels.items()}
+    for ax, (name, temperatures) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        _plan(ax, graph, own)
+        x, y = graph.places[own].T.numpy()
+        ax.scatter(x, y, c=temperatures[own].numpy(), **_COLOURS, s=34, edgecolors="black", linewidths=0.6)
+        errors.append(DEGREES * (temperatures - graph.targets).square()[own].mean().sqrt().item())
+        ax.set_title(f"{name}\nerror {errors[-1]:.1f} °C", fontsize=9)
+    said = ", ".join(f"{name} {each:.1f}" for name, each in zip(panels, errors, strict=True))
     show(
-        _drawn(graph, weights, legend, "mean of the heads", weights.max().item()),
-        alt=f"A graph of {len(graph.labels)} nodes in groups; half edges are coloured by attention. The largest weight is that "
-        f"of node {query} on node {key}, {weights.max():.2f}; half of the weights are below {weights.median():.2f}.",
+        figure,
+        alt="The rooms of a building, coloured by their temperatures, and its sensors, coloured by a temperature of their own. "
+        f"Root mean squared error over the building, in °C: {said}.",
     )
 
 
-def weights_of_a_node(graph: Any, heads: Tensor, legend: Sequence[str]) -> Callable[[int, int], None]:
-    """Create a function `draw(member, head)` that draws the weights of one node in one head; heads count from 1.
+def show_attended(graph: Sensors, weights: Mapping[str, Tensor], sensor: int) -> None:
+    """Draw whom one sensor attends to, in one panel for each set of weights.
 
     Args:
-        graph: with `edges` (2, E) and `labels` (N,).
-        heads: (h, E or more), as for `show_mean_weights`; each node also has a self-loop.
-        legend: a name for each label.
+        graph: buildings with equally many sensors.
+        weights: name -> weights of all edges (E,).
+        sensor: the number of a sensor.
     """
-    heads = heads.detach().cpu()[:, : graph.edges.shape[1]]
+    graph = Sensors(*(part.cpu() for part in graph))
+    own, mine = _of(graph, sensor // 100), graph.edges[0] == sensor
+    heard = graph.edges[1, mine].numpy()
+    inside = (graph.rooms[heard] == graph.rooms[sensor]).numpy()
+    places = graph.places.numpy()
+    figure, shares = Figure(figsize=(3.0 * len(weights), 3.5), layout="constrained"), []
+    for ax, (name, each) in zip(figure.subplots(1, len(weights), squeeze=False)[0], weights.items(), strict=True):
+        _plan(ax, graph, own)
+        of_mine = each.detach().cpu()[mine].numpy()
+        lines = np.stack([places[heard], np.broadcast_to(places[sensor], (len(heard), 2))], axis=1)
+        ax.add_collection(LineCollection(lines, colors="black", linewidths=0.4 + 14 * of_mine))
+        ax.scatter(*places[own].T, s=10, color="0.35")
+        ax.scatter(*places[heard].T, s=25 + 500 * of_mine, color="white", edgecolors="black", zorder=2)
+        ax.scatter(*places[sensor], s=60, marker="*", color="black", zorder=3)
+        shares.append(of_mine[inside].sum().item())
+        ax.set_title(f"{name}\n{shares[-1]:.0%} of the weight in its room", fontsize=9)
+    said = ", ".join(f"{name} {share:.0%}" for name, share in zip(weights, shares, strict=True))
+    show(
+        figure,
+        alt=f"Sensor {sensor} hears {len(heard)} sensors, itself included, {int(inside.sum())} of them in its room. Weight on "
+        f"its room: {said}.",
+    )
 
-    def draw(member: int = 0, head: int = 1) -> None:
-        """Draw the weights of one node only."""
-        own = graph.edges[0].cpu() == member
-        weights, n = heads[head - 1].where(own, torch.nan), int(own.sum())
-        uniform = 1 / (n + 1)
-        best = int(weights.nan_to_num(-1).argmax())
-        show(
-            _drawn(
-                graph,
-                weights,
-                legend,
-                f"member {member}, head {head}: {n} neighbours, uniform {uniform:.2f}",
-                heads.max().item(),
-            ),
-            alt=f"Node {member} in head {head}: with {n} neighbours and itself, a uniform weight is {uniform:.2f}; it attends "
-            f"most to node {int(graph.edges[1, best])}, {weights[best]:.2f}.",
-        )
 
-    return draw
+_COLOURS = {"cmap": "coolwarm", "vmin": -2.0, "vmax": 2.0}
 
 
-def _drawn(graph: Any, weights: Tensor, legend: Sequence[str], title: str, most: float) -> object:
-    return network(graph.edges, graph.labels, weights, list(map(str, range(len(graph.labels)))), legend, title, most)
+def _of(graph: Sensors, building: int, each: int = 100) -> Tensor:
+    numbers = torch.arange(len(graph.rooms))
+    return (numbers >= building * each) & (numbers < (building + 1) * each)
+
+
+def _plan(ax: Axes, graph: Sensors, own: Tensor) -> None:
+    """Colour each point of the plan by the temperature of the room of the nearest sensor."""
+    grid = (torch.arange(150) + 0.5) / 150
+    points = torch.cartesian_prod(grid, grid)  # y, then x
+    nearest = torch.cdist(points.flip(1), graph.places[own]).argmin(1)
+    rooms = graph.targets[own][nearest].view(150, 150).numpy()
+    ax.imshow(rooms, origin="lower", extent=(0, 1, 0, 1), alpha=0.55, **_COLOURS)
+    ax.set(xticks=(), yticks=())
+
+
+# Two graphs that message passing takes for the same.
+
+
+def show_small_graphs(graphs: Mapping[str, object]) -> None:
+    """Draw small graphs of networkx side by side."""
+    import networkx
+
+    figure = Figure(figsize=(2.6 * len(graphs), 2.6), layout="constrained")
+    for ax, (name, graph) in zip(figure.subplots(1, len(graphs)), graphs.items(), strict=True):
+        networkx.draw(graph, networkx.circular_layout(graph), ax, node_color="0.2", node_size=90, width=1.4)
+        ax.set_title(name, fontsize=10)
+    show(figure, alt="; ".join(f"{name}: edges {sorted(graph.edges)}" for name, graph in graphs.items()) + ".")
 
 
 # Over-smoothing: features and Dirichlet energy of a graph after repeated steps of graph convolution without training.
 
 
-class EnergyDecay(NamedTuple):
+class Smoothed(NamedTuple):
     """What repeated multiplication by Â does to the features of a graph.
 
     `features`: (N, d) in float64, after 0, 1, …, depth steps. `energy` (depth + 1,): the energy of x_i / √d_i, relative to
-    that of step 0. `rate`: the factor per step by which it falls from step 20 to step 40. `limit`: the square of the second
-    largest absolute eigenvalue of Â, to which the factor converges on a connected graph.
+    that of step 0.
     """
 
     features: list[Tensor]
     energy: Tensor
-    rate: float
-    limit: float
 
 
 def smoothed(
-    graph: Any, depth: int, edge_weights: Callable[[Tensor, int], Tensor], energy: Callable[[Tensor, Tensor], Tensor]
-) -> EnergyDecay:
-    """Multiply the features of a connected graph by Â, `depth` times.
+    graph: Graph, depth: int, edge_weights: Callable[[Tensor, int], Tensor], energy: Callable[[Tensor, Tensor], Tensor]
+) -> Smoothed:
+    """Multiply the features of a connected graph without self-loops by Â, `depth` times.
 
     Args:
-        graph: with `edges` (2, E), without self-loops, and `features` (N, d).
-        depth: number of steps, at least 40.
+        graph: the graph.
+        depth: number of steps.
         edge_weights: `gcn_weights`.
         energy: `dirichlet_energy`.
     """
-    features, n_nodes = [graph.features.cpu().double()], len(graph.features)
-    edges = with_self_loops(graph.edges.cpu(), n_nodes)
+    features, n_nodes = [graph.features.double()], len(graph.features)
+    edges = with_self_loops(graph.edges, n_nodes)
     weights = edge_weights(edges, n_nodes).double()
     for _ in range(depth):
         features.append(propagate(features[-1], edges, weights))
     root = torch.bincount(edges[0], minlength=n_nodes).double().sqrt().unsqueeze(1)
-    energies = torch.stack([energy(x / root, graph.edges.cpu()) for x in features])
-    matrix = torch.zeros(n_nodes, n_nodes, dtype=torch.float64).index_put(tuple(edges), weights)
-    limit = torch.linalg.eigvalsh(matrix).abs().sort().values[-2].item() ** 2
-    return EnergyDecay(features, energies / energies[0], (energies[40] / energies[20]).item() ** (1 / 20), limit)
+    energies = torch.stack([energy(x / root, graph.edges) for x in features])
+    return Smoothed(features, energies / energies[0])
 
 
 def rescaled(features: Tensor, edges: Tensor) -> Tensor:
@@ -193,16 +154,16 @@ def rescaled(features: Tensor, edges: Tensor) -> Tensor:
     Returns:
         x_i / √d_i minus its mean over the nodes, divided by its standard deviation over all entries, (N, d).
     """
-    degrees = torch.bincount(edges[0].cpu(), minlength=len(features)) + 1
+    degrees = torch.bincount(edges[0], minlength=len(features)) + 1
     centred = features / degrees.double().sqrt().unsqueeze(1)
     centred = centred - centred.mean(0)
     return centred / centred.std()
 
 
-def show_energies(graphs: Mapping[str, EnergyDecay]) -> None:
+def show_energies(graphs: Mapping[str, Smoothed]) -> None:
     """Draw the relative energy of each graph against the number of steps, on a logarithmic axis."""
     lines = {name: (range(len(each.energy)), each.energy) for name, each in graphs.items()}
-    ends = (f"{each.energy[-1]:.0e} is left on {name}, a factor of {each.rate:.2f} per step" for name, each in graphs.items())
+    ends = (f"{each.energy[-1]:.0e} is left on {name}" for name, each in graphs.items())
     show(
         curves(lines, "steps of Â", "energy, relative to that of the features", log="y"),
         alt=f"Energy against the number of steps, logarithmic: at the last step {', '.join(ends)}.",

@@ -10,7 +10,6 @@ from course_lib.models import LinearTransformer
 from course_tools.notebook.attention_costs import (
     StepBy,
     floats_in,
-    graph_attention_mib,
     peak_mib,
     show_costs,
 )
@@ -19,11 +18,6 @@ from course_tools.notebook.layer_costs import exponent
 
 def test_attention_holds_scores_and_weights():
     assert peak_mib(scaled_dot_product_attention, 512) >= 2 * 512 * 512 * 4 / 2**20
-
-
-def test_graph_attention_holds_a_message_for_each_edge():
-    n_edges, d = 10_007, 7
-    assert graph_attention_mib(101, torch.randint(101, (2, n_edges)), d) >= n_edges * d * 4 / 2**20
 
 
 def test_lengths_are_doubled_up_to_the_longest_and_stored_weights_grow_quadratically(capsys):

@@ -1,92 +1,32 @@
-"""A graph is drawn with the weights it has, and over-smoothing falls at the rate of the second eigenvalue."""
+"""A plan tells the errors and the weights that it draws, and over-smoothing falls at the rate of the second eigenvalue."""
 
-import numpy as np
 import pytest
 import torch
-from matplotlib.collections import LineCollection
 
 from course_lib.datasets import karate_club
 from course_lib.datasets.social_networks import Graph
-from course_lib.primitives import dirichlet_energy, gcn_weights
-from course_tools.lectures.lecture_15.figures import network, rescaled, show_mean_weights, smoothed, weights_of_a_node
-from course_tools.notebook.show import MAX_HEIGHT, MAX_WIDTH, png
+from course_lib.primitives import dirichlet_energy, gcn_weights, with_self_loops
+from course_tools.lectures.lecture_15 import rooms
+from course_tools.lectures.lecture_15.figures import rescaled, show_attended, show_readings, smoothed
 
-# A graph is drawn whole: every node in its group's colour, every half edge by its own weight.
-
-
-EDGES = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 2, 0]])
-GROUPS = torch.tensor([0, 0, 1, 2])
+# The plan of a building: the error of what is drawn, and the weight that a sensor gives to its room.
 
 
-def halves(figure):
-    (lines,) = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
-    return lines
+def test_the_error_over_one_building_is_told(capsys):
+    graph = rooms.sensors(torch.Generator().manual_seed(0), n=2)
+    off = graph.targets + torch.tensor([0.5, 1.0]).repeat_interleave(100)
+    for building, told in ((0, "off 1.5"), (1, "off 3.0")):
+        show_readings(graph, {"right": graph.targets, "off": off}, building)
+        assert f"in °C: right 0.0, {told}" in capsys.readouterr().out
 
 
-def test_it_fits_the_page_and_draws_without_a_warning():
-    figure = network(EDGES, GROUPS, torch.rand(6), ["a", "$b$", "日", ""], ["x", "y", "z"], "Où $\\bad")
-    assert tuple(figure.get_size_inches()) <= (MAX_WIDTH, MAX_HEIGHT)
-    assert png(figure).startswith(b"\x89PNG")
-
-
-def test_each_node_has_its_place_and_each_edge_but_loops_its_half():
-    figure = network(EDGES, GROUPS)
-    nodes = [c.get_offsets() for c in figure.axes[0].collections if not isinstance(c, LineCollection)]
-    assert [len(own) for own in nodes] == [2, 1, 1]
-    places = np.concatenate(nodes)
-    ends = np.array(halves(figure).get_segments())
-    assert len(ends) == 5
-    for (start, middle), query, key in zip(ends, [0, 1, 1, 2, 3], [1, 0, 2, 1, 0], strict=True):
-        assert start == pytest.approx(places[query])
-        assert middle == pytest.approx((places[query] + places[key]) / 2)
-
-
-def test_weights_are_drawn_from_zero_to_one_and_a_loop_has_none():
-    weights = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.6, 1.0])
-    lines = halves(network(EDGES, GROUPS, weights))
-    assert (lines.norm.vmin, lines.norm.vmax, lines.cmap.name) == (0.0, 1.0, "viridis")
-    assert np.allclose(lines.get_array(), [0.1, 0.2, 0.3, 0.4, 1.0])
-    assert np.all(np.diff(lines.get_linewidths()) > 0)
-
-
-def test_the_colours_end_where_they_are_told_to():
-    weights = torch.tensor([0.1, 0.2, 0.3, 0.3, 0.2, 0.1])
-    lines = halves(network(EDGES, GROUPS, weights, most=0.3))
-    assert (lines.norm.vmin, lines.norm.vmax) == (0.0, 0.3)
-    assert lines.get_linewidths()[2] == pytest.approx(4.0)
-
-
-def test_what_has_no_weight_is_grey():
-    lines = halves(network(EDGES, GROUPS, torch.tensor([0.1, torch.nan, 0.3, 0.4, 0.6, torch.nan])))
-    assert lines.get_array().mask.tolist() == [False, True, False, False, True]
-    assert lines.get_linewidths()[1] == pytest.approx(0.6)
-    assert lines.cmap.get_bad().tolist() == [0.85, 0.85, 0.85, 1.0]
-
-
-def test_the_same_graph_is_drawn_alike():
-    assert png(network(EDGES, GROUPS)) == png(network(EDGES, GROUPS))
-
-
-# The figures of attention weights name the largest weight; self-loops are left out.
-
-
-BOTH_WAYS = torch.tensor([[0, 0, 1, 2], [1, 2, 0, 0]])
-GRAPH = Graph(BOTH_WAYS, torch.eye(3), torch.tensor([0, 1, 1]), ("a", "b", "c"))
-HEADS = torch.tensor([[0.2, 0.3, 0.6, 0.4, 0.5, 0.4, 0.6], [0.4, 0.1, 0.2, 0.8, 0.5, 0.8, 0.9]])
-
-
-def test_the_mean_leaves_the_loops_out(capsys):
-    show_mean_weights(GRAPH, HEADS, ["x", "y"])
-    assert "node 2 on node 0, 0.60" in capsys.readouterr().out
-
-
-def test_one_node_in_one_head_has_its_largest_weight_named(capsys):
-    draw = weights_of_a_node(GRAPH, HEADS, ["x", "y"])
-    for head, most in ((1, "node 2, 0.30"), (2, "node 1, 0.40")):
-        draw(0, head)
-        told = capsys.readouterr().out
-        assert "with 2 neighbours and itself, a uniform weight is 0.33" in told
-        assert most in told
+def test_the_weight_of_the_room_is_told(capsys):
+    graph = rooms.sensors(torch.Generator().manual_seed(0), n=2)
+    inside = rooms.in_the_same_room(graph)
+    in_room = inside / torch.zeros(200).index_add(0, graph.edges[0], inside)[graph.edges[0]]
+    show_attended(graph, {"in": in_room, "equal": torch.full((2600,), 1 / 13)}, 105)
+    n = int(inside[graph.edges[0] == 105].sum())
+    assert f"{n} of them in its room. Weight on its room: in 100%, equal {n / 13:.0%}" in capsys.readouterr().out
 
 
 # Repeated graph convolution: its features are powers of Â, and the energy falls by the square of an eigenvalue.
@@ -98,14 +38,16 @@ def test_two_nodes_are_equal_after_one_step():
     found = smoothed(pair, 40, gcn_weights, dirichlet_energy)
     assert found.features[1].flatten().tolist() == pytest.approx([2.0, 2.0])
     assert found.energy[:2].tolist() == pytest.approx([1.0, 0.0])
-    assert found.limit == pytest.approx(0.0)
 
 
-def test_on_the_club_the_rate_is_the_square_of_the_second_eigenvalue():
-    club = smoothed(karate_club(), 43, gcn_weights, dirichlet_energy)
+def test_on_the_club_the_energy_falls_by_the_square_of_the_second_eigenvalue():
+    graph = karate_club()
+    club = smoothed(graph, 43, gcn_weights, dirichlet_energy)
     assert len(club.features) == len(club.energy) == 44
-    assert club.rate == pytest.approx(club.limit, rel=1e-2)
-    assert 0 < club.limit < 1
+    edges = with_self_loops(graph.edges, 34)
+    matrix = torch.zeros(34, 34).index_put(tuple(edges), gcn_weights(edges, 34)).double()
+    second = torch.linalg.eigvalsh(matrix).abs().sort().values[-2]
+    assert (club.energy[40] / club.energy[20]).item() ** (1 / 20) == pytest.approx(second.item() ** 2, rel=1e-2)
 
 
 def test_rescaling_removes_what_all_nodes_share_however_small_the_rest_is():

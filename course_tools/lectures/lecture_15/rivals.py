@@ -1,0 +1,50 @@
+"""What could replace attention over edges: a network on each node alone, fixed mixing, messages of an edge network."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.primitives import gcn_weights, propagate
+
+
+def alone(d_in: int, d: int) -> nn.Module:
+    """Make two layers that see the node and none of its neighbours."""
+    return nn.Sequential(nn.Linear(d_in, d), nn.ReLU(), nn.Linear(d, 1))
+
+
+class FixedMixing(nn.Module):
+    """Two graph convolutions, their sum with the node's own features, a ReLU and a linear layer."""
+
+    def __init__(self, d_in: int, d: int) -> None:
+        """Create layers for d_in features and d hidden units."""
+        super().__init__()
+        self.first, self.second, self.own = nn.Linear(d_in, d), nn.Linear(d, d), nn.Linear(d_in, d)
+        self.read_out = nn.Linear(d, 1)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        """Predict one number for each node, (N,), from x (N, d_in) and edges (2, E)."""
+        weights = gcn_weights(edges, len(x)).to(x)
+        hidden = F.relu(propagate(self.first(x), edges, weights))
+        mixed = propagate(self.second(hidden), edges, weights)
+        return self.read_out(F.relu(mixed + self.own(x))).squeeze(-1)
+
+
+class EdgeNetwork(nn.Module):
+    """Message passing with the messages of a network on [receiver, sender], aggregated by their sum, mean or maximum."""
+
+    def __init__(self, d_in: int, d: int, aggregate: str) -> None:
+        """Create three layers for the messages and two for the update; `aggregate` is "sum", "mean" or "amax"."""
+        super().__init__()
+        self.receiver, self.sender = nn.Linear(d_in, d), nn.Linear(d_in, d, bias=False)
+        self.message = nn.Sequential(nn.ReLU(), nn.Linear(d, d), nn.ReLU(), nn.Linear(d, d))
+        self.update = nn.Sequential(nn.Linear(d + d_in, d), nn.ReLU(), nn.Linear(d, 1))
+        self.aggregate = aggregate
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        """Predict one number for each node, (N,), from x (N, d_in) and edges (2, E)."""
+        i, j = edges
+        messages = self.message(self.receiver(x)[i] + self.sender(x)[j])  # (E, d)
+        into = i[:, None].expand_as(messages)
+        empty = messages.new_zeros(len(x), messages.shape[1])
+        received = empty.scatter_reduce(0, into, messages, self.aggregate, include_self=False)
+        return self.update(torch.cat([received, x], dim=1)).squeeze(-1)
