@@ -27,7 +27,6 @@
 from collections.abc import Callable
 from functools import partial
 
-import networkx
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -62,6 +61,7 @@ from course_tools.notebook.seed_scores import show_seeds
 #
 # This is a **graph**: the sensors are its nodes, and an edge $(i, j)$ says that $i$ hears $j$. The edges are a list of two rows,
 # (2, E): node `edges[0, e]` receives from node `edges[1, e]`. Every sensor hears itself, too.
+
 
 # %%
 def here(graph):
@@ -141,8 +141,12 @@ dynamic_edge_scores = check("15.6", dynamic_edge_scores)
 
 # %%
 light = torch.tensor([[1.0], [0.8], [-1.0]])
-z = torch.cat([light @ torch.tensor([[1.0, -1.0]]), light @ torch.tensor([[-1.0, 1.0]])])
-from_a_and_c = torch.tensor([[0, 0, 0, 2, 2, 2], [3, 4, 5, 3, 4, 5]])  # senders from 3 on
+z = torch.cat(
+    [light @ torch.tensor([[1.0, -1.0]]), light @ torch.tensor([[-1.0, 1.0]])]
+)
+from_a_and_c = torch.tensor(
+    [[0, 0, 0, 2, 2, 2], [3, 4, 5, 3, 4, 5]]
+)  # senders from 3 on
 print(dynamic_edge_scores(z, torch.tensor([-5.0, -5.0]), from_a_and_c))
 
 # %% [markdown] tags=["predict"]
@@ -273,7 +277,7 @@ def loss_of(model, graph):
 
 
 def learn(make, seed=0, steps=400, lr=2e-2):
-    """Train a network on new buildings; return it with its error in °C on unseen ones."""
+    """Train a network on new buildings; return it and its error in °C on unseen ones."""
     torch.manual_seed(seed)
     model, stream = make().to(device()), rooms.new_buildings(seed)
     run = train(model, stream, loss_of, steps=steps, lr=lr, warmup=steps // 10)
@@ -286,9 +290,11 @@ def learn(make, seed=0, steps=400, lr=2e-2):
 dynamic = [learn(RoomAttention, seed) for seed in range(3)]
 static, static_error = learn(partial(RoomAttention, gat_edge_scores, d_a=48))
 
-# %% [markdown]
-# The controls: the same network with equal scores; two layers at each sensor that hear nobody; and a filter that learns nothing. It
-# weighs each neighbour by a Gaussian of the distance of all its features, with the best width of nine.
+# %% [markdown] tags=["try-it"]
+# The controls: the same network with static and with equal scores; two layers at each sensor that receive nothing; and a filter that
+# learns nothing. It weighs each neighbour by a Gaussian of the distance of all its features, with the best width of nine.
+#
+# **Try it.** Before you run the cell, order the five by their errors on paper, from the mechanism alone.
 
 
 # %%
@@ -298,7 +304,7 @@ def equal_scores(z, a, edges):
 
 
 class Deaf(nn.Module):
-    """Two layers at each sensor, which hears nobody."""
+    """Two layers at each sensor, which receives nothing."""
 
     def __init__(self):
         super().__init__()
@@ -509,7 +515,9 @@ def network(make, known, asked, seed):
     for _step in train(model, iter(int, 1), loss, steps=200, lr=1e-2):
         pass
     with torch.no_grad():
-        return (model(x, edges)[asked].argmax(-1) == labels[asked]).float().mean().item()
+        return (
+            (model(x, edges)[asked].argmax(-1) == labels[asked]).float().mean().item()
+        )
 
 
 splits = [few_labels(topics, 5, seed) for seed in range(3)]
@@ -690,7 +698,7 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 
 # %%
 class ClubGAT(nn.Module):
-    """Two layers of graph attention with four heads; every node attends to itself, too."""
+    """Two layers of graph attention, four heads; every node attends to itself, too."""
 
     def __init__(self, d_in=34, d=8, n_out=2, h=4):
         super().__init__()
@@ -826,6 +834,8 @@ claim("15.smooth", left=left, **scored)
 # round all nodes have the same new colour, and so on for ever.
 
 # %%
+import networkx
+
 prism, other = (networkx.graph_atlas(number) for number in (174, 175))
 figures.show_small_graphs({"the prism": prism, "no triangle": other})
 
@@ -853,11 +863,16 @@ claim(
 # Attention stays below even this limit: with equal features it cannot count. One node has two leaves, another has five:
 
 # %%
-two, five = (torch.stack([torch.zeros(k).long(), torch.arange(1, k + 1)]) for k in (2, 5))
+two, five = (
+    torch.stack([torch.zeros(k).long(), torch.arange(1, k + 1)]) for k in (2, 5)
+)
 ones = torch.ones(6, 1)
 for name, mix in (
     ("sum", lambda edges: propagate(ones, edges, torch.ones(edges.shape[1]))),
-    ("attention", lambda edges: attend_edges(torch.zeros(edges.shape[1]), ones, edges)[0]),
+    (
+        "attention",
+        lambda edges: attend_edges(torch.zeros(edges.shape[1]), ones, edges)[0],
+    ),
 ):
     print(f"{name}: {mix(two)[0].item():.0f} and {mix(five)[0].item():.0f}")
 
@@ -905,7 +920,9 @@ built = train_gat(seen.features, seen.edges, seen.labels, seen.labels >= 0, 8, 1
 asked = new.labels >= 0
 with torch.no_grad():
     right = built(new.features, new.edges)[asked].argmax(-1) == new.labels[asked]
-print(f"{whose(train_gat)} network, accuracy on new readers: {right.float().mean():.2f}")
+print(
+    f"{whose(train_gat)} network, accuracy on new readers: {right.float().mean():.2f}"
+)
 
 # %% [markdown] tags=["companion"]
 # ## Where the decks say it

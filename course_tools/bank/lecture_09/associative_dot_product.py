@@ -27,7 +27,10 @@ HINTS = (
         "φᵀ g sums over the keys j: it has d_k rows and d columns, one such matrix for each image. Divide by the number "
         "of keys, which is not always the number of queries."
     ),
-    "`theta @ (phi.mT @ g / phi.shape[-2])` is the context; there are no weights to return, so `ContextOnly(context)`.",
+    (
+        "Multiply φᵀ by g first: that is (d, d_v), whatever the number of positions. Divide it by N, and only then let θ "
+        "read from it. No weights exist, so the result is a `ContextOnly`."
+    ),
 )
 
 

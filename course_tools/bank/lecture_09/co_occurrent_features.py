@@ -32,9 +32,9 @@ HINTS = (
         "the mean of z over the positions: one π of n_mix numbers for each image, by a softmax."
     ),
     (
-        "`parts = split_heads(z, n_mix)`; `(parts @ parts.mT / math.sqrt(d_k)).softmax(-1)` has an axis of n_mix in front "
-        "of the two of the positions. Multiply by `shares[..., None, None]` and sum it out: weights, that then mix x "
-        "W_vᵀ."
+        "`split_heads` cuts the features into n_mix parts; each part attends to itself by scaled dot products, and gives "
+        "its own softmax. The shares need two more axes to weigh these maps; their sum over the parts is the map that "
+        "mixes the projected values."
     ),
 )
 

@@ -31,8 +31,8 @@ HINTS = (
         "them: (B, N, C). Afterwards apply W_z, exchange the axes back, unflatten the positions, and add x."
     ),
     (
-        "`x.flatten(2).mT` makes the tokens, `non_local_embedded_gaussian(…).context @ W_z.mT` is W_z y; `.mT` and "
-        "`.unflatten(2, x.shape[2:])` give it the shape of x."
+        "Flatten rows and columns to an axis of positions, and bring it before the channels. Attend, project the context "
+        "by W_z, undo the two steps in the opposite order, and add the image itself."
     ),
 )
 

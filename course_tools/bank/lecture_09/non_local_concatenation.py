@@ -29,8 +29,8 @@ HINTS = (
         "weight is the ReLU of this score, divided by the number of keys; there is no softmax."
     ),
     (
-        "With w_θ and w_φ the two halves as columns: `(theta @ w_theta + (phi @ w_phi).mT).relu() / phi.shape[-2]` are the "
-        "weights, (*batch, N_q, N), and `weights @ g` is the context."
+        "The two halves of w_f act on θ and φ alone: a column of N_q numbers and a row of N. Their sum by broadcasting "
+        "goes through the ReLU and is divided by N, not normalised; these are the weights that mix g."
     ),
 )
 

@@ -30,7 +30,10 @@ HINTS = (
         "θ = x W_θᵀ, φ = x W_φᵀ and g = x W_gᵀ, at each position independently. The score of i and j is the plain product "
         "θ_iᵀ φ_j; C(x) = Σ_j f is what a softmax over the keys divides by."
     ),
-    "`attend(theta @ phi.mT, g)` normalises over the last axis and mixes. There is no √d in this paper.",
+    (
+        "The scores are θφᵀ, not divided by anything: there is no √d in this paper. `attend` normalises over the last "
+        "axis and mixes the rows of g."
+    ),
 )
 
 

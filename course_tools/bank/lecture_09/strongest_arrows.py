@@ -28,8 +28,8 @@ HINTS = (
         "row W: integer division gives the number of full maps or rows, the remainder the position within."
     ),
     (
-        "`time = position // (H * W)`, `row = position // W % H`, `column = position % W`, and `torch.stack` of the three on a "
-        "new last axis."
+        "A position counts through the columns first, then the rows, then the time steps. So H · W positions make one "
+        "time step, and what is left over is cut in the same way into row and column."
     ),
 )
 

@@ -28,8 +28,8 @@ HINTS = (
         "add up the features and the edges, but no axis before them."
     ),
     (
-        "The difference is `x[..., edges[0], :] - x[..., edges[1], :]`, of shape (*batch, E, d). Half the sum of its squares "
-        "over the last two axes is the energy."
+        "Collect x at both ends of each edge and subtract. Square, sum over the edges and the features, and halve: each "
+        "edge is listed in both directions."
     ),
 )
 

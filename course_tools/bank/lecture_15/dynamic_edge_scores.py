@@ -29,8 +29,8 @@ HINTS = (
         "shape (…, E, d). Add them, apply LeakyReLU, and multiply by a."
     ),
     (
-        "`z[..., edges[0], :] + z[..., edges[1], :]` is the sum z_i + z_j of each edge. Call its LeakyReLU with the given "
-        "`slope` `hidden`. `(hidden @ a.unsqueeze(-1)).squeeze(-1)` also works where `a` has a vector for each head."
+        "Collect z at both ends of each edge and add them; the LeakyReLU comes *before* the product with `a`. For the "
+        "product, give `a` a last axis of size 1 and take it away afterwards: that works with heads, too."
     ),
 )
 

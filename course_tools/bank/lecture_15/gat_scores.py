@@ -28,8 +28,9 @@ HINTS = (
         "1), that of the second with the key node a row (…, 1, N). Their sum is (…, N, N); LeakyReLU comes last."
     ),
     (
-        "`a_query, a_key = a.unsqueeze(-1).chunk(2, dim=-2)` have the shape (*heads, d, 1) each. `z @ a_query` is the column "
-        "and `(z @ a_key).mT` is the row. Add them, and apply `F.leaky_relu` with the given `slope` to the sum."
+        "A vector a holds a half for the query and a half for the key: cut it in two along its last axis. Each half times "
+        "z is one number a node and head; one of them as a column and the other as a row add up to all pairs. LeakyReLU "
+        "comes after the sum."
     ),
 )
 

@@ -20,8 +20,8 @@ HINTS = (
         "missing. Give each node 1 / √d, and 0 where d is 0."
     ),
     (
-        "With d the float counts of edges[0] and s = `torch.where(d > 0, d.rsqrt(), 0.0)`, the weight of an edge is s at its "
-        "first node times s at its second."
+        "Count how often each node stands in edges[0], as floats; an isolated node has 0, whose inverse root should be 0, "
+        "not infinite. An edge multiplies the inverse roots of both of its nodes."
     ),
 )
 

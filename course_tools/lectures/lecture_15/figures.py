@@ -72,8 +72,8 @@ def show_attended(graph: Sensors, weights: Mapping[str, Tensor], sensor: int) ->
     said = ", ".join(f"{name} {share:.0%}" for name, share in zip(weights, shares, strict=True))
     show(
         figure,
-        alt=f"Sensor {sensor} hears {len(heard)} sensors, itself included, {int(inside.sum())} of them in its room. Weight on "
-        f"its room: {said}.",
+        alt=f"Sensor {sensor} receives from {len(heard)} sensors, itself included, {int(inside.sum())} of them in its room. "
+        f"Weight on its room: {said}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Sensors in the rooms of buildings, as graphs: each hears its neighbours, also through walls, and every reading is noisy.
+"""Sensors in the rooms of buildings, as graphs: each receives from its neighbours, also through walls, and readings are noisy.
 
 The question is the temperature of the room of each sensor. Sensors of one room share light, sound and humidity; two further
 features, battery and age, tell nothing. The positions are not among the features.
@@ -24,9 +24,9 @@ LIKENESS = 0.25
 class Sensors(NamedTuple):
     """Buildings with N sensors in all, as one graph whose parts have no edges between them.
 
-    `features` (N, 6), see FEATURES. `edges` (2, E): sensor edges[0] hears sensor edges[1]; each hears itself, too. `targets`
-    (N,): the temperature of the room, from the mean of all rooms, in units of DEGREES, as the readings. `rooms` (N,) and
-    `places` (N, 2), from 0 to 1, are for figures and for filters that are told.
+    `features` (N, 6), see FEATURES. `edges` (2, E): sensor edges[0] receives from sensor edges[1], and each from itself.
+    `targets` (N,): the temperature of the room, from the mean of all rooms, in units of DEGREES, as the readings. `rooms` (N,)
+    and `places` (N, 2), from 0 to 1, are for figures and for filters that are told.
     """
 
     features: Float[Tensor, "N 6"]
@@ -76,7 +76,7 @@ def error(predicted: Float[Tensor, "N"], graph: Sensors) -> float:
 
 
 def filtered(graph: Sensors, weights: Float[Tensor, "E"]) -> Float[Tensor, "N"]:
-    """Average the readings that each sensor hears, with weights of the edges that need not sum to 1."""
+    """Average the readings that each sensor receives, with weights of the edges that need not sum to 1."""
     both = torch.cat([graph.features[:, :1], torch.ones(len(graph.features), 1, device=weights.device)], dim=1)
     total, weight = propagate(both, graph.edges, weights).unbind(1)
     return total / weight
