@@ -30,7 +30,6 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from course_lib.attention import Attended, DynamicGraphAttention, attend, attend_edges
@@ -277,7 +276,7 @@ def loss_of(model, graph):
 
 
 def learn(make, seed=0, steps=400, lr=2e-2):
-    """Train a network on new buildings; return it and its error in °C on unseen ones."""
+    """Train a network on new buildings; return it and its error on unseen ones."""
     torch.manual_seed(seed)
     model, stream = make().to(device()), rooms.new_buildings(seed)
     run = train(model, stream, loss_of, steps=steps, lr=lr, warmup=steps // 10)
@@ -492,6 +491,8 @@ print(f"references that stay within a topic: {same:.2f}")
 # They can: they, too, start from good words and good edges.</details>
 
 # %%
+from sklearn.linear_model import LogisticRegression
+
 looped = with_self_loops(library.edges, n)
 A_hat = gcn_weights(looped, n)
 mixed = propagate(propagate(words, looped, A_hat), looped, A_hat)
