@@ -432,8 +432,8 @@ far = {f"{key}_24": scores[1] for key, scores in recorded.items()}
 claim("15.rivals", **near, **far)
 
 # %% [markdown]
-# At its own size no edge network reaches attention. They come near after 2,000 updates; attention was as good after 400. With
-# twice the parameters the sum draws level on 12 neighbours, and is as far off on 24.
+# At its own size no edge network reaches attention within 2,000 updates, though the sum still improves a little; attention was better
+# after 400. With twice the parameters the sum draws level on 12 neighbours, and is as far off on 24.
 #
 # ## 6 Where no choice is needed
 #

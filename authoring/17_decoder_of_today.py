@@ -49,7 +49,7 @@ from course_tools.notebook import show_study, source
 # %% [markdown]
 # ## 1 A file that you cannot read yet
 #
-# Every open language model comes with a file `config.json` that describes it. This is most of the one of Mistral 7B, of 2023. With
+# Every open language model comes with a file `config.json` that describes it. Here are ten lines of that of Mistral 7B (2023). With
 # lecture 07 you can read four of its lines. The other six have a question mark, and when this lecture ends, none is left: you
 # will compute from them how many parameters the model has, and how much memory a text takes.
 
@@ -131,7 +131,7 @@ inside, beyond = slice(T // 2 - 1, T - 1), slice(LONG // 2 - 1, None)
 claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 
 # %% [markdown]
-# The comparison is unfair to GPT: trained on longer texts, it would read longer texts, up to the end of its table. But it shows
+# No text of the training reaches position 64, so the vectors from there on never had a gradient. The comparison is unfair to GPT: trained on longer texts, it would read longer texts, up to the end of its table. But it shows
 # what we would like to have: positions that are not the rows of a table, and scores that depend on how far apart two tokens are, not
 # on where they stand.
 #
@@ -140,7 +140,7 @@ claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 # **By hand.** Take two features of a query as an arrow in the plane, $(1, 0)$, and the same for a key. Turn every query and every
 # key by 90° for each step of its position. A query at position 5 has turned by 450° and is $(0, 1)$; a key at position 3 has turned
 # by 270° and is $(0, -1)$. Their dot product is −1. At the positions 105 and 103 it is −1 again: both arrows have turned by the same
-# further angle, and what they enclose is the same. The score depends on the distance alone:
+# further angle, and the angle between them is the same. The score depends on the distance alone:
 #
 # | distance | 0 | 1 | 2 | 3 | 4 |
 # | --- | --- | --- | --- | --- | --- |
@@ -182,8 +182,8 @@ near, far = (
 torch.testing.assert_close(near, far, atol=1e-2, rtol=0)
 
 # %% [markdown]
-# **Bug hunt.** A colleague has written this version. A model trained with it learns as well as with yours. But with the published
-# weights of LLaMA, it writes nonsense. Find the reason before you run the check.
+# **Bug hunt.** A colleague has written this version. A model trained with it learns as well as with yours. But with the weights of LLaMA as Meta published
+# them, which pair neighbours, it writes nonsense. Find the reason before you run the check.
 
 # %% exercise="17.1" bug="pairs_the_halves"
 from course_tools.bank.lecture_17.rotate import pairs_the_halves as suspect
@@ -330,9 +330,8 @@ claim("17.cache", all=all_heads, eight=eight, one=one)
 # %% [markdown]
 # ## 6 The ladder
 #
-# What is each change worth? The recorded study climbs from GPT-2's decoder to Llama's, one change at a time. All rungs have 111,000
-# parameters: what one part saves, the feed-forward network gets. The last column is the fairest rival of rotary positions: the last
-# rung with learned ones.
+# What is each change worth? The recorded study climbs from GPT-2's decoder to Llama's, one change at a time. All rungs have about 111,000 parameters: what one part saves, the feed-forward network gets. The last column differs from the last rung in its positions alone: they are
+# learned.
 
 # %% tags=["nbval-check-output"]
 study = show_study("17_ladder")
@@ -353,16 +352,15 @@ claim(
 )
 
 # %% [markdown]
-# Rotary positions do most of it, and SwiGLU some. RMSNorm and shared heads are free: less to compute, half the cache, and the bits
-# stay. **What the ladder gains is time.** GPT-2 gets there with twice as many updates, and with four times as many, both ends come close
-# to each other. (Counts of eight characters, which learn nothing else, are still ahead on a text as small as this one: lecture 07.)
+# Rotary positions do most of it, and SwiGLU some. RMSNorm costs nothing here. Two heads of keys and values instead of four
+# halve the cache, and the bits do not change. **Most of what the ladder gains is time.** With twice as many updates GPT-2 overtakes the last rung, and with four times
+# as many for both, 0.05 bits remain; neither has stopped improving. (Counts of eight characters, which learn nothing else, are still ahead on a text as small as this one: lecture 07.)
 
 # %% [markdown] tags=["predict"]
 # Now build the last rung from your own functions. Compare it with the GPT of lecture 07: there is no table of positions and no bias,
 # and the network has a third matrix.
 #
-# **Predict.** The width is 64, with 4 heads of queries and 2 of keys and values. Which shape has `W_k.weight`, stored as torch stores
-# it?
+# **Predict.** The width is 64, with 4 heads of queries and 2 of keys and values. What shape does `W_k.weight` have, stored as torch stores it?
 #
 # <details><summary>A. (64, 64)</summary>
 #
@@ -458,7 +456,7 @@ print(write(llama, "The class statement ", 300))
 # %% [markdown] tags=["predict"]
 # ## 7 Longer texts than in training
 #
-# Rotary positions have no last row, and the scores of Llama depend on distances alone.
+# Rotary positions have no last row, and the scores of Llama depend on what two tokens are and how far apart.
 #
 # **Predict.** It was trained on pieces of 64 characters. How well does it predict the characters of a text of 256?
 #
@@ -498,14 +496,14 @@ window_of_tokens = check("17.6", window_of_tokens)
 # %% [markdown] tags=["predict"]
 # **Predict.** A model has two layers with windows of 4. How many tokens can have an influence on the prediction after the last one?
 #
-# <details><summary>A. 4.</summary>
+# <details><summary>A. 4 tokens.</summary>
 #
 # In the second layer the last token reads four tokens. What have these read in the first?</details>
-# <details><summary>B. 7.</summary>
+# <details><summary>B. 7 tokens.</summary>
 #
 # Yes. Each layer adds 3 tokens: the farthest of the four has itself read 3 more. Mistral's 32 layers with windows of 4,096 reach back
 # 131,000 tokens in this way, if every layer passes on what matters.</details>
-# <details><summary>C. 16.</summary>
+# <details><summary>C. 16 tokens.</summary>
 #
 # The windows of neighbouring tokens overlap, so the reach adds up and does not multiply.</details>
 
@@ -530,8 +528,8 @@ claim(
 # %% [markdown]
 # The window costs no training and no parameter. Could GPT not do the same? It can forget the beginning and read its last 64
 # characters again, the dashed line, as `write` does. But then every character has another position than before, and all keys and
-# values must be computed again: the work of 64 characters for each new one. Turned keys stay valid. A rotary model with a window
-# writes without end, at the cost of one character each, from a cache that does not grow.
+# values must be computed again: the work of 64 characters for each new one. Turned keys stay valid. A rotary model with a window computes one character each, from a cache that
+# does not grow; larger models need a little more (section 10).
 #
 # What it does not do is remember: what is further back than the windows of all layers together is gone. Gemma 3 therefore lets
 # every sixth layer attend to the whole text.
@@ -622,11 +620,11 @@ claim(
 # %% [markdown]
 # ## 10 What came of it
 #
-# PaLM (2022) combined rotary positions, SwiGLU and a single head of keys and values; LLaMA (2023) added RMSNorm, Llama 2 grouped
-# queries. Most open models have kept these four: Mistral, Qwen, Gemma.
+# PaLM (2022) combined rotary positions, SwiGLU and a single head of keys and values; LLaMA (2023) took RMSNorm and all heads of keys and
+# values; the largest Llama 2 have grouped queries. Most open models are built from these four parts.
 #
 # - **Longer texts.** Models are trained on short texts first and then, briefly, on long ones, with slower speeds: linear interpolation
-#   of the positions, or YaRN (Peng et al. 2023), which slows the slow pairs and leaves the fast ones.
+#   of the positions, or YaRN (Peng et al. 2023), which slows the slowest pairs most and the fastest not at all.
 # - **Sinks.** In large models, a window that drops the first tokens ruins the text, because heads park their unused weight there;
 #   keeping four of them helps (Xiao et al. 2024).
 # - **Smaller caches.** DeepSeek-V2 (2024) stores one short vector for each token, from which keys and values of all heads are
@@ -707,7 +705,7 @@ print(written)
 # %% [markdown]
 # ## Neighbours or halves
 #
-# Meta's weights pair neighbouring features, those at Hugging Face feature $i$ with $i + d_k/2$. Neither is better: queries and keys are
+# Meta's weights pair neighbouring features, Hugging Face's pair feature $i$ with $i + d_k/2$. Neither is better: queries and keys are
 # products with learned matrices, whose rows can stand in any order. Reorder the features of both, and every score stays.
 
 # %%
@@ -733,7 +731,8 @@ torch.testing.assert_close(of_halves, of_neighbours, atol=1e-4, rtol=1e-4)
 #
 # ## Slower positions
 #
-# Could the whole text of 256 be read without a window? **Interpolation** divides all speeds by 4, so that no angle is new. A larger
+# Could the whole text of 256 be read without a window? **Interpolation** divides all speeds by 4, so that 255 positions turn as far
+# as 64 did. A larger
 # **base** slows the slow pairs and leaves the fast ones, which tell neighbours apart. The same model, without further training:
 
 # %%
@@ -750,8 +749,8 @@ llama.speeds = speeds
 figures.show_bits_by_position(stretched, T)
 
 # %% [markdown]
-# Interpolation spoils even the first characters: neighbours now enclose angles that no training has shown. The larger base leaves
-# them in place and almost does it; the window does better. Published models are therefore trained further, for a short time, after
+# Interpolation spoils even the first characters: the angle between neighbours is now a quarter of that in training. The larger base, which hardly
+# changes the fast pairs, is far better than reading as trained; the window is better still. Published models are therefore trained further, for a short time, after
 # their speeds are changed.
 
 # %% tags=["ledger"]
