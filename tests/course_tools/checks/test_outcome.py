@@ -121,7 +121,9 @@ def test_too_many_or_too_few_results_are_counted():
     assert "It should return 2 results (context, weights), but it returned 0 results" in found.message
     assert found.points == 0
     found = verdict("01.4", lambda *inputs: (*lstm_step(*inputs), None))
-    assert "It should return 2 results (Result 1, Result 2), but it returned 3 results" in found.message
+    assert "One result is too many: leave out result 3." in found.message
+    found = verdict("01.4", lambda *inputs: (*lstm_step(*inputs), None, None))
+    assert "It should return 2 results (Result 1, Result 2), but it returned 4 results" in found.message
 
 
 def test_one_result_in_a_tuple_of_one_is_the_result():
