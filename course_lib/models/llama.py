@@ -58,10 +58,15 @@ class Llama(nn.Module):
             epsilon: of the norms; neither it nor the base is in a state_dict.
 
         Raises:
-            ValueError: the sizes of a head are odd, as `MultiHead`, or the mechanism is not causal, or rotates as well.
+            ValueError: d_model does not divide into heads of an even size, as `MultiHead`, or the mechanism is not causal, or
+                rotates as well.
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
+        if d_model % n_heads or d_model // n_heads % 2:
+            raise ValueError(
+                f"d_model {d_model} does not divide into {n_heads} heads of an even size, whose features turn in pairs."
+            )
         norm = partial(nn.RMSNorm, eps=epsilon)
         if isinstance(mechanism, RotaryAttention):
             raise ValueError("Llama rotates queries and keys itself; pass the mechanism that stands inside `RotaryAttention`.")

@@ -50,7 +50,7 @@ def load_bert(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_a
     """
     checkpoint = read_checkpoint(folder, "bert")
     model = _empty_bert(checkpoint, mechanism)
-    load(model, from_bert(checkpoint.tensors), checkpoint.number("layer_norm_eps", 1e-12, float))
+    load(checkpoint.folder, model, from_bert(checkpoint.tensors), checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 

@@ -144,10 +144,11 @@ def rename(tensors: dict[str, Tensor], renamings: Iterable[Renaming], unused: st
     return renamed
 
 
-def load(model: nn.Module, weights: dict[str, Tensor], epsilon: float) -> None:
+def load(folder: Path, model: nn.Module, weights: dict[str, Tensor], epsilon: float) -> None:
     """Load weights into a model, and set the ε of its norms.
 
     Args:
+        folder: that of the checkpoint, which the errors name.
         model: changed in place.
         weights: exactly the tensors of `model.state_dict()`, with the same names.
         epsilon: added to the variance in each layer norm, or to the mean square in each RMSNorm.
@@ -157,8 +158,11 @@ def load(model: nn.Module, weights: dict[str, Tensor], epsilon: float) -> None:
         ValueError: a tensor holds integers or numbers of 8 bits, which mean something else with their scales.
     """
     if packed := [name for name, tensor in weights.items() if tensor.dtype.itemsize < 2 or not tensor.is_floating_point()]:
-        raise ValueError(f"the tensor {packed[0]} has the type {weights[packed[0]].dtype}; quantized weights cannot be read.")
-    model.load_state_dict(weights)
+        raise ValueError(f"{folder}: {packed[0]} has the type {weights[packed[0]].dtype}; quantized weights cannot be read.")
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RuntimeError(f"{folder}: {error}") from None
     for module in model.modules():
         if isinstance(module, nn.LayerNorm | nn.RMSNorm):
             module.eps = epsilon

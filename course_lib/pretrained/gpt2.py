@@ -57,7 +57,7 @@ def load_gpt2(folder: str | Path, mechanism: AnyMechanism = causal_attention) ->
     n_tokens, T_max = checkpoint.number("vocab_size"), checkpoint.number("n_positions")
     model = GPT(n_tokens, T_max, sizes, mechanism, checkpoint.activation("activation_function", "gelu_new"))
     checkpoint.require_tied("lm_head.weight", "transformer.wte.weight", "wte.weight")
-    load(model, from_gpt2(checkpoint.tensors), checkpoint.number("layer_norm_epsilon", 1e-5, float))
+    load(checkpoint.folder, model, from_gpt2(checkpoint.tensors), checkpoint.number("layer_norm_epsilon", 1e-5, float))
     return model
 
 

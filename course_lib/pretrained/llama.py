@@ -63,7 +63,7 @@ def load_llama(folder: str | Path, mechanism: AnyMechanism = causal_attention) -
         checkpoint.require_tied("lm_head.weight", "model.embed_tokens.weight")
         model.readout.weight = model.tokens.weight
         weights |= {"readout.weight": weights["tokens.weight"]} if "tokens.weight" in weights else {}
-    load(model, weights, epsilon)
+    load(checkpoint.folder, model, weights, epsilon)
     return model
 
 

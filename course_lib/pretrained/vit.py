@@ -52,7 +52,7 @@ def load_vit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_at
     """
     checkpoint = read_checkpoint(folder, "vit")
     model = ViT(*_arguments(checkpoint, mechanism, ("classifier",)))
-    load(model, from_vit(checkpoint.tensors), checkpoint.number("layer_norm_eps", 1e-12, float))
+    load(checkpoint.folder, model, from_vit(checkpoint.tensors), checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 
@@ -60,7 +60,7 @@ def load_deit(folder: str | Path, mechanism: AnyMechanism = scaled_dot_product_a
     """Load DeiT with both heads, as `load_vit`."""
     checkpoint = read_checkpoint(folder, "deit")
     model = DeiT(*_arguments(checkpoint, mechanism, ("cls_classifier", "distillation_classifier")))
-    load(model, from_vit(checkpoint.tensors), checkpoint.number("layer_norm_eps", 1e-12, float))
+    load(checkpoint.folder, model, from_vit(checkpoint.tensors), checkpoint.number("layer_norm_eps", 1e-12, float))
     return model
 
 

@@ -161,6 +161,12 @@ def test_gradients_are_those_of_finite_differences():
     assert torch.autograd.gradcheck(logits, scaled, fast_mode=True)
 
 
+@pytest.mark.parametrize("d_model", [30, 36])
+def test_features_that_do_not_turn_in_pairs_of_a_head_are_refused(d_model):
+    with pytest.raises(ValueError, match=f"d_model {d_model} does not divide into 4 heads of an even size"):
+        Llama(11, Sizes(d_model, 4, 64, 1), n_groups=2)
+
+
 def test_a_mechanism_that_rotates_as_well_is_refused():
     with pytest.raises(ValueError, match="rotates queries and keys itself"):
         Llama(N, SIZES, 2, RotaryAttention(6))

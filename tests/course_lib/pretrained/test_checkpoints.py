@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -197,7 +198,7 @@ def test_a_configuration_without_a_key_names_folder_and_key(tmp_path, key):
 )
 def test_a_missing_tensor_is_named(tmp_path, load, make, key, told):
     change_tensors(peers.saved(make(), tmp_path), lambda tensors: tensors.pop(key))
-    with pytest.raises(RuntimeError, match=f'Missing key.*"{told}'):
+    with pytest.raises(RuntimeError, match=rf'{tmp_path.name}: (.|\n)*Missing key.*"{told}'):
         load(tmp_path)
 
 
@@ -262,7 +263,7 @@ def test_an_index_of_another_form_is_named(tmp_path, weight_map):
 def given(monkeypatch, kind, tensors=(), **settings):
     """Have the loaders read this model from the folder `there`, without files."""
     monkeypatch.setattr(
-        f"course_lib.pretrained.{kind}.read_checkpoint", lambda *_: Checkpoint("there", settings, dict(tensors))
+        f"course_lib.pretrained.{kind}.read_checkpoint", lambda *_: Checkpoint(Path("there"), settings, dict(tensors))
     )
     return "there"
 
@@ -302,7 +303,7 @@ def test_an_epsilon_that_is_no_number_is_named(monkeypatch, load, kind, key):
 
 def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
     tensors = {"h.0.attn.c_attn.lora.extra": torch.ones(1)}
-    with pytest.raises(RuntimeError, match=r"W_qkv\.lora\.extra"):
+    with pytest.raises(RuntimeError, match=r"there: (.|\n)*W_qkv\.lora\.extra"):
         load_gpt2(given(monkeypatch, "gpt2", tensors, **GPT2))
     assert list(from_gpt2(tensors)) == ["stack.blocks.0.mixer.attention.W_qkv.lora.extra"]
 
@@ -329,7 +330,7 @@ def test_a_llama_with_other_equations_is_refused(monkeypatch, setting, message):
 
 
 def test_a_tensor_of_integers_is_refused(monkeypatch):
-    with pytest.raises(ValueError, match=r"blocks\.0\.norm has the type torch\.int8; quantized"):
+    with pytest.raises(ValueError, match=r"there: .*blocks\.0\.norm has the type torch\.int8; quantized"):
         load_gpt2(given(monkeypatch, "gpt2", {"h.0.norm": torch.ones(1, dtype=torch.int8)}, **GPT2))
 
 
