@@ -887,8 +887,8 @@ for name, mix in (
 #
 # The check calls `train_gat(features, edges, labels, known, n_classes, n_steps)` once, on a graph of 300 groups and with
 # `n_steps=150`. The labels of the readers of 120 groups are known. Elsewhere `labels` contains *false* classes, so the check
-# detects a model that learned from them. The function has at most 60 seconds of processor time; a good solution needs about
-# four seconds.
+# detects a model that learned from them. The function has at most 120 seconds of processor time; a good solution needs about
+# four.
 #
 # | points | what is judged |
 # | --- | --- |

@@ -251,7 +251,8 @@ rms_norm = check("17.2", rms_norm)
 # %% [markdown]
 # **SwiGLU** (Shazeer 2020) changes the feed-forward network. One matrix proposes features, a second one decides how much of each
 # passes. **By hand:** the gate of a feature is $a = 2$, the feature itself 3. Swish, which torch calls SiLU (`hidden_act`), gives $a\,\sigma(a) = 2
-# \cdot 0.88 = 1.76$, and the product is 5.28: open. With a gate of −2, swish is −0.24 and the product −0.72: nearly closed.
+# \cdot 0.88 = 1.76$, and the product is 5.28: open. With a gate of −2, swish is −0.24 and the product −0.72: nearly closed. Unlike the gates
+# of an LSTM, these are not held between 0 and 1: a gate of 5 passes almost five times the feature.
 #
 # $$\mathrm{SwiGLU}(x) = \big(\mathrm{swish}(x\,W_{gate}) \odot x\,W_{up}\big)\,W_{down} \qquad \mathrm{swish}(a) = a\,\sigma(a)$$
 #
@@ -536,7 +537,19 @@ claim(
 #
 # ## 8 The file again
 #
-# Now every line of the file can be read. On torch's `meta` device, tensors have shapes but no numbers, so that the whole model fits
+# Now every line of the file can be read:
+#
+# | part | GPT-2 | Mistral | line of the file | what it buys |
+# | --- | --- | --- | --- | --- |
+# | positions | a table of learned vectors | rotation | `rope_theta` | scores by distance, and no last row |
+# | norm | layer norm | RMSNorm | `rms_norm_eps` | fewer operations, equal quality |
+# | network | GELU, 4 d wide | SwiGLU, 3.5 d wide | `hidden_act`, `intermediate_size` | better predictions at equal size |
+# | heads of keys and values | as many as of queries | a quarter | `num_key_value_heads` | a quarter of the cache |
+# | reach | all earlier tokens | a window | `sliding_window` | a cache that stops growing |
+# | biases | in every layer | none | | nothing is lost |
+#
+# **Count the parameters by hand:** in each of 32 layers, W_q and W_o have 4,096², W_k and W_v 4,096 · 1,024, and the network three times
+# 4,096 · 14,336: 218.1 million. Twice 32,000 · 4,096 for embedding and readout bring the sum to 7.24 billion. On torch's `meta` device, tensors have shapes but no numbers, so that the whole model fits
 # into your notebook.
 
 # %% tags=["nbval-check-output"]
@@ -628,8 +641,8 @@ claim(
 # - **Sinks.** In large models, a window that drops the first tokens ruins the text, because heads park their unused weight there;
 #   keeping four of them helps (Xiao et al. 2024).
 # - **Smaller caches.** DeepSeek-V2 (2024) stores one short vector for each token, from which keys and values of all heads are
-#   computed: multi-head latent attention.
-# - **Norms** have come back: Qwen3 and Gemma 3 normalise each query and key by RMSNorm, too.
+#   computed, and one small rotated key that all heads share: multi-head latent attention.
+# - **Norms** have come back: Qwen3 and Gemma 3 (2025) normalise each query and key by RMSNorm, too.
 # - **Mixtures of experts** replace the one gated network by many, of which a router gives each token a few (Mixtral, DeepSeek-V3).
 #
 # **Further reading.** Su et al. 2021, *RoFormer* (https://arxiv.org/abs/2104.09864) · Zhang and Sennrich 2019, *Root Mean Square
@@ -637,7 +650,8 @@ claim(
 # (https://arxiv.org/abs/2002.05202) · Ainslie et al. 2023, *GQA* (https://arxiv.org/abs/2305.13245) · Touvron et al. 2023, *LLaMA*
 # (https://arxiv.org/abs/2302.13971) · Jiang et al. 2023, *Mistral 7B* (https://arxiv.org/abs/2310.06825) · Peng et al. 2023, *YaRN*
 # (https://arxiv.org/abs/2309.00071) · Xiao et al. 2024, *Efficient Streaming Language Models with Attention Sinks*
-# (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V2* (https://arxiv.org/abs/2405.04434).
+# (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V2* (https://arxiv.org/abs/2405.04434) · Gemma Team 2025, *Gemma 3
+# Technical Report* (https://arxiv.org/abs/2503.19786) · Yang et al. 2025, *Qwen3 Technical Report* (https://arxiv.org/abs/2505.09388).
 
 # %% [markdown]
 # # Going further
@@ -750,7 +764,8 @@ figures.show_bits_by_position(stretched, T)
 
 # %% [markdown]
 # Interpolation spoils even the first characters: the angle between neighbours is now a quarter of that in training. The larger base, which hardly
-# changes the fast pairs, is far better than reading as trained; the window is better still. Published models are therefore trained further, for a short time, after
+# changes the fast pairs, is far better than reading as trained, with as many keys in the softmax: it is the unseen angles that do most
+# of the harm. The window is better still. Published models are therefore trained further, for a short time, after
 # their speeds are changed.
 
 # %% tags=["ledger"]

@@ -1,10 +1,8 @@
-"""Small graphs in which only one neighbour has the answer: attention can find it; an average of the features cannot.
+"""Small graphs in which only the neighbour with the reader's key has the answer: an average of the features cannot find it.
 
-`matching_neighbour` is the DICTIONARYLOOKUP of Brody, Alon, Yahav 2022, section 4.1 (https://arxiv.org/abs/2105.14491): which
-neighbour to attend to depends on the reader. In `marked_neighbour` it depends only on the neighbours.
+The DICTIONARYLOOKUP of Brody, Alon, Yahav 2022, section 4.1 (https://arxiv.org/abs/2105.14491): which neighbour to attend to
+depends on the reader.
 """
-
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -12,34 +10,7 @@ import torch.nn.functional as F
 from course_lib.datasets.social_networks import Graph
 from course_lib.datasets.splits import Splits
 
-__all__ = ["marked_neighbour", "matching_neighbour"]
-
-
-def marked_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
-    """Draw readers with k neighbours each; the answer is the value of the marked neighbour.
-
-    Args:
-        n_train: readers for training.
-        n_valid: readers for validation.
-        n_test: readers for the test.
-        k: neighbours of a reader; exactly one is marked.
-        n_values: how many values there are.
-        seed: seed of all random draws.
-
-    Returns:
-        Splits of graphs; in each, the k neighbours precede their reader, whose label is the answer; the neighbours' label is
-        -1. Features (N, 2 + n_values): whether a node reads, whether it is marked, its value as one-hot.
-    """
-
-    def group(n: int, generator: torch.Generator) -> Graph:
-        values = torch.randint(n_values, (n, k), generator=generator)
-        marked = torch.randint(k, (n, 1), generator=generator)
-        marks = F.one_hot(marked.squeeze(1), k).float().unsqueeze(-1)
-        sources = torch.cat([torch.zeros(n, k, 1), marks, F.one_hot(values, n_values).float()], dim=-1)
-        readers = F.one_hot(torch.zeros(n, 1, dtype=torch.int64), 2 + n_values).float()
-        return _groups(sources, readers, values.gather(1, marked))
-
-    return _parts(group, n_train, n_valid, n_test, seed)
+__all__ = ["matching_neighbour"]
 
 
 def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_values: int = 8, seed: int = 0) -> Splits[Graph]:
@@ -58,15 +29,16 @@ def matching_neighbour(n_train: int, n_valid: int, n_test: int, k: int = 8, n_va
         the neighbours are -1. Features (N, 1 + k + n_values): whether a node reads, its key and its value as one-hot (readers
         have no value).
     """
+    generator = torch.Generator().manual_seed(seed)
 
-    def group(n: int, generator: torch.Generator) -> Graph:
+    def draw(n: int) -> Graph:
         values = torch.randint(n_values, (n, k), generator=generator)
         keys, asked = (torch.rand(n, k, generator=generator).argsort(-1) for _ in range(2))
         sources = torch.cat([torch.zeros(n, k, 1), F.one_hot(keys, k).float(), F.one_hot(values, n_values).float()], dim=-1)
         readers = torch.cat([torch.ones(n, k, 1), F.one_hot(asked, k).float(), torch.zeros(n, k, n_values)], dim=-1)
         return _groups(sources, readers, values.gather(1, keys.argsort(-1).gather(1, asked)))
 
-    return _parts(group, n_train, n_valid, n_test, seed)
+    return Splits(*(draw(n) for n in (n_train, n_valid, n_test)))
 
 
 def _groups(sources: torch.Tensor, readers: torch.Tensor, answers: torch.Tensor) -> Graph:
@@ -79,9 +51,3 @@ def _groups(sources: torch.Tensor, readers: torch.Tensor, answers: torch.Tensor)
     features = torch.cat([sources, readers], dim=1).view(-1, d)
     edges = torch.stack([looking.flatten(), looked_at.flatten()])
     return Graph(edges, features, labels.flatten(), tuple(map(str, range(n * (k + r)))))
-
-
-def _parts(group: Callable[[int, torch.Generator], Graph], n_train: int, n_valid: int, n_test: int, seed: int) -> Splits[Graph]:
-    """Draw three graphs one after the other."""
-    generator = torch.Generator().manual_seed(seed)
-    return Splits(*(group(n, generator) for n in (n_train, n_valid, n_test)))

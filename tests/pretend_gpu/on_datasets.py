@@ -27,7 +27,6 @@ MAKES = {
     "karate_club": D.karate_club,
     "les_miserables": D.les_miserables,
     "lookup": lambda: D.lookup(*SIZES, seed=SEED),
-    "marked_neighbour": lambda: D.marked_neighbour(*SIZES, seed=SEED),
     "matching_neighbour": lambda: D.matching_neighbour(*SIZES, seed=SEED),
     "photographs": lambda: D.photographs((8, 12)),
     "recall": lambda: D.recall(*SIZES, seed=SEED),

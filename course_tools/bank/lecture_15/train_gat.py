@@ -19,7 +19,7 @@ from course_tools.checks.training_record import Measured
 
 right = Answers()
 
-SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 30_000, 150
+SECONDS, MOST_PARAMETERS, N_STEPS = 120.0, 30_000, 150
 N_KNOWN, N_GROUPS, K = 120, 300, 8
 LEAD, LEAST, FEW = 0.2, 0.8, 5
 

@@ -13,6 +13,10 @@ from course_lib.attention import rotary_speeds
 from course_tools.notebook.plots import MARKERS
 from course_tools.notebook.show import show
 
+_COLOUR_OF = {"GPT, learned positions": 0, "Llama, rotary positions": 1, "as trained": 1}
+_COLOUR_OF |= {"Llama, window of 64": 2, "window of 64": 2, "interpolated": 3, "larger base": 4}
+"""The lines of one model have one colour in all figures of the lecture."""
+
 Rotate = Callable[..., Tensor]
 """`rotate(x, speeds, start=0)`."""
 
@@ -35,7 +39,7 @@ def show_turned(rotate: Rotate, speeds: Tensor, T: int = 8) -> None:
             if t in (0, T - 1) or speeds[n] > 0.5:
                 ax.text(1.2 * x, 1.2 * y, str(t), ha="center", va="center", fontsize=8, color=colours[t])
         ax.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
-        ax.set_title(f"pair {n}: {speeds[n].item():.3g} a position", fontsize=9)
+        ax.set_title(f"pair {n}: {speeds[n].item():.3g} radian{'s' * (speeds[n].item() != 1)} a position", fontsize=9)
         sns.despine(ax=ax, left=True, bottom=True)
     angles = ", ".join(f"{(T - 1) * speed:.2f}" for speed in speeds.tolist())
     show(
@@ -113,10 +117,12 @@ def show_bits_by_position(lines: Mapping[str, Tensor], trained: int, across: Map
     """
     block, figure = 16, Figure(figsize=(6.0, 3.4), layout="constrained")
     ax, said = figure.subplots(), []
-    for colour, marker, (name, bits) in zip(sns.color_palette("colorblind"), MARKERS, lines.items(), strict=False):
+    colours = sns.color_palette("colorblind")
+    for name, bits in lines.items():
+        place = _COLOUR_OF[name]
         means = bits[block - 1 :].unfold(0, block, block).mean(1)
         places = block * (1.5 + torch.arange(len(means)))
-        ax.plot(places, means, color=colour, marker=marker, markersize=4, label=name)
+        ax.plot(places, means, color=colours[place], marker=MARKERS[place], markersize=4, label=name)
         inside = places < trained
         said.append(f"{name} {means[inside][-1]:.2f} at the end of the trained length, {means[-1]:.2f} at the end")
     for style, (name, height) in zip(("--", ":"), (across or {}).items(), strict=False):

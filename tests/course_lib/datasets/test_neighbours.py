@@ -1,28 +1,12 @@
-"""Tasks on graphs: one neighbour has the answer, a marked one or a different one for each reader."""
+"""A task on graphs: one neighbour has the answer, a different one for each reader."""
 
 from functools import partial
 
-import pytest
-
-from course_lib.datasets import marked_neighbour, matching_neighbour
+from course_lib.datasets import matching_neighbour
 
 
 def neighbours_of(graph, reader):
     return graph.edges[1, graph.edges[0] == reader]
-
-
-def test_the_marked_neighbour_knows_the_answer():
-    graph = marked_neighbour(11, 3, 5, k=7, n_values=5, seed=1).train
-    readers = graph.labels.ge(0).nonzero().flatten()
-    assert len(readers) == 11
-    for reader in readers:
-        sources = graph.features[neighbours_of(graph, reader)]
-        assert len(sources) == 7
-        assert graph.features[reader].tolist() == [1.0] + [0.0] * 6
-        (marked,) = sources[sources[:, 1] == 1]
-        assert marked[2:].argmax() == graph.labels[reader]
-        assert sources[:, 0].eq(0).all()
-        assert sources[:, 2:].sum(1).eq(1).all()
 
 
 def test_the_matching_neighbour_knows_the_answer_and_it_is_another_for_each_reader():
@@ -41,9 +25,8 @@ def test_the_matching_neighbour_knows_the_answer_and_it_is_another_for_each_read
     assert len(set(right)) == len(right)
 
 
-@pytest.mark.parametrize("draw", [marked_neighbour, matching_neighbour])
-def test_parts_are_graphs_of_their_own_and_the_seed_decides(draw):
-    make = partial(draw, 5, 3, 2, k=3, n_values=5)
+def test_parts_are_graphs_of_their_own_and_the_seed_decides():
+    make = partial(matching_neighbour, 5, 3, 2, k=3, n_values=5)
     parts, again, other = make(seed=0), make(seed=0), make(seed=1)
     assert [int(part.labels.ge(0).sum()) % 5 for part in (parts.train,)] == [0]
     assert len(parts.train.names) > len(parts.valid.names) > len(parts.test.names)

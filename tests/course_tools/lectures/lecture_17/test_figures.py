@@ -29,5 +29,7 @@ def test_a_second_layer_adds_one_window_less_the_token_itself(capsys):
 
 @pytest.mark.parametrize(("trained", "inside"), [(64, 55.5), (32, 23.5)])
 def test_a_block_is_the_mean_of_its_positions(capsys, trained, inside):
-    figures.show_bits_by_position({"a model": torch.arange(1.0, 256)}, trained, {"a rival": 2.0})
-    assert f"a model {inside:.2f} at the end of the trained length, 247.50 at the end; a rival 2.00." in capsys.readouterr().out
+    figures.show_bits_by_position({"as trained": torch.arange(1.0, 256)}, trained, {"a rival": 2.0})
+    assert (
+        f"as trained {inside:.2f} at the end of the trained length, 247.50 at the end; a rival 2.00." in capsys.readouterr().out
+    )
