@@ -39,7 +39,7 @@ def show_turned(rotate: Rotate, speeds: Tensor, T: int = 8) -> None:
             if t in (0, T - 1) or speeds[n] > 0.5:
                 ax.text(1.2 * x, 1.2 * y, str(t), ha="center", va="center", fontsize=8, color=colours[t])
         ax.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
-        ax.set_title(f"pair {n}: {speeds[n].item():.3g} radian{'s' * (speeds[n].item() != 1)} a position", fontsize=9)
+        ax.set_title(f"pair {n}: {speeds[n].item():.3g} rad a step", fontsize=9)
         sns.despine(ax=ax, left=True, bottom=True)
     angles = ", ".join(f"{(T - 1) * speed:.2f}" for speed in speeds.tolist())
     show(
