@@ -1,9 +1,12 @@
 """Attention = score → normalise → mix: the core, and one file per mechanism."""
 
 from course_lib.attention.additive import *
+from course_lib.attention.chunked_delta import *
 from course_lib.attention.chunked_linear import *
 from course_lib.attention.co_occurrent import *
 from course_lib.attention.core import *
+from course_lib.attention.decay import *
+from course_lib.attention.delta import *
 from course_lib.attention.dot_product import *
 from course_lib.attention.dropout import *
 from course_lib.attention.edge_attention import *
@@ -19,3 +22,4 @@ from course_lib.attention.performer import *
 from course_lib.attention.pooling import *
 from course_lib.attention.relative import *
 from course_lib.attention.rotary import *
+from course_lib.attention.state_space import *

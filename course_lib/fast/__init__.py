@@ -25,9 +25,9 @@ the equation needs, measured on one CPU thread (docs/performance.md; docs/gpu.md
     GPT.start, GPT.step           CachedGPT                        generation without gradients
 
 Where a fast form is always the better one, it stands beside its equation in `course_lib.attention`, and is the default:
-`chunked_linear_attention` of `LinearTransformer` and of the causal Performer, and `shifted_relative_attention` of
-`RelativeAttention` and `TransformerXL`, six times as fast. So does `lean_elu_feature_map` in `course_lib.primitives`, the
-feature map of `LinearTransformer`.
+`chunked_linear_attention` of `LinearTransformer` and of the causal Performer, `chunked_delta_attention` for `delta_attention`,
+and `shifted_relative_attention` of `RelativeAttention` and `TransformerXL`, six times as fast. So does `lean_elu_feature_map`
+in `course_lib.primitives`, the feature map of `LinearTransformer`.
 
 Weights exist only in the forms that return `Attended`; a form that returns `ContextOnly` never builds them.
 """

@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib import attention as A
@@ -83,6 +84,41 @@ def stepped(step: Form) -> Form:
         return torch.stack(contexts, dim=-2)
 
     return run
+
+
+def one_gate(form: Form) -> Form:
+    """Give a form that forgets one gate a position, which depends on its query."""
+    return lambda q, k, v: form(q, k, v, F.logsigmoid(q.sum(-1)))
+
+
+def gates(form: Form) -> Form:
+    """Give a form that forgets a gate for each channel of the keys, which depends on the queries."""
+    return lambda q, k, v: form(q, k, v, F.logsigmoid(q))
+
+
+def corrected(form: Form) -> Form:
+    """Give a form of the delta rule keys of length 1, β from the keys, and a decay from the queries."""
+    return lambda q, k, v: form(q, F.normalize(k, dim=-1), v, k.sum(-1).sigmoid(), F.logsigmoid(q.sum(-1)))
+
+
+def by_step(step: Form) -> Form:
+    """Read all positions by a step that forgets or corrects, from an empty memory; gates have the shape of the keys or less."""
+
+    def run(q: Tensor, k: Tensor, v: Tensor, *each_gate: Tensor) -> Tensor:
+        wide = {"device": v.device, "dtype": torch.promote_types(v.dtype, torch.float32)}
+        S, contexts = torch.zeros(*v.shape[:-2], k.shape[-1], v.shape[-1], **wide), []
+        time = v.dim() - 2
+        for each in zip(*(x.unbind(time) for x in (q, k, v, *each_gate)), strict=True):
+            context, S = step(S, *each)
+            contexts.append(context)
+        return torch.stack(contexts, dim=-2)
+
+    return run
+
+
+def discretised(ssd: Form) -> Form:
+    """Give a state-space model steps whose length depends on its input, and a decay of -0.5."""
+    return lambda x, B, C: ssd(x, F.softplus(x.sum(-1)), -0.5, B, C)
 
 
 def at_positions(form: Form, first: float) -> Form:
@@ -161,6 +197,19 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
             partial(fast.lean_performer_attention, omega=omega, chunk=chunk), own, **own_one, **written_out
         ),
         "PerformerAttention": Example(module(A.PerformerAttention, d, m), cross, **one),
+        # decay, state_space, delta
+        "gated_step": Example(gates(by_step(A.gated_step)), own),
+        "gated_linear_attention": Example(gates(A.gated_linear_attention), own),
+        "decay_mask": Example(lambda q: A.decay_mask(F.logsigmoid(q.sum(-1))), same[:1]),
+        "retention": Example(
+            one_gate(A.retention), own, equation=one_gate(lambda *x: A.gated_linear_attention(*x[:3], x[3][..., None]))
+        ),
+        "ssd": Example(discretised(A.ssd), ((T, d_v), (T, d), (T, d))),
+        "delta_rule_step": Example(corrected(by_step(A.delta_rule_step)), own),
+        "delta_attention": Example(corrected(A.delta_attention), own),
+        "chunked_delta_attention": Example(
+            corrected(partial(A.chunked_delta_attention, chunk=chunk)), own, equation=corrected(A.delta_attention)
+        ),
         # multihead
         "multi_head_attention": Example(
             partial(A.multi_head_attention, n_heads=h), ((T, d), (T_k, d), (T_k, d)), square * 4, **two

@@ -106,7 +106,9 @@ def test_an_exported_mechanism_computes_the_same(name):
 
 
 READ_SHAPES = {"linear_attention_step", "inplace_linear_attention_step", "local_m_attention", "local_p_attention"}
-"""Examples that themselves read the shapes of their inputs."""
+READ_SHAPES |= {"gated_step", "gated_linear_attention", "decay_mask", "retention", "ssd"}
+READ_SHAPES |= {"delta_rule_step", "delta_attention", "chunked_delta_attention"}
+"""Examples that themselves read their inputs, or compute gates from them."""
 
 
 @pytest.mark.parametrize("convert", [Tensor.tolist, Tensor.numpy], ids=["list", "ndarray"])
