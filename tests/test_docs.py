@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pytest
 
+from course_tools.publishing.sections import anchor, headings
 from tests.rule import for_each
 
 ROOT = Path(__file__).parents[1]
@@ -245,3 +247,15 @@ def test_the_calls_of_a_guide_use_what_the_library_has(page):
     named = {node.id for node in used if isinstance(node, ast.Name)}
     assert named
     assert named - defined() - {"cosine_attention"} == set()
+
+
+def test_the_glossary_is_in_order_and_each_entry_leads_to_a_section_that_exists():
+    page = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^## (.+)$", page, flags=re.MULTILINE)
+    links = re.findall(r"^\[.+\]\(\.\./(lectures/.+)\)$", page, flags=re.MULTILINE)
+    assert terms == sorted(set(terms), key=str.casefold)
+    assert len(links) == len(terms)
+    for name, _, section in (link.partition("#") for link in links):
+        cells = nbformat.read(ROOT / name, as_version=4).cells
+        anchors = {anchor(words) for cell in cells if cell.cell_type == "markdown" for _, words in headings(cell.source)}
+        assert not section or section in anchors, f"glossary.md: {name} has no section {section}"

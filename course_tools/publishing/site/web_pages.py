@@ -18,7 +18,8 @@ from course_tools.publishing.sections import site_anchor
 DOCUMENTS = {
     "Evidence": ("evidence", "claims", "rivals", "headlines", "studies"),
     "For teachers": ("teaching", "companion", "grading", "running"),
-    "The library": ("library", "notation", "papers", "data", "architecture", "adding", "several_devices"),
+    "Reference": ("glossary", "notation", "papers"),
+    "The library": ("library", "data", "architecture", "adding", "several_devices"),
 }
 """The pages of docs/ by the menu caption that lists them; a page that does not exist is left out."""
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
