@@ -95,9 +95,10 @@ dilated = learn(rivals.dilated(), lr=2e-3)
 figures.show_painted(unseen, {"convolutions": answers(dilated)})
 
 # %% [markdown] tags=["predict"]
-# The network sees the whole picture, and after 600 updates nearly all of its creatures have the same dull colour.
+# The network sees the whole picture, but after 600 updates nearly all of its creatures have the same dull colour: it has not yet
+# learned to compare. (Section 5 gives it more time.)
 #
-# **Predict.** A network that cannot compare two creatures minimises its squared error. Which colour does it give to each of
+# **Predict.** A network that does not compare two creatures minimises its squared error. Which colour does it give to each of
 # them?
 #
 # <details><summary>A. One of the four colours, at random.</summary>
@@ -122,13 +123,23 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 # Coll and Morel) replaces it by a mean over the *whole photograph*, in which those pixels have weight whose surroundings look
 # alike. With $P_i$ for the patch around pixel $i$, and $v_j$ for the colour of pixel $j$:
 #
-# $$y_i = \sum_j w_{ij}\, v_j \qquad w_{ij} = \operatorname{softmax}_j\Big(-\frac{\lVert P_i - P_j\rVert^2}{2h^2}\Big)$$
+# $$y_i = \sum_{j \ne i} w_{ij}\, v_j \qquad w_{ij} = \operatorname{softmax}_j\Big(-\frac{\lVert P_i - P_j\rVert^2}{2h^2}\Big)$$
+#
+# Both are one call of `attend(scores, values)`: a softmax over the keys, then the weighted mean. Only the scores differ. Both widths are
+# those with the least error.
 #
 # (Photograph: `china.jpg` by danielbuechele, [CC BY 2.0](https://creativecommons.org/licenses/by/2.0/), scaled down.)
 
 
 # %%
-def non_local_means(image, size=5, h=0.4):
+def local_means(image, width=0.8):
+    """Average all pixels of an image (3, H, W) by how near they are."""
+    places = torch.cartesian_prod(*(torch.arange(float(n)) for n in image.shape[1:]))
+    scores = -torch.cdist(places, places).square() / (2 * width**2)
+    return attend(scores, image.flatten(1).mT).context.mT.view_as(image)
+
+
+def non_local_means(image, size=3, h=0.25):
     """Average all pixels of an image (3, H, W) by how alike their patches are."""
     patches = F.unfold(F.pad(image[None], (size // 2,) * 4, mode="reflect"), size)
     patches = patches[0].mT  # (N, 3 · size²)
@@ -140,13 +151,15 @@ def non_local_means(image, size=5, h=0.4):
 
 photo = photographs((48, 72))[0]
 noise = torch.randn(photo.shape, generator=torch.Generator().manual_seed(0))
-restored, weights = non_local_means(photo + 0.1 * noise)
+noisy = photo + 0.1 * noise
+restored, weights = non_local_means(noisy)
+images = {"noisy": noisy, "local": local_means(noisy), "non-local": restored}
 row, column = 33, 22
 ringed = weights[row * 72 + column].view(48, 72)
-figures.show_non_local_means(photo + 0.1 * noise, restored, photo, ringed, row, column)
+figures.show_non_local_means(images, photo, ringed, row, column)
 
 # %% [markdown] tags=["predict"]
-# The weights of the ringed pixel lie along the edges of the roof and among the trees, wherever a patch looks like its own. It is
+# The weights of the ringed pixel lie on the dark parts of the tower and of the trees, wherever a patch looks like its own. It is
 # attention: the patch is query and key, the colour is the value.
 #
 # **Predict.** We paint the crowds in the same way: a cell is a patch, and each cell gets a mean of the colours of the other
@@ -154,7 +167,7 @@ figures.show_non_local_means(photo + 0.1 * noise, restored, photo, ringed, row, 
 #
 # <details><summary>A. That of its kind: the drawings are equal.</summary>
 #
-# The drawings are, but the pixels are not: grey and red differ by more than two drawings in grey do.</details>
+# The drawings are, but the other grey ones of its kind are nearer still: they have the same drawing *and* the same grey.</details>
 # <details><summary>B. Mostly grey.</summary>
 #
 # Yes: most like a grey creature are the other grey ones of its kind. What *should* count as alike, and who is worth asking, no
@@ -217,6 +230,10 @@ torch.testing.assert_close(mine, as_in_lecture_04, atol=1e-4, rtol=1e-4)
 # %% [markdown]
 # ## 4 The non-local block
 #
+# $W x$ at every position is a convolution of 1 × 1, and that is how the matrices are usually written. Nothing in the operation knows
+# where a position is: permute the cells, and the answers are permuted with them. To the convolutions of section 1, every offset is
+# something new.
+#
 # The block adds the context to its input: $z_i = W_z y_i + x_i$. With $W_z = 0$ it is the identity. So it can be put into a
 # trained network without changing what that network does, and it learns from there. Inside the block, $d$ is smaller than C,
 # usually C/2: a **bottleneck**.
@@ -249,8 +266,8 @@ non_local_block = check("09.4", non_local_block)
 # %% [markdown]
 # ## 5 Every creature asks every other
 #
-# `Painter` begins and ends as the convolutional network does, and has your block in between: 57,539 parameters, where the
-# convolutions have 60,799.
+# `Painter` has your block between a first and a last layer like those of the convolutional network. Its first layer is wider, as a
+# block needs fewer parameters than three convolutions: 57,539 in all, where the convolutions have 60,799.
 
 
 # %%
@@ -287,7 +304,7 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # Is attention needed, or only more time? A recorded study trains the networks for 2,000 updates with three seeds. A further rival
-# gives every cell a **summary** of the picture, the largest value of each feature after a hidden layer: max pooling. All have 56,000
+# gives every cell a **summary** of the picture: the largest value of each feature, and a hidden layer on it. All have 56,000
 # to 61,000 parameters.
 #
 # **Predict.** Which rival comes closer to the block?
@@ -297,8 +314,8 @@ claim(
 # That is their burden. What they learn about two cells tells them nothing about two cells at another offset.</details>
 # <details><summary>B. The summary.</summary>
 #
-# Yes. It brings all creatures to one place, whatever the distance, and one hidden layer compares a cell with it. But the layer
-# has to store how any two drawings are compared, where attention has a product.</details>
+# Yes. It brings all creatures to one place, whatever the distance, and one hidden layer compares a cell with it. But that layer has to
+# learn the comparison for all drawings, where attention has a product.</details>
 # <details><summary>C. Neither rises above one in four.</summary>
 #
 # Both see everything that is needed, and more updates do help.</details>
@@ -316,11 +333,12 @@ claim("09.crowd", block=block, convolutions=convolutions, pooled=pooled)
 # %% [markdown]
 # **The non-local block is the right tool here because the answer stands at one other place, and which place depends on a
 # comparison of two things that are both new.** One product θ·φ makes this comparison for all pairs of cells, near or far.
-# After 300 updates the block is ahead of what the summary reaches after 2,000, which is still rising.
+# After 300 updates the block is ahead of what the summary reaches after 2,000. The rivals are still rising then: what they lack is not
+# sight, but time.
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Give `Painter` eight features for query and key (`d_k=8`) in place of 32, and train it again. Is a drawing of 15 free
-# pixels still found?
+# **Try it.** Give `Painter` eight features for query and key (`d_k=8`) in place of 32, and train it again. A drawing has 15 free pixels
+# (the other ten mirror them). Is its kind still found?
 
 # %% [markdown]
 # ## 6 Where it looks
@@ -376,8 +394,8 @@ figures.show_arrows(unseen, shown, weights[0])
 #
 # <details><summary>A. One time in four, as by chance.</summary>
 #
-# Yes. W_θ and W_φ are two random matrices: that two drawings are equal does not make the score of one query and the other key
-# larger. This agreement is what training has to find.</details>
+# Yes, and a little more, as it may end on itself. W_θ and W_φ are two random matrices: that two drawings are equal does not make the
+# score of one query and the other key larger. This agreement is what training has to find.</details>
 # <details><summary>B. More often than by chance.</summary>
 #
 # It would be so if query and key were the same projection, as in the non-local means of section 2.</details>
@@ -401,7 +419,7 @@ claim(
 # ## 7 Without a softmax
 #
 # The **dot-product** form drops the exponential: $f = \theta_i^\top \phi_j$, and $\mathcal C = N$, the number of keys. In the
-# example by hand, the weights become 5/3, 1 and −1, and the context (1.67, −1, 1): a mixture of all three colours. In return,
+# example by hand, the weights become 5/3, 1 and −1, and the context (1.67, −1, 1): green is subtracted, and the weights sum to 1.67. In return,
 # the product of the three matrices can be computed in either order:
 #
 # $$y = \frac{(\theta \phi^\top)\, g}{N} = \theta\, \frac{\phi^\top g}{N}$$
@@ -446,9 +464,11 @@ saved = peak_memory(lambda: non_local_dot_product(theta, phi, g)) / peak_memory(
 claim("09.d", saved=saved)
 
 # %% [markdown]
-# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. The
-# matrix φᵀg of 32 × 32 numbers is a memory of drawings and colours, and 32 features hold four drawings apart. Lecture 14 is about
-# this memory: how much goes in, and how it is read.
+# The left form holds two matrices of 1,936 × 1,936 numbers, the scores and the scores divided by N. The right form holds none.
+#
+# And does it find the right creature? Here it does: in the study above it ends where the softmax ends, after a slower start. On videos
+# (Going further) it does not. The matrix φᵀg of 32 × 32 numbers is a memory of drawings and colours. Lecture 14 is about this memory:
+# how much goes in, and how it is read.
 
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
@@ -474,7 +494,8 @@ claim("09.d", saved=saved)
 # There are 8 times as many positions, but the number of weights is quadratic in the number of positions.</details>
 # <details><summary>B. 64 times.</summary>
 #
-# Right. Pooling the keys, as the paper does, reduces this; the form without a softmax does not compute them.</details>
+# Right. The paper computes keys and values on a map of half the width and height, which makes it a quarter; the form without a softmax
+# does not compute weights at all.</details>
 # <details><summary>C. As much as before.</summary>
 #
 # The number of *parameters* is unchanged.</details>
@@ -512,8 +533,7 @@ claim("09.d", saved=saved)
 # ## 9 What came of it
 #
 # - **One summary for all.** GCNet (Cao et al. 2019, https://arxiv.org/abs/1904.11492) found that in trained detectors the weights
-#   of a non-local block hardly depend on the query, and kept one map of weights for all queries, at a fraction of the cost. The
-#   creatures above show when this is not enough.
+#   of a non-local block hardly depend on the query, and kept one map of weights for all queries, at a fraction of the cost.
 # - **Cheaper maps.** CCNet (Huang et al. 2019, https://arxiv.org/abs/1811.11721) attends along the row and the column of a pixel;
 #   two such layers connect all pixels.
 # - **Generated pictures.** SAGAN (Zhang et al. 2019, https://arxiv.org/abs/1805.08318) put a block into a generative network; the
@@ -589,7 +609,8 @@ found = rival.compared(train_reach_rival, seeds=(1, 2))
 show_seeds(found, "accuracy on unseen canvases", "two seeds", {"chance": 0.5})
 
 # %% [markdown]
-# A recorded study trains the block and two rivals on canvases of 44 × 44 pixels for 2,400 updates, with three seeds.
+# A recorded study trains the block, here without a softmax and with the mean over the canvas, and two rivals on canvases of 44 × 44
+# pixels for 2,400 updates, with three seeds.
 
 # %% tags=["nbval-check-output"]
 study = recorded("09_reach")
@@ -667,7 +688,7 @@ show_seeds(points, "accuracy on new videos", "1,200 updates", {"chance": 0.5})
 claim("09.video", block=block, alone=alone, temporal=temporal, pooled=pooled)
 
 # %% [markdown]
-# The block connects the frames, and frames alone stay at chance. But there are three known kinds of digits again, and the simple
+# The block connects the frames, and frames alone stay at chance; so does the block without a softmax with two of three seeds. But there are three known kinds of digits again, and the simple
 # rivals win: one that counts kinds, and one that combines the means of the frames.
 #
 # ## Co-occurrent features
@@ -742,7 +763,8 @@ claim("09.mIoU", least=min(paired_differences(both, no_context)))
 claim("09.mIoU-mean", average=mean(paired_differences(both, mean_alone)))
 
 # %% [markdown]
-# Context helps, and the mean of the image is context enough: a class that occurs twice raises the mean of its features. The paper
+# Context helps, and here the mean of the image gives as much as the co-occurrent features with it: a class that occurs twice raises the
+# mean of its features. A plain non-local block stays below both, between 0.44 and 0.60. The paper
 # segments photographs, with many classes and a pre-trained network, which this study does not test.
 
 # %% [markdown] tags=["companion"]

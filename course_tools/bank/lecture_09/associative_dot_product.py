@@ -28,7 +28,7 @@ HINTS = (
         "of keys, which is not always the number of queries."
     ),
     (
-        "Multiply φᵀ by g first: that is (d, d_v), whatever the number of positions. Divide it by N, and only then let θ "
+        "Multiply φᵀ by g first: that is (d_k, d), whatever the number of positions. Divide it by N, and only then let θ "
         "read from it. No weights exist, so the result is a `ContextOnly`."
     ),
 )

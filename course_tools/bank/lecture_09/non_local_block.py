@@ -31,7 +31,7 @@ HINTS = (
         "them: (B, N, C). Afterwards apply W_z, exchange the axes back, unflatten the positions, and add x."
     ),
     (
-        "Flatten rows and columns to an axis of positions, and bring it before the channels. Attend, project the context "
+        "Flatten all axes of positions to one, and bring it before the channels. Attend, project the context "
         "by W_z, undo the two steps in the opposite order, and add the image itself."
     ),
 )

@@ -23,8 +23,10 @@ def show_painted(crowds: Crowds, answers: Mapping[str, Tensor]) -> None:
         answers: name of the method -> colours (n, 3, 5, 5).
     """
     right = {name: share_right(colours, crowds) for name, colours in answers.items()}
-    wanted = crowds.colours.mT.unflatten(2, (GRID, GRID))
-    drawn = {"given": crowds.images} | {name: painted(crowds.images, colours) for name, colours in answers.items()}
+    wanted = crowds.colours.mT.unflatten(2, (GRID, GRID))  # as given, where a creature has a colour
+    given = {name: torch.where(crowds.is_grey.view(-1, 1, GRID, GRID), colours, wanted) for name, colours in answers.items()}
+    drawn = {"given": crowds.images}
+    drawn |= {f"{name}, {right[name]:.0%} right": painted(crowds.images, colours) for name, colours in given.items()}
     panels = {name: images[0].permute(1, 2, 0).cpu() for name, images in drawn.items()}
     panels["wanted"] = painted(crowds.images, wanted)[0].permute(1, 2, 0).cpu()
     said = "".join(
@@ -60,16 +62,18 @@ def show_arrows(crowds: Crowds, cells: Mapping[str, int], weights: Tensor) -> No
     )
 
 
-def show_non_local_means(noisy: Tensor, restored: Tensor, clean: Tensor, weights: Tensor, row: int, column: int) -> None:
-    """Show a noisy photograph (3, H, W), the same restored, and the weights (H, W) of its pixel (row, column)."""
-    errors = {name: (image - clean).square().mean().sqrt().item() for name, image in (("noisy", noisy), ("restored", restored))}
-    titles = [f"{name}, error {error:.3f}" for name, error in errors.items()]
-    panels = {title: image.permute(1, 2, 0).clamp(0, 1) for title, image in zip(titles, (noisy, restored), strict=True)}
+def show_non_local_means(images: Mapping[str, Tensor], clean: Tensor, weights: Tensor, row: int, column: int) -> None:
+    """Show images (3, H, W) with their errors against a clean one, and the weights (H, W) of the pixel (row, column)."""
+    panels = {
+        f"{name}, error {(image - clean).square().mean().sqrt():.3f}": image.permute(1, 2, 0).clamp(0, 1)
+        for name, image in images.items()
+    }
+    titles = "; ".join(panels)
     panels["weights of the ringed pixel"] = weights
     show(
         pictures(panels, marks=dict.fromkeys(panels, (row, column))),
-        alt=f"A photograph of a temple: {', '.join(titles)} (root mean square); the pixel ({row}, {column}) has half of its "
-        f"weight on {_fewest_with_half(weights.flatten())} of {weights.numel():,} pixels, most on edges.",
+        alt=f"A photograph of a temple: {titles} (root mean square); the pixel ({row}, {column}) has half of its weight on "
+        f"{_fewest_with_half(weights.flatten())} of {weights.numel():,} pixels.",
     )
 
 

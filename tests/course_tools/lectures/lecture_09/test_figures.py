@@ -70,7 +70,7 @@ def test_arrows_name_whether_the_largest_weight_is_on_the_own_kind(capsys):
 def test_a_restored_photograph_is_shown_with_its_error(capsys):
     clean, weights = torch.zeros(3, 4, 5), torch.zeros(4, 5)
     weights[1, 2] = 1.0
-    show_non_local_means(clean + 0.1, clean + 0.02, clean, weights, 1, 2)
+    show_non_local_means({"noisy": clean + 0.1, "restored": clean + 0.02}, clean, weights, 1, 2)
     text = capsys.readouterr().out
-    assert "noisy, error 0.100, restored, error 0.020" in text
+    assert "noisy, error 0.100; restored, error 0.020" in text
     assert "half of its weight on 1 of 20 pixels" in text
