@@ -69,16 +69,14 @@ def delta_rule_step(
     return (q[..., None] * S).sum(-2), S
 
 
-def require_decay_if_any(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor | None = None, chunk: int | None = None
-) -> None:
+def _require_decay_if_any(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor | None = None) -> None:
     """Raise a ValueError for a log_decay that is positive, or not finite."""
     if log_decay is not None:
         require_decay(log_decay)
 
 
 @shape_checked()
-@requires(require_decay_if_any)
+@requires(_require_decay_if_any)
 def delta_attention(
     q: AllKeys,
     k: AllKeys,

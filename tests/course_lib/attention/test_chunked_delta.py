@@ -35,3 +35,8 @@ def test_a_thousand_similar_keys_in_one_chunk(dtype):
     exact = delta_attention(k, k, v, beta)
     found = chunked_delta_attention(*(x.to(dtype) for x in (k, k, v, beta)), chunk=1000)
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e4 * torch.finfo(dtype).eps)
+
+
+def test_chunks_without_positions_are_refused(normal):
+    with pytest.raises(ValueError, match="chunk must be at least 1, got 0"):
+        chunked_delta_attention(normal(T, d), normal(T, d), normal(T, d_v), torch.ones(T).double(), None, 0)
