@@ -122,18 +122,24 @@ def unchanged(expected: Outcome, got: Outcome) -> Failure | None:
 
 @dataclass(frozen=True)
 class AtMost:
-    """Check the values, and that the answer takes at most `times` as many operations as the reference; see `cost.Cost`."""
+    """Check the values, and that the answer takes at most `times` as many `of` as the reference: operations, or kernels.
+
+    See `cost.Cost`. Many kernels are what a loop in Python runs, however little each of them computes.
+    """
 
     times: float
+    of: str = "operations"
 
     def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
         """Compare the costs of a call."""
         if (failure := same_values(expected, got)) is not None:
             return failure
-        if got.cost.operations <= self.times * expected.cost.operations:
+        taken, needed = getattr(got.cost, self.of), getattr(expected.cost, self.of)
+        if taken <= self.times * needed:
             return None
+        what = "operations" if self.of == "operations" else "calls of torch"
         return Failure(
-            f"It takes {got.cost.operations:,} operations on this input, and the reference {expected.cost.operations:,}. "
+            f"It takes {taken:,} {what} on this input, and the reference {needed:,}. "
             f"The largest tensor that it makes has shape {got.cost.largest}."
         )
 

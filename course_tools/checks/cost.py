@@ -19,14 +19,15 @@ _LOOK_UPS = {"index", "index_select", "gather", "embedding", "take", "index_put"
 
 @dataclass(frozen=True)
 class Cost:
-    """The operations of a call, and the shape of the largest tensor that it made.
+    """The operations of a call, the shape of the largest tensor that it made, and how many kernels it ran.
 
     An operation is a multiply-add of a product of matrices, a convolution or fused attention. Any other kernel takes as many as
-    it reads or writes numbers, whichever are more. A view takes none, and what NumPy or Python compute is not seen.
+    it reads or writes numbers, whichever are more. A view is no kernel, and what NumPy or Python compute is not seen.
     """
 
     operations: int = 0
     largest: tuple[int, ...] = field(default=(0,))
+    kernels: int = 0
 
 
 class CostCounter(TorchDispatchMode):
@@ -53,6 +54,7 @@ class CostCounter(TorchDispatchMode):
             self.cost = Cost(
                 self.cost.operations + _operations(func, args, kwargs, result, made),
                 max([self.cost.largest, *(tuple(t.shape) for t in made)], key=math.prod),
+                self.cost.kernels + 1,
             )
         return result
 

@@ -179,6 +179,16 @@ def costs_at_most(
     return Property("cost", law, calls, AtMost(times), points, needs)
 
 
+def loops_at_most(
+    times: float, law: str, calls: Callable[[Draw], Iterable[Call]], points: int = 1, needs: tuple[str, ...] = ("shape",)
+) -> Property:
+    """Make a property of the number of kernels: at most `times` those of the reference, where a loop in Python takes many.
+
+    Choose inputs and `times` as for `costs_at_most`.
+    """
+    return Property("loops", law, calls, AtMost(times, "kernels"), points, needs)
+
+
 Truth = Mapping[str, object]
 """What the judges of a build task know and a student's code never receives, such as the targets of held-out examples."""
 

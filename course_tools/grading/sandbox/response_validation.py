@@ -68,10 +68,10 @@ def _cost(told: object) -> Cost | None:
     match told:
         case None:
             return None
-        case [int(operations), list(shape)] if len(shape) <= 64 and all(
-            type(n) is int and n >= 0 for n in [operations, *shape]
+        case [int(operations), list(shape), int(kernels)] if len(shape) <= 64 and all(
+            type(n) is int and n >= 0 for n in [operations, kernels, *shape]
         ):
-            return Cost(operations, tuple(shape))
+            return Cost(operations, tuple(shape), kernels)
     raise Malformed("no cost")
 
 

@@ -1,5 +1,7 @@
 """What a call costs is counted in operations, and an exercise can set a limit for it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,7 @@ import torch.nn.functional as F
 from course_lib.attention.linear import divide, mask_features
 from course_tools.bank import exercise
 from course_tools.checks.cost import CostCounter
-from course_tools.checks.exercise import Exercise, costs_at_most, has_shape, runs_on
+from course_tools.checks.exercise import Exercise, costs_at_most, has_shape, loops_at_most, runs_on
 from course_tools.checks.outcome import observe
 from course_tools.checks.verdict import judge
 
@@ -74,6 +76,18 @@ def test_a_dearer_order_of_the_same_products_fails_with_both_counts_and_the_shap
         "It takes 1,048,576 operations on this input, and the reference 4,096. The largest tensor that it makes has shape "
         "(512, 512)."
     )
+
+
+def in_a_loop(x):
+    return torch.stack([row @ (x.mT @ x) for row in x])
+
+
+def test_a_loop_fails_by_its_kernels_though_it_computes_no_more():
+    few = loops_at_most(4, "No loop over rows.", lambda draw: [(draw.normal(64, 2),)])
+    asked = replace(ASKED, properties=(*ASKED.properties[:2], few))
+    assert judge(asked, moved).passed
+    (failed,) = (found for found in judge(asked, in_a_loop).findings if found.status == "fails")
+    assert failed.detail.startswith("It takes 129 calls of torch on this input, and the reference 2.")
 
 
 def test_a_right_cost_of_wrong_values_fails():

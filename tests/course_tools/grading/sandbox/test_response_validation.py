@@ -76,11 +76,13 @@ def test_gradients_of_other_inputs_are_malformed(gradients):
 
 
 def test_the_cost_that_was_asked_for_is_read():
-    assert outcome_of(*output((X,), cost=[12, [3, 4]]), CALL, False, True, SOURCE).cost == Cost(12, (3, 4))
+    assert outcome_of(*output((X,), cost=[12, [3, 4], 5]), CALL, False, True, SOURCE).cost == Cost(12, (3, 4), 5)
     assert outcome_of(*output(failure=failure()), CALL, False, True, SOURCE).cost is None
 
 
-@pytest.mark.parametrize("cost", [None, 12, [12], [-1, [3]], [True, [3]], [12, [3.5]], [12, 3], [12, [1] * 65]])
+@pytest.mark.parametrize(
+    "cost", [None, 12, [12, [3]], [-1, [3], 1], [True, [3], 1], [12, [3.5], 1], [12, 3, 1], [12, [1] * 65, 1], [12, [3], -1]]
+)
 def test_a_cost_that_no_count_gives_is_malformed(cost):
     with pytest.raises(Malformed):
         outcome_of(*output((X,), cost=cost), CALL, False, True, SOURCE)
@@ -88,7 +90,7 @@ def test_a_cost_that_no_count_gives_is_malformed(cost):
 
 def test_a_cost_that_was_not_asked_for_is_malformed():
     with pytest.raises(Malformed):
-        read(results=(X,), cost=[12, [3, 4]])
+        read(results=(X,), cost=[12, [3, 4], 5])
 
 
 @pytest.mark.parametrize("header", [None, [], 3, "x", {}, {"results": None}, {"results": None, "gradients": None}])
