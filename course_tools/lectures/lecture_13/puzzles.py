@@ -1,0 +1,86 @@
+"""Draw puzzles in colour: two copies of a crop of a photograph, half of whose patches differ, and shuffle their patches."""
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from course_lib.datasets import photographs
+from course_lib.primitives import patchify, unpatchify
+from course_tools.notebook.device import device
+
+P, GRID = 6, 4
+"""Side of a patch in pixels, and patches in a row of a copy."""
+H, W = GRID * P, 2 * GRID * P
+"""Height and width of a puzzle: the copies are side by side."""
+N = 2 * GRID**2
+"""Patches of a puzzle, row by row."""
+
+
+class Puzzles(NamedTuple):
+    """Puzzles (n, 3, 24, 48), about 0…1, and whether each patch differs from its counterpart in the other copy (n, 32)."""
+
+    images: Tensor
+    differs: Tensor
+
+
+def draw_puzzles(n: int, seed: int, unseen: bool = False) -> Puzzles:
+    """Draw n puzzles by a seed, on the device of the notebook.
+
+    Each patch of the right copy is replaced with probability one half by one of another crop. All pixels get noise of 0.05.
+
+    Args:
+        n: number of puzzles.
+        seed: decides everything that is drawn.
+        unseen: use a third of each photograph that no other puzzles contain.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    copy, other = _crops(n, generator, unseen), _crops(n, generator, unseen)
+    other = other[:, torch.randperm(GRID**2, generator=generator)]
+    differs = torch.rand(n, GRID**2, generator=generator) < 0.5
+    patches = _beside(copy, torch.where(differs[..., None], other, copy))
+    patches = patches + 0.05 * torch.randn(patches.shape, generator=generator)
+    marks = _beside(differs[..., None], differs[..., None]).squeeze(-1)
+    return Puzzles(unpatchify(patches, P, H, W).to(device()), marks.to(device()))
+
+
+def through_bundle(puzzles: Puzzles, order: Tensor) -> Puzzles:
+    """Show puzzles at the end of a bundle: the strand that ends in place i starts in place order[i]."""
+    order = order.to(puzzles.images.device)
+    return Puzzles(unpatchify(patchify(puzzles.images, P)[:, order], P, H, W), puzzles.differs[:, order])
+
+
+def counterparts(order: Tensor) -> Tensor:
+    """Find for each place at the end of a bundle the place of its counterpart (32,)."""
+    row, column = order // (2 * GRID), order % (2 * GRID)
+    return order.argsort()[row * 2 * GRID + (column + GRID) % (2 * GRID)]
+
+
+def _beside(left: Tensor, right: Tensor) -> Tensor:
+    """Order the patches of two copies (n, 16, d) as those of a puzzle (n, 32, d)."""
+    return rearrange(torch.stack([left, right], 2), "n (row column) copy d -> n (row copy column) d", row=GRID)
+
+
+def _crops(n: int, generator: torch.Generator, unseen: bool) -> Tensor:
+    """Crop the photographs, as patches (n, 16, 108): unseen puzzles use the right third."""
+    pixels, (height, width) = _pixels(), _photographs().shape[-2:]
+    first, last = (2 * width // 3, width - H) if unseen else (0, 2 * width // 3 - H)
+    which = torch.randint(2, (n,), generator=generator)
+    top = torch.randint(height - H, (n,), generator=generator)
+    left = torch.randint(first, last + 1, (n,), generator=generator)
+    side = torch.arange(H)
+    places = ((which * height + top) * width + left)[:, None, None] + side[:, None] * width + side
+    return patchify(pixels[places].permute(0, 3, 1, 2), P)
+
+
+@cache
+def _photographs() -> Tensor:
+    return photographs((214, 320))
+
+
+@cache
+def _pixels() -> Tensor:
+    """The pixels of all photographs, one after the other (·, 3)."""
+    return rearrange(_photographs(), "n C height width -> (n height width) C").contiguous()

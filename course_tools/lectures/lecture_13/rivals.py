@@ -1,0 +1,95 @@
+"""What could mark the differences of a puzzle instead of a Mixer: attention, convolutions, a hidden layer, a rule."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.attention import AnyMechanism, MultiHead
+from course_lib.blocks import Block, FeedForward, SelfAttention, Stack, TokenMixing, pre_norm
+from course_lib.fast import fused_scaled_dot_product_attention
+from course_lib.primitives import patchify
+from course_tools.lectures.lecture_13.puzzles import GRID, H, N, P, Puzzles, W
+
+WIDTH, LAYERS = 32, 2
+"""Channels of a patch, and blocks, of the Mixer and of the Vision Transformer."""
+
+
+class PatchMarker(nn.Module):
+    """Patches, perhaps with positions, blocks, and one number for each patch: how sure it is that the patch differs."""
+
+    def __init__(self, blocks: list[Block], positions: Tensor | None = None) -> None:
+        """Set the blocks, and the positions (32, 32) at the start; None = the patches get none."""
+        super().__init__()
+        self.project = nn.Linear(3 * P * P, WIDTH)
+        self.positions = None if positions is None else nn.Parameter(positions)
+        self.stack = Stack(blocks, nn.LayerNorm(WIDTH))
+        self.head = nn.Linear(WIDTH, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits (n, 32) of puzzles (n, 3, 24, 48)."""
+        x = self.project(patchify(images, P))
+        return self.head(self.stack(x if self.positions is None else x + self.positions)).squeeze(-1)
+
+
+def mixer(d_tokens: int = 64) -> PatchMarker:
+    """Make the lecture's Mixer from the blocks of the library."""
+    mixing = (TokenMixing(N, d_tokens) for _ in range(LAYERS))
+    return PatchMarker([Block(tokens, FeedForward(WIDTH, 2 * WIDTH, F.gelu), WIDTH, pre_norm) for tokens in mixing])
+
+
+def vision_transformer(mechanism: AnyMechanism = fused_scaled_dot_product_attention) -> PatchMarker:
+    """Make a Vision Transformer of that size, with learned positions."""
+    attention = (SelfAttention(MultiHead(WIDTH, 4, mechanism=mechanism)) for _ in range(LAYERS))
+    blocks = [Block(heads, FeedForward(WIDTH, 2 * WIDTH, F.gelu), WIDTH, pre_norm) for heads in attention]
+    return PatchMarker(blocks, 0.5 * torch.randn(N, WIDTH))
+
+
+class LookAcross(nn.Module):
+    """Add to a map of features what a convolution of 3 × 3 finds whose nine places are `apart` places apart."""
+
+    def __init__(self, width: int, apart: int) -> None:
+        """Set up for `width` features."""
+        super().__init__()
+        self.norm = nn.BatchNorm2d(width)
+        self.look = nn.Conv2d(width, width, 3, padding=apart, dilation=apart)
+        self.back = nn.Conv2d(width, width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (n, width, rows, columns) plus what was found."""
+        return x + self.back(F.relu(self.look(self.norm(x))))
+
+
+def convolutions(width: int = 30) -> nn.Module:
+    """Make convolutions on the patches: one whose window reaches the counterpart, one of the neighbours, one number a patch."""
+    body = nn.Conv2d(3, width, P, stride=P), LookAcross(width, GRID), LookAcross(width, 1)
+    return nn.Sequential(*body, nn.Conv2d(width, 1, 1), nn.Flatten())
+
+
+def hidden_layer(width: int = 32) -> nn.Module:
+    """Make a hidden layer over all pixels, and a linear layer."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * H * W, width), nn.GELU(), nn.Linear(width, N))
+
+
+def nearest_known(known: Puzzles, images: Tensor) -> Tensor:
+    """Mark the patches of each puzzle (n, 3, 24, 48) as those of the known puzzle nearest in its pixels: (n, 32)."""
+    return known.differs[torch.cdist(images.flatten(1), known.images.flatten(1)).argmin(1)]
+
+
+def by_rule(known: Puzzles, images: Tensor) -> Tensor:
+    """Mark patches (n, 32) by a rule: a patch differs if it is farther than a threshold from its counterpart.
+
+    The counterpart of a place is the place whose patches are nearest to its own in the known puzzles where it does not differ;
+    the threshold is the best of 61 on a thousand known puzzles.
+    """
+    patches, counterpart = patchify(known.images, P), []
+    for place in range(N):
+        same = patches[~known.differs[:, place]][:500]
+        apart = (same - same[:, place, None]).square().mean((0, 2))
+        apart[place] = torch.inf
+        counterpart.append(int(apart.argmin()))
+    few = patches[:1_000]
+    apart, differs = (few - few[:, counterpart]).square().mean(-1), known.differs[:1_000]
+    thresholds = apart.flatten().quantile(torch.linspace(0.2, 0.8, 61, device=apart.device))
+    best = max(thresholds, key=lambda threshold: ((apart > threshold) == differs).float().mean())
+    new = patchify(images, P)
+    return (new - new[:, counterpart]).square().mean(-1) > best
