@@ -203,6 +203,7 @@ def _sizes(draw: Draw, n_layers: int, n_classes: int) -> Call:
 
 exercise = Exercise(
     id="13.6",
+    extra=True,
     title="The number of parameters of a Mixer",
     reference=mixer_parameters,
     properties=(

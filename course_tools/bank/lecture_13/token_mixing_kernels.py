@@ -198,6 +198,7 @@ def _one_channel(draw: Draw) -> list[Call]:
 
 exercise = Exercise(
     id="13.5",
+    extra=True,
     title="Token mixing as a convolution",
     reference=token_mixing_kernels,
     properties=(

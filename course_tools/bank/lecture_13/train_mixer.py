@@ -650,6 +650,7 @@ def with_channels_first(images, labels, n_classes, n_steps):
 
 exercise = Exercise(
     id="13.8",
+    extra=True,
     title="An MLP-Mixer and its training loop",
     reference=train_mixer,
     properties=classifiers.properties(

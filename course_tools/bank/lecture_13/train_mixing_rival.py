@@ -26,7 +26,7 @@ GRAIN = 0.2
 
 HINTS = (
     (
-        "Two things distinguish a Mixer from the bag of patches of section 1: its patches exchange information, and each "
+        "Two things distinguish a Mixer from a network on each patch alone: its patches exchange information, and each "
         "position has weights of its own, so that it knows where a patch is. Remove only the first. How can a network that "
         "processes each patch by itself know where the patch is?"
     ),
@@ -351,6 +351,7 @@ def own_first_layer_shared_second(patches, labels, n_parameters, n_steps):
 
 exercise = Exercise(
     id="13.7",
+    extra=True,
     title="A control for token mixing",
     reference=train_mixing_rival,
     properties=controls.properties(

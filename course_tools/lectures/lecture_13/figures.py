@@ -1,107 +1,86 @@
-"""What training added to the weights of token mixing, as maps over the positions of a square image."""
-
-from collections.abc import Sequence
-from statistics import mean
-from typing import NamedTuple
+"""Figures of lecture 13: puzzles before and after a bundle of fibres, marked patches, and which patch each mark depends on."""
 
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from einops import rearrange
+from torch import Tensor
 
-from course_lib.models import Mixer
+from course_lib.primitives import patchify
+from course_tools.lectures.lecture_13.puzzles import GRID, P, Puzzles
+from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
 from course_tools.notebook.weight_maps import weight_maps
 
 
-@torch.no_grad()
-def added_maps(trained: nn.Module, initial: nn.Module, read: bool) -> Tensor:
-    """Subtract the initial weights of a network over positions from the trained ones.
-
-    Args:
-        trained: with linear layers `W_1`, from the N positions, and `W_2`, to them; N is a square.
-        initial: the same network before training.
-        read: True for the rows of W_1, with which a hidden unit reads the positions; False for the columns of W_2.
-
-    Returns:
-        maps (n_hidden, √N, √N).
-    """
-    last, first = (network.W_1.weight if read else network.W_2.weight.mT for network in (trained, initial))
-    side = round(last.shape[1] ** 0.5)
-    return (last - first).cpu().view(-1, side, side)
-
-
-def correlation_at(maps: Tensor, distance: int) -> float:
-    """Correlate the weights of two positions `distance` apart in a row or a column, after subtracting each map's mean."""
-    maps = maps - maps.mean((1, 2), keepdim=True)
-    sides = [torch.cat([m[:, :, distance:].flatten(), m[:, :, :-distance].flatten()]).view(2, -1) for m in (maps, maps.mT)]
-    return torch.corrcoef(torch.cat(sides, dim=1))[0, 1].item()
-
-
-def uniform_fraction(maps: Tensor) -> float:
-    """Compute the fraction of the squared weights that is due to the mean of each map: 1 where all positions are equal."""
-    return (maps.mean((1, 2)).square().sum() * maps[0].numel() / maps.square().sum()).item()
-
-
-def largest_maps(maps: Tensor, n: int = 16) -> Tensor:
-    """Return the n maps with the largest norms, the largest first."""
-    return maps[maps.flatten(1).norm(dim=1).argsort(descending=True)[:n]]
-
-
-class AddedWeights(NamedTuple):
-    """What training added, mean of the seeds: correlations of input weights in the first block, and fractions that are uniform.
-
-    `near` and `far` are the correlations at distances 1 and 2. `first` is the fraction of the squared input weights of the
-    first block that is equal at all positions, `last` that of the output weights of the last block.
-    """
-
-    near: float
-    far: float
-    first: float
-    last: float
-
-
-def show_added(trained: Sequence[Mixer], initial: Sequence[Mixer]) -> AddedWeights:
-    """Draw the largest maps that training added to the first Mixer: inputs of the first block, outputs of the last one.
-
-    Args:
-        trained: one Mixer for each seed; the positions of its images form a square.
-        initial: the same Mixers before training, in the same order.
-    """
-    pairs = [(end.stack.blocks, start.stack.blocks) for end, start in zip(trained, initial, strict=True)]
-    reads = [added_maps(end[0].mixer, start[0].mixer, read=True) for end, start in pairs]
-    writes = [added_maps(end[-1].mixer, start[-1].mixer, read=False) for end, start in pairs]
-    near, far = (mean(correlation_at(maps, n) for maps in reads) for n in (1, 2))
-    first, last = (mean(map(uniform_fraction, maps)) for maps in (reads, writes))
-    panels = {"input weights, first block": largest_maps(reads[0]), "output weights, last block": largest_maps(writes[0])}
-    side = reads[0].shape[-1]
+def show_puzzle(before: Puzzles, after: Puzzles, number: int) -> None:
+    """Draw one puzzle before and after the bundle, and its differing patches alone."""
+    panels = {
+        "two copies": laid_out(before.images[number]),
+        "what differs": laid_out(before.images[number], before.differs[number]),
+        "at the end of the bundle": laid_out(after.images[number]),
+    }
     show(
-        weight_maps(panels, label="added weight"),
-        alt=f"The largest changes that training made to the weights of hidden units, first seed, {side} × {side} positions "
-        "each: the input weights of the first block and the output weights of the last. Over all hidden units, mean of the "
-        f"seeds: in the first, adjacent positions correlate by {near:.2f}, "
-        f"positions two apart by {far:.2f}; the mean of a map makes up {100 * first:.0f} % of the squared weights in the first "
-        f"and {100 * last:.0f} % in the last.",
+        pictures(panels),
+        alt=f"Two copies of a crop of a photograph, {GRID} × {GRID} patches each; {int(before.differs[number].sum()) // 2} "
+        "patches differ from their counterpart. At the end of the bundle the patches of both copies are mixed up.",
     )
-    return AddedWeights(near, far, first, last)
 
 
-@torch.no_grad()
-def show_hidden_unit(model: Mixer, block: int, rank: int) -> None:
-    """Draw the input weights and the output weights of one hidden unit of token mixing, as maps over the positions.
+def show_marks(puzzles: Puzzles, order: Tensor, marks: Tensor, number: int) -> None:
+    """Draw a puzzle at the end of a bundle, what a model marks in it, and the marked patches back in their own places.
 
     Args:
-        model: a Mixer; the positions of its images form a square.
-        block: its number, from 1.
-        rank: of the unit among those of the block, from 1, which has the largest norm of its input weights.
+        puzzles: at the end of the bundle.
+        order: (32,), of `through_bundle`.
+        marks: (n, 32), true where a model says that a patch differs.
+        number: which puzzle.
     """
-    network = model.stack.blocks[block - 1].mixer
-    unit = network.W_1.weight.norm(dim=1).argsort(descending=True)[rank - 1]
-    both = torch.stack([network.W_1.weight[unit], network.W_2.weight[:, unit]]).cpu()
-    side = round(both.shape[1] ** 0.5)
-    row, column = divmod(both[0].abs().argmax().item(), side)
-    maps = both.view(2, 1, side, side)
+    image, marked = puzzles.images[number], marks[number]
+    back = order.argsort().to(image.device)
+    panels = {
+        "at the end of the bundle": laid_out(image),
+        "marked": laid_out(image, marked),
+        "marked, sorted back": laid_out(image, marked, back),
+    }
+    wrong = int((marked != puzzles.differs[number]).sum())
     show(
-        weight_maps({"input weights": maps[0], "output weights": maps[1]}),
-        alt=f"Block {block}, hidden unit of rank {rank}: its input weight of largest absolute value is at row {row + 1}, "
-        f"column {column + 1}; "
-        f"its input and output weights correlate by {torch.corrcoef(both)[0, 1].item():.2f}.",
+        pictures(panels),
+        alt=f"Unseen puzzle {number} at the end of the bundle, the {int(marked.sum())} patches that the model marks as "
+        f"different, and the same patches in their own places. Wrong marks: {wrong} of {marks.shape[1]}.",
     )
+
+
+def show_dependence(dependence: Tensor, order: Tensor) -> None:
+    """Draw how much each mark depends on each patch (32, 32), by their places after the bundle and before it."""
+    back = order.argsort().to(dependence.device)
+    panels = {"places at the end": dependence[None], "sorted back": dependence[back][:, back][None]}
+    show(
+        weight_maps(panels, columns=1, label="change of the mark"),
+        alt="How much the mark of each place changes if the patch of each place is exchanged. By the places at the end of the "
+        "bundle, the large values are scattered; sorted by the places at its start, they form lines: the place itself, and the "
+        "place four columns to the left or right.",
+    )
+
+
+def show_one_mark(dependence: Tensor, order: Tensor, place: int) -> None:
+    """Draw on which patches the mark of one place at the start of the bundle depends, as a puzzle of 4 × 8 places."""
+    back = order.argsort().to(dependence.device)
+    row = dependence[back[place]][back].view(1, GRID, 2 * GRID)
+    largest = [divmod(int(cell), 2 * GRID) for cell in row.flatten().topk(2).indices]
+    said = " and ".join(f"row {y + 1}, column {x + 1}" for y, x in largest)
+    show(
+        weight_maps({f"the mark of row {place // (2 * GRID) + 1}, column {place % (2 * GRID) + 1}": row}, label="change"),
+        alt=f"How much one mark changes with each patch, back in order: most with those in {said}.",
+    )
+
+
+def laid_out(image: Tensor, only: Tensor | None = None, order: Tensor | None = None) -> Tensor:
+    """Draw the patches of a puzzle (3, 24, 48) with gaps, (H', W', 3): perhaps only some of them (32,), or in another order."""
+    patches = patchify(image[None], P)[0].clamp(0, 1)
+    if only is not None:
+        patches = torch.where(only[:, None], patches, 0.92)
+    if order is not None:
+        patches = patches[order]
+    squares = rearrange(patches, "(rows columns) (C h w) -> rows columns h w C", rows=GRID, C=3, h=P)
+    framed = F.pad(squares, (0, 0, 0, 1, 0, 1), value=1.0)
+    return rearrange(framed, "rows columns h w C -> (rows h) (columns w) C")[:-1, :-1].cpu()

@@ -1,61 +1,42 @@
-"""Maps of the weights that training added, and the numbers that describe them, on maps made by hand."""
+"""Figures of puzzles say what they draw: how many patches differ, which are marked, and which patch decides a mark."""
 
-from copy import deepcopy
-
-import pytest
 import torch
 
-from course_lib.blocks import MixerSizes, TokenMixing
-from course_lib.models import Mixer
-from course_tools.lectures.lecture_13.figures import (
-    added_maps,
-    correlation_at,
-    largest_maps,
-    show_added,
-    show_hidden_unit,
-    uniform_fraction,
-)
+from course_tools.lectures.lecture_13.figures import laid_out, show_dependence, show_marks, show_one_mark, show_puzzle
+from course_tools.lectures.lecture_13.puzzles import N, draw_puzzles, through_bundle
+
+ORDER = torch.randperm(N, generator=torch.Generator().manual_seed(0))
 
 
-def test_only_what_training_added_is_in_the_maps():
-    before, after = TokenMixing(9, 4), TokenMixing(9, 4)
-    after.load_state_dict(before.state_dict())
-    with torch.no_grad():
-        after.W_1.weight[2, 5] += 1
-        after.W_2.weight[7, 3] += 2
-    reads, writes = added_maps(after, before, read=True), added_maps(after, before, read=False)
-    assert (reads.nonzero().tolist(), writes.nonzero().tolist()) == ([[2, 1, 2]], [[3, 2, 1]])
-    assert largest_maps(reads, 1).allclose(reads[2:3])
+def test_patches_are_laid_out_with_gaps_and_others_are_left_out():
+    image = torch.zeros(3, 24, 48)
+    assert laid_out(image).shape == (27, 55, 3)
+    assert laid_out(image)[6].min() == 1, "a gap"
+    only = torch.arange(N) == 1
+    shown = laid_out(image, only)[:6]
+    assert shown[:, 7:13].max() == 0
+    assert shown[:, :6].min() > 0.9
+    assert laid_out(image, only, torch.arange(N).roll(1))[0, 14].max() == 0
 
 
-def test_uniform_maps_have_fraction_one_and_stripes_correlate_at_two():
-    assert uniform_fraction(torch.tensor([2.0, -3.0]).view(2, 1, 1).expand(2, 5, 5)) == pytest.approx(1)
-    checkers = (torch.arange(6)[:, None] + torch.arange(6)).remainder(2).float()[None]
-    assert correlation_at(checkers, 1) == pytest.approx(-1)
-    assert correlation_at(checkers, 2) == pytest.approx(1)
+def test_a_puzzle_and_its_marks_are_counted(capsys):
+    before = draw_puzzles(3, seed=0)
+    after = through_bundle(before, ORDER)
+    show_puzzle(before, after, 1)
+    differing = int(before.differs[1].sum())
+    assert f"{differing // 2} patches differ" in capsys.readouterr().out
+    marks = after.differs.clone()
+    marks[1, 0] = ~marks[1, 0]
+    show_marks(after, ORDER, marks, 1)
+    said = capsys.readouterr().out
+    assert f"the {int(marks[1].sum())} patches" in said
+    assert "Wrong marks: 1 of 32" in said
 
 
-def small_mixer():
-    torch.manual_seed(0)
-    return Mixer(3, (1, 9, 9), 3, MixerSizes(5, 7, 11, 2))
-
-
-def test_uniform_output_weights_and_one_input_weight_are_found_in_their_blocks(capsys):
-    initial = small_mixer()
-    trained = deepcopy(initial)
-    with torch.no_grad():
-        trained.stack.blocks[0].mixer.W_1.weight[4, 2] += 1
-        trained.stack.blocks[1].mixer.W_2.weight[:, 3] += 2
-    added = show_added([trained], [initial])
-    assert (added.first, added.last) == (pytest.approx(1 / 9), pytest.approx(1))
-    assert "11 % of the squared weights in the first and 100 % in the last" in capsys.readouterr().out
-
-
-def test_the_unit_of_rank_one_has_the_largest_input_weights(capsys):
-    model = small_mixer()
-    with torch.no_grad():
-        network = model.stack.blocks[1].mixer
-        network.W_1.weight[6, 5] = 50
-        network.W_2.weight[:, 6] = -network.W_1.weight[6]
-    show_hidden_unit(model, block=2, rank=1)
-    assert "row 2, column 3; its input and output weights correlate by -1.00" in capsys.readouterr().out
+def test_the_patches_that_decide_a_mark_are_named_by_their_places_before_the_bundle(capsys):
+    depends, at = torch.zeros(N, N), ORDER.argsort()
+    depends[at[10], at[10]], depends[at[10], at[14]] = 1.0, 2.0
+    show_one_mark(depends, ORDER, 10)
+    assert "row 2, column 7 and row 2, column 3" in capsys.readouterr().out
+    show_dependence(depends, ORDER)
+    assert "they form lines" in capsys.readouterr().out
