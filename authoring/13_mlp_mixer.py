@@ -346,12 +346,25 @@ claim(
     nearest=(nearest == unseen.differs).float().mean(),
 )
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # The rule is written by somebody who knows the puzzle: it finds the counterparts by comparing all pairs of places, and a threshold
 # for the distance. Some patches were replaced by one that looks the same, so nobody marks all of them right.
 #
 # The fairest rival is a Vision Transformer: its positions are learned, too, and assume no order. The study trains both to their end,
 # and the convolutions, all with about as many parameters; a hidden layer over all pixels gets five times as many.
+#
+# **Predict.** How does the Vision Transformer compare with the Mixer?
+#
+# <details><summary>A. It fails as the convolutions do.</summary>
+#
+# They assume which places are neighbours. Attention does not.</details>
+# <details><summary>B. It gets as far, and needs more updates.</summary>
+#
+# Yes. A weight between two places is one number in a Mixer. In attention it is the softmax of a product of learned positions, and
+# these must first single out one place of 32.</details>
+# <details><summary>C. It needs fewer updates, since it can compare the patches themselves.</summary>
+#
+# What they show does not tell which of them are counterparts: half of them differ, and many patches of sky look alike.</details>
 
 # %%
 source(rivals.vision_transformer)
@@ -379,9 +392,8 @@ claim(
 
 # %% [markdown]
 # In the end the two are level. **The Mixer is the right tool here because which places belong together is the same in every image:
-# it is stored in weights, and need not be computed from each image.** Attention must first learn positions whose queries and keys
-# single out one place of 32; until then it mixes all of them. Where the answer depends on what the places show, as for the pin
-# of lecture 11, fixed weights are of no use.
+# it is stored in weights, and need not be computed from each image.** Where the answer depends on what the places show, as for the
+# pin of lecture 11, fixed weights are of no use.
 #
 # ## 5 Another bundle
 #
