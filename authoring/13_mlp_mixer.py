@@ -463,11 +463,22 @@ claim(
     rewired=right(moved(mixer, back), unseen_in_order),
 )
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## 6 What the weights have found
 #
-# Nobody told the Mixer how the strands run. Exchange one patch for that of another puzzle, and see which marks change: that of the
-# place itself, and of the places that are compared with it.
+# Nobody told the Mixer how the strands run. Now one patch is exchanged for that of another puzzle.
+#
+# **Predict.** Which marks of a well trained Mixer change most?
+#
+# <details><summary>A. That of the same place only.</summary>
+#
+# The counterpart now differs from another patch than before.</details>
+# <details><summary>B. That of the same place, and that of its counterpart.</summary>
+#
+# Yes: the two are compared with each other. So the marks tell which places belong together.</details>
+# <details><summary>C. All: token mixing connects every place with every other.</summary>
+#
+# It could. But what the other places show does not tell whether these two differ.</details>
 
 
 # %%
