@@ -1,4 +1,4 @@
-"""What could mark the differences of a puzzle instead of a Mixer: attention, convolutions, a hidden layer, a rule."""
+"""What could mark the differences of a puzzle instead of a Mixer: attention, convolutions, a hidden layer, distances."""
 
 import torch
 import torch.nn.functional as F
@@ -75,21 +75,13 @@ def nearest_known(known: Puzzles, images: Tensor) -> Tensor:
     return known.differs[torch.cdist(images.flatten(1), known.images.flatten(1)).argmin(1)]
 
 
-def by_rule(known: Puzzles, images: Tensor) -> Tensor:
-    """Mark patches (n, 32) by a rule: a patch differs if it is farther than a threshold from its counterpart.
+def by_distances(known: Puzzles, images: Tensor) -> Tensor:
+    """Mark patches (n, 32) by a logistic regression for each place, which reads how far its patch is from the others."""
+    from sklearn.linear_model import LogisticRegression
 
-    The counterpart of a place is the place whose patches are nearest to its own in the known puzzles where it does not differ;
-    the threshold is the best of 61 on a thousand known puzzles.
-    """
-    patches, counterpart = patchify(known.images, P), []
-    for place in range(N):
-        same = patches[~known.differs[:, place]][:500]
-        apart = (same - same[:, place, None]).square().mean((0, 2))
-        apart[place] = torch.inf
-        counterpart.append(int(apart.argmin()))
-    few = patches[:1_000]
-    apart, differs = (few - few[:, counterpart]).square().mean(-1), known.differs[:1_000]
-    thresholds = apart.flatten().quantile(torch.linspace(0.2, 0.8, 61, device=apart.device))
-    best = max(thresholds, key=lambda threshold: ((apart > threshold) == differs).float().mean())
-    new = patchify(images, P)
-    return (new - new[:, counterpart]).square().mean(-1) > best
+    old, new = (torch.cdist(x, x).log1p().cpu() for x in (patchify(each, P) for each in (known.images, images)))
+    marks = [
+        torch.from_numpy(LogisticRegression(max_iter=300).fit(old[:, place], differs).predict(new[:, place]))
+        for place, differs in enumerate(known.differs.cpu().unbind(1))
+    ]
+    return torch.stack(marks, 1).to(images.device)
