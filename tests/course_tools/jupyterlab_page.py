@@ -118,8 +118,9 @@ class Notebook:
             content.widgets.forEach(cell => { cell.model.trusted = true; });
         }""")
         drawn = "n => document.querySelectorAll('.jp-Notebook .jp-Cell:not(.jp-mod-placeholder)').length >= n"
+        self.page.bring_to_front()  # a page that the browser takes for hidden draws nothing
         self.page.wait_for_function(
-            drawn, arg=self.page.evaluate("() => jupyterapp.shell.currentWidget.content.widgets.length")
+            drawn, arg=self.page.evaluate("() => jupyterapp.shell.currentWidget.content.widgets.length"), polling=100
         )
 
 
