@@ -186,7 +186,7 @@ class Examination:
             detail = f"Its result does not depend on {named}. This earns no points."
             return (*unearned, Finding("inputs used", "The result depends on the inputs.", "fails", 0, detail))
         rows = [(name, call, expected, got) for name, seen in observed.items() for call, expected, got in seen]
-        best, most = findings, _earned(findings)
+        best, most, of = findings, _earned(findings), None
         for repair in repairs([(expected, got) for _, _, expected, got in rows]):
             repaired: Observed = {}
             for (name, call, expected, _), got in zip(rows, repair.outcomes, strict=True):
@@ -197,9 +197,9 @@ class Examination:
                 continue
             example = _describe(self.exercise.reference, rows[repair.pair][1], shown)
             slip = replace(shape, status="fails", detail=repair.slip, example=example)
-            best = tuple(slip if f is shape else f for f in found)
+            best, of = tuple(slip if f is shape else f for f in found), repair.outcomes[repair.pair]
             most = _earned(best)
-        return best
+        return best if of is None else _only_returned(best, of, self.exercise.points)
 
     def _failing(self, outcomes: Sequence[Outcome], verdict: Verdict) -> FailingInput | None:
         """The first input on which a property fails."""
@@ -322,6 +322,17 @@ def _findings(
 
 def _earned(findings: Sequence[Finding]) -> int:
     return sum(f.points for f in findings if f.status in ("holds", "adjusts"))
+
+
+def _only_returned(findings: tuple[Finding, ...], repaired: Outcome, points: int) -> tuple[Finding, ...]:
+    """Limit the points of an answer to the share of the results that it returns: one of two earns at most half.
+
+    A missing result was filled in from the reference, so that laws of the others could be judged.
+    """
+    n, earned = len(repaired.results), _earned(findings)
+    most = points * (n - len(repaired.missing)) // n
+    says = f"{n - len(repaired.missing)} of {n} results earns at most {most} points."
+    return (*findings, Finding("results", says, "adjusts", most - earned)) if most < earned else findings
 
 
 def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, crashed: bool) -> tuple[Finding, ...]:

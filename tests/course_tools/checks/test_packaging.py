@@ -20,8 +20,6 @@ def in_a_list(results):
 @pytest.mark.parametrize(
     ("package", "words"),
     [
-        (lambda r: r.context, "One result is missing: return weights too."),
-        (lambda r: r.weights, "One result is missing: return context too."),
         (lambda r: (*r, r.weights.log()), "One result is too many: leave out result 3."),
         (lambda r: (r.context, r.weights.log(), r.weights), "One result is too many: leave out result 2."),
         (lambda r: (r.weights, r.context), "The results are in the wrong order: return them in the order (context, weights)."),
@@ -32,7 +30,7 @@ def in_a_list(results):
         (lambda r: tuple(t.half() for t in r), "context is correct up to rounding: it is torch.float16"),
         (lambda r: (r.context[..., None, :], r.weights), "context should have shape"),
     ],
-    ids=["no weights", "no context", "third", "between", "swapped", "numpy", "lists", "dict", "nested", "half", "extra axis"],
+    ids=["third", "between", "swapped", "numpy", "lists", "dict", "nested", "half", "extra axis"],
 )
 def test_a_slip_of_packaging_costs_a_point_or_two_and_is_named(package, words):
     found = verdict("04.1", lambda *inputs: package(CORRECT(*inputs)))
@@ -41,15 +39,23 @@ def test_a_slip_of_packaging_costs_a_point_or_two_and_is_named(package, words):
     assert words in found.message
 
 
+@pytest.mark.parametrize(("kept", "lost"), [("context", "weights"), ("weights", "context")])
+def test_one_of_two_results_earns_at_most_half_and_the_missing_one_is_named(kept, lost):
+    found = verdict("04.1", lambda *inputs: getattr(CORRECT(*inputs), kept))
+    assert found.max_points / 3 <= found.points <= found.max_points / 2
+    assert f"One result is missing: return {lost} too." in found.message
+    assert "1 of 2 results earns at most 7 points." in found.message
+
+
 def test_results_without_names_are_put_in_order_by_their_places():
     found = verdict("01.4", lambda *inputs: lstm_step(*inputs)[::-1])
     assert "return them in the order (second, first)." in found.message
 
 
 def test_a_slip_and_a_mistake_cost_both():
-    slip = verdict("04.1", lambda *inputs: CORRECT(*inputs).context)
+    slip = verdict("04.1", lambda *inputs: CORRECT(*inputs)[::-1])
     mistake = verdict("04.1", lambda q, k, v, mask=None: attend(q @ k.mT, v, mask))
-    both = verdict("04.1", lambda q, k, v, mask=None: attend(q @ k.mT, v, mask).context)
+    both = verdict("04.1", lambda q, k, v, mask=None: attend(q @ k.mT, v, mask)[::-1])
     assert 0 < both.points < min(slip.points, mistake.points)
     assert {"shape", "scale"} <= {f.name for f in both.findings if f.status == "fails"}
 
@@ -83,7 +89,7 @@ def test_an_answer_that_ignores_its_inputs_earns_nothing(id, answer):
 
 def test_the_order_of_severity():
     answers = (
-        lambda *inputs: CORRECT(*inputs).context,
+        lambda *inputs: CORRECT(*inputs)[::-1],
         lambda q, k, v, mask=None: CORRECT(q, k, v),
         lambda q, k, v, mask=None: attend(q @ k.mT, v),
         lambda q, k, v, mask=None: (v.mean(-2, keepdim=True).expand(*q.shape[:-1], v.shape[-1]), (q @ k.mT * 0).softmax(-1)),
