@@ -223,11 +223,12 @@ def _gradients(returned: object, given: object) -> tuple[Tensor, ...] | None:
 
 def _where(error: BaseException) -> str:
     """The line of the student's code that raised: the last line of the traceback outside libraries."""
-    own = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not _in_a_library(Path(f.filename))]
+    own = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not in_a_library(Path(f.filename))]
     return own[-1].line or "" if own else ""
 
 
-def _in_a_library(file: Path) -> bool:
+def in_a_library(file: Path) -> bool:
+    """Whether a file belongs to the course or to an installed package, and not to the student."""
     in_course = any(
         file.is_relative_to(_OURS / name)
         for name in ("course_lib", *(f"course_tools/{part}" for part in ("checks", "grading", "lectures", "notebook")))

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from course_tools.checks.exercise import Answer, Exercise, Property, severity_of
 from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, perturbed_calls
+from course_tools.checks.other_device import line_for_one_device
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
 from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut, guarded
@@ -135,6 +136,10 @@ class Examination:
         verdict = self.judge(outcomes)
         with guarded():
             failing = self._failing(outcomes, verdict)
+            advice = self._on_a_gpu(answer) if verdict.passed else ""
+        verdict = replace(
+            verdict, conclusion=f"{verdict.conclusion} {advice}".strip(), message=f"{verdict.message} {advice}".strip()
+        )
         return replace(verdict, printed=printed.text, failing=failing, losses=self._losses(outcomes[0]))
 
     def judge(self, outcomes: Sequence[Outcome], shown: Callable[[object], str] | None = None) -> Verdict:
@@ -168,6 +173,13 @@ class Examination:
         if training is None or training.conclusion is None:
             return ""
         return training.conclusion(Measured(*observed["runs"][0][2].results), self._truth)
+
+    def _on_a_gpu(self, answer: object) -> str:
+        """Advice for a right answer that would fail where its inputs are on a GPU. It costs no points."""
+        calls = [call for prop, call in self.asked if not prop.counts_cost]
+        if self.exercise.training is not None or not (line := line_for_one_device(answer, calls)):
+            return ""
+        return f"With inputs on a GPU it would fail: `{line}` makes a tensor on the CPU. Pass it `device=` of an input."
 
     def _by_severity(
         self,
