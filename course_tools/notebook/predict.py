@@ -23,7 +23,7 @@ def predict(id: str) -> None:
         return
     chosen = progress_of(read_events(progress_file())).predictions.get(id)
     if chosen:
-        publish({"text/html": explained(asked, chosen), "text/plain": f"Prediction {id}: you chose {chosen}."})
+        publish(_answered(asked, chosen))
     else:
         _ask(asked)
 
@@ -32,19 +32,21 @@ def _ask(asked: Prediction) -> None:
     import ipywidgets
     from IPython.display import display
 
-    answer = ipywidgets.HTMLMath()
     buttons = [ipywidgets.Button(description=f"I predict {option.letter}") for option in asked.options]
 
     def choose(button: ipywidgets.Button) -> None:
         letter = button.description[-1]
-        for other in buttons:
-            other.disabled = True
         remember("prediction", asked.id, choice=letter, right=letter == asked.right)
-        answer.value = explained(asked, letter)
+        shown.update(_answered(asked, letter), raw=True)
 
     for button in buttons:
         button.on_click(choose)
-    display(ipywidgets.VBox([ipywidgets.HBox(buttons), answer]))
+    shown = display(ipywidgets.HBox(buttons), display_id=True)
+
+
+def _answered(asked: Prediction, chosen: str) -> dict[str, str]:
+    """What takes the place of the buttons: a notebook that is opened again has no widgets."""
+    return {"text/html": explained(asked, chosen), "text/plain": f"Prediction {asked.id}: you chose {chosen}."}
 
 
 def explained(asked: Prediction, chosen: str) -> str:

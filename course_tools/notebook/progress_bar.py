@@ -1,13 +1,16 @@
-"""A progress bar for long cells, silent in unattended runs."""
+"""A progress bar for long cells, silent in unattended runs.
+
+It is a line of text, in notebooks too: a widget would leave "model not found" above each figure of a notebook opened again.
+"""
 
 import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 T = TypeVar("T")
 
@@ -23,7 +26,7 @@ def progress(iterable: Iterable[T], description: str, total: int | None = None) 
     Returns:
         an iterator over the same items.
     """
-    yield from tqdm(iterable, desc=description, total=total, leave=False, disable=not watched())
+    yield from tqdm(iterable, desc=description, total=total, **_shown())
 
 
 @contextlib.contextmanager
@@ -33,12 +36,18 @@ def updates_shown(description: str) -> Iterator[None]:
     Args:
         description: what is being trained, in words.
     """
-    with tqdm(desc=description, unit=" updates", leave=False, disable=not watched()) as bar:
+    with tqdm(desc=description, unit=" updates", **_shown()) as bar:
         hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: bar.update() and None)
         try:
             yield
         finally:
             hook.remove()
+
+
+def _shown() -> dict[str, Any]:
+    """How a bar is shown: a notebook colours what comes by stderr red."""
+    file = sys.stdout if "ipykernel" in sys.modules else sys.stderr
+    return {"file": file, "leave": False, "disable": not watched(), "dynamic_ncols": "ipykernel" not in sys.modules}
 
 
 def watched() -> bool:

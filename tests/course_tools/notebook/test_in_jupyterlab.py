@@ -9,7 +9,7 @@ from tests.course_tools.jupyterlab_page import Notebook, browser, jupyterlab, sm
 
 SET_UP = """from matplotlib.figure import Figure
 import torch
-from course_tools.notebook import check, claim, explore, ledger, my_progress, predict, show"""
+from course_tools.notebook import check, claim, explore, ledger, my_progress, predict, progress, show"""
 RIGHT = "def rnn_step(x, h, W, U, b):\n    return torch.tanh(x @ W.mT + h @ U.mT + b)"
 WRONG = RIGHT.replace(" + b)", ")")
 BROKEN = RIGHT.replace("b):", "b)")
@@ -81,6 +81,16 @@ def test_every_control_has_a_name_and_obeys_the_keyboard(notebook):
     output.get_by_role("button", name="GRU").press("Enter")
     output.get_by_text("drawn 4 0.5 False GRU").wait_for()
     assert output.get_by_role("slider").count() == output.get_by_role("slider", name="share").count() + 1 == 2
+
+
+def test_a_notebook_opened_again_shows_no_missing_widget(notebook):
+    notebook.write(DEFINED, 'predict("01.p2")\nfor _ in progress(range(3), "counting"): pass')
+    notebook.run(DEFINED)
+    output = notebook.output(DEFINED)
+    output.get_by_role("button", name="I predict A").click()
+    output.get_by_text("your prediction").wait_for()
+    assert output.get_by_role("button").count() == 0
+    assert output.locator(".jupyter-widgets").count() == 0
 
 
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
