@@ -26,7 +26,8 @@
 The first call creates the folder .venv next to this file (about two minutes and 2 GB); later calls start at once.
 If the running Python already has every package of pyproject.toml (conda, a GPU image), no .venv is created.
 
-    --cpu     on Linux, when .venv is created: PyTorch without CUDA, from download.pytorch.org (200 MB, not 3 GB)
+    --cpu     on Linux, when .venv is created: PyTorch without CUDA, from download.pytorch.org (200 MB, not 3 GB), as it is
+              taken without being asked for where there is no NVIDIA GPU and pip has no index of its own
     --help    this text
 
 pip follows its own settings (PIP_INDEX_URL, PIP_FIND_LINKS, pip.conf ...). To start again, delete .venv.
@@ -145,7 +146,7 @@ def environment(extras: list[str], cpu: bool = False) -> str:
         with LOCK.open("a") as lock:
             wait_for(lock)
             if not ready(key, extras):  # another set-up may have finished meanwhile
-                set_up(key, extras, [line for line in wanted if cpu and line.startswith("torch")])
+                set_up(key, extras, [line for line in wanted if line.startswith("torch")], cpu)
     return str(PYTHON)
 
 
@@ -196,7 +197,7 @@ def wait_for(lock) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
+def set_up(key: str, extras: list[str], torch: list[str], cpu: bool) -> None:
     """Create, complete or repair .venv. Its stamp loses the key first and gets it last: an interrupted set-up starts again."""
     found, begun = stamp(), time.monotonic()
     fresh = not PYTHON.exists() or (STAMP.exists() and "key" not in found)
@@ -214,8 +215,6 @@ def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
     if fresh and free < FREE_GB:
         raise Stop(disk_full(f"{free:.1f} GB are free"))
     say(f"Setting up {VENV}: about two minutes and 2 GB, this time only." if fresh else f"Completing {VENV}.")
-    if fresh and not cpu_first and sys.platform == "linux" and not shutil.which("nvidia-smi"):
-        say("  No NVIDIA GPU found. If pip starts to download CUDA (3 GB), press Ctrl-C and add --cpu.")
     extras = sorted({*extras, *found.get("extras", [])})
     if fresh or found:  # an environment that someone else created is completed, never replaced
         STAMP.write_text(json.dumps({"extras": extras}), encoding="utf-8")
@@ -224,8 +223,14 @@ def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         run([sys._base_executable, "-m", "venv", str(VENV)], "creating the environment")
     pip = [str(PYTHON), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    if cpu_first:
-        run([*pip, "--index-url", "https://download.pytorch.org/whl/cpu", *cpu_first], "installing PyTorch for the CPU")
+    if cpu or (fresh and without_gpu() and not has_index()):
+        small = [*pip, "--index-url", "https://download.pytorch.org/whl/cpu", *([] if cpu else ["--retries", "1"]), *torch]
+        try:
+            run(small, "installing PyTorch for the CPU")
+        except Stop:
+            if cpu:
+                raise
+            say("  No NVIDIA GPU found, but PyTorch without CUDA cannot be reached: pip may now download CUDA (3 GB).")
     try:
         run([*pip, "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)], "installing the packages")
     except Stop:
@@ -234,6 +239,22 @@ def set_up(key: str, extras: list[str], cpu_first: list[str]) -> None:
         raise
     STAMP.write_text(json.dumps({"extras": extras, "key": key}), encoding="utf-8")
     say(f"  ready after {time.monotonic() - begun:.0f} s")
+
+
+def without_gpu() -> bool:
+    """Return whether PyTorch would come with CUDA and nothing here could use it."""
+    on = sys.platform == "linux" and platform.machine() == "x86_64"
+    return on and not shutil.which("nvidia-smi") and not Path("/proc/driver/nvidia").exists()
+
+
+def has_index() -> bool:
+    """Return whether pip's settings name an index or a folder of packages, which then decide where PyTorch comes from."""
+    if any(map(os.environ.get, ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"))):
+        return True
+    known = subprocess.run(
+        [str(PYTHON), "-m", "pip", "config", "list"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    return bool(re.search(r"(?m)^(?!:env:).*(index-url|find-links)=", known.stdout))
 
 
 def run(command: list[str], label: str) -> None:

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,8 @@ note = open(os.environ["CALLS"], "a").write("venv\\n")
 """,
     "pip/__main__.py": """
 import os, pathlib, sys, time
+if sys.argv[1:] == ["config", "list"]:
+    sys.exit(print(os.environ.get("PIP_SETTINGS", "")))
 note = open(os.environ["CALLS"], "a").write(" ".join(["pip", *sys.argv[1:]]) + "\\n")
 print(os.environ.get("PIP_SAYS", ""))
 assert (os.environ["PIP_USER"], sys.stdin.read()) == ("0", "")
@@ -49,6 +52,7 @@ print(json.dumps({"python": sys.executable, "arguments": sys.argv[1:], "path": o
 sys.exit(7)
 """,
 }
+WITHOUT_GPU = (sys.platform, platform.machine(), shutil.which("nvidia-smi")) == ("linux", "x86_64", None)
 posix = pytest.mark.skipif(os.name == "nt", reason="the false pip and venv are made of POSIX paths and links")
 
 
@@ -67,7 +71,8 @@ class Clone:
 
     def start(self, *arguments, **settings):
         """Start course.py; the variables in capitals control the fake pip."""
-        known = {**os.environ, "PYTHONPATH": str(self.root / "fakes"), "CALLS": str(self.log), **settings}
+        own = {"PYTHONPATH": str(self.root / "fakes"), "CALLS": str(self.log), "PIP_FIND_LINKS": "here", "PIP_INDEX_URL": ""}
+        known = {**os.environ, **own, "PIP_EXTRA_INDEX_URL": "", **settings}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         return subprocess.Popen([sys.executable, str(self.root / "course.py"), *arguments], env=known, text=True, **pipes)
 
@@ -195,6 +200,17 @@ def test_cpu_takes_torch_alone_from_the_index_of_pytorch(clone):
     pip = "pip install --index-url https://download.pytorch.org/whl/cpu torch>=2,<3"
     assert clone.calls() == ["venv", pip, clone.install()]
     assert json.loads(done.out)["arguments"] == ["lab", "--no-browser"]
+
+
+@posix
+@pytest.mark.skipif(not WITHOUT_GPU, reason="PyTorch comes with CUDA on Linux alone, and is wanted so where there is a GPU")
+@pytest.mark.parametrize(
+    ("settings", "small"), [("", True), ("global.index-url='https://here/simple'", False), ("global.timeout='9'", True)]
+)
+def test_without_a_gpu_cuda_is_not_taken_unless_pip_has_an_index_of_its_own(clone, settings, small):
+    clone.call("lab", PIP_FIND_LINKS="", PIP_SETTINGS=settings)
+    pip = "pip install --index-url https://download.pytorch.org/whl/cpu --retries 1 torch>=2,<3"
+    assert clone.calls() == ["venv", *[pip] * small, clone.install()]
 
 
 @posix

@@ -40,6 +40,7 @@ def course(tmp_path, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "start", lambda python, command: 0)
+    monkeypatch.setattr(module, "has_index", lambda: True)
     monkeypatch.setattr(module.shutil, "disk_usage", lambda path: Usage(9e9, 0, 9e9))
     pip_prints(module, monkeypatch, "", status=0)
     return module
@@ -151,19 +152,36 @@ def test_intel_mac(course, refusal, monkeypatch):
     assert course.main(["lab"]) == 0
 
 
-def test_cuda_is_announced_where_it_would_come_unasked(course, monkeypatch, capsys):
-    monkeypatch.setattr(course.sys, "platform", "linux")
-    monkeypatch.setattr(course.shutil, "which", lambda name: None)
-    course.main(["lab"])
-    assert "add --cpu" in capsys.readouterr().err
+def test_where_pytorch_without_cuda_cannot_be_reached_cuda_is_announced(course, monkeypatch, capsys):
+    def run(command, label):
+        if "--index-url" in command:
+            raise course.Stop("There is no network.")
+
+    monkeypatch.setattr(course, "run", run)
+    monkeypatch.setattr(course, "without_gpu", lambda: True)
+    monkeypatch.setattr(course, "has_index", lambda: False)
+    assert course.main(["lab"]) == 0
+    assert "pip may now download CUDA (3 GB)" in capsys.readouterr().err
     shutil.rmtree(course.VENV)
-    monkeypatch.setattr(course.shutil, "which", lambda name: f"/usr/bin/{name}")
-    course.main(["lab"])
-    assert "--cpu" not in capsys.readouterr().err
-    shutil.rmtree(course.VENV)
-    monkeypatch.setattr(course.shutil, "which", lambda name: None)
-    course.main(["lab", "--cpu"])
-    assert "--cpu" not in capsys.readouterr().err
+    assert course.main(["lab", "--cpu"]) == 1
+    assert "There is no network." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "program", "without"),
+    [
+        ("linux", "x86_64", None, True),
+        ("linux", "x86_64", "/usr/bin/nvidia-smi", False),
+        ("linux", "aarch64", None, False),
+        ("win32", "x86_64", None, False),
+    ],
+)
+def test_only_on_linux_without_a_gpu_cuda_would_come_for_nothing(course, monkeypatch, system, machine, program, without):
+    monkeypatch.setattr(course.sys, "platform", system)
+    monkeypatch.setattr(course.platform, "machine", lambda: machine)
+    monkeypatch.setattr(course.shutil, "which", lambda name: program)
+    monkeypatch.setattr(course.Path, "exists", lambda path: False)
+    assert course.without_gpu() is without
 
 
 def test_interrupted_by_hand(course, monkeypatch, capsys):
