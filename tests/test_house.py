@@ -294,6 +294,12 @@ def test_importing_library_checks_and_bank_loads_no_plots_tables_or_widgets():
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
+def test_importing_the_tools_of_a_notebook_loads_no_package_that_they_do_not_use_at_once():
+    late = HEAVY - {"matplotlib"} | {"matplotlib.pyplot"}
+    done = run("-c", f"import sys, torch; import course_tools.notebook; print(sorted({late} & set(sys.modules)))")
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("package", ["course_lib", "course_tools"])
 def test_importing_a_top_package_loads_not_even_torch(package):
     done = run("-c", f"import sys, {package}; print('torch' in sys.modules)")

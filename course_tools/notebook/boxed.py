@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_tools.notebook.legible import Numbers, in_the_font, to_array
 from course_tools.notebook.plots import pictures
+from course_tools.notebook.style import palette
 
 
 def boxed(
@@ -48,9 +48,9 @@ def boxed(
         words = names.get(title, [""] * len(boxes))
         if len(words) != len(boxes):
             raise ValueError(f"{title!r} has {len(boxes)} boxes and {len(words)} words; the numbers must be equal.")
-        palette = sns.color_palette("colorblind", 8)
+        colours = palette(8)
         for number, (box, word) in enumerate(zip(boxes, words, strict=True)):
-            colour = palette[number % len(palette)]
+            colour = colours[number % len(colours)]
             for edge, width in (("white", 3.0), (colour, 1.8)):
                 ax.add_patch(_rectangle(box, H, W, edgecolor=edge, linewidth=width))
             _name(ax, word, ax.patches[-1].get_xy(), colour)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_tools.notebook.legible import Numbers, in_the_font, printable, to_array
+from course_tools.notebook.style import despine, palette
 
 Names = Sequence[str] | None
 Place = tuple[int | float, int | float]
@@ -144,8 +144,7 @@ def curves(
     """
     figure = Figure(figsize=(6.0, 3.6), layout="constrained")
     ax = figure.subplots()
-    palette = sns.color_palette("colorblind", max(len(lines), 1))
-    for colour, marker, (name, (xs, ys)) in zip(palette, MARKERS * len(lines), lines.items(), strict=False):
+    for colour, marker, (name, (xs, ys)) in zip(palette(len(lines)), MARKERS * len(lines), lines.items(), strict=False):
         every = max(1, len(to_array(xs)) // 12)
         ax.plot(
             to_array(xs), to_array(ys), color=colour, marker=marker, markevery=every, markersize=5, linewidth=1.6, label=name
@@ -212,8 +211,8 @@ def seeds(groups: Mapping[str, Numbers], y: str, title: str = "", across: Mappin
     """Draw every measurement as a point, one column per group, to show the spread that a table of means would hide."""
     figure = Figure(figsize=(6.0, 3.4), layout="constrained")
     ax = figure.subplots()
-    palette = sns.color_palette("colorblind", max(len(groups), 1))
-    for place, (colour, marker, (_, values)) in enumerate(zip(palette, MARKERS * len(groups), groups.items(), strict=False)):
+    each = zip(palette(len(groups)), MARKERS * len(groups), groups.items(), strict=False)
+    for place, (colour, marker, (_, values)) in enumerate(each):
         heights = np.atleast_1d(to_array(values))
         spread = np.linspace(-0.12, 0.12, len(heights)) if len(heights) > 1 else [0.0]
         ax.plot(place + np.asarray(spread), heights, linestyle="", color=colour, marker=marker, markersize=7, alpha=0.85)
@@ -233,7 +232,7 @@ def _finish(ax: Axes, x: str, y: str, title: str) -> None:
     ax.set_ylabel(y)
     ax.set_title(in_the_font(title), parse_math=False, fontsize=10)
     ax.grid(alpha=0.25)
-    sns.despine(ax=ax)
+    despine(ax)
 
 
 def pictures(

@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import seaborn as sns
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
+from course_tools.notebook.style import despine
 from course_tools.notebook.training_curve import block_means
 
 FAINTEST = -12
@@ -46,7 +46,7 @@ def show_fading(gradients: Mapping[str, Tensor]) -> None:
     ax.set_xlim(-1.5, T + 13)
     ax.set_ylim(len(gradients) - 0.4, -0.6)
     ax.tick_params(length=0)
-    sns.despine(ax=ax, left=True, bottom=True)
+    despine(ax, sides=("top", "right", "left", "bottom"))
     bar = figure.colorbar(drawn, ax=ax, shrink=0.9, label="gradient")
     bar.set_ticks([FAINTEST, FAINTEST // 2, 0], labels=[f"$10^{{{FAINTEST}}}$", f"$10^{{{FAINTEST // 2}}}$", "1"])
     ends = "; ".join(f"{name} {sizes[0]:.1g}" for name, sizes in gradients.items())

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_tools.notebook.plots import attention_map, curves, describe
 from course_tools.notebook.recorded_studies import recorded
 from course_tools.notebook.show import show
+from course_tools.notebook.style import palette
 
 
 def show_padded_batch(texts: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ def show_steps(model: Any, text: str, first: int, n: int) -> None:
     last = min(first + n, len(written))
     figure = Figure(figsize=(6.0, 1.6 * -(-n // 3)), layout="constrained")
     axes = figure.subplots(-(-n // 3), 3, sharey=True, squeeze=False).flatten()
-    colour = sns.color_palette("colorblind")[0]
+    colour = palette()[0]
     told = []
     for ax, t in zip(axes, range(first, last), strict=False):
         row = weights[0, t, : len(text)].tolist()

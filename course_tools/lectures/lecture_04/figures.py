@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import seaborn as sns
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -18,6 +17,7 @@ from course_tools.notebook.device import device
 from course_tools.notebook.layer_costs import LayerCosts, cheaper_until, milliseconds
 from course_tools.notebook.plots import attention_map, curves, describe
 from course_tools.notebook.show import show
+from course_tools.notebook.style import PASTEL, despine, palette
 
 # One query among three keys in the plane.
 
@@ -36,8 +36,8 @@ def show_query(x: float = 1.0, y: float = 2.0) -> None:
     weights = torch.tensor(scores).softmax(0).tolist()
     figure = Figure(figsize=(6.0, 3.2), layout="constrained")
     plane, bars = figure.subplots(1, 2, width_ratios=(1.2, 1))
-    palette = sns.color_palette("colorblind", len(KEYS))
-    for colour, weight, (name, (a, b)) in zip(palette, weights, KEYS.items(), strict=True):
+    colours = palette(len(KEYS))
+    for colour, weight, (name, (a, b)) in zip(colours, weights, KEYS.items(), strict=True):
         plane.plot([x, a], [y, b], color=colour, linewidth=0.5 + 8 * weight, alpha=0.6, solid_capstyle="round")
         plane.plot(a, b, "o", color=colour, markersize=9)
         plane.annotate(name, (a, b), (0, -17), textcoords="offset points", ha="center", fontsize=9)
@@ -45,13 +45,13 @@ def show_query(x: float = 1.0, y: float = 2.0) -> None:
     plane.annotate("query", (x, y), (10, 4), textcoords="offset points", fontsize=9)
     plane.set(xlim=(-3.4, 3.4), ylim=(-3.4, 3.4), xticks=range(-3, 4), yticks=range(-3, 4), aspect="equal")
     plane.grid(alpha=0.25)
-    bars.barh(range(len(KEYS)), weights, color=palette)
+    bars.barh(range(len(KEYS)), weights, color=colours)
     bars.set_yticks(range(len(KEYS)), list(KEYS), fontsize=9)
     bars.invert_yaxis()
     for place, (score, weight) in enumerate(zip(scores, weights, strict=True)):
         bars.text(min(weight, 0.55) + 0.02, place, f"{weight:.3f}  (score {score:g})", va="center", fontsize=8)
     bars.set(xlim=(0, 1), xlabel="weight")
-    sns.despine(figure)
+    despine(*figure.axes)
     each = ", ".join(f"{weight:.3f} for {name}" for name, weight in zip(KEYS, weights, strict=True))
     show(figure, alt=f"The query ({x:g}, {y:g}) among three keys of length 2, and their weights: {each}.")
 
@@ -72,14 +72,14 @@ def show_split_heads(split_heads: Callable[[Tensor, int], Tensor], n_heads: int 
     figure = Figure(figsize=(6.0, 3.4), layout="constrained")
     axes = figure.subplots(1, 3, width_ratios=(n_heads * d, d, d))
     titles = ("three tokens, a row each", "split_heads", "x.view: wrong")
-    palette = sns.color_palette("pastel", n_heads)
+    colours = palette(n_heads, PASTEL)
     for ax, title, rows in zip(axes, titles, (numbers.long(), split, cut), strict=True):
         gap = 0.6 if len(rows) > T else 0.0
         for i, row in enumerate(rows.tolist()):
             top = i + gap * (i // T)
             for j, number in enumerate(row):
                 token, feature = divmod(number, n_heads * d)
-                ax.add_patch(Rectangle((j, top), 1, 1, facecolor=palette[feature // d], edgecolor="white", linewidth=2))
+                ax.add_patch(Rectangle((j, top), 1, 1, facecolor=colours[feature // d], edgecolor="white", linewidth=2))
                 ax.text(j + 0.5, top + 0.5, f"{'abc'[token]}{feature}", ha="center", va="center", fontsize=10)
             if gap and i % T == 1:
                 ax.text(-0.2, top + 0.5, f"head {i // T}", ha="right", va="center", fontsize=9)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from course_tools.notebook.plots import MARKERS, attention_map, describe
 from course_tools.notebook.show import show
+from course_tools.notebook.style import despine, palette
 
 _WATER, _ARMS = "#9ecae1", ("#6639ba", "#1a7f37")
 
@@ -55,7 +55,7 @@ def show_costs(lengths: Sequence[int], seconds: Mapping[str, Sequence[float]], c
     figure = Figure(figsize=(6.0, 2.9), layout="constrained")
     panels = (("longest chain of operations", chains, "{:,.0f}"), ("seconds of one core, an update", seconds, "{:g}"))
     for ax, (title, heights, form) in zip(figure.subplots(1, 2), panels, strict=True):
-        for colour, marker, (name, each) in zip(sns.color_palette("colorblind"), MARKERS, heights.items(), strict=False):
+        for colour, marker, (name, each) in zip(palette(), MARKERS, heights.items(), strict=False):
             ax.plot(lengths, each, color=colour, marker=marker, label=name)
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -65,7 +65,7 @@ def show_costs(lengths: Sequence[int], seconds: Mapping[str, Sequence[float]], c
         ax.set_xlabel("length of source and target")
         ax.set_title(title, fontsize=10)
         ax.grid(alpha=0.25)
-        sns.despine(ax=ax)
+        despine(ax)
     figure.axes[0].legend(fontsize=9, frameon=False)
     told = "; ".join(
         f"{name}: chain of {chains[name][0]:,} to {chains[name][-1]:,}, {seconds[name][0]:.3f} to {seconds[name][-1]:.2f} s"

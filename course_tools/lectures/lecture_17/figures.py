@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-import seaborn as sns
+import numpy as np
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -12,6 +13,7 @@ from torch import Tensor
 from course_lib.attention import rotary_speeds
 from course_tools.notebook.plots import MARKERS
 from course_tools.notebook.show import show
+from course_tools.notebook.style import despine, palette
 
 _COLOUR_OF = {"GPT, learned positions": 0, "Llama, rotary positions": 1, "as trained": 1}
 _COLOUR_OF |= {"Llama, window of 64": 2, "window of 64": 2, "interpolated": 3, "larger base": 4}
@@ -31,7 +33,7 @@ def show_turned(rotate: Rotate, speeds: Tensor, T: int = 8) -> None:
     """
     turned = rotate(torch.tensor([1.0, 0.0]).repeat(T, len(speeds)), speeds).unflatten(-1, (-1, 2))  # (T, n, 2)
     figure = Figure(figsize=(6.0, 2.3), layout="constrained")
-    colours = sns.color_palette("viridis", T)
+    colours = colormaps["viridis"](np.linspace(0, 1, T + 2)[1:-1])
     for n, ax in enumerate(figure.subplots(1, len(speeds))):
         for t in range(T):
             x, y = turned[t, n].tolist()
@@ -40,7 +42,7 @@ def show_turned(rotate: Rotate, speeds: Tensor, T: int = 8) -> None:
                 ax.text(1.2 * x, 1.2 * y, str(t), ha="center", va="center", fontsize=8, color=colours[t])
         ax.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
         ax.set_title(f"pair {n}: {speeds[n].item():.3g} rad a step", fontsize=9)
-        sns.despine(ax=ax, left=True, bottom=True)
+        despine(ax, sides=("top", "right", "left", "bottom"))
     angles = ", ".join(f"{(T - 1) * speed:.2f}" for speed in speeds.tolist())
     show(
         figure,
@@ -62,7 +64,7 @@ def draw_scores(rotate: Rotate, start: int = 0, base: int = 10_000, d_k: int = 1
     ax.set(xlabel="distance of key and query", ylabel="score", ylim=(-(d_k**0.5) / 2, d_k**0.5 * 1.05))
     ax.set_title(f"query at position {start}, base {base:,}", fontsize=10)
     ax.grid(alpha=0.25)
-    sns.despine(ax=ax)
+    despine(ax)
     at = ", ".join(f"{scores[n]:.2f} at {n}" for n in (0, 1, 4, 16, 64))
     show(figure, alt=f"Score of a query at position {start} and an equal key by their distance, base {base:,}: {at}.")
 
@@ -71,7 +73,7 @@ def show_sharing(n_heads: int = 8, groups: Sequence[int] = (8, 2, 1)) -> None:
     """Draw heads of queries above the heads of keys and values that they share, for numbers of groups."""
     figure = Figure(figsize=(6.0, 1.9), layout="constrained")
     for ax, n in zip(figure.subplots(1, len(groups)), groups, strict=True):
-        colours = sns.color_palette("colorblind", n)
+        colours = palette(n)
         for head in range(n_heads):
             group = head * n // n_heads
             _box(ax, head, 2, colours[group])
@@ -117,7 +119,7 @@ def show_bits_by_position(lines: Mapping[str, Tensor], trained: int, across: Map
     """
     block, figure = 16, Figure(figsize=(6.0, 3.4), layout="constrained")
     ax, said = figure.subplots(), []
-    colours = sns.color_palette("colorblind")
+    colours = palette()
     for name, bits in lines.items():
         place = _COLOUR_OF[name]
         means = bits[block - 1 :].unfold(0, block, block).mean(1)
@@ -131,6 +133,6 @@ def show_bits_by_position(lines: Mapping[str, Tensor], trained: int, across: Map
     ax.axvspan(0, trained, color="0.93")
     ax.set(xlabel="position in the text; grey: seen in training", ylabel="bits per character", xlim=(0, None), ylim=(0, None))
     ax.grid(alpha=0.25)
-    sns.despine(ax=ax)
+    despine(ax)
     figure.legend(fontsize=8, loc="outside lower center", ncols=2, frameon=False)
     show(figure, alt=f"Bits per character of new text by position: {'; '.join(said)}.")
