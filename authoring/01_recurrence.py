@@ -20,6 +20,10 @@
 #
 # **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** {minutes}.
 # {measured}
+#
+# **How each lecture works.** *Predict*: choose an answer before you run the experiment; then read why. *Write*: put your code
+# in place of `raise NotImplementedError()`. *Check*: the cell below it says what is right, and which mistake it recognises;
+# until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your run.
 
 # %%
 from collections.abc import Sequence
