@@ -23,3 +23,4 @@ from course_lib.attention.pooling import *
 from course_lib.attention.relative import *
 from course_lib.attention.rotary import *
 from course_lib.attention.state_space import *
+from course_lib.attention.tiled import *

@@ -163,6 +163,9 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "fused_causal_attention": Example(fast.fused_causal_attention, cross, **two, equation=A.causal_attention),
         "dot_attention": Example(A.dot_attention, cross, **two),
         "fused_dot_attention": Example(fast.fused_dot_attention, cross, **two, equation=A.dot_attention),
+        "tiled_attention": Example(
+            partial(A.tiled_attention, tile=chunk), cross, **two, equation=A.scaled_dot_product_attention
+        ),
         "GeneralAttention": Example(module(A.GeneralAttention, d, d), cross, **two),
         # additive, dropout
         "AdditiveAttention": Example(module(A.AdditiveAttention, d, d, d), cross, **two, per_pair=True),
@@ -270,7 +273,9 @@ PARTS = {
     "alignment_window",
     "predicted_positions",
     "average_heads",
+    "merge",
     "merge_heads",
+    "partial_attention",
     "split_heads",
     "require_weights",
     "without_attention_dropout",
