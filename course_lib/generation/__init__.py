@@ -1,6 +1,7 @@
-"""Step-by-step decoding: sampling, greedy and beam search, KV-cached GPT, few-shot prompts."""
+"""Step-by-step decoding: sampling, greedy and beam search, KV-cached GPT, few-shot prompts, speculative decoding."""
 
 from course_lib.generation.beam_search import *
 from course_lib.generation.decoding import *
 from course_lib.generation.prompting import *
 from course_lib.generation.sampling import *
+from course_lib.generation.speculative import *

@@ -15,7 +15,7 @@ from torch import Tensor
 from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Logits
 
-__all__ = ["sample", "top_k", "top_p"]
+__all__ = ["next_word_probabilities", "sample", "top_k", "top_p"]
 
 
 def _require_k(logits: Logits, k: int) -> None:

@@ -7,7 +7,7 @@ from torch import nn
 from course_lib import fast, generation, models
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_bidirectional_gru, fused_gru, fused_lstm, hoisted_rnn, stacked_bidirectional_gru
-from course_lib.generation import beam_search, generate, greedy, greedy_translation, sample
+from course_lib.generation import beam_search, generate, greedy, greedy_translation, sample, speculative
 from course_lib.models import (
     GPT,
     BahdanauDecoder,
@@ -82,6 +82,20 @@ def test_samples_with_a_generator_of_the_device(device):
         drawn = [sample(logits, k=5, p=0.9, generator=torch.Generator(device).manual_seed(1)) for _ in range(2)]
     assert torch.equal(drawn[0].cpu(), drawn[1].cpu())
     assert drawn[0].device.type == device.type
+
+
+def test_a_draft_proposes_and_the_model_judges(same_there):
+    torch.manual_seed(0)
+
+    def write(model: nn.Module, prompt: torch.Tensor) -> torch.Tensor:
+        one_hot = torch.eye(N, dtype=torch.float64, device=prompt.device)
+
+        def sharp(logits: torch.Tensor) -> torch.Tensor:
+            return one_hot[logits.argmax(-1)]
+
+        return speculative(model, lambda tokens: one_hot[tokens[0, -1]], prompt, 4, 2, sharp).tokens
+
+    same_there(write, GENERATES["GPT"]().eval(), WORDS[:1])
 
 
 @pytest.mark.parametrize("width", [1, 3])
