@@ -248,5 +248,8 @@ exercise = Exercise(
     forbids={
         torch.autograd.grad: "write each gradient as a product; that is what autograd does for you.",
         torch.autograd.backward: "write each gradient as a product; that is what autograd does for you.",
+        torch.func.jacfwd: "write each gradient as a product; that is what autograd does for you.",
+        torch.func.jvp: "write each gradient as a product; that is what autograd does for you.",
+        torch.autograd.forward_ad.make_dual: "write each gradient as a product; that is what autograd does for you.",
     },
 )

@@ -369,5 +369,6 @@ exercise = Exercise(
     forbids={
         torch.lstm_cell: "write the gates and the two states by their equations.",
         torch.lstm: "write the gates and the two states by their equations.",
+        torch.ao.nn.quantizable.LSTMCell: "write the gates and the two states by their equations.",
     },
 )

@@ -18,7 +18,7 @@ LONGEST_SOURCE = 100_001
 """Characters of a cell that are read; the sandbox runs no cell of more than 100,000."""
 _SMALL = 2**20
 """Largest file, in bytes, that is parsed with its outputs."""
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _OUTPUTS = re.compile(rb"\s*:\s*\[")
 
 

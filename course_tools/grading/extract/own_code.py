@@ -37,7 +37,7 @@ def own_code(cells: Sequence[Cell], lecture: str) -> dict[str, str]:
     """
     asked = exercises(lecture)
     given = {cell.source.strip() for cell in handed_out(lecture)}
-    own = [cell for cell in cells if "bug" not in cell.metadata and cell.source.strip() not in given]
+    own = [cell for cell in cells if cell.source.strip() not in given]
     answered_by = names_of_answers([cell for cell in cells if cell.type == "code"], lecture)
     answers: dict[str, list[int]] = defaultdict(list)
     place_of: dict[str, int] = {}

@@ -22,6 +22,7 @@ from course_tools.whole_file import reason
 
 _NO_ONES = re.compile(r"^(?:__MACOSX|Thumbs\.db|desktop\.ini|\..*)$", re.IGNORECASE)
 _DEPTH = 12
+_TOO_DEEP = "is nested too deeply; skipped."
 _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError)
 _END_OF_DIRECTORY = b"PK\x05\x06"
 
@@ -133,7 +134,7 @@ class Archive:
                 self.refused.append(NotTaken(parts, "is a link: links are not followed."))
             elif item.is_dir():
                 if len(parts) > _DEPTH:
-                    self.refused.append(NotTaken(parts, "is nested too deeply; skipped."))
+                    self.refused.append(NotTaken(parts, _TOO_DEEP))
                 elif skip is None or path.resolve() != skip:
                     yield from self._folder(path, parts, skip)
             elif item.is_file():
@@ -185,8 +186,11 @@ class Archive:
             inside = _parts(info.filename)
             if info.is_dir() or any(map(_NO_ONES.match, inside)):
                 continue
+            deep, inside = len(inside) > _DEPTH, inside[:_DEPTH]  # the first part is the student's own name
             parts, n_inside = (*above, *inside), len(inside) if above else 0
-            if above and parts[-1].lower().endswith(".zip"):
+            if deep:
+                self.refused.append(NotTaken(parts, _TOO_DEEP, n_inside))
+            elif above and parts[-1].lower().endswith(".zip"):
                 self.refused.append(NotTaken(parts, "is a zip within a zip; skipped.", n_inside))
             elif why := self._suspicion(info):
                 self.refused.append(NotTaken(parts, why, n_inside))
@@ -221,8 +225,7 @@ class Archive:
 
 def _parts(name: str) -> tuple[str, ...]:
     """Split a name in a zip into its parts, without those that lead to a parent folder or a root."""
-    parts = tuple(shown(part) for part in re.split(r"[/\\]", name) if part not in ("", ".", ".."))
-    return parts[-_DEPTH:] or ("unnamed",)
+    return tuple(shown(part) for part in re.split(r"[/\\]", name) if part not in ("", ".", "..")) or ("unnamed",)
 
 
 def _index_size(file: Path | io.BytesIO) -> int:

@@ -25,6 +25,9 @@ _CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_LATE)?_(?P<id>[1-9]\d*)_(?P<attach
 _RESUBMITTED = re.compile(r"-(\d{1,3})(?=(?:\.\w+)+$)")
 _COPY = re.compile(r"(?: ?\(\d+\)| - (?:Copy|Kopie|copie)(?: \(\d+\))?|-Copy\d+)$", re.IGNORECASE)
 _NOTEBOOK = re.compile(r"\.ipynb(?:\.(?:txt|json))?$|\.json$", re.IGNORECASE)
+_MOST_NOTEBOOKS = 40
+"""Each may take minutes, and the course has fewer lectures."""
+_NBGRADER = frozenset({"source", "release", "submitted", "autograded", "feedback", "downloaded"})
 _NOBODYS = frozenset({"timestamp.txt", "onlinetext.html"})
 
 
@@ -99,10 +102,15 @@ def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) 
     with Archive(path, skip) as archive:
         paths = [(entry.parts, entry.inside) for entry in archive.entries]
         whose = _Whose([*paths, *((item.parts, item.inside) for item in archive.refused)], path, topics)
-        submissions, notes = [], []
+        submissions, notes, n_notebooks = [], [], Counter[str]()
         for entry in archive.entries:
             place = whose.place(entry.parts, entry.inside)
             if place.student is not None and _NOTEBOOK.search(place.file_name):
+                n_notebooks[place.student.id] += 1
+                if n_notebooks[place.student.id] > _MOST_NOTEBOOKS:
+                    text = f"is more than the {_MOST_NOTEBOOKS} notebooks that are graded for a student; not graded."
+                    notes.append(Note(place.student, entry.source, text))
+                    continue
                 submissions.append(_submission(entry, place))
                 if other := whose.other_layout(entry.parts, entry.inside):
                     notes.append(
@@ -137,7 +145,7 @@ class _Whose:
         forms = Counter(of_one.most_common(1)[0][0] for of_one in votes.values())
         if 2 * forms["Moodle"] > len(votes):
             self._layout = "Moodle"
-        elif path.name == "submitted" or "submitted" in votes:
+        elif path.name == "submitted" or _is_nbgrader(outer):
             self._layout = "nbgrader"
         else:
             self._layout = "Canvas" if 2 * forms["Canvas"] > len(votes) else "plain"
@@ -185,6 +193,12 @@ def _is_wrapped(paths: list[tuple[str, ...]], topics: Sequence[str]) -> bool:
     return not any(len(parts) == 2 and _stem(parts[1]) in topics for parts in paths)
 
 
+def _is_nbgrader(paths: list[tuple[str, ...]]) -> bool:
+    """Return whether the folders are those of a course of nbgrader, and one holds submissions: submitted/<id>/<assignment>/."""
+    tops = {parts[0] for parts in paths if len(parts) > 1 or _NOTEBOOK.search(parts[0])}
+    return tops <= _NBGRADER and any(parts[0] == "submitted" and len(parts) > 3 for parts in paths)
+
+
 def _moodle(parts: tuple[str, ...]) -> _Place | None:
     for at, part in enumerate(parts):
         if found := _MOODLE.fullmatch(part):
@@ -202,13 +216,13 @@ def _form(name: str) -> str:
 
 
 def _canvas(parts: tuple[str, ...]) -> _Place | None:
-    found = _CANVAS.fullmatch(parts[-1])
+    found = next(filter(None, map(_CANVAS.fullmatch, parts)), None)
     if found is None:
         return None
     number = _RESUBMITTED.search(found["file"])
     attempt = int(number[1]) if number else 0
     late = found["late"] is not None
-    return _Place(Student(found["id"], found["name"]), found["file"], attempt, late, "Canvas", parts[-1])
+    return _Place(Student(found["id"], found["name"]), found["file"], attempt, late, "Canvas", found[0])
 
 
 def _stem(file_name: str) -> str:

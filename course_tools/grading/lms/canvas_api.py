@@ -114,7 +114,7 @@ class CanvasAssignment:
                 maximum = results.max_points_of(result, lecture)
                 scale = possible / maximum if possible and maximum else 1.0
                 mark = f"{result.points_of(lecture) * scale:.2f}".rstrip("0").rstrip(".")
-                page = feedback(result, results).encode()
+                page = feedback(result, results).encode("utf-8", "replace")
                 digest = hashlib.sha256(mark.encode() + b"\0" + page).hexdigest()
                 if before.get(result.student.id) == digest:
                     n_before += 1

@@ -54,5 +54,6 @@ def _zip(files: Mapping[str, str | bytes]) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+            data_of = content.encode("utf-8", "replace") if isinstance(content, str) else content
+            archive.writestr(zipfile.ZipInfo(name), data_of, zipfile.ZIP_DEFLATED)
     return data.getvalue()

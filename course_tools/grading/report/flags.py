@@ -21,9 +21,10 @@ from functools import cache
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
-from course_tools.bank import exercise
+from course_tools.bank import exercise, exercises
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.own_code import names_of_answers
+from course_tools.grading.extract.programs import handed_out, is_marked
 from course_tools.publishing.source import FunctionSource
 
 _LONGEST_CELL, _LONGEST_INTEGER = 20_000, 10_000
@@ -36,11 +37,12 @@ _MAGIC = re.compile(r"^[ \t]*[%!].*$", re.MULTILINE)
 _DEFINED = re.compile(r"\bdef[\s\\]+(\w+)")
 _LEFT_OUT = {"annotation", "returns", "type_comment", "ctx", "decorator_list", "kind", "type_params"}
 
-PUBLISHED, RENAMED = "published", "renamed"
-"""Added to the fingerprints of an answer that is the published solution, with its names or with other names."""
+PUBLISHED, RENAMED, LONG = "published", "renamed", "long"
+"""Added to the fingerprints of an answer that is the published solution, with its names or with other names, or too long."""
 _WHAT = {
     PUBLISHED: "Identical to the published solution, including the names of variables.",
     RENAMED: "Identical to the published solution except for names.",
+    LONG: f"In a cell of more than {_LONGEST_CELL:,} characters, which is not compared with other solutions.",
 }
 _FEWEST_NODES_OF_A_SOLUTION = 40
 """Smaller solutions often coincide by chance."""
@@ -63,9 +65,12 @@ class Flag(NamedTuple):
 def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
     """Return the fingerprints of a student's code for each exercise of a lecture: of the cells that define its function.
 
-    No code is run; cells that cannot be parsed have no fingerprints.
+    No code is run; cells that cannot be parsed have no fingerprints. A tagged cell counts even if it is not one of code, since
+    it is run, and so does the cell of a bug hunt that the student has changed.
     """
-    code = [cell for cell in cells if cell.type == "code" and "bug" not in cell.metadata]
+    given = {cell.source.strip() for cell in handed_out(lecture) if "bug" in cell.metadata}
+    tagged = [cell for cell in cells if cell.type == "code" or any(is_marked(cell, item) for item in exercises(lecture))]
+    code = [cell for cell in tagged if cell.source.strip() not in given]
     names = names_of_answers(code, lecture)
     found: dict[str, set[str]] = defaultdict(set)
     copies: dict[str, str] = {}
@@ -73,23 +78,26 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
         if names.keys().isdisjoint(_DEFINED.findall(unicodedata.normalize("NFKC", cell.source))):
             continue
         tree = _parsed(cell.source)
+        if len(cell.source) > _LONGEST_CELL:
+            copies |= {names[name]: LONG for name in _DEFINED.findall(cell.source) if name in names}
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set()
         for id in {names[name] for name in defined & names.keys()}:
             found[id] |= _parts(tree)
             if kind := _copy_of_the_published(tree, id):
                 copies[id] = kind
-    kept = {id: tuple(sorted(parts)[:_MOST_PARTS]) for id, parts in sorted(found.items()) if parts}
-    return {id: (*parts, copies[id]) if id in copies else parts for id, parts in kept.items()}
+    kept = {id: tuple(sorted(parts)[:_MOST_PARTS]) for id, parts in sorted(found.items())}
+    whole = {id: (*kept.get(id, ()), *([copies[id]] if id in copies else [])) for id in sorted({*kept, *copies})}
+    return {id: parts for id, parts in whole.items() if parts}
 
 
 def published_solutions(wrote: Mapping[str, Shapes]) -> list[Flag]:
-    """Flag each student whose answers are the published solution, literally or with other names.
+    """Flag each student whose answers are the published solution, literally or with other names, or too long to compare.
 
     Args:
         wrote: for each student, by id, the fingerprints of each exercise.
     """
     return [
-        Flag("published solution", (student,), ids, what)
+        Flag("long cell" if kind == LONG else "published solution", (student,), ids, what)
         for student, shapes in sorted(wrote.items())
         for kind, what in _WHAT.items()
         if (ids := tuple(sorted(id for id, parts in shapes.items() if kind in parts)))
@@ -145,7 +153,7 @@ def _pairs(own: Mapping[str, set[str]]) -> list[tuple[str, str]]:
 def _copy_of_the_published(tree: ast.Module, id: str) -> str:
     """PUBLISHED or RENAMED if a cell defines the published solution of an exercise, up to docstrings and comments; else ""."""
     bodies = [_bodies(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
-    for kind, published, own in zip(_WHAT, _published_bodies(id), zip(*bodies, strict=True), strict=True):
+    for kind, published, own in zip((PUBLISHED, RENAMED), _published_bodies(id), zip(*bodies, strict=True), strict=True):
         if published and published in own:
             return kind
     return ""

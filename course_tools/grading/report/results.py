@@ -7,6 +7,7 @@ If the notebooks are not numbered, the one with the most points counts. In both 
 import csv
 import io
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,7 +22,7 @@ from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import Flag, likeness_to_published, look_alikes, published_solutions
 
 _TRY_BY_HAND = "Run its check in the student's notebook; if the answer is right there, set the points by `overrides`."
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_FORMULA = re.compile(r"(^|[;,\t|])(?=[=+\-@\t\r\n＝＋－＠])")
 
 
 class MarkByHand(NamedTuple):
@@ -328,6 +329,5 @@ def _csv(rows: list[list[object]]) -> str:
 
 
 def defused(cell: object) -> str:
-    """Prefix a cell that a spreadsheet would run as a formula with an apostrophe."""
-    text = str(cell)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Put an apostrophe before whatever a spreadsheet would run as a formula, with whichever separator it splits the cells."""
+    return _FORMULA.sub(r"\1'", str(cell))

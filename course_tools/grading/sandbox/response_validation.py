@@ -83,6 +83,7 @@ def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:
         case {"module": str(module), "kind": str(kind), "text": str(text), "where": str(where), "bare": bool(bare)}:
             if issubclass(known := _kind(module, kind, source), OSError):
                 known, text, bare = OSError, "a file or system call was refused", False
+            text = text.encode("utf-8", "replace").decode()
             where = where if where.strip() and where in map(str.strip, source.splitlines()) else ""
             return _error(known, () if bare else (_Words(text),)), where
     raise Malformed("no error")

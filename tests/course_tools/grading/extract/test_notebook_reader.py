@@ -123,6 +123,14 @@ def test_thirty_megabytes_of_output_are_left_out():
     assert [cell.source for cell in cells_in(data)] == ["x = 1", '"outputs": [{']
 
 
+def test_a_text_that_does_not_end_is_read_once(monkeypatch):
+    """Searched again from each of its quotes, these three megabytes would take days."""
+    data = b'{"cells": ["' + b'\\"' * 1_500_000
+    assert without_outputs(data) == data
+    with pytest.raises(Unreadable, match="not JSON"):
+        cells_in(data)
+
+
 def test_outputs_that_do_not_end_are_no_notebook():
     data = b'{"cells": [{"outputs": [' + b"[" * 2**20
     assert without_outputs(data) == data

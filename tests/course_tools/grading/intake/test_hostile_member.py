@@ -3,6 +3,7 @@
 import io
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +68,13 @@ WAYS: dict[str, Callable[[], dict[str, bytes]]] = {
     "zips in a zip": lambda: {"hw.zip": packed({"a.zip": packed({"b.zip": packed({"nb.ipynb": b"{}"})})})},
     "paths that lead out": lambda: {"hw.zip": packed({"../../nb.ipynb": b"{}", "/etc/nb.ipynb": b"{}"})},
     "names of any length and letters": lambda: {"hw.zip": packed({"é" * 20_000 + ".ipynb": b"{}", "a\nb.ipynb": b"{}"})},
+    "folders within folders": lambda: {
+        f"{FRIENDS_MOODLE}_/{'d/' * 11}nb.ipynb": b"{}",
+        f"{FRIENDS_MOODLE}_/{'d/' * 12}nb.ipynb": b"{}",
+    },
+    "folders without end": lambda: {f"{'d/' * 400}{FRIENDS_MOODLE}_/{'d/' * 9}{i}.ipynb": b"{}" for i in range(200)},
+    "a path named after a friend in Canvas": lambda: {f"x\\{FRIENDS_CANVAS}-99.ipynb": b"{}"},
+    "a thousand notebooks": lambda: {"hw.zip": packed({f"{i}.ipynb": b"{}" for i in range(1000)})},
     "no zip": lambda: {"hw.zip": zlib.compress(b"notebook")},
 }
 
@@ -131,6 +139,27 @@ def test_a_class_of_three_is_not_outvoted_by_one_zip(tmp_path):
             ("20007", "Canvas"),
             ("20001", "Canvas"),
         ]
+
+
+def test_a_student_cannot_have_a_thousand_notebooks_graded(tmp_path):
+    path = tmp_path / "in.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("eve_20001_903_hw.zip", packed({f"{i:03}.ipynb": b"{}" for i in range(1000)}))
+        archive.writestr("ada_20005_901_nb.ipynb", b"{}")
+    with handed_in(path, TOPICS) as found:
+        assert Counter(item.student.id for item in found.submissions) == {"20001": 40, "20005": 1}
+        assert {note.text for note in found.notes} == {
+            "is more than the 40 notebooks that are graded for a student; not graded."
+        }
+
+
+def test_a_file_named_submitted_does_not_make_a_class_one_of_nbgrader(tmp_path):
+    path = tmp_path / "in.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("ada.ipynb", "bob.ipynb", "submitted", "submitted/eve/04/nb.ipynb"):
+            archive.writestr(name, b"{}")
+    with handed_in(path, TOPICS) as found:
+        assert {"ada", "bob"} <= {item.student.id for item in found.submissions}
 
 
 def test_two_thousand_students_with_eleven_files_each_are_taken(tmp_path):

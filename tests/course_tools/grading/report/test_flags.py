@@ -8,6 +8,7 @@ import pytest
 
 from course_tools.bank import exercise, exercises
 from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.extract.programs import handed_out
 from course_tools.grading.report.flags import (
     Flag,
     _published_bodies,
@@ -122,8 +123,27 @@ def test_code_that_was_added_does_not_hide_a_copy():
 
 
 def test_the_bug_hunt_and_imports_are_not_the_students():
-    hunt = Cell("code", "", {"bug": "x", "exercise": "04.2"}, ODD)
-    assert shapes([hunt, *code("from torch import tensor, causal_mask")], "04") == {}
+    hunts = [cell for cell in handed_out("04") if "bug" in cell.metadata]
+    assert hunts
+    assert shapes([*hunts, *code("from torch import tensor, causal_mask")], "04") == {}
+
+
+@pytest.mark.parametrize(
+    "disguised",
+    [
+        Cell("code", "", {"bug": "04.2"}, ODD),
+        Cell("markdown", "", {"exercise": "04.2"}, ODD),
+        Cell("raw", "", {"nbgrader": {"grade_id": "exercise-04-2"}}, ODD),
+    ],
+)
+def test_a_cell_that_runs_is_compared_whatever_it_says_it_is(disguised):
+    assert shapes([disguised], "04") == wrote(ODD)
+
+
+def test_an_answer_in_a_cell_too_long_to_compare_is_flagged():
+    cells = code("#" * 20_100 + "\n" + ODD)
+    (flag,) = published_solutions({"ada": shapes(cells, "04")})
+    assert (flag.kind, flag.exercises) == ("long cell", ("04.2",))
 
 
 def test_an_alias_is_known_by_its_check():

@@ -86,6 +86,15 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(name):
     assert f"'{name}" in rows(grades_csv(results))[2] + rows(grades_csv(results))[1]
 
 
+@pytest.mark.parametrize("separator", list(",;\t|"))
+def test_no_part_of_a_cell_is_a_formula_whatever_separates_cells(separator):
+    notes = (Note(Student("9", "x"), f"a{separator}=cmd|' /C calc'!A1{separator}.txt", "is odd"),)
+    table = grades_csv(settled(graded_notebook("7", 2), notes=notes))
+    assert "calc" in table
+    for row in csv.reader(io.StringIO(table), delimiter=separator):
+        assert not [cell for cell in row if cell[:1] in set("=+-@\t\r＝")]
+
+
 @pytest.mark.parametrize("name", ['O, "Hara"', "Zoë; Søren", "李小龍", "a\u2028b", "x'y"])
 def test_names_come_through_the_table_as_they_are(name):
     results = settled(graded_notebook("7", 2, name=name))

@@ -37,6 +37,12 @@ def failure(kind="ValueError", text="no", where="", module="builtins", bare=Fals
     return {"module": module, "kind": kind, "text": text, "where": where, "bare": bare}
 
 
+def test_the_message_of_an_error_can_be_written_to_any_file():
+    """Half a character, which JSON can express, would end the writing of the whole table of marks."""
+    error, _ = error_of(failure(text="no \ud800"), SOURCE)
+    assert str(error) == "no ?"
+
+
 def test_an_honest_outcome_is_what_was_observed():
     outcome = outcome_of(*output((X, 3), (X, X, X), (0, 2), ("grad",)), CALL, True, False, SOURCE)
     assert torch.equal(outcome.results[0], X)
