@@ -10,6 +10,7 @@ from course_lib.attention.delta import *
 from course_lib.attention.dot_product import *
 from course_lib.attention.dropout import *
 from course_lib.attention.edge_attention import *
+from course_lib.attention.gated_delta import *
 from course_lib.attention.graph import *
 from course_lib.attention.grouped import *
 from course_lib.attention.image import *

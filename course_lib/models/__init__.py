@@ -7,6 +7,7 @@ from course_lib.models.bigru_encoder import *
 from course_lib.models.byol import *
 from course_lib.models.captioner import *
 from course_lib.models.deit import *
+from course_lib.models.delta_net import *
 from course_lib.models.detr import *
 from course_lib.models.detr_masks import *
 from course_lib.models.elmo import *

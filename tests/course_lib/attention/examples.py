@@ -213,6 +213,7 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         "chunked_delta_attention": Example(
             corrected(partial(A.chunked_delta_attention, chunk=chunk)), own, equation=corrected(A.delta_attention)
         ),
+        "GatedDeltaAttention": Example(module(A.GatedDeltaAttention, d, h, None, None, 3, chunk), same[:1]),
         # multihead
         "multi_head_attention": Example(
             partial(A.multi_head_attention, n_heads=h), ((T, d), (T_k, d), (T_k, d)), square * 4, **two
