@@ -26,12 +26,13 @@ from torch import Tensor, nn
 from course_lib.attention.chunked_delta import chunked_delta_attention
 from course_lib.attention.delta import delta_rule_step
 from course_lib.attention.multihead import merge_heads, split_heads
+from course_lib.primitives.preconditions import of_tensors
 
 __all__ = ["GatedDeltaAttention", "GatedDeltaState"]
 
 
 class GatedDeltaState(NamedTuple):
-    """What a layer has read: memories S (*batch, h, d_k, d_v), and the last projections (*batch, width - 1, h (2 d_k + d_v))."""
+    """What has been read: memories S (*batch, h, d_k, d_v), and the last projections (*batch, width - 1, h (2 d_k + d_v))."""
 
     S: Float[Tensor, "*batch h d_k d_v"]
     recent: Float[Tensor, "*batch before channels"]
@@ -73,11 +74,13 @@ class GatedDeltaAttention(nn.Module):
         self.W_gate, self.W_o = nn.Linear(d_model, n_heads * d_v, bias=False), nn.Linear(n_heads * d_v, d_model, bias=False)
         self.norm = nn.RMSNorm(d_v, eps=1e-6)
 
+    @of_tensors
     def forward(self, x: Float[Tensor, "*batch T d_model"]) -> Float[Tensor, "*batch T d_model"]:
         """Mix x (*batch, T, d_model): each position attends to itself and to earlier ones. There is no mask."""
-        parts, _ = self._parts(x, None)
-        return self._out(x, chunked_delta_attention(*parts, chunk=self.chunk))
+        (q, k, v, beta, log_decay), _ = self._parts(x, None)
+        return self._out(x, chunked_delta_attention(q, k, v, beta, log_decay, self.chunk))
 
+    @of_tensors
     def read(self, x: Float[Tensor, "*batch T d_model"]) -> tuple[Float[Tensor, "*batch T d_model"], GatedDeltaState]:
         """Mix x (*batch, T, d_model), T ≥ 0, as `forward`, and return the state that `step` continues from.
 
@@ -92,16 +95,17 @@ class GatedDeltaAttention(nn.Module):
         found = chunked_delta_attention(torch.cat([q, units], dim=-2), k, wide, beta, log_decay, self.chunk)
         return self._out(x, found[..., :T, :].to(v.dtype)), GatedDeltaState(found[..., T:, :], recent)
 
+    @of_tensors
     def step(
         self, x: Float[Tensor, "*batch 1 d_model"], state: GatedDeltaState
     ) -> tuple[Float[Tensor, "*batch 1 d_model"], GatedDeltaState]:
         """Mix one more position x (*batch, 1, d_model) with those of the state, which is not changed."""
         (q, k, v, beta, log_decay), recent = self._parts(x, state[1])
-        one = (part[..., 0, :] for part in (q, k, v))
-        context, S = delta_rule_step(state[0], *one, beta[..., 0], log_decay[..., 0])
+        q, k, v = (part[..., 0, :] for part in (q, k, v))
+        context, S = delta_rule_step(state[0], q, k, v, beta[..., 0], log_decay[..., 0])
         return self._out(x, context[..., None, :]), GatedDeltaState(S, recent)
 
-    def _parts(self, x: Tensor, recent: Tensor | None) -> tuple[tuple[Tensor, ...], Tensor]:
+    def _parts(self, x: Tensor, recent: Tensor | None) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
         """Return q, k, v (*batch, h, T, d), β and log_decay (*batch, h, T), and the last projections, those of x included."""
         T, before, projected = x.shape[-2], len(self.taps) - 1, self.W_qkv(x)
         earlier = F.pad(projected, (0, 0, before, 0)) if recent is None else torch.cat([recent, projected], dim=-2)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import GatedDeltaAttention, GatedDeltaState
+from course_lib.attention import GatedDeltaAttention, LayerState
 from course_lib.blocks import Block, GatedFeedForward, Sizes, Stack, draw_weights, pre_norm
 from course_lib.primitives.preconditions import require_one_token_each
 from course_lib.shapes import Tokens
@@ -22,9 +22,9 @@ __all__ = ["GatedDeltaNet"]
 
 
 class DeltaMemory(NamedTuple):
-    """What a model has read: the state of each layer, and the number T of tokens. Its size does not depend on T."""
+    """What a model has read: the `GatedDeltaState` of each layer, and the number T of tokens. Its size does not depend on T."""
 
-    layers: tuple[GatedDeltaState, ...]
+    layers: tuple[LayerState, ...]
     T: int
 
 
