@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.timing import Call, Row, compare, peer_from
@@ -12,6 +13,8 @@ from course_lib.attention import (
     PerformerAttention,
     causal_linear_attention,
     causal_performer_attention,
+    chunked_delta_attention,
+    delta_attention,
     linear_attention,
     linear_attention_step,
 )
@@ -30,6 +33,7 @@ LENGTHS = (1_024, 2_048, 4_096, 8_192)
 LONG = 16_384
 CHUNKED_PERFORMER = partial(causal_performer_attention, mix=chunked_linear_attention)
 PREFIX_SUMS_UNTIL = 2_048  # all their states: 256 MiB a thousand positions
+DELTA_LENGTHS = (256, 1_024)
 HALF_LENGTHS = (1_024, 4_096)
 M = 256
 PERFORMER_LENGTHS = (1_024, 4_096)
@@ -46,6 +50,7 @@ def rows(rounds: int) -> Iterator[Row]:
     """Time all forms on one sequence with eight heads; `long_rows` times the longest."""
     for T in LENGTHS:
         yield from _by_length(T, rounds)
+    yield from _delta(rounds)
     yield from _half(rounds)
     yield from _steps(rounds)
     yield from _performers(rounds)
@@ -94,6 +99,19 @@ def _by_length(T: int, rounds: int) -> Iterator[Row]:
     full = ("equation", _of_features(linear_attention, q, k, v))
     softmax = ("softmax: F.sdpa", _of_module(fused_scaled_dot_product_attention, q, k, v))
     yield compare("linear attention, full", full, softmax, sizes, rounds)
+
+
+def _delta(rounds: int) -> Iterator[Row]:
+    """The delta rule with a decay: chunks, each by one triangular system, against the loop over positions."""
+    for T in DELTA_LENGTHS:
+        q, k, v = _qkv(T)
+        chunks, loop = (_of_delta(form, q, k, v) for form in (chunked_delta_attention, delta_attention))
+        sizes = f"B {B}, {H} heads, L {T}, d {D}"
+        yield compare("gated delta rule", ("chunks of 64", chunks), ("position by position", loop), sizes, rounds)
+
+
+def _of_delta(form: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor) -> Call:
+    return lambda: form(q, F.normalize(k, dim=-1), v, k[..., 0].sigmoid(), F.logsigmoid(q[..., 0] + 4))
 
 
 def _half(rounds: int) -> Iterator[Row]:
