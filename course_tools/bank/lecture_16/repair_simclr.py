@@ -202,6 +202,7 @@ def temperature_too_large(*data):
 exercise = Exercise(
     id="16.8",
     title="Repair a run of SimCLR that does not train",
+    extra=True,
     reference=repair_simclr,
     properties=simclr_from_an_empty_cell.properties,
     wrong=wrong,

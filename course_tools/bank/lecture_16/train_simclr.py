@@ -38,8 +38,8 @@ HINTS = (
     ),
     (
         "Three convolutions with normalisation and ReLU, then global max pooling, make a good encoder; a linear layer, a ReLU "
-        "and a linear layer the head. `view(batch, generator)` of section 2 draws a view of each digit; call it twice in each "
-        "update. A temperature of 0.2 and Adam with a learning rate of 0.003 suffice: the loss falls from 4.1 to about 1.5."
+        "and a linear layer the head. `turned(batch, generator)` of section 7 draws a view of each digit; call it twice in "
+        "each update. A temperature of 0.2 and Adam with a rate of 0.003 suffice: the loss falls from 4.1 to about 1.5."
     ),
     (
         "The loop: draw 32 digits; draw two views of each; encode and project both; compute the loss; `optimizer.zero_grad()`, "
@@ -463,6 +463,7 @@ _TRAINED = ("training", "evaluation")
 exercise = Exercise(
     id="16.7",
     title="SimCLR and its training loop",
+    extra=True,
     reference=train_simclr,
     properties=(
         trained.trains_within(SECONDS),

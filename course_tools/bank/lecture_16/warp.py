@@ -254,6 +254,7 @@ def _general(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="16.1",
     title="Warp a batch by affine maps",
+    extra=True,
     reference=warp,
     properties=(
         runs_on(lambda draw: [_image(draw, _matrices(draw, 2), draw.normal(2, 2))]),

@@ -1,7 +1,6 @@
-"""Train SimCLR and BYOL on two views of unlabelled digits, and classify digits from a few labels."""
+"""Train BYOL on two views of unlabelled digits, and draw losses, spectra, probes and embeddings."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from statistics import mean
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,14 +9,12 @@ from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, few_of_each
-from course_lib.metrics import LinearProbe
-from course_lib.models import BYOL, SimCLR
+from course_lib.models import BYOL
 from course_lib.primitives import unit
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_16.figures import clouds
 from course_tools.notebook.device import device
 from course_tools.notebook.digit_split import DigitSplit, digit_split
-from course_tools.notebook.fitting import accuracy_of, fitted
 from course_tools.notebook.plots import curves
 from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.show import show
@@ -37,7 +34,7 @@ def nearest_neighbour_accuracy(distances: Tensor, kinds: Tensor) -> float:
     return (kinds[nearest] == kinds).float().mean().item()
 
 
-# Classify handwritten digits from a few labels, with augmentation: data, encoder and baseline.
+# Small grey digits: data, views and encoder.
 
 
 RANGES = Augmentation(turn=0.25, zoom=1.25, shear=0.3, shift=0.06)
@@ -61,81 +58,10 @@ def few(digits: DigitSplit, seed: int, n_each: int, draw: int) -> Tensor:
     return learn[few_of_each(digits.labels[learn].cpu(), n_each, draw).to(device())]
 
 
-def supervised(digits: DigitSplit, seed: int, n_each: int, draw: int, steps: int = 150) -> nn.Module:
-    """Train the backbone and a linear layer on n_each labels of every class, with augmentation."""
-    torch.manual_seed(draw)
-    chosen, generator = few(digits, seed, n_each, draw), torch.Generator().manual_seed(draw)
-    model = nn.Sequential(backbone(), nn.Linear(64, 10)).to(device())
-    stream = batches(digits.images[chosen], digits.labels[chosen], batch_size=40, seed=draw)
-
-    def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-        return F.cross_entropy(model(RANGES(batch[0], generator)), batch[1])
-
-    return fitted(model, stream, loss, steps=steps, lr=3e-3, label=f"{10 * n_each} labels")
-
-
-def on_unseen(model: nn.Module, digits: DigitSplit, seed: int) -> float:
-    """Measure the accuracy of a classifier on the test digits of a seed."""
-    return accuracy_of(model, digits.images[digits.unseen[seed]], digits.labels[digits.unseen[seed]])
-
-
-def supervised_draws(digits: DigitSplit, seed: int, n_each: int, draws: int = 4) -> list[nn.Module]:
-    """Train `supervised` once for each of several draws of the labelled digits."""
-    return [supervised(digits, seed, n_each, draw) for draw in range(draws)]
-
-
-def mean_on_unseen(models: Sequence[nn.Module], digits: DigitSplit, seed: int) -> float:
-    """Average the accuracies of several classifiers on the unseen digits of a seed."""
-    return mean(on_unseen(model, digits, seed) for model in models)
-
-
-class Supervised(NamedTuple):
-    """Classifiers trained on the same number of labels, and the accuracy on unseen digits for each seed, mean of the draws."""
-
-    models: list[nn.Module]
-    accuracies: list[float]
-
-
-def supervised_seeds(digits: DigitSplit, seeds: Iterable[int], n_each: int, draws: int = 1) -> Supervised:
-    """Train `supervised` with each seed of the split, for several draws of the labelled digits."""
-    by_seed = {seed: supervised_draws(digits, seed, n_each, draws) for seed in seeds}
-    accuracies = [mean_on_unseen(models, digits, seed) for seed, models in by_seed.items()]
-    return Supervised([model for models in by_seed.values() for model in models], accuracies)
-
-
-def show_accuracy_by_labels(accuracies: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
-    """Draw the mean accuracy of classifiers against the number of labels.
-
-    Args:
-        accuracies: name -> labels of each class -> accuracies, one for each seed.
-    """
-    lines = {name: ([10 * n for n in by_n], [mean(each) for each in by_n.values()]) for name, by_n in accuracies.items()}
-    each = "; ".join(
-        f"{name} " + ", ".join(f"{y:.2f} with {n}" for n, y in zip(*line, strict=True)) for name, line in lines.items()
-    )
-    show(
-        curves(lines, "labels", "accuracy on unseen digits", "mean of the seeds", log="x"),
-        alt=f"Accuracy against the number of labels, mean of the seeds: {each}.",
-    )
-
-
-# Train SimCLR or BYOL on two views of unlabelled digits, and look at the model on the way.
-
-
-LOOKS = (1, 15, 30, 60, 120, 240)
-"""The updates after which `fit_simclr` and `fit_byol` evaluate the model."""
 ViewLoss = Callable[[Any, tuple[Tensor, Tensor]], Tensor]
 """Computes a scalar from a model and two views of a batch."""
 View = Callable[[Tensor, torch.Generator], Tensor]
 """Draws one view of each image of a batch, with random numbers of a generator."""
-
-
-class ViewTraining(NamedTuple):
-    """A trained model in evaluation mode, the loss of each update, and what `look` returned after some of them."""
-
-    model: nn.Module
-    losses: list[float]
-    seen: dict[int, Any]
 
 
 def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> Iterator[tuple[Tensor, Tensor]]:
@@ -145,118 +71,48 @@ def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> I
         yield view(batch, generator), view(batch, generator)
 
 
-def train_on_views(
-    model: nn.Module,
-    pairs: Iterator[tuple[Tensor, Tensor]],
-    loss: ViewLoss,
-    *,
-    lr: float,
-    steps: int = 240,
-    update: Callable[[Any], None] | None = None,
-    looks: Collection[int] = (),
-    look: Callable[[Any], Any] | None = None,
-    label: str = "training",
-) -> ViewTraining:
-    """Train a model in place on pairs of views.
+class ByolRun(NamedTuple):
+    """The loss of each update, and the projections of the unseen digits at the end (1000, 64)."""
 
-    Args:
-        model: on the device of the views.
-        pairs: two views of a batch for each update.
-        loss: computes a scalar from (model, pair).
-        lr: the maximum learning rate.
-        steps: number of updates.
-        update: called with the model after every update, such as BYOL's moving average.
-        looks: the updates after which `look` is called.
-        look: called with the model in evaluation mode and without gradients; its results are kept.
-        label: the label of the progress bar.
-    """
-    training = train(model, pairs, loss, steps=steps, lr=lr, warmup=steps // 10)
-    losses, seen = [], {}
-    for step in progress(training, label, total=steps):
-        losses.append(step.loss)
-        if update is not None:
-            update(model)
-        if look is not None and step.index + 1 in looks:
-            with torch.no_grad():
-                seen[step.index + 1] = look(model.eval())
-            model.train()
-    return ViewTraining(model.eval(), losses, seen)
-
-
-class Look(NamedTuple):
-    """The embeddings of the unseen digits, (1000, d), and the accuracy of a probe of the encoder with 40 labels."""
-
+    losses: list[float]
     points: Tensor
-    accuracy: float
-
-
-def fit_simclr(
-    label: str, seed: int, digits: DigitSplit, view: View, loss: ViewLoss, probe: Callable[..., float]
-) -> ViewTraining:
-    """Train SimCLR for 240 updates with 32 pairs, and look at its encoder after the updates `LOOKS`.
-
-    Args:
-        label: the label of the progress bar.
-        seed: of the split, the weights and the batches.
-        digits: images, labels and splits.
-        view: draws one view of each image of a batch.
-        loss: of (model, pair).
-        probe: `probe_accuracy`, called with an encoder, `seed` and `n_each`.
-
-    Returns:
-        the training; a `Look` contains the features of unit length.
-    """
-    torch.manual_seed(seed)
-    model = SimCLR(backbone(), 64).to(device())
-
-    def look(model: SimCLR) -> Look:
-        points = unit(model.encoder(digits.images[digits.unseen[seed]])).cpu()
-        return Look(points, probe(model.encoder, seed=seed, n_each=4))
-
-    return train_on_views(model, two_views(digits, seed, view), loss, lr=3e-3, label=label, looks=LOOKS, look=look)
 
 
 def fit_byol(
     label: str,
-    seed: int,
+    loss: ViewLoss,
     digits: DigitSplit,
     view: View,
-    loss: ViewLoss,
-    probe: Callable[..., float],
     ema_update: Callable[..., Sequence[Tensor]],
     predictor: nn.Module | None = None,
-) -> ViewTraining:
-    """Train BYOL for 240 updates with 32 pairs, and look at it after the updates `LOOKS`.
+    seed: int = 0,
+    steps: int = 240,
+) -> ByolRun:
+    """Train BYOL with 32 pairs in an update, at a rate of 0.005 and with a target that keeps 0.95 of its weights.
 
     Args:
         label: the label of the progress bar.
-        seed: of the split, the weights and the batches.
+        loss: of (model, pair).
         digits: images, labels and splits.
         view: draws one view of each image of a batch.
-        loss: of (model, pair).
-        probe: `probe_accuracy`, called with an encoder, `seed` and `n_each`.
         ema_update: computes the new weights of the target network from those of both networks and the decay.
         predictor: replaces BYOL's predictor.
-
-    Returns:
-        the training; a `Look` contains the projections.
+        seed: of the split, the weights and the batches.
+        steps: number of updates.
     """
     torch.manual_seed(seed)
     model = BYOL(backbone(), 64, decay=0.95).to(device())
     if predictor is not None:
         model.predictor = predictor
-
-    def look(model: BYOL) -> Look:
-        return Look(model.online(digits.images[digits.unseen[seed]]).cpu(), probe(model.online[0], seed=seed, n_each=4))
-
-    @torch.no_grad()
-    def update(model: BYOL) -> None:
-        target = list(model.target.parameters())
-        for xi, new in zip(target, ema_update(target, list(model.online.parameters()), model.decay), strict=True):
-            xi.copy_(new)
-
-    pairs = two_views(digits, seed, view)
-    return train_on_views(model, pairs, loss, lr=5e-3, update=update, label=label, looks=LOOKS, look=look)
+    losses, target = [], list(model.target.parameters())
+    training = train(model, two_views(digits, seed, view), loss, steps=steps, lr=5e-3, warmup=steps // 10)
+    for step in progress(training, label, total=steps):
+        losses.append(step.loss)
+        with torch.no_grad():
+            for xi, new in zip(target, ema_update(target, list(model.online.parameters()), model.decay), strict=True):
+                xi.copy_(new)
+    with torch.no_grad():
+        return ByolRun(losses, model.eval().online(digits.images[digits.unseen[seed]]).cpu())
 
 
 def without_stop_gradient(model: BYOL, pair: tuple[Tensor, Tensor]) -> Tensor:
@@ -265,30 +121,7 @@ def without_stop_gradient(model: BYOL, pair: tuple[Tensor, Tensor]) -> Tensor:
     return (2 - 2 * (unit(model.predictor(z)) * unit(z.roll(len(pair[0]), 0))).sum(-1)).mean()
 
 
-def gap_to_byol_update(ema_update: Callable[..., Sequence[Tensor]], seed: int = 0) -> float:
-    """Compute the largest difference between the weights of `ema_update` and those of `BYOL.update`, for random networks."""
-    torch.manual_seed(seed)
-    model = BYOL(backbone(), 64, decay=0.9)
-    with torch.no_grad():
-        for theta in model.online.parameters():
-            theta.add_(torch.randn_like(theta))
-    before = [xi.detach().clone() for xi in model.target.parameters()]
-    expected = ema_update(before, [theta.detach() for theta in model.online.parameters()], 0.9)
-    model.update()
-    pairs = zip(model.target.parameters(), expected, strict=True)
-    return max((xi.detach() - own).abs().max().item() for xi, own in pairs)
-
-
-def target_gradients(loss: ViewLoss, pair: tuple[Tensor, Tensor], seed: int = 0) -> int:
-    """Count the tensors of BYOL's target network that a loss of (model, pair) gives a gradient, were they not frozen."""
-    torch.manual_seed(seed)
-    model = BYOL(backbone(), 64).to(device())
-    model.target.requires_grad_(True)
-    loss(model, pair).backward()
-    return sum(xi.grad is not None for xi in model.target.parameters())
-
-
-def show_byol_losses(runs: Mapping[str, ViewTraining]) -> None:
+def show_byol_losses(runs: Mapping[str, ByolRun]) -> None:
     """Draw the losses of BYOL and its variants, averaged over blocks of updates, on a logarithmic axis."""
     lines = {name: block_means([run.losses]) for name, run in runs.items()}
     ends = "; ".join(f"{name} from {values[0]:.3f} to {values[-1]:.4f}" for name, (_, values) in lines.items())
@@ -331,40 +164,6 @@ def show_probe_curves(
     show(drawn, alt=f"Accuracy of a probe with forty labels through training, {title}: {each}; the pixels {pixels:.2f}.")
 
 
-def untrained(seed: int) -> nn.Sequential:
-    """Create the encoder of `few_labels.backbone` with its random initial weights, in evaluation mode."""
-    torch.manual_seed(seed)
-    return backbone().to(device()).eval()
-
-
-@torch.no_grad()
-def probe_accuracy(
-    encoder: Callable[[Tensor], Tensor],
-    digits: DigitSplit,
-    seed: int,
-    n_each: int,
-    fit_probe: Callable[..., LinearProbe],
-    draws: int = 4,
-) -> float:
-    """Measure a linear probe of frozen features of unit length on unseen digits.
-
-    Args:
-        encoder: computes features (n, d) of images.
-        digits: images, labels and splits.
-        seed: of the split.
-        n_each: labelled digits of each class.
-        fit_probe: `linear_probe`.
-        draws: of the labelled digits; the accuracy is their mean.
-    """
-    images, labels, unseen = digits.images, digits.labels, digits.unseen[seed]
-    new, correct = unit(encoder(images[unseen])), []
-    for draw in range(draws):
-        chosen = few(digits, seed, n_each, draw)
-        weight, bias = fit_probe(unit(encoder(images[chosen])), labels[chosen], 10, 0.1)
-        correct.append((new @ weight.to(new).mT + bias.to(new)).argmax(-1) == labels[unseen])
-    return torch.stack(correct).float().mean().item()
-
-
 def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, seed: int = 0) -> None:
     """Arrange the first n embeddings of each panel in the plane by t-SNE, and draw each as the numeral of its class.
 
@@ -382,7 +181,7 @@ def show_embeddings(panels: Mapping[str, Tensor], kinds: Tensor, n: int = 300, s
     )
     show(
         clouds(planes, kinds[:n]),
-        alt=f"Embeddings of {n} unseen digits, arranged by t-SNE; the nearest other of {len(kinds):,} embeddings has the same "
+        alt=f"Embeddings of {n} unseen images, arranged by t-SNE; the nearest other of {len(kinds):,} embeddings has the same "
         f"class for {agree}.",
     )
 

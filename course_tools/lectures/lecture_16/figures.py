@@ -1,4 +1,4 @@
-"""Figures of embeddings, of augmented digits and photographs, and of nearest neighbours."""
+"""Figures of shop windows, of embeddings, and of augmented digits and photographs."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import seaborn as sns
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.datasets import colour_matrix, photographs, recolour
+from course_tools.lectures.lecture_16.windows import NAMES, Windows
 from course_tools.notebook.legible import Numbers, in_the_font, to_array
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
@@ -101,24 +103,53 @@ def show_photograph_view(
     )
 
 
-def show_neighbours(number: int, points: Tensor, images: Tensor, kinds: Tensor, n: int = 5) -> None:
-    """Draw a grey image and the n images with the nearest embeddings.
+# Figures of shop windows: photographs of one window, pairs of views, and windows with similar features.
+
+
+def show_windows(windows: Windows, which: Tensor) -> None:
+    """Draw the four photographs of some windows, a window in each row."""
+    rows = windows.photos[which].cpu()
+    names = [NAMES[kind] for kind in windows.kinds[which].tolist()]
+    show(
+        pictures({"Photographs of four days, one window in each row": _grid(rows)}),
+        alt=f"Four photographs each of {len(names)} windows, of six cells. In all four of a window stands one thing: "
+        f"{', '.join(names)}. Cells, colours and all other things change.",
+    )
+
+
+def show_pairs(first: Tensor, second: Tensor, n: int = 4) -> None:
+    """Draw two views of each of n windows, one above the other; the alternative text contains how much they differ."""
+    apart = (first[:n] - second[:n]).abs().mean().item()
+    show(
+        pictures({"two views of each window, one below the other": _grid(torch.stack([first[:n], second[:n]]).cpu())}),
+        alt=f"Two views each of {n} windows: another photograph, in other colours. Their pixels differ by "
+        f"{apart:.2f} on average.",
+    )
+
+
+def show_nearest_windows(number: int, points: Tensor, windows: Windows, n: int = 5) -> None:
+    """Draw the first photograph of a window, and those of the n windows with the nearest features.
 
     Args:
-        number: of the image.
-        points: embeddings (N, d) of unit length.
-        images: (N, 1, H, W), in the same order.
-        kinds: classes (N,).
+        number: of the window.
+        points: features (N, d) of unit length.
+        windows: in the same order.
         n: number of neighbours.
     """
     nearest = (points @ points[number]).topk(n + 1).indices
-    classes = kinds[nearest].tolist()
-    title = f"a {classes[0]}, then {', '.join(map(str, classes[1:]))}"
+    names = [NAMES[kind] for kind in windows.kinds.cpu()[nearest].tolist()]
+    title = f"{names[0]}, then {', '.join(names[1:])}"
     show(
-        pictures({title: _sheet(images[nearest.to(images.device)], 1)}),
-        alt=f"Unseen digit {number}, {title}: its {n} nearest neighbours, of which {classes[1:].count(classes[0])} show the "
-        "same digit.",
+        pictures({title: _grid(windows.photos[:, 0].cpu()[nearest][None])}),
+        alt=f"Unseen window {number}, {title}: its {n} nearest neighbours, of which {names[1:].count(names[0])} show the same "
+        "thing.",
     )
+
+
+def _grid(photos: Tensor, gap: int = 2) -> Tensor:
+    """Lay out photographs (rows, columns, 3, H, W) with white gaps, as one image."""
+    padded = F.pad(photos.clamp(0, 1), (gap, gap, gap, gap), value=1.0)
+    return rearrange(padded, "rows columns C H W -> (rows H) (columns W) C")
 
 
 def _sheet(images: Tensor, rows: int) -> Tensor:

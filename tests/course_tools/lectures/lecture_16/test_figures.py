@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from course_lib.datasets import photographs, warp
-from course_tools.lectures.lecture_16.figures import clouds, show_neighbours, show_photograph_view, show_views
+from course_tools.lectures.lecture_16.figures import (
+    clouds,
+    show_nearest_windows,
+    show_pairs,
+    show_photograph_view,
+    show_views,
+    show_windows,
+)
+from course_tools.lectures.lecture_16.windows import NAMES, draw_windows
 
 # Clouds of embeddings: every point is drawn, along the widest axes, as the numeral of its label.
 
@@ -55,8 +63,21 @@ def test_a_photograph_is_unchanged_by_the_identity(capsys):
     assert f"changes from {red:.2f} to {red:.2f}" in capsys.readouterr().out
 
 
-def test_neighbours_are_those_with_the_largest_cosines(capsys):
+def test_windows_and_their_neighbours_are_named(capsys):
+    windows = draw_windows(6, seed=0)
+    kinds = [NAMES[kind] for kind in windows.kinds.tolist()]
+    show_windows(windows, torch.tensor([2, 0]))
+    assert f"one thing: {kinds[2]}, {kinds[0]}." in capsys.readouterr().out
     angles = torch.tensor([0.0, 0.1, 3.0, 0.2, -2.0, 1.5])
-    points = torch.stack([angles.cos(), angles.sin()], 1)
-    show_neighbours(0, points, torch.rand(6, 1, 3, 3), torch.tensor([7, 7, 1, 9, 1, 2]), n=2)
-    assert "Unseen digit 0, a 7, then 7, 9: its 2 nearest neighbours, of which 1 show" in capsys.readouterr().out
+    show_nearest_windows(0, torch.stack([angles.cos(), angles.sin()], 1), windows, n=2)
+    agree = [kinds[1], kinds[3]].count(kinds[0])
+    assert (
+        f"window 0, {kinds[0]}, then {kinds[1]}, {kinds[3]}: its 2 nearest neighbours, of which {agree}"
+        in capsys.readouterr().out
+    )
+
+
+def test_equal_views_do_not_differ(capsys):
+    photos = draw_windows(4, seed=0).photos[:, 0]
+    show_pairs(photos, photos)
+    assert "differ by 0.00 on average" in capsys.readouterr().out

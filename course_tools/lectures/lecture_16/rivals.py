@@ -1,0 +1,111 @@
+"""What could name the thing in a window from ten labels instead of SimCLR: a network, pseudo-labels, neighbours, regression.
+
+All learn from the same four photographs of each window.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks import ConvNet
+from course_lib.datasets import Augmentation, recolour
+from course_lib.primitives import patchify
+from course_tools.lectures.lecture_16.windows import CELL, Windows
+
+N_WINDOWS = 40
+"""Windows in an update."""
+COLOURS = Augmentation(brightness=1.5, saturation=0.6, hue=math.pi)  # keeps the thing
+
+
+def encoder() -> nn.Sequential:
+    """Create the encoder from photographs (B, 3, 24, 36) to (B, 64): three convolutions, then global max pooling."""
+    return nn.Sequential(ConvNet(3), nn.AdaptiveMaxPool2d(1), nn.Flatten())
+
+
+def classifier() -> nn.Sequential:
+    """Create the encoder with a linear layer for the ten things."""
+    return nn.Sequential(encoder(), nn.Linear(64, 10))
+
+
+def photo_in_new_colours(photos: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw one of the photographs of each window, and change its brightness, saturation and hue."""
+    n = len(photos)
+    one = photos[torch.arange(n), torch.randint(photos.shape[1], (n,), generator=generator)]
+    return recolour(one, COLOURS.draw_colours(n, generator).to(one))
+
+
+def labelled(windows: Windows, few: Tensor, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield endless batches of 40 views of the labelled windows, and their labels."""
+    generator, chosen = torch.Generator().manual_seed(seed), few.repeat(N_WINDOWS // len(few))
+    while True:
+        yield photo_in_new_colours(windows.photos[chosen], generator), windows.kinds[chosen]
+
+
+def from_labels(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Compute the cross-entropy of the labelled views alone."""
+    views, kinds = batch
+    return F.cross_entropy(model(views), kinds)
+
+
+def with_unlabelled(windows: Windows, few: Tensor, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Yield two views each of 40 windows without labels, and a batch of `labelled`."""
+    generator = torch.Generator().manual_seed(seed + 1_000)
+    for views, kinds in labelled(windows, few, seed):
+        chosen = windows.photos[torch.randint(len(windows.photos), (N_WINDOWS,), generator=generator)]
+        yield chosen[:, 0], photo_in_new_colours(chosen[:, 1:], generator), views, kinds
+
+
+def with_pseudo_labels(sure: float) -> Callable[[nn.Module, tuple[Tensor, Tensor, Tensor, Tensor]], Tensor]:
+    """Make the loss of FixMatch (Sohn et al. 2020): a guess about one view that is at least so sure labels the other view."""
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+        first, second, views, kinds = batch
+        of_labelled, of_second, of_first = model(torch.cat([views, second, first])).split([len(views), len(second), len(first)])
+        probability, guess = of_first.detach().softmax(-1).max(-1)
+        of_guesses = F.cross_entropy(of_second, guess, reduction="none") * (probability >= sure)
+        return F.cross_entropy(of_labelled, kinds) + of_guesses.mean()
+
+    return loss
+
+
+@torch.no_grad()
+def right(model: nn.Module, windows: Windows) -> float:
+    """Measure the share of windows whose thing a classifier names from the first photograph."""
+    guesses = torch.cat([model(photos).argmax(-1) for photos in windows.photos[:, 0].split(250)])
+    return (guesses == windows.kinds).float().mean().item()
+
+
+def without_a_network(known: Windows, few: Tensor, unseen: Windows) -> dict[str, float]:
+    """Measure three rules without a network: the nearest labelled photograph, its nearest cell, and logistic regression.
+
+    The nearest cell: each cell of a new photograph is compared with each cell of the forty labelled photographs, by its ink,
+    the least of red, green and blue, which is the same whatever the colour.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    photos, kinds = known.photos[few].flatten(0, 1).cpu(), known.kinds[few].repeat_interleave(4).cpu()
+    new, truth = unseen.photos[:, 0].cpu(), unseen.kinds.cpu()
+    nearest = kinds[torch.cdist(new.flatten(1), photos.flatten(1)).argmin(1)]
+    ink, new_ink = (patchify(x.amin(1, keepdim=True), CELL) for x in (photos, new))
+    apart = torch.cdist(new_ink.flatten(0, 1), ink.flatten(0, 1)).view(len(new), -1, len(photos), ink.shape[1])
+    by_cells = kinds[apart.amin((1, 3)).argmin(1)]
+    fitted = LogisticRegression(max_iter=300).fit(photos.flatten(1), kinds)
+    regressed = torch.from_numpy(fitted.predict(new.flatten(1)))
+    rules = {"nearest photograph": nearest, "nearest cell": by_cells, "logistic regression": regressed}
+    return {name: (guesses == truth).float().mean().item() for name, guesses in rules.items()}
+
+
+def label_spreading(known: Windows, few: Tensor, unseen: Windows, n: int = 1_500) -> float:
+    """Measure label spreading (Zhou et al. 2004) from ten labelled photographs over the pixels of n others and the unseen."""
+    from sklearn.semi_supervised import LabelSpreading
+
+    others = known.photos[:n, 0]
+    points = torch.cat([known.photos[few, 0], others, unseen.photos[:, 0]]).flatten(1).cpu()
+    labels = torch.full((len(points),), -1)
+    labels[: len(few)] = known.kinds[few].cpu()
+    spread = LabelSpreading(kernel="knn", n_neighbors=10, alpha=0.8).fit(points.numpy(), labels.numpy())
+    guesses = torch.from_numpy(spread.transduction_[len(few) + len(others) :])
+    return (guesses == unseen.kinds.cpu()).float().mean().item()
