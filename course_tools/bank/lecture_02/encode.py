@@ -45,6 +45,27 @@ def state_walks_on_over_the_padding(x, lengths, h, W, U, b):
 
 
 @wrong.part
+def lengths_not_used(x, lengths, h, W, U, b):
+    """You do not use the lengths: every sequence is read to step T, its padding included. Record 0 at padding, and keep the
+    state of the last real token."""
+    states = []
+    for t in range(x.shape[1]):
+        h = rnn_step(x[:, t], h, W, U, b)
+        states.append(h)
+    return torch.stack(states, dim=1), h
+
+
+@wrong.part
+def lengths_not_used_without_a_list(x, lengths, h, W, U, b):
+    """You do not use the lengths: every sequence is read to step T, its padding included. Record 0 at padding, and keep the
+    state of the last real token."""
+    states = x.new_zeros(len(x), x.shape[1], h.shape[-1])
+    for t in range(x.shape[1]):
+        states[:, t] = h = rnn_step(x[:, t], h, W, U, b)
+    return states, h
+
+
+@wrong.part
 def padding_read_as_zeros(x, lengths, h, W, U, b):
     """You set the padding to 0 and let the network go on, as if a zero input had no effect. But U and b still act at each
     step, so the state moves on after the sequence has ended."""

@@ -331,6 +331,12 @@ def _broadcast(draw: Draw) -> list[Call]:
     return [(q, k, v, draw.mask(2, 1, T_k)), (q, k, v, draw.mask(T_q, T_k))]
 
 
+def _outscored(draw: Draw) -> Call:
+    """Scores so far apart that a forbidden key would win by hundreds: a large negative number in its place is not enough."""
+    q, k, v, mask = _masked(draw, 1, d_k=1)
+    return 50 * q, 50 * k, v, mask
+
+
 def _blind(draw: Draw, d_k: int | None = None) -> Call:
     q, k, v, mask = _masked(draw, 2, d_k=d_k)
     mask[0, 0] = mask[1, -1] = False
@@ -361,7 +367,7 @@ exercise = Exercise(
         Property(
             "mask",
             "A forbidden key gets weight 0, and the weights of the others sum to 1.",
-            lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw)],
+            lambda draw: [_masked(draw, 1, d_k=1), *_broadcast(draw), _outscored(draw)],
             points=4,
             needs=("average",),
         ),

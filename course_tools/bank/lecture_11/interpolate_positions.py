@@ -248,8 +248,13 @@ exercise = Exercise(
         ),
         Property(
             "several",
-            "There may be two learned tokens, and a grid of one patch.",
-            lambda draw: [_resizing(draw, 2, 5, 3, 4, 6), _resizing(draw, 1, 1, 1, 2, 3)],
+            "There may be two learned tokens, a grid of one patch, and a new grid of as many patches.",
+            lambda draw: [
+                _resizing(draw, 2, 5, 3, 4, 6),
+                _resizing(draw, 1, 1, 1, 2, 3),
+                _resizing(draw, 1, 2, 6, 3, 4),
+                _resizing(draw, 1, 11, 13, 15, 15),
+            ],
             needs=("class token",),
         ),
         has_gradient(_resizings, needs=("class token",)),

@@ -288,6 +288,12 @@ def _late(draw: Draw) -> Call:
     return phi_q, phi_k, v, mask
 
 
+def _faint(draw: Draw) -> Call:
+    """Features as small as those of very negative entries: a constant beside them would be seen."""
+    phi_q, phi_k, v = _inputs(draw, 1, T=7)
+    return 1e-4 * phi_q, 1e-4 * phi_k, v
+
+
 def _long(draw: Draw) -> Call:
     """So many positions that a matrix of weights costs 100 times as much as all S_i."""
     return _features(draw, 1, 512, 3), _features(draw, 1, 512, 3), draw.normal(1, 512, 2)
@@ -304,7 +310,7 @@ exercise = Exercise(
         Property(
             "past",
             "The context of a position mixes its own value and earlier ones, with weights φ(q)ᵀφ(k) divided by their sum.",
-            lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7)],
+            lambda draw: [_inputs(draw, 1, T=2), _inputs(draw, 1, T=7), _faint(draw)],
             points=3,
             needs=("one position",),
         ),

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib.primitives import elu_feature_map
+from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -15,6 +16,7 @@ from course_tools.checks.exercise import (
     leaves_inputs,
     runs_on,
 )
+from course_tools.checks.outcome import Outcome, is_close
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
@@ -101,6 +103,13 @@ def normalises_the_features(x):
     independently; the division comes later in the attention, and over the keys."""
     features = F.elu(x) + 1
     return features / features.sum(-1, keepdim=True)
+
+
+@wrong.case
+def loses_small_features(x):
+    """Your formula is right, but in float32 e^x - 1 + 1 is 0 from about -17 on, since 1 has no room for so small a rest: a
+    vector of such entries has no features left. Write e^x itself for negative entries."""
+    return F.elu(x) + 1
 
 
 @wrong.case
@@ -218,6 +227,16 @@ def _on_one_side(draw: Draw, sign: float) -> Call:
     return (sign * (x.abs() + 0.05),)
 
 
+def _same_logarithms(expected: Outcome, got: Outcome) -> Failure | None:
+    """Compare features by their logarithms: those of -1 and of -80 count alike."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    (want,), (have,) = expected.results, got.results
+    if (have <= 0).any():
+        return Failure("A feature is 0 or less.")
+    return None if is_close(want.log(), have.log()) else Failure("A feature is not e^x: its logarithm is not x.")
+
+
 exercise = Exercise(
     id="14.1",
     title="The feature map elu + 1",
@@ -240,11 +259,22 @@ exercise = Exercise(
             lambda draw: [_inputs(draw, scale=10.0), _inputs(draw, scale=300.0)],
             needs=("elementwise",),
         ),
+        Property(
+            "far left",
+            "Features stay positive far left of 0: e^x, to its leading digits.",
+            lambda draw: [(-80.0 * draw.uniform(3, 5),)],
+            _same_logarithms,
+            needs=("left of 0",),
+        ),
         has_gradient(lambda draw: [_inputs(draw, 2), _inputs(draw, scale=300.0)], needs=("large entries",)),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),
     ),
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "At 0 both branches are 1.": ("comparison: torch.where(x >= 0, 0.0, x)",),
+        "A comparison carries no gradient.": ("detach: x.detach() > 0",),
+    },
     hints=HINTS,
 )

@@ -245,6 +245,12 @@ def _short(draw: Draw) -> Call:
     return 1e-3 * phi_q, 1e3 * phi_k, v
 
 
+def _faint(draw: Draw) -> Call:
+    """Features as small as those of very negative entries: a constant beside them would be seen."""
+    phi_q, phi_k, v = _inputs(draw, 1)
+    return 1e-4 * phi_q, 1e-4 * phi_k, v
+
+
 def _long(draw: Draw) -> Call:
     """So many positions that a matrix of weights costs a hundred times as much as S."""
     return _features(draw, 1, 512, 3), _features(draw, 1, 512, 3), draw.normal(1, 512, 2)
@@ -261,7 +267,7 @@ exercise = Exercise(
         Property(
             "weights",
             "The weights are φ(q)ᵀφ(k), divided by the sum over the keys.",
-            lambda draw: [_inputs(draw, 1), _short(draw)],
+            lambda draw: [_inputs(draw, 1), _short(draw), _faint(draw)],
             points=3,
             needs=("one key",),
         ),

@@ -88,4 +88,4 @@ def test_a_right_answer_keeps_its_points_and_is_told():
 
 
 def test_an_answer_for_any_device_is_told_nothing():
-    assert verdict("14.1", lambda x: F.elu(x) + 1).message.endswith("Right.")
+    assert verdict("14.1", lambda x: x.relu() + x.clamp(max=0).exp()).message.endswith("Right.")
