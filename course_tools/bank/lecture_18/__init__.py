@@ -1,0 +1,1 @@
+"""Exercises of lecture 18, A memory of fixed size."""
