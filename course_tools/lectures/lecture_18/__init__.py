@@ -1,0 +1,1 @@
+"""What lecture 18 alone needs: its data, experiments, figures and claims."""

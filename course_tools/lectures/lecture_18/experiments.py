@@ -1,0 +1,66 @@
+"""The model of lecture 18 and its rivals: one head that reads a value from what it wrote."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.attention import decay_mask
+from course_tools.lectures.lecture_18.rewritten_keys import N_KEYS, N_VALUES
+
+Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""`rule(q, k, v, gates)` reads with q (B, Q, d) after keys and values (B, T, d) are written; gates are (B, T, n) numbers."""
+
+
+class KeyValueMemory(nn.Module):
+    """Write values under keys by a rule, in one head, then answer questions from its memory; gates begin at these logits."""
+
+    def __init__(self, rule: Rule, logits: Sequence[float] = (0.0,), d_model: int = 64, d_head: int = 16):
+        super().__init__()
+        self.rule, self.key, self.value = rule, nn.Embedding(N_KEYS, d_model), nn.Embedding(N_VALUES, d_model)
+        for table in (self.key, self.value):
+            nn.init.normal_(table.weight, std=d_model**-0.5)
+        self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, d_head, bias=False) for _ in range(3))
+        self.gates = nn.Linear(d_model, len(logits))
+        self.gates.bias.data.copy_(torch.tensor(logits))
+        self.read_out = nn.Sequential(nn.LayerNorm(d_head), nn.Linear(d_head, N_VALUES))
+
+    def forward(self, keys: Tensor, values: Tensor, asked: Tensor) -> Tensor:
+        """Write values under keys (B, T), then give logits of the newest value of each key asked for, (B, Q, n_values)."""
+        key, value = self.key(keys), self.value(values)
+        q, k = (F.normalize(x, dim=-1) for x in (self.W_q(self.key(asked)), self.W_k(key)))
+        return self.read_out(self.rule(q, k, self.W_v(value), self.gates(key + value)))
+
+
+def sum_rule(q: Tensor, k: Tensor, v: Tensor, gates: Tensor) -> Tensor:
+    """Add everything, each write times a gate of its own."""
+    return q @ (k.mT @ (gates.sigmoid() * v))
+
+
+def gate_rule(q: Tensor, k: Tensor, v: Tensor, gates: Tensor) -> Tensor:
+    """Forget by one gate for the head, or by one for each channel of the keys."""
+    total = F.logsigmoid(gates).cumsum(1)
+    return q @ ((k * (total[:, -1:] - total).exp()).mT @ v)
+
+
+def delta_rule(q: Tensor, k: Tensor, v: Tensor, gates: Tensor) -> Tensor:
+    """Correct, all writes at once, by a triangular system (Yang et al. 2024, section 3); with a second gate, forget as well."""
+    beta = gates[..., :1].sigmoid()
+    left = decay_mask(F.logsigmoid(gates[..., 1])) if gates.shape[-1] > 1 else torch.ones_like(gates).mT
+    errors = torch.linalg.solve_triangular((beta * (k @ k.mT) * left).tril(-1), beta * v, upper=False, unitriangular=True)
+    return q @ ((k * left[:, -1, :, None]).mT @ errors)
+
+
+class RecentSoftmax(nn.Module):
+    """Softmax attention over all that was written, with a learned temperature and a learned bias for recent writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.log_scale, self.log_slope = nn.Parameter(torch.tensor(2.0)), nn.Parameter(torch.tensor(-1.0))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, gates: Tensor) -> Tensor:
+        """Read as a rule does; the gates are not used."""
+        T = k.shape[1]
+        age = torch.arange(T - 1, -1, -1, device=k.device)
+        return (q @ k.mT * self.log_scale.exp() - age * self.log_slope.exp()).softmax(-1) @ v

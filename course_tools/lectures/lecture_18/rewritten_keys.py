@@ -1,0 +1,58 @@
+"""Writes of values under keys, some of which are written again, and questions for the newest value of a key."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+N_KEYS, N_VALUES, N_ASKED = 32, 16, 8
+
+
+class Writes(NamedTuple):
+    """Keys and values in the order in which they are written (B, T), keys asked for (B, 8), and their newest values (B, 8)."""
+
+    keys: Tensor
+    values: Tensor
+    asked: Tensor
+    wanted: Tensor
+
+
+def hot_keys(n: int, generator: torch.Generator) -> Writes:
+    """Draw n sequences of 64 writes: sixteen keys once and four keys, new in each sequence, twelve times, in random order.
+
+    The first four questions ask for the keys that are rewritten, the last four for keys that are written once.
+    """
+    slots = torch.cat([torch.arange(4).repeat(12), torch.arange(4, 20)])
+    return _written(slots, torch.arange(N_ASKED).repeat(n, 1), generator)
+
+
+def every_key_twice(n: int, generator: torch.Generator) -> Writes:
+    """Draw n sequences of 64 writes, each of 32 keys twice, in random order; eight of the keys are asked for."""
+    return _written(torch.arange(N_KEYS).repeat(2), _some(n, N_KEYS, generator), generator)
+
+
+def every_key_once(n: int, generator: torch.Generator) -> Writes:
+    """Draw n sequences of 20 writes of different keys; eight of them are asked for."""
+    return _written(torch.arange(20), _some(n, 20, generator), generator)
+
+
+def _some(n: int, among: int, generator: torch.Generator) -> Tensor:
+    return torch.rand(n, among, generator=generator).argsort(1)[:, :N_ASKED]
+
+
+def _written(slots: Tensor, asked: Tensor, generator: torch.Generator) -> Writes:
+    """Give each slot a key, new in each sequence, and each write a value, and shuffle the writes."""
+    n, T = len(asked), len(slots)
+    key_of = torch.rand(n, N_KEYS, generator=generator).argsort(1)
+    shuffled = slots[torch.rand(n, T, generator=generator).argsort(1)]
+    values = torch.randint(N_VALUES, (n, T), generator=generator)
+    last = ((shuffled[:, None] == asked[..., None]) * torch.arange(1, T + 1)).argmax(-1)
+    return Writes(key_of.gather(1, shuffled), values, key_of.gather(1, asked), values.gather(1, last))
+
+
+def stream(draw, size: int, seed: int, device: torch.device) -> Iterator[Writes]:
+    """Draw batches without end."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield Writes(*(x.to(device) for x in draw(size, generator)))
