@@ -565,8 +565,8 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 # $S_i = S_{i-1} + \beta_i k_i (v_i - S_{i-1}^\top k_i)^\top$. In the example by hand, the error is $5 - 1.8 = 3.2$, so $S = (3,
 # 0) + 3.2\,(0.6, 0.8) = (4.92, 2.56)$, and $k_2$ now reads exactly 5. Gated DeltaNet combines both, and Qwen3-Next uses it in
 # three of four layers, with softmax attention in every fourth: recall that needs every token is left to the layers that keep
-# every token. Signed features and no division have become the rule. The other way to a smaller cache keeps the softmax: heads that
-# share keys and values, and windows (lecture 17).
+# every token. Signed features and no division have become the rule. In lecture 18 you write and train both. The other way to a
+# smaller cache keeps the softmax: heads that share keys and values, and windows (lecture 17).
 #
 # **Further reading.** Katharopoulos et al. 2020, *Transformers are RNNs*, eqs. 3-12 and 16-20
 # (https://arxiv.org/abs/2006.16236) · Schlag et al. 2021, *Linear Transformers Are Secretly Fast Weight Programmers*, with the

@@ -161,10 +161,12 @@ def turns_the_error_around(S, q, k, v, beta, log_decay=None):
 
 
 @wrong.detail
-def reads_before_it_writes(S, q, k, v, beta, log_decay=None):
+def answers_before_it_writes(S, q, k, v, beta, log_decay=None):
     """You read the memory before it is corrected. A query equal to the key then finds the old value, not the new one."""
-    S = _faded(S, log_decay)
-    return _read(q, S), S + _written(beta, k, v - _read(k, S))
+    S = S if log_decay is None else log_decay.exp()[..., None, None] * S
+    error = v - (k[..., :, None] * S).sum(-2)
+    written = beta[..., None, None] * k[..., :, None] * error[..., None, :]
+    return (q[..., :, None] * S).sum(-2), S + written
 
 
 @wrong.detail
@@ -315,7 +317,7 @@ def step_that_reads_with_half_the_query(S, q, k, v, beta, log_decay=None):
     return delta_rule_step(S, q / 2, k, v, beta, log_decay)
 
 
-@stranger(makes=[reads_before_it_writes])
+@stranger(makes=[answers_before_it_writes])
 def step_by_einsum_on_the_old_memory(S, q, k, v, beta, log_decay=None):
     if log_decay is not None:
         S = torch.exp(log_decay)[..., None, None].mul(S)
@@ -323,7 +325,7 @@ def step_by_einsum_on_the_old_memory(S, q, k, v, beta, log_decay=None):
     return torch.einsum("...k,...kd->...d", q, S), S.add(torch.einsum("...,...k,...d->...kd", beta, k, error))
 
 
-@stranger(makes=[reads_before_it_writes, turns_the_error_around])
+@stranger(makes=[answers_before_it_writes, turns_the_error_around])
 def step(S, q, k, v, beta, log_decay=None):
     S = S if log_decay is None else log_decay.exp()[..., None, None] * S
     error = (k[..., None, :] @ S)[..., 0, :] - v

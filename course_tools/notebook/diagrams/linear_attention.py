@@ -35,6 +35,39 @@ def linear_recurrence() -> Diagram:
     return d
 
 
+def delta_rule() -> Diagram:
+    """A step of the gated delta rule: fade, compare, write, read."""
+    d = Diagram(
+        "A step of the gated delta rule",
+        "The state S (B, h, d_k, d_v) fades by a gate. The key then reads from it what is stored, and the difference from the "
+        "new value, times β, is written back under the same key. At last the query reads the context.",
+    )
+    f = "delta_rule_step"
+    S = d.tensor("S_{t-1}", "B h d_k d_v", 66, 40, f"{f}: given.S")
+    fade = d.op("1. fade: × α_t", 66, 118, "plain", w=120)
+    k = d.tensor("k_t", "B h d_k", 214, 40, f"{f}: k")
+    v = d.tensor("v_t", "B h d_v", 330, 40, f"{f}: v")
+    d.tensor("q_t", "B h d_k", 426, 40, f"{f}: q")
+    compare = d.op("2. compare: v_t − Sᵀ k_t", 262, 118, "loss", w=190)
+    error = d.tensor("error e_t", "B h d_v", 262, 196, f"{f}: error")
+    write = d.op("3. write: S + β_t k_t e_{t}ᵀ", 132, 274, "mix", w=220)
+    S_t = d.tensor("S_t", "B h d_k d_v", 132, 352, f"{f}: S")
+    read = d.op("4. read: S_{t}ᵀ q_t", 340, 352, "softmax", w=140)
+    context = d.tensor("context c_t", "B h d_v", 340, 430, f"{f}: result[0]")
+    d.chain(S, fade)
+    d.arrow(fade, compare, out="right", into="left")
+    d.arrow(k, compare)
+    d.arrow(v, compare)
+    d.arrow(compare, error)
+    d.arrow(error, write)
+    d.arrow(fade, write)
+    d.chain(write, S_t)
+    d.arrow(S_t, read, out="right", into="left")
+    d.path([(426, 64), (426, 300), (380, 300), (380, 326)])
+    d.arrow(read, context)
+    return d
+
+
 def performer() -> Diagram:
     """Performer: positive random features."""
     d = Diagram(

@@ -21,6 +21,7 @@ from course_lib.attention import (
     PerformerAttention,
     attend,
     co_occurrent_features,
+    delta_rule_step,
     dot_attention,
     linear_attention_step,
     local_attention,
@@ -278,6 +279,11 @@ def recurrence(s):
     return lambda: linear_attention_step(S, z, q, k, v)
 
 
+def delta(s):
+    S, (q, k) = torch.randn(s["B"], s["h"], s["d_k"], s["d_v"]), torch.randn(2, s["B"], s["h"], s["d_k"])
+    return lambda: delta_rule_step(S, q, k, torch.randn(s["B"], s["h"], s["d_v"]), torch.rand(s["B"], s["h"]))
+
+
 def performer(s):
     q, k, v = (torch.randn(s["B"], s["h"], s[T], s[d]) for T, d in (("T_q", "d_k"), ("T_k", "d_k"), ("T_k", "d_v")))
     return lambda: PerformerAttention(s["d_k"], s["m"])(q, k, v)
@@ -352,6 +358,7 @@ RUNS = {
     "simclr": (simclr, PICTURE),
     "byol": (byol, PICTURE),
     "llama": (llama, WIDE | {"d_model": 60, "h": 6, "g": 3, "d_k": 10}),
+    "delta_rule": (delta, {"B": 2, "h": 3, "d_k": 5, "d_v": 7}),
 }
 NAMES = [draw.__name__ for draw in diagrams.ALL]
 

@@ -1,0 +1,640 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["header"]
+# # 18 · A memory of fixed size
+#
+# The memory of a linear transformer only adds. One gate lets it forget, one subtraction lets it correct what it holds, and with
+# both it is the memory of several open language models of 2025.
+#
+# ![](diagram:delta_rule)
+#
+# You will write both in a few lines, train them on keys whose values change, and find out which memory is right for which data.
+# This is beyond the decks, which end in 2021.
+#
+# **Prerequisites:** lecture 14 (linear attention). **Time:** {minutes}. {measured}
+
+# %%
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention import chunked_delta_attention, decay_mask, delta_rule_step
+from course_lib.attention.core import broadcast_shapes
+from course_lib.attention.decay import AllContexts, AllKeys, AllValues
+from course_lib.attention.decay import State, StepKey, StepValue
+from course_lib.primitives import causal_mask
+from course_lib.training import train
+from course_tools.lectures.lecture_18 import experiments, figures, rewritten_keys
+from course_tools.notebook import check, claim, device, explore, ledger, predict
+from course_tools.notebook import show_study, source
+
+# %% [markdown]
+# ## 1 A value that changes
+#
+# Lecture 14 ended with a matrix $S$ to which every key and value is added: $S_i = S_{i-1} + k_i v_i^\top$, read by $q^\top S$. A
+# thousand tokens do not make it larger. (We leave out the division, as its successors do, and keep keys at length 1.)
+#
+# In its task every key was written once. But in most texts values change: a variable is assigned again, a person leaves the room,
+# a price rises. So here are 64 writes to 20 keys. Sixteen keys are written once. Four **hot keys**, other ones in each sequence,
+# are written twelve times each. Then come eight questions, half of them about hot keys: *what is the newest value?*
+
+# %%
+source(rewritten_keys.hot_keys)
+example = rewritten_keys.hot_keys(1, torch.Generator().manual_seed(0))
+first = zip(example.keys[0, :12].tolist(), example.values[0, :12].tolist(), strict=True)
+print("the first writes:", ", ".join(f"{key} ← {value}" for key, value in first))
+print(
+    "asked:", example.asked[0].tolist(), " newest values:", example.wanted[0].tolist()
+)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A memory that adds is trained on such sequences. How many of the questions about hot keys does it answer?
+#
+# <details><summary>A. More than of the others: it has seen these keys twelve times.</summary>
+#
+# Twelve times with different values, of which one is asked for.</details>
+# <details><summary>B. As many as of the others.</summary>
+#
+# A key that was written once reads its value, and some noise. What does a key read that was written twelve times?</details>
+# <details><summary>C. Few.</summary>
+#
+# Yes. A hot key reads the sum of its twelve values. A sum does not depend on the order of its terms, so nothing in it says which
+# came last. Training longer cannot help.</details>
+
+# %% [markdown]
+# **Read the model.** One head with keys and values of size 16, so that its memory has 256 numbers. What it does with a write is a
+# function, `rule(k, v, gate) -> S`. The first rule adds. A gate, one number for each write, is there for later rules.
+
+
+# %%
+class HeadWithMemory(nn.Module):
+    """Write values under keys by a rule, then read what is asked for."""
+
+    def __init__(self, rule, gate=0.0, n_keys=32, n_values=16, d_model=64, d=16):
+        super().__init__()
+        self.rule = rule
+        self.key = nn.Embedding(n_keys, d_model)
+        self.value = nn.Embedding(n_values, d_model)
+        for table in (self.key, self.value):
+            nn.init.normal_(table.weight, std=d_model**-0.5)
+        self.W_q = nn.Linear(d_model, d, bias=False)
+        self.W_k = nn.Linear(d_model, d, bias=False)
+        self.W_v = nn.Linear(d_model, d, bias=False)
+        self.gate = nn.Linear(d_model, 1)
+        nn.init.constant_(self.gate.bias, gate)
+        self.read_out = nn.Sequential(nn.LayerNorm(d), nn.Linear(d, n_values))
+
+    def forward(self, keys, values, asked):  # (B, T), (B, T), (B, n)
+        key, value = self.key(keys), self.value(values)  # (B, T, d_model)
+        q = F.normalize(self.W_q(self.key(asked)), dim=-1)  # (B, n, d)
+        k = F.normalize(self.W_k(key), dim=-1)  # (B, T, d)
+        gate = self.gate(key + value)[..., 0]  # (B, T)
+        S = self.rule(k, self.W_v(value), gate)  # (B, d, d)
+        return self.read_out(q @ S)  # (B, n, n_values)
+
+
+def add(k, v, gate):
+    """The memory of lecture 14: the sum of all k vᵀ."""
+    return k.mT @ v
+
+
+def loss(model, writes):
+    logits = model(writes.keys, writes.values, writes.asked)
+    return F.cross_entropy(logits.flatten(0, 1), writes.wanted.flatten())
+
+
+def learn(model, updates=600, seed=0):
+    """Train a model on new sequences in each update; return it."""
+    sequences = rewritten_keys.stream(rewritten_keys.hot_keys, 64, seed, device())
+    run = train(model, sequences, loss, steps=updates, lr=0.01, warmup=updates // 10)
+    for step in run:
+        if (step.index + 1) % 200 == 0:
+            print(f"update {step.index + 1}: loss {step.loss:.2f}")
+    return model.eval()
+
+
+@torch.no_grad()
+def shares_right(model):
+    """Which shares of new questions it answers: about hot keys, about others."""
+    tests = rewritten_keys.stream(rewritten_keys.hot_keys, 1_000, 999, device())
+    writes = next(tests)
+    found = model(writes.keys, writes.values, writes.asked).argmax(-1)
+    right = (found == writes.wanted).float()
+    return right[:, :4].mean().item(), right[:, 4:].mean().item()
+
+
+torch.manual_seed(0)
+adds = learn(HeadWithMemory(add).to(device()))
+hot_sum, once_sum = shares_right(adds)
+
+# %% tags=["nbval-check-output"]
+claim("18.sum", hot=hot_sum, once=once_sum)
+
+# %% [markdown]
+# Chance is 1 of 16. Of a hot key, the memory knows which values it had, but not which came last.
+#
+# ## 2 Forget
+#
+# An LSTM has a forget gate (lecture 01). Give one to the memory: before each write, it fades by a factor $\alpha_i$ between 0 and 1.
+#
+# $$S_i = \alpha_i\, S_{i-1} + k_i v_i^\top \qquad c_i = S_i^\top q_i$$
+#
+# **By hand.** The memory holds the value 3 under $k_1 = (1, 0)$, so $S = (3, 0)$. Now 5 is written under the same key, with
+# $\alpha = 0.5$: $S = (1.5, 0) + (5, 0) = (6.5, 0)$. Reading gives 6.5, where the sum reads 8. With $\alpha = 0.1$ it would be 5.3.
+# But a gate does not ask what it fades: whatever else the memory held is now a half, or a tenth.
+#
+# There may be one gate for the whole head, or one for each channel of the keys, which is a row of $S$. Both pass as
+# logarithms, $g = \ln \alpha \le 0$; the reason comes below.
+#
+# | name | shape |
+# | --- | --- |
+# | `S`: input and output | (…, d_k, d_v) |
+# | `q`, `k`, `v` | (…, d_k), (…, d_k), (…, d_v): one position |
+# | `log_decay` | (…, 1), one gate for all channels, or (…, d_k) |
+# | returned | context (…, d_v), and the new S |
+
+# %% exercise="18.1" difficulty="●○○" minutes=10
+from course_lib.attention import gated_step
+
+# %% tags=["nbval-check-output"]
+gated_step = check("18.1", gated_step)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Every gate is 0.9. A key is written once, at the first of 64 writes. What share of its value is left at the end?
+#
+# <details><summary>A. About 0.9: a gate fades what was there before it once.</summary>
+#
+# Once for each write. How many writes follow the first?</details>
+# <details><summary>B. About 0.001</summary>
+#
+# Yes: $0.9^{63} = 0.0013$. A gate that removes the old values of a hot key also removes what was written only once, long ago.</details>
+# <details><summary>C. All of it: its key is never written again.</summary>
+#
+# The gate multiplies the whole memory, whichever key is written.</details>
+
+# %% [markdown]
+# ## 3 All positions at once
+#
+# To train step by step is slow, and here it is not needed. What is left at position $i$ of the write at position $j$ is the product
+# of the gates *after* $j$, up to $i$. **By hand:** with the gates 0.5, 0.8 and 0.9, the second write has faded at the third position
+# to 0.9, and the first to $0.8 \cdot 0.9 = 0.72$:
+#
+# $$L = \begin{pmatrix} 1 & 0 & 0 \\ 0.8 & 1 & 0 \\ 0.72 & 0.9 & 1 \end{pmatrix} \qquad
+# L_{ij} = \prod_{l=j+1}^{i} \alpha_l = e^{g_{j+1} + \dots + g_i} \ \text{ for } j \le i \qquad C = (Q K^\top \odot L)\, V$$
+#
+# That is attention again: a causal mask whose entries fade, and no softmax. Each entry is a difference of two running sums of the
+# logarithms, $G_i - G_j$. As a quotient of two products it would be 0/0 after a few hundred gates of 0.5; in
+# logarithms it is exact. Where $j > i$, the difference is positive and its exponential may overflow, so **mask before `exp`**.
+#
+# | name | shape |
+# | --- | --- |
+# | `log_decay` | (…, T), ≤ 0 |
+# | result | (…, T, T): row i, column j |
+#
+# Given: `causal_mask(T, device=…)`, bool (T, T), True where $j \le i$.
+
+# %% exercise="18.2" difficulty="●●○" minutes=10
+from course_lib.attention import decay_mask
+
+# %% tags=["nbval-check-output"]
+decay_mask = check("18.2", decay_mask)
+
+# %% [markdown] tags=["try-it"]
+# Your two functions compute the same: 50 steps, and one product of matrices under your mask.
+#
+# **Try it.** Replace `+ 2` by `- 2`, so that the gates nearly close. Both forms still agree; what do they remember?
+
+# %% tags=["try-it"]
+q, k, v = torch.randn(50, 8), torch.randn(50, 8) / 8**0.5, torch.randn(50, 16)
+gates, S, steps = F.logsigmoid(torch.randn(50) + 2), torch.zeros(8, 16), []
+for position in zip(q, k, v, gates[:, None], strict=True):
+    context, S = gated_step(S, *position)
+    steps.append(context)
+parallel = (q @ k.mT * decay_mask(gates)) @ v
+torch.testing.assert_close(torch.stack(steps), parallel, atol=1e-4, rtol=1e-4)
+
+
+# %% [markdown]
+# So the memory that forgets trains as fast as the sum. The last row of the mask says what is left of each write at the end. The model
+# computes each gate from key and value, and begins at $\sigma(3) = 0.95$.
+
+
+# %%
+def forget(k, v, gate):
+    """One gate for the head: what each write has left at the end, then the sum."""
+    left = decay_mask(F.logsigmoid(gate))[:, -1, :, None]  # (B, T, 1)
+    return (left * k).mT @ v
+
+
+torch.manual_seed(0)
+forgets = learn(HeadWithMemory(forget, gate=3.0).to(device()))
+hot_gate, once_gate = shares_right(forgets)
+
+# %% tags=["nbval-check-output"]
+claim("18.gate", hot=hot_gate, once=once_gate)
+
+# %% [markdown] tags=["predict"]
+# Forgetting helps: most questions about hot keys are now answered, and less of their old values leaks into what the others read.
+#
+# **Predict.** A hot key is rewritten every five writes or so, and its old values must have faded by then. What if the gate were
+# closed further, so that they fade in time?
+#
+# <details><summary>A. Both kinds of keys are answered better: less is left that disturbs.</summary>
+#
+# Less of everything is left, also of what is asked for.</details>
+# <details><summary>B. Keys that were written once, long ago, are lost.</summary>
+#
+# Yes. They must survive up to 63 writes, and hot keys must fade within five. One factor for both is too slow for the one and too
+# fast for the other.</details>
+# <details><summary>C. Nothing: the gate can be another one at each write.</summary>
+#
+# It can, but it multiplies the whole memory. At a write, it cannot fade one key and keep another.</details>
+
+# %% [markdown]
+# ## 4 Correct
+#
+# What we want is not to forget *everything a little*, but to remove *one thing wholly*: the old value of the key that is now
+# written. The memory knows it. Ask it!
+#
+# **By hand**, the example of lecture 14. The memory is $S = (3, 0)$, and 5 is to be written under $k_2 = (0.6, 0.8)$.
+#
+# | step | what is done | result |
+# | --- | --- | --- |
+# | read | what does the memory say of $k_2$? | $3 \cdot 0.6 + 0 \cdot 0.8 = 1.8$ |
+# | compare | how far is that from 5? | the error is $5 - 1.8 = 3.2$ |
+# | write | the *error*, under $k_2$ | $(3, 0) + 3.2 \cdot (0.6, 0.8) = (4.92, 2.56)$ |
+# | read again | what does it say now? | $4.92 \cdot 0.6 + 2.56 \cdot 0.8 = 5$ |
+#
+# The sum had $S = (6, 4)$ and read 6.8. This is the **delta rule** (Widrow and Hoff 1960). All memories that read 5 under $k_2$ lie on
+# one line, and the rule goes to the nearest of them.
+
+# %%
+figures.draw_correction()
+
+# %% [markdown]
+# $$e_i = v_i - S_{i-1}^\top k_i \qquad S_i = S_{i-1} + \beta_i\, k_i\, e_i^\top$$
+#
+# The gate $\beta_i$ between 0 and 1 says how much of the error is corrected: 1 replaces the value, 0 leaves the memory as it is. For a
+# key of length 1, $(1 - \beta_i)$ of the error remains.
+#
+# **It is gradient descent.** Take the memory as a linear model with the weights $S$, the key as its input and the value as its
+# target. One step of gradient descent with the rate $\beta$ on $\tfrac12 \|v - S^\top k\|^2$ is the delta rule, since the
+# gradient is $-k\,e^\top$. A memory that corrects itself is a network that learns while it reads.
+#
+# **With both**, the memory fades first by $\alpha_i = e^{g_i}$, then it is compared: *fade, compare, write, read*. That is the gated
+# delta rule of the diagram at the top.
+#
+# | name | shape |
+# | --- | --- |
+# | `S`: input and output | (…, d_k, d_v) |
+# | `q`, `k`, `v` | (…, d_k), (…, d_k) of length 1, (…, d_v) |
+# | `beta`, `log_decay` | (…): one for each head; `log_decay` may be None, then nothing fades |
+# | returned | context (…, d_v), and the new S |
+#
+# **Bug hunt.** The memory of this version is right after every write, and yet one of its two results is not. Find the reason before
+# you run the check.
+
+# %% exercise="18.3" bug="answers_before_it_writes"
+from course_tools.bank.lecture_18.delta_rule_step import (
+    answers_before_it_writes as suspect,
+)
+
+# %% tags=["nbval-check-output"]
+suspect = check("18.3", suspect)
+
+# %% [markdown]
+# Now write your own.
+
+# %% exercise="18.3" difficulty="●●○" minutes=8
+from course_lib.attention import delta_rule_step
+
+# %% tags=["nbval-check-output"]
+delta_rule_step = check("18.3", delta_rule_step)
+
+# %% [markdown]
+# Your step beside one step of gradient descent, whose gradient autograd computes:
+
+# %%
+S = torch.randn(8, 16, requires_grad=True)
+k, v, beta = F.normalize(torch.randn(8), dim=0), torch.randn(16), torch.tensor(0.3)
+gradient = torch.autograd.grad((v - S.mT @ k).square().sum() / 2, S)[0]
+_, corrected = delta_rule_step(S.detach(), k, k, v, beta)
+torch.testing.assert_close(corrected, S.detach() - beta * gradient)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Someone forgets to normalise the keys. A key has the length 2, and $\beta = 1$. The error before the write is $e$. How
+# large is it afterwards?
+#
+# <details><summary>A. Zero: with β = 1, the value is replaced.</summary>
+#
+# For a key of length 1. What does $k^\top k$ contribute when the memory is read again?</details>
+# <details><summary>B. A quarter of e.</summary>
+#
+# The write adds $\|k\|^2 e = 4e$ to what is read. Subtract that from the error.</details>
+# <details><summary>C. Three times as large, with the other sign.</summary>
+#
+# Yes: $e - \|k\|^2 e = e - 4e = -3e$. Every further write makes it worse: gradient descent with too large a rate diverges. Beyond
+# $\beta\|k\|^2 = 2$ the rule is unstable, and this is why its keys are normalised.</details>
+
+# %% [markdown] tags=["try-it"]
+# Three memories of four keys, A to D: each row of a state belongs to a key, each column to a value.
+#
+# **Try it.** Set the gate to 0.9, and `one` to 0.5, so that half of each error is corrected. Say first which squares change.
+
+# %% tags=["try-it"]
+one, few = torch.tensor(1.0), torch.tensor([0.7]).log()
+figures.show_states(
+    {
+        "sum": lambda S, k, v: S + k[:, None] * v,
+        "gate 0.7": lambda S, k, v: gated_step(S, k, k, v, few)[1],
+        "delta rule": lambda S, k, v: delta_rule_step(S, k, k, v, one)[1],
+    }
+)
+
+# %% [markdown]
+# Now train it. The rule runs your step 64 times, and β comes from the same gate.
+
+
+# %%
+def correct(k, v, gate):
+    """The delta rule, one write after the other, from an empty memory."""
+    S = torch.zeros(len(k), k.shape[-1], v.shape[-1], device=k.device)
+    for k_t, v_t, beta_t in zip(
+        k.unbind(1), v.unbind(1), gate.sigmoid().unbind(1), strict=True
+    ):
+        _, S = delta_rule_step(S, k_t, k_t, v_t, beta_t)
+    return S
+
+
+torch.manual_seed(0)
+corrects = learn(HeadWithMemory(correct).to(device()))
+hot_delta, once_delta = shares_right(corrects)
+
+# %% tags=["nbval-check-output"]
+claim("18.delta", hot=hot_delta, once=once_delta)
+
+# %% [markdown]
+# Hot keys are answered almost always, and keys that were written once better than before: old values no longer leak into
+# them. The memory has as many numbers as that of the sum, and the model as many parameters.
+#
+# ## 5 Which memory for which data?
+
+# %% [markdown] tags=["predict"]
+# **Predict.** In other data, 32 keys are written *twice* each, so that none is hot. What becomes of the gate?
+#
+# <details><summary>A. It does as badly as on hot keys: it still fades the whole memory.</summary>
+#
+# But what does it lose by that? Ask which of the writes are still needed at the end, the early or the late ones.</details>
+# <details><summary>B. It does better, since what is old has mostly been replaced.</summary>
+#
+# Yes. The first half of the writes consists mostly of values that are written again. Age now tells what may go, and age is all that
+# a gate goes by.</details>
+# <details><summary>C. It does worse, since there are more keys.</summary>
+#
+# There are, and that hurts every memory of 16 dimensions. But more of what fades may fade.</details>
+
+# %% [markdown]
+# The recorded study gives the gates three times as many updates, and lets more rivals compete: a gate for each channel, the
+# delta rule with a gate, and softmax attention with a learned preference for what is recent. The softmax keeps all 64
+# keys and values, eight times as many numbers as the memories. On the right, 32 keys are written *twice* each, so that none is hot.
+
+# %% tags=["nbval-check-output"]
+study = show_study("18_rewriting")
+of = {name: study.scores(name, "accuracy") for name in study.names}
+claim(
+    "18.hot",
+    delta=of["hot keys: delta rule"],
+    gate=of["hot keys: gate"],
+    channels=of["hot keys: gate per channel"],
+    softmax=of["hot keys: softmax, growing cache"],
+)
+claim(
+    "18.twice",
+    delta=of["every key twice: delta rule"],
+    gate=of["every key twice: gate"],
+    both=of["every key twice: delta rule with gate"],
+)
+claim("18.once", delta=of["every key once: delta rule"], sum=of["every key once: sum"])
+
+# %% [markdown]
+# - **On hot keys the delta rule leads**, after a third of the updates; the gate for the head still gains slowly. A gate for each channel comes closest: it can learn to fade only
+#   the rows that its key uses, which corrects keys that have rows of their own. With 32 keys and 16 rows they have not.
+# - **Where all keys are rewritten alike, the gate for the head overtakes it.** There, what is old is mostly outdated, so forgetting costs
+#   little. The delta rule corrects one key at a time, and 32 keys do not fit into 16 dimensions: each correction disturbs other keys.
+#   A gate beside the delta rule does not help here.
+# - **Where every key is written once, all tie.** There is nothing to forget and hardly anything to correct.
+# - **Softmax attention beats every memory on hot keys**, with a cache that grows. A state of fixed size is cheaper, not better.
+#
+# ## 6 See it
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** One write in the plane of section 4. Which β ends on the dashed line, whatever the value is? What does the gate do to
+# the start, and what to the end, when β is 1?
+
+
+# %% tags=["interactive"]
+def draw_write(keep=1.0, beta=1.0, value=5.0):
+    """Draw a write by a sum and by the delta rule, after a gate `keep`."""
+    figures.draw_correction(keep, beta, value)
+
+
+explore(draw_write, keep=(0.0, 1.0, 0.1), beta=(0.0, 2.0, 0.1), value=(0.0, 5.0, 0.5))
+
+# %% [markdown] tags=["quiz"]
+# ## 7 Exit quiz
+#
+# **Question 1.** All keys are orthogonal to each other, of length 1, and each is written once with β = 1. How do the delta rule and
+# the sum differ?
+#
+# <details><summary>A. The delta rule reads more exactly.</summary>
+#
+# What does the memory say of a key that is orthogonal to all earlier ones?</details>
+# <details><summary>B. Not at all.</summary>
+#
+# Right. The memory reads 0 under a new orthogonal key, so the error is the value itself, and the delta rule adds it. It has
+# something to correct only where a key is like an earlier one.</details>
+# <details><summary>C. The sum reads more exactly, since nothing is removed.</summary>
+#
+# Nothing is removed by the delta rule either: the error is the whole value.</details>
+#
+# **Question 2.** A gate of a head has the logarithm −0.7 at every position. What does the mask hold two positions below its diagonal?
+#
+# <details><summary>A. −1.4</summary>
+#
+# That is the logarithm.</details>
+# <details><summary>B. About 0.25</summary>
+#
+# Right: the product of two gates of a half, $e^{-1.4}$.</details>
+# <details><summary>C. About 0.13</summary>
+#
+# Three gates. The gate of the writing position itself fades what was there before, not what it writes.</details>
+#
+# **Question 3.** A conversation of 100,000 tokens: somewhere at its beginning a number was mentioned once. Which model can be relied
+# upon to return it, and at what cost?
+#
+# <details><summary>A. A delta rule: it overwrites nothing but equal keys.</summary>
+#
+# *Similar* keys: 16 dimensions, or 128, hold only as many orthogonal keys. With 100,000 writes, everything is similar to
+# something.</details>
+# <details><summary>B. Softmax attention, whose cache grows with the text.</summary>
+#
+# Right. No state of fixed size can hold everything. Hence the hybrids of section 8.</details>
+# <details><summary>C. A gate for each channel, if it learns to stay open.</summary>
+#
+# Then it is a sum, and as full.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *A colleague writes: "DeltaNet corrects its memory, so it is simply better than Mamba-2, which
+# only forgets." What do you answer? Use two measurements from this lecture.*
+#
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
+# | --- | --- |
+# | 1 | explains in one sentence what each of the two rules does to a value that is written again |
+# | 1 | names data on which the delta rule leads, with a number |
+# | 1 | names data on which it does not, with a number |
+# | 1 | compares at equal state, and mentions the price: a step per position, or a triangular system |
+# | 1 | is clear and short |
+#
+# </details>
+
+# %% [markdown]
+# ## 8 What came of it
+#
+# - **Forgetting.** RetNet (2023) fades each head at a fixed rate. GLA (Yang et al. 2024) has a gate for each channel, and
+#   Mamba-2 (Dao and Gu 2024) one for each head, and shows that this state-space model is attention under your mask.
+# - **Correcting.** Schlag et al. (2021) found that linear attention is a network that programs the weights of another, and gave it the delta
+#   rule. It seemed to need a loop over all positions, until Yang et al. (2024) wrote a whole chunk of it as one triangular
+#   system: only then could it be trained at scale, as **DeltaNet**.
+# - **Both.** Gated DeltaNet (Yang et al. 2025) is your function. Qwen3-Next (2025) uses it in three of four layers. **Kimi Linear**
+#   (2025) has a gate for each channel in front of the delta rule, also in three of four layers, and RWKV-7 (2025) lets the removed and the written
+#   key differ.
+# - **Hybrids.** Qwen3-Next and Kimi Linear keep softmax attention in every fourth layer. Your measurements say why: a cache that
+#   grows answers what no state of fixed size can hold.
+# - **Learning while reading.** If a memory is a linear model in training, why linear? Titans (Behrouz et al. 2024) and test-time
+#   training (Sun et al. 2024) put a small network in its place.
+#
+# **Further reading.** Schlag et al. 2021, *Linear Transformers Are Secretly Fast Weight Programmers* (https://arxiv.org/abs/2102.11174)
+# · Sun et al. 2023, *Retentive Network* (https://arxiv.org/abs/2307.08621) · Yang et al. 2024, *Gated Linear Attention Transformers*
+# (https://arxiv.org/abs/2312.06635) · Dao and Gu 2024, *Transformers are SSMs* (https://arxiv.org/abs/2405.21060) · Yang et al. 2024,
+# *Parallelizing Linear Transformers with the Delta Rule over Sequence Length* (https://arxiv.org/abs/2406.06484) · Yang et al. 2025,
+# *Gated Delta Networks* (https://arxiv.org/abs/2412.06464) · Sun et al. 2024, *Learning to (Learn at Test Time)*
+# (https://arxiv.org/abs/2407.04620) · Behrouz et al. 2024, *Titans* (https://arxiv.org/abs/2501.00663) · Peng et al. 2025, *RWKV-7
+# "Goose"* (https://arxiv.org/abs/2503.14456) · Kimi Team 2025, *Kimi Linear* (https://arxiv.org/abs/2510.26692).
+
+# %% [markdown]
+# # Going further
+#
+# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+
+# %% [markdown]
+# ## The delta rule in chunks
+#
+# Each error depends on all earlier writes, so the delta rule seems to need a loop. But the dependence is linear. Call $u_i$
+# what is written under $k_i$. Within a chunk that begins with the memory $S$,
+#
+# $$u_i = \beta_i \Big(v_i - S^\top k_i - \sum_{j<i} (k_j^\top k_i)\, u_j\Big)$$
+#
+# **By hand**, from an empty memory with β = 1: the keys (1, 0) and (0.6, 0.8), the values 3 and 5. Then $u_1 = 3$, and $u_2 = 5 -
+# 0.6 \cdot 3 = 3.2$, the error of section 4. In a chunk these are $T$ equations whose matrix is lower triangular, with ones on its diagonal:
+#
+# $$(I + \mathrm{Diag}(\beta)\, A)\, U = \mathrm{Diag}(\beta)\,(V - K S) \qquad A = \text{the part of } K K^\top
+# \text{ below its diagonal}$$
+#
+# One triangular solve gives all $u_i$. Then the contexts are $C = Q S + (Q K^\top \odot \text{causal mask})\, U$, and the next chunk
+# begins with $S + K^\top U$. With a decay, the entries of $A$ and of the causal mask are multiplied by those of your mask $L$, and $S$ by what is left of it
+# at each position; at the end of the chunk, $S$ and each row of $U$ by what is left of them.
+#
+# | name | shape |
+# | --- | --- |
+# | `q`, `k`; `v` | (…, T, d_k); (…, T, d_v) |
+# | `beta`, `log_decay` | (…, T); `log_decay` may be None |
+# | `chunk` | positions in a chunk; the last chunk may be shorter |
+# | result | context (…, T, d_v) |
+#
+# Loop over chunks, not over positions: the check counts.
+
+# %% exercise="18.4" difficulty="●●●" minutes=20
+from course_lib.attention import chunked_delta_attention
+
+# %% tags=["nbval-check-output"]
+chunked_delta_attention = check("18.4", chunked_delta_attention)
+
+# %% [markdown]
+# ## Mamba-2 is attention
+#
+# A **state-space model** describes a state that decays and is pushed by an input: $\dot h = A h + B x$, read as $y = C^\top h$. In
+# Mamba-2, $A$ is one negative number for each head, and each token has its own $B$, $C$ and step length $\Delta$. In
+# a step the state fades by $e^{\Delta A}$, and $\Delta\, B\, x^\top$ is added:
+#
+# $$h_t = e^{\Delta_t A}\, h_{t-1} + B_t\, (\Delta_t x_t)^\top \qquad y_t = h_t^\top C_t$$
+#
+# Put it beside section 2: the keys are $B$, the queries $C$, the values $\Delta x$, and the logarithm of the gate is $\Delta A$. So all outputs
+# are $(C B^\top \odot L)(\Delta \odot X)$, with your mask. **By hand:** for $A = -\ln 2$ and $\Delta = 1$ the state is halved in each step, and
+# for $\Delta = 2$ it is quartered, while the input counts twice: a long step is a token that matters.
+#
+# | name | shape |
+# | --- | --- |
+# | `x`, `dt` | (…, T, d), (…, T): inputs, and the lengths Δ of their steps |
+# | `A` | a negative number, or a tensor that broadcasts to (…), one for each head |
+# | `B`, `C` | (…, T, n) |
+# | result | (…, T, d) |
+
+# %% exercise="18.5" difficulty="●●○" minutes=10
+from course_lib.attention import ssd
+
+# %% tags=["nbval-check-output"]
+ssd = check("18.5", ssd)
+
+# %% [markdown]
+# ## Build it
+#
+# **Build task (30 minutes, 13 points).** Write a model that answers questions about hot keys, in both forms, and the loop that trains
+# it, from an empty cell. In training, one parallel form reads the whole sequence; then `step` reads token by token, in constant memory. Writes
+# and questions are tokens of one sequence now: a token is 17 · key + value, which writes one of 16 values under one of 32 keys, or 17 ·
+# key + 16, which asks. A sequence writes 64 times and then asks 8 times. Everything is allowed except finished layers of the library.
+# Define what you need above `train_memory`, in the same cell.
+#
+# | method | arguments | result |
+# | --- | --- | --- |
+# | `model(tokens)` | (B, T), T ≤ 72 | logits (B, T, 16); where a token asks, they are its answer |
+# | `model.start(tokens)` | (B, T), T ≥ 0 | state |
+# | `model.step(token, state)` | (B,), and a state | logits (B, 16), and the new state |
+#
+# The check calls `train_memory(tokens, answers, n_steps)` once, with 10,000 sequences (N, 72), the answers to their questions (N, 8), and
+# `n_steps=500`. The function has 60 seconds of processor time; a good solution needs about twelve.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the model maps tokens (B, T) to logits (B, T, 16) |
+# | 1 | at most `n_steps` updates and at most 20,000 weights |
+# | 1 | each update uses only its own gradients, and every trained weight has a gradient |
+# | 1 | the returned model gives the same logits for the same tokens |
+# | 1 | at least 40 % of its answers are right |
+# | 1 | the logits depend on the tokens of their own sequence so far, and on nothing else |
+# | 2 | both forms give the same logits |
+# | 1 | the state holds at most 300 numbers for each sequence, and does not grow |
+# | 1 | a step leaves the state that it is given as it is |
+# | 1 | at least 85 % of the answers about keys that are written once are right |
+# | 2 | at least 85 % of the answers about keys that are rewritten are the newest value |
+
+# %% exercise="18.6" difficulty="●●●" minutes=30
+from course_tools.bank.lecture_18.train_memory import train_memory
+
+# %% tags=["nbval-check-output"]
+train_memory = check("18.6", train_memory)
+
+# %% tags=["ledger"]
+ledger()
