@@ -343,8 +343,7 @@ claim(
 )
 
 # %% [markdown]
-# The rivals stand still from the 200th update on. SimCLR does not: of its three trainings, without batch normalisation in the head,
-# one had not finished after these 400 updates.
+# The rivals stand still from the 200th update on.
 #
 # **SimCLR is the right tool here because what the label is about can be found without labels, and not with ten.** The probe then
 # only has to give ten groups their names. Where the first guesses from labels are mostly right, pseudo-labels are as good or better.

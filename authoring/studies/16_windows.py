@@ -4,7 +4,7 @@ The windows of the lecture: four photographs each, on which one thing of ten sta
 kind is labelled. Rivals: the encoder with a linear layer, trained on the labels alone; the same with pseudo-labels for the others
 (FixMatch), where the network is at least 0.8 sure. All draw views in the same way, from the same four photographs.
 
-Budget: 400 updates with 40 windows each, three seeds. Right answers on 1,000 unseen windows. The learning rate of the rivals is
+Budget: 500 updates with 40 windows each, three seeds. Right answers on 1,000 unseen windows. The learning rate of the rivals is
 the best of three on another seed; that of SimCLR was not tuned. About five minutes on one CPU thread. On a GPU: the same settings.
 """
 
@@ -15,13 +15,12 @@ from torch import nn
 
 from course_lib.losses import nt_xent
 from course_lib.metrics import linear_probe
-from course_lib.models import SimCLR
 from course_lib.primitives import unit
 from course_lib.training import train
 from course_tools.lectures.lecture_16 import rivals
 from course_tools.lectures.lecture_16.windows import Windows, draw_windows, one_of_each
 
-STEPS = 400
+STEPS = 500
 LOOKS = (1, *range(100, STEPS + 1, 100))
 TOLERANCE = {"right": 0.06, "curve": 0.2}
 SETTINGS = {  # name: (how it learns, learning rate)
@@ -46,9 +45,15 @@ def pairs(known, seed):
         yield tuple(rivals.photo_in_new_colours(chosen, generator) for _ in range(2))
 
 
+def new_head():
+    """The projection head of the lecture, from features (B, 64) to (B, 64)."""
+    layers = nn.Linear(64, 128, bias=False), nn.BatchNorm1d(128), nn.ReLU()
+    return nn.Sequential(*layers, nn.Linear(128, 64, bias=False), nn.BatchNorm1d(64))
+
+
 def contrast(model, pair):
     """NT-Xent at a temperature of 0.2."""
-    return nt_xent(*model(*pair), 0.2).float()
+    return nt_xent(*model(torch.cat(pair)).chunk(2), 0.2).float()
 
 
 @torch.no_grad()
@@ -66,7 +71,7 @@ def run(setting, seed, device):
     few = one_of_each(known.kinds, seed)
     torch.manual_seed(seed)
     if way == "pairs":
-        model, stream, loss = SimCLR(rivals.encoder(), 64), pairs(known, seed), contrast
+        model, stream, loss = nn.Sequential(rivals.encoder(), new_head()), pairs(known, seed), contrast
     elif way == "labels":
         model, stream, loss = rivals.classifier(), rivals.labelled(known, few, seed), rivals.from_labels
     else:
@@ -76,8 +81,8 @@ def run(setting, seed, device):
     for step in train(model, stream, loss, steps=STEPS, lr=rate, warmup=STEPS // 10):
         if step.index + 1 in LOOKS:
             model.eval()
-            is_simclr = isinstance(model, SimCLR)
-            curve[step.index + 1] = probed(model.encoder, known, few, unseen) if is_simclr else rivals.right(model, unseen)
+            share = probed(model[0], known, few, unseen) if way == "pairs" else rivals.right(model, unseen)
+            curve[step.index + 1] = share
             model.train()
     return {"right": curve[STEPS], "curve": curve}
 
