@@ -1,6 +1,6 @@
 """The recorded result of a study in a lecture: its numbers, and its figure with its cost in the caption.
 
-recorded("12_matching").scores("matched", "ap50")        # one number per seed
+recorded("12_crowds").scores("matched", "ap50")          # one number per seed
 show_study("10_windows")                                 # the study's figure, as recorded
 """
 
@@ -16,7 +16,7 @@ def recorded(name: str, folder: Path | None = None, *, device: str = "cpu") -> R
     """Read the recorded result of a study.
 
     Args:
-        name: such as "12_matching".
+        name: such as "12_crowds".
         folder: the folder of the studies; that of the course by default.
         device: "cpu", or "cuda" for the larger settings of a GPU, which have a record of their own.
 

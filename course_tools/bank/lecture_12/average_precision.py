@@ -217,6 +217,7 @@ exercise = Exercise(
     id="12.7",
     title="Average precision",
     reference=average_precision,
+    extra=True,
     properties=(
         runs_on(_in_order),
         has_shape("One number.", _in_order),

@@ -264,6 +264,7 @@ exercise = Exercise(
     id="12.3",
     title="Generalised IoU",
     reference=giou,
+    extra=True,
     properties=(
         runs_on(_touching),
         has_shape("A number for each box of a, a row, with each box of b, a column.", _lists),

@@ -261,6 +261,7 @@ exercise = Exercise(
     id="12.2",
     title="Intersection and union of boxes",
     reference=overlap,
+    extra=True,
     properties=(
         runs_on(_touching),
         has_shape("Two areas for each box of a, a row, with each box of b, a column.", _lists),

@@ -59,7 +59,7 @@ def train_detector(images: Tensor, classes: Tensor, boxes: Tensor, n_classes: in
 
     Called with images (B, 1, H, W), the model returns the predictions of N queries, (B, N, n_classes + 5): the logits of the
     classes, then that of "no object", then the box, centre and size between 0 and 1. Called with images, classes and boxes, in
-    training mode and after `eval()`, it returns the loss of these predictions, one number, as in section 5: the class loss
+    training mode and after `eval()`, it returns the loss of these predictions, one number, as in section 4: the class loss
     divided by the sum of its weights, with a weight below 1 for "no object", plus the sum of 5 L1 + 2 (1 - GIoU) divided by the
     number of objects.
 
@@ -211,13 +211,13 @@ def _classes(measured: Measured, truth: Truth) -> str | None:
     w = _weight(measured, truth)
     if not LEAST_WEIGHT <= w <= MOST_WEIGHT:
         return (
-            f'Section 5 would need a weight of {w:.2f} for "no object" to give your class loss; between 0.02 and 0.95 is '
+            f'Section 4 would need a weight of {w:.2f} for "no object" to give your class loss; between 0.02 and 0.95 is '
             "required. Is it divided by the sum of the weights, not by the number of queries?"
         )
     for name, words in (("plain", ""), ("twice", " with an object listed twice"), ("empty", " without objects")):
         loss, wanted = _loss(measured, truth, name), _wanted(measured, truth, name, w)
         if not _is_same(loss, wanted):
-            return f"For scenes{words} the loss is {loss:.3f}; that of section 5 is {wanted:.3f}."
+            return f"For scenes{words} the loss is {loss:.3f}; that of section 4 is {wanted:.3f}."
     return None
 
 
@@ -300,7 +300,7 @@ def never_learns_no_object(measured: Measured, truth: Truth) -> bool:
 
 
 def weighs_all_alike(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the losses are those of section 5 with a weight of 1 for "no object"."""
+    """Evidence: the losses are those of section 4 with a weight of 1 for "no object"."""
     names = ("plain", "other", "empty")
     return all(_is_same(_loss(measured, truth, name), _wanted(measured, truth, name, 1.0)) for name in names)
 
@@ -654,6 +654,7 @@ exercise = Exercise(
     id="12.8",
     title="A detector and its training loop",
     reference=train_detector,
+    extra=True,
     properties=(
         trained.trains_within(SECONDS),
         trained.holds("model", "The model gives predictions (B, N, n_classes + 5), and its loss.", _model, 1, needs=("runs",)),

@@ -1,36 +1,37 @@
-"""Figures of boxes: similarity of two boxes as one slides, detections with attention maps, positions of the object queries."""
+"""Figures of lecture 12: scenes with boxes, similarity of two boxes as one slides, detections, and confidence of each query."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from course_lib.analysis import record
-from course_lib.attention import scaled_dot_product_attention
 from course_lib.datasets import Scenes
-from course_lib.models import DETR
-from course_lib.primitives import overlap, to_corners
-from course_tools.lectures.lecture_12.experiments import detect, objects
+from course_lib.primitives import to_corners
+from course_tools.lectures.lecture_12.experiments import Detections, objects
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.grey import grey
-from course_tools.notebook.plots import curves
+from course_tools.notebook.plots import curves, pictures
 from course_tools.notebook.show import show
 
 Measure = Callable[[Tensor, Tensor], Tensor]
 
 
-def show_scenes(made: Scenes, n: int = 3) -> None:
-    """Show the first n scenes with the bounding boxes and classes of their objects."""
-    truth = {f"scene {i}": objects(made, i) for i in range(n)}
+def in_colour(image: Tensor) -> Tensor:
+    """Turn an image (C, H, W), ink from 0 to 1 or in colour, into one that can be drawn, (H, W, 3)."""
+    return image.permute(1, 2, 0).clamp(0, 1).cpu() if len(image) == 3 else grey(1 - image)
+
+
+def show_scenes(made: Scenes, numbers: Sequence[int]) -> None:
+    """Show some scenes with the bounding boxes of their objects."""
+    truth = {f"{len(objects(made, i)[1])} creatures ({i})": i for i in numbers}
     show(
         boxed(
-            {title: grey(1 - made.images[i]) for i, title in enumerate(truth)},
-            {title: corners for title, (corners, _) in truth.items()},
-            {title: names for title, (_, names) in truth.items()},
+            {title: in_colour(made.images[i]) for title, i in truth.items()},
+            {title: objects(made, i)[0] for title, i in truth.items()},
         ),
-        alt=f"{n} scenes with the bounding boxes of their digits: "
-        + "; ".join(f"{title} contains {', '.join(names)}" for title, (_, names) in truth.items())
-        + ".",
+        alt=f"{len(truth)} scenes of pixel creatures on photographs, with the boxes of "
+        + ", ".join(str(len(objects(made, i)[1])) for i in truth.values())
+        + " creatures; many boxes overlap.",
     )
 
 
@@ -54,106 +55,61 @@ def show_slide(measures: Mapping[str, Measure], width: float, vertical_offset: f
     )
 
 
-@torch.no_grad()
-def query_maps(model: DETR, images: Tensor) -> Tensor:
-    """Compute the attention of each query over the cells in the last decoder layer, mean of the heads: (B, N, H / 4, W / 4)."""
-    last = len(model.decoder) - 1
-    cross = model.decoder[last].cross
-    mechanism = cross.mechanism
-    cross.mechanism = scaled_dot_product_attention  # the fused form keeps no weights
-    try:
-        with record(model) as seen:
-            model(images)
-    finally:
-        cross.mechanism = mechanism
-    H, W = (side // 4 for side in images.shape[2:])
-    return seen[f"decoder.{last}.cross"][0].weights.mean(1).unflatten(-1, (H, W)).cpu()
-
-
-def show_detections(model: DETR, made: Scenes, i: int, threshold: float = 0.5) -> None:
-    """Show scene i with the detections above a confidence, the true boxes, and maps of the three most confident queries."""
-    image, (boxes, digits) = made.images[i], objects(made, i)
-    title = f"objects: {', '.join(digits)}"
-    p, corners = (part[0].cpu() for part in detect(model, image[None]))
-    confidence, digit = p.sum(-1), p.argmax(-1)
-    best = confidence.argsort(descending=True).tolist()
-    above = [n for n in best if confidence[n] > threshold]
-    maps = query_maps(model, image[None])[0]
-    names = {n: f"query {n + 1}: {digit[n]}, any digit {100 * confidence[n]:.0f} %" for n in best[:3]}
-    found = [f"{digit[n]} at ({corners[n, 0]:.2f}, {corners[n, 1]:.2f})" for n in above]
-    show(
-        boxed(
-            {title: grey(1 - image)} | {name: maps[n] for n, name in names.items()},
-            {title: corners[above]} | {name: corners[[n]] for n, name in names.items()},
-            {title: [f"{digit[n]}" for n in above]},
-            expected={title: boxes},
-            ink=dict.fromkeys(names.values(), image[0]),
-        ),
-        alt=f"Scene, {title}. Detections above {threshold:g}: {', '.join(found) or 'none'}; true boxes are dashed. Then the "
-        "attention maps of the three most confident queries.",
-    )
-
-
-def attention_on_boxes(maps: Tensor, images_of: Tensor, queries: Tensor, corners: Tensor) -> tuple[float, float]:
-    """Average the attention that falls on a box: of its own query, and of another one.
-
-    Args:
-        maps: (B, N, h, w), as returned by `query_maps`.
-        images_of: (n,), the image of each box.
-        queries: (n,), the query that is matched with each box.
-        corners: (n, 4), as fractions of the image.
-
-    Returns:
-        The mean over the boxes for the matched query, and for the query after it.
-    """
-    N, h, w = maps.shape[1:]
-    top, left = (index.flatten() for index in torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij"))
-    cells = torch.stack([left / w, top / h, (left + 1) / w, (top + 1) / h], dim=-1)
-    inside = overlap(corners[:, None], cells.expand(len(corners), h * w, 4))[0][:, 0] * (h * w)
-    flat = maps.flatten(2)
-    own, other = ((flat[images_of, n] * inside).sum(-1).mean().item() for n in (queries, (queries + 1) % N))
-    return own, other
-
-
-def show_centres(corners_of: Mapping[str, Tensor], side: int = 24) -> None:
-    """Draw the centres of the boxes (n, 4) that each query predicts, one panel per query, on an empty image."""
-    centres = {name: (corners[:, :2] + corners[:, 2:]) / 2 for name, corners in corners_of.items()}
-    show(
-        boxed(dict.fromkeys(centres, torch.ones(side, side, 3)), dots=centres),
-        alt="Centres of the boxes that each query predicts: "
-        + "; ".join(
-            f"{name} {len(c)} boxes, mean centre ({c[:, 0].mean():.2f}, {c[:, 1].mean():.2f})" for name, c in centres.items()
-        )
-        + ".",
-    )
-
-
-def show_found(made: Scenes, p: Tensor, corners: Tensor, name: str, n: int = 4, threshold: float = 0.5) -> None:
-    """Show the detections of a model above a confidence in the first n scenes; true boxes are dashed.
+def show_detections(made: Scenes, number: int, found: Mapping[str, Detections], threshold: float = 0.5) -> None:
+    """Show one scene with its true boxes, and beside it what each of some methods detects in it.
 
     Args:
         made: scenes.
-        p: (B, N, n_classes), probabilities of the classes.
-        corners: (B, N, 4), as fractions of the image.
-        name: of the model.
-        n: how many scenes.
-        threshold: the minimum probability of a class.
+        number: of the scene.
+        found: name → detections in all scenes.
+        threshold: the least confidence of a box that is drawn.
     """
+    boxes, _ = objects(made, number)
+    corners = {"true boxes": boxes}
+    for name, each in found.items():
+        sure = each.confidence[number] > threshold
+        corners[f"{name}: {int(sure.sum())}"] = each.corners[number, sure].cpu()
+    image = in_colour(made.images[number])
+    counts = ", ".join(title.replace(":", "") for title in list(corners)[1:])
+    show(
+        boxed(dict.fromkeys(corners, image), corners),
+        alt=f"Unseen scene {number}, creatures: {len(boxes)}, and the boxes above a confidence of {threshold:g}: {counts}.",
+    )
+
+
+def show_confidence(made: Scenes, number: int, found: Mapping[str, Detections]) -> None:
+    """Show one scene, and for each of some models the confidence of its queries, laid out as the cells that they start from."""
+    maps, said = {}, []
+    for name, each in found.items():
+        confidence = each.confidence[number].cpu()
+        side = round(len(confidence) ** 0.5)
+        maps[name] = confidence.view(side, side)
+        said.append(f"{name} {int((confidence > 0.5).sum())}")
+    n_objects = int((made.classes[number] >= 0).sum())
+    show(
+        pictures({"scene": in_colour(made.images[number])} | maps, label="confidence"),
+        alt=f"Unseen scene {number}, creatures: {n_objects}, and the confidence of each query, as a map. Queries above 0.5: "
+        f"{', '.join(said)}.",
+    )
+
+
+def show_found(made: Scenes, found: Detections, name: str, n: int = 4, threshold: float = 0.5) -> None:
+    """Show the detections of a model above a confidence in the first n scenes, with their classes; true boxes are dashed."""
     truth = {f"scene {i}": objects(made, i) for i in range(n)}
-    certain = [p[i].amax(-1) > threshold for i in range(n)]
-    found: dict[str, Sequence[str]] = {
-        title: [str(kind) for kind in p[i, certain[i]].argmax(-1).tolist()] for i, title in enumerate(truth)
+    certain = [found.p[i].amax(-1) > threshold for i in range(n)]
+    kinds: dict[str, Sequence[str]] = {
+        title: [str(kind) for kind in found.p[i, certain[i]].argmax(-1).tolist()] for i, title in enumerate(truth)
     }
     show(
         boxed(
-            {title: grey(1 - made.images[i]) for i, title in enumerate(truth)},
-            {title: corners[i, certain[i]] for i, title in enumerate(truth)},
-            found,
+            {title: in_colour(made.images[i]) for i, title in enumerate(truth)},
+            {title: found.corners[i, certain[i]] for i, title in enumerate(truth)},
+            kinds,
             expected={title: boxes for title, (boxes, _) in truth.items()},
         ),
         alt=f"Detections of {name} above a confidence of {threshold:g} in new scenes: "
         + "; ".join(
-            f"{title} {', '.join(found[title])}, where there are {', '.join(digits)}" for title, (_, digits) in truth.items()
+            f"{title} {', '.join(kinds[title])}, where there are {', '.join(names)}" for title, (_, names) in truth.items()
         )
         + ".",
     )

@@ -1,0 +1,159 @@
+"""What could find creatures instead of a matched set: every place on one, the nearest place, patches of one colour."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from course_lib.blocks import ConvNet, Sizes
+from course_lib.datasets import Scenes
+from course_lib.fast import fused_scaled_dot_product_attention
+from course_lib.losses import SetLoss, match, matching_cost, set_loss
+from course_lib.models.detr import ObjectBlock, sinusoidal_positions_2d
+from course_lib.primitives import giou, iou, to_corners
+from course_tools.lectures.lecture_12.crowds import N_KINDS, SIDE
+
+CELLS, WIDTH = 8, 64
+"""Cells in a row of the map of features, each with one query; features of a cell."""
+NO_OBJECT = 0.5
+"""Weight of a query without an object in the loss of the classes."""
+
+
+def cell_centres() -> Tensor:
+    """Return the centres of the cells, row by row, as fractions of the image (64, 2): x, y."""
+    at = (torch.arange(CELLS) + 0.5) / CELLS
+    return torch.cartesian_prod(at, at).flip(-1)
+
+
+class Alone(nn.Module):
+    """In place of the self-attention among queries: each query keeps to itself."""
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add nothing to x."""
+        return torch.zeros_like(x)
+
+
+class CrowdDetector(nn.Module):
+    """The lecture's detector, made of the parts of the library; perhaps without self-attention among its queries."""
+
+    def __init__(self, alone: bool = False) -> None:
+        """Set up backbone, one decoder layer and two heads."""
+        super().__init__()
+        self.backbone = ConvNet(3, widths=(32, 64, WIDTH), strides=(2, 2, 1))
+        self.decoder = ObjectBlock(Sizes(WIDTH, 4, 2 * WIDTH, 1), fused_scaled_dot_product_attention)
+        if alone:
+            self.decoder.mixer = Alone()
+        self.classify = nn.Linear(WIDTH, N_KINDS + 1)
+        self.box = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 4))
+        self.register_buffer("references", torch.cat([cell_centres(), torch.full((CELLS**2, 2), 0.36)], 1).logit())
+        self.register_buffer("positions", sinusoidal_positions_2d(CELLS, CELLS, WIDTH))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits (B, 64, 3) and boxes (B, 64, 4) of images (B, 3, 32, 32)."""
+        cells = self.backbone(2 * images - 1).flatten(2).mT
+        x = self.decoder(cells, self.positions, cells, self.positions)
+        return self.classify(x), (self.box(x) + self.references).sigmoid()
+
+
+def one_to_one(model: nn.Module, batch: tuple[Tensor, ...], matching=match) -> Tensor:
+    """Compute the set loss when a matching of the costs gives one query to each object."""
+    images, classes, boxes = batch
+    logits, found = model(images)
+    with torch.no_grad():
+        queries = matching(matching_cost(logits, found, classes, boxes), classes)
+    return set_loss(logits, found, classes, boxes, queries, NO_OBJECT).total()
+
+
+def nearest_place(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+    """Compute the set loss when each object is given the cell nearest to its centre, whatever the queries predict.
+
+    Two objects get different cells, so that the sum of the distances is smallest.
+    """
+    centres = batch[2][..., :2]
+    far = (cell_centres().to(centres)[None, :, None] - centres[:, None]).norm(dim=-1)
+    return one_to_one(model, batch, lambda cost, classes: match(far, classes))
+
+
+def one_to_many(model: nn.Module, batch: tuple[Tensor, ...], reach: float = 0.6) -> Tensor:
+    """Compute the loss of a detector before DETR: *every* cell in the middle of an object is trained to predict it.
+
+    Of objects that cover a cell, it predicts the one whose centre is nearest. Each object has at least the cell nearest to its
+    centre. The parts of the loss and their weights are those of the set loss.
+
+    Args:
+        model: images → logits (B, 64, n_classes + 1) and boxes (B, 64, 4).
+        batch: images, classes (B, M) and boxes (B, M, 4).
+        reach: the middle is this share of the box's sides.
+    """
+    images, classes, boxes = batch
+    logits, found = model(images)
+    offset = (cell_centres().to(boxes)[None, :, None] - boxes[:, None, :, :2]).abs()
+    apart = (2 * offset / boxes[:, None, :, 2:].clamp(min=1e-6)).amax(-1)
+    apart = torch.where((classes >= 0)[:, None], apart, torch.inf)  # (B, 64, M)
+    least, which = apart.min(-1)
+    b, m = (classes >= 0).nonzero(as_tuple=True)
+    nearest = apart.argmin(1)[b, m]
+    which[b, nearest] = m
+    inside = least < reach
+    inside[b, nearest] = True
+    wanted = torch.where(inside, classes.gather(1, which), N_KINDS)
+    weights = torch.tensor([1.0] * N_KINDS + [NO_OBJECT]).to(logits)
+    targets, predicted = boxes.gather(1, which[..., None].expand(-1, -1, 4))[inside], found[inside]
+    n = max(len(targets), 1)
+    agreement = giou(to_corners(predicted)[:, None], to_corners(targets)[:, None])
+    of_boxes = (predicted - targets).abs().sum() / n, (1 - agreement).sum() / n
+    return SetLoss(F.cross_entropy(logits.mT, wanted, weights), *of_boxes).total()
+
+
+class OneColour:
+    """Without a network: patches of one colour, and a support vector machine that says what each patch is."""
+
+    def __init__(self, known: Scenes, step: float = 0.15) -> None:
+        """Learn from scenes which patches are creatures; two neighbours closer than `step` in colour join."""
+        from sklearn.svm import SVC
+
+        self.step = step
+        scene, corners, shapes = self._patches(known.images.cpu())
+        overlaps = iou(corners[:, None], to_corners(known.boxes.cpu())[scene])[:, 0]  # (n, M)
+        best, which = torch.where(known.classes.cpu()[scene] >= 0, overlaps, 0.0).max(-1)
+        kinds = torch.where(best >= 0.5, known.classes.cpu()[scene, which], N_KINDS)
+        self.machine = SVC(C=10.0).fit(shapes.numpy(), kinds.numpy())
+
+    def detect(self, images: Tensor, most: int = 64) -> tuple[Tensor, Tensor]:
+        """Return the confidence of each kind (B, 64, 2) and the corners (B, 64, 4) of the patches of each image."""
+        scene, corners, shapes = self._patches(images.cpu())
+        sure = torch.from_numpy(self.machine.decision_function(shapes.numpy())).float().softmax(-1)[:, :N_KINDS]
+        p, boxes = torch.zeros(len(images), most, N_KINDS), torch.zeros(len(images), most, 4)
+        for i in range(len(images)):
+            mine = (scene == i).nonzero()[:most, 0]
+            p[i, : len(mine)], boxes[i, : len(mine)] = sure[mine], corners[mine]
+        return p, boxes
+
+    def _patches(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Find patches of one colour: their scene (n,), corners (n, 4), and shape, 8 × 8 and the sides (n, 66)."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        index = torch.arange(images[:, 0].numel()).view(len(images), SIDE, SIDE)
+        beside = (images[..., 1:] - images[..., :-1]).abs().amax(1) < self.step
+        below = (images[..., 1:, :] - images[..., :-1, :]).abs().amax(1) < self.step
+        start = torch.cat([index[..., :-1][beside], index[:, :-1][below]]).numpy()
+        end = torch.cat([index[..., 1:][beside], index[:, 1:][below]]).numpy()
+        graph = coo_array((torch.ones(len(start)).numpy(), (start, end)), shape=(index.numel(),) * 2)
+        label = torch.from_numpy(connected_components(graph, directed=False)[1]).long().view(index.shape)
+        n = int(label.max()) + 1
+        at = torch.cartesian_prod(torch.arange(len(images)), torch.arange(SIDE), torch.arange(SIDE))
+        flat = label.flatten()
+        low, high = (
+            torch.full((n, 3), fill).scatter_reduce(0, flat[:, None].expand(-1, 3), at, how)
+            for fill, how in ((10**6, "amin"), (-1, "amax"))
+        )
+        sides = high[:, 1:] + 1 - low[:, 1:]
+        area = torch.bincount(flat, minlength=n)
+        kept = ((sides >= 5) & (sides <= 18)).all(1) & (area >= 12)
+        scenes, shapes = low[kept, 0], []
+        for number in kept.nonzero()[:, 0].tolist():
+            (i, y_1, x_1), (_, y_2, x_2) = low[number].tolist(), high[number].tolist()
+            mask = (label[i, y_1 : y_2 + 1, x_1 : x_2 + 1] == number).float()
+            shapes.append(F.interpolate(mask[None, None], size=(8, 8), mode="bilinear").flatten())
+        corners = torch.stack([low[kept, 2], low[kept, 1], high[kept, 2] + 1, high[kept, 1] + 1], 1) / SIDE
+        return scenes, corners, torch.cat([torch.stack(shapes), sides[kept] / 16], 1)

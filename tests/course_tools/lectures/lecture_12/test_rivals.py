@@ -1,0 +1,78 @@
+"""Rivals: which cells each assignment trains, and what patches of one colour find."""
+
+import torch
+from torch import nn
+
+from course_lib.datasets import Scenes
+from course_tools.lectures.lecture_12.crowds import draw_crowds
+from course_tools.lectures.lecture_12.experiments import Detections, ap50
+from course_tools.lectures.lecture_12.rivals import (
+    CrowdDetector,
+    OneColour,
+    cell_centres,
+    nearest_place,
+    one_to_many,
+    one_to_one,
+)
+
+
+class Says(nn.Module):
+    """A model of fixed predictions for one scene."""
+
+    def __init__(self):
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(1, 64, 3))
+        self.boxes = nn.Parameter(torch.cat([cell_centres(), torch.full((64, 2), 0.36)], 1)[None])
+
+    def forward(self, images):
+        return self.logits, self.boxes
+
+
+def trained(loss, boxes):
+    """The cells whose box is trained, when there are creatures of kind 1 with these boxes."""
+    model, boxes = Says(), torch.tensor([boxes])
+    loss(model, (torch.zeros(1, 3, 32, 32), torch.ones(boxes.shape[:2], dtype=torch.long), boxes)).backward()
+    of_boxes = model.boxes.grad[0].abs().sum(1).nonzero()[:, 0].tolist()
+    assert (model.logits.grad[0, :, 1] < 0).nonzero()[:, 0].tolist() == of_boxes, "these cells, and no others, say the kind"
+    return of_boxes
+
+
+def test_every_cell_in_the_middle_of_a_creature_is_trained():
+    """The middle of a box of 0.45 from 0.275 to 0.725 is 0.365 … 0.635: cells 3 and 4 of each axis, 0.4375 and 0.5625."""
+    assert trained(one_to_many, [[0.5, 0.5, 0.45, 0.45]]) == [27, 28, 35, 36]
+
+
+def test_a_creature_without_a_cell_in_its_middle_gets_the_nearest():
+    assert trained(one_to_many, [[0.5, 0.45, 0.05, 0.05]]) in ([27], [28])
+
+
+def test_one_cell_is_trained_for_each_creature_by_place_or_by_cost():
+    boxes = [[0.45, 0.44, 0.36, 0.36], [0.57, 0.44, 0.36, 0.36]]
+    assert trained(nearest_place, boxes) == [27, 28]
+    assert trained(one_to_one, boxes) == [27, 28]
+
+
+def test_two_creatures_at_one_place_get_two_cells():
+    assert len(trained(nearest_place, [[0.43, 0.44, 0.36, 0.36], [0.44, 0.44, 0.36, 0.36]])) == 2
+
+
+def test_queries_that_are_alone_do_not_know_of_each_other():
+    """A query of the control depends on the others through the cells only: with the cells fixed, not at all."""
+    torch.manual_seed(0)
+    for alone in (True, False):
+        decoder = CrowdDetector(alone).decoder
+        x, memory, positions = torch.randn(1, 64, 64), torch.randn(1, 64, 64), torch.randn(64, 64)
+        changed = x.clone()
+        changed[0, 5] += 1
+        apart = (decoder(changed, positions, memory, positions) - decoder(x, positions, memory, positions)).abs().sum(-1)[0]
+        assert apart[5] > 0
+        assert bool((apart[6:] == 0).all()) == alone
+
+
+def test_patches_of_one_colour_find_creatures_that_stand_alone():
+    known, unseen = draw_crowds(400, 0, pairs=0.0), draw_crowds(60, 1, unseen=True, pairs=0.0)
+    p, corners = OneColour(Scenes(*(part.cpu() for part in known))).detect(unseen.images)
+    found = Detections(p.to(unseen.images.device), corners.to(unseen.images.device))
+    assert p.shape == (60, 64, 2)
+    assert ap50(found, unseen) > 0.9
+    assert ap50(found, Scenes(unseen.images, unseen.classes, unseen.boxes.roll(1, 0))) < 0.5
