@@ -19,7 +19,7 @@ LOSES_OR_TIES = {
         "09.video",
         "09.mIoU",
     ),
-    *("09.mIoU-mean", "10.digits", "12.u", "12.v", "12.x", "13.vit", "16.s"),
+    *("09.mIoU-mean", "10.digits", "12.rivals", "13.vit", "16.s"),
     *("16.GA", "18.twice", "18.once"),
 }
 ROW = """
