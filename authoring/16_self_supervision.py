@@ -122,8 +122,10 @@ claim(
 # matter.
 #
 # Colours are changed by a 3 × 3 matrix on red, green and blue, drawn for each view: brightness, saturation and hue.
+#
+# **Try it.** Name what stays in each pair below.
 
-# %%
+# %% tags=["try-it"]
 COLOURS = Augmentation(brightness=1.5, saturation=0.6, hue=math.pi)
 
 
@@ -773,6 +775,8 @@ from course_tools.bank.lecture_16.repair_simclr import three_faults as suspect
 
 # %%
 torch.manual_seed(0)
+digits = experiments.small_digits((0,))
+known_digits = digits.images[digits.learn[0]].cpu()
 suspected = suspect(known_digits, 20)
 with torch.no_grad():
     few_features = suspected(digits.images[:64].cpu())

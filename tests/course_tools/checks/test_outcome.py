@@ -166,7 +166,8 @@ def test_arguments_have_the_names_of_the_function_or_numbers():
 def test_a_list_of_arguments_changed_in_place_is_noticed(change):
     def answer(gradients, max_norm):
         clipped = clip_gradients(gradients, max_norm)
-        change(gradients)
+        if gradients:
+            change(gradients)
         return clipped
 
     assert failing(verdict("01.3", answer)) == ["inputs"]
