@@ -132,14 +132,14 @@ def show_byol_losses(runs: Mapping[str, ByolRun]) -> None:
 
 
 def show_spectra(projections: Mapping[str, Tensor], spectrum: Callable[[Tensor], Tensor], n: int = 30) -> dict[str, float]:
-    """Draw the spectra of projections (N, d); return the sum of the squares of each spectrum, 1 for a full sphere."""
+    """Draw the spectra of projections (N, d); return the sum of the squares of each spectrum, 1 where the mean is 0."""
     spectra = {name: spectrum(points).double() for name, points in projections.items()}
     spread = {name: values.square().sum().item() for name, values in spectra.items()}
     lines = {name: (range(1, n + 1), values[:n].clamp_min(1e-5)) for name, values in spectra.items()}
     show(
         curves(lines, "principal axis", "standard deviation along the axis", "projections of unseen digits", log="y"),
-        alt=f"Standard deviation of the projections along their first {n} principal axes, logarithmic. Sum of squares, 1 for a "
-        f"full sphere: {', '.join(f'{name} {total:.4f}' for name, total in spread.items())}.",
+        alt=f"Standard deviation of the projections along their first {n} principal axes, logarithmic. Sum of squares, 1 where "
+        f"the mean is 0: {', '.join(f'{name} {total:.4f}' for name, total in spread.items())}.",
     )
     return spread
 
