@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_tools.notebook.show import show
+from course_tools.notebook.style import despine
 
 Write = Callable[[Tensor, Tensor, Tensor], Tensor]
 """`write(S, k, v)` returns the state (d_k, d_v) after a write."""
@@ -33,17 +33,19 @@ def draw_correction(keep: float = 1.0, beta: float = 1.0, value: float = 5.0) ->
     ax.plot(*line.T, color="0.6", linestyle="--", linewidth=1.2, label=f"memories that read {value:g} with $k_2$")
     ax.annotate("", k.tolist(), (0, 0), arrowprops={"arrowstyle": "-|>", "color": "0.55", "linewidth": 1.4})
     ax.text(*(k + torch.tensor([-0.35, 0.1])), "$k_2$", fontsize=10, color="0.35")
-    for end, colour, width in ((added, SUM, 1.8), (corrected, DELTA, 1.8)):
+    for end, colour, width in ((added, SUM, 4.0), (corrected, DELTA, 1.6)):
         ax.annotate("", end.tolist(), S.tolist(), arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": width})
     for point, colour, marker, name in (
         (S, OLD, "o", f"before: ({S[0]:.2f}, {S[1]:.2f})"),
         (added, SUM, "s", f"sum: ({added[0]:.2f}, {added[1]:.2f})"),
         (corrected, DELTA, "D", f"delta rule: ({corrected[0]:.2f}, {corrected[1]:.2f})"),
     ):
-        ax.plot(*point.tolist(), marker, color=colour, markersize=7, label=name, linestyle="none")
-    ax.set(xlim=(-0.5, 7), ylim=(-0.5, 4.8), xlabel="first number of S", ylabel="second number of S", aspect="equal")
+        ax.plot(*point.tolist(), marker, color=colour, markersize=7, label=name, linestyle="none", zorder=5)
+    first, second = torch.stack([S, added, corrected]).T.tolist()
+    ax.set(xlim=(min(0, *first) - 0.5, max(6.5, *first) + 0.5), ylim=(min(0, *second) - 0.5, max(4.3, *second) + 0.5))
+    ax.set(xlabel="first number of S", ylabel="second number of S", aspect="equal")
     ax.grid(alpha=0.25)
-    sns.despine(ax=ax)
+    despine(ax)
     figure.legend(fontsize=8, loc="outside lower center", ncols=2, frameon=False)
     reads = f"reading with k_2 gives {added @ k:.2f} after the sum and {corrected @ k:.2f} after the delta rule"
     show(
