@@ -19,7 +19,7 @@
 # ![](diagram:detr)
 #
 # You will compare boxes by hand, write the matching and the set loss, and train a detector on crowds in which the usual remedy
-# against duplicates removes every creature that stands behind another.
+# against duplicates removes many creatures that stand close to another.
 #
 # **Prerequisites:** lecture 05 (decoder, cross-attention). **Time:** {minutes}. {measured}
 
@@ -55,7 +55,7 @@ from course_tools.notebook.training_curve import trained_with_losses
 #
 # A classifier names an image. A **detector** finds all objects in it: for each one a class and a box, without being told how many
 # there are. Our scenes hold one to four pixel creatures of two kinds on photographs. Each has a colour of its own, and often another
-# of its kind stands right behind it.
+# of its kind stands right behind it. A box goes around the whole creature, also where another hides it.
 
 # %% tags=["try-it"]
 source(draw_crowds)  # Try it: show other scenes, by their numbers
@@ -64,8 +64,8 @@ figures.show_scenes(unseen, (0, 3, 8, 16))
 
 # %% [markdown]
 # Do we need a network? Cut each scene into patches of one colour, and let a support vector machine say what each patch is.
-# We measure **AP50**, from 0 to 1: a detection counts as right if it has the right class and its box overlaps that of the object by
-# half, and a second detection of the same object counts as wrong (details in *Going further*).
+# We measure **AP50**, from 0 to 1: a detection counts as right if it has the right class and the intersection of its box with
+# that of the object is at least half of their union, and a second detection of the same object counts as wrong (details in *Going further*).
 
 # %% tags=["nbval-check-output"]
 source(rivals.OneColour)
@@ -90,8 +90,8 @@ claim("12.colour", alone=colour_alone, crowds=colour_crowds)
 # | decoder: queries attend to queries, then to cells | (B, 64, 64) |
 # | classes with "no object", and boxes, all in parallel | (B, 64, 3), (B, 64, 4) |
 #
-# There is no causal mask: all queries answer at once. (DETR has an encoder, too, and its queries are free vectors. Newer detectors
-# start them from cells, as we do, and train much faster.)
+# There is no causal mask: all queries answer at once. (DETR as published, Carion et al. 2020, has an encoder, too, as drawn above, and
+# its queries are free vectors. Many newer detectors start them from cells, as we do.)
 
 
 # %%
@@ -129,19 +129,20 @@ def learn(loss, steps=1_000, lr=3e-3):
 
 
 # %% [markdown] tags=["predict"]
-# Which query is trained to predict which object? Detectors before DETR answer: **every** cell in the middle of an object predicts it.
-# Many queries then find the same creature. **Non-maximum suppression** (NMS) cleans up: of two boxes whose intersection is more than
-# half of their union, remove the less confident one.
+# Which query is trained to predict which object? Many detectors before DETR, such as FCOS (2019), answer: **every** cell in
+# the middle of an object predicts it. Many queries then find the same creature. **Non-maximum suppression** (NMS) cleans up: go from the
+# most confident box down, and remove each box of the same class whose intersection with one already kept is more than half of their
+# union.
 #
 # **Predict.** Two creatures of one kind stand so close that their boxes overlap by 0.6 (intersection over union). The network finds
-# both, each with three boxes. What remains after NMS at 0.5?
+# both, each with three boxes that fit exactly. What remains after NMS at 0.5?
 #
 # <details><summary>A. Two boxes, one for each creature.</summary>
 #
 # NMS cannot see creatures. It compares boxes, and these two overlap by more than a half.</details>
 # <details><summary>B. One box: that of the more confident creature.</summary>
 #
-# Yes. NMS cannot tell a duplicate from a neighbour. A higher threshold keeps the neighbour, and keeps duplicates with it.</details>
+# Yes. NMS cannot tell a duplicate from a neighbour. A higher threshold keeps the neighbour, and may keep duplicates with it.</details>
 # <details><summary>C. Six boxes: they belong to different objects.</summary>
 #
 # It does not know which box belongs to which object.</details>
@@ -163,7 +164,7 @@ claim(
 )
 
 # %% [markdown]
-# There are about two boxes for each creature, and NMS makes it worse: with the duplicates it removes the creatures behind. We want
+# There are about two boxes for each creature, and NMS makes it worse: with the duplicates it removes neighbours. We want
 # a network that says each creature *once*. For this, exactly one query must be trained to say it. Which one? To decide, we have to
 # compare boxes.
 #
@@ -320,9 +321,9 @@ from course_lib.losses import set_loss
 set_loss = check("12.6", set_loss)
 
 # %% [markdown]
-# Why is an unmatched query worth less than a matched one? In our scenes 62 of 64 queries have no object. A network that does not yet
+# Why is an unmatched query worth less than a matched one? In our scenes, with 2.25 creatures on average, 61.75 of 64 queries have no object. A network that does not yet
 # see anything does best by saying "no object" everywhere, with a probability of 96 %. With a weight of 0.5 for each of them, it is 93 %; with 0.1, as
-# in the paper, 73 %: then a query is quick to name an object, and duplicates stay longer.
+# in the paper, 73 %.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Each creature once
@@ -335,9 +336,10 @@ set_loss = check("12.6", set_loss)
 # <details><summary>A. Raise AP50, as for every detector: some duplicates are left.</summary>
 #
 # A few are. But a query that repeats another's object is trained to say "no object".</details>
-# <details><summary>B. Lower AP50, at whatever threshold.</summary>
+# <details><summary>B. Lower AP50.</summary>
 #
-# Yes. There is hardly a duplicate to remove, and each pair that NMS takes for one costs a creature.</details>
+# Yes. There is little to remove, and each pair that NMS takes for duplicates costs a creature. In the paper, too, NMS after the last
+# layer removes detections that are right.</details>
 # <details><summary>C. Nothing: no two boxes overlap.</summary>
 #
 # The boxes of two creatures that stand together do.</details>
@@ -371,7 +373,9 @@ claim(
 )
 
 # %% [markdown]
-# The scene above is the first that the matched network counts right and NMS does not. The next figure shows how sure each query is
+# AP50 is lenient here: a box between two neighbours overlaps each by more than a half, and counts for either. It says that two were
+# counted, not that they were told apart. The scene above is the first in which the matched network has the right *number* of boxes
+# and NMS has not. The next figure shows how sure each query is
 # that there is a creature, at the place of the cell from which it starts.
 
 # %%
@@ -392,7 +396,7 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 #
 # The study trains the same network for 1,500 updates, on three seeds, with the loss of section 1, with yours, and with two *fixed*
 # assignments of one query to each object: object $i$ of the list to query $i$ (the list has no order), and each object to the cell
-# nearest to its centre.
+# nearest to its centre; where two share it, one takes the next (a matching by distance alone, which does not look at predictions).
 #
 # **Predict.** Which of the two fixed assignments can be learned?
 #
@@ -401,8 +405,8 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # What a query needs is a target that can be seen in the image.</details>
 # <details><summary>B. The nearest cell only.</summary>
 #
-# Yes. Where a centre is can be seen, and cells are fine enough that each creature has one. Which creature comes first in an
-# arbitrary list cannot be seen, so that each query is trained on all of them, and learns their mean.</details>
+# Yes. Where a centre is can be seen, and a second creature can take the cell beside it. Which creature comes first in an
+# arbitrary list cannot be seen, so that each query is trained on all of them, and learns something between them.</details>
 # <details><summary>C. Both: each query gets a class and a box.</summary>
 #
 # With the list, the same query gets the creature on the left for one image, and that on the right for the next.</details>
@@ -422,19 +426,19 @@ claim(
 )
 
 # %% [markdown]
-# **One query for each object, by a rule that can be seen: that is what ends the duplicates.** The nearest cell is such a rule, and here
-# it is ahead of matching: its targets never change during the training. (CenterNet detects in this way.) It needs a grid so fine that
-# two objects rarely share a cell, and objects that have a centre. Matching needs no rule: it serves a few queries as well as many, and
-# masks, lanes or tracks as well as boxes.
+# **Here, one query for each object ends most duplicates, matched or by place.** The place is ahead of matching; one reason may be that
+# its targets never change during the training. On photographs the place alone did not suffice: Sun et al. 2021 needed the class in the
+# cost. (CenterNet, Zhou et al. 2019, takes one cell by the centre, but two objects in one cell become one, and it keeps only local maxima.)
+# The place needs a grid so fine that two objects rarely share a cell, and objects that have a centre. Matching is not tied to a grid
+# (DETR has 100 queries), and serves masks, lanes or tracks as well as boxes.
 #
-# The network of section 1 can be saved by *tuning*: boxes of our neighbours overlap by three quarters at most, and duplicates by more
-# in the end. With the best of four thresholds, chosen on these scenes, it is level with matching, and after 1,000 updates ahead (0.91
-# at a threshold of 0.8, against 0.89): it learns faster, since more queries are told something. At the usual 0.5 it is far behind. A
-# set needs no such number.
+# The network of section 1 can be saved by *tuning*: boxes of most neighbours overlap by half to three quarters, a few by more, and
+# duplicates by more in the end. With the best of four thresholds, chosen on these scenes, it is about level with matching, and after
+# 1,000 updates ahead. At the usual 0.5 it is far behind. A set needs no threshold of overlap; it has weights in its loss instead.
 
 # %% [markdown] tags=["predict"]
 # How does a query know that another one has already said a creature? It can read so in the cells around it, or ask the other queries,
-# by self-attention. The last row of the study trains the same network without self-attention among queries.
+# by self-attention. The study also trains the same network without self-attention among queries.
 #
 # **Predict.** What is lost?
 #
@@ -442,7 +446,7 @@ claim(
 #
 # A query starts from a cell whose features show its surroundings, and reads all cells by cross-attention. It can often tell by
 # itself whether it or a neighbour is nearest.</details>
-# <details><summary>B. Little, since these queries start from different cells.</summary>
+# <details><summary>B. Little here: each query starts from a cell of its own.</summary>
 #
 # Yes. It sees for itself what is around its cell. DETR's queries start alike, from zeros and a learned vector: in the paper, NMS still
 # helps after the first layer, in which they have told each other nothing, and no longer after the last.</details>
@@ -509,7 +513,7 @@ claim(
 # | points | criterion |
 # | --- | --- |
 # | 1 | measures before and after suppression, and counts boxes for each sheep |
-# | 1 | explains why no threshold serves both duplicates and neighbours, with a number |
+# | 1 | explains what a threshold trades between duplicates and neighbours, with a number |
 # | 1 | proposes one query for each object, by matching or by a place that can be seen, and says what it costs |
 # | 1 | names the weight of "no object", or what lets queries know of each other |
 # | 1 | is clear and short |
@@ -520,22 +524,27 @@ claim(
 # ## 8 What came of it
 #
 # - **The paper.** On COCO, DETR reaches an AP of 42.0, level with an improved Faster R-CNN, without NMS. It trains for 500 epochs,
-#   and it is better on large objects than on small ones.
+#   and it is better than it on large objects, worse on small ones.
 # - **Faster.** Deformable DETR (Zhu et al. 2021, https://arxiv.org/abs/2010.04159) lets a query look at a few places around a
-#   reference point, on maps of several sizes, and starts queries from cells: 50 epochs. DN-DETR (Li et al. 2022,
+#   reference point, on maps of several sizes: 50 epochs; a variant starts queries from cells. DN-DETR (Li et al. 2022,
 #   https://arxiv.org/abs/2203.01305) and DINO (Zhang et al. 2023, https://arxiv.org/abs/2203.03605) also train queries to mend boxes
 #   to which noise was added; these need no matching, and make it steadier.
 # - **Both assignments.** Group DETR and H-DETR train with several queries for each object beside the one-to-one set, and keep the set
 #   for detection: more targets to learn from, still no NMS. YOLOv10 (2024, https://arxiv.org/abs/2405.14458) does the same without a
-#   Transformer.
-# - **In real time.** RT-DETR (Zhao et al. 2024, https://arxiv.org/abs/2304.08069) passed the YOLO detectors in speed at equal
-#   accuracy; RF-DETR (2025) starts from a backbone that was pre-trained without labels (DINOv2, lecture 16).
+#   decoder.
+# - **In real time.** RT-DETR (Zhao et al. 2024, https://arxiv.org/abs/2304.08069) passed the YOLO detectors of its time in speed at equal
+#   accuracy, the time of NMS counted; RF-DETR (2025) starts from a backbone that was pre-trained without labels (DINOv2, lecture 16).
 # - **By words.** Grounding DINO (Liu et al. 2023, https://arxiv.org/abs/2303.05499) scores each query against the words of a sentence,
 #   "the cat behind the chair". SAM (Kirillov et al. 2023, https://arxiv.org/abs/2304.02643) returns the mask at a point; SAM 3 (2025)
 #   finds all instances of a concept, with DETR's queries and matching.
+# - **Real crowds.** On crowds of people, DETR and Deformable DETR were *behind* Faster R-CNN with NMS until the decoder was changed (Lin et
+#   al. 2020, https://arxiv.org/abs/2012.06785). Other remedies: lower the confidence of a neighbour instead of removing it (Soft-NMS,
+#   Bodla et al. 2017, https://arxiv.org/abs/1704.04503), or let one place predict several people (Chu et al. 2020,
+#   https://arxiv.org/abs/2003.09163). Matching for crowds is older than DETR: Stewart et al. 2016 (https://arxiv.org/abs/1506.04878).
 # - **Not only boxes.** MaskFormer and Mask2Former match masks in the same way; other work matches lanes, tracks and steps of a video.
 #
-# **Further reading.** Carion et al. 2020, *DETR*, eqs. 1 and 2, section 4 (https://arxiv.org/abs/2005.12872). Rezatofighi et al. 2019,
+# **Further reading.** Sun et al. 2021, *What Makes for End-to-End Object Detection?* (https://arxiv.org/abs/2012.05780). Carion et al. 2020, *DETR*, eqs. 1 and 2, section 4 (https://arxiv.org/abs/2005.12872). Zhou et al. 2019,
+# *Objects as Points* (https://arxiv.org/abs/1904.07850). Rezatofighi et al. 2019,
 # *Generalized Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630).
 
 # %% [markdown]
