@@ -57,7 +57,7 @@ def lengths_not_used(x, lengths, h, W, U, b):
 
 @wrong.part
 def lengths_not_used_without_a_list(x, lengths, h, W, U, b):
-    """You do not use the lengths: every sequence is read to step T, its padding included. Record 0 at padding, and keep the
+    """The lengths have no effect: you read every sequence to step T, its padding included. Record 0 at padding, and keep the
     state of the last real token."""
     states = x.new_zeros(len(x), x.shape[1], h.shape[-1])
     for t in range(x.shape[1]):

@@ -25,6 +25,7 @@ from course_lib.models import (
     DETRWithMasks,
     ELMo,
     Encoder,
+    GatedDeltaNet,
     GlobalAverage,
     Hierarchical,
     LearnedQueries,
@@ -92,6 +93,7 @@ def one_embedding() -> nn.Module:
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
     "GPT": (lambda: GPT(N, T, SIZES), (WORDS,)),
     "LinearTransformer": (lambda: LinearTransformer(N, SIZES), (WORDS,)),
+    "GatedDeltaNet": (lambda: GatedDeltaNet(N, SIZES), (WORDS,)),
     "Llama": (lambda: Llama(N, Sizes(16, 4, 11, 1), 2), (WORDS,)),
     "BERT": (lambda: BERT(N, T, SIZES), (WORDS, WORDS * 0, LENGTHS)),
     "PretrainingBERT": (lambda: PretrainingBERT(BERT(N, T, SIZES)), (WORDS, WORDS * 0, LENGTHS)),

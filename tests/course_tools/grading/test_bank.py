@@ -21,7 +21,7 @@ def as_a_cell(answer, name):
     kept = [
         node
         for node in tree.body
-        if isinstance(node, ast.Import | ast.FunctionDef)
+        if isinstance(node, ast.Import | ast.FunctionDef | ast.ClassDef)
         or (isinstance(node, ast.ImportFrom) and not node.module.startswith("course_tools.checks"))
         or (isinstance(node, ast.Assign) and not {"wrong", "right", "HINTS", "exercise"} & names_in(node))
     ]
