@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from course_lib.models import LinearTransformer
 from course_tools.bank import language_models
+from course_tools.bank import stepwise_models as stepwise
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
@@ -124,40 +125,6 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     return (data, queries, queries[-1:]), {**truth, "queries": queries}
 
 
-def _steps(measured: Measured, truth: Truth) -> str | None:
-    if not measured.steps:
-        return "The model has no methods `start` and `step`."
-    B, T = truth["queries"][-1].shape
-    if tuple(measured.steps[0].shape) != (B, T, measured.outputs[-1].shape[-1]):
-        return (
-            f"`step` should return logits (B, n_tokens) for tokens (B,); its {T} results make {tuple(measured.steps[0].shape)}."
-        )
-    return None
-
-
-def _agree(measured: Measured, truth: Truth) -> str | None:
-    if trained.is_near(measured.outputs[-1], measured.steps[0]):
-        return None
-    gap = (measured.outputs[-1] - measured.steps[0]).abs().amax((0, 2))
-    first = int((gap > 1e-3).nonzero()[0]) if (gap > 1e-3).any() else 0
-    return f"From token {first + 1} on, the logits of the two forms differ, by up to {gap.max():.2g}."
-
-
-def _constant(measured: Measured, truth: Truth) -> str | None:
-    held = measured.steps[2] / len(measured.steps[0])
-    if held[-1] != held[0]:
-        return f"The state holds {held[0]:,.0f} numbers of each sequence after one token, and {held[-1]:,.0f} after {LONG}."
-    if held[-1] > MOST_NUMBERS:
-        return f"The state holds {held[-1]:,.0f} numbers of each sequence, and {MOST_NUMBERS:,} are allowed."
-    return None
-
-
-def _values(measured: Measured, truth: Truth) -> str | None:
-    if trained.is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
-        return None
-    return "Stepping first with another token from the same state changes the logits of the next step from that state."
-
-
 def _past(measured: Measured, truth: Truth) -> str | None:
     return (
         language_models.is_causal(measured, truth)
@@ -166,34 +133,16 @@ def _past(measured: Measured, truth: Truth) -> str | None:
     )
 
 
-def grows(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the state holds more numbers after each token."""
-    return bool(measured.steps) and bool((measured.steps[2].diff() > 0).all())
-
-
 def grows_by_the_tokens(measured: Measured, truth: Truth) -> bool:
     """Evidence: the state holds one number more of each sequence after each token."""
     return bool(measured.steps) and bool((measured.steps[2].diff() == len(measured.steps[0])).all())
 
 
-def changes_its_state(measured: Measured, truth: Truth) -> bool:
-    """Evidence: a token that is read from a state and left out changes what the next step from that state gives."""
-    return _can_step(measured, truth) and _values(measured, truth) is not None
-
-
-def forms_differ(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of the two forms are not the same."""
-    return _can_step(measured, truth) and _agree(measured, truth) is not None
-
-
-def forms_differ_at_once(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of the two forms are not the same even after the first token."""
-    return _can_step(measured, truth) and not trained.is_near(measured.outputs[-1][:, 0], measured.steps[0][:, 0])
-
-
 def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
     """Evidence: after other tokens and the same last one, the step form gives the same logits."""
-    return forms_differ(measured, truth) and trained.is_near(measured.steps[0][0, -1], measured.steps[0][1, -1], tolerance=1e-6)
+    return stepwise.forms_differ(measured, truth) and trained.is_near(
+        measured.steps[0][0, -1], measured.steps[0][1, -1], tolerance=1e-6
+    )
 
 
 def steps_ignore_the_order(measured: Measured, truth: Truth) -> bool:
@@ -201,11 +150,7 @@ def steps_ignore_the_order(measured: Measured, truth: Truth) -> bool:
     same = [
         trained.is_near(logits[0, -1], logits[2, -1], tolerance=1e-5) for logits in (measured.steps[0], measured.outputs[-1])
     ]
-    return forms_differ(measured, truth) and same == [True, False]
-
-
-def _can_step(measured: Measured, truth: Truth) -> bool:
-    return _steps(measured, truth) is None
+    return stepwise.forms_differ(measured, truth) and same == [True, False]
 
 
 def _features(x):
@@ -300,7 +245,7 @@ def without_positions(*data):
     return submit(data, positions=0.0)
 
 
-@wrong.change("model", changes_its_state)
+@wrong.change("model", stepwise.changes_its_state)
 class ChangesTheStateInPlace(SmallLinearTransformer):
     """Your `step` changes the state that it is given, or keeps it in the model: after another token was read from the same
     state, the logits are different. Make new tensors, `S = S + …` and not `S += …`, and return them."""
@@ -324,7 +269,7 @@ class KeepsTheTokens(SmallLinearTransformer):
         return self(state)[:, -1], state
 
 
-@wrong.change("model", grows)
+@wrong.change("model", stepwise.grows)
 class KeepsKeysAndValues(SmallLinearTransformer):
     """Your state grows with every token: it is a cache of keys and values, or of other vectors of each token. With linear
     attention the past fits into the sums S and z, whose size does not depend on the number of tokens."""
@@ -365,7 +310,7 @@ class StepsWithoutPositions(SmallLinearTransformer):
         return logits, (S, z, t)
 
 
-@wrong.change("model", forms_differ_at_once)
+@wrong.change("model", stepwise.forms_differ_at_once)
 class ReadsBeforeItWrites(SmallLinearTransformer):
     """Your two forms differ already at the first token, where there is nothing to attend to but the token itself. In `step`,
     first add the token to S and z, then read from them; and divide by φ(q) z in both forms."""
@@ -375,7 +320,7 @@ class ReadsBeforeItWrites(SmallLinearTransformer):
         return context, S + phi_k[:, :, None] * v[:, None, :], z + phi_k
 
 
-@wrong.change("mix", forms_differ)
+@wrong.change("mix", stepwise.forms_differ)
 def softmax_in_one_form(q, k, v):
     """Your two forms agree on the first token and differ afterwards: they do not mix the past in the same way. What `step` adds
     up must be what the parallel form sums: the same features of the same keys, divided by the same z. A softmax in the parallel
@@ -563,12 +508,16 @@ exercise = Exercise(
         trained.holds(
             "past", "The logits depend on the tokens so far and on their order, and on nothing else.", _past, 2, _TRAINED
         ),
-        trained.holds("steps", "The model has `start` and `step`, which gives logits (B, n_tokens).", _steps, 0),
-        trained.holds("agree", "Both forms give the same logits.", _agree, 2, (*_TRAINED, "steps")),
+        trained.holds("steps", "The model has `start` and `step`, which gives logits (B, n_tokens).", stepwise.steps, 0),
+        trained.holds("agree", "Both forms give the same logits.", stepwise.agree, 2, (*_TRAINED, "steps")),
         trained.holds(
-            "constant", f"The state is as large after one token as after {LONG}.", _constant, 1, (*_TRAINED, "steps")
+            "constant",
+            f"The state is as large after one token as after {LONG}.",
+            stepwise.constant(MOST_NUMBERS),
+            1,
+            (*_TRAINED, "steps"),
         ),
-        trained.holds("values", "A step leaves the state that it is given as it is.", _values, 1, (*_TRAINED, "steps")),
+        trained.holds("values", "A step leaves the state that it is given as it is.", stepwise.values, 1, (*_TRAINED, "steps")),
         trained.holds(
             "score",
             "On held-out text the loss is below that of a bigram table of the characters.",

@@ -144,8 +144,8 @@ def writes_all_sequences_into_one_memory(S, q, k, v, beta, log_decay=None):
 
 @wrong.part
 def transposes_the_outer_product(S, q, k, v, beta, log_decay=None):
-    """You write the error down the rows and the key along the columns, but S is (d_k, d_v). It fits only where d_k = d_v, and
-    then it is transposed."""
+    """You exchange the axes of S: it is (d_k, d_v), the key down the rows and the value along the columns, and so it is written
+    and read. The other way fits only where d_k = d_v, and then it is transposed."""
     S = _faded(S, log_decay)
     S = S + beta[..., None, None] * (v - _read(k, S))[..., :, None] * k[..., None, :]
     return _read(q, S), S

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.attention import chunked_delta_attention, decay_mask, delta_rule_step
+from course_tools.bank import stepwise_models as stepwise
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
@@ -173,44 +174,6 @@ def _past(measured: Measured, truth: Truth) -> str | None:
     return trained.each_alone("sequences")(measured, truth)
 
 
-def _steps(measured: Measured, truth: Truth) -> str | None:
-    if not measured.steps:
-        return "The model has no methods `start` and `step`."
-    shape = tuple(measured.steps[0].shape)
-    if shape != tuple(measured.outputs[-1].shape):
-        return f"`step` should return logits (B, {N_VALUES}) for tokens (B,); its results together make {shape}."
-    return None
-
-
-def _agree(measured: Measured, truth: Truth) -> str | None:
-    if trained.is_near(measured.outputs[-1], measured.steps[0]):
-        return None
-    gap = (measured.outputs[-1] - measured.steps[0]).abs().amax((0, 2))
-    first = int((gap > 1e-3).nonzero()[0]) if (gap > 1e-3).any() else 0
-    return f"From token {first + 1} on, the logits of the two forms differ, by up to {gap.max():.2g}."
-
-
-def _constant(measured: Measured, truth: Truth) -> str | None:
-    held = measured.steps[2] / len(measured.steps[0])
-    if held[-1] != held[0]:
-        return (
-            f"The state holds {held[0]:,.0f} numbers of each sequence after one token, and {held[-1]:,.0f} after {len(held)}."
-        )
-    if held[-1] > MOST_NUMBERS:
-        return f"The state holds {held[-1]:,.0f} numbers of each sequence, and {MOST_NUMBERS:,} are allowed."
-    return None
-
-
-def _values(measured: Measured, truth: Truth) -> str | None:
-    if trained.is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
-        return None
-    return "Stepping first with another token from the same state changes the logits of the next step from that state."
-
-
-def _can_step(measured: Measured, truth: Truth) -> bool:
-    return _steps(measured, truth) is None
-
-
 def reads_the_future(measured: Measured, truth: Truth) -> bool:
     """Evidence: logits change when later writes change."""
     return not trained.is_near(measured.outputs[1][:, :CUT], measured.outputs[2][:, :CUT])
@@ -232,26 +195,6 @@ def confuses_rewritten_keys(measured: Measured, truth: Truth) -> bool:
     return _rewritten(measured, truth) < min(WANTED, _once(measured, truth) - 0.05)
 
 
-def grows(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the state holds more numbers after each token."""
-    return bool(measured.steps) and bool((measured.steps[2].diff() > 0).all())
-
-
-def changes_its_state(measured: Measured, truth: Truth) -> bool:
-    """Evidence: a token that is read from a state and left out changes what the next step from that state gives."""
-    return _can_step(measured, truth) and _values(measured, truth) is not None
-
-
-def forms_differ(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of the two forms are not the same."""
-    return _can_step(measured, truth) and _agree(measured, truth) is not None
-
-
-def forms_differ_at_once(measured: Measured, truth: Truth) -> bool:
-    """Evidence: the logits of the two forms are not the same even after the first token."""
-    return _can_step(measured, truth) and not trained.is_near(measured.outputs[-1][:, 0], measured.steps[0][:, 0])
-
-
 def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
     """Evidence: the logits of each step are those that the model gives for its token alone, and the parallel form's are not."""
     found = measured.steps[0] if measured.steps else torch.zeros(0, 0)
@@ -264,7 +207,7 @@ def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
         if keys[b, s] == keys[b, t]
     ]
     same = bool(pairs) and all(trained.is_near(one, other, tolerance=1e-6) for one, other in pairs)
-    return same and forms_differ(measured, truth)
+    return same and stepwise.forms_differ(measured, truth)
 
 
 def fails_to_learn(measured: Measured, truth: Truth) -> bool:
@@ -364,7 +307,7 @@ class AnswersFromTheQuestion(SmallMemory):
         return q + v, S
 
 
-@wrong.change("model", changes_its_state, part=0.1)
+@wrong.change("model", stepwise.changes_its_state, part=0.1)
 class ChangesTheMemoryInPlace(SmallMemory):
     """Your `step` changes the state that it is given, or keeps it in the model: after another token was read from the same
     state, the logits are different. Make new tensors, `S = S + …` and not `S += …`, and return them."""
@@ -375,7 +318,7 @@ class ChangesTheMemoryInPlace(SmallMemory):
         return context, S
 
 
-@wrong.change("model", grows, part=0.1)
+@wrong.change("model", stepwise.grows, part=0.1)
 class KeepsKeysAndValues(SmallMemory):
     """Your state grows with every token: it is a cache of keys and values, or the sequence itself. Softmax attention over such
     a cache answers well, and is what this memory is to replace: keep one matrix S, and correct it."""
@@ -414,7 +357,7 @@ class ForgetsThePast(SmallMemory):
         return super().write_and_read(0 * S, q, k, v, beta)
 
 
-@wrong.change("model", forms_differ_at_once, part=0.1)
+@wrong.change("model", stepwise.forms_differ_at_once, part=0.1)
 class ReadsBeforeItWrites(SmallMemory):
     """Your two forms differ already at the first token. In `step`, correct the memory first, then read from the new one, and
     pass the context through the same norm and readout."""
@@ -423,7 +366,7 @@ class ReadsBeforeItWrites(SmallMemory):
         return (q[:, None] @ S)[:, 0], super().write_and_read(S, q, k, v, beta)[1]
 
 
-@wrong.change("model", forms_differ, part=0.1)
+@wrong.change("model", stepwise.forms_differ, part=0.1)
 class CorrectsInOneForm(SmallMemory):
     """Your two forms agree on the first token and differ afterwards: they do not write in the same way. What `step` writes is
         the error v - Sᵀk, and so must be what the parallel form writes: `chunked_delta_attention`, not a sum, or a mask of
@@ -596,16 +539,16 @@ exercise = Exercise(
         trained.holds(
             "past", "The logits depend on the tokens of their own sequence so far, and on nothing else.", _past, 1, _TRAINED
         ),
-        trained.holds("steps", f"The model has `start` and `step`, which gives logits (B, {N_VALUES}).", _steps, 0),
-        trained.holds("agree", "Both forms give the same logits.", _agree, 2, (*_TRAINED, "steps")),
+        trained.holds("steps", f"The model has `start` and `step`, which gives logits (B, {N_VALUES}).", stepwise.steps, 0),
+        trained.holds("agree", "Both forms give the same logits.", stepwise.agree, 2, (*_TRAINED, "steps")),
         trained.holds(
             "constant",
             f"The state holds at most {MOST_NUMBERS} numbers for each sequence, and does not grow.",
-            _constant,
+            stepwise.constant(MOST_NUMBERS),
             1,
             (*_TRAINED, "steps"),
         ),
-        trained.holds("values", "A step leaves the state that it is given as it is.", _values, 1, (*_TRAINED, "steps")),
+        trained.holds("values", "A step leaves the state that it is given as it is.", stepwise.values, 1, (*_TRAINED, "steps")),
         trained.holds(
             "kept",
             f"For keys that are written once, at least {WANTED:.0%} of the answers are right.",

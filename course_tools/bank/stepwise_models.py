@@ -1,0 +1,74 @@
+"""Build tasks whose model also reads step by step, from a state of fixed size: its properties, and the evidence of mistakes.
+
+The last query is a batch of texts, which the model reads in parallel as `outputs[-1]`, and token by token as `steps`.
+"""
+
+from course_tools.checks.exercise import Truth
+from course_tools.checks.trained import Judge, is_near
+from course_tools.checks.training_record import Measured
+
+
+def steps(measured: Measured, truth: Truth) -> str | None:
+    """Judge whether the model has `start` and `step`, and whether `step` gives logits."""
+    if not measured.steps:
+        return "The model has no methods `start` and `step`."
+    wanted, found = measured.outputs[-1].shape, tuple(measured.steps[0].shape)
+    if found != tuple(wanted):
+        return f"`step` should return logits (B, {wanted[-1]}) for tokens (B,); its {wanted[1]} results make {found}."
+    return None
+
+
+def agree(measured: Measured, truth: Truth) -> str | None:
+    """Judge whether both forms give the same logits."""
+    if is_near(measured.outputs[-1], measured.steps[0]):
+        return None
+    gap = (measured.outputs[-1] - measured.steps[0]).abs().amax((0, 2))
+    first = int((gap > 1e-3).nonzero()[0]) if (gap > 1e-3).any() else 0
+    return f"From token {first + 1} on, the logits of the two forms differ, by up to {gap.max():.2g}."
+
+
+def constant(most: int) -> Judge:
+    """Make a judge: the state has one size, whatever was read, and at most so many numbers of each sequence."""
+
+    def judge(measured: Measured, truth: Truth) -> str | None:
+        held = measured.steps[2] / len(measured.steps[0])
+        first, last = held[0], held[-1]
+        if last != first:
+            return f"The state holds {first:,.0f} numbers of each sequence after one token, and {last:,.0f} after {len(held)}."
+        if last > most:
+            return f"The state holds {last:,.0f} numbers of each sequence, and {most:,} are allowed."
+        return None
+
+    return judge
+
+
+def values(measured: Measured, truth: Truth) -> str | None:
+    """Judge whether a step leaves the state that it is given as it is."""
+    if is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
+        return None
+    return "Stepping first with another token from the same state changes the logits of the next step from that state."
+
+
+def can_step(measured: Measured, truth: Truth) -> bool:
+    """Whether the steps gave logits."""
+    return steps(measured, truth) is None
+
+
+def grows(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the state holds more numbers after each token."""
+    return bool(measured.steps) and bool((measured.steps[2].diff() > 0).all())
+
+
+def changes_its_state(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a token that is read from a state and left out changes what the next step from that state gives."""
+    return can_step(measured, truth) and values(measured, truth) is not None
+
+
+def forms_differ(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of the two forms are not the same."""
+    return can_step(measured, truth) and agree(measured, truth) is not None
+
+
+def forms_differ_at_once(measured: Measured, truth: Truth) -> bool:
+    """Evidence: the logits of the two forms are not the same even after the first token."""
+    return can_step(measured, truth) and not is_near(measured.outputs[-1][:, 0], measured.steps[0][:, 0])
