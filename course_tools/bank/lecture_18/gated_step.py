@@ -87,7 +87,7 @@ def writes_what_the_gate_closes(S, q, k, v, log_decay):
 
 @wrong.part
 def transposes_the_outer_product(S, q, k, v, log_decay):
-    """You exchange the axes of S, in what you write or in what you read: it is (d_k, d_v), with the key down the rows. The other
+    """You exchange the axes of S, as you write it or as you read it: it is (d_k, d_v), with the key down the rows. The other
     way fits only where d_k = d_v, and then it is transposed."""
     S = log_decay.exp()[..., None] * S + v[..., :, None] * k[..., None, :]
     return _read(q, S), S
