@@ -4,26 +4,21 @@ The symbols are glyphs of DejaVu Sans, which Matplotlib contains; the photograph
 questions have an answer in every map: which symbol is beside the pin, and which has the pin's colour.
 """
 
-import math
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
-import numpy as np
 import torch
-import torch.nn.functional as F
-from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from course_lib.datasets import photographs
 from course_tools.notebook.device import device
+from course_tools.notebook.glyphs import glyphs, hsv
 
 SYMBOLS = "★♥☂✈☎♫⚓♞"
 NAMES = ("star", "heart", "umbrella", "plane", "telephone", "notes", "anchor", "horse")
 CELL, GRID, N_ENTRIES = 12, 4, 4
 """Side of a cell in pixels, cells in a row of a map, and entries of its legend."""
-_DRAWINGS, _CANVAS, _LARGER = 48, 128, 6
+_DRAWINGS = 48
 
 
 class Maps(NamedTuple):
@@ -66,9 +61,9 @@ def _draw(n: int, generator: torch.Generator, unseen: bool) -> Maps:
 
     tiles = _backgrounds(n, generator, unseen)
     ink = drawings[kinds, torch.randint(_DRAWINGS, (n, N_ENTRIES), generator=generator)].unsqueeze(2)
-    ground = _colour(hues, 0.75 + 0.25 * rand(n, N_ENTRIES), 0.75 + 0.25 * rand(n, N_ENTRIES))
+    ground = hsv(hues, 0.75 + 0.25 * rand(n, N_ENTRIES), 0.75 + 0.25 * rand(n, N_ENTRIES))
     tiles[each[:, None], cells] = ground[..., None, None] * (1 - ink) + ink
-    filling = _colour(hues[each, match], 0.75 + 0.25 * rand(n), 0.75 + 0.25 * rand(n))[..., None, None]
+    filling = hsv(hues[each, match], 0.75 + 0.25 * rand(n), 0.75 + 0.25 * rand(n))[..., None, None]
     disc, inner = _disc(5.3), _disc(4.3)
     tiles[each, pin] = tiles[each, pin] * (1 - disc) + disc * (inner * filling + (1 - inner))
     images = tiles.unflatten(1, (GRID, GRID)).permute(0, 3, 1, 4, 2, 5).reshape(n, 3, GRID * CELL, GRID * CELL)
@@ -96,31 +91,7 @@ def _photographs() -> Tensor:
 @cache
 def _drawings(seed: int) -> Tensor:
     """Draw each symbol rotated, scaled and moved at random: ink (8, 48, 12, 12) in 0…1."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.stack([_variants(symbol, generator) for symbol in SYMBOLS])
-
-
-def _variants(symbol: str, generator: torch.Generator) -> Tensor:
-    font = ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")), 90)
-    canvas = Image.new("L", (_CANVAS, _CANVAS))
-    pen = ImageDraw.Draw(canvas)
-    left, top, right, bottom = pen.textbbox((0, 0), symbol, font=font)
-    pen.text(((_CANVAS - left - right) / 2, (_CANVAS - top - bottom) / 2), symbol, font=font, fill=255)
-    drawn = torch.from_numpy(np.array(canvas)).float() / 255
-    turn, size, x, y = 2 * torch.rand(4, _DRAWINGS, generator=generator) - 1
-    angle = math.radians(15) * turn
-    scale = max(right - left, bottom - top) / _CANVAS * CELL / (9.2 + 0.8 * size)
-    rows = [scale * angle.cos(), -scale * angle.sin(), 0.08 * x, scale * angle.sin(), scale * angle.cos(), 0.08 * y]
-    shape = [_DRAWINGS, 1, _LARGER * CELL, _LARGER * CELL]
-    grid = F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), shape, align_corners=False)
-    large = F.grid_sample(drawn.expand(_DRAWINGS, 1, -1, -1), grid, align_corners=False)
-    return F.avg_pool2d(large, _LARGER)[:, 0]
-
-
-def _colour(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
-    """Convert HSV, the hue in turns, to red, green and blue in 0…1 on a new last axis."""
-    sector = (hue[..., None] * 6 + torch.tensor([0.0, 4.0, 2.0])) % 6
-    return value[..., None] * (1 - saturation[..., None] * (1 - ((sector - 3).abs() - 1).clamp(0, 1)))
+    return glyphs(SYMBOLS, _DRAWINGS, CELL, torch.Generator().manual_seed(seed))
 
 
 def _disc(radius: float) -> Tensor:

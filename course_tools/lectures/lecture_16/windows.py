@@ -5,19 +5,15 @@ The things are glyphs of DejaVu Sans, which Matplotlib contains; between them ar
 
 import math
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
-import numpy as np
 import torch
-import torch.nn.functional as F
 from einops import rearrange
-from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from course_lib.datasets import photographs
 from course_tools.notebook.device import device
+from course_tools.notebook.glyphs import glyphs, hsv
 
 STAY = "★♥☂✈☎♫⚓♞☀✂"
 NAMES = ("star", "heart", "umbrella", "plane", "telephone", "notes", "anchor", "horse", "sun", "scissors")
@@ -25,7 +21,7 @@ PASS = "♣♦♪♨⚙⚡☢☯☮♻⚖✎✿❄♛♜⚑☕✚♠☾☠"
 """Things that are exchanged: they stand in any window, and say nothing about it."""
 CELL, ROWS, COLUMNS, N_PHOTOS = 12, 2, 3, 4
 """Side of a cell in pixels, cells of a photograph, and photographs of a window."""
-_N, _DRAWINGS, _CANVAS, _LARGER, _SHARE = ROWS * COLUMNS, 48, 128, 6, 0.7
+_N, _DRAWINGS, _SHARE = ROWS * COLUMNS, 48, 0.7
 
 
 class Windows(NamedTuple):
@@ -59,7 +55,7 @@ def draw_windows(n: int, seed: int, unseen: bool = False) -> Windows:
     things.scatter_(2, cells[..., None], kinds[:, None, None].expand(n, N_PHOTOS, 1))
     shown = (rand(*every) < _SHARE).scatter(2, cells[..., None], True)
     ink = drawings[things, torch.randint(_DRAWINGS, every, generator=generator)].unsqueeze(3)
-    ground = _colour(rand(*every), 0.75 + 0.25 * rand(*every), 0.5 + 0.5 * rand(*every))[..., None, None]
+    ground = hsv(rand(*every), 0.75 + 0.25 * rand(*every), 0.5 + 0.5 * rand(*every))[..., None, None]
     crops = _crops(math.prod(every), generator, unseen).view(*every, 3, CELL, CELL)
     tiles = torch.where(shown[..., None, None, None], ground * (1 - ink) + ink, crops)
     photos = rearrange(tiles, "n p (row column) C h w -> n p C (row h) (column w)", row=ROWS)
@@ -98,28 +94,4 @@ def _pixels() -> Tensor:
 @cache
 def _drawings(seed: int) -> Tensor:
     """Draw each thing turned, scaled and moved at random: ink (32, 48, 12, 12) in 0…1, those that stay first."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.stack([_variants(thing, generator) for thing in STAY + PASS])
-
-
-def _variants(thing: str, generator: torch.Generator) -> Tensor:
-    font = ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")), 90)
-    canvas = Image.new("L", (_CANVAS, _CANVAS))
-    pen = ImageDraw.Draw(canvas)
-    left, top, right, bottom = pen.textbbox((0, 0), thing, font=font)
-    pen.text(((_CANVAS - left - right) / 2, (_CANVAS - top - bottom) / 2), thing, font=font, fill=255)
-    drawn = torch.from_numpy(np.array(canvas)).float() / 255
-    turn, size, x, y = 2 * torch.rand(4, _DRAWINGS, generator=generator) - 1
-    angle = math.radians(15) * turn
-    scale = max(right - left, bottom - top) / _CANVAS * CELL / (9.2 + 0.8 * size)
-    rows = [scale * angle.cos(), -scale * angle.sin(), 0.08 * x, scale * angle.sin(), scale * angle.cos(), 0.08 * y]
-    shape = [_DRAWINGS, 1, _LARGER * CELL, _LARGER * CELL]
-    grid = F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), shape, align_corners=False)
-    large = F.grid_sample(drawn.expand(_DRAWINGS, 1, -1, -1), grid, align_corners=False)
-    return F.avg_pool2d(large, _LARGER)[:, 0]
-
-
-def _colour(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
-    """Convert HSV, the hue in turns, to red, green and blue in 0…1 on a new last axis."""
-    sector = (hue[..., None] * 6 + torch.tensor([0.0, 4.0, 2.0])) % 6
-    return value[..., None] * (1 - saturation[..., None] * (1 - ((sector - 3).abs() - 1).clamp(0, 1)))
+    return glyphs(STAY + PASS, _DRAWINGS, CELL, torch.Generator().manual_seed(seed))
