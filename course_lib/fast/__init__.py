@@ -20,7 +20,7 @@ the equation needs, measured on one CPU thread (docs/performance.md; docs/gpu.md
     bidirectional_gru             fused_bidirectional_gru          on a GPU; on a CPU without gradients
                                   stacked_bidirectional_gru        small models trained on a CPU
     bahdanau_steps                hoisted_bahdanau_steps           always in training                         1.3-2  1.2
-    nt_xent                       lean_nt_xent                     256 pairs or more                          1.1    1.5-2.5
+    nt_xent                       lean_nt_xent                     64 pairs or more                           1.4-3  1.7-3.5
                                   gathered_nt_xent                 several processes share one batch
     GPT.start, GPT.step           CachedGPT                        generation without gradients
 

@@ -1,4 +1,4 @@
-"""NT-Xent with one matrix of scores, and NT-Xent over the views of several processes.
+"""NT-Xent from half of the matrix of scores, and NT-Xent over the views of several processes.
 
 Chen et al. 2020, section 2.2 (https://arxiv.org/abs/2002.05709), train with batches of thousands of pairs, more than fit on one
 device. Process r keeps its n pairs; the projections of all P processes are gathered, N = P n:
@@ -10,6 +10,7 @@ L is the loss of one process with all N pairs; and as `DistributedDataParallel` 
 gradient. Start the processes with `torchrun`: docs/several_devices.md shows how.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,47 +27,70 @@ from course_lib.primitives.preconditions import shape_checked, under_transform
 __all__ = ["gathered_nt_xent", "lean_nt_xent"]
 
 
+LEAST_TEMPERATURE = 0.025
+"""From here on exp(-2 / τ), the smallest exponential that the lean form can meet, is a normal number in float32."""
+FEWEST_PAIRS = 64
+"""For fewer the equation is faster: its operations are few."""
+BAND = 128
+"""Rows of the matrix that are computed at once: a band of 2,048 columns fits a processor's cache."""
+
+
 @shape_checked(of=nt_xent)
 @float32_under_autocast
 @rounded_from_float32
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
-    """Compute `nt_xent` with a single 2N × 2N matrix: τ^-½ scales the vectors, and the backward pass is explicit.
+    """Compute `nt_xent` from half of its matrix: the scores are symmetric, and at most 1 / τ.
 
-    If the gradient must be differentiable itself, P is recomputed by autograd, with further matrices.
+    Below 64 pairs or τ = 0.025 it is `nt_xent` itself. If the gradient must be differentiable, P is recomputed by autograd, with
+    further matrices.
     """
-    if under_transform(a, b):
+    if len(a) < FEWEST_PAIRS or not temperature >= LEAST_TEMPERATURE or under_transform(a, b):
         return nt_xent(a, b, temperature)
-    require_pairs(a, temperature)
     first, second = z = unit(torch.stack([a, b])) * temperature**-0.5
-    return _Crowd.apply(z.flatten(0, 1)) - (first * second).sum(-1).mean()
+    return _Crowd.apply(z.flatten(0, 1), 1 / temperature) - (first * second).sum(-1).mean()
 
 
 class _Crowd(torch.autograd.Function):
     """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
 
     Plain autograd stores the scores and a copy without the diagonal, and makes two more in the backward pass. Here each
-    exponential is computed once, in place: P = E / s, with s the row sums of E; only (n, d) tensors are divided by s.
+    exponential E_ik = E_ki is computed once, in bands of rows that begin at the diagonal, and s_i = Σ_k E_ik is summed from rows
+    and columns. Then P_ik + P_ki = E_ik (1 / s_i + 1 / s_k), which is symmetric, too.
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        """Take vectors (n, d), n ≥ 2; the scores (n, n) are overwritten by E."""
-        scores = (z @ z.mT).fill_diagonal_(-torch.inf)
-        highest = scores.amax(-1, keepdim=True)
-        E = scores.sub_(highest).exp_()
-        sums = E.sum(-1, keepdim=True)
-        ctx.save_for_backward(z, E, sums)
-        return (highest + sums.log()).mean()
+    def forward(ctx: Any, z: Tensor, highest: float) -> Tensor:
+        """Take vectors (n, d), n ≥ 2, and the highest possible score, ‖z_i‖²."""
+        sums, bands = z.new_zeros(len(z)), []
+        for i, rows in _bands(z):
+            E = torch.addmm(z.new_tensor(-highest), rows, z[i:].mT).exp_()  # (r, n - i)
+            E[:, : len(rows)].fill_diagonal_(0.0)
+            sums[i : i + len(rows)] += E.sum(1)
+            sums[i + len(rows) :] += E[:, len(rows) :].sum(0)
+            bands.append(E)
+        ctx.save_for_backward(z, sums, *bands)
+        return highest + sums.log().mean()
 
     @staticmethod
     @float32_under_autocast
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """Return the gradient (n, d), with a graph if requested."""
-        z, E, sums = ctx.saved_tensors
+        z, sums, *bands = ctx.saved_tensors
         if torch.is_grad_enabled():
             itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-            E, sums = (z @ z.mT).masked_fill(itself, -torch.inf).softmax(-1), torch.ones_like(sums)
-        return (E @ z / sums + E.mT @ (z / sums)) * (gradient / len(z))
+            P = (z @ z.mT).masked_fill(itself, -torch.inf).softmax(-1)
+            return (P + P.mT) @ z * (gradient / len(z)), None
+        product, inverse = torch.zeros_like(z), sums.reciprocal()
+        for (i, rows), E in zip(_bands(z), bands, strict=True):
+            both = E * (inverse[i : i + len(rows), None] + inverse[i:])  # (r, n - i)
+            product[i : i + len(rows)].addmm_(both, z[i:])
+            product[i + len(rows) :].addmm_(both[:, len(rows) :].mT, rows)
+        return product * (gradient / len(z)), None
+
+
+def _bands(z: Tensor) -> Iterator[tuple[int, Tensor]]:
+    for i in range(0, len(z), BAND):
+        yield i, z[i : i + BAND]
 
 
 class _Gather(torch.autograd.Function):

@@ -7,7 +7,7 @@ algorithm 1 (https://arxiv.org/abs/2002.05709):
     L = 1/2N · Σ over the N pairs of ℓ(i, j) + ℓ(j, i)
 
 That is a cross-entropy: each of the 2N views classifies the 2N - 1 others, and the right class is its partner. Both forms
-compute it in float32 at least: in float16, 1 / τ alone may be infinite. `fast.lean_nt_xent` is for 256 pairs or more,
+compute it in float32 at least: in float16, 1 / τ alone may be infinite. `fast.lean_nt_xent` is for 64 pairs or more,
 `fast.gathered_nt_xent` for several processes that share one batch.
 """
 

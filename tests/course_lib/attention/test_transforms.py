@@ -18,7 +18,7 @@ N = 3
 MECHANISMS = examples()
 FORMS = {name: example for name, example in MECHANISMS.items() if example.has_gradients} | {
     "nt_xent": Example(partial(nt_xent, temperature=0.5), ((5, 4), (5, 4))),
-    "lean_nt_xent": Example(partial(lean_nt_xent, temperature=0.5), ((5, 4), (5, 4))),
+    "lean_nt_xent": Example(partial(lean_nt_xent, temperature=0.5), ((64, 4), (64, 4))),
 }
 
 NOT_EXPORTED = {"csr_attend_edges"}

@@ -1,5 +1,6 @@
 """NT-Xent is a cross-entropy over the 2N × 2N matrix without its diagonal; lengths and order do not matter."""
 
+import importlib
 import itertools
 import math
 
@@ -14,6 +15,14 @@ from course_lib.training import train
 
 N, d = 5, 7
 each_form = pytest.mark.parametrize("form", [nt_xent, lean_nt_xent])
+
+
+@pytest.fixture(autouse=True)
+def _small_bands(monkeypatch):
+    """Let five pairs fill three bands of the lean form, which otherwise begins at 64 pairs."""
+    lean = importlib.import_module("course_lib.fast.nt_xent")
+    monkeypatch.setattr(lean, "FEWEST_PAIRS", 1)
+    monkeypatch.setattr(lean, "BAND", 4)
 
 
 def without_the_diagonal(a, b, temperature):
@@ -42,8 +51,23 @@ def test_it_is_the_cross_entropy_over_the_matrix_without_its_diagonal(form, refe
     agree(lambda a, b: form(a, b, temperature), lambda a, b: reference(a, b, temperature), normal(N, d), normal(N, d, scale=9))
 
 
-def test_the_lean_form_is_the_equation(normal, agree):
-    agree(lambda a, b: lean_nt_xent(a, b, 0.2), lambda a, b: nt_xent(a, b, 0.2), normal(N, d, scale=4), normal(N, d))
+@pytest.mark.parametrize("pairs", [1, 2, 4, 5, 30])
+@pytest.mark.parametrize("temperature", [0.02, 0.026, 0.2, 5.0])
+def test_the_lean_form_is_the_equation(pairs, temperature, normal, agree):
+    """Even where all other views point away, and every exponential is as small as it can be."""
+    forms = [lambda a, b, form=form: form(a, b, temperature) for form in (lean_nt_xent, nt_xent)]
+    agree(*forms, normal(pairs, d, scale=4), normal(pairs, d))
+    apart = torch.tensor([[1.0, 0.0]], requires_grad=True), torch.tensor([[-1.0, 1e-4]], requires_grad=True)
+    torch.testing.assert_close(*(torch.autograd.grad(form(*apart), apart) for form in forms))
+
+
+def test_the_lean_form_computes_half_of_the_matrix(monkeypatch):
+    """Eight views in bands of two rows; each row begins at the diagonal. The equation keeps two matrices of 8 × 8."""
+    monkeypatch.setattr(importlib.import_module("course_lib.fast.nt_xent"), "BAND", 2)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(tuple(x.shape)) or x, lambda x: x):
+        lean_nt_xent(*torch.randn(2, 4, 1, requires_grad=True), 0.5)
+    assert [shape for shape in kept if len(shape) == 2 and shape[1] > 1] == [(2, 8), (2, 6), (2, 4), (2, 2)]
 
 
 @each_form
