@@ -116,3 +116,40 @@ def test_gradients():
 def test_sizes_that_make_no_layer_are_refused(sizes, said):
     with pytest.raises(ValueError, match=said):
         GatedDeltaAttention(*sizes)
+
+
+def test_it_is_the_layer_of_qwen3_next():
+    """The same weights in the reference implementation, whose queries are divided by √d_k: there, its ε counts d_k times.
+
+    The tap weights are large, as its unit vectors have an ε of their own.
+    """
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install -e '.[peers]'")
+    published = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    config = transformers.Qwen3NextConfig(
+        hidden_size=D,
+        num_hidden_layers=1,
+        layer_types=["linear_attention"],
+        linear_num_key_heads=H,
+        linear_num_value_heads=H,
+        linear_key_head_dim=D_K,
+        linear_value_head_dim=D_V,
+        linear_conv_kernel_dim=4,
+        rms_norm_eps=1e-6,
+    )
+    ours, theirs = layer().float(), published.Qwen3NextGatedDeltaNet(config, 0)
+    ours.norm.eps = 1e-6 * D_K
+    ours.taps.data *= 8
+    q, k, v = (rows.unflatten(0, (H, -1)) for rows in ours.W_qkv.weight.split(ours.sizes))
+    gate = ours.W_gate.weight.unflatten(0, (H, D_V))
+    weights = {
+        "in_proj_qkvz.weight": torch.cat([q, k, v, gate], dim=1).flatten(0, 1),  # head after head
+        "in_proj_ba.weight": torch.stack([ours.W_beta.weight, ours.W_decay.weight], dim=1).flatten(0, 1),
+        "conv1d.weight": ours.taps.mT[:, None],
+        "A_log": ours.log_rate,
+        "dt_bias": ours.step_offset,
+        "norm.weight": ours.norm.weight,
+        "out_proj.weight": ours.W_o.weight,
+    }
+    theirs.load_state_dict(weights)
+    x = drawn(70).float()
+    torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
