@@ -305,16 +305,20 @@ class MultiHead(nn.Module, Generic[Result]):
         attended = self.mechanism(q, *projected, mask)
         return attended._replace(context=self.W_o(merge_heads(attended.context)))
 
-    def read(self, x: Queries) -> tuple[Context, LayerState]:
-        """Attend from each position of x (*batch, T, d_model), T ≥ 0, to x: the context of `forward(x, x, x)`, and a state.
+    def read(self, x: Queries, mask: Mask | None = None) -> tuple[Context, LayerState]:
+        """Attend from each position of x (*batch, T, d_model), T ≥ 0, to x: the context of `forward`, and a state.
 
-        The state is what `step` continues from, one position after the other.
+        The state is what `step` continues from, one position after the other. It keeps what the mask hides: each step takes
+        the mask of its own position.
 
         Raises:
-            ValueError: the mechanism has no step-by-step form.
+            ValueError: the mechanism has no step-by-step form; or there is a mask, and the state is no key-value cache.
         """
         mechanism, projected = _stepwise(self.mechanism), self.project(x, x)
-        return self.attend_projected(x, projected).context, mechanism.start(*projected)
+        state = mechanism.start(*projected)
+        if mask is not None and not isinstance(state, KeysValues):
+            raise ValueError("only a key-value cache can leave out padding: with this mechanism, give prompts of one length.")
+        return self.attend_projected(x, projected, mask).context, state
 
     def step(
         self, x: Float[Tensor, "*batch 1 d_model"], state: LayerState, *form: Any

@@ -12,14 +12,13 @@ as in the paper and in Meta's weights of Llama. Llama's checkpoints at Hugging F
 `x.unflatten(-1, (2, -1)).mT.flatten(-2)` puts such features into the order used here.
 """
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, LayerState
 from course_lib.attention.dot_product import causal_attention
+from course_lib.attention.multihead import KeysValues
 from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
 
@@ -87,11 +86,8 @@ def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Querie
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).to(x.dtype)
 
 
-class RotatedKeysValues(NamedTuple):
+class RotatedKeysValues(KeysValues):
     """What has been read: keys (*batch, T, d_k) rotated to their positions 0 … T - 1, and values (*batch, T, d_v)."""
-
-    keys: GroupKeys
-    values: GroupValues
 
 
 class RotaryAttention(nn.Module):
@@ -145,13 +141,16 @@ class RotaryAttention(nn.Module):
         return RotatedKeysValues(self._rotate(k), v)
 
     def step(
-        self, q: Queries, k: GroupKeys, v: GroupValues, state: LayerState
+        self, q: Queries, k: GroupKeys, v: GroupValues, state: LayerState, mask: Mask | None = None
     ) -> tuple[Attended | ContextOnly, RotatedKeysValues]:
-        """Attend from one more position, q and k (*batch, 1, d_k), to itself and all before; v (*batch, 1, d_v)."""
+        """Attend from one more position, q and k (*batch, 1, d_k), to itself and all before; v (*batch, 1, d_v).
+
+        The mask (*batch, 1, T + 1) leaves out padding, which must stand before the text: after it, it would add to distances.
+        """
         keys, values = state
         T = keys.shape[-2]
         read = RotatedKeysValues(torch.cat([keys, self._rotate(k, T)], dim=-2), torch.cat([values, v], dim=-2))
-        return self.mechanism(self._rotate(q, T), *read, None), read
+        return self.mechanism(self._rotate(q, T), *read, mask), read
 
     def _rotate(self, x: Queries, start: int = 0) -> Queries:
         return rotate(x, rotary_speeds(self.d_k, self.base, x.device), start)

@@ -147,15 +147,13 @@ class SelfAttention(nn.Module):
         """Mix x (B, T, d_model) under a mask that broadcasts to (B, T, T), True = may attend; returns (B, T, d_model)."""
         return self.attention(x, x, x, mask).context
 
-    def read(self, x: TokenFeatures) -> tuple[TokenFeatures, LayerState]:
-        """Mix x (B, T, d_model), T ≥ 0, and return the state that `step` continues from.
-
-        There is no mask: prefixes of one batch have one length.
+    def read(self, x: TokenFeatures, mask: Mask | None = None) -> tuple[TokenFeatures, LayerState]:
+        """Mix x (B, T, d_model), T ≥ 0, as `MultiHead.read`, and return the state that `step` continues from.
 
         Raises:
             ValueError: the attention has no step-by-step form; it must be causal.
         """
-        return _require_steps(self.attention).read(x)
+        return _require_steps(self.attention).read(x, *(() if mask is None else (mask,)))
 
     def step(
         self, x: Float[Tensor, "B 1 d_model"], state: LayerState, *form: Any
@@ -397,7 +395,8 @@ class Stack(nn.Module):
     def read(self, x: TokenFeatures, *context: Any) -> tuple[TokenFeatures, tuple[LayerState, ...]]:
         """Transform x (B, T, d_model), T ≥ 0, by all blocks, and return the state of each, from which `step` continues.
 
-        The context is that of the blocks' `read`: nothing for encoder blocks; for decoder blocks the memory and its mask.
+        The context is that of the blocks' `read`: nothing, or a mask, for encoder blocks; for decoder blocks the memory and its
+        mask.
 
         Raises:
             ValueError: a block cannot compute step by step; it must be causal.

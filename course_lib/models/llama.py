@@ -13,23 +13,30 @@ Weights are drawn as those of `GPT`.
 from functools import partial
 from typing import NamedTuple
 
-from jaxtyping import Float, Int
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, GroupedQueryAttention, LayerState, MultiHead, RotaryAttention, causal_attention
 from course_lib.attention.core import require_causal
 from course_lib.blocks import Block, GatedFeedForward, SelfAttention, Sizes, Stack, draw_weights, pre_norm
 from course_lib.blocks.block import of_one_layer
-from course_lib.primitives.preconditions import require_one_token_each
-from course_lib.shapes import Tokens
+from course_lib.primitives import padding_mask
+from course_lib.primitives.preconditions import require_one_token_each, shape_checked
+from course_lib.shapes import Lengths, Tokens
 
 __all__ = ["Llama"]
 
 
 class LlamaState(NamedTuple):
-    """What a Llama has read: in each layer the rotated keys and the values (B, g, T, d_k), and the number T of tokens."""
+    """What a Llama has read: in each layer the rotated keys and the values (B, g, T, d_k), and the number T of tokens read.
+
+    `real` (B, 1, 1, T) is False at padding, which counts in T and stands before the tokens; None if there is no padding.
+    """
 
     layers: tuple[LayerState, ...]
+    real: Bool[Tensor, "B 1 1 T"] | None
     T: int
 
 
@@ -89,9 +96,23 @@ class Llama(nn.Module):
         """Next-token logits (B, T, n_tokens) of tokens (B, T): logits[:, t] given tokens[:, :t+1]."""
         return self.readout(self.stack(self.tokens(tokens)))
 
-    def start(self, prompt: Tokens) -> LlamaState:
-        """Read prompts (B, T), T ≥ 0, all of one length; return the state that `step` continues from."""
-        return LlamaState(self.stack.read(self.tokens(prompt))[1], prompt.shape[1])
+    @shape_checked()
+    def start(self, prompt: Tokens, lengths: Lengths | None = None) -> LlamaState:
+        """Read prompts in parallel, and return the state that `step` continues from.
+
+        Args:
+            prompt: (B, T), T ≥ 0; a shorter one is followed by padding of any value.
+            lengths: (B,), number of tokens of each prompt, 0 to T; None = all have T.
+
+        Raises:
+            ValueError: there is not one length for each prompt, or one is not in 0…T.
+        """
+        T = prompt.shape[1]
+        if lengths is None:
+            return LlamaState(self.stack.read(self.tokens(prompt))[1], None, T)
+        real = padding_mask(lengths, T).flip(-1)  # moved before the tokens, padding does not add to any distance
+        order = (torch.arange(T, device=prompt.device) + lengths[:, None]) % max(T, 1)
+        return LlamaState(self.stack.read(self.tokens(prompt.gather(1, order)), real)[1], real[:, None], T)
 
     def step(self, tokens: Int[Tensor, "B"], state: LlamaState) -> tuple[Float[Tensor, "B n_tokens"], LlamaState]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.
@@ -101,5 +122,6 @@ class Llama(nn.Module):
         """
         for keys, _ in state.layers:
             require_one_token_each(tokens, keys.shape[0])
-        states, layers = self.stack.step(self.tokens(tokens[:, None]), state.layers)
-        return self.readout(states[:, 0]), LlamaState(layers, state.T + 1)
+        real = None if state.real is None else F.pad(state.real, (0, 1), value=True)
+        states, layers = self.stack.step(self.tokens(tokens[:, None]), state.layers, *(() if real is None else (real,)))
+        return self.readout(states[:, 0]), LlamaState(layers, real, state.T + 1)

@@ -119,6 +119,31 @@ def test_what_is_written_is_what_the_model_says_when_it_reads_it():
     assert len(written.unique()) > 1
 
 
+@every_grouping
+@pytest.mark.parametrize("mechanism", [causal_attention, fused_causal_attention])
+def test_a_short_prompt_is_continued_in_a_padded_batch_as_alone(n_groups, mechanism):
+    """By its logits, and whatever stands at the padding; a prompt of no token too."""
+    llama, lengths = model(n_groups, mechanism=mechanism), torch.tensor([4, 7, 0])
+    for padding in (0, 1):
+        padded = torch.where(torch.arange(T) < lengths[:, None], TOKENS, padding)
+        state = llama.start(padded, lengths)
+        alone = [llama.start(TOKENS[b : b + 1, :n]) for b, n in enumerate(lengths.tolist())]
+        for t in range(3):
+            logits, state = llama.step(TOKENS[:, t], state)
+            each = [llama.step(TOKENS[b : b + 1, t], alone[b]) for b in range(B)]
+            alone = [after for _, after in each]
+            torch.testing.assert_close(logits, torch.cat([of_one for of_one, _ in each]))
+
+
+def test_prompts_of_other_lengths_are_generated_from_in_one_batch():
+    llama, lengths = model(seed=2), torch.tensor([4, 7, 1])
+    together = generate(llama, TOKENS, 6, likeliest, lengths)
+    for b, length in enumerate(lengths.tolist()):
+        assert torch.equal(generate(llama, TOKENS[b : b + 1, :length], 6, likeliest)[0], together[b])
+    with pytest.raises(ValueError, match="7 tokens does not fit a padded length of 6"):
+        llama.start(TOKENS[:, :6], lengths)
+
+
 def test_no_parameter_is_a_bias_or_a_position():
     d_model, n_heads, d_ff, n_layers = SIZES
     attention = 2 * d_model**2 + 2 * d_model * 2 * d_model // n_heads
