@@ -15,6 +15,7 @@ Greedy decoding as in Sutskever, Vinyals, Le 2014, section 3.2 (https://arxiv.or
 """
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from course_lib.generation.sampling import require_distribution
 from course_lib.models import Seq2Seq, Seq2SeqState
+from course_lib.primitives.preconditions import shape_checked
 from course_lib.shapes import Lengths, Tokens, Weights
 
 __all__ = ["LanguageModel", "decode", "generate", "greedy", "greedy_translation"]
@@ -74,6 +76,9 @@ def decode(
 
     Returns:
         (B, T ≤ max_length).
+
+    Raises:
+        ValueError: choose does not return one token of each sequence.
     """
     tokens, T = first, 0
     generated = first.new_empty(len(first), max_length)
@@ -81,6 +86,9 @@ def decode(
     while max_length > T and (end is None or active.any()):
         logits, state = step(tokens, state)
         tokens = choose(logits)
+        if tokens.shape != first.shape:  # one for the whole batch would broadcast
+            N = len(first)
+            raise ValueError(f"choose returns one token of each of {N} sequences, ({N},), got {tuple(tokens.shape)}.")
         if end is not None:
             tokens = tokens.masked_fill(~active, padding)
             active = active & (tokens != end)
@@ -121,6 +129,7 @@ def _most_likely(logits: NextLogits) -> NextTokens:
     return highest.indices
 
 
+@shape_checked("One prompt alone is `prompt[None]`.")
 def generate(
     model: LanguageModel, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None
 ) -> Int[Tensor, "B n"]:
@@ -134,20 +143,27 @@ def generate(
         prompt: (B, T) tokens, T ≥ 1; a shorter one is followed by padding of any value.
         n: number of tokens to generate, ≥ 0.
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.
-        lengths: (B,), number of tokens of each prompt, 1 to T, for models whose `start` takes lengths; None = all have T.
+        lengths: (B,), number of tokens of each prompt, 1 to T, for `GPT`, `CachedGPT`, `Llama`, or another model whose
+            `start` takes lengths; None = all have T.
 
     Returns:
         (B, n), the tokens that follow each prompt.
 
     Raises:
-        ValueError: a prompt is empty, the lengths do not fit, or there are more tokens than the model has positions.
+        ValueError: a prompt is empty, the lengths do not fit, there are more tokens than the model has positions, or choose
+            does not return one token of each sequence.
+        TypeError: prompts or lengths are not tensors of integers, or there are lengths, and the model takes none.
     """
     B, T = prompt.shape
     if B == 0 or T == 0 or n < 0:
         raise ValueError(f"need one or more prompts of at least one token, and n ≥ 0; got {B} of {T} tokens and n = {n}.")
     if lengths is None:
         return decode(model.step, model.start(prompt[:, :-1]), prompt[:, -1], choose, n)
-    if lengths.shape != (B,) or int(lengths.min()) < 1 or int(lengths.max()) > T:
+    if "lengths" not in signature(model.start).parameters:
+        raise TypeError(
+            f"{type(model).__name__} reads prompts of one length: pass those of each length by themselves, without `lengths`."
+        )
+    if int(lengths.min()) < 1 or int(lengths.max()) > T:
         raise ValueError(f"lengths must be {B} numbers from 1 to {T}, one for each prompt; got {lengths.tolist()}.")
     last = prompt[torch.arange(B, device=prompt.device), lengths - 1]
     return decode(model.step, model.start(prompt[:, :-1], lengths - 1), last, choose, n)

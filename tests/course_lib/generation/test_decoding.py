@@ -6,7 +6,7 @@ import torch
 from course_lib.attention import GeneralAttention, causal_attention
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_causal_attention
-from course_lib.generation import beam_search, decode, greedy
+from course_lib.generation import beam_search, decode, generate, greedy
 from course_lib.models import (
     GPT,
     BahdanauDecoder,
@@ -178,3 +178,23 @@ def test_without_an_end_each_sequence_has_its_full_length():
     assert found.tolist() == [[1, 2, 3, 0, 1], [3, 0, 1, 2, 3]]
     ended = decode(step, None, torch.tensor([0, 2]), lambda logits: logits.argmax(-1), 5, end=3, padding=9)
     assert ended.tolist() == [[1, 2, 3], [3, 9, 9]]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"prompt": TOKENS[0]}, ValueError, r"prompt does not fit.* `prompt\[None\]`"),
+        ({"prompt": TOKENS.tolist()}, TypeError, "prompt must be a tensor .* got list"),
+        ({"lengths": LENGTHS.tolist()}, TypeError, "lengths must be a tensor .* got list"),
+        ({"lengths": LENGTHS[:2]}, ValueError, "lengths does not fit"),
+        ({"lengths": LENGTHS * 0}, ValueError, "lengths must be 3 numbers from 1 to 5"),
+        ({"choose": torch.argmax}, ValueError, r"one token of each of 3 sequences, \(3,\), got \(\)"),
+        ({"choose": lambda logits: logits.argmax(-1, keepdim=True)}, ValueError, r"got \(3, 1\)"),
+        ({"model": LinearTransformer(N, SIZES), "lengths": LENGTHS}, TypeError, "reads prompts of one length"),
+    ],
+)
+def test_what_cannot_be_continued_is_named(given, error, message, unchecked):
+    fitting = {"model": GPT(N, 19, SIZES), "prompt": TOKENS, "n": 1, "choose": lambda logits: logits.argmax(-1)}
+    assert generate(**fitting).shape == (B, 1)
+    with pytest.raises(error, match=message):
+        generate(**fitting | given)
