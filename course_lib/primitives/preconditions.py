@@ -37,17 +37,28 @@ def requires(check: Callable[..., None]) -> Callable[[Function], Function]:
 
 
 def of_tensors(function: Function) -> Function:
-    """Make a function refuse lists and NumPy arrays with a TypeError that says how to convert them."""
+    """Make a function refuse lists and NumPy arrays with a TypeError that says how to convert them.
+
+    Where torch itself refuses the tensors, a note under its error says what they are.
+    """
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
-        for x in () if torch.compiler.is_compiling() else (*arguments, *options.values()):
+        if torch.compiler.is_compiling():
+            return function(*arguments, **options)
+        for x in (*arguments, *options.values()):
             if not isinstance(x, Tensor) and (isinstance(x, list) or hasattr(x, "__array_interface__")):
                 raise TypeError(
-                    f"{function.__name__} needs tensors, got a {type(x).__name__}: convert it by `torch.as_tensor`, to the "
+                    f"{function.__qualname__} needs tensors, got a {type(x).__name__}: convert it by `torch.as_tensor`, to the "
                     "type of the others."
                 )
-        return function(*arguments, **options)
+        try:
+            return function(*arguments, **options)
+        except RuntimeError as error:
+            given = {**dict(zip(inspect.signature(function).parameters, arguments, strict=False)), **options}
+            got = (f"{name} {tuple(x.shape)} {x.dtype} {x.device}" for name, x in given.items() if isinstance(x, Tensor))
+            error.add_note(f"{function.__qualname__} got {', '.join(got)}.")
+            raise
 
     return cast(Function, run)
 
