@@ -49,7 +49,9 @@ def rotary_speeds(d_k: int, base: float = 10_000.0, device: torch.device | str |
 
 
 def _require_speeds(x: Queries, speeds: Tensor, start: int = 0) -> None:
-    """Raise a ValueError unless there is one speed for each pair of features: a single one would broadcast."""
+    """Raise an error unless x has fractions, and one speed for each pair of its features: a single one would broadcast."""
+    if not x.is_floating_point():
+        raise TypeError(f"queries and keys must be floating-point numbers, got {x.dtype}: convert them by `.float()`.")
     if speeds.dim() != 1 or x.shape[-1] != 2 * len(speeds):
         raise ValueError(
             f"x {tuple(x.shape)} has {x.shape[-1]} features and needs a speed for every two of them, got speeds "
@@ -63,6 +65,8 @@ def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Querie
     """Rotate the features of each position by its angles: row t turns pair i by (start + t) θ_i.
 
     Pair i are the neighbours x_2i and x_2i+1. They turn counter-clockwise: by the angle a, (1, 0) becomes (cos a, sin a).
+    In a checkpoint of Hugging Face, pair i are x_i and x_i+d_k/2, and its W_q and W_k would give wrong scores without an error:
+    `pretrained.llama.from_llama(state_dict, d_k)` puts their rows into the order used here.
 
     Args:
         x: queries or keys (*batch, T, d_k), of positions start … start + T - 1.
@@ -75,6 +79,7 @@ def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Querie
 
     Raises:
         ValueError: there is not one speed for each pair of features.
+        TypeError: x is not of floating-point numbers.
 
     Source: Su et al. 2021, eq. 34.
     """

@@ -186,3 +186,5 @@ def test_what_a_newcomer_passes_instead_is_named(unchecked):
         GPT(11, 17, Sizes(12, 2, 24, 2), RotaryAttention)
     with pytest.raises(ValueError, match=r"or `RotaryAttention\(6\)`"):
         GPT(11, 17, Sizes(12, 2, 24, 2), RotaryAttention(12))
+    with pytest.raises(TypeError, match=r"floating-point numbers, got torch.int64: convert them by `.float\(\)`"):
+        rotate(torch.ones(T, d, dtype=torch.int64), rotary_speeds(d))
