@@ -140,13 +140,25 @@ def causal(mechanism: Form) -> Form:
     return mechanism
 
 
+def require_mechanism(mechanism: AnyMechanism) -> None:
+    """Raise a TypeError for a class, or for the name of a mechanism, in the place of a mechanism."""
+    if isinstance(mechanism, type):
+        raise TypeError(f"a mechanism is an object, such as RotaryAttention(d_k), got the class {mechanism.__name__}: call it.")
+    if not callable(mechanism):
+        raise TypeError(f"a mechanism is a function or module (q, k, v, mask), such as causal_attention, got {mechanism!r}.")
+
+
+def shown(mechanism: AnyMechanism) -> str:
+    """Return `mechanism=…` with the name of a function, for the `repr` of the module that has it; a module shows itself."""
+    return "" if isinstance(mechanism, nn.Module) else f"mechanism={getattr(mechanism, '__name__', mechanism)}"
+
+
 def require_causal(mechanism: AnyMechanism, n_heads: int, d_k: int) -> None:
     """Raise a ValueError if the first of two positions attends to the second: a model would learn to read the answer.
 
     One call of a mechanism that is not marked as causal tells it, by gradients; dropout is off, and nothing is drawn.
     """
-    if isinstance(mechanism, type):
-        raise TypeError(f"a mechanism is an object, such as RotaryAttention(d_k), got the class {mechanism.__name__}: call it.")
+    require_mechanism(mechanism)
     if getattr(mechanism, "causal", False):
         return
     modules = list(mechanism.modules()) if isinstance(mechanism, nn.Module) else []

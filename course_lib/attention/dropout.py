@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from torch import nn
 
-from course_lib.attention.core import Attended, Mechanism, hide_keys, require_weights
+from course_lib.attention.core import Attended, Mechanism, hide_keys, require_mechanism, require_weights, shown
 from course_lib.shapes import Keys, Mask, Queries, Values
 
 __all__ = ["AttentionDropout", "without_attention_dropout"]
@@ -37,8 +37,13 @@ class AttentionDropout(nn.Module):
             ValueError: p is not in 0…1.
         """
         super().__init__()
+        require_mechanism(mechanism)
         self.mechanism = mechanism
         self.dropout = nn.Dropout(p)
+
+    def extra_repr(self) -> str:
+        """Show a mechanism that is a function."""
+        return shown(self.mechanism)
 
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask | None = None) -> Attended:
         """Attend as the mechanism does; in training, mix v (*batch, T_k, d_v) by its weights after dropout.

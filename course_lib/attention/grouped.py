@@ -15,7 +15,7 @@ projects to 8 heads of queries and 2 of keys and values, and caches these 2.
 
 from torch import nn
 
-from course_lib.attention.core import AnyMechanism, Attended, ContextOnly
+from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, require_mechanism, shown
 from course_lib.attention.dot_product import causal_attention, scaled_dot_product_attention
 from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
@@ -67,7 +67,12 @@ class GroupedQueryAttention(nn.Module):
     def __init__(self, mechanism: AnyMechanism = causal_attention) -> None:
         """Set the mechanism that attends in each head, such as `causal_attention` or `fused_causal_attention`."""
         super().__init__()
+        require_mechanism(mechanism)
         self.mechanism = mechanism
+
+    def extra_repr(self) -> str:
+        """Show a mechanism that is a function."""
+        return shown(self.mechanism)
 
     @property
     def causal(self) -> bool:

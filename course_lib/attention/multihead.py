@@ -35,7 +35,9 @@ from course_lib.attention.core import (
     StepwiseMechanism,
     attend,
     broadcast_shapes,
+    require_mechanism,
     require_one_reading,
+    shown,
 )
 from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.primitives.precision import rounded_from_float32
@@ -268,8 +270,10 @@ class MultiHead(nn.Module, Generic[Result]):
         Raises:
             ValueError: n_heads is not positive, d_k is None and n_heads does not divide d_model, or n_groups does not divide
                 n_heads.
+            TypeError: the mechanism is a class or a string, not a function or a module.
         """
         super().__init__()
+        require_mechanism(mechanism)
         if n_heads < 1 or (d_k is None and d_model % n_heads):
             raise ValueError(f"d_model {d_model} does not divide into {n_heads} heads; give d_k, or other sizes.")
         n_groups = n_heads if n_groups is None else n_groups
@@ -284,6 +288,10 @@ class MultiHead(nn.Module, Generic[Result]):
         self.W_k = nn.Linear(d_memory, n_groups * d_k, bias=bias)
         self.W_v = nn.Linear(d_memory, n_groups * d_v, bias=bias)
         self.W_o = nn.Linear(n_heads * d_v, d_model, bias=bias)
+
+    def extra_repr(self) -> str:
+        """Show the heads, their groups, and a mechanism that is a function, which `print(model)` would leave out."""
+        return ", ".join(filter(None, (f"n_heads={self.n_heads}, n_groups={self.n_groups}", shown(self.mechanism))))
 
     def forward(self, queries: Queries, keys: Keys, values: Values, mask: Mask | None = None) -> Attended | ContextOnly:
         """Attend from queries (*batch, T_q, d_model) over keys and values (*batch, T_k, d_memory).

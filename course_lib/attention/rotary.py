@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, LayerState
+from course_lib.attention.core import AnyMechanism, Attended, ContextOnly, LayerState, require_mechanism, shown
 from course_lib.attention.dot_product import causal_attention
 from course_lib.attention.multihead import KeysValues
 from course_lib.primitives.preconditions import of_tensors, requires
@@ -116,7 +116,12 @@ class RotaryAttention(nn.Module):
         """
         super().__init__()
         rotary_speeds(d_k, base)
+        require_mechanism(mechanism)
         self.d_k, self.mechanism, self.base = d_k, mechanism, base
+
+    def extra_repr(self) -> str:
+        """Show d_k, the base, and a mechanism that is a function."""
+        return ", ".join(filter(None, (f"d_k={self.d_k}, base={self.base}", shown(self.mechanism))))
 
     @of_tensors
     def forward(self, q: Queries, k: GroupKeys, v: GroupValues, mask: Mask | None = None) -> Attended | ContextOnly:

@@ -9,8 +9,10 @@ from torch import nn
 from course_lib.attention import (
     AdditiveAttention,
     GeneralAttention,
+    GroupedQueryAttention,
     LinearAttention,
     MultiHead,
+    RotaryAttention,
     causal_attention,
     dot_attention,
     merge_heads,
@@ -18,7 +20,7 @@ from course_lib.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
-from course_lib.fast import fused_scaled_dot_product_attention
+from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
 from course_lib.primitives import causal_mask, padding_mask
 
 B, H, T_q, T_k, d_k, d_v, d_memory, d_model = 2, 3, 5, 7, 11, 13, 17, 33
@@ -276,3 +278,17 @@ def test_a_mask_that_linear_attention_cannot_follow_is_described_as_it_was_passe
 def test_no_head_is_refused(normal):
     with pytest.raises(ValueError, match="6 features do not divide into 0 heads"):
         split_heads(normal(5, 6), 0)
+
+
+@pytest.mark.parametrize("make", [lambda m: MultiHead(12, 2, m), GroupedQueryAttention, lambda m: RotaryAttention(6, m)])
+@pytest.mark.parametrize(("given", "message"), [(RotaryAttention, "class RotaryAttention: call it"), ("causal", "'causal'")])
+def test_what_is_no_mechanism_is_refused_where_it_is_passed(make, given, message, unchecked):
+    with pytest.raises(TypeError, match=f"a mechanism is .* got .*{message}"):
+        make(given)
+
+
+def test_a_printed_layer_shows_its_heads_and_every_mechanism_once():
+    layer = MultiHead(24, 4, RotaryAttention(6, GroupedQueryAttention(fused_causal_attention), 500.0), n_groups=2)
+    for part in ("n_heads=4, n_groups=2", "d_k=6, base=500.0", "mechanism=fused_causal_attention"):
+        assert repr(layer).count(part) == 1
+    assert "mechanism=scaled_dot_product_attention" in repr(MultiHead(12, 2))
