@@ -62,3 +62,12 @@ def test_the_example_of_the_library_prints_what_it_shows(page):
     assert done.returncode == 0, done.stderr
     assert shown
     assert done.stdout.splitlines() == shown
+
+
+def test_the_further_models_of_the_library_page_agree_with_their_own_assertions():
+    """What is generated from a cache is what is computed anew, and the equations are the model of the library."""
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    asserting = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1:] if "assert" in code.splitlines()[-1]]
+    assert len(asserting) == 2
+    for code in asserting:
+        exec(code, {"__name__": "library"})
