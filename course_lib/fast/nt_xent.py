@@ -41,8 +41,8 @@ BAND = 128
 def lean_nt_xent(a: Views, b: Views, temperature: float) -> Float[Tensor, ""]:
     """Compute `nt_xent` from half of its matrix: the scores are symmetric, and at most 1 / τ.
 
-    Below 64 pairs or τ = 0.025 it is `nt_xent` itself. If the gradient must be differentiable, P is recomputed by autograd, with
-    further matrices.
+    Below 64 pairs or τ = 0.025 it is `nt_xent` itself. If the gradient must be differentiable, P is recomputed by autograd,
+    with further matrices.
     """
     if len(a) < FEWEST_PAIRS or not temperature >= LEAST_TEMPERATURE or under_transform(a, b):
         return nt_xent(a, b, temperature)
@@ -54,8 +54,8 @@ class _Crowd(torch.autograd.Function):
     """The mean over i of log Σ_{k ≠ i} exp(z_iᵀ z_k), and its gradient (P + Pᵀ) z / n, P the softmax of each row.
 
     Plain autograd stores the scores and a copy without the diagonal, and makes two more in the backward pass. Here each
-    exponential E_ik = E_ki is computed once, in bands of rows that begin at the diagonal, and s_i = Σ_k E_ik is summed from rows
-    and columns. Then P_ik + P_ki = E_ik (1 / s_i + 1 / s_k), which is symmetric, too.
+    exponential E_ik = E_ki is computed once, in bands of rows that begin at the diagonal, and s_i = Σ_k E_ik is summed from
+    rows and columns. Then P_ik + P_ki = E_ik (1 / s_i + 1 / s_k), which is symmetric, too.
     """
 
     @staticmethod
