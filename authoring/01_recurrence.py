@@ -832,7 +832,7 @@ claim("01.latches", accuracy=latched.accuracy(), gradient_left=left)
 #
 # They are, but the matrix $U^\top$ makes every vector 1.5 times as long.</details>
 
-# %%
+# %% tags=["cover"]
 pixels = gradients.digit_pixels(10)
 norms_of = partial(gradients.gradient_norms, rnn_step, pixels)
 norms = {

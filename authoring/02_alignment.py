@@ -481,7 +481,7 @@ figures.show_steps(aligned, "Mar 5, 1987", first=0, n=6)
 # The whole sentence as a map: each row is a character of the answer, each column a character of the source. The encoder reads
 # in both directions, so a state also contains its neighbours; the weight of a month may lie on any of its letters.
 
-# %% tags=["nbval-check-output"]
+# %% tags=["cover", "nbval-check-output"]
 figures.show_alignment(aligned, new[2][0].source)
 claim("02.l", inside=experiments.weight_in_own_date(aligned, new[2][:100]))
 

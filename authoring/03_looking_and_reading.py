@@ -372,7 +372,7 @@ claim("03.f", attention=attention, hand=hand, best=best)
 #
 # Yellow shows the weights before each word; the boxes show the digits that the caption names.
 
-# %%
+# %% tags=["cover"]
 figures.show_caption_weights(attentive, task, image=0)
 figures.show_caption_weights(pager, page, image=0)
 

@@ -553,7 +553,7 @@ print(my_name, "→", *written_by(mirror, my_name)[0])
 # %% tags=["nbval-check-output"]
 claim("04.m", share=answer(mirror, draw_words).float().mean())
 
-# %%
+# %% tags=["cover"]
 (output,), (weights,) = written_by(mirror, my_name)
 outlined = torch.eye(len(my_name)).flip(1)
 drawn = plots.attention_map(weights, output, my_name, "", "read", "written", outlined)

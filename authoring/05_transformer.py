@@ -122,7 +122,7 @@ from course_lib.primitives import sinusoidal_positions
 # %% tags=["nbval-check-output"]
 sinusoidal_positions = check("05.1", sinusoidal_positions)
 
-# %%
+# %% tags=["cover"]
 print(sinusoidal_positions(3, 4))  # the table above
 table = sinusoidal_positions(48, 32)
 nearness = table @ table.mT / 16

@@ -467,7 +467,7 @@ for name in ("local", "causal"):
 # its steps; a dark last step counts too. The columns 1 + 0 halt on a diagonal: you see the carry arrive, one column in each step.
 # Not every column is so economical: the lowest waits for nothing, and takes several steps. A needless step costs only 0.01.
 
-# %%
+# %% tags=["cover"]
 show_steps(models["local"], 31, 1, LOCAL)
 
 # %% tags=["try-it"]

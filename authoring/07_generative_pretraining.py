@@ -306,7 +306,7 @@ claim("07.v", counted=counted, own=own)
 # The single layer lacked the preceding token, not depth. And does the model of two layers contain the two heads? In the next
 # figure, the cells that each head needs are outlined in red: the token before, and the tokens after earlier copies.
 
-# %% tags=["nbval-check-output"]
+# %% tags=["cover", "nbval-check-output"]
 with torch.no_grad():
     gpt(task.test.tokens.to(device()))
 layers = [block.weights.cpu() for block in gpt.blocks]  # (B, h, T, T) each

@@ -270,7 +270,7 @@ non_local_block = check("09.4", non_local_block)
 # block needs fewer parameters than three convolutions: 57,539 in all, where the convolutions have 60,799.
 
 
-# %%
+# %% tags=["cover"]
 class Painter(nn.Module):
     """Features of each cell, one non-local block, a colour for each cell."""
 

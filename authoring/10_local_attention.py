@@ -400,7 +400,7 @@ claim(
 # depend on the image.** Training has found a filter like the one that was designed by hand, and something that its designers
 # did not put in. Where do its weights go? The ringed pixel is beside an edge.
 
-# %%
+# %% tags=["cover"]
 with torch.no_grad():
     weights = denoiser.attended(large_noisy).weights[0].mean(0)  # (H, W, 25)
 

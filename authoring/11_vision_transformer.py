@@ -364,7 +364,7 @@ claim(
 # the entry of the right colour looks at the pin most often; in layer 2 it averages the heads of the class token.
 
 
-# %%
+# %% tags=["cover"]
 @torch.no_grad()
 def weights_on_patches(model, images):
     """How much every token takes from the patches (layers, n, h, 1 + N, N)."""

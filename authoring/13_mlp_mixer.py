@@ -482,7 +482,7 @@ claim(
 # It could. But what the other places show does not tell whether these two differ.</details>
 
 
-# %%
+# %% tags=["cover"]
 @torch.no_grad()
 def dependence(model, images):
     """How much the mark of each place changes with the patch of each place (N, N)."""

@@ -209,7 +209,7 @@ print("S =", S, "  read with k_1:", (k_1 @ S).item(), "  with k_2:", (k_2 @ S).i
 # The same for vectors: sixteen random unit keys of size 8 are written, each with a value of its own, of which one entry is 1. A
 # clean memory would read a single 1 in each row of the figure: the rows are the first four keys, the columns what they read.
 
-# %%
+# %% tags=["cover"]
 generator = torch.Generator().manual_seed(0)
 keys = F.normalize(torch.randn(16, 8, generator=generator), dim=-1)
 read = {

@@ -343,7 +343,7 @@ claim(
 # the mean that is told the rooms. The filter by hand chooses as well, but it cannot know that battery and age tell nothing: that
 # must be learned. And static attention is hardly better than equal weights. Look at the weights of one sensor:
 
-# %%
+# %% tags=["cover"]
 with torch.no_grad():
     weights = {
         name: model.attended(unseen.features, unseen.edges).weights

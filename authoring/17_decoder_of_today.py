@@ -172,7 +172,7 @@ rotate = check("17.1", rotate)
 # Your function on three pairs that all begin as $(1, 0)$; then one query and one key, three positions apart, at the start of a text
 # and far into it.
 
-# %%
+# %% tags=["cover"]
 figures.show_turned(rotate, rotary_speeds(6, base=100))
 
 q, k, speeds = torch.randn(1, 16), torch.randn(1, 16), rotary_speeds(16)

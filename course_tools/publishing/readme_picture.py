@@ -60,7 +60,6 @@ def frames() -> list[tuple[str, int]]:
         raise PublishingFailed(f"{WRONG} of exercise {EXERCISE} has changed and no longer matches the figure.")
     named, right = (_verdict(answer) for answer in (wrong, asked.reference))
     return [
-        (frame(_WRONG_LINE, ""), 1_200),
         (frame(_WRONG_LINE, named), 5_000),
         (frame(_RIGHT_LINE, "", marked=True), 1_800),
         (frame(_RIGHT_LINE, right), 3_500),
@@ -105,7 +104,7 @@ def draw(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     moving, still, lens = folder / "check.webp", folder / "check.png", folder / "microscope.png"
     pictures[0].save(moving, save_all=True, append_images=pictures[1:], duration=durations, loop=4, lossless=True, method=6)
-    pictures[1].quantize(64).save(still, optimize=True)
+    pictures[0].quantize(64).save(still, optimize=True)
     magnified.quantize(64).save(lens, optimize=True)
     return [moving, still, lens]
 

@@ -1,10 +1,12 @@
 """A solved lecture as a page to read: tasks shown, answers and code of measurements folded, figures in files."""
 
+import html
 import re
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
@@ -12,6 +14,8 @@ from course_tools.bank import exercise
 from course_tools.publishing.figure_files import image_of, with_files
 from course_tools.publishing.nbgrader_cells import BEGIN, END, for_student
 from course_tools.publishing.outputs import tags
+from course_tools.publishing.project import Lecture
+from course_tools.publishing.student_time import student_time
 
 FIGURES = "_static/figures"
 _LEFT_OUT = {"progress", "ledger"}
@@ -62,6 +66,26 @@ def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable
     return notebook
 
 
+def card_of(lecture: Lecture, figures: Path) -> str:
+    """Write a card of the landing page: a figure, the title, what the lecture is about, its minutes, what it builds on.
+
+    The figure is the one tagged "cover", or else the first; the sentences are those below the title.
+    """
+    notebook = nbformat.read(lecture.solution, as_version=4)
+    _, about, *_ = head = notebook.cells[0].source.split("\n\n")
+    needed = next((part for part in head if part.startswith("**Prerequisites:**")), "").partition("**Time:**")[0]
+    needs = ", ".join(re.findall(r"\b\d\d\b", needed))
+    time = student_time(lecture)
+    line = f"{time.core} min, {time.further} further" + (f" · after {needs}" if needs else "")
+    cells = sorted((cell for cell in notebook.cells if cell.cell_type == "code"), key=lambda cell: "cover" not in tags(cell))
+    images = (image for cell in cells for output in cell.outputs if (image := image_of(output)))
+    drawn = re.search(r'src="([^"]+)"', with_files(next(images, ""), figures, FIGURES))
+    cover = f'<img src="{drawn[1]}" alt="" loading="lazy">' if drawn else ""
+    title = f"{lecture.number} · {html.escape(lecture.title)}"
+    link = f'<a href="lectures/{lecture.stem}.html">{cover}<b>{title}</b></a>'
+    return f"<li>{link}<p>{html.escape(about)}</p><small>{line}</small></li>"
+
+
 def _answer(cell: NotebookNode) -> NotebookNode:
     """Return what a solution writes in place of the stub, folded."""
     code = "\n\n".join(dedent(part).strip() for part in _SOLUTION.findall(cell.source))
@@ -99,7 +123,7 @@ def _prompt(words: str) -> dict[str, str]:
     return {"code_prompt_show": words, "code_prompt_hide": words}
 
 
-def _claim_line(id: str, html: str) -> str:
+def _claim_line(id: str, shown: str) -> str:
     """Write a claim as one line: its sentence, and its id, which links to the conditions on the page of claims."""
     link = f'<a href="../docs/claims.html" title="What must hold: all claims">{id}</a>'
-    return f'<p class="claim">{_SENTENCE.match(html)[1]} {link}</p>'
+    return f'<p class="claim">{_SENTENCE.match(shown)[1]} {link}</p>'

@@ -86,48 +86,43 @@ def symbol_address(symbol: str) -> str | None:
     return f"api/{module.split('.')[1]}#{module}.{name}"
 
 
-def landing(figures: Figures, lectures: Sequence[Lecture], picture: bool, sections: Mapping[str, list[str]]) -> str:
-    """Write the landing page: what the course is, entry points for students, teachers and engineers, the lectures.
+def landing(
+    figures: Figures,
+    lectures: Sequence[Lecture],
+    cards: Sequence[str],
+    picture: bool,
+    sections: Mapping[str, list[str]],
+) -> str:
+    """Write the landing page: what the course is, what to click first, the lectures, doors for teachers and engineers.
 
     Args:
         figures: the counts to show.
         lectures: the lectures on the site.
+        cards: the cards of the lectures, list items of HTML.
         picture: whether the site has `_static/pictures`.
         sections: caption -> pages of the menu, as paths from the root of the site.
     """
-    numbers = "".join(
-        f"<li><b>{count:,}</b> {words}</li>"
-        for count, words in (
-            (figures.lectures, "lectures"),
-            (figures.exercises, "exercises"),
-            (figures.wrong_answers, "wrong answers tested"),
-            (figures.claims, "claims measured"),
-            (0, "data downloads"),
-        )
+    first = next((each for each in lectures if each.number == "04"), lectures[0])
+    doors = (("microscope.html", "Try the microscope"), (f"lectures/{first.stem}.html", f"Read lecture {first.number}"))
+    buttons = " ".join(f'<a class="sd-btn sd-btn-primary" href="{to}">{words}</a>' for to, words in doors)
+    counts = (
+        (figures.lectures, "lectures"),
+        (figures.exercises, "exercises"),
+        (figures.wrong_answers, "wrong answers tested"),
+        (figures.claims, "claims measured"),
+        (0, "data downloads"),
     )
-    head = f"""# Attention, from the ground up
-
-Build recurrent networks, attention, transformers, linear transformers, attention on graphs and self-supervision in PyTorch,
-with checks that name your mistake and claims that the lectures measure as they run.
-
-```{{raw}} html
-<ul class="numbers">{numbers}</ul>
-```
-"""
-    sample = _picture() if picture else _VERDICT
-    doors = _DOORS.format(start=f"lectures/{lectures[0].stem}", teacher=_doors_link(sections, "For teachers", "docs/grading"))
-    lens = _MICROSCOPE.replace("{picture}", _LENS if picture else "")
-    return "\n".join([head, sample, lens, doors, "## Lectures\n", _lecture_table(lectures), _INSTALL, _menu(sections)])
-
-
-def _lecture_table(lectures: Sequence[Lecture]) -> str:
-    """Write the table of lectures: the page, the notebook to solve, the slides."""
-    rows = ["| | Lecture | | |", "| --- | --- | --- | --- |"]
-    for lecture in lectures:
-        row = f"| {lecture.number} | [{cell(lecture.title)}](lectures/{lecture.stem}.ipynb) "
-        row += f'| <a href="notebooks/lectures/{lecture.stem}.ipynb" download>notebook</a> '
-        rows.append(row + f'| <a href="slides/{lecture.stem}.html">slides</a> |')
-    return "\n".join(rows) + "\n"
+    numbers = "".join(f"<li><b>{count:,}</b> {words}</li>" for count, words in counts)
+    return "\n".join(
+        [
+            _HEAD.format(buttons=buttons, sample=_picture() if picture else _VERDICT, lens=_LENS if picture else ""),
+            _NUMBERS.format(numbers=numbers),
+            _MAP.format(cards="\n".join(cards)),
+            _DOORS.format(teacher=next(iter(sections.get("For teachers", [])), "docs/grading")),
+            _INSTALL,
+            _menu(sections),
+        ]
+    )
 
 
 def with_symbols(text: str, pages: Container[str]) -> str:
@@ -190,30 +185,44 @@ nearly all its weight on a single key and passes hardly any gradient.</p></div>
 ```
 """
 
-_MICROSCOPE = """```{raw} html
-<div class="microscope"><a class="sd-btn sd-btn-primary" href="microscope.html">Open the attention microscope</a>
-{picture}<p>Edit tokens and watch queries, keys, scores, weights and output change; nothing to install.</p></div>
-```
-"""
 _LENS = (
     '<a href="microscope.html"><img src="_static/pictures/microscope.png" width="860" alt="The attention microscope: a small '
     'transformer reverses a word, and lines show which letter each output attends to"></a>'
 )
+_HEAD = """# Attention, from the ground up
 
-_DOORS = """## Learn, teach or build
+Build attention, transformers, ViT, DETR, SimCLR and a Llama yourself. The course tells you **which** mistake you made, and
+every number that a lecture states is measured while it runs.
 
-::::{{grid}} 1 1 3 3
+```{{raw}} html
+<p class="doors">{buttons}</p>
+```
+
+{sample}
+```{{raw}} html
+<div class="microscope">{lens}<p>A trained transformer in your browser: switch off a part, and see what it was for.</p></div>
+```
+"""
+_NUMBERS = """```{{raw}} html
+<ul class="numbers">{numbers}</ul>
+```
+
+A *claim* is a sentence of a lecture with its number and with a condition that would refute it; a lecture in which one fails is
+not published. [Thirty findings that surprise, and all the evidence](docs/evidence.md).
+"""
+_MAP = """## The lectures
+
+```{{raw}} html
+<ul class="map">{cards}</ul>
+```
+"""
+_DOORS = """## Teach or build with it
+
+::::{{grid}} 1 1 2 2
 :gutter: 3
 
-:::{{grid-item-card}} Learn
-One to three hours a lecture: predict, write the mechanism, see it measured, break it.
-
-[Begin with recurrence]({start}.ipynb)
-:::
-
 :::{{grid-item-card}} Teach
-A companion to five slide decks, and automatic grading that names misconceptions. Slides of each lecture
-are in the table below.
+A companion to five slide decks, slides of each lecture, exams, and automatic grading that names misconceptions.
 
 [For teachers]({teacher}.md)
 :::
@@ -222,11 +231,9 @@ are in the table below.
 `course_lib`: a typed library of the mechanisms, each with its paper and equation, that needs only torch, numpy,
 einops and jaxtyping.
 
-[API reference](api/index.md)
+[A first hour with it](docs/library.md), [API reference](api/index.md)
 :::
 ::::
-
-Nothing is claimed that is not measured: [thirty findings that surprise, and all the evidence](docs/evidence.md).
 """
 
 
@@ -235,10 +242,6 @@ _INSTALL = """## How to install it
 Download the course or clone its repository. In its folder, `python3 course.py lab` installs what the lectures need and opens
 them. [Other ways](docs/running.md): conda, Docker, Binder, Google Colab.
 """
-
-
-def _doors_link(sections: Mapping[str, list[str]], caption: str, otherwise: str) -> str:
-    return next(iter(sections.get(caption, [])), otherwise)
 
 
 def _menu(sections: Mapping[str, list[str]]) -> str:

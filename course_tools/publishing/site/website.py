@@ -81,7 +81,8 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
         written[name] = web_pages.relinked(text, name, pages)
     sections = _sections(chosen, documents)
     pictures = root / "docs" / "pictures"
-    written["index.md"] = web_pages.landing(_figures(chosen), chosen, pictures.is_dir(), sections)
+    cards = [web_notebooks.card_of(each, built / web_notebooks.FIGURES) for each in chosen]
+    written["index.md"] = web_pages.landing(_figures(chosen), chosen, cards, pictures.is_dir(), sections)
     for name, text in written.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text, encoding="utf-8")

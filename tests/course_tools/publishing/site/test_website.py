@@ -1,5 +1,6 @@
 """The site for readers: from the file system, in a browser without network, at the sizes of a phone and a desktop."""
 
+import base64
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,7 +10,7 @@ import nbformat
 import pytest
 
 from course_tools.publishing import PublishingFailed
-from course_tools.publishing.outputs import claims
+from course_tools.publishing.outputs import claims, tags
 from course_tools.publishing.project import project_root
 from course_tools.publishing.site.web_pages import api_address, api_pages, relinked
 from course_tools.publishing.site.website import build_site
@@ -139,6 +140,20 @@ def test_the_head_of_a_page_describes_it_once_and_every_icon_is_drawn(site, page
     drawn = set(re.findall(r"\.(fa-[a-z-]+)", (site / "_static/icons.css").read_text(encoding="utf-8")))
     icons = set(re.findall(r"\bfa-[a-z-]+", " ".join(re.findall(r'<(?:i|span) class="([^"]*)"', text))))
     assert icons - drawn <= {"fa-lg", "fa-fw"}
+
+
+def test_the_landing_page_says_what_a_lecture_is_about_how_long_it_takes_and_what_it_builds_on(site):
+    landing = (site / "index.html").read_text(encoding="utf-8")
+    card = re.search(r'<ul class="map">(.*?)</ul>', landing, re.DOTALL)[1]
+    assert card.count("<li>") == 1  # the site has one lecture
+    assert 'href="lectures/04_self_attention.html"' in card
+    assert "every token of a text looks up what it needs" in card
+    assert re.search(r"<small>\d\d min, \d\d further · after 01, 02</small>", card)
+    figure = site / re.search(r'<img src="([^"]+)"', card)[1]
+    solved = nbformat.read(project_root() / CHECKED, as_version=4)
+    cover = next(cell for cell in solved.cells if "cover" in tags(cell))
+    drawn = [output.data["image/png"] for output in cover.outputs if "image/png" in output.get("data", {})]
+    assert figure.read_bytes() == base64.b64decode(drawn[0])
 
 
 def test_every_image_has_a_text(site):
