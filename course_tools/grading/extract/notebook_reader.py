@@ -6,6 +6,7 @@ file that is not a notebook is rejected with an explanation.
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,10 @@ MOST_ITEMS = 4_000_000
 MOST_CELLS = 20_000
 LONGEST_SOURCE = 100_001
 """Characters of a cell that are read; the sandbox runs no cell of more than 100,000."""
+MOST_CODE = 1_000_000
+"""Characters that are read of all cells that may run, together; the sandbox runs at most half as many."""
+MOST_TOKENS = 8_000_000
+"""Texts and brackets of a file that are read to find the outputs."""
 _SMALL = 2**20
 """Largest file, in bytes, that is parsed with its outputs."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
@@ -66,13 +71,31 @@ def cells_in(data: bytes) -> list[Cell]:
         raise Unreadable("The file is JSON, but not a notebook: it has no cells.")
     if len(cells) > MOST_CELLS:
         raise Unreadable(f"The file is too large for a notebook ({len(cells)} cells).")
-    return [_cell(cell) for cell in cells if isinstance(cell, dict)]
+    return within_limits([_cell(cell) for cell in cells if isinstance(cell, dict)])
+
+
+def within_limits(cells: Sequence[Cell]) -> list[Cell]:
+    """Empty the cells after the first `MOST_CODE` characters of code: whoever reads cells takes limited time for all of them.
+
+    Cells that are not code count if they have a tag, because a tagged cell runs whatever its type.
+    """
+    left, kept = MOST_CODE, []
+    for cell in cells:
+        left -= len(cell.source) if cell.type == "code" or cell.metadata.keys() & {"exercise", "nbgrader"} else 0
+        kept.append(cell if left >= 0 else cell._replace(source=""))
+    return kept
 
 
 def without_outputs(data: bytes) -> bytes:
-    """Replace the outputs of the cells by `"outputs": []` in the text of a notebook, before it is parsed."""
+    """Replace the outputs of the cells by `"outputs": []` in the text of a notebook, before it is parsed.
+
+    Raises:
+        Unreadable: it has more than `MOST_TOKENS` texts and brackets.
+    """
     kept, begin, depth, inside = [], 0, 0, 0
-    for token in _TOKEN.finditer(data):
+    for n, token in enumerate(_TOKEN.finditer(data)):
+        if n == MOST_TOKENS:
+            raise Unreadable(f"The file is too large for a notebook ({len(data) // 2**20} MB).")
         first = token[0][:1]
         if first == b'"':
             if not inside and token[0] == b'"outputs"' and (opening := _OUTPUTS.match(data, token.end())):

@@ -19,7 +19,7 @@ from nbformat.v4 import new_output
 from course_tools.bank import exercise
 from course_tools.grading.batch import GradingEngine
 from course_tools.grading.engine import Engine
-from course_tools.grading.extract.notebook_reader import Cell
+from course_tools.grading.extract.notebook_reader import Cell, within_limits
 from course_tools.grading.files import CannotGrade, make_folder, secret_seed
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.marks import Mark
@@ -117,7 +117,7 @@ class Sandboxed:
     def take(self, notebook: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Judge a notebook as submitted, then restore its structure: each tagged cell of the lecture once, with its type."""
         course = Course.at(self._root)
-        cells = [_cell(cell) for cell in notebook.cells]
+        cells = within_limits([_cell(cell) for cell in notebook.cells])
         self._lecture = course.lecture_of(cells, str(resources.get("nbgrader", {}).get("notebook", "")))
         self._marks = {}
         if self._lecture is not None:

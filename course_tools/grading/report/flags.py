@@ -80,10 +80,12 @@ def shapes(cells: Sequence[Cell], lecture: str) -> dict[str, tuple[str, ...]]:
         tree = _parsed(cell.source)
         if len(cell.source) > _LONGEST_CELL:
             copies |= {names[name]: LONG for name in _DEFINED.findall(cell.source) if name in names}
-        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} if tree else set()
-        for id in {names[name] for name in defined & names.keys()}:
-            found[id] |= _parts(tree)
-            if kind := _copy_of_the_published(tree, id):
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
+        answered = {names[node.name] for node in functions if node.name in names}
+        parts, bodies = (_parts(tree), list(map(_bodies, functions))) if answered else (set(), [])
+        for id in answered:
+            found[id] |= parts
+            if kind := _copy_of_the_published(bodies, id):
                 copies[id] = kind
     kept = {id: tuple(sorted(parts)[:_MOST_PARTS]) for id, parts in sorted(found.items())}
     whole = {id: (*kept.get(id, ()), *([copies[id]] if id in copies else [])) for id in sorted({*kept, *copies})}
@@ -150,9 +152,8 @@ def _pairs(own: Mapping[str, set[str]]) -> list[tuple[str, str]]:
     return sorted(pairs)
 
 
-def _copy_of_the_published(tree: ast.Module, id: str) -> str:
-    """PUBLISHED or RENAMED if a cell defines the published solution of an exercise, up to docstrings and comments; else ""."""
-    bodies = [_bodies(node) for node in tree.body if isinstance(node, ast.FunctionDef)]
+def _copy_of_the_published(bodies: Sequence[tuple[str, str]], id: str) -> str:
+    """PUBLISHED or RENAMED if one of the functions with these bodies is the published solution of an exercise; else ""."""
     for kind, published, own in zip((PUBLISHED, RENAMED), _published_bodies(id), zip(*bodies, strict=True), strict=True):
         if published and published in own:
             return kind

@@ -7,6 +7,7 @@ import pytest
 
 from course_tools.grading.extract.notebook_reader import (
     LONGEST_SOURCE,
+    MOST_CODE,
     MOST_ITEMS,
     Cell,
     Unreadable,
@@ -142,3 +143,21 @@ def test_outputs_that_do_not_end_are_no_notebook():
 def test_of_an_endless_cell_only_the_beginning_is_read(source):
     (found,) = cells_in(written(notebook({"cell_type": "code", "source": source})))
     assert found.source == "\n" * LONGEST_SOURCE
+
+
+def test_of_endless_code_only_the_beginning_is_read():
+    """Each reader of cells takes time for each character: the search for similar answers took hours for 60 MB."""
+    text = {"cell_type": "markdown", "source": "text", "metadata": {}}
+    tagged = {"cell_type": "raw", "source": "x" * 50_000, "metadata": {"exercise": "04.1"}}
+    code = {"cell_type": "code", "source": "y = 1\n" * 15_000, "metadata": {}}
+    found = cells_in(written(notebook(*[text, tagged, code] * 20)))
+    assert len(found) == 60
+    assert sum(len(cell.source) for cell in found) <= MOST_CODE + 20 * len("text")
+    assert [cell.source != "" for cell in found[:21]] == [True] * 21
+    assert [cell.source for cell in found[-3:]] == ["", "", ""]
+
+
+def test_millions_of_brackets_are_not_read_one_by_one(monkeypatch):
+    monkeypatch.setattr("course_tools.grading.extract.notebook_reader.MOST_TOKENS", 1000)
+    with pytest.raises(Unreadable, match="too large"):
+        cells_in(b'{"cells": [{"outputs": [' + b"[]," * 400_000 + b"[]]}]}")

@@ -227,3 +227,11 @@ def test_a_number_of_6000_hexadecimal_digits_has_a_shape():
     """Python refuses to write such a number in decimal digits."""
     odd = ODD.replace('"""My mask."""', f"key = 0x{'f' * 6000}")
     assert shapes(code(odd), "04").keys() == shapes(code(ODD), "04").keys() != set()
+
+
+def test_a_cell_with_many_answers_is_read_once(monkeypatch):
+    read = []
+    monkeypatch.setattr("course_tools.grading.report.flags._names_given", lambda tree: read.append(tree) or set())
+    both = ODD + ODD_TOO
+    assert set(shapes([Cell("code", "", {}, both)], "04")) == {"04.2", "04.4"}
+    assert len(read) == 1
