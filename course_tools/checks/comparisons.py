@@ -41,10 +41,18 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
         return Failure(str(got.error))
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
-        return Failure(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}")
+        return Failure(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}{_axes(got)}")
     if got.results is None:
         return Failure("It returned None. Is a `return` statement missing?")
     return None
+
+
+def _axes(got: Outcome) -> str:
+    """Advice for an answer that counts on a number of axes: `B, T, d = x.shape`."""
+    if got.failed is None or got.failed.name not in ("shape", "size") or len(got.failed.operands) != 1:
+        return ""
+    n = len(got.failed.operands[0].sizes)
+    return f". The tensor has {n} ax{'i' if n == 1 else 'e'}s here: where any number may stand in front, take `x.shape[-1]`."
 
 
 def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:

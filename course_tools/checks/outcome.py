@@ -1,6 +1,7 @@
 """Outcome of calling an answer: its results, gradients, error, changed arguments, forbidden calls and cost."""
 
 import math
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,9 +15,12 @@ from torch import Tensor
 
 from course_tools.checks import time_limit
 from course_tools.checks.cost import Cost, CostCounter
+from course_tools.checks.failed_operation import FailedOperation, failed_operation
 from course_tools.checks.time_limit import TimedOut, run_in_time, watching
 
 _OURS = Path(__file__).parents[2]
+_AT_ONCE = 0.5
+"""Seconds of processor time after which a call that raised is not repeated to see where."""
 
 
 class NotAFunction(TypeError):
@@ -44,6 +48,7 @@ class Outcome:
     arguments: tuple[Argument, ...] = ()
     missing: frozenset[int] = frozenset()
     cost: Cost | None = None
+    failed: FailedOperation | None = None
 
     @property
     def not_started(self) -> bool:
@@ -108,6 +113,7 @@ def observe(
     It raises only KeyboardInterrupt and TimedOut. The random state is the same before every call.
     """
     called: set[str] = set()
+    start = time.thread_time()
     torch.default_generator.manual_seed(0)
     torch.set_default_dtype(torch.float32)
     try:
@@ -126,10 +132,22 @@ def observe(
     except (KeyboardInterrupt, TimedOut):
         raise
     except BaseException as error:
-        return Outcome(None, error=error, where=_where(error), called=frozenset(called))
+        quick = ask is None and time.thread_time() - start < _AT_ONCE
+        failed = _failed(answer, call, gradients, error) if quick else None
+        return Outcome(None, error=error, where=_where(error), called=frozenset(called), failed=failed)
     arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
     cost = counter.cost if counter is not None and results is not None else None
     return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), arguments, cost=cost)
+
+
+def _failed(answer: Callable[..., object], call: Call, gradients: bool, error: BaseException) -> FailedOperation | None:
+    """The operation of torch in which a call raised an error; the call is repeated without its prints."""
+    if not isinstance(error, Exception) or isinstance(error, RecursionError | MemoryError | NotAFunction | NotImplementedError):
+        return None
+    torch.default_generator.manual_seed(0)
+    torch.set_default_dtype(torch.float32)
+    with time_limit.silenced(), torch.enable_grad():
+        return failed_operation(lambda: answer(*_copy(call, gradients)), error)
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:

@@ -36,6 +36,7 @@ class CapturedText(io.TextIOBase):
     """Keep the first printed lines, and count the others."""
 
     MAX_LINES, MAX_WIDTH = 20, 200
+    silenced = False
 
     def __init__(self) -> None:
         """Start empty."""
@@ -46,7 +47,9 @@ class CapturedText(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Keep the text up to the maximum size."""
+        """Keep the text up to the maximum size; nothing while it is silenced."""
+        if self.silenced:
+            return len(text)
         room = self.MAX_LINES * self.MAX_WIDTH - self._n_kept
         if room > 0 and self._n_lines < self.MAX_LINES:
             self._kept.append(text[:room])
@@ -82,6 +85,20 @@ def guarded() -> Iterator[CapturedText]:
         finally:
             torch.set_default_dtype(dtype)
             torch.set_grad_enabled(enabled)
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Capture no output of a call that is repeated."""
+    captured = sys.stdout
+    if not isinstance(captured, CapturedText):
+        yield
+        return
+    captured.silenced = True
+    try:
+        yield
+    finally:
+        captured.silenced = False
 
 
 @contextlib.contextmanager

@@ -4,8 +4,8 @@ An answer is observed on the inputs of every property. If a property fails, thos
 named only if a wrong answer of the bank has the same results, errors, changed arguments and gradients as the student's on every
 input. A wrong answer is suspected if it agrees with the student's on the first failing property, fails no property that holds
 for the student's, and gives the student's results on at least two of the properties that it fails, or on half of them. If
-several qualify, the one that shares the most of them is shown, and none if there is a tie. Answers that only raise are compared
-by the text of the error, which contains the shapes that do not fit. Points follow severity: a right computation in the wrong
+several qualify, the one that shares the most of them is shown, and none if there is a tie. Two errors are the same if they are
+raised in the same operation of torch, on the same operands. Points follow severity: a right computation in the wrong
 packaging loses the points for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake,
 even a crash, earns points within the limits of its severity.
 """
@@ -305,8 +305,6 @@ class Examination:
                 shared.add(prop.name)
             elif prop.name == first:
                 return None
-            if len(observed) == 1 and rows and not _same_words(outcomes, rows):
-                return None
             if any(missed):
                 failed.add(prop.name)
         return shared, failed
@@ -374,15 +372,22 @@ def _as_returned(outcome: Outcome) -> object:
     return results[0] if results is not None and len(results) == 1 else results
 
 
-def _same_words(outcomes: list[Outcome], rows: list[tuple[Call, Outcome, Outcome]]) -> bool:
-    return all(str(one.error) == str(got.error) for one, (_, _, got) in zip(outcomes, rows, strict=True))
-
-
 def is_same(one: Outcome, other: Outcome) -> bool:
-    """Return whether two outcomes are the same: results and gradients up to rounding, type of error, and changed arguments."""
-    if type(one.error) is not type(other.error) or one.changed != other.changed:
+    """Return whether two outcomes are the same: results and gradients up to rounding, error, and changed arguments."""
+    if not _is_same_error(one, other) or one.changed != other.changed:
         return False
     return _all_close(one.results, other.results) and _all_close(one.gradients, other.gradients)
+
+
+def _is_same_error(one: Outcome, other: Outcome) -> bool:
+    """Whether both raised nothing, or an error of the same type in the same operation on the same operands.
+
+    Where no operation of torch is to be seen, the words of both errors must agree.
+    """
+    if type(one.error) is not type(other.error) or (one.failed is None) != (other.failed is None):
+        return False
+    same_words = str(one.error) == str(other.error)
+    return same_words if one.failed is None else one.failed.is_same(other.failed, same_words)
 
 
 def _all_close(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:

@@ -92,8 +92,8 @@ def overwrites_the_gates(forget_gates):
 
 @wrong.case
 def fails_without_steps(forget_gates):
-    """You take the last of the running products. For T = 0 there is none, and you raise an error, though the answer is
-    known: c_0 has the gradient 1 to itself."""
+    """For T = 0 there is no first gate and no last running product: you raise an error, though the answer is known, as c_0
+    has the gradient 1 to itself."""
     return forget_gates.cumprod(0)[-1]
 
 

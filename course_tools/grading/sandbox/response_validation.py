@@ -14,6 +14,7 @@ from functools import lru_cache
 from torch import Tensor
 
 from course_tools.checks.cost import Cost
+from course_tools.checks.failed_operation import FailedOperation, Operand
 from course_tools.checks.outcome import Call, NotAFunction, Outcome, tensors_in
 from course_tools.grading.sandbox.wire_protocol import Foreign, FunctionReference, Malformed, full
 
@@ -44,6 +45,7 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, cou
             "changed": list(changed),
             "called": list(called),
             "failure": failure,
+            "failed": failed,
             "cost": cost,
         }:
             results, derived = full({"tuple": [results, derived]}, body)
@@ -61,7 +63,9 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, cou
     results = None if results is None else tuple(_named(value, source) for value in results)
     cost = _cost(cost)
     _require((cost is not None) == (counted and results is not None))
-    return Outcome(results, _names(results), error, where, tuple(changed), derived, frozenset(called), cost=cost)
+    failed = None if error is None else _operation(failed)
+    names, called = _names(results), frozenset(called)
+    return Outcome(results, names, error, where, tuple(changed), derived, called, cost=cost, failed=failed)
 
 
 def _cost(told: object) -> Cost | None:
@@ -73,6 +77,22 @@ def _cost(told: object) -> Cost | None:
         ):
             return Cost(operations, tuple(shape), kernels)
     raise Malformed("no cost")
+
+
+def _operation(told: object) -> FailedOperation | None:
+    match told:
+        case None:
+            return None
+        case [str(name), list(operands)] if len(name) <= 100 and len(operands) <= 8:
+            return FailedOperation(name, tuple(map(_operand, operands)))
+    raise Malformed("no operation")
+
+
+def _operand(told: object) -> Operand:
+    match told:
+        case [list(sizes), float(mean), float(size)] if len(sizes) <= 64 and all(type(n) is int and n >= 0 for n in sizes):
+            return Operand(tuple(sizes), mean, size)
+    raise Malformed("no operand")
 
 
 def error_of(failure: object, source: str) -> tuple[BaseException | None, str]:

@@ -38,6 +38,7 @@ MEMORY = 2**30
 TEXTS = (
     "checks.time_limit",
     "checks.cost",
+    "checks.failed_operation",
     "checks.outcome",
     "checks.attention_probe",
     "checks.training_record",

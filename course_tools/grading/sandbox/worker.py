@@ -28,6 +28,7 @@ from pathlib import Path
 import torch
 from torch.utils.data import dataloader
 
+from course_tools.checks.failed_operation import FailedOperation
 from course_tools.checks.outcome import Outcome, observe
 from course_tools.checks.training_record import measure
 from course_tools.grading.sandbox import (
@@ -310,8 +311,15 @@ def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
         "cost": None if (cost := outcome.cost) is None else [cost.operations, list(cost.largest), cost.kernels],
         "called": sorted(outcome.called),
         "failure": _failure(outcome.error, outcome.where),
+        "failed": _failed(outcome.failed),
     }
     return header, tensors
+
+
+def _failed(failed: FailedOperation | None) -> list | None:
+    if failed is None:
+        return None
+    return [failed.name[:100], [[list(one.sizes), one.mean, one.size] for one in failed.operands]]
 
 
 def _failure(error: BaseException | None, where: str = "") -> dict | None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from course_tools.checks.cost import Cost
+from course_tools.checks.failed_operation import FailedOperation, Operand
 from course_tools.checks.outcome import NotAFunction, TimedOut
 from course_tools.checks.verdict import is_same
 from course_tools.grading.sandbox.response_validation import HIDDEN, error_of, outcome_of, without_values
@@ -15,7 +16,7 @@ CALL = (X, torch.tensor([1, 2]), [X, X], 3)
 SOURCE = "def f(x):\n    raise MyError('no')\n    return x * 0.5\n"
 
 
-def output(results=None, gradients=None, changed=(), called=(), failure=None, cost=None):
+def output(results=None, gradients=None, changed=(), called=(), failure=None, failed=None, cost=None):
     tensors = []
     header = {
         "results": flat(results, tensors),
@@ -23,6 +24,7 @@ def output(results=None, gradients=None, changed=(), called=(), failure=None, co
         "changed": list(changed),
         "called": list(called),
         "failure": failure,
+        "failed": failed,
         "cost": cost,
     }
     body = b"".join(t.contiguous().numpy().tobytes() for t in tensors)
@@ -67,6 +69,9 @@ def test_an_honest_outcome_is_what_was_observed():
         {"failure": failure(kind=3)},
         {"failure": failure(bare="yes")},
         {"failure": "ValueError"},
+        {"failure": failure(), "failed": ["mul"]},
+        {"failure": failure(), "failed": ["mul", [[[2, -3], 0.5, 1.5]]]},
+        {"failure": failure(), "failed": ["mul", [[[2, 3], "0.5", 1.5]]]},
         {"results": (X,), "gradients": (X, X, X)},
     ],
 )
@@ -132,6 +137,13 @@ def test_an_error_comes_back_as_itself(error):
     assert str(outcome.error) == str(error)
     assert bool(outcome.error.args) == bool(error.args)
     assert is_same(outcome, read(failure=failure(kind.__name__, str(error), module=kind.__module__)))
+
+
+def test_the_operation_that_failed_comes_back_as_itself():
+    told = ["mul", [[[2, 3], 0.25, 1.5], [[3], -1.0, 2.0]]]
+    outcome = read(failure=failure("RuntimeError"), failed=told)
+    assert outcome.failed == FailedOperation("mul", (Operand((2, 3), 0.25, 1.5), Operand((3,), -1.0, 2.0)))
+    assert not is_same(outcome, read(failure=failure("RuntimeError")))
 
 
 @pytest.mark.parametrize(
