@@ -19,10 +19,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import AnyMechanism, KeysValues, LayerState, causal_attention
+from course_lib.attention import AnyMechanism, LayerState, causal_attention
 from course_lib.attention.core import require_causal
 from course_lib.blocks.block import Activation, Sizes, draw_weights, encoder_stack, pre_norm
-from course_lib.primitives import LearnedPositions, padding_mask
+from course_lib.primitives import LearnedPositions, padding_first
 from course_lib.primitives.preconditions import require_one_token_each, shape_checked
 from course_lib.shapes import Lengths, Tokens
 
@@ -32,7 +32,7 @@ __all__ = ["GPT"]
 class GPTState(NamedTuple):
     """What a GPT has read: the state of each layer, the `position` (B,) of the next token, and the number T of tokens read.
 
-    `real` (B, 1, 1, T) is False at padding, which counts in T; None if there is no padding.
+    `real` (B, 1, 1, T) is False at padding, which counts in T and stands before the tokens; None if there is no padding.
     """
 
     layers: tuple[LayerState, ...]
@@ -99,12 +99,13 @@ class GPT(nn.Module):
                 `lengths` are given.
         """
         B, T = prompt.shape
-        _, layers = self.stack.read(self._embed(prompt))
         if lengths is None:
+            _, layers = self.stack.read(self._embed(prompt))
             return GPTState(layers, torch.full((B,), T, device=prompt.device), None, T)
-        if not all(type(state) is KeysValues for state in layers):  # rotated keys would be at the distances of the padding, too
-            raise ValueError("only a key-value cache can leave out padding: with this mechanism, give prompts of one length.")
-        return GPTState(layers, lengths.to(torch.int64, copy=True), padding_mask(lengths, T)[:, None], T)
+        prompt, real = padding_first(prompt, lengths)
+        position = (real.cumsum(-1)[:, 0] - 1).clamp(min=0)  # (B, T)
+        _, layers = self.stack.read(self.tokens(prompt) + self.positions(T)[position], real)
+        return GPTState(layers, lengths.to(torch.int64, copy=True), real[:, None], T)
 
     def step(self, tokens: Int[Tensor, "B"], state: GPTState) -> tuple[Float[Tensor, "B n_tokens"], GPTState]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.

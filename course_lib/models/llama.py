@@ -13,7 +13,6 @@ Weights are drawn as those of `GPT`.
 from functools import partial
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from course_lib.attention import AnyMechanism, GroupedQueryAttention, LayerState
 from course_lib.attention.core import require_causal
 from course_lib.blocks import Block, GatedFeedForward, SelfAttention, Sizes, Stack, draw_weights, pre_norm
 from course_lib.blocks.block import of_one_layer
-from course_lib.primitives import padding_mask
+from course_lib.primitives import padding_first
 from course_lib.primitives.preconditions import require_one_token_each, shape_checked
 from course_lib.shapes import Lengths, Tokens
 
@@ -110,9 +109,8 @@ class Llama(nn.Module):
         T = prompt.shape[1]
         if lengths is None:
             return LlamaState(self.stack.read(self.tokens(prompt))[1], None, T)
-        real = padding_mask(lengths, T).flip(-1)  # moved before the tokens, padding does not add to any distance
-        order = (torch.arange(T, device=prompt.device) + lengths[:, None]) % max(T, 1)
-        return LlamaState(self.stack.read(self.tokens(prompt.gather(1, order)), real)[1], real[:, None], T)
+        prompt, real = padding_first(prompt, lengths)
+        return LlamaState(self.stack.read(self.tokens(prompt), real)[1], real[:, None], T)
 
     def step(self, tokens: Int[Tensor, "B"], state: LlamaState) -> tuple[Float[Tensor, "B n_tokens"], LlamaState]:
         """Read one more token (B,) of each sequence; return next-token logits (B, n_tokens) and the new state.

@@ -15,9 +15,9 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from course_lib.primitives.preconditions import of_tensors, requires, values_are_known
-from course_lib.shapes import Lengths
+from course_lib.shapes import Lengths, Tokens
 
-__all__ = ["causal_mask", "padding_mask", "window_of_tokens"]
+__all__ = ["causal_mask", "padding_first", "padding_mask", "window_of_tokens"]
 
 
 def _require_keys(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> None:
@@ -111,3 +111,22 @@ def padding_mask(lengths: Lengths, T_k: int) -> Bool[Tensor, "B 1 T_k"]:
     """
     position = torch.arange(T_k, device=lengths.device)
     return (position < lengths[:, None])[:, None, :]
+
+
+def padding_first(tokens: Tokens, lengths: Lengths) -> tuple[Tokens, Bool[Tensor, "B 1 T"]]:
+    """Move the padding after each sequence before it, so that sequences go on without a gap: a gap would add to distances.
+
+    Args:
+        tokens: (B, T), each sequence followed by its padding.
+        lengths: (B,), the number of real tokens of each sequence, from 0 to T.
+
+    Returns:
+        tokens (B, T), each sequence at the end of its row, and the mask of its keys (B, 1, T), False at padding.
+
+    Raises:
+        ValueError: as `padding_mask`.
+    """
+    T = tokens.shape[1]
+    real = padding_mask(lengths, T).flip(-1)
+    order = (torch.arange(T, device=tokens.device) + lengths[:, None]) % max(T, 1)
+    return tokens.gather(1, order), real

@@ -55,6 +55,7 @@ PRIMITIVES = {
     "rms_norm": (P.rms_norm, real(B, T, d), real(d)),
     "unit": (P.unit, real(B, d)),
     "causal_mask": (lambda x: P.causal_mask(n, T, x.device), fixed(1)),
+    "padding_first": (P.padding_first, torch.arange(B * T).view(B, T), LENGTHS),
     "padding_mask": (lambda lengths: P.padding_mask(lengths, T), LENGTHS),
     "window_of_tokens": (lambda x: P.window_of_tokens(T, n, x.device), fixed(1)),
     "window_mask": (lambda x: P.window_mask(T, N, 3, 2, x.device), fixed(1)),

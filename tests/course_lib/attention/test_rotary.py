@@ -121,11 +121,15 @@ def test_a_gpt_generates_through_its_cache_what_it_computes_anew():
         torch.testing.assert_close(logits, model(tokens[:, : t + 1])[:, -1])
 
 
-def test_padding_in_the_cache_is_refused():
-    """A token after padding would be at the wrong distance from those before it."""
-    model = GPT(13, 11, Sizes(2 * d, 2, 17, 1), RotaryAttention(d))
-    with pytest.raises(ValueError, match="prompts of one length"):
-        model.start(torch.zeros(B, 5, dtype=torch.long), torch.tensor([3, 5]))
+def test_padding_adds_to_no_distance():
+    """It stands before the tokens: after them, the next would be at the wrong distance."""
+    torch.manual_seed(0)
+    model = GPT(13, 11, Sizes(2 * d, 2, 17, 2), RotaryAttention(d)).double()
+    tokens, lengths = torch.randint(13, (3, 6)), [3, 5, 0]
+    together = model.step(tokens[:, -1], model.start(tokens[:, :-1], torch.tensor(lengths)))[0]
+    for row, n in enumerate(lengths):
+        alone = model(torch.cat([tokens[row, :n], tokens[row, -1:]])[None])[0, -1]
+        torch.testing.assert_close(together[row], alone)
 
 
 def test_dropout_is_put_around_it(normal):

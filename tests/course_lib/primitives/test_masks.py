@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.attention import attend
-from course_lib.primitives import causal_mask, padding_mask, window_of_tokens
+from course_lib.primitives import causal_mask, padding_first, padding_mask, window_of_tokens
 
 B, T_q, T_k, d_v = 3, 5, 7, 13
 
@@ -132,3 +132,10 @@ def test_the_lengths_are_left_as_they_are():
 def test_masks_live_where_they_are_asked_to():
     assert causal_mask(3, device="meta").device.type == "meta"
     assert window_of_tokens(3, 2, device="meta").device.type == "meta"
+
+
+def test_padding_moves_before_the_tokens_by_hand():
+    tokens, real = padding_first(torch.tensor([[5, 6, 0, 0], [7, 8, 9, 4], [0, 0, 0, 0]]), torch.tensor([2, 4, 0]))
+    assert tokens.tolist() == [[0, 0, 5, 6], [7, 8, 9, 4], [0, 0, 0, 0]]
+    assert real[:, 0].int().tolist() == [[0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]
+    assert padding_first(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))[1].shape == (2, 1, 0)
