@@ -1,3 +1,4 @@
-// Order of what the search finds: sections and exercises of that name first; of the rest, lectures first.
+// Order of what the search finds: sections and exercises of that name first, those of a lecture before those of the library; of
+// the rest, lectures first.
 Scorer.score = ([page, , , , score, , kind]) =>
-  score + (kind === "title" || kind === "index" ? 30 : 0) + (page.startsWith("lectures/") ? 20 : 0);
+  score + (page.startsWith("lectures/") ? 20 : 0) + ((kind === "title" || kind === "index") && !page.startsWith("api/") ? 30 : 0);

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -15,6 +15,7 @@ from course_tools.publishing.figure_files import image_of, with_files
 from course_tools.publishing.nbgrader_cells import BEGIN, END, for_student
 from course_tools.publishing.outputs import tags
 from course_tools.publishing.project import Lecture
+from course_tools.publishing.sections import headings, site_anchor
 from course_tools.publishing.student_time import student_time
 
 FIGURES = "_static/figures"
@@ -25,7 +26,9 @@ _SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
 """The sentence of a claim in its output, with the measured values in bold."""
 
 
-def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable[[str], str]) -> NotebookNode:
+def page_of(
+    notebook: NotebookNode, banner: str, figures: Path, relink: Callable[[str], str], index: Mapping[str, Sequence[str]]
+) -> NotebookNode:
     """Convert a solved notebook to a page, in place: each task, its hints, its folded answer.
 
     Args:
@@ -33,6 +36,7 @@ def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable
         banner: Markdown that goes below the first heading.
         figures: the folder that its figures are written to, served as `../_static/figures`.
         relink: rewrites the links of a Markdown text.
+        index: anchor of a section -> words by which the search should find it.
     """
     cells: list[NotebookNode] = []
     answer = 0
@@ -51,7 +55,7 @@ def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable
     for cell in cells:
         if cell.cell_type == "markdown":
             asked = cell.source.partition("\n- **A.**")[0]  # the output below holds the options, with their explanations
-            cell.source = relink(asked if "predict" in tags(cell) else cell.source)
+            cell.source = _indexed(relink(asked if "predict" in tags(cell) else cell.source), index)
             continue
         for output in cell.outputs:
             data = output.get("data", {})
@@ -66,6 +70,16 @@ def page_of(notebook: NotebookNode, banner: str, figures: Path, relink: Callable
     return notebook
 
 
+def _indexed(source: str, index: Mapping[str, Sequence[str]]) -> str:
+    """Put the words of the index above their headings."""
+    for level, heading in headings(source):
+        if words := index.get(site_anchor(heading)):
+            entries = "\n".join(f"   ! single: {word}" for word in words)
+            line = f"{'#' * level} {heading}"
+            source = source.replace(line, f"```{{eval-rst}}\n.. index::\n{entries}\n```\n\n{line}", 1)
+    return source
+
+
 def card_of(lecture: Lecture, figures: Path) -> str:
     """Write a card of the landing page: a figure, the title, what the lecture is about, its minutes, what it builds on.
 
@@ -76,14 +90,16 @@ def card_of(lecture: Lecture, figures: Path) -> str:
     needed = next((part for part in head if part.startswith("**Prerequisites:**")), "").partition("**Time:**")[0]
     needs = ", ".join(re.findall(r"\b\d\d\b", needed))
     time = student_time(lecture)
-    line = f"{time.core} min, {time.further} further" + (f" · after {needs}" if needs else "")
+    line = ", ".join([f"{time.core} min", *([f"{time.further} further"] if time.further else [])])
+    line += f" · after {needs}" if needs else ""
+    words = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", html.escape(about))
     cells = sorted((cell for cell in notebook.cells if cell.cell_type == "code"), key=lambda cell: "cover" not in tags(cell))
     images = (image for cell in cells for output in cell.outputs if (image := image_of(output)))
     drawn = re.search(r'src="([^"]+)"', with_files(next(images, ""), figures, FIGURES))
     cover = f'<img src="{drawn[1]}" alt="" loading="lazy">' if drawn else ""
     title = f"{lecture.number} · {html.escape(lecture.title)}"
     link = f'<a href="lectures/{lecture.stem}.html">{cover}<b>{title}</b></a>'
-    return f"<li>{link}<p>{html.escape(about)}</p><small>{line}</small></li>"
+    return f"<li>{link}<p>{words}</p><small>{line}</small></li>"
 
 
 def _answer(cell: NotebookNode) -> NotebookNode:

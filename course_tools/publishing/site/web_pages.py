@@ -22,6 +22,7 @@ DOCUMENTS = {
     "The library": ("library", "data", "architecture", "adding", "several_devices"),
 }
 """The pages of docs/ by the menu caption that lists them; a page that does not exist is left out."""
+_TERM = re.compile(r"^## (.+)\n(?:\*Also: (.+)\.\*\n)?[^\[]*\[.*\]\(\.\./lectures/(\d\d)_\w+\.ipynb#(.+)\)$", re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -73,6 +74,21 @@ def api_address(path: str) -> str | None:
         return None
     package, *module = [part for part in parts[1:] if part != "__init__"] or ["index"]
     return f"api/{package}.md" + "".join(f"#{name}" for name in module)
+
+
+def glossary_index(glossary: str) -> dict[str, dict[str, list[str]]]:
+    """Return what the search knows a section by: number of a lecture -> anchor of a section on the site -> words.
+
+    The words are those of the glossary that lead to the section: the term and its other names, also as they are typed: without
+    hyphens, with "sqrt" for √.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for term, also, number, anchor in _TERM.findall(glossary):
+        names = [name.strip() for name in (f"{term}, {also}" if also else term).split(",")]
+        typed = [name.replace("√", "sqrt ").replace("_", "") for name in names]
+        words = dict.fromkeys([*typed, *(name.replace("-", " ") for name in typed)])
+        found.setdefault(number, {}).setdefault(site_anchor(unquote(anchor)), []).extend(words)
+    return found
 
 
 def symbol_address(symbol: str) -> str | None:

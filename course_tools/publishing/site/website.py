@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -86,15 +86,19 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
     for name, text in written.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text, encoding="utf-8")
+    index = web_pages.glossary_index(files["docs/glossary.md"].read_text(encoding="utf-8"))
     for each in chosen:
-        _write_lecture(each, source, built, partial(web_pages.relinked, page=each.name(each.unsolved), pages=pages))
+        relink = partial(web_pages.relinked, page=each.name(each.unsolved), pages=pages)
+        _write_lecture(each, source, built, relink, index.get(each.number, {}))
         write_deck(each, built / "slides" / f"{each.stem}.html", built / "_static", "../_static")
     if pictures.is_dir():
         shutil.copytree(pictures, built / "_static" / "pictures")
     microscope.write(built / "microscope.html")
 
 
-def _write_lecture(lecture: Lecture, source: Path, built: Path, relink) -> None:
+def _write_lecture(
+    lecture: Lecture, source: Path, built: Path, relink: Callable[[str], str], index: dict[str, list[str]]
+) -> None:
     """Write the page of a lecture, made from its solution, and both notebooks to download."""
     for path in (lecture.unsolved, lecture.solution):
         copy = built / "notebooks" / lecture.name(path)
@@ -104,7 +108,7 @@ def _write_lecture(lecture: Lecture, source: Path, built: Path, relink) -> None:
     page = source / lecture.name(lecture.unsolved)
     page.parent.mkdir(exist_ok=True)
     banner = web_pages.banner(lecture)
-    nbformat.write(web_notebooks.page_of(notebook, banner, built / web_notebooks.FIGURES, relink), page)
+    nbformat.write(web_notebooks.page_of(notebook, banner, built / web_notebooks.FIGURES, relink, index), page)
 
 
 def _sections(chosen: list[Lecture], documents: dict[str, str]) -> dict[str, list[str]]:
