@@ -11,7 +11,7 @@ import multiprocessing
 import signal
 import socket
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -41,6 +41,8 @@ _TRIES = 2
 _UNIDENTIFIED = "The lecture could not be identified from the cells or the file name (instructor: use --lecture NN)."
 NOTEBOOK_LIMIT = 900.0
 """Seconds of elapsed time for one notebook, including reading and parsing; after that its process is killed."""
+STUDENT_LIMIT = 1200.0
+"""Seconds after which no further notebook of a student is graded in this run: forty slow ones could take a day."""
 
 
 @runtime_checkable
@@ -105,7 +107,8 @@ def grade_all(
         advance()
 
     version = grading_version(options.seed, options.root)
-    queue = _Queue(submissions, journal, options, version, settle)
+    taken: Counter[str] = Counter()
+    queue = _Queue(submissions, journal, options, version, settle, taken)
     with _workers(replace(options, variants=None), version) as (grade, n_at_a_time):
         pending: dict[Future, _Task] = {}
         while True:
@@ -115,6 +118,7 @@ def grade_all(
                 break
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
                 task, (result, failure) = pending.pop(future), _outcome(future)
+                taken[submissions[task.place].student.id] += NOTEBOOK_LIMIT if result is None else result.seconds
                 if result is not None:
                     journal.add(task.key, result)
                 settle(task.place, result, failure)
@@ -123,7 +127,10 @@ def grade_all(
 
 
 class _Queue:
-    """The notebooks that remain to be graded; each is read only when it is due, so that few are in memory."""
+    """The notebooks that remain to be graded; each is read only when it is due, so that few are in memory.
+
+    `taken` is the number of seconds that the notebooks of each student, by id, have taken so far.
+    """
 
     def __init__(
         self,
@@ -132,8 +139,10 @@ class _Queue:
         options: GradingOptions,
         version: str,
         settle: Callable[..., None],
+        taken: Mapping[str, float],
     ) -> None:
         self._submissions, self._journal, self._options, self._settle = submissions, journal, options, settle
+        self._taken = taken
         self._places: Iterable[int] = iter(range(len(submissions)))
         self._version = version
         self.keys: list[str] = []
@@ -150,9 +159,12 @@ class _Queue:
             task = _Task(place, self._key(data, submission, chosen, self._options.lecture), data, submission.file_name, chosen)
             name, result = self._recorded(task, submission)
             self.keys.append(name)
-            if result is None:
+            if result is not None:
+                self._settle(place, result)
+            elif self._taken.get(submission.student.id, 0.0) > STUDENT_LIMIT:
+                self._settle(place, None, f"was left out: other notebooks of this student took {STUDENT_LIMIT / 60:g} minutes.")
+            else:
                 return task
-            self._settle(place, result)
         return None
 
     def _recorded(self, task: _Task, submission: Submission) -> tuple[str, NotebookResult | None]:

@@ -29,6 +29,11 @@ class NotebookResult:
         """The sum of the points of its exercises."""
         return sum(mark.points for mark in self.marks)
 
+    @property
+    def seconds(self) -> float:
+        """How long its exercises took to grade; 0 for a result from a journal."""
+        return sum(mark.seconds for mark in self.marks)
+
     def to_json(self) -> dict:
         """Convert it to lists, numbers and texts, without running times, which differ from run to run."""
         data = asdict(self)

@@ -43,7 +43,10 @@ def _cell(id: str, source: str) -> dict:
 
 
 class StandIn:
-    """An engine for tests: `# earns 7` in the cell of an exercise earns 7 points. Other words make it fail, die or wait."""
+    """An engine for tests: `# earns 7` in the cell of an exercise earns 7 points, `# takes 9` says that it took 9 seconds.
+
+    Other words make it fail, die or wait.
+    """
 
     def __init__(self, *, require_isolation: bool = False, seed: int = 0) -> None:
         self.level = "No layer: this is a stand-in."
@@ -106,6 +109,6 @@ def _mark(item, source: str | None) -> Mark:
     failing = Finding("value", "The law of values.", "fails", 3, detail[1] if detail else "", "q (2, 3, 5)")
     findings = () if points == item.points else (failing, Finding("gradient", "The law of gradients.", "skipped", 2))
     reported = misconception[1] if misconception else None
-    return Mark(
-        item.id, "judged", points, item.points, points == item.points, reported, findings, "", flags, time.perf_counter()
-    )
+    takes = re.search(r"# takes (\d+)", source)
+    seconds = float(takes[1]) if takes else time.perf_counter() % 1
+    return Mark(item.id, "judged", points, item.points, points == item.points, reported, findings, "", flags, seconds)

@@ -226,6 +226,22 @@ def test_a_notebook_that_stalls_is_killed_and_costs_the_others_nothing(tmp_path,
     assert time.monotonic() - begun < 600.0
 
 
+def test_one_student_cannot_have_slow_notebooks_graded_for_hours(tmp_path):
+    """Forty notebooks whose answers end just before their limits would take half a day."""
+    path = tmp_path / "in"
+    for i in range(9):
+        path.mkdir(exist_ok=True)
+        school(path / "eve", **{f"nb{i}": notebook(e1=f"# takes 500 earns 1 {i}")})
+    school(path / "zoe", nb=notebook(e1="# earns 12"))
+    with handed_in(path) as intake, Journal(tmp_path / "j") as journal:
+        *of_eve, zoe = grade_all(intake.submissions, journal, OPTIONS)
+        assert [item.result is not None for item in of_eve] == [True] * 3 + [False] * 6
+        assert {item.failure for item in of_eve[3:]} == {"was left out: other notebooks of this student took 20 minutes."}
+        assert zoe.result.points == 12
+        again = grade_all(intake.submissions, journal, OPTIONS)
+        assert [item.result is not None for item in again] == [True] * 6 + [False] * 3 + [True]
+
+
 @pytest.mark.slow
 def test_a_dask_worker_that_is_killed_loses_nothing_and_counts_nothing_twice(tmp_path):
     distributed = pytest.importorskip("distributed", reason="the extra [dask] is not installed")
