@@ -88,7 +88,7 @@ def read_events(path: Path) -> list[Event]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and isinstance(event.get("id"), str) and isinstance(event.get("time"), str):
             events.append(event)

@@ -150,6 +150,13 @@ def test_under_ci_the_last_cell_shows_what_a_lecture_asks_and_not_that_nothing_i
     assert "0 of" not in text
 
 
+def test_a_line_that_no_check_wrote_is_passed_over(tmp_path):
+    """Lecturers read the files of a whole class."""
+    file = tmp_path / "progress.jsonl"
+    file.write_text("\n".join(["[" * 100_000, "9" * 6000, json.dumps(WRONG_THEN_RIGHT[0])]) + "\n")
+    assert progress.read_events(file) == [WRONG_THEN_RIGHT[0]]
+
+
 def test_progress_goes_to_another_machine_and_back(tmp_path, monkeypatch, capsys):
     here, exported = tmp_path / "here.jsonl", tmp_path / "exported.jsonl"
     monkeypatch.setenv("COURSE_PROGRESS", str(here))
