@@ -1,8 +1,9 @@
 """Intake: assign the notebooks in a download from an LMS, or in a folder, to students.
 
-The layout is chosen once for a whole archive, by the majority of the names at its top, one vote each: what a student put into
-a zip or folder has none. A name that fits two patterns has that of the LMS whose numbers come first, since the end of a name is
-the student's. A name that fits another layout than the archive's yields a note.
+The layout is chosen once for a whole archive, by the majority of the names at its top, one vote each. What a student put into
+a zip or folder has none, nor has a page: Canvas stores typed texts as name_12345_text.html. A name that fits two patterns has
+that of the LMS whose numbers come first, since the end of a name is the student's. A name that fits another layout than the
+archive's yields a note.
 There are four layouts:
     nbgrader    submitted/<id>/<assignment>/NB.ipynb
     Moodle      Full Name_123456_assignsubmission_file_/NB.ipynb, or the same in one file name
@@ -25,8 +26,9 @@ _CANVAS = re.compile(r"(?P<name>.+?)(?P<late>_LATE)?_(?P<id>[1-9]\d*)_(?P<attach
 _RESUBMITTED = re.compile(r"-(\d{1,3})(?=(?:\.\w+)+$)")
 _COPY = re.compile(r"(?: ?\(\d+\)| - (?:Copy|Kopie|copie)(?: \(\d+\))?|-Copy\d+)$", re.IGNORECASE)
 _NOTEBOOK = re.compile(r"\.ipynb(?:\.(?:txt|json))?$|\.json$", re.IGNORECASE)
+_PAGE = re.compile(r"\.html?$", re.IGNORECASE)
 _MOST_NOTEBOOKS = 40
-"""Each may take minutes, and the course has fewer lectures."""
+"""Each may take minutes, and the course has fewer lectures. Files that end in .ipynb come before other JSON files."""
 _NBGRADER = frozenset({"source", "release", "submitted", "autograded", "feedback", "downloaded"})
 _NOBODYS = frozenset({"timestamp.txt", "onlinetext.html"})
 
@@ -103,7 +105,7 @@ def handed_in(path: Path, topics: Sequence[str] = (), skip: Path | None = None) 
         paths = [(entry.parts, entry.inside) for entry in archive.entries]
         whose = _Whose([*paths, *((item.parts, item.inside) for item in archive.refused)], path, topics)
         submissions, notes, n_notebooks = [], [], Counter[str]()
-        for entry in archive.entries:
+        for entry in sorted(archive.entries, key=lambda entry: not entry.parts[-1].lower().endswith(".ipynb")):
             place = whose.place(entry.parts, entry.inside)
             if place.student is not None and _NOTEBOOK.search(place.file_name):
                 n_notebooks[place.student.id] += 1
@@ -141,6 +143,8 @@ class _Whose:
         outer = [parts[self._wrapped :] for parts in outer]
         votes: dict[str, Counter[str]] = {}
         for parts in outer:
+            if len(parts) == 1 and _PAGE.search(parts[0]):
+                continue
             votes.setdefault(parts[0], Counter())[next(filter(None, map(_form, parts)), "plain")] += 1
         forms = Counter(of_one.most_common(1)[0][0] for of_one in votes.values())
         if 2 * forms["Moodle"] > len(votes):

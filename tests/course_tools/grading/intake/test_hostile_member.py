@@ -170,3 +170,22 @@ def test_two_thousand_students_with_eleven_files_each_are_taken(tmp_path):
                 archive.writestr(f"Student {i}_{i + 1}_assignsubmission_file_/{name}", b"{}")
     with handed_in(path, TOPICS) as found:
         assert len(found.submissions) == 2000
+
+
+def test_typed_texts_do_not_decide_the_layout(tmp_path):
+    """Where an assignment takes texts too, most of the class may have typed one: their files have one number."""
+    path = tmp_path / "in.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for i in range(9):
+            archive.writestr(f"ada{i}_{20_000 + i}_{'text' if i else '901_nb'}.{'html' if i else 'ipynb'}", b"{}")
+    with handed_in(path, TOPICS) as found:
+        assert [(item.student.id, item.lms) for item in found.submissions] == [("20000", "Canvas")]
+
+
+def test_other_json_files_do_not_crowd_out_the_notebook(tmp_path):
+    path = tmp_path / "in.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ada_20005_901_hw.zip", packed({**{f"data/{i:03}.json": b"[]" for i in range(60)}, "nb.ipynb": b"{}"}))
+        archive.writestr("bob_20006_902_nb.ipynb", b"{}")
+    with handed_in(path, TOPICS) as found:
+        assert next(item.file_name for item in found.submissions if item.student.id == "20005") == "nb.ipynb"
