@@ -22,6 +22,8 @@ from course_tools.grading.notebook_result import Graded, NotebookResult
 from course_tools.grading.report.flags import Flag, likeness_to_published, look_alikes, published_solutions
 
 _TRY_BY_HAND = "Run its check in the student's notebook; if the answer is right there, set the points by `overrides`."
+_MOST_NOTES = 20
+_LONGEST_CELL = 32_000
 _FORMULA = re.compile(r"(^|[;,\t|])(?=[=+\-@\t\r\n＝＋－＠])")
 
 
@@ -197,9 +199,15 @@ def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0, coun
         if note.student is not None:
             students.setdefault(note.student.id, note.student)
             notes[note.student.id].append(f"{note.source} {note.text}")
-    results = [_result(student, handed[id], notes[id], counts) for id, student in students.items()]
+    results = [_result(student, handed[id], _first(notes[id]), counts) for id, student in students.items()]
     results.sort(key=lambda result: (result.student.name.casefold(), result.student.id))
     return Results(tuple(results), tuple(note for note in intake.notes if note.student is None), seed)
+
+
+def _first(notes: list[str]) -> list[str]:
+    """The first notes on a student's files: one zip can have a thousand."""
+    more = len(notes) - _MOST_NOTES
+    return notes if more <= 0 else [*notes[:_MOST_NOTES], f"{more} more files are not graded."]
 
 
 def with_names(results: Results, names: Mapping[str, str]) -> Results:
@@ -329,5 +337,9 @@ def _csv(rows: list[list[object]]) -> str:
 
 
 def defused(cell: object) -> str:
-    """Put an apostrophe before whatever a spreadsheet would run as a formula, with whichever separator it splits the cells."""
-    return _FORMULA.sub(r"\1'", str(cell))
+    """Put an apostrophe before whatever a spreadsheet would run as a formula, with whichever separator it splits the cells.
+
+    A long cell is cut: Excel continues one of more than 32,767 characters in the row below.
+    """
+    text = _FORMULA.sub(r"\1'", str(cell))
+    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"

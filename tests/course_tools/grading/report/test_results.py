@@ -189,3 +189,15 @@ def test_extra_points_count_beside_the_maximum(monkeypatch):
     results = settled(graded_notebook("7", asked.points))
     assert results.same_maximum == sum(item.points for item in known.values() if not item.extra)
     assert (results.students[0].points, results.students[0].extra_points) == (asked.points, asked.points)
+
+
+def test_a_thousand_files_of_one_student_fill_no_table():
+    """Excel continues a cell of more than 32,767 characters in the row below, where it could imitate another student."""
+    notes = tuple(
+        Note(Student("7", "eve"), f"{'x' * 150}{n}.txt", "is not a notebook (.ipynb); not graded.") for n in range(1000)
+    )
+    many = [graded_notebook("7", 3, f"7/{'y' * 2000}{n}.ipynb") for n in range(40)]
+    results = settled(*many, notes=notes)
+    assert len(results.students[0].notes) < 40
+    assert "980 more files are not graded." in results.students[0].notes
+    assert max(len(cell) for row in rows(grades_csv(results)) for cell in row) < 32_767
