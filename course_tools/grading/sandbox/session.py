@@ -24,6 +24,7 @@ CALL_LIMIT = 2 * time_limit.TIME_LIMIT
 _SHORTEST_LOOK = 0.01
 MOST_LATE = 1000
 """Maximum number of statements that are skipped."""
+TOO_LARGE = "results are too large"
 OWN_MESSAGE = "The code sent an unexpected message before the first call."
 
 
@@ -151,6 +152,8 @@ class WorkerSession:
     def observe(self, questions: Examination, source: str, seconds: float) -> tuple[list[Outcome], str]:
         """Send every call of an exercise, like `watch`; return the outcomes, and why there are no more of them, or "".
 
+        All results together may have `LARGEST_BODY` bytes: they are kept until the verdict.
+
         Args:
             questions: the calls.
             source: all of the student's text.
@@ -160,7 +163,7 @@ class WorkerSession:
             NoAnswer: the response is malformed.
         """
         outcomes: list[Outcome] = []
-        allowance = self.allow(seconds)
+        allowance, room = self.allow(seconds), wire_protocol.LARGEST_BODY
         for call, gradients, counted in questions.calls:
             tensors: list = []
             try:
@@ -169,6 +172,9 @@ class WorkerSession:
                     self.connection, wire_protocol.flat((*given, gradients, counted), tensors), tensors, allowance
                 )
                 header, body = wire_protocol.receive(self.connection, allowance)
+                room -= len(body)
+                if room < 0:
+                    return [*outcomes, Outcome(None, error=MemoryError(TOO_LARGE))], f"Its {TOO_LARGE}."
                 outcomes.append(response_validation.outcome_of(header, body, call, gradients, counted, source))
             except wire_protocol.Late:
                 return [*outcomes, Outcome(None, error=TimedOut())], f"It was still running after {allowance.used_up}."
