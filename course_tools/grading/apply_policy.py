@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 
 from course_tools.bank import exercise
 from course_tools.grading.files import shown
@@ -63,7 +65,7 @@ def _with_students_without_file(
 
 
 def _shared(policy: Policy, students: Iterable[Result]) -> list[Result]:
-    """Give each member of a group the best notebook of the group, for each lecture."""
+    """Give each member of a group the notebook of the group with the most points after its late penalty, for each lecture."""
     groups: dict[str, list[Result]] = defaultdict(list)
     students = list(students)
     for result in students:
@@ -73,7 +75,7 @@ def _shared(policy: Policy, students: Iterable[Result]) -> list[Result]:
     for group, members in groups.items():
         lectures = sorted({lecture for member in members for lecture in member.by_lecture})
         best = {
-            lecture: max((m for m in members if lecture in m.by_lecture), key=lambda m: m.by_lecture[lecture].points)
+            lecture: max((m for m in members if lecture in m.by_lecture), key=partial(_after_penalty, policy, lecture))
             for lecture in lectures
         }
         for member in members:
@@ -90,6 +92,19 @@ def _shared(policy: Policy, students: Iterable[Result]) -> list[Result]:
                 shared={lecture: other.student.id for lecture, other in others.items()},
             )
     return [done.get(result.student.id, result) for result in students]
+
+
+def _after_penalty(policy: Policy, lecture: str, result: Result) -> float:
+    lateness = _lateness(policy, lecture, result.student.id, result.student.id)
+    return result.by_lecture[lecture].points * (1.0 if lateness is None else policy.late.share_left(lateness))
+
+
+def _lateness(policy: Policy, lecture: str, student: str, author: str) -> timedelta | None:
+    """By how much an author's notebook is late for a student, whose own extension comes first; None if that is unknown."""
+    due = next((policy.extensions[id, lecture] for id in (student, author) if (id, lecture) in policy.extensions), None)
+    due = due or policy.due.get(lecture)
+    came = next((policy.handed_in[id, lecture] for id in (author, student) if (id, lecture) in policy.handed_in), None)
+    return None if due is None or came is None else came - due
 
 
 def _overridden(policy: Policy, result: Result) -> Result:
@@ -129,15 +144,13 @@ def _with_mark(result: Result, mark: Mark) -> Result:
 def _late(policy: Policy, result: Result) -> Result:
     left, notes = {}, []
     for lecture in result.by_lecture:
-        keys = [(id, lecture) for id in (result.student.id, result.shared.get(lecture)) if id is not None]
-        due = next((policy.extensions[key] for key in keys if key in policy.extensions), policy.due.get(lecture))
-        came = next((policy.handed_in[key] for key in keys if key in policy.handed_in), None)
-        if due is None or came is None:
+        lateness = _lateness(policy, lecture, result.student.id, result.shared.get(lecture, result.student.id))
+        if lateness is None:
             continue
-        share = policy.late.share_left(came - due)
+        share = policy.late.share_left(lateness)
         if share < 1:
             left[lecture] = share
-            late = str(came - due).removesuffix(":00")
+            late = str(lateness).removesuffix(":00")
             notes.append(
                 f"Lecture {lecture} was submitted {late} late: {round(100 * (1 - share), 2):g} % of its points are deducted."
             )

@@ -189,6 +189,15 @@ def test_the_members_of_a_group_share_its_best_notebook(tmp_path, table):
     assert not any("counts for the group" in note for note in ada.notes)
 
 
+@pytest.mark.parametrize(("in_time", "points"), [(0, 10.8), (11, 11)], ids=["an empty one", "a good one"])
+def test_a_member_who_hands_in_early_does_not_escape_the_penalty_of_the_notebook_that_counts(tmp_path, in_time, points):
+    rules = "groups = 'groups.csv'\nhanded_in = 'times.csv'\ndue = { '04' = 2026-11-09T23:59:00Z }\n[late]\npercent = 10"
+    times = "id,lecture,time\nada,04,2026-11-10T01:00:00Z\nbob,04,2026-11-01T01:00:00Z\n"
+    handed = settled(graded_notebook("ada", 12), graded_notebook("bob", in_time))
+    results, _ = apply(read(tmp_path, rules, groups=GROUPS[0], times=times), handed)
+    assert {result.student.id: result.points for result in results.students} == dict.fromkeys(("ada", "bob", "zoe"), points)
+
+
 def test_copies_within_a_group_are_no_flag_and_a_copy_outside_is(tmp_path):
     parts = {id: tuple(f"{id} {n}" for n in range(40)) for id in ("04.1", "04.2")}
     handed = [graded_notebook(id, 3) for id in ("ada", "bob", "eve")]
