@@ -6,6 +6,7 @@ the exercises, the marks are scaled to it.
 """
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,12 +64,17 @@ class Roster:
         """Return the name of each student in the table, by every id of the student."""
         column = next((self.header.index(name) for name in ("Student", "Full name") if name in self.header), None)
         found: dict[str, str] = {}
+        known = set(self.students())
         for row in range(1, len(self.table.rows)) if column is not None else ():
             values = self.table.values(row)
             if column < len(values) and values[column].strip():
-                ids = [_id(values[place]) for place in self.ids if place < len(values)]
-                found.update({id: shown(values[column].strip()) for id in ids if id})
+                found.update({id: shown(values[column].strip()) for id in self._ids(values, known) if id})
         return found
+
+    def _ids(self, values: list[str], known: Set[str]) -> list[str]:
+        """The ids of a row; one of another column that is also `known` as an id of the LMS belongs to that student alone."""
+        first, *others = [_id(values[place]) for place in self.ids if place < len(values)] or [""]
+        return [first, *(id for id in others if id not in known)]
 
     def students(self) -> list[str]:
         """Return the id of each student in the form that the names of downloaded files contain."""
@@ -87,11 +93,11 @@ class Roster:
             the rows written, the students without a mark, and the number of rows of each student with a mark.
         """
         written, without, rows_of = [], [], dict.fromkeys(marks, 0)
-        name = self.header.index("Full name") if "Full name" in self.header else 0
+        name, known_ids = self.header.index("Full name") if "Full name" in self.header else 0, set(self.students())
         for row in range(1, len(self.table.rows)):
             values = self.table.values(row)
-            names = [_id(values[place]) for place in self.ids if place < len(values)]
-            if not names or not names[0] or len(values) <= column:
+            names = self._ids(values, known_ids)
+            if not names[0] or len(values) <= column:
                 continue
             known = next((name for name in names if name in marks), None)
             if known is None:

@@ -110,6 +110,15 @@ def test_a_folder_named_for_logins_is_matched_by_them(tmp_path, course):
     )
 
 
+def test_a_login_that_is_the_number_of_another_student_brings_no_mark(tmp_path, course):
+    """Numbers of other systems overlap with Canvas's, and some logins can be chosen."""
+    text = GRADEBOOK.replace("888,u3,li", "888,777,12345")
+    done = filled(tmp_path, course, text)
+    assert done.data.decode() == text.replace('"Mo, 10:00",,7.5', '"Mo, 10:00",12,7.5').replace("A,40, ,", "A,3, ,")
+    names = canvas(saved(tmp_path, text)).names()
+    assert (names["12345"], names["777"], names["888"]) == ('O, "Hara" Åse', '=HYPERLINK("x")', "李 小龍")
+
+
 def test_a_column_is_found_by_its_title_or_is_asked_for(tmp_path, course):
     text = GRADEBOOK.replace("Lecture 04", "Homework")
     with pytest.raises(CannotGrade, match="Specify it with --column; the assignments are: 'Homework', 'Essay'"):
