@@ -96,12 +96,13 @@ class CanvasAssignment:
         """Send the marks of a lecture, scaled to the points of the assignment, each with the student's page.
 
         Args:
-            results: of the class; students are identified by their Canvas user number, others are listed and skipped.
+            results: of the class; students are identified by their Canvas user number in the names of the download, others are
+                listed and skipped: a folder's name of digits may be another number, or that of another student.
             lecture: the lecture whose marks are sent.
             out: the folder of the results, where canvas_sent.jsonl records what was sent.
         """
         graded = [result for result in results.students if result.points_of(lecture) is not None]
-        mine = [result for result in graded if re.fullmatch(r"\d+", result.student.id)]
+        mine = [result for result in graded if result.has_canvas_id and re.fullmatch(r"\d+", result.student.id)]
         messages, trouble, n_sent, n_before = [], [], 0, 0
         if len(mine) < len(graded):
             names = "; ".join(result.student.name for result in graded if result not in mine)

@@ -41,9 +41,11 @@ class MarkByHand(NamedTuple):
 class Result:
     """One student: for each lecture the notebook that counts, notes, and whether a submission was late.
 
-    `failures` are for the instructor: notebooks whose grading failed, and why. The other fields come from the instructor's
-    policy: marks given by hand, the fraction of a lecture's points that remains after a late penalty, lectures that do not
-    count, and the id of the group's member whose notebook counts, by lecture, if it is another student.
+    `failures` are for the instructor: notebooks whose grading failed, and why. `has_canvas_id` is False if files were submitted
+    but not downloaded from Canvas: then an id of digits is not a number of Canvas, and may be chosen by the student. The other
+    fields come from the instructor's policy: marks given by hand, the fraction of a lecture's points that remains after a late
+    penalty, lectures that do not count, and the id of the group's member whose notebook counts, by lecture, if it is another
+    student.
     """
 
     student: Student
@@ -55,6 +57,7 @@ class Result:
     share_left: Mapping[str, float] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     shared: Mapping[str, str] = field(default_factory=dict)
+    has_canvas_id: bool = True
 
     @property
     def code(self) -> dict[str, str]:
@@ -233,7 +236,8 @@ def _result(student: Student, handed: list[Graded], notes: list[str], counts: st
         counting[lecture] = counted.result
         graded_notes += [why] if why else []
     late = any(item.submission.late for item in handed)
-    return Result(student, counting, (*graded_notes, *notes), late, failures)
+    has_canvas_id = not handed or any(item.submission.lms == "Canvas" for item in handed)
+    return Result(student, counting, (*graded_notes, *notes), late, failures, has_canvas_id=has_canvas_id)
 
 
 def _counted(several: list[Graded], counts: str) -> tuple[Graded, str]:

@@ -169,6 +169,16 @@ def test_a_student_without_a_number_of_canvas_is_named(canvas, tmp_path):
     assert canvas.marks == {}
 
 
+@pytest.mark.parametrize("name", ["1/nb.ipynb", "1.ipynb", "Eve_1_assignsubmission_file_/nb.ipynb"])
+def test_a_number_that_is_not_from_canvas_sends_no_mark_to_the_student_with_that_number(canvas, tmp_path, name):
+    """The folder may be named for a login at GitHub, which its owner chose: Ada has the number 1 in Canvas."""
+    file = tmp_path / "in" / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(notebook(e1="# earns 2"))
+    assert "the user number is unknown" in upload(canvas, tmp_path / "in").messages[1]
+    assert canvas.marks == {}
+
+
 @pytest.mark.parametrize(
     ("address", "token", "said"),
     [
