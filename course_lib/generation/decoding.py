@@ -129,11 +129,18 @@ def _most_likely(logits: NextLogits) -> NextTokens:
     return highest.indices
 
 
+@torch.no_grad()
 @shape_checked("One prompt alone is `prompt[None]`.")
 def generate(
-    model: LanguageModel, prompt: Tokens, n: int, choose: Choose, lengths: Lengths | None = None
-) -> Int[Tensor, "B n"]:
-    """Continue each prompt by n tokens.
+    model: LanguageModel,
+    prompt: Tokens,
+    n: int,
+    choose: Choose,
+    lengths: Lengths | None = None,
+    end: int | None = None,
+    padding: int = 0,
+) -> Int[Tensor, "B T_new"]:
+    """Continue each prompt by n tokens, or up to its end.
 
     Args:
         model: `GPT` or `Llama`; `CachedGPT`, which computes what `GPT` computes in fewer operations; `TransformerXL`, whose
@@ -145,9 +152,11 @@ def generate(
         choose: the next token of each sequence (B,) from its logits (B, n_tokens), such as `sample`.
         lengths: (B,), number of tokens of each prompt, 1 to T, for `GPT`, `CachedGPT`, `Llama`, or another model whose
             `start` takes lengths; None = all have T.
+        end: the token that ends a text; None = each goes on for n tokens.
+        padding: what follows an end.
 
     Returns:
-        (B, n), the tokens that follow each prompt.
+        (B, n), the tokens that follow each prompt; fewer than n columns if all have ended before.
 
     Raises:
         ValueError: a prompt is empty, the lengths do not fit, there are more tokens than the model has positions, or choose
@@ -158,7 +167,7 @@ def generate(
     if B == 0 or T == 0 or n < 0:
         raise ValueError(f"need one or more prompts of at least one token, and n ≥ 0; got {B} of {T} tokens and n = {n}.")
     if lengths is None:
-        return decode(model.step, model.start(prompt[:, :-1]), prompt[:, -1], choose, n)
+        return decode(model.step, model.start(prompt[:, :-1]), prompt[:, -1], choose, n, end, padding)
     if "lengths" not in signature(model.start).parameters:
         raise TypeError(
             f"{type(model).__name__} reads prompts of one length: pass those of each length by themselves, without `lengths`."
@@ -166,7 +175,7 @@ def generate(
     if int(lengths.min()) < 1 or int(lengths.max()) > T:
         raise ValueError(f"lengths must be {B} numbers from 1 to {T}, one for each prompt; got {lengths.tolist()}.")
     last = prompt[torch.arange(B, device=prompt.device), lengths - 1]
-    return decode(model.step, model.start(prompt[:, :-1], lengths - 1), last, choose, n)
+    return decode(model.step, model.start(prompt[:, :-1], lengths - 1), last, choose, n, end, padding)
 
 
 class Generated(NamedTuple):

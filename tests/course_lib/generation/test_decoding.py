@@ -198,3 +198,27 @@ def test_what_cannot_be_continued_is_named(given, error, message, unchecked):
     assert generate(**fitting).shape == (B, 1)
     with pytest.raises(error, match=message):
         generate(**fitting | given)
+
+
+def test_a_generated_text_stops_at_its_end_and_all_stop_with_the_last():
+    class Counts:
+        def start(self, prompt, lengths=None):
+            return ()
+
+        def step(self, tokens, state):
+            return torch.nn.functional.one_hot(tokens + 1, N).float(), state
+
+    prompt, how = torch.tensor([[1, 2], [4, 0]]), {"n": 5, "choose": lambda logits: logits.argmax(-1)}
+    assert generate(Counts(), prompt, **how, lengths=torch.tensor([2, 1]), end=6, padding=9).tolist() == [
+        [3, 4, 5, 6],
+        [5, 6, 9, 9],
+    ]
+    assert generate(Counts(), prompt, **how, end=6).tolist() == [[3, 4, 5, 6, 0], [1, 2, 3, 4, 5]]
+
+
+def test_reading_the_prompt_keeps_no_graph():
+    gpt, kept = GPT(N, 19, SIZES), []
+    read = gpt.start
+    gpt.start = lambda prompt: kept.append(read(prompt)) or kept[0]
+    generate(gpt, TOKENS, 1, lambda logits: logits.argmax(-1))
+    assert not any(x.requires_grad for layer in kept[0].layers for x in layer)
