@@ -75,7 +75,7 @@ def cells_in(data: bytes) -> list[Cell]:
 
 
 def within_limits(cells: Sequence[Cell]) -> list[Cell]:
-    """Empty the cells after the first `MOST_CODE` characters of code: whoever reads cells takes limited time for all of them.
+    """Empty the cells after the first `MOST_CODE` characters of code: reading all of them then takes limited time.
 
     Cells that are not code count if they have a tag, because a tagged cell runs whatever its type.
     """
