@@ -128,10 +128,12 @@ class GPT(nn.Module):
         """Hidden states (B, T, d_model) after the last norm, before the output matrix.
 
         Raises:
-            ValueError: there are more than T_max tokens.
+            ValueError: there are more than T_max tokens, or they have no batch axis.
         """
         return self.stack(self.dropout(self._embed(tokens)))
 
     def _embed(self, tokens: Tokens) -> Float[Tensor, "B T d_model"]:
         """Embed tokens (B, T) at positions 0 to T - 1."""
+        if tokens.dim() != 2:
+            raise ValueError(f"a GPT reads tokens (B, T), got {tuple(tokens.shape)}: one text alone is `tokens[None]`.")
         return self.tokens(tokens) + self.positions(tokens.shape[1])

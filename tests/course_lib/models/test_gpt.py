@@ -381,3 +381,8 @@ def test_a_gpu_writes_the_same(write):
     gpt = model(seed=1).float()
     here = write(gpt, TOKENS, 5, likeliest, LENGTHS)
     assert torch.equal(write(gpt.cuda(), TOKENS.cuda(), 5, likeliest, LENGTHS.cuda()).cpu(), here)
+
+
+def test_one_text_without_a_batch_axis_is_refused(unchecked):
+    with pytest.raises(ValueError, match=r"reads tokens \(B, T\), got \(\d+,\): one text alone is `tokens\[None\]`"):
+        model()(TOKENS[0])
