@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.primitives.preconditions import of_tensors
+
 __all__ = ["adam", "adamw", "batches", "constant", "cosine_decay", "inverse_square_root", "linear_decay", "train"]
 
 OptimizerFactory = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
@@ -147,6 +149,9 @@ def train(
             with torch.autocast(device, dtype=autocast, enabled=autocast is not None):
                 outcome = loss(model, batch)
             value, metrics, count = (*outcome, 1)[:3] if isinstance(outcome, tuple) else (outcome, {}, 1)
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise RuntimeError(f"the loss must be a tensor of one number, such as a mean over the batch, got {got}.")
             if not math.isfinite(value.item()):
                 raise FloatingPointError(f"the loss is {value.item()} at step {index}: lower lr={lr}, or clip the gradients.")
             if not count > 0:
@@ -168,6 +173,7 @@ def train(
         yield TrainingStep(index, number, metrics, norm)
 
 
+@of_tensors
 def batches(*tensors: Tensor, batch_size: int, seed: int) -> Iterator[tuple[Tensor, ...]]:
     """Split tensors that belong together into batches, endlessly, in a new random order for each epoch.
 
@@ -181,6 +187,7 @@ def batches(*tensors: Tensor, batch_size: int, seed: int) -> Iterator[tuple[Tens
 
     Raises:
         ValueError: there is no tensor, no example, or the tensors differ in their number of examples.
+        TypeError: examples are in a list or a NumPy array.
     """
     sizes = sorted({len(tensor) for tensor in tensors})
     if len(sizes) != 1 or sizes[0] == 0:

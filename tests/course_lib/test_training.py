@@ -260,8 +260,10 @@ def test_train_refuses_a_model_without_a_parameter_to_train():
 
 
 def test_train_refuses_a_loss_that_is_not_one_number():
-    with pytest.raises(RuntimeError, match="7 elements cannot be converted to Scalar"):
+    with pytest.raises(RuntimeError, match=r"one number, such as a mean over the batch, got \(7, 1\)"):
         next(train(nn.Linear(1, 1), [line(7)], lambda m, batch: m(batch[0]), steps=1))
+    with pytest.raises(RuntimeError, match="got float"):
+        next(train(nn.Linear(1, 1), [line(7)], lambda m, batch: m(batch[0]).sum().item(), steps=1))
 
 
 def test_an_epoch_holds_every_example_once_in_a_new_order():
@@ -290,6 +292,12 @@ def test_a_seed_decides_the_order():
 def test_batches_refuse_tensors_that_do_not_belong_together(tensors):
     with pytest.raises(ValueError, match="one and the same number"):
         batches(*tensors, batch_size=2, seed=0)
+
+
+@pytest.mark.parametrize("examples", [[1.0, 2.0], torch.zeros(2).numpy()])
+def test_batches_refuse_examples_that_are_no_tensor(examples, unchecked):
+    with pytest.raises(TypeError, match=r"batches needs tensors, .* convert it by `torch.as_tensor`"):
+        batches(examples, batch_size=2, seed=0)
 
 
 @pytest.mark.parametrize("size", [0, -1])
