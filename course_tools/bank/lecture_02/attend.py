@@ -67,7 +67,7 @@ def mask_after_the_softmax(scores, values, mask=None):
 
 @wrong.part
 def forbidden_scores_set_to_zero(scores, values, mask=None):
-    """You multiply the scores by the mask, so a forbidden key has score 0. But exp(0) = 1: it still gets weight, and
+    """A forbidden key has the score 0, as a product with the mask makes it. But exp(0) = 1: it still gets weight, and
     more than an allowed key whose score is negative."""
     if mask is not None:
         scores = scores * mask
@@ -77,8 +77,8 @@ def forbidden_scores_set_to_zero(scores, values, mask=None):
 
 @wrong.case
 def nan_for_a_row_masked_whole(scores, values, mask=None):
-    """Where a query may attend to no key, all your scores are -inf and the softmax is 0/0. One such row, for example in a
-    padded sentence, makes the loss of the whole batch NaN."""
+    """Where a query may attend to no key, your weights are 0/0, as a softmax of scores that are all -inf is. One such row, for
+    example in a padded sentence, makes the loss of the whole batch NaN."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = scores.softmax(-1)
@@ -87,8 +87,8 @@ def nan_for_a_row_masked_whole(scores, values, mask=None):
 
 @wrong.case
 def uniform_weights_for_a_row_masked_whole(scores, values, mask=None):
-    """You fill forbidden scores with -1e9. If all of a row are forbidden, all are equal again, and the softmax spreads the
-    weight evenly over forbidden keys."""
+    """Your forbidden scores are finite, such as -1e9. If all of a row are forbidden, all are equal again, and the softmax
+    spreads the weight evenly over forbidden keys."""
     if mask is not None:
         scores = scores.masked_fill(~mask, -1e9)
     weights = scores.softmax(-1)
@@ -178,6 +178,42 @@ def multiplies_values_by_weights(scores, values, mask=None):
     scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
     weights = scores.softmax(-1)
     return values @ weights, weights
+
+
+@wrong.part
+def mask_never_used(scores, values, mask=None):
+    """You never use the mask: forbidden keys get their full weight."""
+    return attend(scores, values)
+
+
+@wrong.part
+def mask_added_as_a_number(scores, values, mask=None):
+    """You add the mask to the scores. True is 1, so an allowed key gains 1, and a forbidden one still gets weight."""
+    weights = (scores if mask is None else scores + mask).softmax(-1)
+    return Attended(weights @ values, weights)
+
+
+@wrong.part
+def infinity_times_false(scores, values, mask=None):
+    """You multiply -∞ by the mask. Where it is False that is 0 · -∞ = NaN; fill the forbidden places alone, by `masked_fill` or
+    `torch.where`."""
+    weights = (scores if mask is None else scores + ~mask * -torch.inf).softmax(-1).nan_to_num()
+    return Attended(weights @ values, weights)
+
+
+@wrong.idea
+def exponentials_not_divided(scores, values, mask=None):
+    """You take the exponentials and do not divide by their sum: your weights do not sum to 1."""
+    weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).exp()
+    return Attended(weights @ values, weights)
+
+
+@wrong.case
+def always_wants_a_mask(scores, values, mask=None):
+    """You use the mask without asking whether there is one. None means that every query may attend to every key."""
+    scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num()
+    return Attended(weights @ values, weights)
 
 
 @right

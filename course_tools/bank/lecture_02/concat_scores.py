@@ -151,6 +151,46 @@ def multiplies_by_the_stored_matrix(q, k, W, v):
     return torch.tanh(pairs @ W) @ v
 
 
+@wrong.detail
+def concatenates_without_expanding(q, k, W, v):
+    """You give queries and keys their new axes of size 1 and concatenate at once. `cat` does not broadcast: expand both to
+    (T_q, T_k) pairs first."""
+    return torch.tanh(torch.cat([q.unsqueeze(-2), k.unsqueeze(-3)], dim=-1) @ W.mT) @ v
+
+
+@wrong.idea
+def adds_the_halves_without_new_axes(q, k, W, v):
+    """You split W rightly, but add row i of the queries' part to row i of the keys'. Each query meets every key: give the
+    queries an axis for the keys, and the keys one for the queries, before you add."""
+    for_q, for_k = W.split([q.shape[-1], k.shape[-1]], dim=-1)
+    return torch.tanh(q @ for_q.mT + k @ for_k.mT) @ v
+
+
+@wrong.detail
+def lists_the_pairs_key_by_key(q, k, W, v):
+    """You list the pairs key by key, all queries for the first key, then all for the second, and fold the list as if it went
+    query by query. Repeat each query in a row, and the keys as a whole."""
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    pairs = torch.cat([torch.cat([q] * T_k, dim=-2), k.repeat_interleave(T_q, -2)], dim=-1)
+    return (torch.tanh(pairs @ W.mT) @ v).unflatten(-1, (T_q, T_k))
+
+
+@wrong.part
+def applies_the_tanh_too_early(q, k, W, v):
+    """You apply the tanh to queries and keys, before W. The hidden layer is tanh(W [q; k]), the product inside."""
+    size = (*q.shape[:-1], k.shape[-2], -1)
+    pairs = torch.cat([q.unsqueeze(-2).expand(size), k.unsqueeze(-3).expand(size)], dim=-1)
+    return torch.tanh(pairs) @ W.mT @ v
+
+
+@wrong.detail
+def sigmoid_for_tanh(q, k, W, v):
+    """You apply the sigmoid to the hidden layer. It lies between 0 and 1, and the tanh of the formula between -1 and 1."""
+    size = (*q.shape[:-1], k.shape[-2], -1)
+    pairs = torch.cat([q.unsqueeze(-2).expand(size), k.unsqueeze(-3).expand(size)], dim=-1)
+    return torch.sigmoid(pairs @ W.mT) @ v
+
+
 @right
 def by_split_matrix(q, k, W, v):
     """W split at d_q, so that no pair is ever built: additive attention."""

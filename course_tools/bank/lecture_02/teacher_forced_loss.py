@@ -146,6 +146,56 @@ def counts_at_least_one(logits, target, padding):
     return losses / (target[:, 1:] != padding).sum().clamp(min=1)
 
 
+@wrong.idea
+def forgets_the_minus(logits, target, padding):
+    """You return the mean log-probability. The loss is *minus* it: an optimiser that minimises yours makes the right tokens
+    less likely."""
+    return -F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding)
+
+
+@wrong.part
+def takes_the_logits_for_log_probabilities(logits, target, padding):
+    """You average the logits of the right tokens. They are log-probabilities only after a log-softmax, which compares them
+    with the logits of the other tokens."""
+    return F.nll_loss(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding)
+
+
+@wrong.idea
+def normalises_over_the_time(logits, target, padding):
+    """Your softmax runs over the positions. At each position the probabilities of all tokens must sum to 1."""
+    logs = logits[:, :-1].log_softmax(1)
+    return F.nll_loss(logs.transpose(1, 2), target[:, 1:], ignore_index=padding)
+
+
+@wrong.detail
+def measures_in_bits(logits, target, padding):
+    """You take the logarithm to base 2. The loss is in nats, as everywhere in the course: the natural logarithm."""
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding) / math.log(2)
+
+
+@wrong.part
+def subtracts_the_probability_from_one(logits, target, padding):
+    """You average 1 - p of the right tokens, without a logarithm. The loss is -log p, which has no upper bound: a decoder that
+    is sure and wrong pays most."""
+    kept = target[:, 1:] != padding
+    return 1 - logits[:, :-1].softmax(-1).gather(-1, target[:, 1:, None])[..., 0][kept].mean()
+
+
+@wrong.case
+def returns_a_number_without_its_graph(logits, target, padding):
+    """Your number is right, but it is cut off from the logits, as `.item()` and `.detach()` do: no gradient reaches the
+    decoder."""
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding).detach()
+
+
+@wrong.detail
+def divides_each_sentence_by_its_own_length(logits, target, padding):
+    """You divide the loss of each sentence by the number of its own tokens, and average the sentences. A token of a short
+    sentence counts more then, and a sentence without a token is 0 / 0."""
+    losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), target[:, 1:], ignore_index=padding, reduction="none")
+    return (losses.sum(1) / (target[:, 1:] != padding).sum(1)).mean()
+
+
 @right
 def by_choosing_real_tokens(logits, target, padding):
     """The real positions chosen by a boolean index, log_softmax and the picked entries of it averaged."""

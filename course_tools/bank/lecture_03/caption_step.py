@@ -57,8 +57,8 @@ def _say(y, h, z, readout):
 
 @wrong.part
 def forgets_the_gate(y, h, c, regions, attention, gate, cell, readout):
-    """You use the context without the gate β. Then the image has full weight at words like "of" too, which do not depend on
-    it; f and b are never used."""
+    """The gate β is missing from your context, or it is always 1, as a softmax of one number is. Then the image has full weight
+    at words like "of" too, which do not depend on it."""
     _, context, weights = _seen(h, regions, attention, gate)
     h, c = _read(y, context, h, c, cell)
     return CaptionStep(_say(y, h, context, readout), h, c, weights)
@@ -157,6 +157,58 @@ def forgets_the_state_in_the_readout(y, h, c, regions, attention, gate, cell, re
     """Your logits do not depend on the new state: the term L_h h_t is missing from L_o (E y + L_h h_t + L_z ẑ)."""
     L_h, L_z, L_o = readout
     return caption_step(y, h, c, regions, attention, gate, cell, (torch.zeros_like(L_h), L_z, L_o))
+
+
+@wrong.detail
+def gates_by_a_tanh(y, h, c, regions, attention, gate, cell, readout):
+    """You apply a tanh to f h + b. A gate is a sigmoid, between 0 and 1; yours may be negative and turn the context around."""
+    context, weights = soft_attention(regions, h, *attention)
+    z = torch.tanh(h @ gate[0].mT + gate[1]) * context
+    h, c = _read(y, z, h, c, cell)
+    return CaptionStep(_say(y, h, z, readout), h, c, weights)
+
+
+@wrong.part
+def gates_for_the_readout_alone(y, h, c, regions, attention, gate, cell, readout):
+    """You give the readout the gated context, and the LSTM the one without the gate. Both get ẑ = β · context."""
+    z, context, weights = _seen(h, regions, attention, gate)
+    h, c = _read(y, context, h, c, cell)
+    return CaptionStep(_say(y, h, z, readout), h, c, weights)
+
+
+@wrong.detail
+def asks_with_the_cell_state(y, h, c, regions, attention, gate, cell, readout):
+    """You attend with the cell state c. The query is the state h before the word."""
+    context, weights = soft_attention(regions, c, *attention)
+    z = torch.sigmoid(h @ gate[0].mT + gate[1]) * context
+    h, c = _read(y, z, h, c, cell)
+    return CaptionStep(_say(y, h, z, readout), h, c, weights)
+
+
+@wrong.detail
+def gates_anew_for_the_readout(y, h, c, regions, attention, gate, cell, readout):
+    """You compute a second gate, of the new state, for the readout. β is computed once, from the state before the word, and ẑ
+    is the same in both places."""
+    z, context, weights = _seen(h, regions, attention, gate)
+    h, c = _read(y, z, h, c, cell)
+    z = torch.sigmoid(h @ gate[0].mT + gate[1]) * context
+    return CaptionStep(_say(y, h, z, readout), h, c, weights)
+
+
+@wrong.detail
+def speaks_in_log_probabilities(y, h, c, regions, attention, gate, cell, readout):
+    """You finish with a log-softmax. Asked for are logits, before any normalisation."""
+    logits, h, c, weights = caption_step(y, h, c, regions, attention, gate, cell, readout)
+    return CaptionStep(logits.log_softmax(-1), h, c, weights)
+
+
+@wrong.detail
+def bends_the_readout(y, h, c, regions, attention, gate, cell, readout):
+    """You put a tanh around the sum before L_o. The readout here has no nonlinearity: L_o (E y + L_h h_t + L_z ẑ)."""
+    z, _, weights = _seen(h, regions, attention, gate)
+    h, c = _read(y, z, h, c, cell)
+    L_h, L_z, L_o = readout
+    return CaptionStep(torch.tanh(y + h @ L_h.mT + z @ L_z.mT) @ L_o.mT, h, c, weights)
 
 
 @right

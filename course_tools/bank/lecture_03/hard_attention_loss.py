@@ -44,12 +44,12 @@ HINTS = (
 
 def _log_looks(weights, looks):
     """Σ_t log α_t,s_t of each caption."""
-    return weights.gather(-1, looks[..., None]).log().sum((1, 2))
+    return weights.clamp(min=TINY).gather(-1, looks[..., None]).log().sum((1, 2))
 
 
 def _entropy(weights):
     """Σ_t H(α_t) of each caption."""
-    return -(weights * weights.log()).sum((1, 2))
+    return -(weights * weights.clamp(min=TINY).log()).sum((1, 2))
 
 
 @wrong.case
@@ -157,7 +157,60 @@ def takes_no_logarithm_of_the_weights(log_p, weights, looks, baseline, entropy_w
 def takes_the_log_of_zero(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the logarithm of a weight that was rounded to 0: it is -∞, and times 0 it is NaN. Give the logarithm at least
     the smallest normal number: clamp(min=torch.finfo(weights.dtype).tiny)."""
-    return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
+    log_looks = weights.gather(-1, looks[..., None]).log().sum((1, 2))
+    entropy = -(weights * weights.log()).sum((1, 2))
+    return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * entropy).mean()
+
+
+@wrong.detail
+def adds_up_the_captions(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You add up the captions of the batch. Asked for is their mean: yours grows with the batch."""
+    return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).sum()
+
+
+@wrong.detail
+def returns_a_number_for_each_caption(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You return one number for each caption. Asked for is their mean, one number for the batch."""
+    return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights))
+
+
+@wrong.detail
+def turns_the_reward_around(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """Your reward is b - log p. A caption that is *more* likely than the baseline must make its regions likelier: log p - b."""
+    return -(log_p + (baseline - log_p.detach()) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
+
+
+@wrong.part
+def averages_before_it_multiplies(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You average the rewards and the log-probabilities of the regions, and multiply the two means. Each caption has its own
+    reward for its own regions: multiply first."""
+    reward, log_looks = (log_p.detach() - baseline).mean(), _log_looks(weights, looks).mean()
+    return -(log_p.mean() + reward * log_looks + entropy_weight * _entropy(weights).mean())
+
+
+@wrong.detail
+def averages_the_entropy(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You take the mean of α log α over words and regions for the entropy. An entropy is a sum over the regions, and those of
+    the words add up."""
+    entropy = _entropy(weights) / weights[0].numel()
+    return -(log_p + (log_p.detach() - baseline) * _log_looks(weights, looks) + entropy_weight * entropy).mean()
+
+
+@wrong.detail
+def gathers_along_the_words(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You gather along axis 1, that of the words. `looks` holds numbers of regions, which are the last axis."""
+    log_looks = weights.clamp(min=TINY).log().gather(1, looks[..., None]).sum((1, 2))
+    return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * _entropy(weights)).mean()
+
+
+@wrong.case
+def adds_a_little_to_every_weight(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You add a small number to every weight before the logarithm. A weight that was rounded to 0 counts as the smallest
+    normal number, and all others stay as they are: use clamp."""
+    log_weights = (weights + 1e-8).log()
+    log_looks = log_weights.gather(-1, looks[..., None]).sum((1, 2))
+    entropy = -(weights * log_weights).sum((1, 2))
+    return -(log_p + (log_p.detach() - baseline) * log_looks + entropy_weight * entropy).mean()
 
 
 @right

@@ -206,6 +206,52 @@ def adds_an_axis_to_every_mask(queries, keys, values, W_q, W_k, W_v, W_o, n_head
     return merge_heads(context) @ W_o.mT, weights
 
 
+@wrong.detail
+def deals_the_features_out_in_turn(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You reshape to (T, d, n_heads): head i gets the features i, i + n_heads, i + 2 · n_heads, …, and they return to the same
+    places. The features of a head are neighbours, and so are the columns of W_o for it: (T, n_heads, d)."""
+    pairs = ((queries, W_q), (keys, W_k), (values, W_v))
+    q, k, v = ((x @ W.mT).unflatten(-1, (-1, n_heads)).movedim(-1, -3) for x, W in pairs)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return context.movedim(-3, -1).flatten(-2) @ W_o.mT, weights
+
+
+@wrong.detail
+def splits_in_turn_and_merges_in_blocks(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """Your head i gets the features i, i + n_heads, i + 2 · n_heads, …, where those of a head are neighbours. You then merge
+    the heads as blocks, so the features do not even return to their places."""
+    pairs = ((queries, W_q), (keys, W_k), (values, W_v))
+    q, k, v = ((x @ W.mT).unflatten(-1, (-1, n_heads)).movedim(-1, -3) for x, W in pairs)
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.part
+def makes_the_values_of_the_keys(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You project the keys by W_v and never use the values. Keys decide where to look, values what is read there; only in
+    self-attention are they the same sequence."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (keys, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.detail
+def scales_by_the_size_of_the_values(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You divide the scores by √d_v. A score is a dot product of a query and a key of one head: its scale is √d_k."""
+    q, k, v = (split_heads(x @ W.mT, n_heads) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = attend(q @ k.mT / math.sqrt(v.shape[-1]), v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights
+
+
+@wrong.idea
+def attends_once_for_all_heads(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
+    """You attend once, with all features together, and give every head the same weights. Each head has its own scores, from
+    its own features."""
+    q, k, v = (split_heads(x @ W.mT, 1) for x, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    context, weights = scaled_dot_product_attention(q, k, v, mask_per_head(mask, queries.shape))
+    return merge_heads(context) @ W_o.mT, weights.expand(*weights.shape[:-3], n_heads, -1, -1)
+
+
 @right
 def with_matrices_per_head(queries, keys, values, W_q, W_k, W_v, W_o, n_heads, mask=None):
     """The matrices cut into heads instead of the projections, and every product an einsum with words."""

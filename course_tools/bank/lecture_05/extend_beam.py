@@ -178,6 +178,58 @@ def divides_by_the_length(log_p, logits, going, length, padding, penalty=0.0):
     return scores, total.flatten(1).gather(1, best), best // n_tokens, best % n_tokens
 
 
+@wrong.idea
+def lets_the_sentences_of_a_batch_compete(log_p, logits, going, length, padding, penalty=0.0):
+    """You take the best of the whole batch at once. Each sentence has its own beam, and only its own hypotheses compete."""
+    B, width, n_tokens = logits.shape
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
+    scores, best = (total / ((5 + length[..., None]) / 6) ** penalty).flatten().topk(B * width)
+    parts = (scores, total.flatten()[best], best // n_tokens, best % n_tokens)
+    return tuple(part.unflatten(0, (B, width)) for part in parts)
+
+
+@wrong.detail
+def chooses_by_log_p(log_p, logits, going, length, padding, penalty=0.0):
+    """You choose the hypotheses by log p, and divide only the scores of the chosen ones. The penalty is there to change the
+    choice: divide first, then choose."""
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
+    new, best = total.flatten(1).topk(log_p.shape[1])
+    parent = best // logits.shape[-1]
+    return new / ((5 + length.gather(1, parent)) / 6) ** penalty, new, parent, best % logits.shape[-1]
+
+
+@wrong.detail
+def returns_the_best_last(log_p, logits, going, length, padding, penalty=0.0):
+    """Your hypotheses are the right ones, in the wrong order: the best stands last. It comes first."""
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
+    return tuple(part.flip(-1) for part in _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total))
+
+
+@wrong.detail
+def adds_one_to_every_length(log_p, logits, going, length, padding, penalty=0.0):
+    """You add 1 to all lengths, those of ended hypotheses too. `length` already counts the new token."""
+    total = log_p[..., None] + _added(logits.log_softmax(-1), going, padding)
+    return _best_of_all(total / ((6 + length[..., None]) / 6) ** penalty, total)
+
+
+@wrong.part
+def extends_ended_sentences_by_every_token(log_p, logits, going, length, padding, penalty=0.0):
+    """You let an ended hypothesis go on by every token for nothing. It then stands on the beam several times; only padding
+    may follow it, and the other tokens have log p = -∞."""
+    total = log_p[..., None] + torch.where(going[..., None], logits.log_softmax(-1), 0.0)
+    return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
+
+
+@wrong.part
+def multiplies_infinity_by_zero(log_p, logits, going, length, padding, penalty=0.0):
+    """You choose between the two rows by multiplying one with 1 and the other with 0. 0 · -∞ is NaN: use `torch.where`."""
+    stays = torch.full_like(logits, -torch.inf)
+    stays[..., padding] = 0.0
+    goes = going[..., None].to(logits.dtype)
+    total = log_p[..., None] + goes * logits.log_softmax(-1) + (1 - goes) * stays
+    return _best_of_all(total / ((5 + length[..., None]) / 6) ** penalty, total)
+
+
 @right
 def from_a_list_of_candidates(log_p, logits, going, length, padding, penalty=0.0):
     """Sentence by sentence: all candidates in a Python list, an ended beginning having one, sorted by their scores."""

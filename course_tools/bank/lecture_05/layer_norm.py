@@ -155,6 +155,42 @@ def loses_the_axis_of_the_mean(x, gain, bias, epsilon=1e-5):
     return gain * (x - x.mean(-1)) / (x.var(-1, correction=0) + epsilon).sqrt() + bias
 
 
+@wrong.idea
+def averages_over_the_axis_before_the_last(x, gain, bias, epsilon=1e-5):
+    """You average over the axis before the last, the positions. Each feature of a sentence is then normalised over its
+    tokens, and a token depends on those that follow it; the axis to average over is the last."""
+    mean, variance = x.mean(-2, keepdim=True), x.var(-2, correction=0, keepdim=True)
+    return (x - mean) / (variance + epsilon).sqrt() * gain + bias
+
+
+@wrong.idea
+def averages_over_the_first_axis(x, gain, bias, epsilon=1e-5):
+    """You average over axis 0, the batch: a position is compared with the same position of other sentences. Each vector has
+    a mean and a variance of its own, over the last axis."""
+    return (x - x.mean(0, keepdim=True)) / (x.var(0, correction=0, keepdim=True) + epsilon).sqrt() * gain + bias
+
+
+@wrong.detail
+def adds_the_bias_before_the_gain(x, gain, bias, epsilon=1e-5):
+    """You add the bias first and multiply by the gain then, so the bias is multiplied too. The gain comes first."""
+    centred = x - x.mean(-1, keepdim=True)
+    return (centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() + bias) * gain
+
+
+@wrong.detail
+def adds_one_to_the_gain(x, gain, bias, epsilon=1e-5):
+    """You multiply by 1 + gain. The gain itself is the factor; it begins at 1, and yours would begin at 2."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt() * (1 + gain) + bias
+
+
+@wrong.case
+def takes_epsilon_for_the_least_variance(x, gain, bias, epsilon=1e-5):
+    """You give the variance at least the value ε. It is *added* to the variance, whatever its size."""
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / centred.square().mean(-1, keepdim=True).clamp(min=epsilon).sqrt() * gain + bias
+
+
 @right
 def with_torchs_own(x, gain, bias, epsilon=1e-5):
     """torch's function, told that only the last axis is normalised."""

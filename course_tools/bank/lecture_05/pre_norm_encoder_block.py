@@ -175,6 +175,53 @@ def inverts_the_mask(x, attention, network, norms, n_heads, mask=None):
     return pre_norm_encoder_block(x, attention, network, norms, n_heads, None if mask is None else ~mask)
 
 
+@wrong.detail
+def leaves_the_values_raw(x, attention, network, norms, n_heads, mask=None):
+    """You give the attention normalised queries and keys and raw values. All three are the same normalised sequence."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, x, *attention, n_heads, mask).context
+    return x + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+@wrong.detail
+def exchanges_the_norms(x, attention, network, norms, n_heads, mask=None):
+    """You normalise before the attention by the second norm and before the network by the first. norms[0] belongs to the
+    attention."""
+    return pre_norm_encoder_block(x, attention, network, norms[::-1], n_heads, mask)
+
+
+@wrong.part
+def forgets_the_norm_before_the_attention(x, attention, network, norms, n_heads, mask=None):
+    """You normalise before the network only; your attention gets x as it is, and the first norm is never used."""
+    x = x + multi_head_attention(x, x, x, *attention, n_heads, mask).context
+    return x + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+@wrong.idea
+def adds_nothing_at_all(x, attention, network, norms, n_heads, mask=None):
+    """You leave out both residual connections: the output is that of the network alone. What each layer returns is added to
+    what came before."""
+    seen = layer_norm(x, *norms[0])
+    x = multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+@wrong.case
+def adds_in_place(x, attention, network, norms, n_heads, mask=None):
+    """You add with `+=`, into the input itself. The caller's x is changed, and autograd raises an error if it is a leaf."""
+    seen = layer_norm(x, *norms[0])
+    x += multi_head_attention(seen, seen, seen, *attention, n_heads, mask).context
+    return x + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
+@wrong.detail
+def adds_the_pair_of_results(x, attention, network, norms, n_heads, mask=None):
+    """You add all that the attention returns, context and weights. Add its context: `multi_head_attention(…).context`."""
+    seen = layer_norm(x, *norms[0])
+    x = x + multi_head_attention(seen, seen, seen, *attention, n_heads, mask)
+    return x + feed_forward(layer_norm(x, *norms[1]), *network)
+
+
 @right
 def with_torch_functions(x, attention, network, norms, n_heads, mask=None):
     """torch's layer norm, linear layers and fused attention, and no function of the course."""

@@ -89,7 +89,8 @@ def forgets_the_weights(scores, values, edges):
 
 @wrong.part
 def keeps_the_last_message_only(scores, values, edges):
-    """You add by indexing with `+=`, and where an index is repeated only one of the additions is kept. Use `index_add`."""
+    """A node keeps only one of the messages that arrive at it: where an index is repeated, an assignment writes over, and
+    indexing with `+=` does so, too. Use `index_add`."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     context = torch.zeros_like(values)
     context[..., edges[0], :] += weights.unsqueeze(-1) * values[..., edges[1], :]
@@ -139,8 +140,8 @@ def lets_a_blind_node_see_itself(scores, values, edges):
 
 @wrong.case
 def goes_through_a_matrix(scores, values, edges):
-    """You write the weights into an N × N matrix and multiply. An edge that is listed twice has only one entry there, and
-    one of its weights is lost."""
+    """An edge that is listed twice counts once, and one of its weights is lost: so it is in an N × N matrix, which has only one
+    entry for it. Add the weights up."""
     query, key = edges
     weights = edge_softmax(scores, edges, values.shape[-2])
     matrix = weights.new_zeros(*weights.shape[:-1], values.shape[-2], values.shape[-2])
@@ -154,6 +155,21 @@ def weighs_values_without_an_axis(scores, values, edges):
     axis of size 1."""
     weights = edge_softmax(scores, edges, values.shape[-2])
     messages = weights * values.index_select(-2, edges[1])
+    return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
+
+
+@wrong.detail
+def reads_the_edges_backwards(scores, values, edges):
+    """You read the edges in the other direction, as if node edges[1] attended to node edges[0], and both the weights and the
+    messages follow. It is edges[0] that attends."""
+    return attend_edges(scores, values, edges.flip(0))
+
+
+@wrong.idea
+def weighs_all_neighbours_alike(scores, values, edges):
+    """You give every neighbour the same weight, one over their number, and never use the scores."""
+    weights = edge_softmax(torch.zeros_like(scores), edges, values.shape[-2])
+    messages = weights.unsqueeze(-1) * values.index_select(-2, edges[1])
     return Attended(torch.zeros_like(values).index_add(-2, edges[0], messages), weights)
 
 

@@ -102,7 +102,7 @@ def keeps_one_direction(x, edges):
 
 @wrong.case
 def counts_each_edge_once(x, edges):
-    """You make a matrix of True and False of the edge list. An edge listed twice then counts once; it must count twice."""
+    """An edge that is listed twice counts once, as it does in a matrix of True and False. It must count twice."""
     N = x.shape[-2]
     A = torch.zeros(N, N, dtype=torch.bool)
     A[edges[0].long(), edges[1].long()] = True
@@ -137,6 +137,18 @@ def takes_the_product(x, edges):
 def measures_the_features_alone(x, edges):
     """You add up the squared lengths of all features and never use the edges. The energy compares the two ends of each edge."""
     return 0.5 * x.square().sum((-2, -1))
+
+
+@wrong.part
+def takes_the_root_of_the_sum(x, edges):
+    """You take the root at the end. The energy is the sum of squared distances itself."""
+    return (0.5 * (x[..., edges[0], :] - x[..., edges[1], :]).square().sum((-2, -1))).sqrt()
+
+
+@wrong.idea
+def compares_all_pairs_of_nodes(x, edges):
+    """You compare each node with every other one, whatever the edges are. Only neighbours count."""
+    return 0.5 * (x.unsqueeze(-2) - x.unsqueeze(-3)).square().sum((-3, -2, -1))
 
 
 @right
