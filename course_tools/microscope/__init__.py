@@ -12,13 +12,15 @@ from course_tools.whole_file import write_whole
 __all__ = ["page", "write"]
 
 _HERE = Path(__file__).parent
+_COMMAND = "Part of lecture 04, self-attention: <code>python3 course.py lab 04</code>"
 
 
-def page(view: str = "reverse") -> str:
+def page(view: str = "reverse", lecture: str | None = None) -> str:
     """Return the page as HTML.
 
     Args:
         view: the first view: "reverse" a word, "continue" a text, or read a "digit".
+        lecture: address of lecture 04, to link back to; None = the page names the command that opens it.
 
     Raises:
         ValueError: the view is unknown.
@@ -27,7 +29,9 @@ def page(view: str = "reverse") -> str:
     if view not in (views := tuple(json.loads(stored))):
         raise ValueError(f"the microscope has no view {view!r}; it has: {', '.join(views)}.")
     scripts = [(_HERE / name).read_text(encoding="utf-8") for name in ("transformer.js", "page.js")]
+    back = f'<a href="{lecture}">← Lecture 04: self-attention</a>' if lecture else _COMMAND
     parts = {
+        "<!--BACK-->": back,
         "/*STYLE*/": (_HERE / "page.css").read_text(encoding="utf-8"),
         "/*MODELS*/": stored,
         "/*SCRIPT*/": "\n".join(scripts),
@@ -39,7 +43,7 @@ def page(view: str = "reverse") -> str:
     return text
 
 
-def write(path: Path, view: str = "reverse") -> Path:
+def write(path: Path, view: str = "reverse", lecture: str | None = None) -> Path:
     """Write the page to a file, create the folders above it, and return its path; raises CannotWrite if the disk is full."""
-    write_whole(path, page(view))
+    write_whole(path, page(view, lecture))
     return path

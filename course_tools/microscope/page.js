@@ -9,7 +9,7 @@ const range = (n) => Array.from({ length: n }, (_, i) => i);
 
 /** Make an element: an attribute that is a function is a listener, and children may be text. */
 function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "path", "rect", "text", "title"].includes(tag);
+  const svg = ["svg", "path", "rect", "text", "title", "polyline"].includes(tag);
   const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
@@ -20,14 +20,17 @@ function make(tag, attributes = {}, ...children) {
 }
 
 const letter = (token) => LETTERS[token] ?? "·";
-const tokensOf = (text) => [...text.toLowerCase()].map((c) => LETTERS.indexOf(c)).filter((token) => token >= 0);
+const tokensOf = (text) => [...text].map((c) => LETTERS.indexOf(c));
 
+const WORD = "token";
 /** For each kind of model: its input as the model reads it, what its rows mean, and how well it does. */
 const VIEWS = {
   reverse: {
-    model: models.reverse, text: "attention", longest: models.reverse.weights["positions.vectors"].length,
-    label: "Type a word of up to 10 letters", mask: "Padding mask: no query may attend to the empty places",
-    read() { const word = tokensOf(this.text); return [...Array(this.longest - word.length).fill(PADDING), ...word]; },
+    model: models.reverse, text: WORD, shortest: 1, longest: models.reverse.weights["positions.vectors"].length,
+    label: "Type a word of up to 6 letters", mask: "Padding mask: no query may attend to an empty place",
+    read() { const word = tokensOf(this.text); return [...word, ...Array(this.longest - word.length).fill(PADDING)]; },
+    tested: "the letters of new words",
+    hidden: { name: "empty place", of: (input) => range(input.length).filter((j) => input[j] === PADDING) },
     nQueries(input) { return input.filter((token) => token !== PADDING).length; },
     keyName: (input, j) => (input[j] === PADDING ? `empty place ${j + 1}` : `${letter(input[j])} at ${j + 1}`),
     queryName: (input, i) => `output letter ${i + 1}`,
@@ -37,16 +40,18 @@ const VIEWS = {
       return { right: word.filter((token, i) => largest(run.logits[i]) === token).length, of: word.length, what: "letters right" };
     },
     patterns(input) {
-      const T = input.length;
-      return { "the mirrored place": (i) => [T - 1 - i], "the same place": (i) => [i], "the last letter": () => [T - 1],
-        "empty places": () => range(T).filter((j) => input[j] === PADDING) };
+      const n = this.nQueries(input);
+      return { "the mirrored place": (i) => [n - 1 - i], "the same place": (i) => [i], "the last letter": () => [n - 1],
+        "empty places": () => this.hidden.of(input) };
     },
     first: () => 0,
   },
   continue: {
-    model: models.continue, text: "wizardfoxwizardfoxwiz", longest: models.continue.weights["positions.vectors"].length,
+    model: models.continue, text: "musiclionmusic", shortest: 2, longest: models.continue.weights["positions.vectors"].length,
     label: "Type a few words, and some of them twice", mask: "Causal mask: no query may attend to a later letter",
     read() { return tokensOf(this.text); },
+    tested: "the letter after new texts, where they have shown it",
+    hidden: { name: "later letter", of: (input, i) => range(input.length).filter((j) => j > i) },
     nQueries: (input) => input.length,
     keyName: (input, j) => `${letter(input[j])} at ${j + 1}`,
     queryName: (input, i) => `${letter(input[i])} at ${i + 1}`,
@@ -66,6 +71,7 @@ const VIEWS = {
   digit: {
     model: models.digit, pixels: null, label: "", mask: null,
     read() { return this.pixels; },
+    tested: "new digits",
     nQueries: (input) => input.length + 1,
     keyName: (input, j) => (j ? `row ${Math.ceil(j / 8)} column ${((j - 1) % 8) + 1}` : "class token"),
     queryName(input, i) { return this.keyName(input, i); },
@@ -81,19 +87,21 @@ const VIEWS = {
   },
 };
 
-const state = { name: "reverse", layer: 0, head: 0, query: 0, paint: "choose", switches: asTrained() };
+/** `missing` is the part that the model was trained without, or null for the whole model. */
+const state = { name: "reverse", layer: 0, head: 0, query: 0, paint: "choose", switches: asTrained(), missing: null, tour: 0 };
 const view = () => VIEWS[state.name];
-const compute = (switches = state.switches) => RUN[state.name](view().model, view().read(), switches);
+const trainedWithout = (part) => (part ? { ...view().model, ...view().model.without[part] } : view().model);
+const compute = (switches = state.switches, missing = state.missing) => RUN[state.name](trainedWithout(missing), view().read(), switches);
 const softmaxed = (logits) => softmax([...logits]);
 
-/** The run as trained, and what the model answers without each part alone: computed once for an input. */
+/** The run as trained, and the runs without each part, switched off or never trained: computed once for an input. */
 let known = {};
 function baseline() {
   const key = state.name + view().read();
   if (known.key !== key) {
-    const parts = ["scale", "positions", ...(view().mask ? ["mask"] : [])];
-    known = { key, run: compute(asTrained()),
-      without: Object.fromEntries(parts.map((name) => [name, answerOf(compute({ ...asTrained(), [name]: false }))])) };
+    const without = (part, missing) => compute({ ...asTrained(), [part]: false }, missing);
+    const parts = Object.keys(view().model.without).map((part) => [part, { off: without(part, null), never: without(part, part) }]);
+    known = { key, run: compute(asTrained(), null), parts: Object.fromEntries(parts) };
   }
   return known;
 }
@@ -101,9 +109,30 @@ function baseline() {
 /** What a run answers, in a few words. */
 function answerOf(run) {
   const input = view().read(), score = view().score(input, run);
-  if (score) return score.of ? `${score.right} of ${score.of} ${score.what}` : `next letter ${letter(largest(run.logits.at(-1)))}`;
-  const p = softmaxed(run.logits[0]);
-  return `reads ${largest(p)}, probability ${round(Math.max(...p))}`;
+  if (state.name === "digit") return `reads ${largest(run.logits[0])}, probability ${round(Math.max(...softmaxed(run.logits[0])))}`;
+  const right = score.of ? `${score.right} of ${score.of} ${score.what}` : "nothing repeated yet";
+  return state.name === "continue" ? `${right}, next letter ${letter(largest(run.logits.at(-1)))}` : right;
+}
+
+/** The letters or the class that a run answers: those of the places that `score` counts, and the last. */
+const answers = (run) => (state.name === "continue" ? answerOf(run) : view().output(view().read(), run).join(""));
+
+/** Why the answer stays when a part is switched off, from the numbers of both runs. */
+function why(part, before, after) {
+  const input = view().read(), n = view().nQueries(input), heads = (run) => run.layers.flat();
+  if (part === "mask") {
+    if (!range(n).some((i) => view().hidden.of(input, i).length)) return `there is no ${view().hidden.name} to exclude`;
+    const leaked = mean(heads(after).map(({ weights }) => mean(range(n).map((i) => sum(view().hidden.of(input, i).map((j) => weights[i][j]))))));
+    return `a query gives ${round(leaked)} of its weight to ${view().hidden.name}s on average, too little to turn the answer`;
+  }
+  if (part === "scale") {
+    const pairs = heads(before).flatMap((head, h) => range(n).map((i) => [head.weights[i], heads(after)[h].weights[i]]));
+    const same = pairs.filter(([a, b]) => largest([...a]) === largest([...b])).length;
+    const top = (which) => round(mean(pairs.map((pair) => Math.max(...pair[which]))));
+    return `the largest weight grows from ${top(0)} to ${top(1)} on average, but stays at the same key for ${same} of ${pairs.length} queries`;
+  }
+  if (state.name !== "digit" && new Set(input.slice(0, n)).size === 1) return "equal letters have only one order";
+  return `no output probability changes by more than ${round(change(before, after))}, and the largest stays the largest`;
 }
 
 /** The largest change of an output probability between two runs. */
@@ -113,10 +142,7 @@ const change = (a, b) => Math.max(...range(view().nQueries(view().read())).filte
 }));
 
 const switched = () => {
-  const { switches } = state, off = [];
-  if (!switches.scale) off.push("no scale");
-  if (!switches.mask) off.push("no mask");
-  if (!switches.positions) off.push("no positions");
+  const { switches } = state, off = Object.keys(view().model.without).filter((part) => !switches[part] && part !== state.missing).map((part) => `no ${part}`);
   for (const head of [...switches.off].sort()) off.push(`no head ${head.split(".").map((n) => Number(n) + 1).join(".")}`);
   if (Math.abs(switches.temperature - 1) > 1e-9) off.push(`temperature ${round(switches.temperature)}`);
   return off;
@@ -129,22 +155,22 @@ function drawAnswer(run) {
     box.append(`${view().text} → `, make("b", {}, output.slice(0, view().nQueries(input)).join("")), " ");
   } else if (state.name === "continue") {
     const p = softmaxed(run.logits.at(-1));
-    box.append("next letter ", make("b", {}, letter(largest(p))), ` with probability ${round(Math.max(...p))} · `);
+    box.append("next letter ", make("b", {}, letter(largest(p))), ` with probability ${round(Math.max(...p))} `);
   } else {
     const p = softmaxed(run.logits[0]);
     const meant = view().model.examples.findIndex((example) => pixelsOf(example).every((ink, i) => ink === input[i]));
     box.append("It reads a ", make("b", {}, String(largest(p))), ` with probability ${round(Math.max(...p))}`);
-    if (meant >= 0) box.append("; written was ", make("span", { class: meant === largest(p) ? "good" : "" }, `a ${meant}`));
+    if (meant >= 0) box.append("; written was ", make("span", { class: meant === largest(p) ? "good" : "bad" }, `a ${meant}`));
   }
   const score = view().score(input, run);
-  if (score && score.of) box.append(make("span", { class: score.right === score.of ? "good" : "" }, answerOf(run)));
-  else if (score) box.append("nothing has been repeated yet");
+  if (score && score.of) box.append(make("span", { class: score.right === score.of ? "good" : "bad" }, `${score.right} of ${score.of} ${score.what}`));
+  else if (score) box.append("nothing repeated yet");
 }
 
 /** Two rows of tokens, keys above and queries below, joined by their weights. */
 function drawTokens(run) {
   const input = view().read(), { weights } = run.layers[state.layer][state.head], T = input.length, n = view().nQueries(input);
-  const width = Math.max(280, byId("drawing").clientWidth || 320), pitch = Math.min(72, width / T), left = (width - pitch * T) / 2;
+  const width = Math.max(280, byId("drawing").clientWidth || 320), pitch = Math.min(96, width / T), left = (width - pitch * T) / 2;
   const top = 44, bottom = Math.min(270, 120 + width / 6), output = view().output(input, run);
   const x = (t) => left + (t + 0.5) * pitch, size = Math.min(40, pitch - 3);
   const svg = make("svg", { viewBox: `0 0 ${width} ${bottom + 48}`, role: "img", class: pitch < 24 ? "many" : "" });
@@ -221,21 +247,50 @@ function drawReads(run) {
 }
 
 function drawSwitches(run) {
-  const list = byId("switches"), d = run.layers[0][0].q[0].length;
-  const rows = [["scale", `Scale: divide the scores by √${d}`], ["mask", view().mask], ["positions", "Positions: add a vector for each place"]];
-  list.replaceChildren(...rows.filter(([, label]) => label).map(([name, label]) => {
-    const box = make("input", { type: "checkbox", id: `switch-${name}`, change: (event) => { state.switches[name] = event.target.checked; show(); byId(`switch-${name}`).focus(); } });
-    box.checked = state.switches[name];
-    return make("li", {}, make("label", {}, box, make("span", {}, label), make("small", {}, `Without it alone: ${baseline().without[name]}`)));
+  const { run: before, parts } = baseline(), d = before.layers[0][0].q[0].length;
+  const labels = { scale: `Scale: divide the scores by √${d}`, mask: view().mask, positions: "Positions: add a vector for each place" };
+  byId("switches").replaceChildren(...Object.entries(parts).map(([part, { off, never }]) => {
+    const box = make("input", { type: "checkbox", id: `switch-${part}`, change: (event) => set(part, event.target.checked, null, box.id) });
+    box.checked = state.switches[part];
+    const same = answers(off) === answers(before);
+    const button = make("button", { id: `never-${part}`, "aria-pressed": String(state.missing === part),
+      click: () => set(part, state.missing === part, state.missing === part ? null : part, button.id) }, `Trained without it: ${answerOf(never)}`);
+    return make("li", { id: `item-${part}` }, make("label", {}, box, make("span", {}, labels[part])),
+      make("small", {}, `Switched off after training: ${same ? `here nothing changes, because ${why(part, before, off)}` : answerOf(off)}.`), button);
   }));
   byId("temperature").value = Math.log2(state.switches.temperature);
   byId("temperature-value").value = round(state.switches.temperature);
   byId("temperature").setAttribute("aria-valuetext", round(state.switches.temperature));
-  const off = switched(), before = baseline().run;
-  byId("effect").textContent = off.length
-    ? `As trained: ${answerOf(before)}. With ${off.join(", ")}: ${answerOf(run)}. The largest change of an output probability is ${round(change(before, run))}.`
-    : `As trained: ${answerOf(before)}. Below each switch stands what happens when it alone is off.`;
-  byId("reset").disabled = !off.length;
+  const off = switched(), never = state.missing && `Trained without ${state.missing}`;
+  const how = [never, off.length && `${never ? "with" : "With"} ${off.join(", ")}`].filter(Boolean).join(", ");
+  byId("effect").textContent = `As trained: ${answerOf(before)}. ` + (how
+    ? `${how}: ${answerOf(run)}. The largest change of an output probability is ${round(change(before, run))}.`
+    : "Below each part stands what happens without it.");
+  byId("reset").disabled = !how;
+  drawCurve();
+}
+
+/** Switch a part on or off, or take the model that was trained without it (`missing`). */
+function set(part, on, missing, focus) {
+  const { switches } = state;
+  if (state.missing && state.missing !== part) switches[state.missing] = true;
+  switches[part] = on;
+  state.missing = missing;
+  show();
+  byId(focus).focus();
+}
+
+/** The losses of the whole model and of the one that was trained without a part, from the first update to the last. */
+function drawCurve() {
+  byId("curve").hidden = !state.missing;
+  if (!state.missing) return;
+  const { losses, accuracy } = view().model, { losses: never, accuracy: reached } = trainedWithout(state.missing), most = Math.max(...losses, ...never);
+  const line = (list, color) => make("polyline", { points: list.map((loss, i) => `${(300 * i) / (list.length - 1)},${4 + 88 * (1 - loss / most)}`).join(" "),
+    fill: "none", stroke: `rgb(var(--${color}-rgb))`, "stroke-width": 2.5 });
+  const text = `Loss in training, from ${round(most)} to 0: at the end ${round(losses.at(-1))} whole, ${round(never.at(-1))} without ${state.missing}. ` +
+    `On new examples ${round(100 * accuracy, 1)} % are right whole, ${round(100 * reached, 1)} % without.`;
+  byId("curve").replaceChildren(make("svg", { viewBox: "0 0 300 96", role: "img", "aria-label": text }, line(losses, "cool"), line(never, "warm")),
+    make("p", {}, text), make("p", { class: "key" }, make("span", { class: "cool" }, "whole"), " ", make("span", { class: "warm" }, `without ${state.missing}`)));
 }
 
 /** Where a head puts more of its weight than even weights would, among the named patterns: [name, share, even share]. */
@@ -300,11 +355,27 @@ function drawTable(run) {
     make("tbody", {}, ...keys.map(row))));
 }
 
+/** What is wrong with a text that a view cannot read, or "". */
+function refusal(text) {
+  const { shortest, longest } = view(), strange = [...new Set(text)].filter((c) => !LETTERS.includes(c));
+  if (strange.length) return `The model knows the letters a to z only, not ${strange.map((c) => `“${c}”`).join(", ")}.`;
+  if (text.length > longest) return `${text.length} letters are too many: the model has ${longest} positions.`;
+  return text.length < shortest ? `Type at least ${shortest === 1 ? "one letter" : `${shortest} letters`}.` : "";
+}
+
+function typed(field) {
+  const text = field.value.toLowerCase().replace(/\s/g, ""), problem = refusal(text);
+  field.setAttribute("aria-invalid", String(Boolean(problem)));
+  byId("problem").textContent = problem && `${problem} Below stands still “${view().text}”.`;
+  if (!problem) { view().text = text; choose(view().first(view().read())); }
+}
+
 function drawInput() {
   const box = byId("input");
+  byId("problem").textContent = "";
   if (state.name !== "digit") {
-    const field = make("input", { type: "text", id: "text", maxlength: view().longest, autocomplete: "off", spellcheck: "false", autocapitalize: "none",
-      input: () => { const tokens = tokensOf(field.value); if (tokens.length > 1) { view().text = tokens.map(letter).join(""); choose(view().first(view().read())); } } });
+    const field = make("input", { type: "text", id: "text", autocomplete: "off", spellcheck: "false", autocapitalize: "none", "aria-describedby": "problem",
+      input: () => typed(field) });
     field.value = view().text;
     const more = make("button", { click: () => {
       const next = letter(largest(compute().logits.at(-1)));
@@ -329,18 +400,21 @@ function show() {
   drawAnswer(run);
   (state.name === "digit" ? drawDigit : drawTokens)(run);
   drawReads(run); drawSwitches(run); drawHeads(run); drawTable(run);
+  writeAddress();
 }
 
-function choose(query) { state.query = Math.min(query, view().nQueries(view().read()) - 1); show(); }
+function choose(query) { state.query = Math.min(Math.max(query, 0), view().nQueries(view().read()) - 1); show(); }
 
-/** The layer and head of the last layer whose habit is the most pronounced. */
+/** The layer and head whose habit is the most pronounced; of a text or a digit, in the last layer. */
 function mostTelling({ layers }) {
-  const excess = layers.at(-1).map((head) => { const [, share, even] = habit(head); return share - even; });
-  return [layers.length - 1, largest(excess)];
+  const first = state.name === "reverse" ? 0 : layers.length - 1;
+  const excess = layers.slice(first).flat().map((head) => { const [, share, even] = habit(head); return share - even; });
+  const best = largest(excess), { n_heads } = view().model;
+  return [first + Math.floor(best / n_heads), best % n_heads];
 }
 
 function open(name) {
-  Object.assign(state, { name, layer: 0, head: 0, query: 0, switches: asTrained() });
+  Object.assign(state, { name, layer: 0, head: 0, query: 0, switches: asTrained(), missing: null });
   [state.layer, state.head] = mostTelling(compute());
   for (const tab of document.querySelectorAll("[role=tab]")) {
     const selected = tab.id === `tab-${name}`;
@@ -349,13 +423,86 @@ function open(name) {
   }
   byId("view").setAttribute("aria-labelledby", `tab-${name}`);
   const n = sum(Object.values(view().model.weights).map((W) => (W[0].length ? sum(W.map((row) => row.length)) : W.length)));
-  byId("about").textContent = `${n.toLocaleString("en")} weights, one character each; ${round(100 * view().model.accuracy, 1)} % right on examples that it was not trained on. ` +
+  byId("about").textContent = `${n.toLocaleString("en")} weights, one character each; ${round(100 * view().model.accuracy, 1)} % right on ${view().tested}. ` +
     (name === "digit" ? "Digits: Alpaydin and Kaynak 1998, UCI, CC BY 4.0." : "");
   drawInput();
   choose(view().first(view().read()));
 }
 
-VIEWS.digit.pixels = pixelsOf(models.digit.examples[5]);
+/** Steps of the tour: what is highlighted, one sentence, and what is switched before it is shown. */
+const now = () => answerOf(compute());
+const TOUR = [
+  ["input", () => `The model reads a word of up to ${view().longest} letters and fills the rest with empty places; type another word at any time.`],
+  ["answer", () => `It writes the word backwards: ${now()}.`],
+  ["drawing", () => "Each line is an attention weight, from a query below to a key above: the thicker, the larger."],
+  ["query-label", () => `This slider chooses a query; query ${state.query + 1} is shown, and the sentence below it names the key with the largest weight.`, () => { state.query = view().nQueries(view().read()) - 1; }],
+  ["item-mask", () => `Switched off after training, a part is missed: without the padding mask, ${now()}.`, () => { state.switches.mask = false; }],
+  ["curve", () => `Trained without the mask, the model learns to do without it: ${now()}.`, () => { state.switches.mask = false; state.missing = "mask"; }],
+  ["heads", () => "Each map shows the weights of a head, a row for each query; choose one to see it above, or switch it off."],
+  ["steps", () => "Here stand the numbers of the query: the score of each key, its weight by the softmax, and the value that it contributes."],
+];
+
+function tourTo(step) {
+  state.tour = step;
+  for (const element of document.querySelectorAll(".toured")) element.classList.remove("toured");
+  byId("tour").hidden = !step;
+  if (!step) { writeAddress(); byId("start-tour").focus(); return; }
+  const [target, sentence, prepare = () => {}] = TOUR[step - 1];
+  VIEWS.reverse.text = WORD;
+  open("reverse");
+  prepare();
+  show();
+  byId("tour-title").textContent = `Step ${step} of ${TOUR.length}`;
+  byId("tour-text").textContent = sentence();
+  byId("tour-back").disabled = step === 1;
+  byId("tour-next").textContent = step < TOUR.length ? "Next" : "Finish";
+  byId(target).classList.add("toured");
+  byId(target).scrollIntoView({ block: "center" });
+  byId("tour-next").focus({ preventScroll: true });
+}
+
+/** The view as the part of the address after #: what differs from the first view of its model. */
+function addressOf() {
+  const { name, layer, head, query, switches, missing, tour } = state, asked = new URLSearchParams();
+  if (tour) return `tour&step=${tour}`;
+  if (name !== "digit") asked.set("text", view().text);
+  else asked.set("pixels", view().pixels.map((ink) => Math.round(ink * 16).toString(17)).join(""));
+  asked.set("show", [layer, head, query].map((n) => n + 1).join("."));
+  const off = Object.keys(view().model.without).filter((part) => !switches[part]);
+  if (off.length) asked.set("off", off.join("."));
+  if (missing) asked.set("without", missing);
+  if (switches.off.size) asked.set("heads", [...switches.off].sort().join("-"));
+  if (switches.temperature !== 1) asked.set("temperature", round(switches.temperature, 3));
+  return `${name}&${asked}`;
+}
+
+function writeAddress() {
+  byId("share").href = `#${addressOf()}`;
+  if (location.protocol !== "about:") history.replaceState(null, "", byId("share").href);
+}
+
+/** Open what an address asks for; what it does not say, or says wrongly, stays as in the first view. */
+function readAddress() {
+  const [name, ...rest] = location.hash.slice(1).split("&"), asked = new URLSearchParams(rest.join("&"));
+  if (name === "tour") { tourTo(Math.min(Math.max(Math.trunc(asked.get("step")) || 1, 1), TOUR.length)); return; }
+  state.name = names.includes(name) ? name : document.documentElement.dataset.view;
+  const text = asked.get("text")?.toLowerCase() ?? "", pixels = asked.get("pixels") ?? "", { model } = view();
+  if (state.name !== "digit" && text && !refusal(text)) view().text = text;
+  if (state.name === "digit" && /^[0-9a-g]{64}$/.test(pixels)) view().pixels = pixelsOf(pixels);
+  open(state.name);
+  if (text && state.name !== "digit" && refusal(text)) { byId("text").value = text; typed(byId("text")); }
+  for (const part of (asked.get("off") ?? "").split(".")) if (part in model.without) state.switches[part] = false;
+  if (asked.get("without") in model.without) { state.missing = asked.get("without"); state.switches[state.missing] = false; }
+  const { layers } = compute(), exists = (l, h) => layers[l]?.[h] !== undefined;
+  for (const id of (asked.get("heads") ?? "").split("-")) if (exists(...id.split("."))) state.switches.off.add(id);
+  const temperature = Number(asked.get("temperature"));
+  if (temperature >= 0.25 && temperature <= 8) state.switches.temperature = temperature;
+  const [layer, head, query] = (asked.get("show") ?? "").split(".").map((n) => Number(n) - 1);
+  if (exists(layer, head)) Object.assign(state, { layer, head });
+  choose(Number.isInteger(query) && query >= 0 ? query : state.query);
+}
+
+VIEWS.digit.pixels = pixelsOf(models.digit.examples[6]);
 const names = Object.keys(VIEWS);
 for (const name of names) {
   byId(`tab-${name}`).addEventListener("click", () => { open(name); });
@@ -369,12 +516,17 @@ for (const name of names) {
 }
 byId("query").addEventListener("input", (event) => choose(Number(event.target.value)));
 byId("temperature").addEventListener("input", (event) => { state.switches.temperature = Math.abs(event.target.value) < 0.04 ? 1 : 2 ** event.target.value; show(); });
-byId("reset").addEventListener("click", () => { state.switches = asTrained(); show(); });
+byId("reset").addEventListener("click", () => { Object.assign(state, { switches: asTrained(), missing: null }); show(); });
+byId("start-tour").addEventListener("click", () => tourTo(1));
+byId("tour-back").addEventListener("click", () => tourTo(state.tour - 1));
+byId("tour-next").addEventListener("click", () => tourTo((state.tour + 1) % (TOUR.length + 1)));
+byId("tour-end").addEventListener("click", () => tourTo(0));
+byId("tour").addEventListener("keydown", (event) => { if (event.key === "Escape") tourTo(0); });
+window.addEventListener("hashchange", readAddress);
 let drawnWidth = 0;
 new ResizeObserver(([{ contentRect }]) => {
   if (state.name !== "digit" && contentRect.width !== drawnWidth) drawTokens(compute());
   drawnWidth = contentRect.width;
 }).observe(byId("drawing"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
-const asked = location.hash.slice(1);
-open(names.includes(asked) ? asked : document.documentElement.dataset.view);
+readAddress();

@@ -109,8 +109,10 @@ const RUN = {
   },
 };
 
+/** The stored models with their weights unpacked; `without[part]` is the same model, trained without that part. */
 function loadModels(stored) {
   return Object.fromEntries(Object.entries(stored).map(([name, model]) => [name, {
-    ...model, weights: Object.fromEntries(Object.entries(model.weights).map(([key, part]) => [key, unpack(part)])),
+    ...model, ...(model.without && { without: loadModels(model.without) }),
+    weights: Object.fromEntries(Object.entries(model.weights).map(([key, part]) => [key, unpack(part)])),
   }]));
 }

@@ -7,11 +7,11 @@ from torch import nn
 
 from course_lib.analysis import record
 from course_tools.microscope import page
-from course_tools.microscope.models import LETTERS, PADDING, T_WORD, trained_models
+from course_tools.microscope.models import LETTERS, PADDING, T_WORD, trained_model
 from course_tools.notebook import plots
 from course_tools.notebook.show import figure_html, publish
 
-_WORD = "attention"
+_WORD = "token"
 
 
 def microscope(view: str = "reverse", height: int = 900) -> None:
@@ -36,21 +36,24 @@ def microscope(view: str = "reverse", height: int = 900) -> None:
 
 
 def _still() -> tuple[str, str]:
-    """Draw the weights with which the first head reverses a word, as HTML; return it with its description."""
-    model, T = trained_models()["reverse"], len(_WORD)
-    tokens = torch.tensor([PADDING] * (T_WORD - T) + [LETTERS.index(letter) for letter in _WORD])
-    weights, written = _first_head(model, tokens)
-    figure = plots.attention_map(weights[:T, T_WORD - T :], list(written[:T]), list(_WORD), x="letter read", y="letter written")
-    mirrored = weights.flip(1).diagonal()[:T].mean()
+    """Draw the weights of the head that most reverses a word, as HTML; return it with its description."""
+    T = len(_WORD)
+    tokens = torch.tensor([LETTERS.index(letter) for letter in _WORD] + [PADDING] * (T_WORD - T))
+    heads, written = _heads(trained_model("reverse"), tokens)
+    mirrored = heads[:, :T, :T].flip(2).diagonal(dim1=1, dim2=2).mean(-1)
+    head, n_heads = int(mirrored.argmax()), len(heads) // 2
+    figure = plots.attention_map(heads[head, :T, :T], list(written[:T]), list(_WORD), x="letter read", y="letter written")
     sentence = (
-        f"A trained transformer writes {_WORD} in reverse order, {written[:T]}: its first head assigns "
-        f"{mirrored:.2f} of its weight to the letter at the mirrored position."
+        f"A trained transformer writes {_WORD} in reverse order, {written[:T]}: "
+        f"head {head % n_heads + 1} of its layer {head // n_heads + 1} assigns "
+        f"{mirrored[head]:.2f} of its weight to the letter at the mirrored position."
     )
     return figure_html(figure, sentence), sentence
 
 
-def _first_head(model: nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, str]:
+def _heads(model: nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, str]:
     with record(model) as seen, torch.no_grad():
         logits = model(tokens[None], (tokens != PADDING)[None, None])
-    (attended,) = next(iter(seen.values()))
-    return attended.weights[0, 0], "".join(LETTERS[letter] for letter in logits[0].argmax(-1).tolist())
+    return torch.cat([attended.weights[0] for (attended,) in seen.values()]), "".join(
+        LETTERS[letter] for letter in logits[0].argmax(-1).tolist()
+    )

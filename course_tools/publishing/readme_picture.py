@@ -96,7 +96,7 @@ def draw(folder: Path) -> list[Path]:
             page.set_content(html)
             pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
             durations.append(milliseconds)
-        page = started.new_page(viewport={"width": 1280, "height": 690})
+        page = started.new_page(viewport={"width": 1280, "height": 740})
         page.set_content(microscope.page())
         page.wait_for_selector("svg path")
         magnified = Image.open(io.BytesIO(page.screenshot())).convert("RGB")

@@ -93,7 +93,7 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
         write_deck(each, built / "slides" / f"{each.stem}.html", built / "_static", "../_static")
     if pictures.is_dir():
         shutil.copytree(pictures, built / "_static" / "pictures")
-    microscope.write(built / "microscope.html")
+    microscope.write(built / "microscope.html", lecture="lectures/04_self_attention.html")
 
 
 def _write_lecture(

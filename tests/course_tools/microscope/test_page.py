@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from course_lib.analysis import record
 from course_lib.attention import Attended, MultiHead, attend, causal_attention, scaled_dot_product_attention
 from course_tools.microscope import page
-from course_tools.microscope.models import PADDING, T_WORD, trained_models
+from course_tools.microscope.models import MAKE, PADDING, PARTS, T_WORD, trained_model
 from course_tools.publishing.browser import ARGUMENTS, chromium
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -41,7 +41,8 @@ def opened(browser, tmp_path_factory):
     tab.noticed = []
     tab.on("pageerror", lambda error: tab.noticed.append(str(error)))
     tab.on("request", lambda request: tab.noticed.append(request.url) if request.url != file.as_uri() else None)
-    tab.goto(file.as_uri())
+    tab.address = file.as_uri()
+    tab.goto(tab.address)
     yield tab
     tab.close()
 
@@ -50,15 +51,16 @@ def opened(browser, tmp_path_factory):
 def fresh(opened):
     """Return the page in its first view, just after it was opened."""
     opened.set_viewport_size({"width": 1280, "height": 900})
-    opened.reload()
+    opened.goto("about:blank")
+    opened.goto(opened.address)
     return opened
 
 
 class Switches:
-    """The switches, by their names in the page and their effect in torch."""
+    """The switches, by their names in the page and their effect in torch; `missing` is what the model was trained without."""
 
-    def __init__(self, name: str, view: str, js: str, **how: object) -> None:
-        self.name, self.view, self.js, self.how = name, view, js, how
+    def __init__(self, name: str, view: str, js: str, missing: str | None = None, **how: object) -> None:
+        self.name, self.view, self.js, self.missing, self.how = name, view, js, missing, how
 
 
 CASES = [
@@ -70,18 +72,19 @@ CASES = [
         ("no mask", "{mask: false}", {"mask": False}),
         ("no positions", "{positions: false}", {"positions": False}),
         ("temperature 2.5", "{temperature: 2.5}", {"temperature": 2.5}),
-        ("no head 1.2", '{off: new Set(["0.1"])}', {"off": {(0, 1)}}),
+        ("no head 1.1", '{off: new Set(["0.0"])}', {"off": {(0, 0)}}),
+        *((f"trained without {part}", f"{{{part}: false}}", {"missing": part, part: False}) for part in PARTS[view]),
     )
 ]
 
 
 def inputs(view: str) -> Tensor:
-    """A word of seven letters, a text of twenty, or an image."""
+    """A word of four letters, a text of twenty, or an image."""
     generator = torch.Generator().manual_seed(3)
     if view == "digit":
         return torch.randint(17, (64,), generator=generator) / 16
-    tokens = torch.randint(26, (7 if view == "reverse" else 20,), generator=generator)
-    return torch.cat([torch.full((T_WORD - 7,), PADDING), tokens]) if view == "reverse" else tokens
+    tokens = torch.randint(26, (4 if view == "reverse" else 20,), generator=generator)
+    return torch.cat([tokens, torch.full((T_WORD - 4,), PADDING)]) if view == "reverse" else tokens
 
 
 def switched(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool, layer: int, how: dict) -> Attended:
@@ -96,9 +99,11 @@ def switched(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, cau
     return Attended(context, weights)
 
 
-def with_torch(view: str, x: Tensor, how: dict) -> tuple[Tensor, list[Tensor]]:
+def with_torch(view: str, x: Tensor, how: dict, missing: str | None = None) -> tuple[Tensor, list[Tensor]]:
     """Logits (T, n) and the weights (h, T, T) of each layer, from the model of course_lib."""
-    model = trained_models()[view]
+    model = MAKE[view]()
+    model.load_state_dict(trained_model(view, missing).state_dict())
+    model.eval()
     for layer, part in enumerate(part for part in model.modules() if isinstance(part, MultiHead)):
         expected = causal_attention if view == "continue" else scaled_dot_product_attention
         assert part.mechanism is expected
@@ -118,10 +123,11 @@ def with_torch(view: str, x: Tensor, how: dict) -> tuple[Tensor, list[Tensor]]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_page_computes_what_torch_computes(opened, case):
     x = inputs(case.view)
-    run = f"RUN[{case.view!r}](models[{case.view!r}], {json.dumps(x.tolist())}, {{...asTrained(), ...{case.js}}})"
+    model = f"{{...models.{case.view}, ...models.{case.view}.without.{case.missing}}}"
+    run = f"RUN[{case.view!r}]({model}, {json.dumps(x.tolist())}, {{...asTrained(), ...{case.js}}})"
     numbers = "{logits: run.logits.map(r => [...r]), layers: run.layers.map(l => l.map(h => h.weights.map(r => [...r])))}"
     got = opened.evaluate(f"() => {{ const run = {run}; return {numbers}; }}")
-    logits, weights = with_torch(case.view, x, case.how)
+    logits, weights = with_torch(case.view, x, case.how, case.missing)
     torch.testing.assert_close(torch.tensor(got["logits"]), logits, atol=TOLERANCE, rtol=TOLERANCE)
     assert len(got["layers"]) == len(weights)
     for theirs, ours in zip(got["layers"], weights, strict=True):
@@ -131,7 +137,7 @@ def test_the_page_computes_what_torch_computes(opened, case):
 def test_every_switch_changes_the_weights_or_the_logits_of_torch():
     for view in VIEWS:
         logits = with_torch(view, inputs(view), {})[0]
-        for case in (case for case in CASES if case.view == view and case.how):
+        for case in (case for case in CASES if case.view == view and case.how and not case.missing):
             changed = (with_torch(view, inputs(view), case.how)[0] - logits).abs().max().item()
             assert (changed > 10 * TOLERANCE) == (case.name != "digit, no mask"), case.name
 
@@ -143,19 +149,104 @@ def test_nothing_is_requested_and_nothing_goes_wrong(opened):
     assert opened.noticed == []
 
 
+def test_the_first_view_shows_that_each_part_matters(fresh):
+    """The first ten seconds: right as trained, wrong without scale, mask or positions."""
+    for view in VIEWS:
+        fresh.click(f"#tab-{view}")
+        assert fresh.locator("#answer .good").count()
+        assert "nothing changes" not in fresh.inner_text("#switches")
+
+
 def test_a_typed_word_is_reversed_and_its_sentences_follow_from_the_run(fresh):
-    fresh.fill("#text", "microscope")
-    assert fresh.inner_text("#answer b") == "epocsorcim"
-    assert "10 of 10 letters right" in fresh.inner_text("#answer")
+    fresh.fill("#text", "Switch")
+    assert fresh.inner_text("#answer b") == "hctiws"
+    assert "6 of 6 letters right" in fresh.inner_text("#answer")
+    assert "nothing changes, because there is no empty place" in fresh.inner_text("#item-mask")
     before = fresh.inner_text("#effect")
     fresh.uncheck("#switch-positions")
     measured = fresh.evaluate("answerOf(compute({...asTrained(), positions: false}))")
     assert measured in fresh.inner_text("#effect") != before
     assert "no positions" in fresh.inner_text("#effect")
-    right = int(measured.split()[0])
-    assert right < 10
+    assert int(measured.split()[0]) < 6
     fresh.click("#reset")
     assert fresh.inner_text("#effect") == before
+
+
+def test_a_model_trained_without_a_part_answers_beside_the_one_that_lost_it(fresh):
+    fresh.click("#never-positions")
+    assert fresh.inner_text("#effect").split(". ")[1].startswith("Trained without positions: ")
+    assert not fresh.is_checked("#switch-positions")
+    assert "without positions" in fresh.get_attribute("#curve svg", "aria-label")
+    fresh.click("#never-mask")
+    assert fresh.is_checked("#switch-positions")
+    fresh.click("#reset")
+    assert fresh.is_hidden("#curve")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("attention", "9 letters are too many: the model has 6 positions."),
+        ("naïve", "The model knows the letters a to z only, not “ï”."),
+        ("", "Type at least one letter."),
+    ],
+)
+def test_a_text_that_the_model_cannot_read_gets_a_reason(fresh, text, message):
+    before = fresh.inner_text("#answer")
+    fresh.fill("#text", text)
+    assert fresh.inner_text("#problem").startswith(message)
+    assert fresh.get_attribute("#text", "aria-invalid") == "true"
+    assert fresh.inner_text("#answer") == before
+    fresh.fill("#text", "key")
+    assert fresh.inner_text("#answer b") == "yek"
+    assert not fresh.inner_text("#problem")
+
+
+def test_the_tour_goes_through_eight_parts_by_keyboard(fresh):
+    fresh.focus("#start-tour")
+    fresh.keyboard.press("Enter")
+    seen = []
+    for step in range(1, 9):
+        assert fresh.inner_text("#tour-title") == f"Step {step} of 8"
+        seen.append(fresh.inner_text("#tour-text"))
+        assert fresh.locator(".toured").is_visible()
+        assert fresh.evaluate("document.activeElement.id") == "tour-next"
+        fresh.keyboard.press("Enter")
+    assert len(set(seen)) == 8
+    assert fresh.is_hidden("#tour")
+    assert fresh.evaluate("document.activeElement.id") == "start-tour"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["fill #text key", "click #never-mask", "click #show-1\\.1"],
+        ["click #tab-continue", "fill #text zebrazeb", "uncheck #head-0\\.0"],
+        ["click #tab-digit", "click text='Invert the query pixel'", "uncheck #switch-scale"],
+        ["click #start-tour", "click #tour-next"],
+    ],
+    ids=lambda steps: steps[0],
+)
+def test_the_address_brings_back_what_is_seen(browser, fresh, steps):
+    for step in steps:
+        action, target, *value = step.split(" ", 2) if step.startswith("fill") else step.split(" ", 1)
+        getattr(fresh, action)(target, *value)
+    seen = ("#answer", "#effect", "#reads", "#table", "#tour")
+    before = [fresh.inner_text(part) for part in seen]
+    other = browser.new_page(viewport={"width": 1280, "height": 900})
+    other.goto(fresh.url)
+    assert [other.inner_text(part) for part in seen] == before
+    other.close()
+
+
+@pytest.mark.parametrize(
+    "hash", ["#no", "#digit&pixels=xyz&show=9.9.9", "#reverse&text=wonderful&show=a&temperature=0", "#tour&step=x"]
+)
+def test_a_broken_address_still_opens_the_page(fresh, hash):
+    fresh.goto(fresh.url.partition("#")[0] + hash)
+    fresh.reload()
+    assert fresh.inner_text("#effect").startswith("As trained: ")
+    fresh.goto(fresh.url.partition("#")[0] + "#reverse")
 
 
 def test_a_repeated_word_is_continued_by_what_followed_it(fresh):
@@ -174,9 +265,9 @@ def test_keys_alone_choose_a_model_a_query_a_head_and_a_switch(fresh):
     before = fresh.inner_text("#reads")
     fresh.keyboard.press("ArrowLeft")
     assert fresh.inner_text("#reads") != before
-    fresh.focus("#show-0\\.1")
+    fresh.focus("#show-0\\.0")
     fresh.keyboard.press("Enter")
-    assert fresh.get_attribute("#show-0\\.1", "aria-pressed") == "true"
+    assert fresh.get_attribute("#show-0\\.0", "aria-pressed") == "true"
     fresh.focus("#switch-mask")
     fresh.keyboard.press("Space")
     assert "no mask" in fresh.inner_text("#effect")
@@ -215,8 +306,9 @@ def test_axe_finds_no_barrier(fresh, view, scheme):
 
 def test_the_page_is_one_small_file():
     text = page()
-    assert len(text.encode()) < 90_000
-    assert not re.search(r"""(?:src|href)=["']""", text)
+    assert len(text.encode()) < 240_000
+    assert '<a href="x.html">' in page(lecture="x.html")
+    assert not re.search(r"""(?:src|href)=["'](?!#)""", text)
     assert 'data-view="digit"' in page("digit")
     with pytest.raises(ValueError, match="no view 'word'; it has: reverse, continue, digit"):
         page("word")

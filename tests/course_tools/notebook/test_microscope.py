@@ -42,7 +42,7 @@ def test_the_frame_holds_the_page_and_a_picture_with_alt_text_stands_in(shown):
 def test_the_sentence_is_that_of_the_model(shown):
     microscope()
     sentence = shown[0]["text/plain"]
-    assert "reverse order, noitnetta" in sentence
+    assert "reverse order, nekot" in sentence
     assert 0.5 < float(re.search(r"assigns (\d\.\d\d) of its weight", sentence)[1]) <= 1
 
 
