@@ -615,12 +615,12 @@ torch.testing.assert_close(shuffled, plain[:, shuffle], atol=1e-4, rtol=1e-4)
 print("largest difference:", (shuffled - plain[:, shuffle]).abs().max().item())
 
 # %% [markdown] tags=["interactive"]
-# **Explore.** The attention microscope runs small trained transformers inside the page. It opens with one that continues a
-# text, under the causal mask; the others reverse a word that you type, or classify a digit. Switch off the scale, the mask, the
-# positions or a head, and explain what you see by the section that it belongs to.
+# **Explore.** The attention microscope runs small trained transformers inside the page. The first one reverses a word, without
+# the place from the back: two layers find the end of the word. The others continue a text and classify a digit. Switch off the
+# scale, the mask, the positions or a head, compare with a model that was trained without that part, and explain the difference.
 
 # %% tags=["interactive"]
-microscope("continue")
+microscope()
 
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
