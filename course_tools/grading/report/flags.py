@@ -4,6 +4,7 @@ A solution is split into the subtrees of its syntax tree, ignoring names, docstr
 statements. A subtree that also occurs in the course's answers, right or wrong, has no weight. The weight of any other increases
 with its rarity: w = log((n + b + 1) / d) if it occurs for d of n students, where b is the number of the course's answers. Two
 students are flagged if most of the weight of one student's solutions is shared, in at least two exercises or in a long one.
+What more than ten students wrote has no weight, as in MOSS: in a large class some idioms are common.
 """
 
 import ast
@@ -18,7 +19,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import NamedTuple
 
 from course_tools.bank import exercise, exercises
@@ -46,8 +47,8 @@ _WHAT = {
 }
 _FEWEST_NODES_OF_A_SOLUTION = 40
 """Smaller solutions often coincide by chance."""
-_MOST_HOLDERS = 20
-"""Two students are compared if they share a part that at most this many students have: the time is linear in the class size."""
+_MOST_HOLDERS = 10
+"""A part that more students have is no evidence, and makes no one compared: so the time is linear in the class size."""
 
 Shapes = Mapping[str, tuple[str, ...]]
 """For each exercise, the fingerprints of the parts of a solution."""
@@ -117,7 +118,7 @@ def likeness_to_published(id: str, parts: Sequence[str]) -> float:
 
 
 def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
-    """Find the pairs of students with similar solutions.
+    """Find the pairs of students with similar solutions, those with the most evidence first.
 
     Args:
         wrote: for each student, by id, the fingerprints of each exercise.
@@ -128,7 +129,7 @@ def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
         own = {student: set(of_one[id]) - known - _WHAT.keys() for student, of_one in sorted(wrote.items()) if id in of_one}
         spread = Counter(part for parts in own.values() for part in parts)
         total = len(own) + len(exercise(id).wrong) + len(exercise(id).right) + 1
-        weight = {part: math.log(total / n) for part, n in spread.items()}
+        weight = {part: math.log(total / n) if n <= _MOST_HOLDERS else 0.0 for part, n in spread.items()}
         size = {student: sum(map(weight.__getitem__, parts)) for student, parts in own.items()}
         candidates = [student for student, amount in size.items() if amount >= _EVIDENCE_OF_ONE]
         for one, other in _pairs({student: own[student] for student in candidates}):
@@ -136,20 +137,17 @@ def look_alikes(wrote: Mapping[str, Shapes]) -> list[Flag]:
             alike = shared / min(size[one], size[other])
             if shared >= _EVIDENCE_OF_ONE and alike >= _ALIKE:
                 evidence[one, other].append((id, alike, shared))
-    return [flag for pair, seen in sorted(evidence.items()) if (flag := _flag(pair, seen))]
+    strongest_first = sorted(evidence.items(), key=lambda item: (-round(sum(shared for *_, shared in item[1]), 3), item[0]))
+    return [flag for pair, seen in strongest_first if (flag := _flag(pair, seen))]
 
 
 def _pairs(own: Mapping[str, set[str]]) -> list[tuple[str, str]]:
-    """The pairs of students who share a part that few have; among students who share everything, each with the next one."""
+    """The pairs of students who share a part that few have."""
     holders: dict[str, list[str]] = defaultdict(list)
-    same: dict[frozenset[str], list[str]] = defaultdict(list)
     for student, parts in own.items():
-        same[frozenset(parts)].append(student)
         for part in parts:
             holders[part].append(student)
-    pairs = {pair for few in holders.values() if len(few) <= _MOST_HOLDERS for pair in combinations(few, 2)}
-    pairs |= {pair for group in same.values() for pair in pairwise(group)}
-    return sorted(pairs)
+    return sorted({pair for few in holders.values() if len(few) <= _MOST_HOLDERS for pair in combinations(few, 2)})
 
 
 def _copy_of_the_published(bodies: Sequence[tuple[str, str]], id: str) -> str:

@@ -112,6 +112,15 @@ def test_what_the_whole_class_wrote_is_no_evidence():
     assert look_alikes({f"s{i}": wrote(ODD, ODD_TOO) for i in range(200)}) == []
 
 
+@pytest.mark.parametrize("n", [11, 60, 199])
+def test_what_many_of_a_large_class_wrote_is_no_evidence(n):
+    others = {
+        f"other{i}": wrote(f"def causal_mask(T_q, T_k=None):\n    return torch.ones(T_q).cumsum({i}) > {i}")
+        for i in range(200 - n)
+    }
+    assert look_alikes(others | {f"s{i}": wrote(ODD, ODD_TOO) for i in range(n)}) == []
+
+
 def test_a_ring_of_six_is_found():
     everyone = a_class(1) | {f"ring{i}": wrote(ODD, ODD_TOO) for i in range(6)}
     assert len(look_alikes(everyone)) == 15
