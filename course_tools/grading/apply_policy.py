@@ -36,6 +36,10 @@ def apply(policy: Policy, results: Results, enrolled: Mapping[str, str] | None =
         students = [replace(result, dropped=_lowest(policy.drop_lowest, result, applied)) for result in students]
     timed = {id for id, _ in policy.handed_in}
     untimed = sum(result.late and timed.isdisjoint((result.student.id, *result.shared.values())) for result in students)
+    for lecture, item in applied.items_by_hand:
+        n = sum((mark.lecture, mark.item) == (lecture, item) for student in students for mark in student.by_hand)
+        if n < len(students):
+            messages.append(f"{lecture} {item}: {n} of {len(students)} students have a mark; it is not due from the others.")
     if untimed and policy.late.percent:
         messages.append(f"Marked late by the LMS, but without a time in the table handed_in; not reduced: {untimed}.")
     return replace(applied, students=tuple(students)), tuple(messages)

@@ -229,5 +229,6 @@ def _points(points: float | None) -> str:
 
 def _say(results: Results, out: Path, lines: list[str]) -> None:
     graded = sum(bool(result.by_lecture) for result in results.students)
-    print(f"{graded} of {len(results.students)} students graded; {len(results.flags)} flags.")
+    late = sum(result.late for result in results.students)
+    print(f"{graded} of {len(results.students)} students graded; {late} late; {len(results.flags)} flags.")
     print("\n".join([*results.isolation, *lines, f"Open {out / 'index.html'}"]))

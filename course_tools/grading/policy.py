@@ -111,7 +111,7 @@ class Policy:
             raise _Misunderstood(f"counts is {data['counts']!r}, but must be {' or '.join(map(repr, _COUNTS))}.")
         if late.get("per", "day") not in _UNITS:
             raise _Misunderstood(f"late.per is {late['per']!r}, but must be {' or '.join(map(repr, _UNITS))}.")
-        tables = {name: _rows(folder / data[name]) if name in data else [] for name in ("handed_in", "extensions")}
+        tables = [_rows(folder / data[name]) if name in data else [] for name in ("handed_in", "extensions")]
         overrides = _rows(folder / data["overrides"]) if "overrides" in data else []
         by_hand = _rows(folder / data["by_hand"]) if "by_hand" in data else []
         groups = _rows(folder / data["groups"]) if "groups" in data else []
@@ -120,7 +120,7 @@ class Policy:
             int(_number(data.get("drop_lowest", 0), "drop_lowest")),
             {lecture.zfill(2): _time(text, "due") for lecture, text in data.get("due", {}).items()},
             LatePenalty(**{name: value if name == "per" else _number(value, f"late.{name}") for name, value in late.items()}),
-            *({(r["id"], r["lecture"].zfill(2)): _time(r["time"], name) for r in rows} for name, rows in tables.items()),
+            *({(r["id"], r["lecture"].zfill(2)): _time(r["time"], r.place) for r in rows} for rows in tables),
             tuple(map(_override, overrides)),
             tuple((row["id"], _by_hand(row)) for row in by_hand),
             _groups(groups),

@@ -66,10 +66,21 @@ def _of_student(old: dict, result: Result, lecture: str | None) -> list[Change]:
     earlier = old["points"] if lecture is None else old.get("lectures", {}).get(lecture)
     now_earned = result.points if lecture is None else result.points_of(lecture)
     total = (now_earned or 0) - (earlier or 0)
-    why = "late penalty, dropped lectures or marks by hand" if round(total - explained, 2) else ""
+    why = _why_of_total(old, result) if round(total - explained, 2) else ""
     if not found and not why:
         return []
     return [*found, Change(result.student.id, result.student.name, "total", earlier, now_earned, why)]
+
+
+def _why_of_total(old: dict, result: Result) -> str:
+    """Which rule changes the total of a student beyond the marks of the exercises."""
+    by_hand = [list(mark) for mark in result.by_hand]
+    rules = {
+        "late penalty": old.get("share_left") != dict(result.share_left),
+        "dropped lectures": old.get("dropped") != list(result.dropped),
+        "marks by hand": [list(mark.values()) for mark in old.get("by_hand", ())] != by_hand,
+    }
+    return ", ".join(name for name, differs in rules.items() if differs) or "the lectures that count"
 
 
 def _why(before: dict | None, after: Mark | None) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median
 
@@ -38,12 +38,14 @@ def index(results: Results, course: Course, messages: Iterable[str] = ()) -> str
         course: the titles of its lectures.
         messages: what the grading reported about the policy, changed marks, the tables filled in and the upload to Canvas.
     """
+    messages = tuple(messages)
     named = (f"{number} {course.titles.get(number, '')}".strip() for number in results.lectures)
     title = ", ".join(named) or "Nothing was graded"
     graded = [result for result in results.students if result.by_lecture]
     body: list[object] = [
         f"<h1>{html(title)}</h1>",
         f'<p class="soft">{html(_summary(results, graded))}</p>',
+        _contents(results, messages),
         *_isolation(results),
         *_attention(results),
         "<h2>Marks</h2>",
@@ -52,9 +54,13 @@ def index(results: Results, course: Course, messages: Iterable[str] = ()) -> str
     if graded:
         body += ["<h2>Hardest exercises</h2>", _hardest(results)]
     body += ["<h2>Most common misconceptions</h2>", *_misconceptions(results)]
-    body += ["<h2>Flags</h2>", *_flags(results)]
+    body += ['<h2 id="flags">Flags</h2>', *_flags(results)]
     body += _not_run(results)
-    body += [f"<h2>Messages</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in messages)}</ul>"] if messages else []
+    body += (
+        [f"<h2 id='messages'>Messages</h2><ul>{''.join(f'<li>{html(text)}</li>' for text in messages)}</ul>"]
+        if messages
+        else []
+    )
     if results.unassigned:
         rows = [(note.source, cell(note.text, "text")) for note in results.unassigned]
         body += ["<h2>Other files</h2>", table("Files that are not a student's notebook.", ("file", "remark"), rows)]
@@ -66,6 +72,25 @@ def _summary(results: Results, graded: list[Result]) -> str:
     points = [result.points for result in graded if result.points is not None]
     of = "" if results.same_maximum is None else f" of {results.same_maximum:g}"
     return f"{text}; median {median(points):g}, mean {mean(points):.1f}{of} points." if points else f"{text}."
+
+
+def _contents(results: Results, messages: Sequence[str]) -> Html:
+    """What may need the instructor's attention, in one line, with links."""
+    late = sum(result.late for result in results.students)
+    shown = (
+        ("without-mark", len(_without_mark(results)), "without a mark"),
+        ("", late, "late"),
+        ("flags", len(results.flags), "flags"),
+        ("not-run", len(_statements(results)), "statements that did not run"),
+        ("messages", len(messages), "messages"),
+    )
+    parts = (f'<a href="#{place}">{n} {text}</a>' if place else f"{n} {text}" for place, n, text in shown if n)
+    return Html(f"<p>{' · '.join(parts)}</p>")
+
+
+def _without_mark(results: Results) -> list[Result]:
+    """The students who submitted something of which nothing could be graded."""
+    return [result for result in results.students if result.points is None and not result.failures]
 
 
 def _isolation(results: Results) -> Iterable[Html]:
@@ -80,6 +105,12 @@ def _attention(results: Results) -> Iterable[Html]:
         items = "".join(f"<li>{html(text)}</li>" for text in failed)
         yield Html(
             f"<section><h2>Not graded</h2><p>Run the same command again, or inspect the notebook.</p><ul>{items}</ul></section>"
+        )
+    if without := _without_mark(results):
+        items = "".join(f"<li>{_link(result.student)}: {html(' '.join(result.notes))}</li>" for result in without)
+        yield Html(
+            '<section id="without-mark"><h2>Without a mark</h2><p>Nothing that they submitted could be graded. Ask for the '
+            f"notebook, or enter points in <code>overrides</code>.</p><ul>{items}</ul></section>"
         )
 
 
@@ -176,20 +207,25 @@ def _misconceptions(results: Results) -> Iterable[object]:
 
 
 def _not_run(results: Results) -> Iterable[object]:
-    """The statements that did not run although a wrong answer may depend on them, one row each."""
-    found: dict[tuple[str, NotRun], list[str]] = defaultdict(list)
-    for result in results.students:
-        for mark in result.marks.values():
-            for statement in () if mark.override else mark.not_run:
-                found[result.student.name, statement].append(mark.exercise)
+    found = _statements(results)
     if not found:
         return []
     rows = [(who, ", ".join(ids), f"cell {s.cell}", code(s.line), cell(s.why, "text")) for (who, s), ids in found.items()]
     caption = "Wrong answers may depend on these statements. Inspect them first if a student objects."
     return [
-        "<h2>Statements that did not run</h2>",
+        '<h2 id="not-run">Statements that did not run</h2>',
         table(caption, ("student", "exercises", "cell", "statement", "reason"), rows),
     ]
+
+
+def _statements(results: Results) -> dict[tuple[str, NotRun], list[str]]:
+    """The statements that did not run although a wrong answer may depend on them, with the exercises."""
+    found: dict[tuple[str, NotRun], list[str]] = defaultdict(list)
+    for result in results.students:
+        for mark in result.marks.values():
+            for statement in () if mark.override else mark.not_run:
+                found[result.student.name, statement].append(mark.exercise)
+    return found
 
 
 def _flags(results: Results) -> Iterable[object]:

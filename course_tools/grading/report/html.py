@@ -55,9 +55,10 @@ th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align
 th { font-weight: 600; }
 thead th { background: var(--head); white-space: nowrap; position: sticky; top: 0; z-index: 1; }
 tbody th { font-weight: 400; overflow-wrap: break-word; min-width: 6rem; max-width: 20rem; }
-tbody th:has(> a) { position: sticky; left: 0; background: var(--back); }
+thead th.n { white-space: normal; }
+tbody th:has(> a) { position: sticky; left: 0; background: var(--back); min-width: 12rem; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.text { min-width: 13rem; max-width: 46rem; overflow-wrap: break-word; }
+.text { min-width: 13rem; max-width: 46rem; overflow-wrap: anywhere; }
 .short { white-space: nowrap; }
 .good { color: var(--good); background: var(--good-back); }
 .part { color: var(--part); background: var(--part-back); }

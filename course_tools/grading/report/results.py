@@ -194,23 +194,31 @@ def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0, coun
     """
     students: dict[str, Student] = {}
     handed: dict[str, list[Graded]] = defaultdict(list)
-    notes: dict[str, list[str]] = defaultdict(list)
+    notes: dict[str, list[Note]] = defaultdict(list)
     for item in graded:
         students.setdefault(item.submission.student.id, item.submission.student)
         handed[item.submission.student.id].append(item)
     for note in intake.notes:
         if note.student is not None:
             students.setdefault(note.student.id, note.student)
-            notes[note.student.id].append(f"{note.source} {note.text}")
+            notes[note.student.id].append(note)
     results = [_result(student, handed[id], _first(notes[id]), counts) for id, student in students.items()]
     results.sort(key=lambda result: (result.student.name.casefold(), result.student.id))
     return Results(tuple(results), tuple(note for note in intake.notes if note.student is None), seed)
 
 
-def _first(notes: list[str]) -> list[str]:
-    """The first notes on a student's files: one zip can have a thousand."""
-    more = len(notes) - _MOST_NOTES
-    return notes if more <= 0 else [*notes[:_MOST_NOTES], f"{more} more files are not graded."]
+def _first(notes: Sequence[Note]) -> list[str]:
+    """One note for each remark on a student's files: a zip can have a thousand files that are no notebooks."""
+    about: dict[str, list[str]] = defaultdict(list)
+    for note in notes:
+        about[note.text].append(note.source)
+    lines = [f"{files[0]} {text}{_same_for(len(files) - 1)}" for text, files in about.items()]
+    more = len(lines) - _MOST_NOTES
+    return lines if more <= 0 else [*lines[:_MOST_NOTES], f"{more} more remarks are left out."]
+
+
+def _same_for(n: int) -> str:
+    return f" The same holds for {n} more file{'s' * (n > 1)}." if n else ""
 
 
 def with_names(results: Results, names: Mapping[str, str]) -> Results:
@@ -249,11 +257,14 @@ def _counted(several: list[Graded], counts: str) -> tuple[Graded, str]:
     if len(several) == 1:
         return counted, ""
     is_newest = len(newest) == 1 and counted.submission.attempt
+    which = f"{len(several)} notebooks of lecture {counted.result.lecture}"
+    if not any(item.result.marks for item in several):  # a dry run
+        return counted, f"{which}: the {'newest resubmission' if is_newest else 'one with the most points'} will count."
     rule = "the newest resubmission counts" if is_newest else "the one with the most points counts"
     listed = ", ".join(f"{item.submission.source} ({item.result.points})" for item in several)
     return (
         counted,
-        f"{len(several)} notebooks of lecture {counted.result.lecture}: {rule}, {counted.submission.source}. Points: {listed}.",
+        f"{which}: {rule}, {counted.submission.source}. Points: {listed}.",
     )
 
 

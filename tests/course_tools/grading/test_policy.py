@@ -66,7 +66,10 @@ def test_every_rule_is_applied_to_what_the_checks_found(tmp_path, graded):
     assert bob.points_of("04") == 22  # extended
     assert (ada.dropped, bob.dropped) == (("01",), ("01",))
     assert (ada.points, bob.points) == (12.4, 22)
-    assert messages == ("Without a file, marked by your policy (1): zoe.",)
+    assert messages == (
+        "Without a file, marked by your policy (1): zoe.",
+        "04 essay: 2 of 3 students have a mark; it is not due from the others.",
+    )
     assert "Lecture 04 was submitted 1 day, 0:31 late: 20 % of its points are deducted." in ada.notes
 
 
@@ -113,6 +116,7 @@ def test_the_best_of_several_notebooks_counts_where_the_rules_say_so():
         ("x = [", "is not TOML"),
         ("due = { '04' = 'soon' }", "not a time such as"),
         ("due = 2026-11-09", "a value has the wrong type"),
+        ("handed_in = 'day_first.csv'", "day_first.csv, line 2: '10.11.2026 03:00' is not a time such as"),
         ("late = 10", "a value has the wrong type"),
         ("overrides = 'nowhere.csv'", "nowhere.csv cannot be read"),
         ("overrides = 'no_reason.csv'", "no_reason.csv, line 2: an override needs a reason"),
@@ -132,7 +136,14 @@ def test_a_rule_without_meaning_is_refused_with_its_place(tmp_path, rules, said)
     unknown = "id,exercise,points,reason\nada,99.1,3,x\n"
     no_reason, two = "id,exercise,points,reason\nada,04.1,3,\n", "id,group\nada,A\nada,B\n"
     with pytest.raises(CannotGrade) as refused:
-        read(tmp_path, rules, no_reason=no_reason, unknown=unknown, two_groups=two)
+        read(
+            tmp_path,
+            rules,
+            no_reason=no_reason,
+            unknown=unknown,
+            two_groups=two,
+            day_first="id,lecture,time\nada,04,10.11.2026 03:00\n",
+        )
     assert said in str(refused.value)
 
 
@@ -161,6 +172,9 @@ def test_a_regrade_says_who_gains_who_loses_and_why(tmp_path, graded):
     assert found[0].why == "override: the check was wrong, see the forum"
     assert summary(found) == "The marks of 2 students differ from the previous ones: 2 gain, 0 lose."
     assert len(list(csv.reader(io.StringIO(changes_csv(found))))) == 4
+    assert [c.why for c in found[1:]] == ["marks by hand", "marks by hand"]
+    ruled, _ = apply(read(tmp_path), graded)
+    assert changes(report, ruled)[-2].why == "late penalty, dropped lectures, marks by hand"
 
 
 GROUPS = (
@@ -216,6 +230,7 @@ def test_a_student_without_a_file_is_marked_by_the_policy_and_named_as_in_the_ta
     assert messages == (
         "Without a file, marked by your policy (1): zoe.",
         "In the policy, but neither among the submissions nor in your table (1): zo.",
+        "04 essay: 1 of 3 students have a mark; it is not due from the others.",
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from course_tools.bank import exercise, exercises, verdict
 from course_tools.checks import Finding
+from course_tools.grading.extract.programs import handed_out, is_marked
 from course_tools.grading.intake.recognise import Course
 from course_tools.grading.intake.submissions import Intake, Note, Student
 from course_tools.grading.marks import NotRun
@@ -117,6 +118,30 @@ def test_two_similar_solutions_stand_side_by_side_with_their_common_lines_marked
         "    mask = torch.ones(len(rows), dtype = bool)",
     ]
     assert escape(EVIL) in text
+
+
+def test_lines_that_everyone_was_given_are_not_marked_as_common():
+    (given,) = (cell.source for cell in handed_out("04") if is_marked(cell, exercise("04.1")))
+    own = given.replace("    raise NotImplementedError()", "    table = torch.ones(len(q), dtype=bool)\n    return table")
+    graded = [graded_notebook(id, 3) for id in "78"]
+    results = settled(*(Graded(g.submission, replace(g.result, code={"04.1": own})) for g in graded))
+    text = similar_page(Flag("similar solutions", ("7", "8"), ("04.1",), "They share code."), results.students)
+    assert re.findall(r"<mark>(.*?) ?</mark>", text) == ["    table = torch.ones(len(q), dtype=bool)"] * 2
+
+
+def test_the_index_begins_with_what_needs_attention():
+    note = Note(Student("8", "Bob"), "8/essay.pdf", "is not a notebook (.ipynb); not graded.")
+    flagged = graded_notebook("7", 3, late=True, flags=("calls f",))
+    text = index(settled(flagged, notes=(note,)), course(), ["canvas.csv: 1 mark."])
+    first = text[: text.index("<h2")]
+    assert (
+        re.sub("<.*?>", "", first)
+        .rstrip()
+        .endswith("1 without a mark · 1 late · 1 flags · 1 messages\nIsolation: Every layer holds.")
+    )
+    targets = {dict(a)["id"] for _, a in tags(text.replace(f"<script>{SCRIPT}</script>", "")) if "id" in dict(a)}
+    assert set(re.findall(r'href="#(.*?)"', first)) == targets == {"without-mark", "flags", "messages"}
+    assert "8/essay.pdf" in text[: text.index("<h2>Marks")]
 
 
 def test_the_index_says_by_what_a_student_can_be_found():
