@@ -2,6 +2,7 @@
 
 import torch
 from einops import rearrange
+from torch._decomp import decompositions
 from torch.nn import functional as F
 
 from course_lib.primitives import lstm_step
@@ -366,9 +367,14 @@ exercise = Exercise(
     right=right,
     strangers=stranger,
     hints=HINTS,
-    forbids={
-        torch.lstm_cell: "write the gates and the two states by their equations.",
-        torch.lstm: "write the gates and the two states by their equations.",
-        torch.ao.nn.quantizable.LSTMCell: "write the gates and the two states by their equations.",
-    },
+    forbids=dict.fromkeys(
+        (
+            torch.lstm_cell,
+            torch.lstm,
+            torch.mkldnn_rnn_layer,
+            decompositions.lstm_cell,
+            torch.ao.nn.quantizable.LSTMCell,
+        ),
+        "write the gates and the two states by their equations.",
+    ),
 )

@@ -95,6 +95,18 @@ BELOW = {
         "compiled = torch.jit.CompilationUnit('def f(x, h, c, W, U, b):\\n  return torch.lstm_cell(x, [h, c], W, U, b, 0 * b)')"
         + LSTM.format(call="compiled.f(wide[0], wide[1], wide[2], W, U, b)"),
     ),
+    "the operator's definition for compilers": (
+        "01.4",
+        "from torch._decomp.decompositions import lstm_cell"
+        + LSTM.format(call="lstm_cell(wide[0] @ W.mT + b, wide[1], wide[2], U, None, None, -1)"),
+    ),
+    "another operator": (
+        "01.4",
+        LSTM.format(
+            call="torch.ops.aten.mkldnn_rnn_layer("
+            "wide[0][None], W, U, b, 0 * b, wide[1], wide[2], False, [], 2, h.shape[-1], 1, True, False, False, True)[1:3]"
+        ),
+    ),
 }
 
 

@@ -26,6 +26,10 @@ inputs = {
     "lean_nt_xent": (x, x),
     "gathered_nt_xent": (x, x),
     "lstm": (x[None], [s[None] for s in state], weights, False, 1, 0.0, False, False, False),
+    "mkldnn_rnn_layer": (
+        *(x[None], *weights, *[torch.zeros(12)] * 2, *state),
+        *(False, [], 2, 3, 1, True, False, False, True),
+    ),
     "set_loss": (torch.zeros(1, 1, 3), torch.zeros(1, 1, 4), index, torch.zeros(1, 1, 4), index),
     "_native_multi_head_attention": (x[None],) * 3 + (2, 1, *map(torch.zeros, ((6, 2), 6, (2, 2), 2))),
 }
