@@ -15,7 +15,7 @@ from torch import Tensor
 from course_lib.primitives.preconditions import requires, values_are_known
 from course_lib.shapes import Logits
 
-__all__ = ["next_word_probabilities", "sample", "top_k", "top_p"]
+__all__ = ["greedy_probabilities", "next_word_probabilities", "sample", "top_k", "top_p"]
 
 
 def _require_k(logits: Logits, k: int) -> None:
@@ -88,6 +88,18 @@ def next_word_probabilities(logits: Logits, temperature: float = 1.0, k: int | N
     logits = logits if k is None else top_k(logits, k)
     logits = logits if p is None else top_p(logits, p)
     return logits.softmax(-1)
+
+
+def greedy_probabilities(logits: Logits) -> Logits:
+    """Give probability 1 to the most likely token: the limit of `next_word_probabilities` for a temperature towards 0.
+
+    Args:
+        logits: (*batch, n_classes).
+
+    Returns:
+        (*batch, n_classes), a one-hot row each; of tied tokens, the first in order of `argmax`.
+    """
+    return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
 
 
 def sample(

@@ -1,4 +1,4 @@
-"""Attention masks: causal, a window of tokens, and padding.
+"""Attention masks: causal, a window of tokens, a window with sinks, and padding.
 
 A mask is bool, True = may attend, and broadcasts to scores (*batch, T_q, T_k).
 
@@ -7,7 +7,8 @@ ValueError, as by causal attention: the first queries would come before the firs
 
 Vaswani et al. 2017, section 3.2.3 (https://arxiv.org/abs/1706.03762): position i of the decoder attends to positions up to
 and including i. Windows: Beltagy et al. 2020, section 3.1 (https://arxiv.org/abs/2004.05150); those of a decoder end
-at the token itself: Jiang et al. 2023, section 2 (https://arxiv.org/abs/2310.06825).
+at the token itself: Jiang et al. 2023, section 2 (https://arxiv.org/abs/2310.06825). Sinks: Xiao et al. 2023, section 3
+(https://arxiv.org/abs/2309.17453).
 """
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from course_lib.primitives.preconditions import of_tensors, requires, values_are_known
 from course_lib.shapes import Lengths, Tokens
 
-__all__ = ["causal_mask", "padding_first", "padding_mask", "window_of_tokens"]
+__all__ = ["causal_mask", "padding_first", "padding_mask", "window_of_tokens", "window_with_sinks"]
 
 
 def _require_keys(T_q: int, T_k: int | None = None, device: torch.device | str | None = None) -> None:
@@ -73,6 +74,36 @@ def window_of_tokens(T: int, size: int, device: torch.device | str | None = None
     position = torch.arange(T, device=device)
     distance = position[:, None] - position
     return (distance >= 0) & (distance < size)
+
+
+def _require_sinks(T: int, size: int, sinks: int, device: torch.device | str | None = None) -> None:
+    """Raise a ValueError for a negative number of sinks, or for a window without the token itself."""
+    _require_a_token(T, size, device)
+    if sinks < 0:
+        raise ValueError(f"the number of sinks cannot be negative, got {sinks}; 0 is a plain window.")
+
+
+@requires(_require_sinks)
+def window_with_sinks(T: int, size: int, sinks: int, device: torch.device | str | None = None) -> Bool[Tensor, "T T"]:
+    """Make the causal mask of a window with attention sinks: each query may also attend to the first tokens of the text.
+
+    Args:
+        T: number of queries, and of keys.
+        size: number of keys in a whole window, the query's own included.
+        sinks: number of first tokens that stay; with 0 the mask is `window_of_tokens`.
+        device: of the mask.
+
+    Returns:
+        bool (T, T), True at [i, j] where i - size < j ≤ i, and where j < sinks and j ≤ i. A row has at most size + sinks True.
+
+    Raises:
+        ValueError: size is below 1, or sinks is negative.
+
+    Source: Xiao et al. 2023, section 3.2.
+    """
+    position = torch.arange(T, device=device)
+    distance = position[:, None] - position
+    return (distance >= 0) & ((distance < size) | (position < sinks))
 
 
 def _require_lengths(lengths: Lengths, T_k: int) -> None:

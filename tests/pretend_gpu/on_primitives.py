@@ -58,6 +58,7 @@ PRIMITIVES = {
     "padding_first": (P.padding_first, torch.arange(B * T).view(B, T), LENGTHS),
     "padding_mask": (lambda lengths: P.padding_mask(lengths, T), LENGTHS),
     "window_of_tokens": (lambda x: P.window_of_tokens(T, n, x.device), fixed(1)),
+    "window_with_sinks": (lambda x: P.window_with_sinks(T, n, 2, x.device), fixed(1)),
     "window_mask": (lambda x: P.window_mask(T, N, 3, 2, x.device), fixed(1)),
     "local_windows": (lambda x: P.local_windows(x, 3, 2), real(B, T, N, d)),
     "sinusoidal_positions": (lambda x: P.sinusoidal_positions(T, d, x.device), fixed(1)),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.attention import attend
-from course_lib.primitives import causal_mask, padding_first, padding_mask, window_of_tokens
+from course_lib.primitives import causal_mask, padding_first, padding_mask, window_of_tokens, window_with_sinks
 
 B, T_q, T_k, d_v = 3, 5, 7, 13
 
@@ -53,6 +53,28 @@ def test_a_window_as_long_as_the_text_is_the_causal_mask():
 def test_a_window_without_the_token_itself_is_refused(size):
     with pytest.raises(ValueError, match=f"size must be 1 or more, got {size}"):
         window_of_tokens(T_k, size)
+
+
+def test_a_window_of_two_tokens_with_a_sink_by_hand():
+    wanted = [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 1, 1, 0], [1, 0, 0, 1, 1]]
+    assert window_with_sinks(5, 2, 1).int().tolist() == wanted
+
+
+@pytest.mark.parametrize(("size", "sinks"), [(1, 0), (2, 3), (3, 2), (7, 1), (2, 11)])
+def test_a_window_with_sinks_lists_the_first_and_the_last_tokens(size, sinks):
+    """An independent form: the first and the last positions of a list."""
+    mask = window_with_sinks(T_k, size, sinks)
+    for i in range(T_k):
+        seen = list(range(i + 1))
+        assert mask[i].nonzero().flatten().tolist() == sorted({*seen[:sinks], *seen[-size:]})
+
+
+def test_a_window_without_sinks_is_a_plain_window():
+    assert window_with_sinks(T_k, 3, 0).equal(window_of_tokens(T_k, 3))
+    with pytest.raises(ValueError, match="cannot be negative, got -1"):
+        window_with_sinks(T_k, 3, -1)
+    with pytest.raises(ValueError, match="size must be 1 or more, got 0"):
+        window_with_sinks(T_k, 0, 2)
 
 
 def test_a_padding_mask_by_hand():
