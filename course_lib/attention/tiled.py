@@ -33,6 +33,8 @@ from course_lib.shapes import Context, Keys, Mask, Queries, Values
 __all__ = ["Partial", "merge", "partial_attention", "tiled_attention"]
 
 PerQuery = Float[Tensor, "*batch T_q"]
+Parts = tuple[Context, PerQuery, PerQuery]
+"""Context, maximum and total, as a `Partial` holds them."""
 
 
 class Partial(NamedTuple):
@@ -73,11 +75,11 @@ def partial_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None) 
     return Partial(parts @ v / _divisor(total), maximum, total)
 
 
-def merge(a: Partial, b: Partial) -> Partial:
+def merge(a: Parts, b: Parts) -> Partial:
     """Merge what the same queries keep of two sets of keys into what they keep of both.
 
     Args:
-        a: of some keys.
+        a: of some keys: context, maximum and total, a `Partial` or another tuple.
         b: of others.
 
     Returns:
@@ -85,10 +87,11 @@ def merge(a: Partial, b: Partial) -> Partial:
 
     Source: Dao et al. 2022, section 3.1.
     """
-    maximum = torch.maximum(a.maximum, b.maximum)
-    of_a, of_b = (each.total * (each.maximum - _finite(maximum)).exp() for each in (a, b))
+    (context_a, maximum_a, total_a), (context_b, maximum_b, total_b) = a, b
+    maximum = torch.maximum(maximum_a, maximum_b)
+    of_a, of_b = total_a * (maximum_a - _finite(maximum)).exp(), total_b * (maximum_b - _finite(maximum)).exp()
     total = of_a + of_b
-    context = (of_a[..., None] * a.context + of_b[..., None] * b.context) / _divisor(total)
+    context = (of_a[..., None] * context_a + of_b[..., None] * context_b) / _divisor(total)
     return Partial(context, maximum, total)
 
 

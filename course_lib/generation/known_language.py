@@ -1,4 +1,4 @@
-"""A language whose law is known, and a draft that nearly knows it: to test what writes texts.
+"""A language whose law is known, a draft that nearly knows it, and one that knows nothing: to test what writes texts.
 
 There are six tokens, and the next one depends on the last alone. After token i, token j has the logit
 
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from course_lib.shapes import Tokens
 
-__all__ = ["OPERATIONS_OF_A_CALL", "known_draft", "known_law", "known_model"]
+__all__ = ["OPERATIONS_OF_A_CALL", "known_draft", "known_law", "known_model", "uniform_draft"]
 
-N_TOKENS, WIDTH = 6, 160
+N_TOKENS, WIDTH = 6, 128
 OPERATIONS_OF_A_CALL = WIDTH**3
 """Multiply-adds of the product of matrices in each call of `known_model`; everything else takes much less."""
 
@@ -60,6 +60,18 @@ def known_draft(tokens: Tokens) -> Float[Tensor, "6"]:
     """
     last, j = tokens[0, -1], torch.arange(N_TOKENS, device=tokens.device)
     return (2 * torch.cos(2 * math.pi * (j - last - 1) / N_TOKENS) + 0.8 * torch.sin(last + 3 * j)).softmax(-1)
+
+
+def uniform_draft(tokens: Tokens) -> Float[Tensor, "6"]:
+    """Guess: a draft to which all tokens are alike.
+
+    Args:
+        tokens: (1, T).
+
+    Returns:
+        probabilities (6,) of the next token, all equal.
+    """
+    return torch.full((N_TOKENS,), 1 / N_TOKENS, device=tokens.device)
 
 
 def _logits(device: torch.device | str | None) -> Tensor:
