@@ -34,6 +34,8 @@ def co_occurrent_features(
 ) -> Attended:
     """Mix features by how likely they occur together with those of each position, a mixture of softmaxes.
 
+    Each softmax is over dot products of one part of the embeddings, divided by √d_k, where d_k counts all parts.
+
     Args:
         x: (*batch, N, C), the features of N positions.
         W_k: (d_k, C), embeds queries and keys alike; part m owns the features m·d to (m+1)·d.

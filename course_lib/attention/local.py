@@ -69,6 +69,8 @@ def local_attention(
 ) -> Attended:
     """Attend from each pixel to the window around it, by content and by relative position.
 
+    A score is q · k plus the relative logit of the offset, without a factor 1 / √d_k.
+
     Args:
         q: (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d_k), the queries, of every stride-th pixel.
         k: (*batch, H, W, d_k), the keys of all pixels.

@@ -129,6 +129,16 @@ def lets_all_take_every_step(h, epsilon=0.01):
     return h.shape[-1] + 1 - h[..., :-1].sum(-1)
 
 
+@wrong.case
+def counts_the_steps_with_a_chance(h, epsilon=0.01):
+    """You count the steps that have a probability above 0. A step in which the position cannot halt is taken as well: N is the
+    number of the step in which it halts."""
+    p = halting_distribution(h, epsilon)
+    before = F.pad(h, (1, 0)).cumsum(-1)[..., :-1]
+    last = (before < 1 - epsilon).sum(-1, keepdim=True) - 1
+    return (p > 0).sum(-1) + 1 - before.gather(-1, last).squeeze(-1)
+
+
 @right
 def step_by_step(h, epsilon=0.01):
     """A loop over the steps: who has not yet halted pays 1 more, and what was left becomes smaller."""
@@ -173,10 +183,10 @@ def from_the_shares(h, epsilon=0.01):
 
 
 @right
-def by_counting_the_shares(h, epsilon=0.01):
-    """N as the number of shares above 0, as sigmoids never give an h of 0; R as what the shares before the last leave of 1."""
+def by_the_last_share(h, epsilon=0.01):
+    """N as the place of the last share above 0, which is never 0 itself; R as what the shares before the last leave of 1."""
     shares = halting_distribution(h, epsilon)
-    N = (shares > 0).sum(-1)
+    N = ((shares > 0) * torch.arange(1, h.shape[-1] + 1)).amax(-1)
     before = torch.arange(h.shape[-1]) < N[..., None] - 1
     return N + 1 - (shares * before).sum(-1)
 
@@ -235,8 +245,12 @@ exercise = Exercise(
         Property("one halt", "The number of steps, and what is left of 1 for the last of them.", _reached, points=2),
         Property(
             "no early halt",
-            "A position that never reaches 1 - ε takes all the steps.",
-            lambda draw: [(_chances(draw, 5, most=3),), (torch.full((3,), 0.125),)],
+            "A position that never reaches 1 - ε takes all the steps, those with a probability of 0 too.",
+            lambda draw: [
+                (_chances(draw, 5, most=3),),
+                (torch.full((3,), 0.125),),
+                (torch.tensor([0.0, 0.25, 0.0, 0.5, 0.0]),),
+            ],
             needs=("one halt",),
         ),
         Property(
