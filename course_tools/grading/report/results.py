@@ -208,7 +208,7 @@ def collect(intake: Intake, graded: Sequence[Graded], seed: int | None = 0, coun
 
 
 def _first(notes: Sequence[Note]) -> list[str]:
-    """One note for each remark on a student's files: a zip can have a thousand files that are no notebooks."""
+    """One note for each remark on a student's files: a zip can hold a thousand other files."""
     about: dict[str, list[str]] = defaultdict(list)
     for note in notes:
         about[note.text].append(note.source)
