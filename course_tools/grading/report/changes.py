@@ -100,4 +100,4 @@ def _why(before: dict | None, after: Mark | None) -> str:
     )
     moved += [f"{name}: new" for name in sorted(new.keys() - old.keys())]
     moved += [f"{name}: no longer checked" for name in sorted(old.keys() - new.keys())]
-    return "; ".join(moved) or "the points of its properties changed"
+    return "; ".join(moved) or "the points of its properties or of its mistake changed"

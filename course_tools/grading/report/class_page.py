@@ -78,13 +78,13 @@ def _contents(results: Results, messages: Sequence[str]) -> Html:
     """What may need the instructor's attention, in one line, with links."""
     late = sum(result.late for result in results.students)
     shown = (
-        ("without-mark", len(_without_mark(results)), "without a mark"),
-        ("", late, "late"),
-        ("flags", len(results.flags), "flags"),
-        ("not-run", len(_statements(results)), "statements that did not run"),
-        ("messages", len(messages), "messages"),
+        ("without-mark", "Without a mark", len(_without_mark(results))),
+        ("", "Late", late),
+        ("flags", "Flags", len(results.flags)),
+        ("not-run", "Statements that did not run", len(_statements(results))),
+        ("messages", "Messages", len(messages)),
     )
-    parts = (f'<a href="#{place}">{n} {text}</a>' if place else f"{n} {text}" for place, n, text in shown if n)
+    parts = (f'<a href="#{place}">{text}: {n}</a>' if place else f"{text}: {n}" for place, text, n in shown if n)
     return Html(f"<p>{' · '.join(parts)}</p>")
 
 

@@ -137,7 +137,7 @@ def test_the_index_begins_with_what_needs_attention():
     assert (
         re.sub("<.*?>", "", first)
         .rstrip()
-        .endswith("1 without a mark · 1 late · 1 flags · 1 messages\nIsolation: Every layer holds.")
+        .endswith("Without a mark: 1 · Late: 1 · Flags: 1 · Messages: 1\nIsolation: Every layer holds.")
     )
     targets = {dict(a)["id"] for _, a in tags(text.replace(f"<script>{SCRIPT}</script>", "")) if "id" in dict(a)}
     assert set(re.findall(r'href="#(.*?)"', first)) == targets == {"without-mark", "flags", "messages"}
