@@ -29,7 +29,7 @@ def page(view: str = "reverse", lecture: str | None = None) -> str:
     if view not in (views := tuple(json.loads(stored))):
         raise ValueError(f"the microscope has no view {view!r}; it has: {', '.join(views)}.")
     scripts = [(_HERE / name).read_text(encoding="utf-8") for name in ("transformer.js", "page.js")]
-    back = f'<a href="{lecture}">← Lecture 04: self-attention</a>' if lecture else _COMMAND
+    back = f'<a href="{lecture}" target="_top">← Lecture 04: self-attention</a>' if lecture else _COMMAND
     parts = {
         "<!--BACK-->": back,
         "/*STYLE*/": (_HERE / "page.css").read_text(encoding="utf-8"),

@@ -24,6 +24,8 @@ _IMPORTS = re.compile(r"\s*(?:import|from)\s")
 _SOLUTION = re.compile(rf"^ *{BEGIN}\n(.*?)^ *{END}$", re.DOTALL | re.MULTILINE)
 _SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
 """The sentence of a claim in its output, with the measured values in bold."""
+_LENS = re.compile(r'srcdoc="[^"]*data-view=&quot;(\w+)&quot;[^"]*"')
+"""The microscope that a notebook contains, and its first view; a page of the site shows the site's microscope instead."""
 
 
 def page_of(
@@ -63,7 +65,8 @@ def page_of(
                 data.pop("image/png")
                 data["text/html"] = f'<figure style="margin:0">{image}</figure>'
             if "text/html" in data:
-                data["text/html"] = with_files("".join(data["text/html"]), figures, f"../{FIGURES}")
+                shown = _LENS.sub(r'src="../microscope.html#\1" loading="lazy"', "".join(data["text/html"]))
+                data["text/html"] = with_files(shown, figures, f"../{FIGURES}")
     head = cells[0]
     title, _, rest = head.source.partition("\n")
     notebook.cells = [new_markdown_cell(f"{title}\n\n{banner}\n{rest}", metadata=head.metadata, id=head.id), *cells[1:]]

@@ -307,7 +307,7 @@ def test_axe_finds_no_barrier(fresh, view, scheme):
 def test_the_page_is_one_small_file():
     text = page()
     assert len(text.encode()) < 240_000
-    assert '<a href="x.html">' in page(lecture="x.html")
+    assert '<a href="x.html" target="_top">' in page(lecture="x.html")
     assert not re.search(r"""(?:src|href)=["'](?!#)""", text)
     assert 'data-view="digit"' in page("digit")
     with pytest.raises(ValueError, match="no view 'word'; it has: reverse, continue, digit"):

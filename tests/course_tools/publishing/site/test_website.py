@@ -180,7 +180,17 @@ def test_a_page_fits_its_screen_and_requests_nothing_from_elsewhere(visit):
 @pytest.mark.browser
 def test_a_page_weighs_less_than_2700_kilobytes_without_its_figures(visit):
     files = {Path(unquote(urlsplit(url).path)) for url in visit.requests if url.startswith("file:")}
+    files = {path for path in files if path.name != "microscope.html"}  # a frame that loads when it comes near
     assert sum(path.stat().st_size for path in files if path.suffix in {".html", ".css", ".js", ".woff2"}) < 2.7e6
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("visit", ["lectures/04_self_attention.html"], indirect=True)
+def test_a_lecture_shows_the_microscope_of_the_site(visit):
+    visit.page.locator("iframe").scroll_into_view_if_needed()
+    inside = visit.page.frame_locator("iframe")
+    assert inside.locator("#answer .good").inner_text() == "5 of 5 letters right"
+    assert inside.locator(".back a").get_attribute("href") == "lectures/04_self_attention.html"
 
 
 @pytest.mark.browser
