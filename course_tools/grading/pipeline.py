@@ -194,7 +194,8 @@ def _write(
         make_folder(out / "similar")
     for path, flag in pairs.items():
         write_whole(path, similar_page(flag, tuple(by_id[id] for id in flag.students)))
-    earlier = {*(out / "students").glob("*-????????.html"), *(out / "similar").glob("????????????.html")}
+    earlier = {path for n in (8, 16) for path in (out / "students").glob(f"*-{'?' * n}.html")}  # 8 in earlier versions
+    earlier |= set((out / "similar").glob("????????????.html"))
     for left_over in earlier - pages.keys() - pairs.keys():
         left_over.unlink()
     write_whole(out / "grades.csv", grades_csv(results))

@@ -27,7 +27,7 @@ def page_name(student: Student) -> str:
     """Return the file name of a student's page: valid on every file system, and unique for each student."""
     plain = unicodedata.normalize("NFKD", student.name).encode("ascii", "ignore").decode()
     readable = re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-")[:40]
-    return f"{readable or 'student'}-{hashlib.sha256(student.id.encode('utf-8', 'replace')).hexdigest()[:8]}.html"
+    return f"{readable or 'student'}-{hashlib.sha256(student.id.encode('utf-8', 'replace')).hexdigest()[:16]}.html"
 
 
 def index(results: Results, course: Course, messages: Iterable[str] = ()) -> str:

@@ -321,6 +321,7 @@ def test_the_name_of_a_page_is_fit_for_every_file_system(name):
 
 def test_two_students_of_one_name_have_two_pages():
     assert page_name(Student("1", "Kim")) != page_name(Student("2", "Kim"))
+    assert len({page_name(Student(str(n), "Kim")) for n in range(200_000)}) == 200_000
 
 
 def test_back_ticks_make_code_and_a_lonely_one_does_not():
