@@ -53,7 +53,7 @@ class FailedOperation:
         if self.name in _SIZES:
             return same_words and [len(one.sizes) for one in self.operands] == [len(one.sizes) for one in other.operands]
         empty = any(0 in operand.sizes for operand in self.operands)
-        pairs = [(self.operands, other.operands)] if same_words or empty else []
+        pairs = [(self.operands, other.operands)] if same_words or empty or self.name == "in place" else []
         if self.name in _COMMUTE:
             pairs.append((self.operands, other.operands[::-1]))
         return any(all(map(Operand.is_close, one, two)) for one, two in pairs)
@@ -97,6 +97,8 @@ def failed_operation(call: Callable[[], object], error: Exception) -> FailedOper
         return None
     func, args, kwargs = recorder.called
     name, tensors = _name(func), [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not leaf.is_meta]
+    if "in-place operation" in str(error) and tensors:  # whichever operation it is, what matters is the tensor that it changes
+        return FailedOperation("in place", (_operand(tensors[0] if tensors[0]._base is None else tensors[0]._base),))
     operands = [_operand(tensor, overwritten=name == "setitem" and i == 0) for i, tensor in enumerate(tensors[:8])]
     return FailedOperation(name, tuple(operands))
 

@@ -161,7 +161,7 @@ class Examination:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
             advice += [f"{SWITCHED_OFF}: it would hide which functions are called."] * (SWITCHED_OFF in forbidden)
             law = "It is written by hand, as the exercise requires."
-            findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(advice)}"),)
+            findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(dict.fromkeys(advice))}"),)
         points = 0 if forbidden else _earned(findings)
         misconception, suspected = _misconception_of(known), _misconception_of(similar)
         message = " ".join(filter(None, (_message(exercise, findings, points, misconception, suspected, started), conclusion)))

@@ -54,6 +54,16 @@ def test_an_error_in_unpacking_belongs_to_what_is_unpacked():
     assert not failed(lambda: unpack(X)).is_same(failed(lambda: unpack(X[0])), same_words=True)
 
 
+def test_what_is_written_over_counts_and_not_by_which_operation():
+    def writes(h, into):
+        h = h.clone().requires_grad_()
+        into(h)
+
+    by_slice = failed(lambda: writes(X, lambda h: h[..., 0::2].copy_(h[..., 1:2])))
+    assert by_slice.is_same(failed(lambda: writes(X, lambda h: h.mul_(2))), same_words=False)
+    assert not by_slice.is_same(failed(lambda: writes(W, lambda h: h.mul_(2))), same_words=False)
+
+
 def test_an_error_of_python_has_no_operation():
     assert failed(lambda: [X.sum()][3]) is None
 
