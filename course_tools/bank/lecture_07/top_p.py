@@ -149,6 +149,13 @@ def normalises_what_is_left(logits, p):
     return top_p(logits, p).log_softmax(-1)
 
 
+@wrong.idea
+def keeps_every_token(logits, p):
+    """You remove no token, whatever p is: what you add up never reaches p. Logarithms of probabilities, for example, are
+    negative; add up the probabilities."""
+    return logits.clone()
+
+
 @right
 def by_counting_the_words(logits, p):
     """How many tokens each row needs, and every token whose rank is below that."""

@@ -144,6 +144,14 @@ def divides_by_a_row(S, z, phi_q, phi_k, v):
     return (phi_q.unsqueeze(-2) @ S).squeeze(-2) / (phi_q * z).sum(-1), S, z
 
 
+@wrong.detail
+def divides_by_the_sum_before(S, z, phi_q, phi_k, v):
+    """You read from the new S and divide by the old z. The position itself then counts in the numerator alone, and the weights
+    sum to more than 1."""
+    new = S + phi_k[..., :, None] * v[..., None, :]
+    return divide((phi_q[..., :, None] * new).sum(-2), (phi_q * z).sum(-1, keepdim=True)), new, z + phi_k
+
+
 @right
 def in_einsum(S, z, phi_q, phi_k, v):
     """All three products as einsum."""
