@@ -14,6 +14,7 @@ from course_tools.publishing.outputs import claims, code_cells
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 
 _SEEDS = re.compile(r"^(SEEDS?\b[^=\n]*= *)(\([\d, ]+\)|\d+)(?![\w.\[])", re.MULTILINE)
+_LITERAL = re.compile(r"((?:\bmanual_seed\(|\bseeds?=))(\([\d, ]+\)|\d+)(?=[,)\s])")
 
 
 def run(
@@ -32,7 +33,8 @@ def run(
         json_file: where to write `{"seeds", "threads", "lectures": [{"lecture", "seconds", "peak_mb", "claims": […]}]}`; seeds
             is null if the lectures ran with their own.
         timeout: seconds that one cell may take.
-        seeds: in place of those that the lectures train with, to see whether the claims hold for these, too.
+        seeds: in place of those that the lectures train with, to see whether the claims hold for these, too. In a lecture that
+            sets no SEED or SEEDS, every seed that is written as a number, as in `manual_seed(0)`, grows by the first of them.
         threads: CPU threads of each kernel.
 
     Returns:
@@ -57,7 +59,7 @@ def run(
             raise PublishingFailed(f"the seeds {', '.join(map(str, seeds))} are not all different")
         fixed = [number for number, (notebook, _) in notebooks.items() if not _trains_with(notebook, number, seeds)]
         if fixed:
-            print(f"These lectures set no SEED or SEEDS, and run as they are: {', '.join(fixed)}.")
+            print(f"These lectures write no seed as a number, and run as they are: {', '.join(fixed)}.")
     done = execute(notebooks, root, timeout=timeout, threads=threads)
     if json_file is not None:
         json_file.write_text(
@@ -74,7 +76,7 @@ def run(
 
 
 def _trains_with(notebook: NotebookNode, number: str, seeds: Sequence[int]) -> bool:
-    """Set `SEED` and `SEEDS` of a lecture to the first of these seeds, as many as it has; return whether it has any."""
+    """Set `SEED` and `SEEDS` of a lecture to the first of these seeds, or move its written ones; return whether any is."""
 
     def others(found: re.Match[str]) -> str:
         begins, value = found.groups()
@@ -83,11 +85,16 @@ def _trains_with(notebook: NotebookNode, number: str, seeds: Sequence[int]) -> b
             raise PublishingFailed(f"lecture {number} trains with {n} seeds; give {n} or more, such as --seeds 10,11,12")
         return begins + (str(tuple(seeds[:n])) if value.startswith("(") else str(seeds[0]))
 
+    def moved(found: re.Match[str]) -> str:
+        return found[1] + re.sub(r"\d+", lambda digits: str(int(digits[0]) + seeds[0]), found[2])
+
     cells = code_cells(notebook)
-    trains = any(_SEEDS.search(cell.source) for cell in cells)
-    for cell in cells:
-        cell.source = _SEEDS.sub(others, cell.source)
-    return trains
+    for pattern, replaced in ((_SEEDS, others), (_LITERAL, moved)):
+        if any(pattern.search(cell.source) for cell in cells):
+            for cell in cells:
+                cell.source = pattern.sub(replaced, cell.source)
+            return True
+    return False
 
 
 def _report(chosen: list[Lecture], done: dict[str, Execution]) -> str:

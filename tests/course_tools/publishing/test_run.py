@@ -134,7 +134,21 @@ def test_a_lecture_without_seeds_is_named_and_too_few_seeds_are_refused(solution
     with pytest.raises(PublishingFailed, match="the seeds 1, 2, 1 are not all different"):
         run(course, seeds=(1, 2, 1))
     assert run(course, seeds=(0, 1, 2)) == 0
-    assert "set no SEED or SEEDS, and run as they are: 01." in capsys.readouterr().out
+    assert "write no seed as a number, and run as they are: 01." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("from torch import manual_seed\nx = manual_seed(3).initial_seed()", 13),
+        ("def learn(rate, seed=0):\n    return seed\nx = learn(1)", 10),
+        ("x = list(dict(seeds=(0, 1), n_seeds=5)['seeds'])", [10, 11]),
+    ],
+)
+def test_seeds_that_a_lecture_writes_as_numbers_are_moved(solution, written, value):
+    course = solution("01", written, "claim('01.a', x)")
+    assert run(course, json_file=course / "out.json", seeds=(10, 12)) == 0
+    assert json.loads((course / "out.json").read_text())["lectures"][0]["claims"][0]["values"]["x"] == value
 
 
 def test_the_number_of_threads_reaches_the_kernel(solution):
