@@ -16,15 +16,23 @@ Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 class KeyValueMemory(nn.Module):
     """Write values under keys by a rule, in one head, then answer questions from its memory; gates begin at these logits."""
 
-    def __init__(self, rule: Rule, logits: Sequence[float] = (0.0,), d_model: int = 64, d_head: int = 16):
+    def __init__(
+        self,
+        rule: Rule,
+        logits: Sequence[float] = (0.0,),
+        d_model: int = 64,
+        d_k: int = 16,
+        d_v: int = 16,
+        n_keys: int = N_KEYS,
+    ):
         super().__init__()
-        self.rule, self.key, self.value = rule, nn.Embedding(N_KEYS, d_model), nn.Embedding(N_VALUES, d_model)
+        self.rule, self.key, self.value = rule, nn.Embedding(n_keys, d_model), nn.Embedding(N_VALUES, d_model)
         for table in (self.key, self.value):
             nn.init.normal_(table.weight, std=d_model**-0.5)
-        self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, d_head, bias=False) for _ in range(3))
+        self.W_q, self.W_k, self.W_v = (nn.Linear(d_model, d, bias=False) for d in (d_k, d_k, d_v))
         self.gates = nn.Linear(d_model, len(logits))
         self.gates.bias.data.copy_(torch.tensor(logits))
-        self.read_out = nn.Sequential(nn.LayerNorm(d_head), nn.Linear(d_head, N_VALUES))
+        self.read_out = nn.Sequential(nn.LayerNorm(d_v), nn.Linear(d_v, N_VALUES))
 
     def forward(self, keys: Tensor, values: Tensor, asked: Tensor) -> Tensor:
         """Write values under keys (B, T), then give logits of the newest value of each key asked for, (B, Q, n_values)."""
@@ -45,7 +53,7 @@ def gate_rule(q: Tensor, k: Tensor, v: Tensor, gates: Tensor) -> Tensor:
 
 
 def delta_rule(q: Tensor, k: Tensor, v: Tensor, gates: Tensor) -> Tensor:
-    """Correct, all writes at once, by a triangular system (Yang et al. 2024, section 3); with a second gate, forget as well."""
+    """Correct, all writes at once, by a triangular system (DeltaNet, section 3); with a second gate, forget as well."""
     beta = gates[..., :1].sigmoid()
     left = decay_mask(F.logsigmoid(gates[..., 1])) if gates.shape[-1] > 1 else torch.ones_like(gates).mT
     errors = torch.linalg.solve_triangular((beta * (k @ k.mT) * left).tril(-1), beta * v, upper=False, unitriangular=True)

@@ -18,13 +18,14 @@ class Writes(NamedTuple):
     wanted: Tensor
 
 
-def hot_keys(n: int, generator: torch.Generator) -> Writes:
+def hot_keys(n: int, generator: torch.Generator, n_keys: int = N_KEYS) -> Writes:
     """Draw n sequences of 64 writes: sixteen keys once and four keys, new in each sequence, twelve times, in random order.
 
-    The first four questions ask for the keys that are rewritten, the last four for keys that are written once.
+    The keys are twenty of n_keys. The first four questions ask for the keys that are rewritten, the last four for keys that are
+    written once.
     """
     slots = torch.cat([torch.arange(4).repeat(12), torch.arange(4, 20)])
-    return _written(slots, torch.arange(N_ASKED).repeat(n, 1), generator)
+    return _written(slots, torch.arange(N_ASKED).repeat(n, 1), generator, n_keys)
 
 
 def every_key_twice(n: int, generator: torch.Generator) -> Writes:
@@ -41,10 +42,10 @@ def _some(n: int, among: int, generator: torch.Generator) -> Tensor:
     return torch.rand(n, among, generator=generator).argsort(1)[:, :N_ASKED]
 
 
-def _written(slots: Tensor, asked: Tensor, generator: torch.Generator) -> Writes:
+def _written(slots: Tensor, asked: Tensor, generator: torch.Generator, n_keys: int = N_KEYS) -> Writes:
     """Give each slot a key, new in each sequence, and each write a value, and shuffle the writes."""
     n, T = len(asked), len(slots)
-    key_of = torch.rand(n, N_KEYS, generator=generator).argsort(1)
+    key_of = torch.rand(n, n_keys, generator=generator).argsort(1)
     shuffled = slots[torch.rand(n, T, generator=generator).argsort(1)]
     values = torch.randint(N_VALUES, (n, T), generator=generator)
     last = ((shuffled[:, None] == asked[..., None]) * torch.arange(1, T + 1)).argmax(-1)
