@@ -17,7 +17,7 @@ from course_tools.publishing.sections import site_anchor
 
 DOCUMENTS = {
     "Evidence": ("evidence", "claims", "rivals", "headlines", "studies"),
-    "For teachers": ("teaching", "companion", "grading", "running"),
+    "For teachers": ("teaching", "companion", "grading", "grading_security", "running"),
     "Reference": ("glossary", "notation", "papers"),
     "The library": ("library", "data", "architecture", "adding", "several_devices"),
 }
