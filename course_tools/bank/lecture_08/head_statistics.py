@@ -269,6 +269,7 @@ _PREVIOUS, _CURRENT, _FOLLOWING, _DELIMITERS, _ENTROPY = map(right_result, range
 exercise = Exercise(
     id="08.7",
     title="Statistics of attention heads",
+    extra=True,
     reference=head_statistics,
     properties=(
         runs_on(lambda draw: [*_whole(draw), *_padded(draw)]),

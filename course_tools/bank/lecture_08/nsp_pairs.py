@@ -243,6 +243,7 @@ def _coin_at_half(draw: Draw) -> list[Call]:
 exercise = Exercise(
     id="08.5",
     title="Pairs for next-sentence prediction",
+    extra=True,
     reference=nsp_pairs,
     properties=(
         runs_on(_texts),

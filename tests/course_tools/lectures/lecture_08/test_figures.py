@@ -1,4 +1,4 @@
-"""Heads with uniform weights have the statistics of uniform weights, and the map starts at the best previous-token head."""
+"""Heads with uniform weights have the statistics of uniform weights; the map starts at the head that looks across most."""
 
 import inspect
 
@@ -9,32 +9,53 @@ from course_lib.analysis import head_statistics
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.models import BERT
-from course_tools.lectures.lecture_08.experiments import Inspected
-from course_tools.lectures.lecture_08.figures import attention_heads, head_map
+from course_tools.lectures.lecture_08 import figures
+from course_tools.lectures.lecture_08.checkpoint import new_bert
+from course_tools.lectures.lecture_08.date_pairs import DateTexts, date_pairs, nats_of_hidden
 
 TOKENS = torch.tensor([[1, 5, 2, 6, 2], [1, 7, 2, 0, 0]])
+SEGMENTS = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]])
 
 
 def heads_of(bert):
-    shown = Inspected(bert, TOKENS, TOKENS * 0, torch.tensor([5, 3]), TOKENS == 2, tuple("PCSabcdefgh"))
-    return attention_heads(shown, "a BERT", head_statistics)
+    shown = figures.Inspected(bert, TOKENS, SEGMENTS, torch.tensor([5, 3]), TOKENS == 2, tuple("PCSabcdefgh"))
+    return figures.attention_heads(shown, "a BERT")
 
 
-def test_uniform_heads():
+def small(uniform=False):
+    torch.manual_seed(0)
     bert = BERT(11, 5, Sizes(d_model=6, n_heads=3, d_ff=7, n_layers=2), scaled_dot_product_attention).eval()
-    for block in bert.stack.blocks:
+    for block in bert.stack.blocks if uniform else ():
         nn.init.zeros_(block.mixer.attention.W_q.weight)
         nn.init.zeros_(block.mixer.attention.W_q.bias)
-    heads = heads_of(bert)
-    assert heads.statistics.current.shape == (6,)
-    torch.testing.assert_close(heads.statistics.current, torch.full((6,), (5 * 1 / 5 + 3 * 1 / 3) / 8))
+    return bert
 
 
-def test_the_map_starts_at_the_head_with_the_most_weight_on_the_previous_token(capsys):
-    torch.manual_seed(0)
-    heads = heads_of(BERT(11, 5, Sizes(d_model=6, n_heads=3, d_ff=7, n_layers=2), scaled_dot_product_attention).eval())
-    draw = head_map(heads)
+def test_uniform_heads(capsys):
+    heads = heads_of(small(uniform=True))
+    torch.testing.assert_close(heads.across(), torch.full((2, 3), 2 * (1 / 5) / 3))
+    figures.show_head_statistics(heads, head_statistics)
+    assert "6 heads, 8 tokens" in capsys.readouterr().out
+
+
+def test_the_map_starts_at_the_head_that_looks_across_most(capsys):
+    heads = heads_of(small())
+    draw = figures.head_map(heads)
     start = {name: given.default for name, given in inspect.signature(draw).parameters.items()}
-    assert (start["layer"] - 1) * 3 + start["head"] - 1 == heads.statistics.previous.argmax()
+    assert (start["layer"] - 1) * 3 + start["head"] - 1 == heads.across().argmax()
     draw(text=2)
     assert "3 queries by 3 keys" in capsys.readouterr().out
+
+
+def test_gaps_are_filled_and_kinds_are_drawn(capsys):
+    known, _ = date_pairs(60, 0)
+    texts = DateTexts.of(known)
+    model, asked = new_bert(texts).eval(), texts.pairs(known[:9])
+
+    def logits(*text):
+        return model(*text).words
+
+    figures.print_filled(logits, texts, known[0].first + " [MASK]", known[0].second, n=2)
+    assert capsys.readouterr().out.startswith(f"token {len(known[0].first.split()) + 1}: ")
+    figures.show_kinds({"BERT": nats_of_hidden(logits, asked, texts.mask)}, texts, asked)
+    assert "numbers, first sentence, numbers, second sentence" in capsys.readouterr().out

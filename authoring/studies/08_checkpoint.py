@@ -1,0 +1,70 @@
+"""What does a BERT learn that goes on reading the same day in two languages, and in which order?
+
+Six languages write the days of two centuries; a text is one day in two of them. A BERT of two layers and width 64 learns to fill
+gaps, and is asked on new days for one hidden token at a time. Its weights are the checkpoint of lecture 08: the run writes them
+beside the lecture's data, in float16, and its record holds their digest.
+
+Budget: 6,000 updates of 64 pairs, Adam at 0.003, a quarter of the tokens chosen; about three minutes of one CPU thread. The study
+08_dates compares shorter trainings on three seeds. On a GPU: the same settings.
+"""
+
+import torch
+
+from course_lib.fast import fused_scaled_dot_product_attention
+from course_lib.losses import mlm_loss
+from course_lib.training import batches, train
+from course_tools.lectures.lecture_08.checkpoint import new_bert, save
+from course_tools.lectures.lecture_08.date_pairs import BERTInput, DateTexts, date_pairs, kinds_of, mask_batch, nats_of_hidden
+
+N_TRAIN, N_TEST, UPDATES, RATE, LR, LOOKS = 30_000, 1_000, 6_000, 0.25, 3e-3, 12
+SETTINGS = {"BERT": UPDATES}
+SEEDS = (0,)
+TOLERANCE = {"nats": 0.1, "nats of months": 0.3, "curve": 0.5}
+
+
+def run(setting, seed, device):
+    """Train one BERT; nats of hidden tokens of new days, along the way also those of the names of months alone."""
+    known, new = date_pairs(N_TRAIN, N_TEST, seed)
+    texts = DateTexts.of(known)
+    inputs, asked = (BERTInput(*(part.to(device) for part in texts.pairs(each))) for each in (known, new))
+    torch.manual_seed(seed)
+    model, curve, report = new_bert(texts, fused_scaled_dot_product_attention).to(device), {}, {}
+
+    def loss(model, batch):
+        tokens, segments, lengths = batch
+        text, chosen = mask_batch(tokens, texts.mask, RATE)
+        states = model.bert(text, segments, lengths)
+        logits = model.words(states[chosen], model.bert.tokens.weight)
+        return mlm_loss(logits[None], tokens[chosen][None], chosen[chosen][None])
+
+    for step in train(model, batches(*inputs, batch_size=64, seed=seed), loss, steps=setting, lr=LR, warmup=setting // 10):
+        if (step.index + 1) % (setting // LOOKS) == 0:
+            found = nats_of_hidden(lambda *text: model.eval()(*text).words, asked, texts.mask, every=3)
+            curve[step.index + 1] = found.mean()
+            kinds = kinds_of(texts, found)
+            report = {"nats": found.mean()} | {f"nats of {kind}": found.mean(which) for kind, which in kinds.items()}
+            print(step.index + 1, report, flush=True)
+            model.train()
+            digest = save(model)
+    report |= {"parameters": sum(p.numel() for p in model.parameters())}
+    return report | {"curve": curve, "texts": {"digest": digest}}
+
+
+def figure(study):
+    """Nats of a hidden token of new days by the number of updates."""
+    from course_tools.notebook import plots
+
+    updates, nats = study.curve("BERT")
+    drawn = plots.curves({"BERT": (updates, nats)}, "update", "nats of a hidden token", "new days, as recorded")
+    return (
+        drawn,
+        f"Nats of a hidden token of new days: {nats[0]:.2f} after {updates[0]:,} updates, {nats[-1]:.2f} after {updates[-1]:,}.",
+    )
+
+
+def finding(study):
+    """Nats at the end, by kind of token."""
+    kinds = ", ".join(
+        f"{kind} {study.mean('BERT', f'nats of {kind}'):.3f}" for kind in ("numbers", "months", "weekdays", "the rest")
+    )
+    return f"Nats of a hidden token of new days: {study.mean('BERT', 'nats'):.3f}; {kinds}. One seed."
