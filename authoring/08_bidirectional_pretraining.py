@@ -339,6 +339,10 @@ by = {
 figures.show_kinds(by, texts, asked)
 claim("08.nats", **{name.lower(): each.mean() for name, each in by.items()})
 
+# %% [markdown] tags=["try-it"]
+# **Try it.** Say why GPT's second bar is low and its first is not. Then let the table count two neighbours to the left: write
+# `(-2, -1)` for `(1, -1)` and run the cell again.
+
 # %% [markdown]
 # BERT finds the number in the other sentence, on whichever side that is. Where the answer stands to the left, GPT finds it as
 # well; where it stands to the right, GPT is no better than the table. And BERT has begun to *translate*: a hidden month costs it far

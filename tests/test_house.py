@@ -332,9 +332,12 @@ def test_a_module_without_a_test_file_of_its_own_is_tested_in_the_one_named(modu
     assert names & used
 
 
+BINARY = (".png", ".webp", ".ico", ".pt")
+
+
 def test_nothing_is_left_to_do_in_words_and_no_path_is_of_one_machine():
     unwanted = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME)\b|(?<![\w.])/(?:home|Users|root|work|mnt)/\w+|\b[A-Z]:\\Users\\")
-    found = {shown(path): unwanted.findall(text_of(path)) for path in files() if path.suffix not in (".png", ".webp", ".ico")}
+    found = {shown(path): unwanted.findall(text_of(path)) for path in files() if path.suffix not in BINARY}
     assert {path: words for path, words in found.items() if words} == {}
 
 

@@ -5,8 +5,8 @@ at a time. A BERT of two layers and width 64 reads both sides of the gap, a GPT 
 of neighbours (Kneser and Ney's smoothing) are the rival without a network. Three BERTs differ in one thing: every chosen token
 becomes [MASK]; half of the second texts come from another pair, with next-sentence prediction and without.
 
-Budget: 1,000 updates of 64 texts, Adam at 0.003, a quarter of the tokens chosen; about 25 seconds of one CPU thread for each network. On
-a GPU: the same settings.
+Budget: 1,000 updates of 64 texts, Adam at 0.003, a quarter of the tokens chosen; about 25 seconds of one CPU thread for each network.
+On a GPU: the same settings.
 """
 
 import torch

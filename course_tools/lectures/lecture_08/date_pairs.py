@@ -23,7 +23,7 @@ SEASONS = ("winter", "spring", "summer", "autumn")
 T_MAX = 24
 """Room for the longest pair of dates, with its special tokens."""
 
-Logits = Callable[[Tensor, Tensor, Tensor], Tensor]
+MaskedLogits = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class DatePair(NamedTuple):
@@ -134,7 +134,7 @@ class Hidden(NamedTuple):
 
 
 @torch.no_grad()
-def nats_of_hidden(logits: Logits, texts: BERTInput, mask: int, every: int = 1) -> Hidden:
+def nats_of_hidden(logits: MaskedLogits, texts: BERTInput, mask: int, every: int = 1) -> Hidden:
     """Hide each token of texts, one at a time, and measure -log of the probability that a model gives the true one.
 
     Args:

@@ -13,7 +13,7 @@ from course_lib.analysis import HeadStatistics, record
 from course_lib.datasets import END, pad, word_pieces
 from course_lib.models import BERT, PretrainingBERT
 from course_lib.pretrained import load_bert
-from course_tools.lectures.lecture_08.date_pairs import BERTInput, DateTexts, Hidden, Logits, kinds_of
+from course_tools.lectures.lecture_08.date_pairs import BERTInput, DateTexts, Hidden, MaskedLogits, kinds_of
 from course_tools.notebook.device import device
 from course_tools.notebook.plots import attention_map, describe, seeds
 from course_tools.notebook.show import show
@@ -52,7 +52,7 @@ def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> 
 
 
 @torch.no_grad()
-def print_filled(logits: Logits, texts: DateTexts, first: str, second: str | None = None, n: int = 3) -> None:
+def print_filled(logits: MaskedLogits, texts: DateTexts, first: str, second: str | None = None, n: int = 3) -> None:
     """Print the n likeliest tokens for each [MASK] of a text.
 
     Args:
