@@ -1,0 +1,428 @@
+"""Build task 19.4, speculative: what students answer, wrong and right.
+
+A generator is judged by its law, by a χ² test over the pairs of a long text whose law is known, and by the calls of the model,
+which are counted from the operations that they take: not by seconds, and not by what it says of itself.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from course_lib.generation import (
+    OPERATIONS_OF_A_CALL,
+    accept,
+    greedy_probabilities,
+    known_draft,
+    known_law,
+    known_model,
+    next_word_probabilities,
+    speculative,
+    uniform_draft,
+)
+from course_lib.generation.speculative import Speculated
+from course_tools.checks.comparisons import AtMost, Failure, right_result, same_shapes
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.outcome import Outcome
+
+wrong, right, stranger = Answers(), Answers(), Answers()
+
+LONG, COUNTED, N_DRAFTS = 1_500, 120, 4
+MOST_CHI_SQUARED = 75.0
+"""Of 30 degrees of freedom: a right generator exceeds it in one of 100,000 texts."""
+
+HINTS = (
+    (
+        "One round: the draft proposes up to n_drafts tokens, each after the ones before it; one call of the model reads the "
+        "text with all of them; `accept` says how many stay, and which token follows. How many tokens does a round add, at "
+        "least and at most?"
+    ),
+    (
+        "Keep the draft's probabilities of each proposed token: they are q. Of the model's logits, `accept` needs the rows "
+        "from the last token of the text on, one more than there are drafts: the logits at a place are for the token after "
+        "it. Near the end, propose no more than there is room for, minus one."
+    ),
+    (
+        "With T tokens in the text: `p = probabilities(model(drafted)[0, T - 1 :])`, `u = torch.rand(len(p), "
+        "generator=generator)`, `n, token = accept(drafted[0, T:], q, p, u)`, and the new text is `torch.cat([drafted[:, : T "
+        "+ int(n)], token.view(1, 1)], 1)`. Where nothing is proposed, q is `p[:0]`."
+    ),
+)
+
+
+def _propose(draft, text, n, generator=None):
+    """n drafted tokens, and the laws that they were drawn from."""
+    laws = []
+    for _ in range(n):
+        laws.append(draft(text))
+        text = torch.cat([text, torch.multinomial(laws[-1], 1, generator=generator)[None]], -1)
+    return text, laws
+
+
+def _write(
+    model,
+    draft,
+    prompt,
+    n_tokens,
+    n_drafts=4,
+    probabilities=next_word_probabilities,
+    generator=None,
+    judge=accept,
+    propose=_propose,
+    shift=1,
+    room=1,
+):
+    """The loop, with a part exchanged."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = propose(draft, text, max(min(n_drafts, end - T - room), 0), generator)
+        p = probabilities(model(drafted)[0])[T - shift :][: len(laws) + 1]
+        n, token = judge(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        text = torch.cat([drafted[:, : T + int(n)], token.view(1, 1)], -1)
+        calls += 1
+    return Speculated(text, calls)
+
+
+@wrong.idea
+def asks_for_every_token(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You call the model for every token. The text is right, and nothing is saved: let one call judge all the tokens that the
+    draft proposed."""
+    text = prompt
+    for _ in range(n_tokens):
+        text = torch.cat([text, torch.multinomial(probabilities(model(text)[0, -1]), 1, generator=generator)[None]], -1)
+    return Speculated(text, n_tokens)
+
+
+@wrong.idea
+def believes_the_draft(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You keep every drafted token. The calls are few, but the text has the law of the draft: the model has to judge."""
+
+    def judge(tokens, q, p, u):
+        return torch.tensor(len(tokens)), torch.multinomial(p[-1], 1)
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, judge)
+
+
+@wrong.idea
+def judges_each_draft_by_a_call(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """You call the model once for each drafted token. One call on the whole text has the logits at all places: read the last
+    n_drafts + 1 of them."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(n_drafts, end - T - 1), generator)
+        p = torch.stack([probabilities(model(drafted[:, : T + i])[0, -1]) for i in range(len(laws) + 1)])
+        n, token = accept(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        text, calls = torch.cat([drafted[:, : T + int(n)], token.view(1, 1)], -1), calls + len(p)
+    return Speculated(text, calls)
+
+
+@wrong.part
+def draws_from_the_model_again(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """After a refusal you draw from p. What is owed then is (p - q)₊: use `accept`, or draw from that."""
+
+    def judge(tokens, q, p, u):
+        n, _ = accept(tokens, q, p, u)
+        return n, torch.multinomial(p[int(n)], 1)
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, judge)
+
+
+@wrong.part
+def keeps_refused_tokens(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You append the new token after *all* drafted tokens, also after the refused ones. Keep the first n, and drop the
+    rest."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(n_drafts, end - T - 1), generator)
+        p = probabilities(model(drafted)[0, T - 1 :])
+        _, token = accept(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        text, calls = torch.cat([drafted, token.view(1, 1)], -1), calls + 1
+    return Speculated(text, calls)
+
+
+@wrong.part
+def never_uses_the_probabilities(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """You take the softmax of the logits whatever `probabilities` is. Temperature and top-p change the law of the text: call
+    `probabilities(logits)`."""
+    return speculative(model, draft, prompt, n_tokens, n_drafts, partial(torch.softmax, dim=-1), generator)
+
+
+@wrong.detail
+def reads_the_rows_after(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You judge each token by the logits at its own place, which are for the token after it. The row of the token at place T
+    is T - 1."""
+
+    def judge(tokens, q, p, u):
+        p = torch.cat([p, p[-1:]])[: len(tokens) + 1]
+        return accept(tokens, q, p, torch.rand(len(p)))
+
+    def shifted(logits):
+        return probabilities(logits).roll(-1, -2)
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, shifted, generator, judge)
+
+
+@wrong.detail
+def draws_with_another_law(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You draw the drafted tokens from the draft's probabilities, but hand `accept` other ones: those after the token, not
+    those that it was drawn from."""
+
+    def propose(draft, text, n, generator):
+        drafted, laws = _propose(draft, text, n, generator)
+        return drafted, [draft(drafted[:, : text.shape[-1] + i + 1]) for i in range(len(laws))]
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
+
+
+@wrong.detail
+def writes_too_much(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """Your text may become longer than asked for: the last round proposes n_drafts tokens, and a further one follows. Propose
+    at most what is missing, less one."""
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, room=-n_drafts)
+
+
+@wrong.detail
+def proposes_one_token_only(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You propose one token a round whatever n_drafts is. A call then yields two tokens at most, and less than that as soon as
+    one is refused: half as many calls is out of reach."""
+    return speculative(model, draft, prompt, n_tokens, min(n_drafts, 1), probabilities, generator)
+
+
+@wrong.case
+def counts_the_drafts(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """Your text is right, but the number that you return is not that of the calls of the model. One round is one call, however
+    many tokens it judges."""
+    text, calls = speculative(model, draft, prompt, n_tokens, n_drafts, probabilities, generator)
+    return Speculated(text, calls * (n_drafts + 1))
+
+
+@wrong.case
+def returns_the_new_tokens(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """You return the new tokens without the prompt. The text begins with it."""
+    text, calls = speculative(model, draft, prompt, n_tokens, n_drafts, probabilities, generator)
+    return Speculated(text[:, prompt.shape[-1] :], calls)
+
+
+@wrong.case
+def needs_a_draft(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """Where no token is proposed, because n_drafts is 0 or one token is missing, there is nothing to stack. Then q has no
+    rows, `p[:0]`, and the round is ordinary sampling."""
+    text, end, calls = prompt, prompt.shape[-1] + n_tokens, 0
+    while text.shape[-1] < end:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(n_drafts, end - T - 1), generator)
+        p = probabilities(model(drafted)[0, T - 1 :])
+        n, token = accept(drafted[0, T:], torch.stack(laws), p, torch.rand(len(p), generator=generator))
+        text, calls = torch.cat([drafted[:, : T + int(n)], token.view(1, 1)], -1), calls + 1
+    return Speculated(text, calls)
+
+
+@right
+def token_by_token(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """Plain Python: a list of tokens, and the rule of acceptance written out."""
+    text, calls = prompt[0].tolist(), 0
+    while (missing := len(prompt[0]) + n_tokens - len(text)) > 0:
+        guesses, laws = [], []
+        for _ in range(min(n_drafts, missing - 1)):
+            laws.append(draft(torch.tensor([text + guesses])))
+            guesses.append(torch.multinomial(laws[-1], 1, generator=generator).item())
+        p = probabilities(model(torch.tensor([text + guesses])))[0, len(text) - 1 :]
+        calls += 1
+        for i, guess in enumerate(guesses):
+            if torch.rand(1, generator=generator).item() < p[i, guess] / laws[i][guess]:
+                text.append(guess)
+                continue
+            left = (p[i] - laws[i]).clamp(min=0)
+            text.append(torch.multinomial(left, 1, generator=generator).item())
+            break
+        else:
+            text.append(torch.multinomial(p[-1], 1, generator=generator).item())
+    return torch.tensor([text]), calls
+
+
+@right
+def with_a_guess_too_many(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """Always proposes n_drafts tokens, and cuts the text at the end: what is cut off changes nothing before it."""
+    text, calls = prompt, 0
+    while text.shape[1] < prompt.shape[1] + n_tokens:
+        T = text.shape[1]
+        drafted, laws = _propose(draft, text, n_drafts, generator)
+        p = probabilities(model(drafted))[0, T - 1 :]
+        q = torch.stack(laws) if n_drafts else torch.empty(0, p.shape[-1])
+        n, token = accept(drafted[0, T:], q, p, torch.rand(n_drafts + 1, generator=generator))
+        text, calls = torch.cat([drafted[:, : T + n.item()], token[None, None]], 1), calls + 1
+    return Speculated(text[:, : prompt.shape[1] + n_tokens], calls)
+
+
+@right
+def with_fewer_guesses_after_a_refusal(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """Adapts the number of guesses: one less after a refusal, one more after a success, at most n_drafts."""
+    text, calls, guesses = prompt.clone(), 0, n_drafts
+    while (missing := prompt.shape[-1] + n_tokens - text.shape[-1]) > 0:
+        T = text.shape[-1]
+        drafted, laws = _propose(draft, text, min(guesses, missing - 1), generator)
+        p = probabilities(model(drafted)[0, T - 1 :])
+        n, token = accept(drafted[0, T:], torch.stack(laws) if laws else p[:0], p, torch.rand(len(p), generator=generator))
+        guesses = min(guesses + 1, n_drafts) if n == len(laws) else max(guesses - 1, min(2, n_drafts))
+        text = torch.cat([drafted[:, : T + int(n)], token.reshape(1, 1)], -1)
+        calls += 1
+    return text, calls
+
+
+@stranger
+def generator_that_sharpens(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    return speculative(
+        lambda x: 1.3 * model(x),
+        lambda x: draft(x).pow(1.3) / draft(x).pow(1.3).sum(),
+        prompt,
+        n_tokens,
+        n_drafts,
+        probabilities,
+    )
+
+
+@stranger
+def generator_that_mixes_the_laws(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    def mixed(text):
+        q = torch.stack([draft(text[:, : i + 1]) for i in range(text.shape[1])])
+        return (0.7 * probabilities(model(text)[0]) + 0.3 * q).log()[None]
+
+    return speculative(mixed, draft, prompt, n_tokens, n_drafts)
+
+
+@stranger
+def generator_that_calls_twice(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    return speculative(lambda x: (model(x) + model(x)) / 2, draft, prompt, n_tokens, n_drafts, probabilities)
+
+
+@stranger(makes=[believes_the_draft])
+def generator_without_a_judge(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    text, calls = prompt, 0
+    while text.shape[-1] < prompt.shape[-1] + n_tokens:
+        T = text.shape[-1]
+        for _ in range(min(n_drafts, prompt.shape[-1] + n_tokens - T - 1)):
+            text = torch.cat([text, torch.multinomial(draft(text), 1).unsqueeze(0)], 1)
+        p = probabilities(model(text)[0, T - 1 :])
+        torch.rand(len(p))
+        text, calls = torch.cat([text, torch.multinomial(p[-1], 1).unsqueeze(0)], 1), calls + 1
+    return text, calls
+
+
+@stranger(makes=[believes_the_draft, counts_the_drafts])
+def generator_without_a_judge_that_counts_drafts(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    text, calls = believes_the_draft(model, draft, prompt, n_tokens, n_drafts, probabilities, generator)
+    return Speculated(text, calls * (n_drafts + 1))
+
+
+def _prompt(draw: Draw) -> torch.Tensor:
+    return draw.integers(0, 6, 1, draw.sizes(1)[0])
+
+
+def _texts(draw: Draw, n_tokens: int, n_drafts: int = N_DRAFTS, *more: object) -> Call:
+    return known_model, known_draft, _prompt(draw), n_tokens, n_drafts, *more
+
+
+def _long_texts(draw: Draw) -> list[Call]:
+    """With a draft that is often right, and with one that knows nothing, so that much is refused."""
+    return [
+        (known_model, known_draft, _prompt(draw), LONG // 3, N_DRAFTS),
+        (known_model, uniform_draft, _prompt(draw), LONG, 2),
+    ]
+
+
+def chi_squared(text: torch.Tensor) -> tuple[float, int]:
+    """χ² of the pairs of a text (T,) under the law of `known_model`, and the token that most differs from it."""
+    pairs = torch.zeros(6, 6).index_put((text[:-1], text[1:]), torch.tensor(1.0), accumulate=True)
+    wanted = pairs.sum(1, keepdim=True) * known_law()
+    return float(((pairs - wanted).square() / wanted.clamp(min=1e-9)).sum()), int((pairs - wanted).abs().sum(0).argmax())
+
+
+def right_law(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check that a long text has the law of the model."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    text = got.results[0][0]
+    if not 0 <= int(text.min()) <= int(text.max()) < 6:
+        return Failure("The text contains tokens that do not exist.")
+    found, token = chi_squared(text)
+    if found <= MOST_CHI_SQUARED:
+        return None
+    return Failure(
+        f"In {len(text):,} tokens, what follows what does not have the law of the model: χ² is {found:.0f} with 30 degrees of "
+        f"freedom, and at most {MOST_CHI_SQUARED:.0f} by chance. Token {token} differs most."
+    )
+
+
+@dataclass(frozen=True)
+class HalfTheCalls(AtMost):
+    """Check that the model was called at most once for every `times` tokens, as counted from the operations."""
+
+    def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
+        """Count the calls, and compare them with what the answer says of itself."""
+        if (failure := same_shapes(expected, got)) is not None:
+            return failure
+        calls, said = round(got.cost.operations / OPERATIONS_OF_A_CALL), got.results[1]
+        if calls > COUNTED / self.times:
+            return Failure(
+                f"It called the model {calls} times for {COUNTED} tokens; at most {COUNTED / self.times:.0f} are allowed."
+            )
+        if calls != said:
+            return Failure(f"It says that it called the model {said} times, but it did so {calls} times.")
+        return None
+
+
+exercise = Exercise(
+    id="19.4",
+    title="A generator in half the calls",
+    reference=speculative,
+    properties=(
+        runs_on(lambda draw: [_texts(draw, 12)]),
+        has_shape("The text with its prompt, (1, T), and a number.", lambda draw: [_texts(draw, 12), _texts(draw, 7, 3)]),
+        Property("nothing", "Where no token is asked for, the prompt is returned.", lambda draw: [_texts(draw, 0)]),
+        Property(
+            "greedy",
+            "With `greedy_probabilities` it writes the most likely text, whatever the draft proposes.",
+            lambda draw: [_texts(draw, 20, n, greedy_probabilities) for n in (4, 2)],
+            right_result(0),
+            points=2,
+        ),
+        Property(
+            "no drafts",
+            "With n_drafts = 0 each token takes a call.",
+            lambda draw: [_texts(draw, 5, 0), _texts(draw, 1, 4)],
+            right_result(1),
+        ),
+        Property("law", "A long text has the law of the model.", _long_texts, right_law, points=4),
+        Property(
+            "calls",
+            f"{COUNTED} tokens take at most {COUNTED // 2} calls of the model, and it says how many.",
+            lambda draw: [_texts(draw, COUNTED)],
+            HalfTheCalls(2.0),
+            points=3,
+        ),
+        leaves_inputs(lambda draw: [_texts(draw, 12)]),
+    ),
+    wrong=wrong,
+    right=right,
+    strangers=stranger,
+    hints=HINTS,
+)

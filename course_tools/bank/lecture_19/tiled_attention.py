@@ -1,0 +1,337 @@
+"""Exercise 19.2, tiled_attention: what students answer, wrong and right."""
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+
+from course_lib.attention import Partial, merge, partial_attention, scaled_dot_product_attention, tiled_attention
+from course_lib.attention.core import ContextOnly
+from course_tools.checks.comparisons import AtMost, Failure, same_values
+from course_tools.checks.exercise import (
+    Answers,
+    Call,
+    Draw,
+    Exercise,
+    Property,
+    has_gradient,
+    has_shape,
+    leaves_inputs,
+    runs_on,
+)
+from course_tools.checks.outcome import Outcome
+
+wrong, right, stranger = Answers(), Answers(), Answers()
+
+HINTS = (
+    (
+        "Loop over the starts of the tiles: `range(0, T_k, tile)`. Which rows of k and v, and which columns of the mask, "
+        "belong to the tile that begins at 64?"
+    ),
+    (
+        "Call `partial_attention(q, K, V, M)` for each tile, with its part of the mask, or None. Merge what it returns into "
+        "what you have kept so far by `merge`. After the last tile, the first of the three results is the context."
+    ),
+    (
+        "`kept = None` before the loop; in it, `part = partial_attention(q, k[..., at, :], v[..., at, :], None if mask is "
+        "None else mask[..., at])` with `at = slice(start, start + tile)`, and `kept = part if kept is None else merge(kept, "
+        "part)`. Return `ContextOnly(kept[0])`."
+    ),
+)
+
+
+def _slices(T_k, tile):
+    return [slice(start, start + tile) for start in range(0, T_k, tile)]
+
+
+def _part(q, k, v, mask, at):
+    return partial_attention(q, k[..., at, :], v[..., at, :], None if mask is None else mask[..., at])
+
+
+def _parts(q, k, v, mask, tile):
+    mask = None if mask is None else mask.expand(*mask.shape[:-1], k.shape[-2])
+    return [_part(q, k, v, mask, at) for at in _slices(k.shape[-2], tile)]
+
+
+def _exponentials(q, k, mask, at):
+    """Exponentials of a tile's scores, without a maximum."""
+    scores = q @ k[..., at, :].mT / math.sqrt(k.shape[-1])
+    return (scores if mask is None else scores.masked_fill(~mask[..., at], -torch.inf)).exp()
+
+
+@wrong.idea
+def computes_all_weights(q, k, v, mask=None, tile=64):
+    """Your result is right, but you compute all T · T weights at once, which is what the tiles are for. No tensor may have a
+    row for each query and a column for each key: only one tile's columns at a time."""
+    return ContextOnly(scaled_dot_product_attention(q, k, v, mask).context)
+
+
+@wrong.idea
+def averages_the_tiles(q, k, v, mask=None, tile=64):
+    """You take the mean of the contexts of all tiles. Tiles whose scores are large have more of the weight: `merge` knows how
+    much."""
+    parts = _parts(q, k, v, mask, tile)
+    return ContextOnly(sum(part.context for part in parts) / len(parts))
+
+
+@wrong.idea
+def adds_the_tiles(q, k, v, mask=None, tile=64):
+    """You add the contexts of all tiles. Each is a mean of values by itself: `merge` weighs them, so that their weights add up
+    to 1."""
+    return ContextOnly(sum(part.context for part in _parts(q, k, v, mask, tile)))
+
+
+@wrong.idea
+def returns_the_last_tile(q, k, v, mask=None, tile=64):
+    """You return the context of the last tile. Keep what was merged so far, and merge each tile into it."""
+    return ContextOnly(_parts(q, k, v, mask, tile)[-1].context)
+
+
+@wrong.part
+def weighs_by_totals_alone(q, k, v, mask=None, tile=64):
+    """You weigh the tiles by their totals, but each total is counted in units of its own maximum. Rescale as `merge` does."""
+    parts = _parts(q, k, v, mask, tile)
+    total = sum(part.total for part in parts)[..., None]
+    return ContextOnly(sum(part.total[..., None] * part.context for part in parts) / torch.where(total == 0, 1.0, total))
+
+
+@wrong.part
+def never_uses_the_mask(q, k, v, mask=None, tile=64):
+    """You never use the mask. Give each tile the columns of the mask that belong to its keys."""
+    return ContextOnly(reduce(merge, _parts(q, k, v, None, tile)).context)
+
+
+@wrong.part
+def attends_within_blocks(q, k, v, mask=None, tile=64):
+    """You cut the queries too, and each block of queries sees the keys of its own block alone. Every query meets every tile of
+    keys."""
+    found = []
+    for at in _slices(max(q.shape[-2], k.shape[-2]), tile):
+        rows = None if mask is None else mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2])[..., at, :]
+        found.append(_part(q[..., at, :], k, v, rows, at).context)
+    return ContextOnly(torch.cat(found, dim=-2))
+
+
+@wrong.detail
+def drops_the_last_tile(q, k, v, mask=None, tile=64):
+    """You loop over T_k // tile tiles, and so lose the keys of the last one where it is smaller. Loop over `range(0, T_k,
+    tile)`; a slice ends at the last key by itself."""
+    n = k.shape[-2] // tile * tile
+    if not n:
+        return ContextOnly(torch.zeros(*q.shape[:-1], v.shape[-1]))
+    mask = None if mask is None else mask[..., :n]
+    return ContextOnly(reduce(merge, _parts(q, k[..., :n, :], v[..., :n, :], mask, tile)).context)
+
+
+@wrong.detail
+def masks_by_the_first_columns(q, k, v, mask=None, tile=64):
+    """You give each tile the first columns of the mask. The tile that begins at key 64 needs the columns from 64 on:
+    `mask[..., start : start + tile]`."""
+    parts = []
+    for at in _slices(k.shape[-2], tile):
+        n = k[..., at, :].shape[-2]
+        parts.append(partial_attention(q, k[..., at, :], v[..., at, :], None if mask is None else mask[..., :n]))
+    return ContextOnly(reduce(merge, parts).context)
+
+
+@wrong.detail
+def does_not_scale(q, k, v, mask=None, tile=64):
+    """Your scores are not divided by √d_k."""
+    return ContextOnly(reduce(merge, _parts(q * math.sqrt(k.shape[-1]), k, v, mask, tile)).context)
+
+
+@wrong.detail
+def skips_a_key_between_tiles(q, k, v, mask=None, tile=64):
+    """You leave out the last key of each tile: the end of a slice does not belong to it, so it is `start + tile`, not `start +
+    tile - 1`."""
+    parts = [_part(q, k, v, mask, slice(at.start, max(at.stop - 1, at.start + 1))) for at in _slices(k.shape[-2], tile)]
+    return ContextOnly(reduce(merge, parts).context)
+
+
+@wrong.detail
+def counts_a_key_twice(q, k, v, mask=None, tile=64):
+    """Your tiles overlap by one key, which then counts twice in the softmax. The next tile begins where the last one ended."""
+    parts = [_part(q, k, v, mask, slice(max(at.start - 1, 0), at.stop)) for at in _slices(k.shape[-2], tile)]
+    return ContextOnly(reduce(merge, parts).context)
+
+
+@wrong.case
+def adds_exponentials_without_a_maximum(q, k, v, mask=None, tile=64):
+    """You add up exp(score) without subtracting a maximum. It overflows beyond a score of 88, and where all scores lie below
+    -104 it divides 0 by 0. That is what the running maximum is for."""
+    sums = total = 0
+    for at in _slices(k.shape[-2], tile):
+        weights = _exponentials(q, k, mask, at)
+        sums, total = sums + weights @ v[..., at, :], total + weights.sum(-1, keepdim=True)
+    return ContextOnly(sums / torch.where((total == 0) & (torch.tensor(mask is not None)), 1.0, total))
+
+
+@wrong.case
+def starts_with_a_maximum_of_zero(q, k, v, mask=None, tile=64):
+    """Your running maximum starts at 0. If all scores lie far below 0, all their exponentials are 0, and the context is lost:
+    begin with -∞, or with the first tile."""
+    none = torch.zeros(q.shape[:-1])
+    kept = Partial(torch.zeros(*q.shape[:-1], v.shape[-1]), none, none)
+    return ContextOnly(reduce(merge, _parts(q, k, v, mask, tile), kept).context)
+
+
+@wrong.case
+def gives_rows_without_keys_nan(q, k, v, mask=None, tile=64):
+    """A query that may attend to no key gets NaN, by 0/0. Its context is to be 0, as everywhere in this course."""
+    kept = reduce(merge, _parts(q, k, v, mask, tile))
+    return ContextOnly(kept.context * (kept.total / kept.total)[..., None])
+
+
+@wrong.case
+def cuts_the_gradient(q, k, v, mask=None, tile=64):
+    """Your values are right, but what was kept is detached between the tiles: only the last tile has a gradient."""
+    kept = None
+    for part in _parts(q, k, v, mask, tile):
+        kept = part if kept is None else merge(tuple(x.detach() for x in kept), part)
+    return ContextOnly(kept.context)
+
+
+@right
+def in_a_plain_loop(q, k, v, mask=None, tile=64):
+    """The loop with a running maximum, sum and unnormalised context, which divides at the end."""
+    top = torch.full(q.shape[:-1], -torch.inf)[..., None]
+    total, summed = torch.zeros_like(top), torch.zeros(*q.shape[:-1], v.shape[-1])
+    for start in range(0, k.shape[-2], tile):
+        K, V = k[..., start : start + tile, :], v[..., start : start + tile, :]
+        scores = torch.einsum("...qd,...kd->...qk", q, K) / k.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask[..., start : start + tile], -torch.inf)
+        higher = torch.maximum(top, scores.amax(-1, keepdim=True))
+        safe = higher.masked_fill(higher == -torch.inf, 0.0)
+        weights, old = torch.exp(scores - safe), torch.exp(top - safe)
+        total, summed, top = old * total + weights.sum(-1, keepdim=True), old * summed + weights @ V, higher
+    return ContextOnly(summed / total.masked_fill(total == 0, 1.0))
+
+
+@right
+def merged_as_a_tree(q, k, v, mask=None, tile=64):
+    """All tiles first, then merged in pairs: merging is associative."""
+    parts = _parts(q, k, v, mask, tile)
+    while len(parts) > 1:
+        parts = [reduce(merge, parts[i : i + 2]) for i in range(0, len(parts), 2)]
+    return parts[0].context, None
+
+
+@right
+def from_the_last_tile_to_the_first(q, k, v, mask=None, tile=64):
+    """Starts with nothing, and takes the tiles in reverse: the order does not matter."""
+    kept = (torch.zeros(*q.shape[:-1], v.shape[-1]), torch.full(q.shape[:-1], -torch.inf), torch.zeros(q.shape[:-1]))
+    for at in reversed(_slices(k.shape[-2], tile)):
+        kept = merge(_part(q, k, v, mask, at), kept)
+    return ContextOnly(kept[0])
+
+
+@stranger
+def tiles_of_sharper_scores(q, k, v, mask=None, tile=64):
+    return tiled_attention(1.1 * q, k, v, mask, tile)
+
+
+@stranger
+def tiles_without_the_first_key(q, k, v, mask=None, tile=64):
+    return tiled_attention(q, k[..., 1:, :], v[..., 1:, :], None if mask is None else mask[..., 1:], tile)
+
+
+@stranger
+def tiles_with_shifted_values(q, k, v, mask=None, tile=64):
+    return tiled_attention(q, k, v.roll(1, -2), mask, tile)
+
+
+@stranger(makes=[averages_the_tiles])
+def mean_of_a_stack_of_tiles(q, k, v, mask=None, tile=64):
+    return ContextOnly(torch.stack([part[0] for part in _parts(q, k, v, mask, tile)]).mean(0))
+
+
+@stranger(makes=[averages_the_tiles, does_not_scale])
+def mean_of_unscaled_tiles(q, k, v, mask=None, tile=64):
+    return averages_the_tiles(q * math.sqrt(k.shape[-1]), k, v, mask, tile)
+
+
+def _inputs(draw: Draw, *batch: int, tiles: float = 2.5, masked: bool = False, tile: int = 4) -> Call:
+    """Queries, keys of several tiles, values whose mean is not 0, and a mask or none."""
+    T_q, d_k, d_v = draw.sizes(3)
+    T_k = math.ceil(tiles * tile)
+    q, k, v = 2 * draw.normal(*batch, T_q, d_k), draw.normal(*batch, T_k, d_k), 1 + draw.normal(*batch, T_k, d_v)
+    return q, k, v, draw.mask(*batch, T_q, T_k) if masked else None, tile
+
+
+def _extreme(draw: Draw) -> list[Call]:
+    """All scores of a query are near 150, or near -150."""
+    q, k, v, _, tile = _inputs(draw)
+    far = torch.ones(k.shape[-1]) * math.sqrt(150 / math.sqrt(k.shape[-1]))
+    return [(sign * far + 0 * q, far + 0.01 * k, v, None, tile) for sign in (1.0, -1.0)]
+
+
+def _alone(draw: Draw) -> list[Call]:
+    """The first query may attend to no key at all, the second to none of the first tile."""
+    q, k, v, mask, tile = _inputs(draw, masked=True)
+    mask[0], mask[1, :tile] = False, False
+    mask[1, -1] = True
+    return [(q, k, v, mask, tile)]
+
+
+def _long(draw: Draw) -> list[Call]:
+    """So many queries and keys that all weights at once are the largest tensor by far."""
+    return [(draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, 2), None, 16)]
+
+
+@dataclass(frozen=True)
+class SmallTensors(AtMost):
+    """Check the values, and that no tensor has more than `times` as many numbers as the largest one of the reference."""
+
+    def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
+        """Compare the largest tensors of a call."""
+        if (failure := same_values(expected, got)) is not None:
+            return failure
+        made, allowed = math.prod(got.cost.largest), self.times * math.prod(expected.cost.largest)
+        if made <= allowed:
+            return None
+        return Failure(f"It makes a tensor of shape {got.cost.largest}; that of the reference is {expected.cost.largest}.")
+
+
+exercise = Exercise(
+    id="19.2",
+    title="Attention in tiles",
+    reference=tiled_attention,
+    properties=(
+        runs_on(lambda draw: [_inputs(draw)]),
+        has_shape("A context for each query, and no weights.", lambda draw: [_inputs(draw), _inputs(draw, 2)]),
+        Property("one tile", "With a single tile it is ordinary attention.", lambda draw: [_inputs(draw, tiles=1)]),
+        Property(
+            "tiles",
+            "Whole tiles give the same as all keys at once.",
+            lambda draw: [_inputs(draw, tiles=3), _inputs(draw, 2, tiles=2)],
+            points=3,
+            needs=("one tile",),
+        ),
+        Property("last", "The last tile may be smaller.", lambda draw: [_inputs(draw)], needs=("tiles",)),
+        Property(
+            "mask",
+            "Each tile is masked by its own columns.",
+            lambda draw: [_inputs(draw, masked=True), _inputs(draw, 2, masked=True, tiles=3)],
+            points=2,
+            needs=("last",),
+        ),
+        Property("alone", "A query without keys has the context 0, and no NaN.", _alone, needs=("mask",)),
+        Property("extreme", "Scores of 150, or of -150, change nothing.", _extreme, needs=("last",)),
+        Property(
+            "memory",
+            "No tensor is much larger than one tile's scores.",
+            _long,
+            SmallTensors(4.0),
+            points=2,
+            needs=("one tile",),
+        ),
+        has_gradient(lambda draw: [_inputs(draw), _inputs(draw, masked=True)], needs=("mask",)),
+        leaves_inputs(lambda draw: [_inputs(draw, masked=True)]),
+    ),
+    wrong=wrong,
+    right=right,
+    strangers=stranger,
+    hints=HINTS,
+)
