@@ -4,7 +4,7 @@
 """
 
 from course_tools.notebook.diagrams.alignment import bahdanau, encoder_decoder, hierarchical, luong, show_attend_and_tell
-from course_tools.notebook.diagrams.attention import masks, multi_head, scaled_dot_product
+from course_tools.notebook.diagrams.attention import masks, multi_head, scaled_dot_product, tiled
 from course_tools.notebook.diagrams.drawing import Box, Diagram
 from course_tools.notebook.diagrams.graphs import gat, message_passing
 from course_tools.notebook.diagrams.linear_attention import delta_rule, linear_recurrence, performer
@@ -38,7 +38,7 @@ ALL = (
     *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
     *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
     *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
-    *(detr_masks, mixer, linear_recurrence, performer, message_passing, gat, simclr, byol, llama, delta_rule),
+    *(detr_masks, mixer, linear_recurrence, performer, message_passing, gat, simclr, byol, llama, delta_rule, tiled),
 )
 """All diagrams, in the order of the lectures."""
 
@@ -80,6 +80,7 @@ __all__ = [
     "scaled_dot_product",
     "show_attend_and_tell",
     "simclr",
+    "tiled",
     "transformer",
     "universal_transformer",
     "vit",

@@ -91,3 +91,33 @@ def masks() -> Diagram:
     d.arrow(scores, softmax)
     d.arrow(softmax, weights)
     return d
+
+
+def tiled() -> Diagram:
+    """Attention in tiles: two tiles of keys, each with its own softmax, and their merge."""
+    d = Diagram(
+        "Attention in tiles",
+        "The queries (B, T_q, d_k) attend to one tile of keys and values (B, T_k, d) after the other. Of each tile they keep a "
+        "context (B, T_q, d_v), the largest score and the sum of the exponentials (B, T_q). A merge rescales both sums to the "
+        "larger maximum and averages the contexts: the result is the softmax over the keys of both tiles.",
+    )
+    f = "partial_attention"
+    q = d.tensor("queries q", "B T_q d_k", 240, 40, f"{f}: q")
+    sides = []
+    for name, x in (("1", 116), ("2", 364)):
+        tile = d.tensor(f"keys, values of tile {name}", "B T_k d_k", x, 110, f"{f}: given.k", w=190)
+        attend = d.op(f"attend to tile {name} alone", x, 186, "softmax", w=210)
+        context = d.tensor(f"context c_{name}", "B T_q d_v", x - 56, 264, f"{f}: result.context")
+        kept = d.tensor(f"m_{name} and ℓ_{name}", "B T_q", x + 56, 264, f"{f}: maximum", w=96)
+        d.arrow(tile, attend)
+        d.arrow(q, attend, out="left" if name == "1" else "right")
+        d.arrow(attend, context)
+        d.arrow(attend, kept)
+        sides.append((context, kept))
+    merge = d.op("merge: rescale to the larger maximum, then average", 240, 346, "mix", w=400)
+    for parts in sides:
+        for part in parts:
+            d.arrow(part, merge)
+    result = d.tensor("context of all keys", "B T_q d_v", 240, 424, "merge: result.context", w=180)
+    d.arrow(merge, result)
+    return d

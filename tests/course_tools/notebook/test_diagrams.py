@@ -25,7 +25,9 @@ from course_lib.attention import (
     dot_attention,
     linear_attention_step,
     local_attention,
+    merge,
     non_local_block,
+    partial_attention,
     scaled_dot_product_attention,
 )
 from course_lib.attention.multihead import cached_step
@@ -284,6 +286,11 @@ def delta(s):
     return lambda: delta_rule_step(S, q, k, torch.randn(s["B"], s["h"], s["d_v"]), torch.rand(s["B"], s["h"]))
 
 
+def tiled(s):
+    q, k, v = (torch.randn(s["B"], s[T], s[d]) for T, d in (("T_q", "d_k"), ("T_k", "d_k"), ("T_k", "d_v")))
+    return lambda: merge(partial_attention(q, k, v), partial_attention(q, k, v))
+
+
 def performer(s):
     q, k, v = (torch.randn(s["B"], s["h"], s[T], s[d]) for T, d in (("T_q", "d_k"), ("T_k", "d_k"), ("T_k", "d_v")))
     return lambda: PerformerAttention(s["d_k"], s["m"])(q, k, v)
@@ -359,6 +366,7 @@ RUNS = {
     "byol": (byol, PICTURE),
     "llama": (llama, WIDE | {"d_model": 60, "h": 6, "g": 3, "d_k": 10}),
     "delta_rule": (delta, {"B": 2, "h": 3, "d_k": 5, "d_v": 7}),
+    "tiled": (tiled, SIZES),
 }
 NAMES = [draw.__name__ for draw in diagrams.ALL]
 

@@ -1,0 +1,594 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["header"]
+# # 19 · Attention as an algorithm: exact, and cheaper
+#
+# The same softmax without its table of weights, and the same text with fewer calls of the model. Both are exact: only the cost
+# changes.
+#
+# ![](diagram:tiled)
+#
+# You will merge two halves of a softmax, compute attention in tiles, and let a table of counts draft what a small language model,
+# which you train, then only has to judge. You test that its law stays the same. This is beyond the decks, which end in 2021.
+#
+# **Prerequisites:** lectures 04 (attention) and 07 (language models). **Time:** {minutes}. {measured}
+
+# %%
+import math
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from course_lib.attention import partial_attention, scaled_dot_product_attention
+from course_lib.attention.core import ContextOnly
+from course_lib.attention.tiled import Partial, Parts
+from course_lib.blocks import Sizes
+from course_lib.datasets import Vocabulary, language_reference
+from course_lib.generation import Accepted, next_word_probabilities
+from course_lib.generation.speculative import Law, Speculated
+from course_lib.losses import next_token_loss
+from course_lib.models import Llama, NGram
+from course_lib.primitives import window_of_tokens
+from course_lib.shapes import Keys, Logits, Mask, Queries, Tokens, Values
+from course_lib.training import batches, train
+from course_tools.lectures.lecture_19 import experiments, figures
+from course_tools.notebook import check, claim, device, explore, ledger, predict, source
+
+# %% [markdown]
+# ## 1 A table that nobody asked for
+#
+# Attention returns one vector for each token. On the way it makes a table of $T \times T$ weights, which is thrown away. The next
+# cell counts the numbers in the largest tensor that one head makes.
+
+# %%
+source(experiments.largest_tensor)
+for T in (256, 1_024, 4_096):
+    q, k, v = torch.randn(3, T, 64, device=device())
+    _, n = experiments.largest_tensor(scaled_dot_product_attention, q, k, v)
+    print(f"{T:6,} tokens: result {q.numel():8,} numbers, largest tensor {n:11,}")
+
+# %% [markdown]
+# Four times the tokens, sixteen times the table. At 128,000 tokens, one head needs 16 billion numbers, 33 GB in half precision: no
+# accelerator would hold a layer's. Lecture 14 escapes by giving up the softmax. This lecture keeps it, to the last digit.
+#
+# ## 2 A softmax in two halves
+#
+# The obstacle is that each weight is divided by a sum over *all* keys. But a sum can be kept while it grows.
+#
+# **By hand.** A query has the scores $0$, $\ln 2$ and $\ln 6$, and the values are 12, 3 and 9. At once: the exponentials are 1, 2 and
+# 6, so the context is $(1 \cdot 12 + 2 \cdot 3 + 6 \cdot 9) / 9 = 8$. Now in two tiles. To avoid overflow, each tile counts in units of $e^m$, where
+# $m$ is its largest score.
+#
+# | tile | maximum $m$ | sum $\ell$ of $e^{\text{score} - m}$ | context $c$: mean of its values |
+# | --- | --- | --- | --- |
+# | keys 1, 2 | ln 2 | 0.5 + 1 = 1.5 | (0.5 · 12 + 1 · 3) / 1.5 = 6 |
+# | key 3 | ln 6 | 1 | 9 |
+# | merged | ln 6 | 1.5 · 2/6 + 1 = 1.5 | (0.5 · 6 + 1 · 9) / 1.5 = **8** |
+#
+# The only trick is in the last row. The first tile was counted in units of 2, the merged one in units of 6. So its sum shrinks by
+# $e^{\ln 2 - \ln 6} = 1/3$ to 0.5. Without this, the two sums could not be added.
+
+# %%
+figures.show_tiles([[0.0, math.log(2)], [math.log(6)]])
+
+# %% [markdown]
+# $$m = \max(m_a, m_b) \qquad r_a = \ell_a\, e^{m_a - m} \quad r_b = \ell_b\, e^{m_b - m} \qquad \ell = r_a + r_b \qquad c =
+# \frac{r_a\, c_a + r_b\, c_b}{\ell}$$
+#
+# Three numbers (a vector $c$, and $m$ and $\ell$) are all that a query must keep of any number of keys. A tile without keys has
+# $m = -\infty$, $\ell = 0$ and $c = 0$, and changes nothing: mind $-\infty - (-\infty)$.
+#
+# | name | shape |
+# | --- | --- |
+# | `a`, `b` | tuples (context, maximum, total) |
+# | context | (…, T_q, d_v) |
+# | maximum, total | (…, T_q): $m$ and $\ell$ |
+# | result | the same three |
+#
+# **Bug hunt.** This version is right for many inputs. For which? Say it before you run the check.
+
+# %% exercise="19.1" bug="does_not_rescale"
+from course_tools.bank.lecture_19.merge import does_not_rescale as suspect
+
+# %% tags=["nbval-check-output"]
+suspect = check("19.1", suspect)
+
+# %% [markdown]
+# Now write your own.
+
+# %% exercise="19.1" difficulty="●●○" minutes=10
+from course_lib.attention import merge
+
+# %% tags=["nbval-check-output"]
+merge = check("19.1", merge)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** You merge the tiles of a long text in another order: the last two first, then the one before. What changes?
+#
+# <details><summary>A. The result: later keys now count more.</summary>
+#
+# Each tile brings its sum and its maximum along. What could depend on when it is merged?</details>
+# <details><summary>B. Nothing but rounding.</summary>
+#
+# Yes. Merging is associative and commutative, as a sum is. So tiles may be computed in any order, even on different machines.</details>
+# <details><summary>C. The maximum.</summary>
+#
+# The largest of some numbers does not depend on their order.</details>
+
+# %% [markdown]
+# ## 3 Attention in tiles
+#
+# With `merge`, attention is a loop: take the next tile of keys and values, attend to it alone, merge. Given is
+# `partial_attention(q, k, v, mask)`, which attends to the keys of one tile and returns the three parts, a tile's mask included. You
+# choose the slices.
+#
+# | name | shape |
+# | --- | --- |
+# | `q`; `k`; `v` | (…, T_q, d_k); (…, T_k, d_k); (…, T_k, d_v) |
+# | `mask` | (…, T_q, T_k), or None: each tile needs its own columns |
+# | `tile` | keys in a tile; the last one may be smaller |
+# | result | `ContextOnly(context)`, context (…, T_q, d_v): there are no weights to return |
+
+# %% exercise="19.2" difficulty="●●○" minutes=12
+from course_lib.attention import tiled_attention
+
+# %% tags=["nbval-check-output"]
+tiled_attention = check("19.2", tiled_attention)
+
+# %%
+q, k, v = torch.randn(3, 2_048, 64, device=device())
+at_once, whole = experiments.largest_tensor(scaled_dot_product_attention, q, k, v)
+in_tiles, tile = experiments.largest_tensor(tiled_attention, q, k, v)
+
+# %% tags=["nbval-check-output"]
+error = (at_once - in_tiles).abs().max()
+claim("19.tiles", error=error, whole=whole, tile=tile)
+
+# %% [markdown]
+# Exact up to rounding, and the largest tensor now grows with $T$, not with $T^2$. Your loop has as many multiply-adds as before, and a few
+# more for the merges. So why would it be *faster*?
+#
+# ## 4 What is expensive is moving
+#
+# A processor multiplies faster than it can fetch. An H100 makes about 990 · 10¹² operations a second in half precision, and reads 3.35 · 10¹² bytes:
+# nearly 300 operations in the time in which one byte arrives. Its fast memory, beside the arithmetic units, holds some 228 kB each. So
+# count what travels between slow and fast memory, for $T$ tokens of $d$ numbers:
+#
+# - **At once**: $QK^\top$ is written, read for the softmax, written again, and read again for the product with $V$: about $4\,T^2$ numbers.
+# - **In tiles**: a block of, say, 128 queries stays in fast memory, with its $c$, $m$ and $\ell$, while all keys and values pass by. For
+#   each block, $2\,T d$ numbers are read.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** $T = 4{,}096$, $d = 64$, blocks of 128 queries. How many times fewer numbers move in tiles?
+#
+# <details><summary>A. About 4 times.</summary>
+#
+# 32 blocks read $2 \cdot 4096 \cdot 64$ numbers each: 17 million. Compare with $4 \cdot 4096^2$, 67 million, and mind the rest: it is
+# in favour of A.</details>
+# <details><summary>B. About 64 times: no table is moved at all.</summary>
+#
+# It is not, but keys and values are read again for each block.</details>
+# <details><summary>C. As many: each query still meets each key.</summary>
+#
+# It meets it in fast memory, and one reading serves 128 queries.</details>
+
+# %%
+source(experiments.moved_in_tiles)
+whole, tiles = (
+    experiments.moved_at_once(4_096, 64),
+    experiments.moved_in_tiles(4_096, 64, rows=128),
+)
+
+# %% tags=["nbval-check-output"]
+claim(
+    "19.moved",
+    ratio=whole.numbers / tiles.numbers,
+    work=tiles.multiply_adds / whole.multiply_adds,
+)
+
+# %% [markdown]
+# This is **FlashAttention** (Dao et al. 2022): more arithmetic, less traffic, and nothing approximated. The backward pass goes the same
+# way: it keeps $m$ and $\ell$ of each query, and makes the weights of each tile again. On our CPU, and in Python, your loop is
+# slower than the fused call, so we count and do not time. `F.scaled_dot_product_attention` runs this algorithm as one kernel.
+#
+# ## 5 A model that writes one letter a call
+#
+# Writing has the same disease. For each new token, all the weights of the model travel from slow memory once, for a handful of
+# multiply-adds each. Judging 5 tokens takes one journey, too: the logits at all places of a text come from *one* call. So a call
+# that checks five guesses costs about as much as one that writes a token. First, train a model that is worth saving. It is lecture
+# 17's Llama, on characters of Python's language reference.
+
+# %%
+T, UPDATES = 128, 700
+text = language_reference(seed=0)
+characters = Vocabulary.of([text.train])
+known, new = (
+    torch.tensor(characters.encode(part)).to(device())
+    for part in (text.train, text.test)
+)
+torch.manual_seed(0)
+model = Llama(len(characters), Sizes(64, 4, 172, 2), n_groups=2).to(device())
+
+
+def loss(model, batch):
+    return next_token_loss(model(batch[0]), batch[0])
+
+
+stream = batches(known.unfold(0, T, 1), batch_size=8, seed=0)
+for step in train(model, stream, loss, steps=UPDATES, lr=6e-3, warmup=50):
+    if (step.index + 1) % 175 == 0:
+        print(f"update {step.index + 1}: {step.loss / math.log(2):.2f} bits")
+model.eval()
+with torch.no_grad():
+    unseen = new.unfold(0, T, T)[:100]
+    bits = F.cross_entropy(model(unseen)[:, :-1].mT, unseen[:, 1:]) / math.log(2)
+print(f"new text: {bits:.2f} bits per character")
+
+# %% [markdown]
+# ## 6 Draft, judge, accept
+#
+# A **draft** proposes a few tokens. It must be cheap, and it may be wrong. Ours is lecture 07's table of counts: which character
+# followed these three, and how often? In one call the model reads the text with all proposed tokens, and gives its own
+# probabilities $p$ at each place, beside the draft's $q$. Which tokens may stay?
+#
+# **By hand**, with three tokens: $p = (0.5, 0.5, 0)$ and $q = (0.25, 0.25, 0.5)$.
+#
+# - Tokens 1 and 2 are proposed *too rarely*. Whenever one comes, keep it.
+# - Token 3 is proposed in half of the cases and must never come: refuse it.
+# - So the first two now come in a quarter of the cases each. Each is owed another quarter, and half of the cases are still open: after a refusal, draw
+#   one of the two, with equal probability. Together: $0.5, 0.5, 0$. That is $p$.
+#
+# In general, a token $x$ that was drawn from $q$ is
+#
+# $$\text{accepted with probability } \min\!\Big(1, \frac{p(x)}{q(x)}\Big) \qquad \text{after a refusal, draw from }
+# \frac{(p - q)_+}{\sum (p - q)_+}$$
+#
+# where $(\cdot)_+$ sets negative numbers to 0. A token then comes with probability $\min(p, q) + (p - q)_+ = p$, **whatever the draft is**. A share
+# $\sum \min(p, q) = 1 - \mathrm{TV}(p, q)$ is accepted: one minus the total variation distance, half of $\sum |p - q|$. Above: one half.
+#
+# With several tokens, everything after the first refusal is dropped, since it continues another text. If all are accepted, the
+# model's last row gives one more token free of charge.
+#
+# | name | shape |
+# | --- | --- |
+# | `tokens` | (…, n): each drawn from its row of `draft_p` |
+# | `draft_p`; `model_p` | (…, n, n_tokens); (…, n + 1, n_tokens) |
+# | `uniforms` | (…, n + 1), 0 ≤ u < 1: one for each token, and the last to draw the token that follows |
+# | result | `Accepted(n, token)`: how many are accepted, and the token after them, both (…) |
+
+# %% exercise="19.3" difficulty="●●●" minutes=12
+from course_lib.generation import accept
+
+# %% tags=["nbval-check-output"]
+accept = check("19.3", accept)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** Someone draws from $p$ after a refusal, not from $(p - q)_+$. What is wrong with the text?
+#
+# <details><summary>A. Nothing: the new token has the law of the model.</summary>
+#
+# That token has. But it comes only after a refusal, and some tokens came before it already.</details>
+# <details><summary>B. What the draft likes comes too often.</summary>
+#
+# Yes. Such a token is accepted with probability $\min(p, q)$, and then gets a second chance with every refusal. In the example, nothing
+# would be wrong: both tokens are owed the same. Most laws are not so kind.</details>
+# <details><summary>C. It takes more calls.</summary>
+#
+# The number of calls depends on what is accepted, and that is unchanged.</details>
+
+# %% [markdown]
+# A text reads well with either rule. So do not read: **test**. Take one place in a new text, at which model and draft disagree in
+# about three of ten cases. Let the draft propose a token there, 100,000 times, and judge it by the model. If the law is right, χ², the sum of
+# (count − expected)² / expected, is about its number of degrees of freedom.
+
+# %%
+table = NGram(known.cpu().unfold(0, 4, 1), len(characters))
+
+
+def counts(tokens):
+    """The draft: probabilities of the next character after the last three."""
+    return table.probabilities(tokens[0].cpu()).float().to(tokens.device)
+
+
+def from_p_again(tokens, draft_p, model_p, uniforms):
+    """The popular mistake: after a refusal, draw from p."""
+    n, _ = accept(tokens, draft_p, model_p, uniforms)
+    return n, torch.multinomial(model_p[:, 0], 1)[:, 0]
+
+
+source(experiments.first_tokens)
+passage = new[None, 1_000:1_100]
+with torch.no_grad():
+    laws = model(passage)[0, 3:].softmax(-1).cpu()
+drafted = torch.stack([counts(passage[:, :t]).cpu() for t in range(4, 101)])
+apart = (laws - drafted).abs().sum(-1) / 2
+p, q = (each[(apart - 0.3).abs().argmin()] for each in (laws, drafted))
+torch.manual_seed(0)
+tokens, accepted = experiments.first_tokens(accept, p, q, 100_000)
+right, freedom = experiments.chi_squared(tokens, p)
+tokens, _ = experiments.first_tokens(from_p_again, p, q, 100_000)
+mistaken, _ = experiments.chi_squared(tokens, p)
+
+# %% tags=["nbval-check-output"]
+claim("19.law", right=right, mistaken=mistaken, freedom=freedom)
+expected = 1 - (p - q).abs().sum() / 2
+claim("19.accepted", accepted=accepted, expected=expected)
+
+# %% [markdown]
+# ## 7 Build it: a generator
+#
+# **Build task (20 minutes, 13 points).** Write the generator, from an empty cell. In each round: the draft proposes up to `n_drafts` tokens, one
+# after the other; one call of the model judges them; `accept` says what stays and what follows. Return the text, with its prompt,
+# and the number of calls. Everything is allowed except the library's own.
+#
+# | name | meaning |
+# | --- | --- |
+# | `model(tokens)` | (1, T) → logits (1, T, n_tokens); those at t are for the token at t + 1 |
+# | `draft(tokens)` | (1, T) → probabilities (n_tokens,) of the next token |
+# | `prompt`, `n_tokens` | (1, T), T ≥ 1; exactly so many tokens are added |
+# | `probabilities(logits)` | makes $p$ of logits: temperature and top-p belong here |
+# | `generator` | source of randomness, or None |
+# | result | `Speculated(tokens, calls)` |
+#
+# The check judges the *law*, by χ² over a long text in a small language whose law is known, and the *calls*, counted from the
+# operations that they take.
+#
+# | points | what is judged |
+# | --- | --- |
+# | 1 | the text with its prompt, (1, T), and a number |
+# | 1 | where no token is asked for, the prompt is returned |
+# | 2 | with `greedy_probabilities` it writes the most likely text, whatever the draft proposes |
+# | 1 | with `n_drafts = 0` each token takes a call |
+# | 4 | a long text has the law of the model |
+# | 3 | 120 tokens take at most 60 calls of the model, and it says how many |
+# | 1 | the call does not change its inputs |
+
+# %% exercise="19.4" difficulty="●●●" minutes=20
+from course_lib.generation import speculative
+
+# %% tags=["nbval-check-output"]
+speculative = check("19.4", speculative)
+
+# %% [markdown]
+# Let your generator write. Red letters are the model's own, one in each round. Blue ones were drafted by the table, and the model
+# agreed. Where words end and names repeat, a table of counts is as good as a network.
+
+# %%
+torch.manual_seed(1)
+recorded = experiments.Recorded(model, counts)
+prompt = new[None, 3_000:3_016]
+written, _ = speculative(recorded.model, recorded.draft, prompt, 112, n_drafts=4)
+written = characters.decode(written[0].tolist())
+figures.show_authors(written, recorded.of_the_model(len(written)), n_prompt=16)
+
+# %% [markdown] tags=["predict"]
+# **Predict.** The draft proposes 4 tokens, each of which is accepted with probability 0.6, whatever the others are. How many tokens
+# does one call yield on average? (A round always yields the model's own token; the first drafted one with probability 0.6, the
+# second with 0.36, …)
+#
+# <details><summary>A. About 2.3</summary>
+#
+# Yes: $1 + 0.6 + 0.6^2 + 0.6^3 + 0.6^4 = 2.31$. However many are drafted, it stays below $1 / (1 - 0.6) = 2.5$.</details>
+# <details><summary>B. 3.4: four times 0.6, and one.</summary>
+#
+# A token counts only if all before it are accepted.</details>
+# <details><summary>C. Exactly 5</summary>
+#
+# Only if all are accepted, in 13 % of the rounds.</details>
+
+# %% [markdown]
+# ## 8 Which draft?
+#
+# The fairest rival costs nothing at all: **copying from the text**, or prompt lookup (Saxena 2023). It looks for the last few characters earlier in the text, and
+# proposes what followed them there. It needs no training, no table, no data.
+
+
+# %%
+def copied(tokens, longest=4):
+    """The rival: all probability on what followed the last characters before."""
+    text = tokens[0]
+    for n in range(min(longest, len(text) - 1), 0, -1):
+        places = (text[:-1].unfold(0, n, 1) == text[-n:]).all(-1).nonzero()
+        if len(places):
+            after = text[places[-1, 0] + n]
+            return F.one_hot(after, len(characters)).float()
+    return torch.full((len(characters),), 1 / len(characters), device=text.device)
+
+
+def characters_per_call(draft, temperature, seed):
+    """112 characters after each of four prompts, with four drafted at a time."""
+    torch.manual_seed(seed)
+    law = partial(next_word_probabilities, temperature=temperature)
+    recorded = experiments.Recorded(model, draft)
+    prompts = new.unfold(0, 16, 2_000)[4 * seed : 4 * seed + 4]
+    for prompt in prompts:
+        speculative(recorded.model, recorded.draft, prompt[None], 112, 4, law)
+    return 4 * 112 / recorded.calls
+
+
+drafts = {"counts": counts, "copying": copied}
+found = {
+    f"temperature {temperature:g}": {
+        name: [characters_per_call(draft, temperature, seed) for seed in range(3)]
+        for name, draft in drafts.items()
+    }
+    for temperature in (1.0, 0.7)
+}
+figures.show_calls(found)
+
+# %% tags=["nbval-check-output"]
+claim(
+    "19.calls",
+    counts=found["temperature 1"]["counts"],
+    copying=found["temperature 1"]["copying"],
+)
+claim(
+    "19.cold",
+    counts=found["temperature 0.7"]["counts"],
+    copying=found["temperature 0.7"]["copying"],
+)
+
+# %% [markdown]
+# - **A table of counts saves more than half of the calls** of a network that predicts better than it: most letters are easy, and the
+#   network is needed for the others.
+# - **Copying gives a little, for nothing.** Here it has at most 128 characters to copy from. Where an answer repeats its prompt, as
+#   in editing code or in a summary, it is the draft to try first.
+# - **A lower temperature helps the table**, since the model then nearly always says what is most likely. The law that is kept is the one at that
+#   temperature.
+# - **Calls are not seconds.** The draft must be cheap: with ours, in Python, nothing is gained on the clock. On an accelerator, where
+#   a call is bound by moving weights, calls are what counts, as long as few texts are written at once.
+#
+# ## 9 See it
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Tokens per call, by the number of drafted tokens and the share that is accepted. At 0.5, how much do more than four
+# drafted tokens bring? And at 0.9?
+
+# %% tags=["interactive"]
+explore(figures.draw_per_call, share=(0.1, 0.95, 0.05), n_drafts=(0, 12, 1))
+
+# %% [markdown] tags=["quiz"]
+# ## 10 Exit quiz
+#
+# **Question 1.** Two tiles have the same sum $\ell = 1$; the maximum of the first is larger by $\ln 9$. How much of the merged
+# context is the first tile's?
+#
+# <details><summary>A. One half: the sums are equal.</summary>
+#
+# They are counted in different units.</details>
+# <details><summary>B. 90 %</summary>
+#
+# Right: the second sum shrinks to 1/9, and 1 / (1 + 1/9) = 0.9.</details>
+# <details><summary>C. All of it.</summary>
+#
+# The softmax is not a maximum.</details>
+#
+# **Question 2.** What does FlashAttention save?
+#
+# <details><summary>A. Multiply-adds.</summary>
+#
+# It makes a few more.</details>
+# <details><summary>B. The memory of the table, and the traffic to and from it.</summary>
+#
+# Right.</details>
+# <details><summary>C. Precision: the result is an approximation.</summary>
+#
+# It is the same up to rounding.</details>
+#
+# **Question 3.** The draft has learned another language, and is wrong nearly always. What happens to the text?
+#
+# <details><summary>A. It drifts into the other language.</summary>
+#
+# Every token that stays was accepted with the probability that makes its law $p$.</details>
+# <details><summary>B. It stops.</summary>
+#
+# Each round yields at least the model's own token.</details>
+# <details><summary>C. Nothing: it has the model's law, at one call a token.</summary>
+#
+# Right. A bad draft costs its own time, and changes nothing else.</details>
+
+# %% [markdown] tags=["quiz"]
+# **In your own words** (half a page). *A colleague writes: "Speculative decoding made our model three times faster, but it is an approximation, so
+# we evaluate it again." What do you answer, and how would you convince them? Use two measurements from this lecture.*
+#
+# <details><summary>How it is graded: open this when you have written your answer.</summary>
+#
+# | points | criterion |
+# | --- | --- |
+# | 1 | says that the law is that of the model, and why, with min(p, q) + (p − q)₊ |
+# | 1 | proposes a test on single draws, with χ² or as good, and a number |
+# | 1 | names the mistake that would break the law, and what the test says of it |
+# | 1 | distinguishes calls from seconds, or names a free rival |
+# | 1 | is clear and short |
+#
+# </details>
+
+# %% [markdown]
+# ## 11 What came of it
+#
+# - **FlashAttention** (Dao et al. 2022) trains GPT-2 up to three times as fast as the baseline at its time; the second and third versions (2023, 2024)
+#   divide the work better among the units of a GPU. The idea of the running softmax is of Milakov and Gimelshein (2018). It
+#   made contexts of 100,000 tokens ordinary. Ring attention (Liu et al. 2023) merges tiles from different machines.
+# - **Speculative decoding** (Leviathan et al. 2023; Chen et al. 2023, at the same time) reports two to three times the speed with a small network as
+#   its draft. Medusa (Cai et al. 2024) and EAGLE (Li et al. 2024) let the model draft for itself, from its own states; DeepSeek-V3 (2024) trains it to
+#   predict two tokens, and drafts with the second.
+# - **Caches.** PagedAttention (Kwon et al. 2023) keeps keys and values in blocks of 16 tokens, found by a table as in the virtual
+#   memory of a computer: hardly any memory is left unused, and texts with one beginning share its blocks.
+# - **Latent attention** (DeepSeek-V2, 2024) makes the cache itself smaller, by keeping one short vector for each token.
+#
+# **Further reading.** Milakov and Gimelshein 2018, *Online normalizer calculation for softmax* (https://arxiv.org/abs/1805.02867) ·
+# Dao et al. 2022, *FlashAttention* (https://arxiv.org/abs/2205.14135) · Leviathan et al. 2023, *Fast Inference from Transformers via
+# Speculative Decoding* (https://arxiv.org/abs/2211.17192) · Kwon et al. 2023, *PagedAttention* (https://arxiv.org/abs/2309.06180) ·
+# Xiao et al. 2023, *Efficient Streaming Language Models with Attention Sinks* (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024,
+# *DeepSeek-V3* (https://arxiv.org/abs/2412.19437).
+#
+# **What is deliberately not there.** This course ends here, and leaves out on purpose:
+#
+# - **Mixtures of experts** (Fedus et al. 2021, https://arxiv.org/abs/2101.03961). At our scale a random table of the characters beats the learned
+#   router: 2.20 to 2.22 bits against 2.28 to 2.29. We would have taught a result that is not there.
+# - **Diffusion transformers** (Peebles and Xie 2022, https://arxiv.org/abs/2212.09748): their subject is diffusion, not attention, and a
+#   minute of a CPU gives blurry digits.
+# - **DINO** (Caron et al. 2021, https://arxiv.org/abs/2104.14294): lecture 16's BYOL has its idea, and what is special about DINO's maps needs larger images.
+# - **Preference tuning** (Rafailov et al. 2023, https://arxiv.org/abs/2305.18290): in a trial, a filter on the model's own samples did better.
+# - **LoRA** (Hu et al. 2021, https://arxiv.org/abs/2106.09685): "as good as full training" and "forgets less" were both false in a trial.
+
+# %% [markdown]
+# # Going further
+#
+# Nothing later depends on this section. Its exercise is an extra point.
+
+# %% [markdown]
+# ## A window with sinks
+#
+# A cache that may not grow forgets the oldest tokens (lecture 17). In large models this ruins the text as soon as the *first* tokens
+# fall out: many heads have learned to park weight on them when they have nothing to say, for a softmax must put its weight somewhere.
+# StreamingLLM (Xiao et al. 2023) keeps the first few tokens for ever, the **attention sinks**, and the window.
+#
+# **By hand.** With a window of 2 and one sink, the fifth of five tokens sees the tokens 1, 4 and 5. The second sees 1 and 2: a sink is
+# counted once, even where it lies in the window. The first sees itself: sinks that are yet to come lie in the future.
+#
+# | name | meaning |
+# | --- | --- |
+# | `T` | number of queries, and of keys |
+# | `size` | tokens in the window, the query's own included |
+# | `sinks` | first tokens that stay, in addition |
+# | result | bool (T, T), True = may attend |
+#
+# Given: `window_of_tokens(T, size, device)` of lecture 17.
+
+# %% exercise="19.5" difficulty="●○○" minutes=6
+from course_lib.primitives import window_with_sinks
+
+# %% tags=["nbval-check-output"]
+window_with_sinks = check("19.5", window_with_sinks)
+
+# %% [markdown]
+# Your tiles and your mask together: 1,000 queries that see at most 36 keys each, and still the same result as at once. (A kernel
+# would skip the tiles that the mask hides as a whole.)
+
+# %%
+q, k, v = torch.randn(3, 1_000, 16)
+mask = window_with_sinks(1_000, 32, 4)
+torch.testing.assert_close(
+    tiled_attention(q, k, v, mask)[0],
+    scaled_dot_product_attention(q, k, v, mask).context,
+    atol=1e-5,
+    rtol=1e-4,
+)
+print("most keys of a query:", mask.sum(-1).max().item())
+
+# %% tags=["ledger"]
+ledger()

@@ -1,0 +1,1 @@
+"""What lecture 19 alone needs: its experiments, figures and claims."""

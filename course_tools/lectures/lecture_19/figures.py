@@ -1,0 +1,137 @@
+"""Figures of lecture 19: two tiles and their merge, characters per call, and a text that two authors wrote."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import seaborn as sns
+import torch
+from matplotlib.figure import Figure
+
+from course_tools.notebook.show import show
+
+DRAFT, MODEL = "#2a7f9e", "#c44e52"
+
+
+def show_tiles(tiles: Sequence[Sequence[float]]) -> None:
+    """Draw the terms of each tile's sum in units of its own maximum, and all of them in units of the largest.
+
+    Args:
+        tiles: the scores of each tile.
+    """
+    largest = max(map(max, tiles))
+    figure = Figure(figsize=(6.0, 2.4), layout="constrained")
+    axes = figure.subplots(1, len(tiles) + 1, sharey=True)
+    colours = sns.color_palette("deep", len(tiles))
+    said = []
+    for ax, tile, colour, name in zip(axes, tiles, colours, range(1, len(tiles) + 1), strict=False):
+        heights = [math.exp(score - max(tile)) for score in tile]
+        ax.bar(range(len(tile)), heights, color=colour, width=0.6)
+        ax.set_title(f"tile {name}, its own unit", fontsize=9)
+        ax.set_xticks(range(len(tile)), [f"key {i}" for i in range(1, len(tile) + 1)], fontsize=8)
+        said.append(f"tile {name} has the terms {', '.join(f'{height:.2g}' for height in heights)}")
+    heights = [[math.exp(score - largest) for score in tile] for tile in tiles]
+    flat = [height for tile in heights for height in tile]
+    of = [colour for tile, colour in zip(tiles, colours, strict=True) for _ in tile]
+    axes[-1].bar(range(len(flat)), flat, color=of, width=0.6)
+    axes[-1].set_title("merged, unit of the largest", fontsize=9)
+    axes[-1].set_xticks(range(len(flat)), [f"key {i + 1}" for i in range(len(flat))], fontsize=8)
+    axes[0].set_ylabel("exp(score − maximum)", fontsize=9)
+    for ax, terms in zip(axes, [*heights, flat], strict=True):
+        ax.set_xlim(-0.6, len(terms) - 0.4)
+    sns.despine(figure)
+    show(
+        figure,
+        alt=f"Bars of exp(score - maximum). In their own units, {'; '.join(said)}. In units of the largest score of all, the "
+        f"terms are {', '.join(f'{height:.2g}' for height in flat)}: the first tile shrinks, and the bars can be added.",
+    )
+
+
+def per_call(share: float, n_drafts: int) -> float:
+    """Tokens per call if each drafted token is accepted with the same probability, whatever the others are."""
+    return sum(share**i for i in range(n_drafts + 1))
+
+
+def draw_per_call(share: float = 0.7, n_drafts: int = 4) -> None:
+    """Draw the tokens per call by the number of drafted tokens, for some shares of accepted ones.
+
+    Args:
+        share: how many drafted tokens are accepted; its line is the thick one.
+        n_drafts: the number that is marked on it.
+    """
+    figure = Figure(figsize=(5.4, 3.0), layout="constrained")
+    ax = figure.subplots()
+    n = range(13)
+    for other in (0.3, 0.5, 0.9):
+        ax.plot(n, [per_call(other, i) for i in n], color="0.75", linewidth=1.2)
+        ax.text(12.1, per_call(other, 12), f"{other:g}", color="0.5", fontsize=8, va="center")
+    ax.plot(n, [per_call(share, i) for i in n], color=DRAFT, linewidth=2.2)
+    ax.text(12.1, per_call(share, 12), f"{share:g}", color=DRAFT, fontsize=9, va="bottom")
+    ax.plot(n_drafts, per_call(share, n_drafts), "o", color=DRAFT)
+    ax.set(xlabel="drafted tokens a round", ylabel="tokens per call", ylim=(0, None), xlim=(0, 13.2))
+    ax.grid(alpha=0.25)
+    sns.despine(ax=ax)
+    limit = 1 / (1 - share) if share < 1 else math.inf
+    show(
+        figure,
+        alt=f"Tokens per call of the model by the number of drafted tokens. If {share:.2g} of them are accepted, {n_drafts} "
+        f"drafted tokens give {per_call(share, n_drafts):.2f} tokens per call; no number of them gives more than {limit:.3g}.",
+    )
+
+
+def show_authors(text: str, of_the_model: Sequence[int], n_prompt: int, columns: int = 56) -> None:
+    """Draw a text, letter by letter, in the colour of who wrote it.
+
+    Args:
+        text: the prompt and what was written.
+        of_the_model: the places of the letters that the model wrote itself.
+        n_prompt: letters of the prompt.
+        columns: letters in a line.
+    """
+    shown = text.replace("\n", "⏎")
+    n_lines = math.ceil(len(shown) / columns)
+    figure = Figure(figsize=(0.1 * columns + 0.3, 0.24 * n_lines + 0.45), layout="constrained")
+    ax = figure.subplots()
+    own = set(of_the_model)
+    for i, letter in enumerate(shown):
+        colour = "0.6" if i < n_prompt else MODEL if i in own else DRAFT
+        weight = "bold" if i in own else "normal"
+        ax.text(i % columns, -(i // columns), letter, family="monospace", fontsize=9, color=colour, weight=weight, ha="center")
+    for x, (name, colour) in zip(
+        (0, 12, 34), {"prompt": "0.6", "draft, accepted": DRAFT, "the model itself": MODEL}.items(), strict=True
+    ):
+        ax.text(x, 1.2, name, fontsize=8.5, color=colour)
+    ax.set(xlim=(-1, columns), ylim=(-n_lines, 2), xticks=[], yticks=[])
+    sns.despine(ax=ax, left=True, bottom=True)
+    n = len(text) - n_prompt
+    show(
+        figure,
+        alt=f"A text of {n} letters after its prompt, coloured by author. The draft wrote {n - len(own)} of them, the model "
+        f"itself {len(own)}, one in each round: {text[n_prompt:]!r}.",
+    )
+
+
+def show_calls(per_call: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Draw the characters per call of each draft at each temperature, with the spread over seeds.
+
+    Args:
+        per_call: temperature -> name of the draft -> one number for each seed.
+    """
+    figure = Figure(figsize=(6.0, 2.6), layout="constrained")
+    ax = figure.subplots()
+    names = list(next(iter(per_call.values())))
+    colours = sns.color_palette("deep", len(per_call))
+    said = []
+    for i, ((label, found), colour) in enumerate(zip(per_call.items(), colours, strict=True)):
+        means = [torch.tensor(found[name]).mean().item() for name in names]
+        y = [n + 0.36 * (i - (len(per_call) - 1) / 2) for n in range(len(names))]
+        ax.barh(y, means, height=0.32, color=colour, label=label)
+        for name, at in zip(names, y, strict=True):
+            ax.plot([min(found[name]), max(found[name])], [at, at], color="0.2", linewidth=1.2)
+        said.append(f"{label}: " + ", ".join(f"{name} {mean:.2f}" for name, mean in zip(names, means, strict=True)))
+    ax.axvline(1, color="0.4", linestyle="--", linewidth=1)
+    ax.set_yticks(range(len(names)), names, fontsize=9)
+    ax.invert_yaxis()
+    ax.set(xlabel="characters per call of the model", xlim=(0, None))
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=2)
+    sns.despine(ax=ax)
+    show(figure, alt=f"Characters per call of the model; without a draft it is 1. {'. '.join(said)}.")
