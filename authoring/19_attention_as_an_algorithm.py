@@ -25,6 +25,7 @@
 
 # %%
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -33,15 +34,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.attention import partial_attention, scaled_dot_product_attention
-from course_lib.attention.core import ContextOnly
-from course_lib.attention.tiled import Partial, Parts
+from course_lib.attention.core import ContextOnly, broadcast_shapes, require_mask
+from course_lib.attention.tiled import Partial, Parts, _merged, _Tiled
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary, language_reference
-from course_lib.generation import Accepted, next_word_probabilities
+from course_lib.generation import Accepted, accept, next_word_probabilities
 from course_lib.generation.speculative import Law, Speculated
 from course_lib.losses import next_token_loss
 from course_lib.models import Llama, NGram
 from course_lib.primitives import window_of_tokens
+from course_lib.primitives.preconditions import under_transform
 from course_lib.shapes import Keys, Logits, Mask, Queries, Tokens, Values
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_19 import experiments, figures
@@ -50,8 +52,21 @@ from course_tools.notebook import check, claim, device, explore, ledger, predict
 # %% [markdown]
 # ## 1 A table that nobody asked for
 #
-# Attention returns one vector for each token. On the way it makes a table of $T \times T$ weights, which is thrown away. The next
-# cell counts the numbers in the largest tensor that one head makes.
+# Attention returns one vector for each token. On the way it makes a table of $T \times T$ weights, which is thrown away. The cell
+# below counts the numbers in the largest tensor that one head makes.
+
+# %% [markdown] tags=["predict"]
+# **Predict.** A text becomes four times as long. How does the largest tensor of one head grow?
+#
+# <details><summary>A. As the result does: four times.</summary>
+#
+# The result has a row for each token. The table has a row and a column for each.</details>
+# <details><summary>B. Sixteen times.</summary>
+#
+# Yes: four times the rows, and four times the columns.</details>
+# <details><summary>C. Not at all: its size is that of the head.</summary>
+#
+# The number of features stays. The number of weights does not depend on it.</details>
 
 # %%
 source(experiments.largest_tensor)
@@ -109,7 +124,7 @@ suspect = check("19.1", suspect)
 # %% [markdown]
 # Now write your own.
 
-# %% exercise="19.1" difficulty="●●○" minutes=10
+# %% exercise="19.1" difficulty="●●○" minutes=8
 from course_lib.attention import merge
 
 # %% tags=["nbval-check-output"]
@@ -142,7 +157,7 @@ merge = check("19.1", merge)
 # | `tile` | keys in a tile; the last one may be smaller |
 # | result | `ContextOnly(context)`, context (…, T_q, d_v): there are no weights to return |
 
-# %% exercise="19.2" difficulty="●●○" minutes=12
+# %% exercise="19.2" difficulty="●●○" minutes=10
 from course_lib.attention import tiled_attention
 
 # %% tags=["nbval-check-output"]
@@ -176,8 +191,7 @@ claim("19.tiles", error=error, whole=whole, tile=tile)
 #
 # <details><summary>A. About 4 times.</summary>
 #
-# 32 blocks read $2 \cdot 4096 \cdot 64$ numbers each: 17 million. Compare with $4 \cdot 4096^2$, 67 million, and mind the rest: it is
-# in favour of A.</details>
+# Yes: 32 blocks read $2 \cdot 4096 \cdot 64$ numbers each, 17 million in all, and $4 \cdot 4096^2$ are 67 million.</details>
 # <details><summary>B. About 64 times: no table is moved at all.</summary>
 #
 # It is not, but keys and values are read again for each block.</details>
@@ -269,7 +283,7 @@ print(f"new text: {bits:.2f} bits per character")
 # | `uniforms` | (…, n + 1), 0 ≤ u < 1: one for each token, and the last to draw the token that follows |
 # | result | `Accepted(n, token)`: how many are accepted, and the token after them, both (…) |
 
-# %% exercise="19.3" difficulty="●●●" minutes=12
+# %% exercise="19.3" difficulty="●●●" minutes=10
 from course_lib.generation import accept
 
 # %% tags=["nbval-check-output"]
@@ -309,6 +323,9 @@ def from_p_again(tokens, draft_p, model_p, uniforms):
     return n, torch.multinomial(model_p[:, 0], 1)[:, 0]
 
 
+runs = new[:20_000].cpu().unfold(0, 4, 1)
+table_bits = -table.probability(runs).log2().mean()
+print(f"the table: {table_bits:.2f} bits per character")
 source(experiments.first_tokens)
 passage = new[None, 1_000:1_100]
 with torch.no_grad():
@@ -330,7 +347,7 @@ claim("19.accepted", accepted=accepted, expected=expected)
 # %% [markdown]
 # ## 7 Build it: a generator
 #
-# **Build task (20 minutes, 13 points).** Write the generator, from an empty cell. In each round: the draft proposes up to `n_drafts` tokens, one
+# **Build task (15 minutes, 13 points).** Write the generator, from an empty cell. In each round: the draft proposes up to `n_drafts` tokens, one
 # after the other; one call of the model judges them; `accept` says what stays and what follows. Return the text, with its prompt,
 # and the number of calls. Everything is allowed except the library's own.
 #
@@ -356,20 +373,22 @@ claim("19.accepted", accepted=accepted, expected=expected)
 # | 3 | 120 tokens take at most 60 calls of the model, and it says how many |
 # | 1 | the call does not change its inputs |
 
-# %% exercise="19.4" difficulty="●●●" minutes=20
+# %% exercise="19.4" difficulty="●●●" minutes=15
 from course_lib.generation import speculative
 
 # %% tags=["nbval-check-output"]
 speculative = check("19.4", speculative)
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # Let your generator write. Red letters are the model's own, one in each round. Blue ones were drafted by the table, and the model
-# agreed. Where words end and names repeat, a table of counts is as good as a network.
+# agreed. Within common words, a table of counts is as good as a network.
+#
+# **Try it.** Draft eight letters a round in place of four. Are there more blue letters in a row? And how many are refused?
 
-# %%
+# %% tags=["try-it"]
 torch.manual_seed(1)
 recorded = experiments.Recorded(model, counts)
-prompt = new[None, 3_000:3_016]
+prompt = new[None, 9_000:9_016]
 written, _ = speculative(recorded.model, recorded.draft, prompt, 112, n_drafts=4)
 written = characters.decode(written[0].tolist())
 figures.show_authors(written, recorded.of_the_model(len(written)), n_prompt=16)
@@ -413,7 +432,7 @@ def characters_per_call(draft, temperature, seed):
     torch.manual_seed(seed)
     law = partial(next_word_probabilities, temperature=temperature)
     recorded = experiments.Recorded(model, draft)
-    prompts = new.unfold(0, 16, 2_000)[4 * seed : 4 * seed + 4]
+    prompts = new[4_000:].unfold(0, 16, 2_000)[4 * seed : 4 * seed + 4]
     for prompt in prompts:
         speculative(recorded.model, recorded.draft, prompt[None], 112, 4, law)
     return 4 * 112 / recorded.calls
@@ -446,8 +465,8 @@ claim(
 #   network is needed for the others.
 # - **Copying gives a little, for nothing.** Here it has at most 128 characters to copy from. Where an answer repeats its prompt, as
 #   in editing code or in a summary, it is the draft to try first.
-# - **A lower temperature helps the table**, since the model then nearly always says what is most likely. The law that is kept is the one at that
-#   temperature.
+# - **A lower temperature helps both a little**, since the model then says more often what is most likely. The law that is kept is the one at
+#   that temperature.
 # - **Calls are not seconds.** The draft must be cheap: with ours, in Python, nothing is gained on the clock. On an accelerator, where
 #   a call is bound by moving weights, calls are what counts, as long as few texts are written at once.
 #

@@ -89,9 +89,10 @@ def merge(a: Parts, b: Parts) -> Partial:
     """
     (context_a, maximum_a, total_a), (context_b, maximum_b, total_b) = a, b
     maximum = torch.maximum(maximum_a, maximum_b)
-    of_a, of_b = total_a * (maximum_a - _finite(maximum)).exp(), total_b * (maximum_b - _finite(maximum)).exp()
+    unit = torch.where(maximum == -torch.inf, 0.0, maximum)  # -∞ - (-∞) would be NaN
+    of_a, of_b = total_a * (maximum_a - unit).exp(), total_b * (maximum_b - unit).exp()
     total = of_a + of_b
-    context = (of_a[..., None] * context_a + of_b[..., None] * context_b) / _divisor(total)
+    context = (of_a[..., None] * context_a + of_b[..., None] * context_b) / torch.where(total == 0, 1.0, total)[..., None]
     return Partial(context, maximum, total)
 
 

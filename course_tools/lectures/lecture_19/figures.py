@@ -22,12 +22,13 @@ def show_tiles(tiles: Sequence[Sequence[float]]) -> None:
     figure = Figure(figsize=(6.0, 2.4), layout="constrained")
     axes = figure.subplots(1, len(tiles) + 1, sharey=True)
     colours = sns.color_palette("deep", len(tiles))
-    said = []
+    said, first = [], 1
     for ax, tile, colour, name in zip(axes, tiles, colours, range(1, len(tiles) + 1), strict=False):
         heights = [math.exp(score - max(tile)) for score in tile]
         ax.bar(range(len(tile)), heights, color=colour, width=0.6)
         ax.set_title(f"tile {name}, its own unit", fontsize=9)
-        ax.set_xticks(range(len(tile)), [f"key {i}" for i in range(1, len(tile) + 1)], fontsize=8)
+        ax.set_xticks(range(len(tile)), [f"key {first + i}" for i in range(len(tile))], fontsize=8)
+        first += len(tile)
         said.append(f"tile {name} has the terms {', '.join(f'{height:.2g}' for height in heights)}")
     heights = [[math.exp(score - largest) for score in tile] for tile in tiles]
     flat = [height for tile in heights for height in tile]

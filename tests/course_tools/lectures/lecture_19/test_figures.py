@@ -1,0 +1,29 @@
+"""The figures of tiles, calls and authors state in words what they show."""
+
+import math
+
+from course_tools.lectures.lecture_19 import figures
+
+
+def test_the_tiles_of_the_worked_example(capsys):
+    figures.show_tiles([[0.0, math.log(2)], [math.log(6)]])
+    said = capsys.readouterr().out
+    assert "tile 1 has the terms 0.5, 1; tile 2 has the terms 1" in said
+    assert "the terms are 0.17, 0.33, 1" in said
+
+
+def test_tokens_per_call_by_hand(capsys):
+    assert figures.per_call(0.5, 2) == 1.75
+    figures.draw_per_call(0.5, 2)
+    assert "2 drafted tokens give 1.75" in capsys.readouterr().out
+
+
+def test_a_text_of_two_authors(capsys):
+    figures.show_authors("ab cdefg", [4, 7], n_prompt=3)
+    said = capsys.readouterr().out
+    assert "The draft wrote 3 of them, the model itself 2" in said
+
+
+def test_calls_by_draft(capsys):
+    figures.show_calls({"hot": {"counts": [2.0, 3.0], "copying": [1.0, 1.5]}})
+    assert "hot: counts 2.50, copying 1.25" in capsys.readouterr().out
