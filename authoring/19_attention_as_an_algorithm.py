@@ -465,8 +465,8 @@ claim(
 #   network is needed for the others.
 # - **Copying gives a little, for nothing.** Here it has at most 128 characters to copy from. Where an answer repeats its prompt, as
 #   in editing code or in a summary, it is the draft to try first.
-# - **A lower temperature helps both a little**, since the model then says more often what is most likely. The law that is kept is the one at
-#   that temperature.
+# - **A lower temperature changes little here.** The model then says more often what is most likely, but the draft still proposes as
+#   before. The law that is kept is the one at that temperature.
 # - **Calls are not seconds.** The draft must be cheap: with ours, in Python, nothing is gained on the clock. On an accelerator, where
 #   a call is bound by moving weights, calls are what counts, as long as few texts are written at once.
 #
