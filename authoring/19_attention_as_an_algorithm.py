@@ -213,7 +213,7 @@ claim(
     work=tiles.multiply_adds / whole.multiply_adds,
 )
 
-# %% [markdown]
+# %% [markdown] tags=["try-it"]
 # This is **FlashAttention** (Dao et al. 2022): more arithmetic, less traffic, and nothing approximated. The backward pass goes the same
 # way: it keeps $m$ and $\ell$ of each query, and makes the weights of each tile again. On our CPU, and in Python, your loop is
 # slower than the fused call, so we count and do not time. `F.scaled_dot_product_attention` runs this algorithm as one kernel.
@@ -224,8 +224,10 @@ claim(
 # multiply-adds each. Judging 5 tokens takes one journey, too: the logits at all places of a text come from *one* call. So a call
 # that checks five guesses costs about as much as one that writes a token. First, train a model that is worth saving. It is lecture
 # 17's Llama, on characters of Python's language reference.
+#
+# **Try it.** Train it twice as long. Does the table of counts, which stays the same, draft as well for a better model?
 
-# %%
+# %% tags=["try-it"]
 T, UPDATES = 128, 700
 text = language_reference(seed=0)
 characters = Vocabulary.of([text.train])
