@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits
-from course_lib.metrics import mean_average_precision
+from course_lib.metrics import find_hits, mean_average_precision
 from course_lib.primitives import iou, to_corners
 from course_tools.notebook.device import device
 
@@ -42,6 +43,11 @@ def ap50(found: Detections, made: Scenes) -> float:
     return float(mean_average_precision(found.p, found.corners, made.classes, to_corners(made.boxes)))
 
 
+def ap75(found: Detections, made: Scenes) -> float:
+    """Measure the average precision at IoU 0.75, for which a box must fit well, averaged over the classes."""
+    return float(mean_average_precision(found.p, found.corners, made.classes, to_corners(made.boxes), 0.75))
+
+
 def boxes_per_object(found: Detections, made: Scenes) -> float:
     """Count the boxes with a confidence above 0.5, for each object."""
     return int((found.confidence > 0.5).sum()) / int((made.classes >= 0).sum())
@@ -61,6 +67,70 @@ def suppressed(found: Detections, threshold: float = 0.5) -> Detections:
     for number, best in enumerate(order.unbind(-1)):
         keep &= ~(above[rows, best] & keep[rows, best][:, None] & (rank > number))
     return Detections(found.p * keep[..., None], found.corners)
+
+
+def softly_suppressed(found: Detections, sigma: float = 0.5) -> Detections:
+    """Apply Soft-NMS (Bodla et al. 2017): a box loses confidence by its overlap with each more confident one, exp(-IoU² / σ).
+
+    Args:
+        found: the detections.
+        sigma: the paper's value is 0.5; a smaller one lowers more.
+    """
+    kept = (-(iou(found.corners, found.corners) ** 2) / sigma).exp()
+    factor, waiting = torch.ones_like(found.confidence), torch.ones_like(found.confidence, dtype=torch.bool)
+    rows = torch.arange(len(factor), device=factor.device)
+    for _ in range(factor.shape[1]):
+        best = (found.confidence * factor).masked_fill(~waiting, -1.0).argmax(-1)
+        waiting[rows, best] = False
+        factor = torch.where(waiting, factor * kept[rows, best], factor)
+    return Detections(found.p * factor[..., None], found.corners)
+
+
+def local_maxima(found: Detections) -> Detections:
+    """Keep, for each class, the cells whose confidence is the highest among the nine around them, as CenterNet does."""
+    B, N, n_classes = found.p.shape
+    side = round(N**0.5)
+    maps = found.p.mT.reshape(B, n_classes, side, side)
+    highest = F.max_pool2d(maps, 3, stride=1, padding=1) == maps
+    return Detections((maps * highest).flatten(2).mT, found.corners)
+
+
+class Counted(NamedTuple):
+    """Of the objects, the shares that are found and missed; for each object, second boxes and boxes elsewhere."""
+
+    found: float
+    missed: float
+    second: float
+    elsewhere: float
+
+
+def counted(found: Detections, made: Scenes, overlap: float = 0.5, least: float = 0.5) -> Counted:
+    """Count hits, missed objects, duplicates and false boxes apart, among boxes above a confidence.
+
+    Args:
+        found: the detections.
+        made: the scenes.
+        overlap: the smallest IoU of a hit.
+        least: the confidence of a class above which a box counts.
+    """
+    hits = seconds = boxes = 0
+    for kind in range(found.p.shape[-1]):
+        image, query = (found.p[..., kind] > least).nonzero(as_tuple=True)
+        b, m = (made.classes == kind).nonzero(as_tuple=True)
+        corners, targets = found.corners[image, query], to_corners(made.boxes[b, m])
+        hit = find_hits(found.p[image, query, kind], corners, image, targets, b, overlap)
+        near = ((iou(corners, targets) >= overlap) & (image[:, None] == b)).any(-1)
+        hits, seconds, boxes = hits + int(hit.sum()), seconds + int((near & ~hit).sum()), boxes + len(hit)
+    n = int((made.classes >= 0).sum())
+    return Counted(hits / n, 1 - hits / n, seconds / n, (boxes - hits - seconds) / n)
+
+
+def first_close_pair(made: Scenes, least: float = 0.5) -> int:
+    """Find the first scene in which the boxes of two objects of one class overlap by more than `least`."""
+    corners, classes = to_corners(made.boxes), made.classes
+    alike = (classes[:, :, None] == classes[:, None]) & (classes >= 0)[:, None]
+    close = ((iou(corners, corners) > least) & alike).triu(1)
+    return int(close.flatten(1).any(1).nonzero()[0])
 
 
 def scenes(which: Sequence[int], n: int, seed: int, size: int = 24, fewest: int = 1, most: int = 3) -> Scenes:

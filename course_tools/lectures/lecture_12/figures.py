@@ -87,7 +87,7 @@ def show_confidence(made: Scenes, number: int, found: Mapping[str, Detections]) 
         said.append(f"{name} {int((confidence > 0.5).sum())}")
     n_objects = int((made.classes[number] >= 0).sum())
     show(
-        pictures({"scene": in_colour(made.images[number])} | maps, label="confidence"),
+        pictures({"scene": in_colour(made.images[number])} | maps, label="confidence", most=1.0),
         alt=f"Unseen scene {number}, creatures: {n_objects}, and the confidence of each query, as a map. Queries above 0.5: "
         f"{', '.join(said)}.",
     )
