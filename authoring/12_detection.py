@@ -474,10 +474,23 @@ claim(
 # The network of section 1 can be saved by *tuning*: boxes of most neighbours overlap by half to three quarters, a few by more, and
 # duplicates by more in the end. With the best of four thresholds, chosen on these scenes, it is about level with matching. At the usual
 # 0.5 it is far behind.
+
+# %% [markdown] tags=["predict"]
+# CenterNet keeps a cell only if it is the most confident of the nine around it. **Soft-NMS** (Bodla et al. 2017)
+# removes nothing, but lowers the confidence of a box by $e^{-\mathrm{IoU}^2/0.5}$ for each more confident one.
 #
-# **Or by a softer rule.** CenterNet keeps a cell only if it is the most confident of the nine around it. Soft-NMS (Bodla et al. 2017)
-# removes nothing, but lowers the confidence of a box by $e^{-\mathrm{IoU}^2/0.5}$ for each more confident one. Here are both, for the two
-# networks that you trained, with 1,000 updates each.
+# **Predict.** Which of them helps the network of section 1?
+#
+# <details><summary>A. Local maxima: each creature has a peak of its own.</summary>
+#
+# Two that stand together start from cells side by side, and only one can be the maximum.</details>
+# <details><summary>B. Soft-NMS.</summary>
+#
+# Yes. A duplicate overlaps almost wholly and falls far, a neighbour by half and falls less. So neighbours come before duplicates in
+# the order, and average precision judges only the order.</details>
+# <details><summary>C. Neither: whatever removes duplicates removes neighbours.</summary>
+#
+# Soft-NMS removes neither. It puts them in order.</details>
 
 # %% tags=["nbval-check-output"]
 source(experiments.softly_suppressed)
@@ -494,10 +507,8 @@ claim(
 )
 
 # %% [markdown]
-# **Soft-NMS beats the set here, without any tuning.** Average precision judges only the order. A duplicate overlaps its
-# better almost wholly and falls far; a neighbour overlaps it by half and falls less, so that it still comes before the duplicates. Local maxima remove neighbours
-# as NMS does. What the set has instead: no rule that
-# must know what an overlap is. So it also serves masks, lanes or words.
+# **Soft-NMS beats the set here, without any tuning** (your two networks, 1,000 updates each). Local maxima remove neighbours
+# as NMS does. What the set has instead: no rule that must know what an overlap is. So it also serves masks, lanes or words.
 
 # %% tags=["nbval-check-output"]
 claim(
