@@ -639,7 +639,7 @@ claim(
 # - **Longer texts.** Models are trained on short texts first and then, briefly, on long ones, with slower speeds: linear interpolation
 #   of the positions, or YaRN (Peng et al. 2023), which slows the slowest pairs most and the fastest not at all.
 # - **Sinks.** In large models, a window that drops the first tokens ruins the text, because heads park their unused weight there;
-#   keeping four of them helps (Xiao et al. 2024).
+#   keeping four of them helps (Xiao et al. 2024; lecture 19, where you also make attention and writing cheaper without any change).
 # - **Smaller caches.** DeepSeek-V2 (2024) stores one short vector for each token, from which keys and values of all heads are
 #   computed, and one small rotated key that all heads share: multi-head latent attention.
 # - **Norms** have come back: Qwen3 and Gemma 3 (2025) normalise each query and key by RMSNorm, too.
