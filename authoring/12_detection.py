@@ -403,7 +403,7 @@ claim(
 figures.show_confidence(unseen, scene, {"every cell": many, "matched": sets})
 
 
-# %% tags=["interactive"]
+# %% tags=["cover", "interactive"]
 def draw_scene(number=3, threshold=0.5):
     """What both networks detect in an unseen scene, above a confidence."""
     shown = {"after NMS": kept, "matched": sets}

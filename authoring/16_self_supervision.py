@@ -130,7 +130,7 @@ claim(
 # **Try it.** Name what may stay in each pair below. It is one of ten: star, heart, umbrella, plane, telephone, notes, anchor, horse, sun,
 # scissors. Other things may be in both by chance: one pair does not decide, but thousands do.
 
-# %% tags=["try-it"]
+# %% tags=["cover", "try-it"]
 COLOURS = Augmentation(brightness=1.5, saturation=0.6, hue=math.pi)
 
 

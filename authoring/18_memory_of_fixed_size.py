@@ -367,7 +367,7 @@ torch.testing.assert_close(corrected, S.detach() - beta * gradient)
 #
 # **Try it.** Set the gate to 0.9, and `one` to 0.5, so that half of each error is corrected. Say first which squares change.
 
-# %% tags=["try-it"]
+# %% tags=["cover", "try-it"]
 one, few = torch.tensor(1.0), torch.tensor([0.7]).log()
 figures.show_states(
     {
