@@ -55,10 +55,10 @@ from course_tools.notebook.seed_scores import show_seeds
 # > 5 . **[?]** 2050 · December 5 , 2050
 #
 # You know that the hidden word means December, because of a word to its *right*. A GPT reads from left to right and cannot know
-# it. Nor does a table of neighbours help: beside the gap stand only `.` and `2050`.
+# it. Nor do counts of neighbouring tokens help: beside the gap stand only `.` and `2050`.
 #
-# Our texts are the days of two centuries as English, German, French, Polish, Finnish and Turkish write them. A token is a word,
-# a number or a sign.
+# Our texts are days of the years 1900 to 2099, each written in two of six languages: English, German, French, Polish, Finnish and
+# Turkish. A token is a word, a number or a punctuation mark.
 
 # %%
 known, new = date_pairs.date_pairs(n_train=16_000, n_test=1_000, seed=0)
@@ -74,17 +74,18 @@ for pair in known[:5]:
 # It does, several tokens away. A table of neighbours never looks there.</details>
 # <details><summary>B. About 5.3, the logarithm of 200.</summary>
 #
-# Yes: ln 200 = 5.3. Month and sign beside a year say nothing about which year it is.</details>
+# Yes: ln 200 = 5.3. The month or comma beside a year does not tell which year it is.</details>
 # <details><summary>C. About 2.5, the logarithm of 12.</summary>
 #
-# That is the price of a hidden month, if the table knows the language.</details>
+# That is what a hidden month costs, if the table knows the language.</details>
 
 # %% [markdown]
 # ## 2 ELMo: two language models
 #
-# Why not train one language model without its causal mask? From the second layer on, the neighbours' states would contain the
-# word that is to be predicted. **ELMo** (2018) therefore trains *two* language models, LSTMs that read in opposite directions,
-# and concatenates their states for each word. A task uses all layers $j$, mixed by learned weights $s_j$ and a scale $\gamma$:
+# Why not train one language model without its causal mask? Each position would see the very word that it must predict. Nor is it
+# enough to hide a word from its own position: from the second layer on, the states of its neighbours contain it. **ELMo** (2018)
+# therefore trains *two* language models, stacks of LSTMs (lecture 01) that read in opposite directions, and concatenates their
+# states for each word $k$. A task uses all layers $j$, mixed by weights $s_j$ and a scale $\gamma$ that are learned with the task:
 #
 # $$\mathrm{ELMo}_k = \gamma \sum_{j} s_j\, h_{k,j} \qquad s = \mathrm{softmax}(w) \qquad h_{k,j} = [\overrightarrow{h}_{k,j};\ \overleftarrow{h}_{k,j}]$$
 #
@@ -122,13 +123,13 @@ changed = ((before - after).abs() > 0).any(1)[0]  # for each feature
 claim("08.elmo", left=changed[:16].sum(), right=changed[16:].sum())
 
 # %% [markdown]
-# One half of the features depends on the left, the other on the right, and no layer combines a word on the left with one on the
-# right.
+# One half of the features depends on the word and what is to its left, the other half on the word and what is to its right. No
+# feature combines a word on the left with one on the right.
 #
 # ## 3 Hide the answer, not the context
 #
 # **BERT** (2018) uses both sides in *every* layer and hides the answer by removing it from the input. Of the tokens, 15 % are
-# **chosen**, and only these are predicted. A chosen token is replaced:
+# **chosen** at random, and only these are predicted. A chosen token becomes one of three things:
 #
 # | fraction of the chosen tokens | becomes | `fate` |
 # | --- | --- | --- |
@@ -136,8 +137,11 @@ claim("08.elmo", left=changed[:16].sum(), right=changed[16:].sum())
 # | 10 % | a random token | 0.8 … 0.9 |
 # | 10 % | itself, unchanged | ≥ 0.9 |
 #
-# All randomness is passed in: a token is chosen where `choice` is below `rate`, and `fate` decides what it becomes. The special
-# tokens [CLS] and [SEP] (section 4) and padding are not `eligible`.
+# Why not always [MASK]? The texts of a later task contain none. With the last two rows the model must predict at tokens that it
+# sees, too.
+#
+# The function gets all random numbers as arguments: a token is chosen where `choice` is below `rate`, and `fate` decides what it
+# becomes. The special tokens [CLS] and [SEP] (section 4) and padding are not `eligible`.
 #
 # **By hand**, with a rate of 0.15:
 #
@@ -181,8 +185,8 @@ claim(
 )
 
 # %% [markdown]
-# The loss is the cross-entropy of the *true* tokens, averaged over the set $C$ of all chosen positions of the batch, those left
-# unchanged included:
+# The loss is the cross-entropy of the *true* tokens, averaged over the set $C$ of all chosen positions of the batch, including
+# those left unchanged:
 #
 # $$L = -\frac{1}{|C|} \sum_{(b,t) \in C} \log p(x_{b,t} \mid \text{corrupted text})$$
 #
@@ -236,9 +240,9 @@ suspect = check("08.4", suspect)
 # %% [markdown]
 # ## 5 A whole BERT, trained beside a GPT
 #
-# The encoder is that of lecture 05: no causal mask, only padding is hidden. A small network turns the last state of a token into
-# logits, with the embedding matrix once more. We choose 25 % of the tokens instead of 15 %: our texts are short, and each
-# update then has more targets.
+# The encoder is that of lecture 05: no causal mask, only padding is masked out. A small network turns the final state of each token
+# into logits; as in GPT, the output matrix is the embedding matrix. We choose 25 % of the tokens instead of 15 %: our texts are
+# short, and each update then has more targets.
 
 
 # %%
@@ -294,19 +298,20 @@ fit(
 )
 
 # %% [markdown] tags=["predict"]
-# The rival is a GPT of the same sizes. It reads the same texts as often, and predicts *every* token from those to its left.
+# The rival is a GPT with blocks of the same size. It reads the same texts equally often, and predicts *every* token from those to
+# its left.
 #
-# **Predict.** A year stands in both sentences. At which of the two does the GPT need about as few nats as BERT?
+# **Predict.** The year stands in both sentences, as the same number. Where does the GPT need nearly as few nats for it as BERT?
 #
-# <details><summary>A. At both: it has read 16,000 texts.</summary>
+# <details><summary>A. In both: it has read 16,000 texts.</summary>
 #
-# The years of new days cannot be remembered. They must be found in the text.</details>
-# <details><summary>B. At neither: it sees only one side.</summary>
+# The year of a new day cannot be remembered. It must be found in the text.</details>
+# <details><summary>B. In neither: it sees only one side.</summary>
 #
 # One side is enough if the answer stands on it.</details>
-# <details><summary>C. Only at the second.</summary>
+# <details><summary>C. Only in the second.</summary>
 #
-# Yes. When it comes to the second year it has read the first. At the first, nothing to the left tells the year.</details>
+# Yes. When it comes to the second year it has read the first. In the first sentence, nothing to the left tells the year.</details>
 
 # %%
 torch.manual_seed(0)
@@ -322,8 +327,9 @@ fit(
 )
 
 # %% [markdown]
-# Now the test: in new days, one token at a time is hidden. The table counts the neighbours on both sides (Kneser and Ney's
-# smoothing of lecture 07); of one to four neighbours, one on either side is the best choice.
+# Now the test: in new days, one token at a time is hidden. (In training, a quarter of the tokens is chosen at once, at times a number
+# in both sentences; so a lower loss is to be expected here.) The table counts the neighbours on both sides (Kneser and Ney's
+# smoothing of lecture 07). We tried two to four neighbours; one on either side is best.
 
 # %% tags=["nbval-check-output"]
 source(date_pairs.nats_of_hidden)
@@ -340,17 +346,23 @@ figures.show_kinds(by, texts, asked)
 claim("08.nats", **{name.lower(): each.mean() for name, each in by.items()})
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Say why GPT's second bar is low and its first is not. Then let the table count two neighbours to the left: write
-# `(-2, -1)` for `(1, -1)` and run the cell again.
+# **Try it.** Explain why GPT's bar for numbers is low in the second sentence and high in the first. Then let the table count two
+# neighbours to the left: write `(-2, -1)` for `(1, -1)` and run the cell again.
 
 # %% [markdown]
-# BERT finds the number in the other sentence, on whichever side that is. Where the answer stands to the left, GPT finds it as
-# well; where it stands to the right, GPT is no better than the table. And BERT has begun to *translate*: a hidden month costs it far
-# less than ln 12 = 2.5 nats, although no word list was ever given.
+# Half of the numbers are days, at about ln 31 = 3.4 nats for a guess, and half are years, at 5.3. BERT finds a number in the other
+# sentence, on whichever side that is. Where that is to the left, GPT finds it, too; where it is to the right, the number costs GPT
+# as much as the table. And BERT has begun to *translate*: a hidden month costs it far less than ln 12 = 2.5 nats, although it
+# never saw a dictionary.
+#
+# Neither rival is hopeless. Counts of which words occur in the same *pair* would give a dictionary (section 7 uses them), but one
+# must decide to count these; BERT was not told where the answer is. And a GPT can fill gaps if the text is rearranged so that the gap
+# comes last, as some models for code are trained (*fill in the middle*, Bavarian et al. 2022).
 #
 # ## 6 What more training teaches
 #
-# The study `08_checkpoint` goes on for six times as many updates. Its weights are part of the course; the next cell reads them.
+# Another BERT of this size was trained on 30,000 pairs, for six times as many updates. Its training was recorded and its weights are
+# part of the course; the next cell reads them.
 
 # %% tags=["nbval-check-output"]
 study = show_study("08_checkpoint")
@@ -364,13 +376,14 @@ ends = {
 claim("08.checkpoint", nats=study.mean("BERT", "nats"), **ends)
 
 # %% [markdown]
-# A number is found. A month costs 0.3 nats, and no model could do much better: `5 [?] 2050` may be French, Polish or Turkish, and
-# which of the three it is, nothing tells. A weekday still costs ln 7 = 1.95: both sentences have one in only a quarter of the texts,
-# and the model has not found this link yet.
+# Numbers are found almost without loss. A month costs 0.3 nats, and no model could do much better. `5 [?] 2050` may be French, Polish
+# or Turkish, and `5 . [?] 2050` German or Finnish; the other sentence only excludes its own language. A weekday still costs
+# ln 7 = 1.95 nats, as much as a guess in a known language. Half of the hidden weekdays could be translated from the other
+# sentence, but only a quarter of the texts have two, and the model has not found this link.
 
 # %% [markdown] tags=["try-it"]
-# **Try it.** Hide other tokens. Hide the same day in both sentences. Let the two sentences contradict each other: which one does
-# the gap believe? Write the second sentence in another language: en, de, fr, pl, fi, tr.
+# **Try it.** Hide other tokens. Hide the same number in both sentences. Give the two sentences different years: does this change
+# what the model writes for the month? Write the second sentence in another language: en, de, fr, pl, fi, tr.
 
 # %% tags=["try-it"]
 figures.print_filled(
@@ -381,8 +394,8 @@ figures.print_filled(
 )
 
 # %% [markdown]
-# **Where does it look?** The figure shows the head that puts most weight on the other sentence. Each row is a token that asks,
-# each column a token that is read. Which pairs of words has the head found?
+# **Where does it look?** The figure shows the head that puts most weight on the other sentence. Each row is a query, each column a
+# key. Which pairs of words has the head found?
 
 # %% tags=["interactive"]
 shown = texts_of_study.lay_out(
@@ -402,9 +415,11 @@ explore(figures.head_map(heads), layer=(1, 2), head=(1, 4), text=(1, 3))
 # ## 7 Fine-tuning: labels in one language
 #
 # A new task: is a date in winter, spring, summer or autumn? We have 96 labelled dates, eight for each month, *all in English*. The
-# test dates are new days in the five other languages. Numbers are replaced by [MASK], so that no reader learns them by heart.
+# test dates are in the five other languages. Every number becomes [MASK]: what is left is the name of a month, in half of the dates
+# with a weekday. So the task is to know the months of five languages from labels in a sixth.
 #
-# **Fine-tuning** adds a small head and trains *all* weights. BERT's head reads the state of [CLS], which stands for the whole text:
+# **Fine-tuning** adds a small head and trains *all* weights. BERT's head reads the state of [CLS], which by this training comes to
+# summarise the whole text:
 #
 # $$\text{logits} = W \tanh(W_p\, h_{[\mathrm{CLS}]} + b_p) + b$$
 #
@@ -421,20 +436,21 @@ from course_lib.models import classification_head
 classification_head = check("08.6", classification_head)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Three readers get the 96 labels: logistic regression on TF-IDF of letter groups, an untrained BERT, and the
-# pre-trained one. A guess is right in a quarter of the cases. Who knows the season of *heinäkuuta*?
+# **Predict.** Three classifiers are trained on the 96 labels: logistic regression on TF-IDF of groups of one to four letters (groups
+# that are rare among the dates count more), an untrained BERT, and the pre-trained one. A guess is right in a quarter of the cases.
+# Which is most likely to know the season of *heinäkuuta*?
 #
-# <details><summary>A. Nobody: no label was in Finnish.</summary>
+# <details><summary>A. None: no label was in Finnish.</summary>
 #
-# That holds for whoever knows Finnish only from the labels. One of the three has read Finnish before.</details>
+# True of a classifier that has read nothing but the labelled dates. One of the three has read Finnish before.</details>
 # <details><summary>B. TF-IDF: it finds the letters that both languages share.</summary>
 #
 # *Januar* shares letters with *January*, so TF-IDF is right more often than a guess. But what does *heinäkuuta* share with
 # *July*?</details>
 # <details><summary>C. The pre-trained BERT.</summary>
 #
-# Yes. It has filled *heinäkuuta* where the other sentence had *July*, so the two have similar states, and a head that is trained on
-# one fits the other.</details>
+# Yes. It has learned to fill in *heinäkuuta* where the other sentence has *July*. If this has made their states similar, a head
+# trained on one also fits the other.</details>
 
 
 # %%
@@ -509,9 +525,11 @@ svd = [found[f"TF-IDF + SVD, {n} directions"] for n in (12, 48)]
 claim("08.svd", twelve=svd[0], more=svd[1])
 
 # %% [markdown]
-# Labels in one language, answers in five others. TF-IDF knows only what the languages share in letters. But it takes no network to
-# use the pairs: an SVD of the words that occur on the same days is always right, if one tells it that there are twelve months; with
-# 48 directions it is little better than TF-IDF. BERT was not told, and it also finds days and years.
+# Labels in one language, answers in five others. TF-IDF profits only from letters that the languages share. But no network is needed
+# to use the unlabelled pairs: an SVD maps words that occur on the same days to similar vectors, and with 12 directions, as many as
+# there are months, it is always right and **better than BERT**. With 48 directions it is little better than TF-IDF alone. BERT needs no
+# such choice, and the same weights also fill in days and years; but for this task alone, one who knows that months decide it needs no
+# BERT.
 
 # %% [markdown] tags=["quiz"]
 # ## 8 Exit quiz
@@ -535,7 +553,7 @@ claim("08.svd", twelve=svd[0], more=svd[1])
 # It is not trained to generate from left to right: it expects tokens on both sides.</details>
 # <details><summary>B. States that depend on both sides of each token, in every layer.</summary>
 #
-# Right. Tasks on a given text need such states; the price is more updates.</details>
+# Right. Tasks on a given text profit from such states; the price is fewer targets in each update.</details>
 # <details><summary>C. Fewer parameters.</summary>
 #
 # The blocks have the same parameters.</details>
@@ -544,7 +562,7 @@ claim("08.svd", twelve=svd[0], more=svd[1])
 #
 # <details><summary>A. 90: the others are visible.</summary>
 #
-# The model does not know that they are unchanged, and must learn to predict at visible tokens, too.</details>
+# The model is not told which tokens are unchanged. They count, so that it learns to predict at visible tokens, too.</details>
 # <details><summary>B. 100.</summary>
 #
 # Right. All chosen tokens count.</details>
@@ -571,32 +589,34 @@ claim("08.svd", twelve=svd[0], more=svd[1])
 # %% [markdown]
 # ## 9 What came of it
 #
-# BERT-large had 340 million parameters and 3.3 billion words; within a year nearly every task of language understanding began with
-# it.
+# BERT-large had 340 million parameters and was trained on 3.3 billion words; within a year most leading entries on benchmarks of
+# language understanding, such as GLUE and SQuAD, were built on it or on a variant of it.
 #
 # - **More of the same.** RoBERTa (2019) trained longer on ten times the text, drew new masks each time, dropped next-sentence
-#   prediction and was better everywhere.
-# - **Learning from every token.** ELECTRA (2020) lets a small model replace tokens, and a large one says of *each* token whether it
-#   was replaced. DeBERTa (2021) keeps content and position apart in the scores.
+#   prediction and was better on GLUE, SQuAD and RACE.
+# - **Learning from every token.** ELECTRA (2020) lets a small model replace tokens, and a larger one predicts for *each* token whether
+#   it was replaced. DeBERTa (2021) keeps content and position apart in the attention scores.
 # - **Many languages.** Multilingual BERT transfers labels between languages as in section 7, even without parallel text (Pires et
-#   al. 2019); XLM (2019) masks pairs of translations, as we did.
-# - **Retrieval.** Sentence-BERT (2019) makes one vector per text; dense retrieval and re-ranking, which also feed chatbots their
-#   sources, are still the work of encoders.
-# - **Today.** Chatbots are GPTs. Where a text is given and the answer is a label, a score or a vector, encoders remain: ModernBERT
-#   (2024) has rotary positions, gated networks, windows, fused attention, and contexts of 8,192 tokens.
+#   al. 2019); XLM (2019) masks tokens in pairs of translations, as we did.
+# - **Retrieval.** Sentence-BERT (2019) makes one vector per text. Dense retrieval and re-ranking, which also find the sources for
+#   chatbots, are mostly built on encoders, and lately also on GPTs that were retrained to give vectors.
+# - **Today.** Chatbots are GPTs, and with enough of a prompt they also classify. Where many texts need a label, a score or a vector,
+#   encoders remain in use because they are small and fast: ModernBERT (2024) has rotary positions, gated feed-forward networks, local
+#   windows in two of three layers, fused attention and contexts of 8,192 tokens; it masks 30 % and has no next-sentence prediction.
 #
 # **Further reading.** Peters et al. 2018, *Deep contextualized word representations*, eq. 1 (https://arxiv.org/abs/1802.05365) ·
 # Devlin et al. 2019, *BERT* (https://arxiv.org/abs/1810.04805) · Liu et al. 2019, *RoBERTa* (https://arxiv.org/abs/1907.11692) ·
 # Clark et al. 2020, *ELECTRA* (https://arxiv.org/abs/2003.10555) · He et al. 2021, *DeBERTa* (https://arxiv.org/abs/2006.03654) ·
 # Pires et al. 2019, *How Multilingual is Multilingual BERT?* (https://arxiv.org/abs/1906.01502) · Conneau and Lample 2019,
 # *Cross-lingual Language Model Pretraining* (https://arxiv.org/abs/1901.07291) · Reimers and Gurevych 2019, *Sentence-BERT*
-# (https://arxiv.org/abs/1908.10084) · Warner et al. 2024, *Smarter, Better, Faster, Longer*, on ModernBERT
+# (https://arxiv.org/abs/1908.10084) · Bavarian et al. 2022, *Efficient Training of Language Models to Fill in the Middle*
+# (https://arxiv.org/abs/2207.14255) · Warner et al. 2024, *Smarter, Better, Faster, Longer*, on ModernBERT
 # (https://arxiv.org/abs/2412.13663).
 
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+# Nothing later depends on these sections. Each can be read on its own, and their exercises give extra points.
 
 # %% [markdown]
 # ## Next-sentence prediction
@@ -622,7 +642,7 @@ from course_lib.losses import nsp_pairs
 nsp_pairs = check("08.5", nsp_pairs)
 
 # %% [markdown]
-# Our days are documents of two sentences.
+# For our texts, each day is a document of two sentences.
 
 # %%
 rows, follows = date_pairs.neighbours(known[:200], nsp_pairs, seed=0)
@@ -658,8 +678,9 @@ claim(
 )
 
 # %% [markdown]
-# The control *random neighbours* reads the same pairs without the second loss, and fills gaps as badly: the random sentences cost all
-# of it, and the second loss gives nothing back. RoBERTa found no gain from the task on full-length text, either, and dropped it.
+# The control *random neighbours* reads the same pairs without the second loss, and fills gaps as badly: the harm is done by the random
+# sentences, and in this short training the second loss makes up for none of it. The harm is large because in our pairs the other
+# sentence *is* the answer; in ordinary text it helps much less. RoBERTa found no gain from the task there, either, and dropped it.
 #
 # ## Always [MASK]
 #
@@ -671,10 +692,10 @@ claim(
 # <details><summary>A. That token, because the model sees it.</summary>
 #
 # It sees the token but was never trained to predict it there.</details>
-# <details><summary>B. Nothing that is tied to that token: its loss never asked there.</summary>
+# <details><summary>B. Often another token: its loss never asked there.</summary>
 #
-# Yes. The random and the unchanged tokens of the 80/10/10 rule make every token a possible question. Texts of a later task have no
-# [MASK] at all.</details>
+# Yes. Nothing in its training rewards it for repeating a token that it sees. It can still be right where the other tokens tell the
+# answer. With the 80/10/10 rule every token may be a target.</details>
 # <details><summary>C. [MASK].</summary>
 #
 # [MASK] is never a target.</details>
@@ -687,10 +708,14 @@ claim(
 )
 
 # %% [markdown]
+# Does this matter for a later task? Less than one might think. In the BERT paper (appendix C.2), fine-tuning is about as good after
+# [MASK] alone; only frozen states get worse, by 0.9 points in named-entity recognition. Wettig et al. (2023) find [MASK] alone
+# even better on most tasks.
+#
 # ## What heads attend to
 #
 # Clark et al. (2019) summarised each of the 144 heads of BERT-base by a few numbers. With weights $\alpha_{ij}$ of token $i$ on
-# token $j$ and the delimiters $D$, such as [SEP], averaged over the real tokens of a batch:
+# token $j$ and the set $D$ of delimiters, such as [SEP], averaged over the real tokens $i$ of a batch:
 #
 # $$\text{previous } \alpha_{i,i-1} \quad \text{current } \alpha_{i,i} \quad \text{following } \alpha_{i,i+1} \quad \text{delimiters } \sum_{j \in D} \alpha_{ij} \quad \text{entropy } -\sum_j \alpha_{ij} \log \alpha_{ij}$$
 #
@@ -723,19 +748,18 @@ figures.show_head_statistics(
 )
 
 # %% [markdown]
-# In BERT-base, some heads put at least half of their weight on the previous token, others on the next, and many, in the middle
-# layers, on [SEP], where a head looks that finds nothing to do.
+# In BERT-base, some heads put more than half of their weight on the previous token, others on the next, and many of the middle layers
+# on [SEP]. Clark et al. read the latter as doing nothing: there, changing the weight on [SEP] hardly changes the output.
 #
 # ## Heads for other tasks, and pieces of words
 #
 # The encoder stays and the head changes. A **tag** head classifies every token. A **span** head finds where an answer starts and
-# ends (SQuAD), by the dot products of two learned vectors $S$ and $E$ with the last state $T_i$ of each token:
+# ends in a passage (SQuAD), by the dot products of two learned vectors $S$ and $E$ with the final state $T_i$ of each token:
 #
 # $$p(\text{tag of } i) = \mathrm{softmax}(W T_i + b) \qquad p(\text{start} = i) = \mathrm{softmax}_i(S \cdot T_i) \quad p(\text{end} = i) = \mathrm{softmax}_i(E \cdot T_i)$$
 #
-# BERT's tokens are **word pieces** (Wu et al. 2016, section 4.1). A word is cut from left to right, and each time the longest piece
-# of the vocabulary is taken; `##` marks a piece that continues a word. A word that cannot be cut is
-# [UNK].
+# BERT's tokens are **word pieces** (Wu et al. 2016, section 4.1). A word is cut from left to right, each time by the longest piece of
+# the vocabulary that fits; `##` marks a piece that continues a word. A word of which some part fits no piece becomes [UNK].
 
 # %%
 vocabulary = {"mar", "##s", "##ca", "##zo", "de", "##zem", "##ber", "##em", "##bre"}
@@ -752,9 +776,9 @@ for word in ("mars", "marca", "marzo", "dezember", "decembre"):
 # The check calls `train_bert(passages, names, labels, known, n_tokens, n_classes, n_steps)` once: about 2,000 passages, 240
 # names with 40 known labels, and `n_steps=460` updates, of which at least the first three quarters are pre-training. **The
 # labels of the other 200 names are false on purpose.** Your function never gets the held-out names. It has at most 60 seconds
-# of processor time; a good answer needs about ten. 400 updates are few, so the rate decides the last point: pre-train with Adam at
+# of processor time; a good answer needs about ten. So few updates make the learning rate decide the last point: pre-train with Adam at
 # 0.01 and batches of 24, warmed up over the first tenth and then lowered to 0, and fine-tune with 0.002 or 0.003. At 0.002
-# throughout, a sound BERT reaches only 0.2 to 0.35.
+# throughout, a correct BERT reaches an accuracy of only 0.2 to 0.35.
 #
 # | points | what is judged |
 # | --- | --- |
