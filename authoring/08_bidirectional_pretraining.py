@@ -397,7 +397,7 @@ figures.print_filled(
 # **Where does it look?** The figure shows the head that puts most weight on the other sentence. Each row is a query, each column a
 # key. Which pairs of words has the head found?
 
-# %% tags=["interactive"]
+# %% tags=["cover", "interactive"]
 shown = texts_of_study.lay_out(
     [
         ("5 grudnia 2050", "5 . Dezember 2050"),
@@ -679,7 +679,7 @@ claim(
 
 # %% [markdown]
 # The control *random neighbours* reads the same pairs without the second loss, and fills gaps as badly: the harm is done by the random
-# sentences, and in this short training the second loss makes up for none of it. The harm is large because in our pairs the other
+# sentences, and in this short training the second loss makes up for next to none of it. The harm is large because in our pairs the other
 # sentence *is* the answer; in ordinary text it helps much less. RoBERTa found no gain from the task there, either, and dropped it.
 #
 # ## Always [MASK]

@@ -414,7 +414,7 @@ speculative = check("19.4", speculative)
 # **Try it.** Draft eight letters a round in place of four. Are there more blue letters in a row? And how many of the eight in
 # each round are thrown away?
 
-# %% tags=["try-it"]
+# %% tags=["cover", "try-it"]
 torch.manual_seed(1)
 recorded = experiments.Recorded(model, counts)
 prompt = new[None, 9_000:9_016]
