@@ -332,9 +332,6 @@ accept = check("19.3", accept)
 # compared by χ², the sum of (count − expected)² / expected. Its number $f$ of degrees of freedom is one less than the number of
 # counts compared (tokens expected fewer than five times are counted together). If the law is right, χ² is about $f$, give or
 # take $\sqrt{2f}$.
-#
-# The cell also prints the bits of the table, here for 20,000 new characters. Those beyond the model's 12,800 are harder:
-# compare 2.06 with the model's bits, not this number.
 
 # %%
 table = NGram(known.cpu().unfold(0, 4, 1), len(characters))
@@ -351,9 +348,9 @@ def from_p_again(tokens, draft_p, model_p, uniforms):
     return n, torch.multinomial(model_p[:, 0], 1)[:, 0]
 
 
-runs = new[:20_000].cpu().unfold(0, 4, 1)
+runs = new[: unseen.numel()].cpu().unfold(0, 4, 1)
 table_bits = -table.probability(runs).log2().mean()
-print(f"the table: {table_bits:.2f} bits per character")
+print(f"the table, on the same text: {table_bits:.2f} bits per character")
 source(experiments.first_tokens)
 passage = new[None, 1_000:1_100]
 with torch.no_grad():
@@ -502,18 +499,9 @@ claim(
 #   calls are what counts.
 # - **Exact means in exact arithmetic.** A call for five places may round differently from a call for one. As with the tiles,
 #   the result is then not equal bit by bit, and a greedy text may take another turn at a near tie.
-#
-# ## 9 See it
-
-# %% [markdown] tags=["interactive"]
-# **Explore.** Tokens per call, by the number of drafted tokens and the share that is accepted. At 0.5, how much do more than
-# four drafted tokens bring? And at 0.9?
-
-# %% tags=["interactive"]
-explore(figures.draw_per_call, share=(0.1, 0.95, 0.05), n_drafts=(0, 12, 1))
 
 # %% [markdown] tags=["quiz"]
-# ## 10 Exit quiz
+# ## 9 Exit quiz
 #
 # **Question 1.** Two tiles have the same sum $\ell = 1$; the maximum of the first is larger by $\ln 9$. How much of the merged
 # context is the first tile's?
@@ -570,7 +558,7 @@ explore(figures.draw_per_call, share=(0.1, 0.95, 0.05), n_drafts=(0, 12, 1))
 # </details>
 
 # %% [markdown]
-# ## 11 What came of it
+# ## 10 What came of it
 #
 # - **Tiles.** The running softmax is from Milakov and Gimelshein (2018); Rabe and Staats (2021) used it for attention without
 #   the table. FlashAttention (Dao et al. 2022) added the view of traffic, and the kernel: it reports GPT-2 trained up to 3
@@ -581,38 +569,11 @@ explore(figures.draw_per_call, share=(0.1, 0.95, 0.05), n_drafts=(0, 12, 1))
 #   with a small network as its draft. Medusa (Cai et al. 2024) and EAGLE (Li et al. 2024) train small heads that draft from the
 #   model's own states; Medusa's *typical acceptance* gives up the exact law. DeepSeek-V3 (2024) is trained to predict two
 #   tokens, and the second can serve as a draft.
-# - **Caches.** PagedAttention (Kwon et al. 2023) keeps keys and values in blocks of 16 tokens, found by a table as in the
-#   virtual memory of a computer: hardly any memory is left unused, and texts with a common beginning share its blocks.
-# - **Latent attention** (DeepSeek-V2, 2024; lecture 17) makes the cache itself smaller: in each layer, it keeps one short
-#   vector for each token.
-#
-# **Further reading.** Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*
-# (https://arxiv.org/abs/1805.02867) · Dao et al. 2022, *FlashAttention* (https://arxiv.org/abs/2205.14135) · Leviathan et al.
-# 2023, *Fast Inference from Transformers via Speculative Decoding* (https://arxiv.org/abs/2211.17192) · Kwon et al. 2023,
-# *PagedAttention* (https://arxiv.org/abs/2309.06180) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention
-# Sinks* (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V3* (https://arxiv.org/abs/2412.19437).
-#
-# **What is deliberately not there.** This course ends here. The following was left out on purpose. The numbers are from small
-# trials that are not part of the notebooks, one task each, and say nothing about large models:
-#
-# - **Mixtures of experts** (Fedus et al. 2021, https://arxiv.org/abs/2101.03961). With eight experts, a random table that sends
-#   each character to a fixed expert beat the learned router: 2.20 and 2.22 bits against 2.28 and 2.29, in two runs each. A
-#   lecture would have had no result to show for the router.
-# - **Diffusion transformers** (Peebles and Xie 2022, https://arxiv.org/abs/2212.09748): their subject is diffusion, not
-#   attention, and a minute on a CPU yields blurry digits.
-# - **DINO** (Caron et al. 2021, https://arxiv.org/abs/2104.14294): lecture 16's BYOL shares its main idea, a moving-average
-#   target without negatives, and DINO's attention maps need larger images.
-# - **Preference tuning** (Rafailov et al. 2023, https://arxiv.org/abs/2305.18290): on sums, whose answers can be verified,
-#   fine-tuning on the model's own right samples did better (0.93 of the hard
-#   sums right, against 0.76 at best).
-# - **LoRA** (Hu et al. 2021, https://arxiv.org/abs/2106.09685): with 5 % of the weights (rank 4) it learned the new text less
-#   well than full training (3.00 bits against 2.82), and forgot more of the old one. At rank 1 it forgot less, and learned
-#   still less.
 
 # %% [markdown]
 # # Going further
 #
-# The course does not need this section. Its exercise is for extra points.
+# The course does not need this section. Its exercise is for extra points. At its end stands what the course leaves out, and why.
 
 # %% [markdown]
 # ## A window with sinks
@@ -656,6 +617,53 @@ torch.testing.assert_close(
     rtol=1e-4,
 )
 print("most keys of a query:", mask.sum(-1).max().item())
+
+# %% [markdown]
+# ## Smaller caches
+#
+# PagedAttention (Kwon et al. 2023) keeps keys and values in blocks of 16 tokens, found by a table as in the
+# virtual memory of a computer: hardly any memory is left unused, and texts with a common beginning share its blocks.
+#
+# **Latent attention** (DeepSeek-V2, 2024; lecture 17) makes the cache itself smaller: in each layer, it keeps one short
+# vector for each token.
+
+# %% [markdown]
+# ## How many drafts?
+
+# %% [markdown] tags=["interactive"]
+# **Explore.** Tokens per call, by the number of drafted tokens and the share that is accepted. At 0.5, how much do more than
+# four drafted tokens bring? And at 0.9?
+
+# %% tags=["interactive"]
+explore(figures.draw_per_call, share=(0.1, 0.95, 0.05), n_drafts=(0, 12, 1))
+
+# %% [markdown]
+# ## Papers
+#
+# Milakov and Gimelshein 2018, *Online normalizer calculation for softmax*
+# (https://arxiv.org/abs/1805.02867) · Dao et al. 2022, *FlashAttention* (https://arxiv.org/abs/2205.14135) · Leviathan et al.
+# 2023, *Fast Inference from Transformers via Speculative Decoding* (https://arxiv.org/abs/2211.17192) · Kwon et al. 2023,
+# *PagedAttention* (https://arxiv.org/abs/2309.06180) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention
+# Sinks* (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V3* (https://arxiv.org/abs/2412.19437).
+
+# %% [markdown]
+# ## What is deliberately not there
+#
+# This course ends here. The following was left out on purpose. The numbers are from small trials that are not part of the
+# notebooks, one task each, and say nothing about large models:
+#
+# - **Mixtures of experts** (Fedus et al. 2021, https://arxiv.org/abs/2101.03961). With eight experts, a random table that sends
+#   each character to a fixed expert beat the learned router: 2.20 and 2.22 bits against 2.28 and 2.29, in two runs each. A
+#   lecture would have had no result to show for the router.
+# - **Diffusion transformers** (Peebles and Xie 2022, https://arxiv.org/abs/2212.09748): their subject is diffusion, not
+#   attention, and a minute on a CPU yields blurry digits.
+# - **DINO** (Caron et al. 2021, https://arxiv.org/abs/2104.14294): lecture 16's BYOL shares its main idea, a moving-average
+#   target without negatives, and DINO's attention maps need larger images.
+# - **Preference tuning** (Rafailov et al. 2023, https://arxiv.org/abs/2305.18290): on sums, whose answers can be verified,
+#   fine-tuning on the model's own right samples did better (0.93 of the hard sums right, against 0.76 at best).
+# - **LoRA** (Hu et al. 2021, https://arxiv.org/abs/2106.09685): with 5 % of the weights (rank 4) it learned the new text less
+#   well than full training (3.00 bits against 2.82), and forgot more of the old one. At rank 1 it forgot less, and learned
+#   still less.
 
 # %% tags=["ledger"]
 ledger()
