@@ -283,8 +283,8 @@ def with_fewer_guesses_after_a_refusal(
 @stranger
 def generator_that_sharpens(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
     return speculative(
-        lambda x: 1.3 * model(x),
-        lambda x: draft(x).pow(1.3) / draft(x).pow(1.3).sum(),
+        lambda x: 1.5 * model(x),
+        lambda x: draft(x).pow(1.5) / draft(x).pow(1.5).sum(),
         prompt,
         n_tokens,
         n_drafts,
@@ -400,7 +400,7 @@ exercise = Exercise(
         Property("nothing", "Where no token is asked for, the prompt is returned.", lambda draw: [_texts(draw, 0)]),
         Property(
             "greedy",
-            "With `greedy_probabilities` it writes the most likely text, whatever the draft proposes.",
+            "With `greedy_probabilities` it writes the most likely token at each step, whatever the draft proposes.",
             lambda draw: [_texts(draw, 20, n, greedy_probabilities) for n in (4, 2)],
             right_result(0),
             points=2,

@@ -13,7 +13,7 @@ from course_lib.losses import nt_xent
 from tests.course_lib.attention.examples import Example, examples
 from tests.moved import moved
 
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # by torch, in jvp
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # by torch, in jvp
 N = 3
 MECHANISMS = examples()
 FORMS = {name: example for name, example in MECHANISMS.items() if example.has_gradients} | {
