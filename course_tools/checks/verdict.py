@@ -411,9 +411,9 @@ def _describe(reference: Answer, call: Call, shown: Callable[[object], str]) -> 
 
 
 def with_values(value: object) -> str:
-    """Write an argument as its shape; a tensor of at most six integers as its values."""
+    """Write an argument as its shape; a tensor of at most six integers, and of so many rows, as its values."""
     tensors = list(tensors_in(value))
-    if len(tensors) == 1 and not tensors[0].is_floating_point() and tensors[0].numel() <= 6:
+    if len(tensors) == 1 and not tensors[0].is_floating_point() and max(tensors[0].numel(), *tensors[0].shape, 0) <= 6:
         return f"= {tensors[0].tolist()}"
     return by_shape(value)
 

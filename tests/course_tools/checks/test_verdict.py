@@ -10,6 +10,7 @@ from course_lib.attention import attend, multi_head_attention, scaled_dot_produc
 from course_lib.generation import top_k
 from course_lib.primitives import bptt_step, causal_mask, encode, lstm_step, rnn_step
 from course_tools.bank import UnknownExercise, exercise, verdict
+from course_tools.checks.verdict import with_values
 from tests.course_tools.bank.answers.unusual import failing, raises
 from tests.course_tools.judged import judged
 
@@ -137,3 +138,11 @@ def test_a_function_among_the_arguments_is_called_by_its_name():
     messages = {verdict("15.4", wrong).message for wrong in asked.wrong}
     assert any("combine = average_heads" in message or "combine = merge_heads" in message for message in messages)
     assert not any("0x" in message for message in messages)
+
+
+def test_an_input_is_written_out_only_if_it_is_short():
+    assert with_values(torch.tensor([[1, 2], [3, 4]])) == "= [[1, 2], [3, 4]]"
+    assert with_values(torch.zeros(0, dtype=torch.int64)) == "= []"
+    assert with_values(torch.tensor(3)) == "= 3"
+    assert with_values(torch.zeros(8_000, 0, dtype=torch.int64)) == "(8000, 0)"
+    assert with_values(torch.zeros(2)) == "(2,)"
