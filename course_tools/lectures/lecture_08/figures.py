@@ -40,8 +40,8 @@ def show_kinds(by: Mapping[str, Hidden], texts: DateTexts, asked: BERTInput) -> 
     ax, told = figure.subplots(), []
     for i, (name, hidden) in enumerate(by.items()):
         heights = [hidden.mean(which.to(hidden.nats.device)) for which in groups.values()]
-        places = [j + 0.27 * (i - 1) for j in range(len(groups))]
-        ax.bar(places, heights, 0.25, label=name, color=sns.color_palette("colorblind")[i])
+        places = [j + 0.8 / len(by) * (i - (len(by) - 1) / 2) for j in range(len(groups))]
+        ax.bar(places, heights, 0.75 / len(by), label=name, color=sns.color_palette("colorblind")[i])
         told.append(f"{name} " + ", ".join(f"{height:.2f}" for height in heights))
     ax.set_xticks(range(len(groups)), list(groups), fontsize=9)
     ax.set(ylabel="nats of a hidden token", ylim=(0, None))
