@@ -360,10 +360,9 @@ claim("08.nats", **{name.lower(): each.mean() for name, each in by.items()})
 # never saw a dictionary.
 #
 # **The regression does nearly as well as BERT.** It has no hidden layer, but it is told to look at the words of both sentences, and
-# here they are all that a gap needs. (Trained to its end, with a falling rate, it needs 0.42 nats.) So the gain over the GPT comes
-# from reading both sides, not from attention. What BERT adds: no one told it where the answer stands, and its states can be trained
-# for another task (section 7). A GPT can fill gaps, too, if the text is rearranged so that the gap comes last, as some models for
-# code are trained (*fill in the middle*, Bavarian et al. 2022).
+# here they are all that a gap needs. So the gain over the GPT comes from reading both sides, not from attention. What BERT adds: no
+# one told it where the answer stands, and its states can be trained for another task (section 7). A GPT can fill gaps, too, if the
+# text is rearranged so that the gap comes last, as some models for code are trained (*fill in the middle*, Bavarian et al. 2022).
 #
 # ## 6 What more training teaches
 #
