@@ -918,7 +918,7 @@ print(f"characters per piece: {n_characters / len(pieces.cut(text.test).split())
 # | IT | Transformer-based models for text problems: GPT | 3 A whole GPT on one page | `course_lib.models.GPT` |
 # | CS | Generated Text from GPT-3 | 6 Let it write | `course_lib.generation.sample`, `course_lib.generation.generate` |
 # | GA | GPT-2 and GPT-3 examples | 6 Let it write | `course_lib.pretrained.load_gpt2` |
-# | CS | Scaling Up Transformer | 12 Number of parameters | `course_lib.metrics.gpt_parameters`, `course_lib.metrics.bert_parameters` |
+# | CS | Scaling Up Transformer | 12 Number of parameters | `course_lib.metrics.gpt_parameters` |
 # | CS | GPT-3: Programming by Prompt | 13 Prompting | `course_lib.generation.few_shot_prompt` |
 # | CS | GPT-3: Literary Style Transfer | 13 Prompting | `course_lib.generation.few_shot_prompt` |
 #

@@ -8,7 +8,6 @@ from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import Sizes
 from course_lib.fast import fused_scaled_dot_product_attention
 from course_lib.losses import mlm_loss
-from course_lib.metrics import bert_parameters
 from course_lib.models import BERT, PretrainingBERT
 
 B, T, N, T_MAX = 3, 7, 13, 11
@@ -90,13 +89,6 @@ def test_the_head_for_words_uses_the_embedding_itself():
     unread = next(n for n in range(N) if n not in TOKENS)
     bert(TOKENS).words[..., unread].sum().backward()
     assert bert.bert.tokens.weight.grad[unread].any()
-
-
-def test_it_has_the_parameters_that_are_counted_from_its_sizes():
-    """The count has the pooler and no heads."""
-    bert = PretrainingBERT(BERT(N, T_MAX, Sizes(6, 3, 24, 2)))
-    counted = sum(p.numel() for p in (*bert.bert.parameters(), *bert.follows.pool.parameters()))
-    assert counted == bert_parameters(N, T_MAX, 6, 2)
 
 
 def test_every_attention_can_be_recorded():
