@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable
 
+from course_tools.notebook.frames import recorded_frames
+from course_tools.notebook.progress_bar import watched
 from course_tools.notebook.show import in_notebook, publish
 
 Control = bool | tuple[float, float] | tuple[float, float, float] | list[str]
@@ -23,6 +25,8 @@ name();
 def explore(draw: Callable[..., None], **controls: Control) -> None:
     """Redraw whenever a control changes; outside a notebook, draw once with the initial values.
 
+    A batch run, whose outputs are stored, records frames for a grid of positions, which sliders show without Python.
+
     Args:
         draw: called with one keyword argument for each control; shows its figure with `show`. A default in its signature is the
             control's initial value.
@@ -35,6 +39,11 @@ def explore(draw: Callable[..., None], **controls: Control) -> None:
     """
     start = {name: _start(draw, name, control) for name, control in controls.items()}
     if not in_notebook():
+        draw(**start)
+        return
+    if not watched():
+        if frames := recorded_frames(draw, _all_positions(controls, start), start):
+            publish({"text/html": frames, "text/plain": ""})
         draw(**start)
         return
     from ipywidgets import interact
@@ -65,6 +74,28 @@ def _start(draw: Callable[..., None], name: str, control: Control) -> object:
     raise TypeError(f"{name}: give (low, high) or (low, high, step), a bool, or a list of words; got {control!r}.")
 
 
+def _all_positions(controls: dict[str, Control], start: dict[str, object]) -> dict[str, list]:
+    """List the values that each control can take, the initial one among them."""
+    positions = {}
+    for name, control in controls.items():
+        if isinstance(control, bool):
+            positions[name] = [False, True]
+        elif isinstance(control, list):
+            positions[name] = control
+        else:
+            low, high, step = _range(control, start[name])
+            values = {round(low + i * step, 9) for i in range(int((high - low) / step + 1.5))}
+            positions[name] = sorted({value for value in values if value <= high} | {start[name]})
+    return positions
+
+
+def _range(control: tuple, value: object) -> tuple:
+    """Return low, high, step; whole numbers have a step of 1 unless it is given, others a fiftieth of the range."""
+    low, high, *step = control
+    whole = all(isinstance(number, int) for number in (*control, value))
+    return (low, high, *(step or [1 if whole else (high - low) / 50]))
+
+
 def _widget(name: str, control: Control, value: object) -> object:
     import ipywidgets
 
@@ -73,9 +104,7 @@ def _widget(name: str, control: Control, value: object) -> object:
         return ipywidgets.Checkbox(value=value, description=description)
     if isinstance(control, list):
         return ipywidgets.ToggleButtons(options=control, value=value, description=description)
-    low, high, *step = control
-    whole = all(isinstance(number, int) for number in (*control, value))
-    slider = ipywidgets.IntSlider if whole else ipywidgets.FloatSlider
+    low, high, step = _range(control, value)
+    slider = ipywidgets.IntSlider if all(isinstance(n, int) for n in (*control, value)) else ipywidgets.FloatSlider
     wide = {"style": {"description_width": "initial"}, "layout": {"width": "28em"}}
-    step = step or [1 if whole else (high - low) / 50]
-    return slider(value=value, min=low, max=high, step=step[0], description=description, **wide)
+    return slider(value=value, min=low, max=high, step=step, description=description, **wide)

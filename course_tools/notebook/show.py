@@ -1,11 +1,14 @@
 """Show a figure with its alternative text, which is also its caption."""
 
 import base64
+import contextlib
 import html
 import io
 import sys
+from collections.abc import Iterator
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 from course_tools.checks.inline_markup import to_html
 from course_tools.notebook.progress_bar import watched
@@ -16,6 +19,8 @@ PIXELS_PER_INCH = 100
 MOST_COLOURS = 2**14
 """A figure with more colours than this contains a photograph."""
 MAX_WIDTH, MAX_HEIGHT = 6.0, 4.0
+_catching: list[list[tuple[Figure, str]]] = []
+"""The lists of the running blocks of `caught`, the innermost last."""
 
 
 def show(figure: Figure, alt: str) -> None:
@@ -38,7 +43,9 @@ def show(figure: Figure, alt: str) -> None:
     width, height = figure.get_size_inches()
     if width > MAX_WIDTH or height > MAX_HEIGHT:
         raise ValueError(f"a figure may be at most {MAX_WIDTH:g} x {MAX_HEIGHT:g} inches; this one is {width:g} x {height:g}.")
-    if not in_notebook():
+    if _catching:
+        _catching[-1].append((figure, alt))
+    elif not in_notebook():
         print(alt)
     elif watched():
         publish({"text/html": figure_html(figure, alt), "text/plain": alt})
@@ -48,6 +55,16 @@ def show(figure: Figure, alt: str) -> None:
         publish({"text/html": _caption(alt), "text/plain": ""})
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close(figure)
+
+
+@contextlib.contextmanager
+def caught(figures: list[tuple[Figure, str]]) -> Iterator[None]:
+    """While the block runs, add each shown figure and its text to a list instead of displaying it."""
+    _catching.append(figures)
+    try:
+        yield
+    finally:
+        _catching.pop()
 
 
 def figure_html(figure: Figure, alt: str) -> str:
@@ -74,16 +91,22 @@ def _pixels(figure: Figure) -> int:
 
 def png(figure: Figure) -> bytes:
     """Draw a figure as PNG at 200 dpi, in its own size, with a palette of 256 colours unless it contains a photograph."""
-    from PIL import Image
-
-    drawn, compact = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=DPI, metadata={"Software": None})
-    with Image.open(drawn) as picture:
-        colours = picture.convert("RGB")
+    whole, compact = io.BytesIO(), io.BytesIO()
+    figure.savefig(whole, format="png", dpi=DPI, metadata={"Software": None})
+    with Image.open(whole) as image:
+        colours = image.convert("RGB")
         if colours.getcolors(MOST_COLOURS) is None:
-            return drawn.getvalue()
+            return whole.getvalue()
         colours.quantize(256, dither=Image.Dither.NONE).save(compact, format="png")
-    return min(drawn.getvalue(), compact.getvalue(), key=len)
+    return min(whole.getvalue(), compact.getvalue(), key=len)
+
+
+def drawn(figure: Figure, dpi: int) -> Image.Image:
+    """Draw a figure as an image in memory."""
+    whole = io.BytesIO()
+    figure.savefig(whole, format="png", dpi=dpi)
+    with Image.open(whole) as image:
+        return image.convert("RGB")
 
 
 def publish(data: dict[str, str], metadata: dict | None = None) -> None:

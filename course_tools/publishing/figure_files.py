@@ -9,8 +9,9 @@ from nbformat import NotebookNode
 
 from course_tools.notebook.show import image_html
 
-_DATA_URI = re.compile(r'<img src="data:image/(png|svg\+xml|jpeg);base64,([^"]+)"')
-_ENDINGS = {"png": "png", "svg+xml": "svg", "jpeg": "jpg"}
+_DATA_URI = re.compile(r'(<img src=|"image": )"data:image/(png|svg\+xml|jpeg|webp);base64,([^"]+)"')
+"""Matches an image, or the recorded frames of an interactive figure."""
+_ENDINGS = {"png": "png", "svg+xml": "svg", "jpeg": "jpg", "webp": "webp"}
 
 
 def image_of(output: NotebookNode) -> str:
@@ -23,10 +24,11 @@ def with_files(html: str, folder: Path, address: str) -> str:
     """Write each image of an output into a folder, named by its content; return the HTML that loads them from `address`."""
 
     def written(match: re.Match[str]) -> str:
-        content = base64.b64decode(match[2])
-        name = f"{hashlib.sha256(content).hexdigest()[:16]}.{_ENDINGS[match[1]]}"
+        content = base64.b64decode(match[3])
+        name = f"{hashlib.sha256(content).hexdigest()[:16]}.{_ENDINGS[match[2]]}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-        return f'<img loading="lazy" src="{address}/{name}"'
+        before = match[1].replace("<img ", '<img loading="lazy" ')
+        return f'{before}"{address}/{name}"'
 
     return _DATA_URI.sub(written, html)

@@ -1,6 +1,8 @@
-"""The attention microscope in a notebook: a frame that holds the page, and a picture inside where frames are taken out."""
+"""The attention microscope in a notebook: a frame that unpacks the page, and a picture inside where frames are taken out."""
 
+import base64
 import re
+import zlib
 from html.parser import HTMLParser
 from importlib import import_module
 
@@ -33,7 +35,9 @@ def test_the_frame_holds_the_page_and_a_picture_with_alt_text_stands_in(shown):
     microscope("digit", height=700)
     parser = Attributes()
     parser.feed(shown[0]["text/html"])
-    assert parser.of["iframe"]["srcdoc"] == page("digit")
+    packed = re.search(r'atob\("([^"]+)"', parser.of["iframe"]["srcdoc"])[1]
+    assert zlib.decompress(base64.b64decode(packed)).decode() == page("digit")
+    assert len(packed) < 0.7 * len(page("digit"))
     assert parser.of["iframe"]["title"]
     assert "height:700px" in parser.of["iframe"]["style"]
     assert parser.of["img"]["alt"] == shown[0]["text/plain"]

@@ -21,10 +21,14 @@ CELLS = {
     "claim('04.positions', positions=[0.97, 0.96], zero=[0.07, 0.1])",
     "ledger": "ledger()",
     "show": "show(plots.curves({'a': ([0, 1], [0, 1])}, 'x', 'y'), alt='A line < that rises.')",
-    "explore": "from functools import partial\n"
+    "explore": "import os\n"
+    "from functools import partial\n"
+    "under_test = {name: os.environ.pop(name, None) for name in ('CI', 'PYTEST_VERSION')}\n"
     "def draw(weights, scale=2.0, masked=True, form='dot'):\n"
     "    show(plots.attention_map(weights), alt=f'{scale} {masked} {form}')\n"
-    "explore(partial(draw, [[1.0]]), scale=(0.5, 4.0), masked=False, form=['sum', 'dot'])",
+    "explore(partial(draw, [[1.0]]), scale=(0.5, 4.0), masked=False, form=['sum', 'dot'])\n"
+    "os.environ.update({name: value for name, value in under_test.items() if value})",
+    "unwatched": "explore(partial(draw, [[1.0]]), scale=(0.5, 4.0), form=['sum', 'dot'])",
     "progress": "list(progress(range(3), 'three'))",
 }
 
@@ -120,7 +124,14 @@ def test_sliders_buttons_and_boxes_start_at_the_defaults_of_the_drawing_and_have
 
 def test_the_drawing_is_shown_beside_its_controls(outputs):
     (shown,) = [m["state"]["outputs"] for m in outputs["state"].values() if m["model_name"] == "OutputModel"]
-    assert [output["data"]["text/plain"] for output in shown] == ["2.0 True dot", ""]
+    assert [output["data"]["text/plain"] for output in shown] == ["2.0 True dot"]
+
+
+def test_a_batch_run_stores_frames_and_the_figure_without_a_widget(outputs):
+    frames, picture, caption = outputs["unwatched"]
+    assert '<div class="course-frames">' in frames.data["text/html"]
+    assert picture.metadata["image/png"]["alt"] == "2.0 True dot"
+    assert "figcaption" in caption.data["text/html"]
 
 
 def test_a_progress_bar_is_silent_in_a_kernel_that_pytest_started(outputs):
