@@ -1035,7 +1035,7 @@ suspect = check("05.8", suspect)
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 1 | the logits depend on attention weights, which sum to 1 over the keys |
+# | 1 | the logits depend on attention weights, which sum to 1 over the keys, and no state is carried beside them |
 # | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
 
@@ -1073,7 +1073,7 @@ repair_training = check("05.8", repair_training)
 # | 1 | the model is updated, and the loss falls |
 # | 1 | the returned model gives the same result for the same input |
 # | 1 | the logits depend on the source and its order; they are the same alone, in a batch, and padded in a batch with a longer source |
-# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change |
+# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change; no state is carried beside them |
 # | 1 | the logits at a position depend on the target up to there, and not on the token that they predict |
 # | 1 | padding is never a target of the loss |
 # | 1 | without a target, the model outputs the token with the largest logit at each step, and reads it at the next |

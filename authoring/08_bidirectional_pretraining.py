@@ -797,7 +797,7 @@ for word in ("mars", "marca", "marzo", "dezember", "decembre"):
 # | 1 | in these calls 12 % of the pieces are [MASK] and 1.5 % another piece (whether another 1.5 % stay unchanged is not graded) |
 # | 1 | the loss is averaged over the chosen tokens only: if it included visible tokens, it would fall far lower |
 # | 1 | the logits of a name depend on neither padding nor the other names of the batch |
-# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change |
+# | 1 | *attention*: the logits depend on attention weights, which sum to 1 over the keys; with equal weights in their place they change; no state is carried beside them |
 # | 1 | accuracy on new names: at least 0.25, twice that of a guess |
 # | 1 | accuracy on new names: at least that of naive Bayes on the pieces of the 40 labelled names, 0.4 to 0.5 |
 

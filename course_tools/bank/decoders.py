@@ -19,6 +19,7 @@ from course_tools.checks.exercise import Draw, Evidence, Property, Truth
 from course_tools.checks.trained import (
     Judge,
     both,
+    carries_a_state,
     does_not_attend,
     fault_of_logits,
     holds,
@@ -36,6 +37,8 @@ ANSWERS, FORCED, ALTERED, ELSEWHERE, OWN, N_COMMON = range(6)
 """Indices of the queries that all these tasks share, and their number."""
 N_FORCED = 64
 """Number of sequences that are read under teacher forcing."""
+LONGER = 4
+"""Least number of nonlinear operations by which a recurrence has a longer chain for the longer sequences."""
 FEW = 0.05
 """Largest fraction of sequences that is attributed to ties between logits."""
 
@@ -163,6 +166,20 @@ def attends(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
+def attends_to_all_at_once(measured: Measured, truth: Truth) -> str | None:
+    """Require attention, and no recurrence beside it; the second probe is a shorter query."""
+    if fault := attends(measured, truth):
+        return fault
+    if steps_from_token_to_token(measured, truth):
+        return "The longest chain of its nonlinear operations is longer for longer sequences: it carries a state."
+    return None
+
+
+def steps_from_token_to_token(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a chain of nonlinear operations is longer for longer sequences."""
+    return carries_a_state(measured, truth, LONGER)
+
+
 def _padding_after_the_end(measured: Measured, truth: Truth) -> float:
     after = truth["following"] == PADDING
     return (measured.outputs[FORCED].argmax(-1)[after] == PADDING).float().mean().item()
@@ -192,7 +209,13 @@ def _stops(measured: Measured, truth: Truth) -> float:
 
 
 def properties(
-    seconds: float, most_parameters: int, inputs: str, rows: Property, learns: tuple[str, Judge], score: tuple[str, Judge]
+    seconds: float,
+    most_parameters: int,
+    inputs: str,
+    rows: Property,
+    learns: tuple[str, Judge],
+    score: tuple[str, Judge],
+    mechanism: tuple[str, Judge] = ("The logits depend on attention weights, which sum to 1 over the keys.", attends),
 ) -> tuple[Property, ...]:
     """Make the properties of a model that generates sequences: 12 points, of which an untrained model earns at most four.
 
@@ -203,6 +226,7 @@ def properties(
         rows: the property that a sequence does not depend on other sequences of its batch.
         learns: law and judge of a first, lower score.
         score: law and judge of the required score.
+        mechanism: law and judge of what mixes the tokens.
     """
     trained = ("training", "evaluation")
     return (
@@ -213,7 +237,7 @@ def properties(
         holds("training", "It makes updates, and the loss falls.", loss_falls(by=0.1), 1),
         same_twice,
         rows,
-        holds("attention", "The logits depend on attention weights, which sum to 1 over the keys.", attends, 1, trained),
+        holds("attention", *mechanism, 1, trained),
         holds("causal", "The logits depend on the target up to their position, and not on later tokens.", _causal, 1, trained),
         holds("padding", "Padding is never a target of the loss.", _padding, 1, trained),
         holds(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from course_lib.datasets import language_reference
 from course_tools.bank import training_loops as loops
+from course_tools.checks import trained
 from course_tools.checks.exercise import Call, Draw, Property, Severity, Truth
 from course_tools.checks.trained import (
     both,
@@ -40,6 +41,8 @@ CUT = 20
 """First position at which the windows of a pair differ."""
 NEAR, SHORT = 3, 7
 """Number of the last tokens of a window that are near, and the length of a short window."""
+LEAST_LEARNED = 1_000
+"""Least number of weights that a recurrence learns. One with 16 units and as many features has more than twice as many."""
 
 
 def encoded(text: str) -> Tensor:
@@ -129,19 +132,35 @@ def knows_the_order(measured: Measured, truth: Truth) -> str | None:
 
 def attends(measured: Measured, truth: Truth) -> str | None:
     """Require attention: weights that depend on the tokens and sum to 1 over the keys, and that the prediction depends on."""
-    return (
-        "With equal weights in place of attention weights, the logits stay the same."
-        if does_not_attend(measured, truth)
-        else None
-    )
+    if does_not_attend(measured, truth):
+        return "With equal weights in place of attention weights, the logits stay the same."
+    return None
+
+
+def attends_to_all_at_once(measured: Measured, truth: Truth) -> str | None:
+    """Require attention, and no recurrence beside it."""
+    if fault := attends(measured, truth):
+        return fault
+    if steps_from_token_to_token(measured, truth):
+        return f"The longest chain of its nonlinear operations is longer for {T} tokens than for {SHORT}: it carries a state."
+    return None
 
 
 def carries_a_state(measured: Measured, truth: Truth) -> str | None:
-    """Require a recurrence over the tokens, which remembers more than the last ones."""
+    """Require a learned recurrence over the tokens, which remembers more than the last ones, and no attention."""
     if forgets_distant_tokens(measured, truth):
         return f"The prediction does not change if all tokens but the last {NEAR} are replaced."
     if reads_all_at_once(measured, truth):
         return f"It makes as many operations for {T} tokens as for {SHORT}: it takes no step for each token."
+    if attends_to_tokens(measured, truth):
+        return "Weights that sum to 1 over the tokens and depend on them multiply values: it attends."
+    if learns_few_weights(measured, truth):
+        return f"Updates reached {_n_learned(measured):,.0f} of its weights; an LSTM learns more than {LEAST_LEARNED:,}."
+    if not steps_from_token_to_token(measured, truth):
+        return (
+            f"The longest chain of its nonlinear operations is as long for {T} tokens as for {SHORT}: no state is computed "
+            "through gates from the state before."
+        )
     return None
 
 
@@ -166,8 +185,20 @@ def _worse_than(measured: Measured, truth: Truth, table: str, margin: float, wor
 
 
 TRAINED = ("training", "evaluation")
-ATTENDS = holds("attention", "The logits depend on attention weights, which sum to 1 over the keys.", attends, 1, TRAINED)
-RECURRENT = holds("state", "It reads one token after the other, and carries a state.", carries_a_state, 1, TRAINED)
+ATTENDS = holds(
+    "attention",
+    "The logits depend on attention weights, which sum to 1 over the keys, and no state is carried beside them.",
+    attends_to_all_at_once,
+    1,
+    TRAINED,
+)
+RECURRENT = holds(
+    "state",
+    "It reads one token after the other, and learns to compute its state from the one before, without attention.",
+    carries_a_state,
+    1,
+    TRAINED,
+)
 
 
 def properties(seconds: float, most_parameters: int, mechanism: Property = ATTENDS) -> tuple[Property, ...]:
@@ -230,6 +261,31 @@ def reads_all_at_once(measured: Measured, truth: Truth) -> bool:
     """Evidence: the number of operations does not grow with the number of tokens."""
     long, short = (int(probe_of(measured, i).counts[0]) for i in range(2))
     return long - short < T - SHORT
+
+
+def attends_to_tokens(measured: Measured, truth: Truth) -> bool:
+    """Evidence: values are multiplied by weights that depend on the tokens and sum to 1."""
+    return not has_no_attention(measured, truth)
+
+
+def steps_from_token_to_token(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a chain of nonlinear operations grows with the number of tokens, by one or more for each."""
+    return trained.carries_a_state(measured, truth, T - SHORT)
+
+
+def carries_no_learned_state(measured: Measured, truth: Truth) -> bool:
+    """Evidence: it takes a step for each token, and computes no state through gates from the one before."""
+    return not steps_from_token_to_token(measured, truth) and not reads_all_at_once(measured, truth)
+
+
+def learns_few_weights(measured: Measured, truth: Truth) -> bool:
+    """Evidence: optimizers updated fewer weights of the model than any recurrence has."""
+    return measured.n_updates > 0 and 0 < _n_learned(measured) < LEAST_LEARNED
+
+
+def _n_learned(measured: Measured) -> float:
+    """How many weights of the model an optimizer updated; negative if it is no module."""
+    return measured.n_parameters * (1 - measured.untouched)
 
 
 def repeats_the_last_token(measured: Measured, truth: Truth) -> bool:
@@ -306,10 +362,37 @@ NO_ATTENTION = (
 )
 
 
+class OfAnAttendingLSTM(nn.Module):
+    """A language model with attention over the states of an LSTM."""
+
+    def __init__(self, n_tokens: int) -> None:
+        super().__init__()
+        self.embed, self.lstm = nn.Embedding(n_tokens, 16), nn.LSTM(16, 64, batch_first=True)
+        self.qkv, self.logits = nn.Linear(64, 192), nn.Linear(64, n_tokens)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map tokens (B, T) to logits (B, T, n_tokens)."""
+        states = self.lstm(self.embed(tokens))[0]
+        mixed = F.scaled_dot_product_attention(*self.qkv(states).chunk(3, dim=-1), is_causal=True)
+        return self.logits(states + mixed)
+
+
+RECURRENCE = (
+    "Your model carries a state from position to position: the more it reads, the longer the chain of nonlinear operations "
+    "to its result, as in an LSTM or a GRU. A Transformer reads all positions at once: nothing but attention mixes them."
+)
+
+
 def without_attention(wrong: loops.Submissions) -> None:
     """Add a model that is not the one asked for: it has no attention."""
     marks = {"proof": has_no_attention, "severity": Severity.IDEA}
     wrong.add("an_lstm_for_attention", NO_ATTENTION, {"model": OfAnLSTM, "lr": 1e-2}, **marks)
+
+
+def with_a_recurrence(wrong: loops.Submissions) -> None:
+    """Add a model that is not the one asked for: it has a recurrence beside its attention."""
+    marks = {"proof": steps_from_token_to_token, "severity": Severity.IDEA}
+    wrong.add("an_lstm_below_attention", RECURRENCE, {"model": OfAnAttendingLSTM, "lr": 1e-2}, **marks)
 
 
 NOT_SHIFTED = (

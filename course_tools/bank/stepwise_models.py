@@ -4,8 +4,11 @@ The last query is a batch of texts, which the model reads in parallel as `output
 """
 
 from course_tools.checks.exercise import Truth
-from course_tools.checks.trained import Judge, is_near
+from course_tools.checks.trained import Judge, carries_a_state, is_near
 from course_tools.checks.training_record import Measured
+
+MORE = 16
+"""Least number of nonlinear operations by which a chain through gates is longer in the first probe than in the second."""
 
 
 def steps(measured: Measured, truth: Truth) -> str | None:
@@ -40,6 +43,28 @@ def constant(most: int) -> Judge:
         return None
 
     return judge
+
+
+def is_a_sum(measured: Measured, truth: Truth) -> str | None:
+    """Judge whether the state is a sum over what was read: no list of it, and no result of gates."""
+    if lists_what_it_read(measured, truth):
+        return (
+            f"{measured.steps[3]:.0%} of the numbers in the state after a quarter of a text are still in it after half of the "
+            "text: it lists what was read."
+        )
+    if goes_through_gates(measured, truth):
+        return "The longest chain of nonlinear operations grows with the text: the state is no sum."
+    return None
+
+
+def lists_what_it_read(measured: Measured, truth: Truth) -> bool:
+    """Evidence: most numbers of an earlier state are still there in a later one."""
+    return bool(measured.steps) and bool(measured.steps[3] > 0.8)
+
+
+def goes_through_gates(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a nonlinear function is applied on the way from each state to the next. The second probe is shorter."""
+    return carries_a_state(measured, truth, MORE)
 
 
 def values(measured: Measured, truth: Truth) -> str | None:

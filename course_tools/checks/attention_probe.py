@@ -1,7 +1,9 @@
 """Find out whether a model attends: replace the weights of its attention by equal ones, and see whether its results change.
 
 Whatever form attention is written in, nonnegative weights that sum to 1 over the keys multiply the values. Such factors of
-products are recognised while the model runs. This module contains no expected results: it also runs inside the sandbox.
+products are recognised while the model runs. A recurrence is recognised by its length: in whatever form it is written, a chain
+of nonlinear operations, each computed from the result of the one before, grows by at least one with each step. This module
+contains no expected results: it also runs inside the sandbox.
 """
 
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from torch import Tensor
 from torch.backends import mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 _aten = torch.ops.aten
 _PRODUCTS = (_aten.bmm.default, _aten.mul.Tensor, _aten.mm.default)
@@ -19,6 +22,22 @@ _MOST_KEYS = 64
 """Most keys of a product of two plain matrices, as for one example; a larger one may compare with all training examples."""
 _RECURRENT_LAYER = _aten.mkldnn_rnn_layer.default
 """torch's LSTM on a CPU: one operation for all steps; its first argument has time on the first axis."""
+_NONLINEAR = {
+    "sigmoid",
+    "tanh",
+    "relu",
+    "gelu",
+    "silu",
+    "elu",
+    "leaky_relu",
+    "hardtanh",
+    "hardsigmoid",
+    "softplus",
+    "mish",
+    "selu",
+    "native_layer_norm",
+}
+"""Operations of which a state is computed from the state before. Sums, products and softmaxes in a loop are no recurrence."""
 
 
 class Probe(NamedTuple):
@@ -28,13 +47,15 @@ class Probe(NamedTuple):
     the first of these weights multiplied; it is empty if there are none. `counts` are the numbers of operations, of weights
     that depend on the example and sum to 1 over the keys, and of those that do so over the queries instead. `by_position` is
     the number of causal weights whose ratios differ between two queries that come equally far after their keys, (): on a text
-    of one repeated token, scores depend on more than the distance.
+    of one repeated token, scores depend on more than the distance. `depth` is the length of the longest chain of nonlinear
+    operations that leads to the result, ().
     """
 
     averaged: Tensor
     values: Tensor
     counts: Tensor
     by_position: Tensor
+    depth: Tensor
 
 
 def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
@@ -49,7 +70,50 @@ def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
     counts = torch.tensor([mode.n_operations, mode.n_over_keys, mode.n_over_queries])
     averaged = output.detach().cpu().clone() if isinstance(output, Tensor) else torch.zeros(0)
     values = torch.zeros(0) if mode.values is None else mode.values
-    return Probe(averaged, values, counts, torch.tensor(mode.n_by_position))
+    depth = mode.chains.of(output) if isinstance(output, Tensor) else 0
+    return Probe(averaged, values, counts, torch.tensor(mode.n_by_position), torch.tensor(depth))
+
+
+class _Chains:
+    """For each tensor, the length of the longest chain of nonlinear operations that leads to it.
+
+    A part of a tensor that is written in place keeps its own length, and only there: a chain may be longer than what is found,
+    and never shorter.
+    """
+
+    def __init__(self) -> None:
+        self._whole: dict[int, int] = {}
+        self._parts: dict[int, dict[tuple[object, ...], int]] = {}
+
+    def of(self, tensor: Tensor) -> int:
+        """Return the length for a tensor; 0 for one that was there before."""
+        at = _storage(tensor)
+        return self._parts.get(at, {}).get(_place(tensor), self._whole.get(at, 0)) if at else 0
+
+    def note(self, operation: object, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        """Note an operation that was run."""
+        kernel = operation._overloadpacket.__name__.removesuffix("_")
+        n_steps = len(inputs[0]) if operation is _RECURRENT_LAYER else int(kernel in _NONLINEAR)
+        if operation.is_view:
+            return
+        length = max(map(self.of, inputs), default=0) + n_steps
+        in_place = operation._schema.is_mutable
+        for tensor in outputs:
+            at = _storage(tensor)
+            if in_place and tensor.numel() < tensor.untyped_storage().nbytes() // tensor.itemsize:
+                self._parts.setdefault(at, {})[_place(tensor)] = length
+            else:
+                self._parts.pop(at, None)
+                self._whole[at] = length
+
+
+def _storage(tensor: Tensor) -> int:
+    """The address of a tensor's numbers; 0 if it has none."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 class _EqualWeights(TorchDispatchMode):
@@ -60,6 +124,7 @@ class _EqualWeights(TorchDispatchMode):
         self.n_examples = n_examples
         self.n_operations = self.n_over_keys = self.n_over_queries = self.n_by_position = 0
         self.values: Tensor | None = None
+        self.chains = _Chains()
 
     def __torch_dispatch__(
         self, operation: object, types: object, arguments: tuple = (), options: dict | None = None
@@ -68,7 +133,10 @@ class _EqualWeights(TorchDispatchMode):
         self.n_operations += len(arguments[0]) if operation is _RECURRENT_LAYER else 1
         if operation in _PRODUCTS and all(isinstance(x, Tensor) and x.is_floating_point() for x in arguments[:2]):
             arguments = self._with_equal_weights(operation, *arguments)
-        return operation(*arguments, **(options or {}))
+        given = _tensors((arguments, options or {}))
+        result = operation(*arguments, **(options or {}))
+        self.chains.note(operation, given, _tensors(result))
+        return result
 
     def _with_equal_weights(self, operation: object, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
         if operation is _PRODUCTS[2]:  # of one example, as in a loop over the batch
@@ -111,6 +179,10 @@ class _EqualWeights(TorchDispatchMode):
             return False
         rows = weights.reshape(self.n_examples, -1)
         return bool((rows - rows[:1]).abs().max() > 1e-6)
+
+
+def _tensors(value: object) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def _equal(weights: Tensor, axis: int) -> Tensor:

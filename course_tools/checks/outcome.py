@@ -16,7 +16,7 @@ from torch import Tensor
 from course_tools.checks import time_limit
 from course_tools.checks.cost import Cost, CostCounter
 from course_tools.checks.failed_operation import FailedOperation, failed_operation
-from course_tools.checks.time_limit import TimedOut, run_in_time, watching
+from course_tools.checks.time_limit import TimedOut, noticing, run_in_time, watching
 
 _OURS = Path(__file__).parents[2]
 _AT_ONCE = 0.5
@@ -123,7 +123,9 @@ def observe(
         if not callable(answer):
             kind = type(answer).__name__
             raise NotAFunction(f"Expected a function (its name, without parentheses), got a value of type {kind}.")
-        with torch.enable_grad(), watching(forbids or {}, called), CostCounter() if counted else nullcontext() as counter:
+        looks = nullcontext() if ask is None else noticing(called)
+        counts = CostCounter() if counted else nullcontext()
+        with torch.enable_grad(), watching(forbids or {}, called), looks, counts as counter:
             returned = answer(*given) if ask is None else ask(answer, *given)
         with torch.enable_grad():
             derived = _gradients(returned, given) if gradients else None

@@ -138,6 +138,62 @@ def watching(forbids: Mapping[Callable[..., object], str], called: set[str]) -> 
         threading.setprofile(in_threads)
 
 
+FRAMES = frozenset({"sys._getframe", "sys._current_frames", "sys.setprofile", "sys.settrace"})
+OBJECTS = frozenset({"gc.get_objects", "gc.get_referrers", "gc.get_referents"})
+ATTRIBUTES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
+LOOKED = FRAMES | OBJECTS | ATTRIBUTES
+"""By these, and no others, a function reaches what its callers hold and do not give it."""
+_BETWEEN = {"inspect", "jaxtyping", "beartype"}
+"""Packages that look at frames on behalf of those who call them, or stand between them and the audit hook."""
+_found: set[str] | None = None
+_installed = False
+
+
+@contextlib.contextmanager
+def noticing(called: set[str]) -> Iterator[None]:
+    """Record by which means an answer looks for what its callers hold, such as the record of its training: those of LOOKED.
+
+    The interpreter reports each of them to an audit hook, which cannot be removed. What libraries do is not recorded.
+    """
+    global _found, _installed
+    if not _installed:
+        sys.addaudithook(_notice)
+        _installed = True
+    before, _found = _found, called
+    try:
+        yield
+    finally:
+        _found = before
+
+
+def _notice(event: str, arguments: tuple) -> None:
+    global _found
+    name = arguments[1] if event == "object.__getattr__" else event
+    if _found is None or name not in LOOKED:
+        return
+    found, _found = _found, None  # the next line is such an event itself
+    frame = sys._getframe(1)
+    _found = found
+    while frame is not None and (frame.f_globals is globals() or _package(frame.f_globals) in _BETWEEN):
+        frame = frame.f_back
+    if frame is not None and frame.f_code.co_name == "walk_stack":  # of traceback, whose other functions keep their frames
+        frame = frame.f_back
+    if frame is not None and not _is_of_a_library(frame.f_globals):
+        found.add(name)
+
+
+def _package(names: dict[str, object]) -> str:
+    return str(names.get("__name__")).partition(".")[0]
+
+
+def _is_of_a_library(names: dict[str, object]) -> bool:
+    """Whether code with these global names belongs to an installed module, and not to an answer."""
+    module = names.get("__name__")
+    if module == "__main__" or str(module).startswith(("course_tools.bank.", "tests.")):
+        return False
+    return getattr(sys.modules.get(module), "__dict__", None) is names
+
+
 SWITCHED_OFF = "sys.setprofile"
 """What `watching` records for an answer that tries to switch it off."""
 

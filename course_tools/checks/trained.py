@@ -195,6 +195,15 @@ def attends_over_the_queries(measured: Measured, truth: Truth) -> bool:
     return over_queries > 0 == over_keys
 
 
+def carries_a_state(measured: Measured, truth: Truth, more: int) -> bool:
+    """Evidence of a recurrence: in the second probe, the first one cut short, chains of nonlinear operations are shorter.
+
+    A network that reads all positions at once has chains of one length, whatever it reads.
+    """
+    long, short = (int(probe_of(measured, i).depth) for i in range(2))
+    return long - short >= more
+
+
 def gradients_are_kept(measured: Measured, truth: Truth) -> bool:
     """Evidence: at most updates, the gradient left by the previous one is unchanged, bit for bit."""
     return measured.kept > KEPT

@@ -38,9 +38,10 @@ class Measured(NamedTuple):
     relative to its norm, and `moved` that of all updates. All three are 0 if no optimizer was used. `left_out` is the fraction
     of the weights with a gradient, in all modules that were called, that no optimizer holds; 0 if there is no optimizer.
 
-    `steps` holds three tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
-    token is read first from each state and its result discarded, and the number of numbers in the state after each step (T,).
-    It is empty if there are no texts, or if the model has no `start` and `step`.
+    `steps` holds four tensors for each text that was read token by token: the logits (B, T, n_tokens), the logits if another
+    token is read first from each state and its result discarded, the number of numbers in the state after each step (T,), and
+    the fraction of the numbers in the state after a quarter of the text that are still there after half of it, (). It is empty
+    if there are no texts, or if the model has no `start` and `step`.
 
     `probes` holds the tensors of `attention_probe.Probe` for each batch with which the model is probed.
     """
@@ -130,17 +131,23 @@ def _asked(model: Callable[..., object], query: Query) -> Tensor:
 def _read(model: object, text: Tensor) -> list[Tensor]:
     """Read a text (B, T) token by token: once directly, and once with another token read first and discarded at each step."""
     state = model.start(text[:, :0])
-    logits, held = [], []
-    for tokens in text.unbind(1):
+    logits, held, numbers = [], [], []
+    for t, tokens in enumerate(text.unbind(1), start=1):
         found, state = _stepped(model, tokens, state)
         logits.append(found)
-        held.append(_numbers_in(state))
+        parts = _numbers_in(state)
+        held.append(sum(map(len, parts)))
+        if t in (text.shape[1] // 4, text.shape[1] // 2):
+            numbers.append(torch.cat([torch.zeros(0, dtype=torch.double), *parts]))
     state, after_detours = model.start(text[:, :0]), []
     for tokens, others in zip(text.unbind(1), text.roll(1, 1).unbind(1), strict=True):
         _stepped(model, others, state)
         found, state = _stepped(model, tokens, state)
         after_detours.append(found)
-    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held)]
+    early, later = numbers[0], numbers[-1]
+    early = early[early != 0]
+    kept = torch.isin(early, later).double().mean().nan_to_num()
+    return [torch.stack(logits, 1), torch.stack(after_detours, 1), torch.tensor(held), kept]
 
 
 def _stepped(model: object, tokens: Tensor, state: object) -> tuple[Tensor, object]:
@@ -150,17 +157,33 @@ def _stepped(model: object, tokens: Tensor, state: object) -> tuple[Tensor, obje
     return result[0].detach().cpu().clone(), result[1]
 
 
-def _numbers_in(value: object, seen: frozenset[int] = frozenset()) -> int:
-    """How many numbers a state holds, in tensors and outside of them, in any nesting."""
+def _numbers_in(value: object, seen: frozenset[int] = frozenset()) -> list[Tensor]:
+    """The numbers that a state holds, in tensors and outside of them, in any nesting: each a tensor (n,) in double precision.
+
+    A text holds as many as characters, an integer one for each 64 bits.
+    """
     if isinstance(value, Tensor):
-        return value.numel()
+        numbers = torch.view_as_real(value) if value.is_complex() else value
+        return [numbers.detach().flatten().cpu().double()]
+    if isinstance(value, str | bytes | bytearray):
+        return [torch.tensor([*(value.encode() if isinstance(value, str) else value)], dtype=torch.double)]
+    if isinstance(value, int) and value.bit_length() > 64:
+        return [torch.ones(-(-value.bit_length() // 64), dtype=torch.double)]
     if isinstance(value, int | float):
-        return 1
+        return [torch.tensor([value], dtype=torch.double)]
     if id(value) in seen:
-        return 0
+        return []
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
     parts = [*parts, *getattr(value, "__dict__", {}).values()]
-    return sum(_numbers_in(part, seen | {id(value)}) for part in parts)
+    return [numbers for part in parts for numbers in _numbers_in(part, seen | {id(value)})]
+
+
+def _told(record: "Recorder") -> Iterator[None]:
+    """Pass events on to a record, which only this generator's frame holds: to reach it is noticed by `time_limit.noticing`."""
+    event = yield
+    while True:
+        name, arguments = event
+        event = yield getattr(record, name)(*arguments)
 
 
 class Recorder(contextlib.ExitStack):
@@ -181,37 +204,24 @@ class Recorder(contextlib.ExitStack):
 
     def __enter__(self) -> "Recorder":
         """Set the hooks."""
+        listener = _told(self)
+        next(listener)
+        tell = listener.send
         for hook in (
-            register_module_forward_pre_hook(self._enter_module),
-            register_module_forward_hook(self._leave_module, always_call=True),
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
+            register_module_forward_pre_hook(lambda *event: tell(("_enter_module", event))),
+            register_module_forward_hook(lambda *event: tell(("_leave_module", event)), always_call=True),
+            register_optimizer_step_pre_hook(lambda *event: tell(("_before_step", event))),
+            register_optimizer_step_post_hook(lambda *event: tell(("_after_step", event))),
         ):
             self.callback(hook.remove)
-        self.enter_context(self._watching_backward())
+        self.enter_context(_watching_backward(tell))
         return self
 
-    @contextlib.contextmanager
-    def _watching_backward(self) -> Iterator[None]:
-        backward, grad = torch.autograd.backward, torch.autograd.grad
-
-        def noted_backward(tensors: object, *inputs: object, **options: object) -> None:
-            self._note_backward(tensors)
-            left = self._followed.grad if self._followed is not None else None
-            if left is not None and self._gradient is not None and torch.equal(left, self._gradient):
-                self.n_kept += 1
-            self._gradient = None
-            backward(tensors, *inputs, **options)
-
-        def noted_grad(outputs: object, *inputs: object, **options: object) -> object:
-            self._note_backward(outputs)
-            return grad(outputs, *inputs, **options)
-
-        torch.autograd.backward, torch.autograd.grad = noted_backward, noted_grad
-        try:
-            yield
-        finally:
-            torch.autograd.backward, torch.autograd.grad = backward, grad
+    def _note_kept(self) -> None:
+        left = self._followed.grad if self._followed is not None else None
+        if left is not None and self._gradient is not None and torch.equal(left, self._gradient):
+            self.n_kept += 1
+        self._gradient = None
 
     def _note_backward(self, outputs: object) -> None:
         self.n_backward += 1
@@ -260,3 +270,23 @@ class Recorder(contextlib.ExitStack):
         if self.n_steps == 10:
             self.moved_at_first = self.moved()
         self._gradient = None if self._followed.grad is None else self._followed.grad.detach().clone()
+
+
+@contextlib.contextmanager
+def _watching_backward(tell: Callable[[tuple[str, tuple]], None]) -> Iterator[None]:
+    backward, grad = torch.autograd.backward, torch.autograd.grad
+
+    def noted_backward(tensors: object, *inputs: object, **options: object) -> None:
+        tell(("_note_backward", (tensors,)))
+        tell(("_note_kept", ()))
+        backward(tensors, *inputs, **options)
+
+    def noted_grad(outputs: object, *inputs: object, **options: object) -> object:
+        tell(("_note_backward", (outputs,)))
+        return grad(outputs, *inputs, **options)
+
+    torch.autograd.backward, torch.autograd.grad = noted_backward, noted_grad
+    try:
+        yield
+    finally:
+        torch.autograd.backward, torch.autograd.grad = backward, grad

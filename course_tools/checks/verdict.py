@@ -20,7 +20,7 @@ from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, 
 from course_tools.checks.other_device import line_for_one_device
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
 from course_tools.checks.packaging import repairs
-from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut, guarded
+from course_tools.checks.time_limit import LOOKED, SWITCHED_OFF, TimedOut, guarded
 from course_tools.checks.training_record import Measured, RecordedLosses, measure
 
 Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
@@ -160,6 +160,10 @@ class Examination:
         if forbidden:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
             advice += [f"{SWITCHED_OFF}: it would hide which functions are called."] * (SWITCHED_OFF in forbidden)
+            advice += [
+                f"{name}: it looks for what is not given to it, such as the record of the training."
+                for name in sorted(forbidden & LOOKED - {SWITCHED_OFF})
+            ]
             law = "It is written by hand, as the exercise requires."
             findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(dict.fromkeys(advice))}"),)
         points = 0 if forbidden else _earned(findings)

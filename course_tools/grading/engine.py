@@ -14,7 +14,7 @@ from types import TracebackType
 from course_tools.bank.variants import variant, variants, varied
 from course_tools.checks import Exercise, Finding
 from course_tools.checks.outcome import Outcome
-from course_tools.checks.time_limit import SWITCHED_OFF, TimedOut
+from course_tools.checks.time_limit import LOOKED, SWITCHED_OFF, TimedOut
 from course_tools.checks.verdict import Examination, by_shape
 from course_tools.grading.extract.notebook_reader import Cell
 from course_tools.grading.extract.programs import Notebook, handed_out
@@ -144,6 +144,7 @@ class Engine:
         called = frozenset().union(*(outcome.called for outcome in outcomes))
         flags = tuple(f"calls {f.__name__}" for f in exercise.forbids if f.__name__ in called)
         flags += (f"calls {SWITCHED_OFF}, which hides the functions that are called",) * (SWITCHED_OFF in called)
+        flags += tuple(f"calls {name}, which looks for the record" for name in sorted(called & LOOKED - {SWITCHED_OFF}))
         late = bool(outcomes) and isinstance(outcomes[-1].error, TimedOut)
         whole = _whole(exercise)
         shortened = SHORTENED.format(seconds, whole) if late and seconds < whole else ""

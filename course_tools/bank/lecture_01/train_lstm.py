@@ -162,6 +162,76 @@ def all_tokens_at_once(*data):
     return submit(data, model=_Attending)
 
 
+class _AttendingInALoop(_Attending):
+    """The same, once for each position."""
+
+    def forward(self, tokens):
+        if self.training:
+            return super().forward(tokens)
+        return torch.stack(
+            [super(_AttendingInALoop, self).forward(tokens[:, : t + 1])[:, -1] for t in range(len(tokens[0]))], 1
+        )
+
+
+@wrong.idea(proof=trained.both(language_models.attends_to_tokens, trained.fails(language_models.carries_a_state)))
+def attention_in_a_loop(*data):
+    """Your model attends: values of earlier tokens are multiplied by weights that sum to 1 and depend on the tokens. An LSTM
+    has no such weights. What it knows of earlier tokens is its state, computed from the state before."""
+    return submit(data, model=_AttendingInALoop)
+
+
+class _Tables(nn.Module):
+    """Logits from a table of counts and from a decaying sum of the tokens, with one trained scale each."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.pairs, self.scales = nn.Embedding(n_tokens, n_tokens), nn.Parameter(torch.tensor([1.0, 0.01]))
+
+    def forward(self, tokens):
+        kept, logits = 0.0, []
+        for token in tokens.unbind(1):
+            kept = 0.9 * kept + F.one_hot(token, self.pairs.num_embeddings)
+            logits.append(self.scales[0] * self.pairs(token) + self.scales[1] * kept)
+        return torch.stack(logits, 1)
+
+
+@wrong.idea(proof=language_models.learns_few_weights)
+def counted_tables(text, n_tokens, n_steps):
+    """Your updates reach fewer than 1,000 weights, and an LSTM of 16 units has more than twice as many. Either your model is
+    too small, or what it knows was counted or fixed before the training. The embedding, the gates and the readout of an LSTM
+    are parameters, and all of them learn from the loss."""
+    counts = torch.bincount(text[:-1] * n_tokens + text[1:], minlength=n_tokens**2).reshape(n_tokens, n_tokens)
+
+    class Model(_Tables):
+        def __init__(self, n_tokens):
+            super().__init__(n_tokens)
+            self.pairs.requires_grad_(False).weight.copy_((counts + 0.1).log())
+
+    return submit((text, n_tokens, n_steps), model=Model, optimized=lambda model: nn.ParameterList([model.scales]))
+
+
+class _DecayingSum(nn.Module):
+    """Logits from the last two tokens and from a sum of the embeddings of all, in which each step halves those before."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.embed, self.pairs, self.logits = nn.Embedding(n_tokens, 32), _OfTwoTokens(n_tokens), nn.Linear(32, n_tokens)
+
+    def forward(self, tokens):
+        state, states = torch.zeros(len(tokens), 32), []
+        for x in self.embed(tokens).unbind(1):
+            state = state / 2 + x
+            states.append(state)
+        return self.logits(torch.stack(states, 1)) + self.pairs(tokens)
+
+
+@wrong.idea(proof=trained.both(language_models.carries_no_learned_state, trained.fails(language_models.carries_a_state)))
+def decaying_sum(*data):
+    """Your model takes a step for each token, but no state goes through a nonlinear function on its way to the next one: it is
+    a sum, or a list of what was read. The gates of an LSTM are computed from the state before, by `sigmoid` and `tanh`."""
+    return submit(data, model=_DecayingSum)
+
+
 @right
 def by_hand(text, n_tokens, n_steps):
     """The equations of the LSTM step by step, one weight matrix for all gates, a forget bias of one, RMSprop."""

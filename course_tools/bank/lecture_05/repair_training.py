@@ -169,6 +169,7 @@ def positions_removed(*data):
 
 
 language_models.without_attention(wrong)
+language_models.with_a_recurrence(wrong)
 
 
 @right

@@ -17,6 +17,7 @@ from course_lib.primitives import padding_mask, sinusoidal_positions
 from course_tools.bank import decoders
 from course_tools.bank import training_loops as loops
 from course_tools.bank.decoders import FORCED, N_FORCED
+from course_tools.bank.language_models import RECURRENCE
 from course_tools.bank.lecture_02.train_translator import N_ROWS, ignores_the_order, reads_other_sentences, reads_padding
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
@@ -24,7 +25,7 @@ from course_tools.checks.training_record import Measured
 
 right = Answers()
 
-SECONDS, MOST_PARAMETERS, N_STEPS = 120.0, 200_000, 500
+SECONDS, MOST_PARAMETERS, N_STEPS, SHORT = 120.0, 200_000, 500, 4
 N_TRAIN, N_VALID, N_ASKED, CUT, MOST, LONGEST = 5_000, 500, 100, 6, 23, 48
 FIRST, LEAST = 0.25, 0.45
 """Exact match on new sentences: a first success, and the score. With all single dates and no pair of dates it is 0.5."""
@@ -170,7 +171,9 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     queries = decoders.common_queries(inputs, forced, read, CUT, len(characters), draw)
     queries += _of_one_length(singles, pairs[-1].source, letters, read, draw)
     data = (source, lengths, target, N_TRAIN, len(letters), len(characters), N_STEPS)
-    return (data, queries, (), [queries[decoders.FORCED]]), truth
+    source, lengths = forced[0][: N_FORCED // 2], forced[1][: N_FORCED // 2]
+    short = (source[:, : int(lengths.max())], lengths, read[: N_FORCED // 2, :SHORT])
+    return (data, queries, (), [queries[decoders.FORCED], short]), truth
 
 
 def _of_one_length(pairs: list[Pair], longer: str, letters: Vocabulary, read: Tensor, draw: Draw) -> list[tuple[Tensor, ...]]:
@@ -332,6 +335,16 @@ def optimizer_without_steps(*data):
         model.zero_grad()
         decoders.decoder_loss(model(source[rows], lengths[rows], target[rows]), target[rows]).backward()
     return model.eval()
+
+
+@wrong.change("model", decoders.steps_from_token_to_token, says=RECURRENCE, severity=Severity.IDEA)
+class RecurrenceBelowAttention(_Small):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.below = nn.GRU(32, 32, batch_first=True)
+
+    def encode(self, source):
+        return super().encode(source) + self.below(self.letters(source))[0]
 
 
 @wrong.change("model", reads_other_sentences)
@@ -693,6 +706,10 @@ exercise = Exercise(
             ),
             (f"On new sentences at least {FIRST:.0%} of the answers are exactly right.", _learns),
             (f"On new sentences at least {LEAST:.0%} of the answers are exactly right.", _score),
+            (
+                "The logits depend on attention weights, which sum to 1 over the keys, and no state is carried beside them.",
+                decoders.attends_to_all_at_once,
+            ),
         ),
         trained.holds("held out", "It learns from the first n_train sentences only.", _held_out, 1, ("training", "evaluation")),
     ),

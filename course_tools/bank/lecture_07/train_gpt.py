@@ -143,6 +143,7 @@ class EmbeddingsCutOff(SmallGPT):
 
 
 language_models.without_attention(wrong)
+language_models.with_a_recurrence(wrong)
 
 
 @right

@@ -28,7 +28,7 @@ SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 150_000, 460
 N_CLASSES, N_EACH, N_HIDDEN, N_ALONE = len(LANGUAGES), 5, 200, 16
 N_MERGES, PER_PASSAGE, LONGEST, MORE_PADDING = 300, 4, 40, 16
 RATE, MASKED, RANDOM = 0.15, 0.12, 0.015
-LEAST = 0.25
+LEAST, FIRST = 0.25, 3
 
 HINTS = (
     (
@@ -163,7 +163,7 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
     """Draw the names whose labels are known, those whose labels are false, and those that the model is asked about.
 
     The queries are: names held out (480, T) · the last 16 of them alone · these with more padding · names with false labels.
-    The model is probed with the 16.
+    The model is probed with the 16, and with their first pieces.
     """
     drawn = _names()
     order = draw.uniform(len(drawn.labels)).argsort()
@@ -185,7 +185,8 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
         "naive Bayes": _naive_bayes(names[known], labels[known], drawn),
     }
     given = torch.where(known, labels, false)
-    return ((drawn.passages, names, given, known, drawn.n_tokens, N_CLASSES, N_STEPS), queries, (), [alone]), truth
+    probed = [alone, alone[:, :FIRST]]
+    return ((drawn.passages, names, given, known, drawn.n_tokens, N_CLASSES, N_STEPS), queries, (), probed), truth
 
 
 def _widened(rows: Tensor, T: int) -> Tensor:
@@ -286,6 +287,8 @@ def _accuracy(measured: Measured, truth: Truth) -> float:
 def _attends(measured: Measured, truth: Truth) -> str | None:
     if trained.does_not_attend(measured, truth):
         return "With equal weights in place of attention weights, the logits stay the same."
+    if steps_from_piece_to_piece(measured, truth):
+        return "The longest chain of its nonlinear operations is longer for longer rows: it carries a state."
     return None
 
 
@@ -295,6 +298,11 @@ _score = trained.at_least(
     lambda truth: truth["naive Bayes"], _accuracy, _NAMES, " (that of naive Bayes on the pieces of the labelled names)"
 )
 _trains = trained.loss_falls(unless=_score, until=0.7, when="near the end of the pre-training")
+
+
+def steps_from_piece_to_piece(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a chain of nonlinear operations is longer for longer rows."""
+    return trained.carries_a_state(measured, truth, FIRST)
 
 
 def reads_no_mask(measured: Measured, truth: Truth) -> bool:
@@ -549,6 +557,27 @@ def no_attention(*data):
     """Your encoder has no attention: no values are multiplied by weights of a softmax over keys that depend on the row. A bag
     of pieces knows what occurs, and not what stands beside it; BERT's blocks let each piece attend to all others."""
     return submit(data, model=_BagOfPieces)
+
+
+class _LSTMBelowAttention(_Small):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.below = nn.LSTM(40, 40, batch_first=True)
+
+    def forward(self, tokens, at=None):
+        x = self.embed(tokens)
+        x = self.norms[0](x + self.below(x)[0])
+        q, k, v = self.qkv(x).chunk(3, -1)
+        weights = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~self.allowed(tokens > 0), -1e9).softmax(-1)
+        x = self.norms[1](x + F.gelu(self.up(x + weights @ v)))
+        return self.classes(self.pool(x)) if at is None else x[at] @ self.embed.weight.T
+
+
+@wrong.idea(proof=steps_from_piece_to_piece)
+def lstm_below_attention(*data):
+    """Your encoder carries a state from position to position: the more it reads, the longer the chain of nonlinear operations
+    to its result, as in an LSTM or a GRU. BERT reads all positions at once: nothing but attention mixes them."""
+    return submit(data, model=_LSTMBelowAttention)
 
 
 @wrong(suspicion=masks_well_and_scores_badly)

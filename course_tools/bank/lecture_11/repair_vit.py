@@ -191,11 +191,26 @@ class PositionsAfterTheEncoder(SmallViT):
         return self.of(self.logits(self.norm(x + self.feed_forward(x)) + self.positions))
 
 
+@wrong.detail(proof=classifiers.reads_no_squares)
+def strips_for_patches(*data):
+    """The attention does not mix square patches, each of its own pixels, as that of the run does. Keep the cut into patches of
+    4 × 4 pixels, with the batch axis in front."""
+    return submit(data, cut=lambda images: images.reshape(-1, 4, 16))
+
+
 @wrong(proof=classifiers.learns_a_sum_of_patches)
 def attention_removed(*data):
     """The attention was no fault, and now it is missing: the influence of a patch is the same whatever the other patches
     show."""
     return submit(data, 0.5, mix=lambda q, k, v: v, of=lambda logits: logits.mean(1))
+
+
+@wrong.idea(proof=trained.has_no_attention)
+def another_network(*data):
+    """Your model has no attention any more: no values are multiplied by weights of a softmax over keys that depend on the
+    image. Repair the Vision Transformer that is given; another network is another task."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    return submit(data, model=lambda n_classes: network)
 
 
 exercise = Exercise(

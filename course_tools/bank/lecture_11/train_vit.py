@@ -205,8 +205,9 @@ def softmax_over_the_queries(*data):
 
 @wrong.detail(proof=classifiers.reads_no_squares)
 def strips_for_patches(*data):
-    """Your tokens are no square patches: a `reshape` of the image takes pixels that follow each other in memory, as in a row.
-    Split both sides, (B, 8 / P, P, 8 / P, P), and bring the two P together by `permute`, or use `F.unfold` or `rearrange`."""
+    """Your attention does not mix square patches, each of its own pixels. A `reshape` of the image, for example, takes pixels
+    that follow each other in memory, as in a row, and layers before the attention may spread pixels over tokens. Split both
+    sides, (B, 8 / P, P, 8 / P, P), and bring the two P together by `permute`, or use `F.unfold` or `rearrange`."""
     return submit(data, cut=lambda images: images.reshape(-1, 4, 16))
 
 

@@ -9,7 +9,7 @@ from course_tools.bank import language_models
 from course_tools.bank import stepwise_models as stepwise
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -117,12 +117,12 @@ def train_linear_transformer(text: Tensor, n_tokens: int, n_steps: int) -> nn.Mo
 
 def _questions(draw: Draw) -> tuple[Call, Truth]:
     """Add a text (3, 256) to be read token by token: two that end alike, and the first with what comes before mixed up."""
-    (data, queries, *_), truth = language_models.questions(N_STEPS, draw)
+    (data, queries, _, probed), truth = language_models.questions(N_STEPS, draw)
     one, other = truth["windows"][: 2 * LONG // queries[0].shape[1]].reshape(2, LONG)
     other = torch.cat([other[:-1], one[-1:]])
     mixed = torch.cat([one[:-1][draw.uniform(LONG - 1).argsort()], one[-1:]])
     queries = [*queries, torch.stack([one, other, mixed])]
-    return (data, queries, queries[-1:]), {**truth, "queries": queries}
+    return (data, queries, queries[-1:], probed), {**truth, "queries": queries}
 
 
 def _past(measured: Measured, truth: Truth) -> str | None:
@@ -256,7 +256,7 @@ class ChangesTheStateInPlace(SmallLinearTransformer):
         return self.divided(phi_q, S, z), S, z
 
 
-@wrong.change("model", grows_by_the_tokens)
+@wrong.change("model", grows_by_the_tokens, severity=Severity.PART)
 class KeepsTheTokens(SmallLinearTransformer):
     """Your state is the text itself: it grows by one number with each token, and each step reads the whole text again. Keep the
     sums S and z of each layer instead, and add the new token to them."""
@@ -269,9 +269,9 @@ class KeepsTheTokens(SmallLinearTransformer):
         return self(state)[:, -1], state
 
 
-@wrong.change("model", stepwise.grows)
+@wrong.change("model", stepwise.grows, severity=Severity.PART)
 class KeepsKeysAndValues(SmallLinearTransformer):
-    """Your state grows with every token: it is a cache of keys and values, or of other vectors of each token. With linear
+    """Your state grows with every token: it is a list of what was read, such as a cache of keys and values. With linear
     attention the past fits into the sums S and z, whose size does not depend on the number of tokens."""
 
     def start(self, tokens):
@@ -287,6 +287,49 @@ class KeepsKeysAndValues(SmallLinearTransformer):
         keys, values = torch.cat([keys, k], dim=1), torch.cat([values, v], dim=1)
         similar = _features(q) @ _features(keys).mT
         return self.predict(x, (similar @ values / similar.sum(-1, keepdim=True))[:, 0]), (keys, values)
+
+
+@wrong.change("model", stepwise.lists_what_it_read, severity=Severity.IDEA)
+class KeepsTheTextInABuffer(SmallLinearTransformer):
+    """Your state has one size, and it is a list: what it held early in a text is still there later, number by number. So it is
+    the text, or keys and values, in a buffer as long as the longest text. Keep the sums S and z: each token changes them as a
+    whole."""
+
+    def start(self, tokens):
+        return F.pad(tokens + 1, (0, LONG - tokens.shape[1]))
+
+    def step(self, token, state):
+        t = int((state[0] > 0).sum())
+        state = torch.cat([state[:, :t], token[:, None] + 1, state[:, t + 1 :]], dim=1)
+        return self(state[:, : t + 1] - 1)[:, -1], state
+
+
+@wrong.change("model", stepwise.goes_through_gates, severity=Severity.IDEA)
+class GatedRecurrence(nn.Module):
+    """Your model is a recurrent network: from each state to the next, numbers go through a nonlinear function such as `tanh` or
+    `sigmoid`. In linear attention a token adds φ(k) vᵀ to S and φ(k) to z, and only what is read from them goes through
+    networks. That is why the parallel form exists."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.embed, self.cell, self.logits = nn.Embedding(n_tokens, 32), nn.GRUCell(32, 64), nn.Linear(64, n_tokens)
+
+    def start(self, tokens):
+        return self.read(tokens)[1]
+
+    def step(self, token, state):
+        state = self.cell(self.embed(token), state)
+        return self.logits(state), state
+
+    def read(self, tokens):
+        state, logits = torch.zeros(len(tokens), 64), []
+        for token in tokens.unbind(1):
+            found, state = self.step(token, state)
+            logits.append(found)
+        return logits, state
+
+    def forward(self, tokens):
+        return torch.stack(self.read(tokens)[0], dim=1)
 
 
 @wrong.change("model", steps_forget_the_past)
@@ -512,8 +555,8 @@ exercise = Exercise(
         trained.holds("agree", "Both forms give the same logits.", stepwise.agree, 2, (*_TRAINED, "steps")),
         trained.holds(
             "constant",
-            f"The state is as large after one token as after {LONG}.",
-            stepwise.constant(MOST_NUMBERS),
+            f"The state is a sum over what was read, as large after one token as after {LONG}.",
+            trained.every(stepwise.constant(MOST_NUMBERS), stepwise.is_a_sum),
             1,
             (*_TRAINED, "steps"),
         ),

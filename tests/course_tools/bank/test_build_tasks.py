@@ -4,6 +4,12 @@ Each of these trains a model: without `--full`, only the reference and the first
 """
 
 import copy
+import gc
+import inspect
+import logging
+import sys
+import traceback
+from collections import namedtuple
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,7 +22,7 @@ from course_tools.bank import exercises
 from course_tools.bank.image_classifiers import adds_up_patches
 from course_tools.checks import Exercise
 from course_tools.checks.trained import no_weight_is_stepped
-from course_tools.checks.training_record import Measured, measure
+from course_tools.checks.training_record import Measured, Recorder, _read, measure
 from course_tools.checks.verdict import Examination
 from course_tools.grading.sandbox.sandbox import LONGEST_TRAINING
 from tests.course_tools.judged import examination, judged, misconception
@@ -264,10 +270,43 @@ class Counting(nn.Module):
 )
 def test_a_record_of_steps_shows_whether_a_state_grows_and_whether_it_is_a_value(model, held, is_a_value):
     text = torch.arange(10).reshape(2, 5)
-    steps, after_detours, sizes = measure(lambda: model, (), [text], [text]).steps
+    steps, after_detours, sizes, _ = measure(lambda: model, (), [text], [text]).steps
     assert torch.equal(steps, model(text))
     assert torch.equal(after_detours, steps) is is_a_value
     assert sizes.tolist() == held
+
+
+def in_a_buffer(text, state):
+    return torch.cat([state[:, 1:], text[:, None]], 1)
+
+
+def as_a_string(text, state):
+    return (state or "") + str(text.tolist())
+
+
+def as_one_integer(text, state):
+    return (state or 0) * 1000**2 + int(text.sum()) * 1000
+
+
+@pytest.mark.parametrize(
+    ("read", "start", "grows", "kept"),
+    [
+        (in_a_buffer, torch.zeros(2, 16, dtype=torch.long), False, 1.0),
+        (as_a_string, None, True, 1.0),
+        (as_one_integer, None, True, None),
+        (lambda text, state: state * 0.9 + text[:, None], torch.zeros(2, 3), False, 0.0),
+    ],
+)
+def test_a_record_of_steps_shows_a_state_that_lists_what_was_read(read, start, grows, kept):
+    def step(tokens, state):
+        state = read(tokens, state)
+        return tokens[:, None].float(), state
+
+    model = SimpleNamespace(start=lambda tokens: start, step=step)
+    text = torch.arange(1, 33).reshape(2, 16)
+    _, _, sizes, found = _read(model, text)
+    assert (sizes[-1] > sizes[0]) == grows
+    assert kept is None or found == kept
 
 
 def test_a_record_of_steps_is_empty_where_a_model_does_not_step():
@@ -280,6 +319,107 @@ def test_a_record_leaves_torch_as_it_was():
     assert (torch.autograd.backward, torch.autograd.grad) == before
     assert not nn.modules.module._global_forward_pre_hooks
     assert not nn.modules.module._global_forward_hooks
+
+
+class Prepared(nn.Module):
+    """A recurrent model that is not trained at all."""
+
+    def __init__(self, n_tokens):
+        super().__init__()
+        self.embed, self.lstm, self.logits = (
+            nn.Embedding(n_tokens, 8),
+            nn.LSTM(8, 16, batch_first=True),
+            nn.Linear(16, n_tokens),
+        )
+
+    def forward(self, tokens):
+        return self.logits(self.lstm(self.embed(tokens))[0])
+
+
+def forged(record, n_tokens, n_steps):
+    record.n_steps, record.losses = n_steps, [3.3 - i / n_steps for i in range(n_steps)]
+    return Prepared(n_tokens).eval()
+
+
+def by_the_frame(text, n_tokens, n_steps):
+    return forged(sys._getframe(1).f_locals["record"], n_tokens, n_steps)
+
+
+def by_inspect(text, n_tokens, n_steps):
+    return forged(inspect.currentframe().f_back.f_locals["record"], n_tokens, n_steps)
+
+
+def by_the_stack(text, n_tokens, n_steps):
+    frames = [info.frame for info in inspect.stack()]
+    return forged(next(f.f_locals["record"] for f in frames if "record" in f.f_locals), n_tokens, n_steps)
+
+
+def by_walking(text, n_tokens, n_steps):
+    frames = [frame for frame, _ in traceback.walk_stack(None)]
+    return forged(next(f.f_locals["record"] for f in frames if "record" in f.f_locals), n_tokens, n_steps)
+
+
+def by_a_traceback(text, n_tokens, n_steps):
+    try:
+        raise ValueError
+    except ValueError as error:
+        frame = error.__traceback__.tb_frame
+    return forged(frame.f_back.f_locals["record"], n_tokens, n_steps)
+
+
+def by_a_generator(text, n_tokens, n_steps):
+    def found():
+        yield generator.gi_frame.f_back
+
+    generator = found()
+    frame = next(generator)
+    while "record" not in frame.f_locals:
+        frame = frame.f_back
+    return forged(frame.f_locals["record"], n_tokens, n_steps)
+
+
+def by_the_collector(text, n_tokens, n_steps):
+    return forged(next(one for one in gc.get_objects() if type(one) is Recorder), n_tokens, n_steps)
+
+
+FORGERS = [by_the_frame, by_inspect, by_the_stack, by_walking, by_a_traceback, by_a_generator, by_the_collector]
+
+
+@pytest.mark.parametrize("forger", FORGERS)
+def test_a_forged_record_earns_nothing(forger):
+    found = judged("01.6", forger)
+    assert found.points == 0
+    assert "such as the record of the training" in found.message
+
+
+def by_the_hooks(text, n_tokens, n_steps):
+    hooks = [*nn.modules.module._global_forward_pre_hooks.values(), torch.autograd.backward]
+    reached = [getattr(hook, "__self__", None) for hook in hooks]
+    reached += [cell.cell_contents for hook in hooks for cell in hook.__closure__ or ()]
+    reached += [getattr(value, "__self__", None) for value in reached]
+    assert not [value for value in reached if isinstance(value, Recorder)]
+    return Prepared(n_tokens).eval()
+
+
+def test_no_hook_leads_to_the_record():
+    found = judged("01.6", by_the_hooks)
+    assert 0 < found.points < found.max_points / 2, found.message
+
+
+def quiet(text, n_tokens, n_steps):
+    """What libraries and errors do on their own is not looking for the record."""
+    namedtuple("Pair", "a b")
+    logging.getLogger("course").debug("a line")
+    try:
+        torch.zeros(2) @ torch.zeros(3)
+    except RuntimeError:
+        traceback.format_exc()
+    gc.collect()
+    return Prepared(n_tokens).eval()
+
+
+def test_what_a_training_calls_otherwise_is_not_taken_for_forgery():
+    assert judged("01.6", quiet).points > 0
 
 
 def test_what_was_measured_can_be_sent_and_read_by_its_names():

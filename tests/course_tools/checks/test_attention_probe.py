@@ -114,3 +114,60 @@ def test_the_operations_of_a_recurrence_grow_with_the_length(make):
     long, short = (int(probe(lambda x: layer(x)[0], (X[:, :n],)).counts[0]) for n in (11, 4))
     assert long - short >= 7
     assert probe(by_matrices, (X,)).counts[0] == probe(by_matrices, (X[:, :4],)).counts[0]
+
+
+cell, lstm = nn.LSTMCell(5, 5), nn.LSTM(5, 5, batch_first=True)
+
+
+def cell_by_cell(x):
+    h = c = torch.zeros(len(x), 5)
+    states = []
+    for token in x.unbind(1):
+        h, c = cell(token, (h, c))
+        states.append(h)
+    return torch.stack(states, 1)
+
+
+def in_a_buffer(x):
+    states = torch.zeros(x.shape[1] + 1, len(x), 5)
+    for t, token in enumerate(x.unbind(1)):
+        states[t + 1] = (states[t] @ W[0] + token).tanh()
+    return states[-1]
+
+
+def packed(x):
+    lengths = torch.full((len(x),), x.shape[1])
+    found = recurrent(nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True))[0]
+    return nn.utils.rnn.pad_packed_sequence(found, batch_first=True)[0]
+
+
+@pytest.mark.parametrize(
+    "model", [lambda x: recurrent(x)[0], lambda x: lstm(x)[0], cell_by_cell, in_a_buffer, packed], ids=range(5)
+)
+def test_a_chain_of_nonlinear_operations_grows_with_each_step_of_a_recurrence(model):
+    long, short = (int(probe(model, (X[:, :n],)).depth) for n in (11, 4))
+    assert long - short >= 7
+
+
+def one_position_after_the_other(x):
+    found = torch.zeros(len(x), 0, 5)
+    for t in range(x.shape[1]):
+        found = torch.cat([found, by_matrices(x[:, : t + 1]).relu()[:, -1:]], 1)
+    return found
+
+
+def a_sum_for_each_layer(x):
+    """Two linear attentions, step by step, with their sums in one tensor."""
+    sums, found = torch.zeros(2, len(x), 5, 5), []
+    for token in x.unbind(1):
+        for i in range(2):
+            q, k, v = (token @ matrix for matrix in W)
+            sums[i] += k.sigmoid()[:, :, None] * v[:, None]
+            token = token + (q.sigmoid()[:, None] @ sums[i])[:, 0].tanh()
+        found.append(token)
+    return torch.stack(found, 1)
+
+
+@pytest.mark.parametrize("model", [by_matrices, layer, fused_and_causal, one_position_after_the_other, a_sum_for_each_layer])
+def test_the_chains_of_what_is_no_recurrence_have_one_length(model):
+    assert probe(model, (X,)).depth == probe(model, (X[:, :4],)).depth
