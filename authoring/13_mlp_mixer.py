@@ -43,7 +43,8 @@ from course_lib.primitives import layer_norm, patchify, unpatchify
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_13 import experiments, figures, rival, rivals
 from course_tools.lectures.lecture_13.puzzles import H, N, P, W, counterparts
-from course_tools.lectures.lecture_13.puzzles import draw_puzzles, through_bundle
+from course_tools.lectures.lecture_13.puzzles import draw_puzzles, on_either_side
+from course_tools.lectures.lecture_13.puzzles import through_bundle
 from course_tools.notebook import check, claim, device, explore, ledger, predict
 from course_tools.notebook import progress, show_study, source
 from course_tools.notebook.authorship import whose
@@ -56,7 +57,7 @@ from course_tools.notebook.layer_costs import multiply_adds
 # another place, and always in the same one. What arrives is the image with its patches mixed up, in the same way every time.
 #
 # At the start of our bundle are *two copies* of a crop of a photograph, side by side, 4 × 4 patches of 6 × 6 pixels each. About
-# half of the patches of one copy were replaced. The task is the one of every puzzle book: **mark the patches that differ from
+# half of the patches of the right copy were replaced. The task is the one of every puzzle book: **mark the patches that differ from
 # their counterpart in the other copy**. Half of the marks are right by guessing.
 
 # %%
@@ -514,6 +515,76 @@ explore(draw_place, place=(0, 31))
 
 # %% [markdown]
 # The numbers in the explorer are places at the *start* of the bundle. The Mixer has unscrambled the bundle, from marks alone.
+
+# %% [markdown] tags=["predict"]
+# But the sorted map is not symmetric. Both marks of a pair change much with its patch in the right copy, and little with its patch in
+# the left one. Yet the two differ whichever of them is exchanged.
+#
+# **Predict.** Why does the left patch count for less? Section 1 says how a puzzle is made.
+#
+# <details><summary>A. The Mixer reads from left to right, and what came last weighs most.</summary>
+#
+# It reads all places at once, and behind the bundle left and right are scattered anyway.</details>
+# <details><summary>B. In training, only patches of the right copy were replaced.</summary>
+#
+# Yes. The left copy is always whole, so that its other patches, too, tell what belongs in a place: sky among sky. If the left patch of
+# a pair is exchanged, its neighbours still vouch for the right one.</details>
+# <details><summary>C. By chance: with another seed it may be the other way round.</summary>
+#
+# All seeds see the same kind of puzzles, and in these the two copies differ.</details>
+
+# %% [markdown]
+# If so, the map must become symmetric where either copy may hold the replaced patch. And the first Mixer must be lost if a pair
+# stands among patches of another puzzle, which vouch for nothing.
+
+
+# %%
+def on_one_pair(model, puzzles):
+    """The share of right marks if all patches but one pair come from another puzzle."""
+    patches, partner, hits = patchify(puzzles.images, P), counterparts(order), []
+    for place in range(N):
+        pair, others = [place, int(partner[place])], patches.roll(1, 0)
+        others[:, pair] = patches[:, pair]
+        marks = marked(model, puzzles._replace(images=unpatchify(others, P, H, W)))
+        hits.append((marks == puzzles.differs)[:, place].float().mean())
+    return torch.stack(hits).mean()
+
+
+def by_side(depends):
+    """How much the marks of a pair change with its left and its right patch."""
+    changes = (depends.diagonal() + depends[counterparts(order), torch.arange(N)]) / 2
+    left = (order % 8 < 4).to(
+        changes.device
+    )  # places whose strand starts in the left copy
+    return changes[left].mean(), changes[~left].mean()
+
+
+source(on_either_side)
+either, unseen_either = (
+    through_bundle(on_either_side(made, seed), order)
+    for seed, made in enumerate((in_order, unseen_in_order))
+)
+torch.manual_seed(0)
+fair = learn(PuzzleMixer().to(device()), either, lr=1.2e-2)
+left, right_side = by_side(depends)
+fair_left, fair_right = by_side(dependence(fair, unseen_either.images[:200]))
+
+# %% tags=["nbval-check-output"]
+claim(
+    "13.sides",
+    left=left,
+    right=right_side,
+    fair_left=fair_left,
+    fair_right=fair_right,
+    pair=on_one_pair(mixer, unseen),
+    fair_pair=on_one_pair(fair, unseen_either),
+)
+
+# %% [markdown]
+# So the Mixer of section 4 does not only compare two patches: it also asks whether a patch fits the left copy as a whole. That serves
+# *its* puzzles, and is of no use where the left copy cannot be trusted. Comparing gains with training: after 1,500 updates, the left patch counts
+# 7 and the right one 10. **A map of dependence shows what a model uses. It
+# need not be what you had in mind.**
 
 # %% [markdown] tags=["quiz"]
 # ## 7 Exit quiz

@@ -52,6 +52,14 @@ def through_bundle(puzzles: Puzzles, order: Tensor) -> Puzzles:
     return Puzzles(unpatchify(patchify(puzzles.images, P)[:, order], P, H, W), puzzles.differs[:, order])
 
 
+def on_either_side(puzzles: Puzzles, seed: int) -> Puzzles:
+    """Exchange the two patches of about half of all pairs of puzzles in order: a replaced patch may be in either copy."""
+    image = rearrange(patchify(puzzles.images, P), "n (row copy column) d -> n row copy column d", row=GRID, copy=2)
+    n, generator = len(image), torch.Generator().manual_seed(seed)
+    turned = (torch.rand(n, GRID, 1, GRID, 1, generator=generator) < 0.5).to(image.device)
+    return puzzles._replace(images=unpatchify(torch.where(turned, image.flip(2), image).flatten(1, 3), P, H, W))
+
+
 def counterparts(order: Tensor) -> Tensor:
     """Find for each place at the end of a bundle the place of its counterpart (32,)."""
     row, column = order // (2 * GRID), order % (2 * GRID)
