@@ -109,7 +109,10 @@ def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> Non
 
 
 def _described(app, page, template, context, doctree) -> None:
-    """Describe a page by its first paragraph, for search engines and for those who share its address."""
+    """Describe a page by its first paragraph, for those who search or share it; load the glossary in lectures."""
+    if page.startswith("lectures/"):
+        for script in ("terms.js", "glossary.js"):
+            app.add_js_file(script, loading_method="defer")
     paragraphs = doctree.findall(nodes.paragraph) if doctree else ()
     said = " ".join(next((each.astext() for each in paragraphs), project).split())
     about = {"og:title": re.sub(r"<[^>]+>", "", context.get("title") or project), "og:description": said, "og:type": "article"}

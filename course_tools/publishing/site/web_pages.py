@@ -1,6 +1,7 @@
 """The site's own pages and links: landing page, menu, API reference, links between pages and into the reference."""
 
 import html
+import json
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,21 @@ def glossary_index(glossary: str) -> dict[str, dict[str, list[str]]]:
         words = dict.fromkeys([*typed, *(name.replace("-", " ") for name in typed)])
         found.setdefault(number, {}).setdefault(site_anchor(unquote(anchor)), []).extend(words)
     return found
+
+
+def glossary_terms(glossary: str) -> str:
+    """Write the glossary as the script that lectures load: for each term its names, what it says, its entry, its section."""
+    terms = []
+    for entry in re.split(r"^(?=## )", glossary, flags=re.MULTILINE)[1:]:
+        if found := _TERM.match(entry):
+            term, also, *_ = found.groups()
+            names = [name.strip() for name in (f"{term}, {also}" if also else term).split(",")]
+            says = entry.partition("\n[")[0].split("\n", 2 if also else 1)[-1]
+            section = re.search(r"/(\w+)\.ipynb#([^)]+)\)$", entry.strip())
+            address = f"{section[1]}.html#{site_anchor(unquote(section[2]))}"
+            plain = " ".join(re.sub(r"[*`]|\[([^\]]*)\]\([^)]*\)", r"\1", says).split())
+            terms.append([names, plain, f"../docs/glossary.html#{site_anchor(term)}", address])
+    return f"window.COURSE_TERMS = {json.dumps(terms, ensure_ascii=False)};\n"
 
 
 def symbol_address(symbol: str) -> str | None:

@@ -239,6 +239,37 @@ def test_a_prediction_is_remembered_and_explains_every_option(site, browser):
 
 
 @pytest.mark.browser
+def test_an_interactive_figure_moves_under_its_sliders(site, browser):
+    with Visit(browser, site / "lectures/04_self_attention.html", PHONE) as visit:
+        slider = visit.page.get_by_role("slider", name="x", exact=True)
+        moved = visit.page.locator(".course-frames [role=img]").first
+        said = []
+        for key in ("Home", "End"):
+            slider.press(key)
+            said.append(moved.get_attribute("aria-label"))
+        assert said[0].startswith("The query (-3,")
+        assert said[1].startswith("The query (3,")
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE
+        assert visit.errors == []
+
+
+@pytest.mark.browser
+def test_a_word_of_the_glossary_is_explained_by_keyboard_where_a_section_first_uses_it(site, browser):
+    with Visit(browser, site / "lectures/04_self_attention.html", DESK) as visit:
+        words = visit.page.locator("#masks a.term").all_inner_texts()
+        assert len({word.lower() for word in words}) == len(words) > 2
+        word = visit.page.locator("#self-attention a.term", has_text="softmax").first
+        tip = visit.page.get_by_role("tooltip")
+        assert not tip.is_visible()
+        word.focus()
+        assert "divided by their sum" in tip.inner_text()
+        assert word.get_attribute("aria-describedby") == tip.get_attribute("id")
+        visit.page.keyboard.press("Escape")
+        assert not tip.is_visible()
+        assert visit.page.locator("a a.term, h1 a.term, h2 a.term, pre a.term").count() == 0
+
+
+@pytest.mark.browser
 def test_on_paper_everything_is_unfolded_and_code_wraps(site, browser):
     with Visit(browser, site / "lectures/04_self_attention.html", DESK) as visit:
         folded = visit.page.locator("article details:not([open])")
