@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from course_lib.analysis import record
 from course_lib.attention import scaled_dot_product_attention
@@ -89,6 +90,19 @@ def test_the_head_for_words_uses_the_embedding_itself():
     unread = next(n for n in range(N) if n not in TOKENS)
     bert(TOKENS).words[..., unread].sum().backward()
     assert bert.bert.tokens.weight.grad[unread].any()
+
+
+def test_words_at_the_chosen_positions_alone_have_the_loss_and_gradients_of_all():
+    bert, chosen = model(), REAL & (TOKENS % 3 == 0)
+    assert 0 < chosen.sum() < chosen.numel()
+    words, follows = bert(TOKENS, SEGMENTS, LENGTHS, chosen)
+    at_all = bert(TOKENS, SEGMENTS, LENGTHS)
+    torch.testing.assert_close(words, at_all.words[chosen])
+    torch.testing.assert_close(follows, at_all.follows)
+    losses = F.cross_entropy(words, TOKENS[chosen]), mlm_loss(at_all.words, TOKENS, chosen)
+    parts = [*bert.bert.parameters(), *bert.words.parameters()]
+    for alone, exact in zip(*(torch.autograd.grad(loss, parts) for loss in losses), strict=True):
+        torch.testing.assert_close(alone, exact)
 
 
 def test_every_attention_can_be_recorded():
