@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from course_lib.datasets import Augmentation, colour_matrix, recolour, warp
 from course_lib.datasets.augmentation import LUMA
@@ -85,9 +86,17 @@ def test_a_singular_matrix_is_refused():
         warp(random(1, C, H, W), torch.ones(1, 2, 2, dtype=torch.float64), rest(1)[1])
 
 
-def test_a_batch_without_images_is_refused():
-    with pytest.raises(ValueError, match="non-zero, positive output size"):
-        Augmentation(turn=0.3)(torch.zeros(0, 3, H, W), torch.Generator())
+def test_the_grid_is_torchs_to_the_last_bit():
+    A, t = torch.eye(2) + random(B, 2, 2, seed=1).float() - 0.5, random(B, 2, seed=2).float()
+    images, half = random(B, C, H, W).float(), torch.tensor([W, H]) / 2
+    back = torch.linalg.inv(A)
+    M = torch.cat([back * half, -back @ t[..., None]], dim=-1) / half[:, None]
+    grid = F.affine_grid(M, [B, C, H, W], align_corners=False)
+    assert torch.equal(warp(images, A, t), F.grid_sample(images, grid, align_corners=False))
+
+
+def test_a_batch_without_images_gives_none():
+    assert Augmentation(turn=0.3)(torch.zeros(0, 3, H, W), torch.Generator()).shape == (0, 3, H, W)
 
 
 def test_colours_at_rest_stay():
