@@ -48,7 +48,8 @@ sys.exit(int(os.environ.get("PIP_EXITS", "0")))
 """,
     "course_tools/__main__.py": """
 import json, os, sys
-print(json.dumps({"python": sys.executable, "arguments": sys.argv[1:], "path": os.environ["PYTHONPATH"]}))
+kept = os.environ["MALLOC_TRIM_THRESHOLD_"]
+print(json.dumps({"python": sys.executable, "arguments": sys.argv[1:], "path": os.environ["PYTHONPATH"], "kept": kept}))
 sys.exit(7)
 """,
 }
@@ -200,6 +201,8 @@ def test_cpu_takes_torch_alone_from_the_index_of_pytorch(clone):
     pip = "pip install --index-url https://download.pytorch.org/whl/cpu torch>=2,<3"
     assert clone.calls() == ["venv", pip, clone.install()]
     assert json.loads(done.out)["arguments"] == ["lab", "--no-browser"]
+    assert json.loads(done.out)["kept"] == str(2**29)
+    assert json.loads(clone.call("lab", MALLOC_TRIM_THRESHOLD_="1").out)["kept"] == "1"
 
 
 @posix
