@@ -25,6 +25,9 @@ from course_lib.shapes import Lengths, Tokens
 
 __all__ = ["CachedGPT"]
 
+ROOM = 128
+"""Positions that a cache has at first: short texts never copy it, and the old and the new are not held at once."""
+
 
 class LayerWeights(NamedTuple):
     """Weights of one block in the layout of a step: gain, shift and ε of a norm, W (in, out) and b of a product.
@@ -111,7 +114,7 @@ class CachedGPT:
         (B, T), T_max = prompt.shape, len(self.positions)
         if T_max < T:
             raise ValueError(f"{T} tokens are too many for a model of {T_max} positions.")
-        shape = (B, 2, self.n_heads, min(T_max, 2 * T + 16), self.tokens.shape[1] // self.n_heads)
+        shape = (B, 2, self.n_heads, min(T_max, max(ROOM, 2 * T)), self.tokens.shape[1] // self.n_heads)
         past = tuple(self.tokens.new_empty(shape) for _ in self.layers)
         if T > 0:
             self._through((self.tokens[prompt] + self.positions[:T]).flatten(0, 1), past, 0, T, None)
@@ -133,7 +136,7 @@ class CachedGPT:
         if n == T_max:
             raise ValueError(f"{n} tokens and one more are too many for a model of {T_max} positions.")
         if n == capacity or n != written.n:
-            past, written = tuple(_copy(kept, n, min(T_max, 2 * n + 16)) for kept in past), Written(n)
+            past, written = tuple(_copy(kept, n, min(T_max, max(ROOM, 2 * n))) for kept in past), Written(n)
         seen = None if real is None else real[..., : n + 1]
         x = self._through(self.tokens.index_select(0, tokens) + self.positions.index_select(0, position), past, n, 1, seen)
         written.n = n + 1

@@ -6,6 +6,7 @@ import torch
 from course_lib.attention import GeneralAttention, causal_attention
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_causal_attention
+from course_lib.fast import gpt as of_gpt
 from course_lib.generation import beam_search, decode, generate, greedy
 from course_lib.models import (
     GPT,
@@ -20,6 +21,7 @@ from course_lib.models import (
     ShowAttendAndTell,
     Transformer,
 )
+from course_tools.notebook.memory import peak_memory
 
 B, T, N = 3, 5, 13
 SIZES = Sizes(d_model=6, n_heads=3, d_ff=11, n_layers=2)
@@ -126,7 +128,8 @@ def test_decoding_keeps_no_graph(name):
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 @torch.no_grad()
-def test_a_cache_that_outgrows_its_capacity_computes_the_same(lengths):
+def test_a_cache_that_outgrows_its_capacity_computes_the_same(lengths, monkeypatch):
+    monkeypatch.setattr(of_gpt, "ROOM", 3)
     gpt = widened(GPT(N, 71, SIZES))
     cached = CachedGPT(gpt)
     state, cache = gpt.start(TOKENS, lengths), cached.start(TOKENS, lengths)
@@ -168,6 +171,14 @@ def test_steps_along_one_sequence_copy_nothing():
     _, second = cached.step(FIRST, cache)
     assert first.past[0].data_ptr() in storages
     assert second.past[0].data_ptr() not in storages
+
+
+@torch.no_grad()
+def test_a_short_text_takes_no_more_than_one_and_a_half_caches():
+    """Of the keys and values of all its tokens, 2 · 2 layers · d_model numbers each; beside it is a step's own memory."""
+    cached, n = CachedGPT(GPT(N, 128, SIZES)), 120
+    peak = peak_memory(lambda: generate(cached, TOKENS[:, :1], n, lambda logits: logits.argmax(-1)))
+    assert peak <= 1.5 * 4 * B * n * 2 * SIZES.n_layers * SIZES.d_model
 
 
 def test_without_an_end_each_sequence_has_its_full_length():
