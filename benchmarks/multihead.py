@@ -17,6 +17,7 @@ from course_lib.attention import (
     MultiHead,
     RelativeAttention,
     causal_attention,
+    relative_attention,
     scaled_dot_product_attention,
 )
 from course_lib.fast import fused_causal_attention, fused_scaled_dot_product_attention
