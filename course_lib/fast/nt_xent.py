@@ -61,12 +61,12 @@ class _Crowd(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, highest: float) -> Tensor:
         """Take vectors (n, d), n ≥ 2, and the highest possible score, ‖z_i‖²."""
-        sums, bands = z.new_zeros(len(z)), []
+        sums, ones, bands = z.new_zeros(len(z)), z.new_ones(len(z)), []
         for i, rows in _bands(z):
             E = torch.addmm(z.new_tensor(-highest), rows, z[i:].mT).exp_()  # (r, n - i)
             E[:, : len(rows)].fill_diagonal_(0.0)
-            sums[i : i + len(rows)] += E.sum(1)
-            sums[i + len(rows) :] += E[:, len(rows) :].sum(0)
+            sums[i : i + len(rows)].addmv_(E, ones[i:])
+            sums[i + len(rows) :].addmv_(E[:, len(rows) :].mT, ones[: len(rows)])
             bands.append(E)
         ctx.save_for_backward(z, sums, *bands)
         return highest + sums.log().mean()
@@ -82,7 +82,7 @@ class _Crowd(torch.autograd.Function):
             return (P + P.mT) @ z * (gradient / len(z)), None
         product, inverse = torch.zeros_like(z), sums.reciprocal()
         for (i, rows), E in zip(_bands(z), bands, strict=True):
-            both = E * (inverse[i : i + len(rows), None] + inverse[i:])  # (r, n - i)
+            both = (inverse[i : i + len(rows), None] + inverse[i:]).mul_(E)  # (r, n - i)
             product[i : i + len(rows)].addmm_(both, z[i:])
             product[i + len(rows) :].addmm_(both[:, len(rows) :].mT, rows)
         return product * (gradient / len(z)), None
