@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course_lib.attention import causal_linear_attention
-from course_lib.attention.chunked_linear import in_chunks
+from course_lib.attention import causal_linear_attention, chunked_linear
+from course_lib.attention.chunked_linear import LARGEST, in_chunks
 from course_lib.attention.linear import divisor
 from course_lib.fast import chunked_linear_attention
 
@@ -14,6 +14,17 @@ each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", mar
 def test_chunks_are_consecutive_and_the_last_is_filled_up_with_zeros():
     chunks = in_chunks(torch.arange(5.0)[None, :, None], 3)
     assert chunks.tolist() == [[[[0.0], [1.0], [2.0]], [[3.0], [4.0], [0.0]]]]
+
+
+@pytest.mark.parametrize("largest", [1, 2 * 23 * 7])
+def test_sequences_may_be_computed_in_parts(monkeypatch, largest):
+    torch.manual_seed(0)
+    x, found = [torch.rand(5, 23, n, requires_grad=True) for n in (3, 3, 7)], []
+    for each in (LARGEST, largest):
+        monkeypatch.setattr(chunked_linear, "LARGEST", each)
+        context = chunked_linear_attention(*x, chunk=5)
+        found.append((context, *torch.autograd.grad(context.square().sum(), x)))
+    torch.testing.assert_close(*found)
 
 
 @each_device
