@@ -12,6 +12,9 @@ as in the paper and in Meta's weights of Llama. Llama's checkpoints at Hugging F
 `x.unflatten(-1, (2, -1)).mT.flatten(-2)` puts such features into the order used here.
 """
 
+import math
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,15 +25,37 @@ from course_lib.attention.multihead import KeysValues
 from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
 
-__all__ = ["RotaryAttention", "rotary_speeds", "rotate"]
+__all__ = ["RotaryAttention", "StretchedBase", "rotary_speeds", "rotate"]
 
 
-def rotary_speeds(d_k: int, base: float = 10_000.0, device: torch.device | str | None = None) -> Float[Tensor, "pairs"]:
+class StretchedBase(NamedTuple):
+    """The base of Llama 3.1, whose slow rotations are slowed further, for texts longer than those of its training.
+
+    A speed θ makes r = T_old θ / 2π turns in the `T_old` tokens of that training; it becomes θ (s + (1 - s) / factor), where s
+    rises from 0 at `low` turns to 1 at `high`. Source: `apply_scaling` in https://github.com/meta-llama/llama-models.
+    """
+
+    base: float
+    factor: float
+    low: float
+    high: float
+    T_old: float
+
+    def slowed(self, speeds: Float[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+        """Slow the speeds that turn fewer than `high` times."""
+        turns = self.T_old * speeds / (2 * math.pi)
+        kept = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return speeds * (kept + (1 - kept) / self.factor)
+
+
+def rotary_speeds(
+    d_k: int, base: float | StretchedBase = 10_000.0, device: torch.device | str | None = None
+) -> Float[Tensor, "pairs"]:
     """Return the angle θ_i in radians by which each pair of features turns from one position to the next.
 
     Args:
         d_k: number of features of a query or key; even.
-        base: 10,000 in the paper; longer contexts take a larger one, such as 500,000 in Llama 3.
+        base: 10,000 in the paper; longer contexts take a larger one, such as 500,000 in Llama 3, or a `StretchedBase`.
         device: of the speeds.
 
     Returns:
@@ -43,9 +68,11 @@ def rotary_speeds(d_k: int, base: float = 10_000.0, device: torch.device | str |
     """
     if d_k < 2 or d_k % 2:
         raise ValueError(f"rotary positions turn pairs of features, so d_k must be even and at least 2, got {d_k}.")
-    if base <= 0:
-        raise ValueError(f"base must be positive, such as 10,000, got {base}.")
-    return base ** (-torch.arange(0, d_k, 2, dtype=torch.float32, device=device) / d_k)
+    plain = base.base if isinstance(base, StretchedBase) else base
+    if plain <= 0:
+        raise ValueError(f"base must be positive, such as 10,000, got {plain}.")
+    speeds = plain ** (-torch.arange(0, d_k, 2, dtype=torch.float32, device=device) / d_k)
+    return base.slowed(speeds) if isinstance(base, StretchedBase) else speeds
 
 
 def _require_speeds(x: Queries, speeds: Tensor, start: int = 0) -> None:
@@ -102,7 +129,7 @@ class RotaryAttention(nn.Module):
     `AttentionDropout` around this mechanism.
     """
 
-    def __init__(self, d_k: int, mechanism: AnyMechanism = causal_attention, base: float = 10_000.0) -> None:
+    def __init__(self, d_k: int, mechanism: AnyMechanism = causal_attention, base: float | StretchedBase = 10_000.0) -> None:
         """Set the mechanism that attends from rotated queries to rotated keys.
 
         Args:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from course_lib.attention import AnyMechanism, GroupedQueryAttention, LayerState, MultiHead, RotaryAttention, causal_attention
 from course_lib.attention.core import require_causal
+from course_lib.attention.rotary import StretchedBase
 from course_lib.blocks import Block, GatedFeedForward, SelfAttention, Sizes, Stack, draw_weights, pre_norm
 from course_lib.blocks.block import of_one_layer
 from course_lib.primitives import padding_first
@@ -48,8 +49,9 @@ class Llama(nn.Module):
         sizes: Sizes,
         n_groups: int,
         mechanism: AnyMechanism = causal_attention,
-        base: float = 10_000.0,
+        base: float | StretchedBase = 10_000.0,
         epsilon: float = 1e-6,
+        bias: bool = False,
     ) -> None:
         """Set up the model.
 
@@ -62,6 +64,7 @@ class Llama(nn.Module):
                 weights; one that is not causal is refused. A module is copied for each layer.
             base: of the speeds, as in `rotary_speeds`.
             epsilon: of the norms; neither it nor the base is in a state_dict.
+            bias: whether the projections of attention have biases, as those of Qwen 2 to queries, keys and values.
 
         Raises:
             ValueError: d_model does not divide into heads of an even size, as `MultiHead`, or the mechanism is not causal, or
@@ -79,7 +82,7 @@ class Llama(nn.Module):
 
         def block() -> Block:
             rotary = RotaryAttention(d_model // n_heads, GroupedQueryAttention(of_one_layer(mechanism)), base)
-            mixer = SelfAttention(MultiHead(d_model, n_heads, rotary, bias=False, n_groups=n_groups))
+            mixer = SelfAttention(MultiHead(d_model, n_heads, rotary, bias=bias, n_groups=n_groups))
             return Block(mixer, GatedFeedForward(d_model, d_ff), d_model, pre_norm, norm)
 
         self.tokens = nn.Embedding(n_tokens, d_model)

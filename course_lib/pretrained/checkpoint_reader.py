@@ -97,12 +97,12 @@ class Checkpoint(NamedTuple):
                 raise ValueError(f"{self.folder}: the tensor {last} differs from {name}; here they are one.")
 
 
-def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
+def read_checkpoint(folder: str | Path, *kinds: str) -> Checkpoint:
     """Read the configuration and the tensors of one published model.
 
     Args:
         folder: contains config.json and model.safetensors, or the parts that model.safetensors.index.json names.
-        kind: the `model_type` that config.json must state, such as "gpt2".
+        kinds: the `model_type` that config.json must state, such as "gpt2"; one of several.
 
     Returns:
         the configuration and the tensors, on the CPU.
@@ -114,8 +114,9 @@ def read_checkpoint(folder: str | Path, kind: str) -> Checkpoint:
     """
     folder = Path(folder)
     config = _read_json(folder / "config.json")
-    if config.get("model_type") != kind:
-        raise ValueError(f"{folder} contains a model of type {config.get('model_type')!r}; {kind!r} is expected.")
+    if config.get("model_type") not in kinds:
+        expected = " or ".join(map(repr, kinds))
+        raise ValueError(f"{folder} contains a model of type {config.get('model_type')!r}; {expected} is expected.")
     tensors: dict[str, Tensor] = {}
     for file in _files(folder):
         tensors |= _load(file)

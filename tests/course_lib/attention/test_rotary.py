@@ -11,6 +11,7 @@ from course_lib.attention import (
     AttentionDropout,
     MultiHead,
     RotaryAttention,
+    StretchedBase,
     causal_attention,
     rotary_speeds,
     rotate,
@@ -192,3 +193,13 @@ def test_what_a_newcomer_passes_instead_is_named(unchecked):
         GPT(11, 17, Sizes(12, 2, 24, 2), RotaryAttention(12))
     with pytest.raises(TypeError, match=r"floating-point numbers, got torch.int64: convert them by `.float\(\)`"):
         rotate(torch.ones(T, d, dtype=torch.int64), rotary_speeds(d))
+
+
+def test_a_stretched_base_by_hand():
+    """In 200 π tokens the three speeds turn 100, 10 and 1 times: one is kept, one is halfway, one is a quarter."""
+    assert rotary_speeds(6, 1000.0).tolist() == pytest.approx([1, 0.1, 0.01])
+    stretched = StretchedBase(1000.0, factor=4.0, low=1.0, high=19.0, T_old=200 * math.pi)
+    assert rotary_speeds(6, stretched).tolist() == pytest.approx([1, 0.1 * (0.5 + 0.5 / 4), 0.01 / 4])
+    x = torch.randn(2, 7, 6, generator=torch.Generator().manual_seed(0))
+    attended = RotaryAttention(6, base=stretched)(x, x, x)
+    torch.testing.assert_close(attended.context, causal_attention(*[rotate(x, rotary_speeds(6, stretched))] * 2, x).context)

@@ -70,10 +70,10 @@ def bert(kind: str = "BertForPreTraining", **settings: object) -> nn.Module:
     return shaken(getattr(transformers, kind)(config))
 
 
-def llama(n_groups: int = 2, **settings: object) -> nn.Module:
-    """Hugging Face's Llama with a head: four heads of six features, in groups."""
+def llama(n_groups: int = 2, kind: str = "Llama", **settings: object) -> nn.Module:
+    """Hugging Face's Llama, or Qwen2, with a head: four heads of six features, in groups."""
     transformers = pytest.importorskip("transformers", reason=REASON)
-    config = transformers.LlamaConfig(
+    config = getattr(transformers, f"{kind}Config")(
         vocab_size=N_TOKENS,
         hidden_size=24,
         num_attention_heads=4,
@@ -83,7 +83,7 @@ def llama(n_groups: int = 2, **settings: object) -> nn.Module:
         attn_implementation="eager",
         **settings,
     )
-    return shaken(transformers.LlamaForCausalLM(config))
+    return shaken(getattr(transformers, f"{kind}ForCausalLM")(config))
 
 
 def our_gpt(theirs: nn.Module, activation: str = "gelu_new") -> GPT:

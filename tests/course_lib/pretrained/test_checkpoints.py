@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_lib.attention import rotary_speeds
 from course_lib.pretrained import load_bert, load_gpt2, load_llama, load_vit, read_checkpoint
 from course_lib.pretrained.checkpoint_reader import Checkpoint
 from course_lib.pretrained.gpt2 import from_gpt2
@@ -56,6 +57,25 @@ def test_llama_is_read_from_what_save_pretrained_writes(tmp_path, n_groups):
     ours = load_llama(peers.saved(theirs, tmp_path))
     torch.testing.assert_close(ours(TOKENS), theirs(TOKENS).logits, **CLOSE)
     assert ours.stack.blocks[0].norm_1.eps == 1e-3
+
+
+STRETCH = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 20}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("Qwen2", {}), ("Llama", {"attention_bias": True}), ("Llama", {"rope_parameters": STRETCH | {"rope_type": "llama3"}})],
+    ids=["Qwen 2", "biases", "Llama 3.1"],
+)
+def test_the_successors_of_llama_are_read(tmp_path, kind, settings):
+    theirs = peers.llama(kind=kind, **settings)
+    ours = load_llama(peers.saved(theirs, tmp_path))
+    tokens = TOKENS.repeat(1, 3)  # longer than the old context
+    torch.testing.assert_close(ours(tokens), theirs(tokens).logits, **CLOSE)
+    if "rope_parameters" in settings:  # some speeds are kept, some slowed, one is between
+        speeds = theirs.model.rotary_emb.inv_freq
+        torch.testing.assert_close(rotary_speeds(6, ours.stack.blocks[0].mixer.attention.mechanism.base), speeds)
+    assert not torch.allclose(theirs(tokens).logits, peers.llama()(tokens).logits, atol=0.1)
 
 
 def test_the_features_of_llama_that_are_rotated_together_become_neighbours():
@@ -311,15 +331,22 @@ def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "without scaling can be read, got .*'linear'"),
-        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "without scaling can be read, got .*'llama3'"),
-        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "without scaling"),
-        ({"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"type": "linear"}}, "without scaling"),
-        ({"rope_scaling": ["linear"]}, "without scaling"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "not scaled, or as 'llama3', can be read, got .*'linear'"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}, "'factor' in config.json must be a positive number"),
+        (
+            {"rope_scaling": STRETCH | {"type": "llama3", "high_freq_factor": 1}},
+            "must be below 'high_freq_factor'",
+        ),
+        ({"rope_scaling": STRETCH | {"type": "llama3", "rope_type": "default"}}, "not scaled, or as"),
+        ({"rope_scaling": STRETCH | {"type": "llama3", "partial_rotary_factor": 0.5}}, "not scaled, or as"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "not scaled"),
+        ({"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"type": "linear"}}, "not scaled"),
+        ({"rope_scaling": ["linear"]}, "not scaled"),
         ({"rope_theta": "big"}, "'rope_theta' in config.json must be a positive number, got 'big'"),
         ({"quantization_config": {"bits": 8}}, "quantized weights cannot be read"),
-        ({"attention_bias": True}, r"without biases .* sets \['attention_bias'\]"),
-        ({"mlp_bias": True}, r"without biases .* sets \['mlp_bias'\]"),
+        ({"mlp_bias": True}, r"no Llama with biases in its networks .* sets \['mlp_bias'\]"),
+        ({"use_sliding_window": True}, r"windows can be read: .* sets \['use_sliding_window'\]"),
+        ({"layer_types": ["sliding_attention"]}, r"windows can be read: .* sets \['sliding_attention'\]"),
         ({"hidden_act": "gelu"}, "'silu' as its activation can be read, got 'gelu'"),
         ({"head_dim": 8}, "2 heads of 8 features do not make the 12 of a token"),
     ],
