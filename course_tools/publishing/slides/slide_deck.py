@@ -1,7 +1,8 @@
 """Convert the cells of a solved lecture to slides: headings, predictions to vote on, measurements, exercises, claims.
 
-A heading becomes a slide with its first sentence and its equation or table, or with its first two sentences. Each diagram and
-each claim becomes one slide; a prediction becomes a slide to vote on and one with the right option next to the measured figure.
+A heading becomes a slide with its first sentence and its equation or table, or with its first two sentences. A
+claim stands below its figure or, without one, on a slide of its own; a diagram becomes a slide, a prediction one to vote on and
+one with the right option next to the measured figure.
 Other prose goes to the notes.
 """
 
@@ -23,6 +24,7 @@ from course_tools.publishing.outputs import tags
 
 MOST_LINES = 12
 """Lines of code on one slide."""
+MOST_CLAIMS = 2
 _EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 _DIAGRAM = re.compile(r'<img alt="([^":]*)[^>]*src="data:image/svg[^>]*>')
 _TABLE = re.compile(r"(?:^\|.*\|\n?){3,}", re.MULTILINE)
@@ -53,7 +55,22 @@ def slides(notebook: NotebookNode) -> list[Slide]:
             _ask(deck, cell)
         else:
             deck += _of_prose(cell) if cell.cell_type == "markdown" else _of_code(cell)
-    return _with_evidence(deck)
+    return _with_claims_below(_with_evidence(deck))
+
+
+def _with_claims_below(deck: list[Slide]) -> list[Slide]:
+    """Put a claim below the figure, answer or claim on the slide before it, two on a slide at most; notes may stand between."""
+    joined: list[Slide] = []
+    for slide in deck:
+        i = next((i for i in range(len(joined) - 1, -1, -1) if joined[i].kind != "notes"), None)
+        if slide.kind == "measurement" and i is not None:
+            above = joined[i]
+            if above.kind in ("figure", "answer", "measurement") and above.body.count('class="claim"') < MOST_CLAIMS:
+                title = f"{above.title}, {slide.title.removeprefix('Claim ')}" if above.kind == "measurement" else above.title
+                joined[i] = replace(above, title=title, body=above.body + slide.body)
+                continue
+        joined.append(slide)
+    return joined
 
 
 def _with_evidence(deck: list[Slide]) -> list[Slide]:

@@ -62,8 +62,9 @@ def test_a_prediction_is_a_slide_to_vote_on_followed_by_the_right_option_beside_
         *asked(monkeypatch),
         new_code_cell("draw()", outputs=[claimed(), FIGURE]),
     ]
-    vote, answer, claim = slides(new_notebook(cells=cells))
-    assert [vote.kind, answer.kind, claim.kind] == ["vote", "answer", "measurement"]
+    vote, answer = slides(new_notebook(cells=cells))
+    assert [vote.kind, answer.kind] == ["vote", "answer"]
+    assert answer.body.index("a rising curve") < answer.body.index('class="claim"')
     assert vote.body.count("<li>") == 3
     assert "A few" not in vote.body.partition('<ul class="options">')[0]
     assert ">B</b> A few" in answer.body
@@ -102,13 +103,20 @@ def test_a_frame_is_no_slide():
     assert kinds([new_code_cell("microscope()", outputs=[frame])]) == []
 
 
-def test_each_claim_is_a_slide_with_its_value_and_threshold():
-    cell = new_code_cell("", outputs=[claimed(), claimed(id="04.b", held=False)])
+def test_two_claims_share_a_slide_each_with_its_value_and_threshold():
+    cell = new_code_cell("", outputs=[claimed(), claimed(id="04.b", held=False), claimed(id="04.c")])
     first, second = slides(new_notebook(cells=[cell]))
-    assert (first.title, second.title) == ("Claim 04.a", "Claim 04.b")
+    assert (first.title, second.title) == ("Claim 04.a, 04.b", "Claim 04.c")
     assert "0.97" in first.body
     assert "✓ at least 0.9" in first.body
-    assert "✗" in second.body
+    assert "✗" in first.body
+
+
+def test_a_claim_stands_below_the_figure_before_it():
+    cells = [new_code_cell("draw()", outputs=[FIGURE]), new_markdown_cell("So."), new_code_cell("", outputs=[claimed()])]
+    figure, notes = slides(new_notebook(cells=cells))
+    assert (figure.kind, notes.kind) == ("figure", "notes")
+    assert figure.body.index("a rising curve") < figure.body.index("0.97")
 
 
 def test_a_long_signature_gets_a_line_for_each_argument():
