@@ -24,7 +24,7 @@ from course_tools.publishing.outputs import tags
 
 MOST_LINES = 12
 """Lines of code on one slide."""
-MOST_CLAIMS = 2
+MOST_CLAIMS = {"figure": 2, "measurement": 2, "answer": 1}
 _EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 _DIAGRAM = re.compile(r'<img alt="([^":]*)[^>]*src="data:image/svg[^>]*>')
 _TABLE = re.compile(r"(?:^\|.*\|\n?){3,}", re.MULTILINE)
@@ -59,13 +59,13 @@ def slides(notebook: NotebookNode) -> list[Slide]:
 
 
 def _with_claims_below(deck: list[Slide]) -> list[Slide]:
-    """Put a claim below the figure, answer or claim on the slide before it, two on a slide at most; notes may stand between."""
+    """Put a claim below the figure, answer or claim on the slide before it, if it has room; notes may stand between."""
     joined: list[Slide] = []
     for slide in deck:
         i = next((i for i in range(len(joined) - 1, -1, -1) if joined[i].kind != "notes"), None)
         if slide.kind == "measurement" and i is not None:
             above = joined[i]
-            if above.kind in ("figure", "answer", "measurement") and above.body.count('class="claim"') < MOST_CLAIMS:
+            if above.body.count('class="claim"') < MOST_CLAIMS.get(above.kind, 0):
                 title = f"{above.title}, {slide.title.removeprefix('Claim ')}" if above.kind == "measurement" else above.title
                 joined[i] = replace(above, title=title, body=above.body + slide.body)
                 continue

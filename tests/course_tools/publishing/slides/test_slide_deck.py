@@ -168,6 +168,17 @@ OUTSIDE = """
 """
 
 
+COVERED = """
+[...document.querySelectorAll('.slides > section:has(img):has(.claim)')].map((section, i) => {
+  document.querySelectorAll('.slides > section').forEach(other => other.style.setProperty('display', 'none', 'important'));
+  section.style.setProperty('display', 'flex', 'important');
+  section.removeAttribute('hidden');
+  const bottom = section.querySelector('img').getBoundingClientRect().bottom;
+  return [section.querySelector('.claim').textContent, bottom <= section.querySelector('.claim').getBoundingClientRect().top];
+}).filter(([claim, apart]) => !apart)
+"""
+
+
 @pytest.mark.browser
 def test_nothing_leaves_a_slide_or_is_too_small_and_every_formula_is_typeset(deck):
     with chromium() as browser, Visit(browser, deck, 1280, 720) as visit:
@@ -181,6 +192,7 @@ def test_nothing_leaves_a_slide_or_is_too_small_and_every_formula_is_typeset(dec
         assert not re.search(r"\\\(|\\\[|\$\\?[a-z]", shown)
         assert visit.page.evaluate("[...document.images].filter(image => !image.naturalWidth || !image.alt).length") == 0
         assert visit.page.evaluate(OUTSIDE) == []
+        assert visit.page.evaluate(COVERED) == []
 
 
 @pytest.mark.browser
