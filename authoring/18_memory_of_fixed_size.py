@@ -448,7 +448,7 @@ claim(
 )
 
 # %% [markdown]
-# - **On hot keys the delta rule leads the memories of 16 × 16 numbers**, after a third of the updates. (In each run the learning rate falls to
+# - **On hot keys the delta rule leads these memories**, after a third of the updates. (In each run the learning rate falls to
 #   0: compare only the ends of the curves.) A gate for each channel comes closest: it can learn to fade only
 #   the rows that its key uses, which corrects keys that have rows of their own. With 32 keys and 16 rows they have not.
 # - **Where all keys are rewritten alike, the gate for the head ends highest.** There, what is old is mostly outdated, so forgetting costs
@@ -456,14 +456,42 @@ claim(
 #   others. But a gate for each channel could imitate the gate for the head, and ends lower: part of the difference is how well each trains.
 #   As trained here, a gate beside the delta rule does not help.
 # - **Where every key is written once, the sum, the gate for each channel and the delta rule tie**, near the ceiling. There is nothing to forget and hardly anything to correct.
-# - **Softmax attention beats every memory on hot keys**, with a cache eight times as large, as long as the memory has fewer rows
-#   than there are keys.
+# - **Softmax attention beats every memory on hot keys**, with a cache eight times as large.
+
+# %% [markdown] tags=["predict"]
+# **The shape decides, too.** The same 256 numbers as 32 rows of 8 give each of our 32 keys a row of its own: on hot keys, both the delta rule
+# and a gate for each row then answer nearly everything (trials beside the study).
 #
-# **The shape decides, too.** The same 256 numbers as 32 rows of 8 give each of our 32 keys a row of its own. The delta rule then answers
-# every question after 600 updates, and a gate for each channel after 3,600 (single trials beside the study): it fades one row, and leaves the others.
-# But a text has more keys than any memory has rows. When the keys are twenty of 128 in each sequence, 32 rows of 8 answer 0.95 with the
-# delta rule after 600 updates, and 0.80 with the gates after 1,200: a gate fades a row, with all keys that share it; the delta rule
-# corrects along the key itself, whatever its direction. So it is the right tool **where keys are rewritten and outnumber the rows**.
+# **Predict.** But a text has more keys than a memory has rows. Draw the twenty keys of a sequence from 128. What becomes of the gate for each row?
+#
+# <details><summary>A. It still answers nearly everything: only twenty keys are written, and there are 32 rows.</summary>
+#
+# Which twenty is another matter in each sequence, and what rows a key uses is learned once for all.</details>
+# <details><summary>B. It loses to the delta rule, since some of the twenty share their rows.</summary>
+#
+# Yes. To replace a value, a gate fades rows, with all keys that use them. The delta rule corrects along the key itself, whatever its
+# direction, and leaves alone what is orthogonal to it.</details>
+# <details><summary>C. Both rules fail: 128 keys are too many for 32 rows.</summary>
+#
+# The memory only has to hold the twenty that are written.</details>
+
+# %% tags=["nbval-check-output"]
+shapes = show_study("18_shapes")
+of = {name: shapes.scores(name, "accuracy") for name in shapes.names}
+claim(
+    "18.shapes",
+    delta_16=of["16 × 16: delta rule"],
+    delta_32=of["32 × 8: delta rule"],
+    delta_64=of["64 × 4: delta rule"],
+    gate_16=of["16 × 16: gate per row"],
+    gate_32=of["32 × 8: gate per row"],
+    gate_64=of["64 × 4: gate per row"],
+)
+
+# %% [markdown]
+# **So the delta rule is the right tool where keys are rewritten and outnumber the rows.** It leads in every shape, and most clearly where rows are few. Both
+# rules had as many updates, and their rates and first gates were chosen in the same way. Of 16 rows each serves many keys, which a gate
+# fades together; rows of four numbers are short for 16 values.
 #
 # ## 6 See it
 
