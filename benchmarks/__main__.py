@@ -41,6 +41,7 @@ NOTES = {
     "linear": linear.NOTE,
     "linear_lean": linear.LEAN_NOTE,
     "language": language.NOTE,
+    "multihead": multihead.NOTE,
     "graph": graph.NOTE,
     "pixels": pixels.NOTE,
     "self_supervision": self_supervision.NOTE,

@@ -32,6 +32,9 @@ FORMS = (
     ("fused, causal", fused_causal_attention, "causal, weights off", True, False),
 )
 
+NOTE = """Under a mask, 64 positions: 40 µs of our 700 tell that no hidden key is NaN, which torch would pass on, and 30 µs
+check shapes. The equation makes three products of queries, keys and values where torch's module makes one."""
+
 
 def rows(rounds: int) -> Iterator[Row]:
     """Time self-attention, open and causal. Torch's module is in evaluation mode, where it may take its own fast path."""
