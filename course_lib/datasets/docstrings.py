@@ -70,6 +70,7 @@ def documented(package: str) -> tuple[Documented, ...]:
     return tuple(found)
 
 
+@cache
 def sentences_of(docstring: str, n_words: int) -> tuple[str, ...]:
     """Split a docstring into sentences of 3 to n_words words, longer ones truncated, without examples and references."""
     prose = _LEFT_OUT.sub("", docstring)
