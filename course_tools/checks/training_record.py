@@ -44,6 +44,9 @@ class Measured(NamedTuple):
     if there are no texts, or if the model has no `start` and `step`.
 
     `probes` holds the tensors of `attention_probe.Probe` for each batch with which the model is probed.
+
+    `late` is the fraction of the weights of the returned model that the first ten updates did not update; 0 if no optimizer was
+    used.
     """
 
     outputs: list[Tensor]
@@ -60,6 +63,7 @@ class Measured(NamedTuple):
     left_out: float
     steps: list[Tensor]
     probes: list[Tensor]
+    late: float
 
 
 class RecordedLosses(NamedTuple):
@@ -102,6 +106,7 @@ def measure(
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     n_parameters = sum(p.numel() for p in parameters)
     untouched = sum(p.numel() for p in parameters if id(p) not in record.stepped)
+    late = sum(p.numel() for p in parameters if id(p) not in record.first_stepped)
     dead = sum(p.numel() for p in parameters if id(p) in record.stepped and id(p) not in record.with_gradient)
     return Measured(
         outputs,
@@ -118,6 +123,7 @@ def measure(
         record.left_out(),
         steps,
         probes,
+        late / max(n_parameters, 1) if record.n_steps else 0.0,
     )
 
 
@@ -197,6 +203,7 @@ class Recorder(contextlib.ExitStack):
         self.read: list[Tensor] = []
         self.moved_at_first = 0.0
         self.stepped: set[int] = set()
+        self.first_stepped: set[int] = set()
         self.with_gradient: set[int] = set()
         self.called: dict[int, nn.Parameter] = {}
         self._followed: Tensor | None = None
@@ -244,6 +251,8 @@ class Recorder(contextlib.ExitStack):
     def _before_step(self, optimizer: torch.optim.Optimizer, inputs: tuple, options: dict) -> None:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.stepped.update(map(id, parameters))
+        if self.n_steps < 10:
+            self.first_stepped.update(map(id, parameters))
         if self.n_steps < 3 or self.n_steps % 20 == 0:
             self.with_gradient.update(id(p) for p in parameters if p.grad is not None and p.grad.any())
         if self._followed is None and (given := [p for p in parameters if p.grad is not None and p.grad.any()]):

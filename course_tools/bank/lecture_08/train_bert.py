@@ -28,7 +28,7 @@ SECONDS, MOST_PARAMETERS, N_STEPS = 60.0, 150_000, 460
 N_CLASSES, N_EACH, N_HIDDEN, N_ALONE = len(LANGUAGES), 5, 200, 16
 N_MERGES, PER_PASSAGE, LONGEST, MORE_PADDING = 300, 4, 40, 16
 RATE, MASKED, RANDOM = 0.15, 0.12, 0.015
-LEAST, FIRST = 0.25, 3
+LEAST, FIRST, SLACK, PRETRAINING = 0.25, 3, 0.1, 0.75
 
 HINTS = (
     (
@@ -183,6 +183,7 @@ def _questions(draw: Draw) -> tuple[Call, Truth]:
         "n_tokens": drawn.n_tokens,
         "rows": torch.cat([drawn.passages, _widened(names, drawn.passages.shape[1])]),
         "naive Bayes": _naive_bayes(names[known], labels[known], drawn),
+        "frequencies": _entropy_of_frequencies(drawn),
     }
     given = torch.where(known, labels, false)
     probed = [alone, alone[:, :FIRST]]
@@ -202,6 +203,12 @@ def _naive_bayes(few: Tensor, labels: Tensor, drawn: _Names) -> float:
     rates = F.one_hot(labels, N_CLASSES).double().mT @ counts(few) + 0.1
     guesses = (counts(drawn.held_out) @ (rates / rates.sum(1, keepdim=True)).log().mT).argmax(1)
     return (guesses == drawn.held_out_labels).double().mean().item()
+
+
+def _entropy_of_frequencies(drawn: _Names) -> float:
+    """The loss, in nats, of a model that knows how frequent each piece of the passages is, and nothing else."""
+    counts = drawn.passages[drawn.passages > END].bincount()
+    return torch.special.entr(counts / counts.sum()).sum().item()
 
 
 class _Masking(NamedTuple):
@@ -294,10 +301,26 @@ def _attends(measured: Measured, truth: Truth) -> str | None:
 
 _NAMES = "On new names its accuracy"
 _learns = trained.at_least(LEAST, _accuracy, _NAMES, " (twice that of a guess)")
-_score = trained.at_least(
+_accurate = trained.at_least(
     lambda truth: truth["naive Bayes"], _accuracy, _NAMES, " (that of naive Bayes on the pieces of the labelled names)"
 )
-_trains = trained.loss_falls(unless=_score, until=0.7, when="near the end of the pre-training")
+
+
+def _score(measured: Measured, truth: Truth) -> str | None:
+    """Judge whether the pre-training got anywhere, and whether its model was fine-tuned; an accurate model proves both."""
+    fault = _accurate(measured, truth)
+    if fault is None:
+        return None
+    end = round(PRETRAINING * len(measured.losses))
+    reached, wanted = measured.losses[max(end - 30, 0) : end].mean().item(), truth["frequencies"] + SLACK
+    if not reached <= wanted:
+        return f"{fault} Nor does the loss of the pre-training fall to {wanted:.2f}: it ends at {reached:.2f}."
+    if measured.late > 0.5:
+        return f"{fault} And {measured.late:.0%} of the weights of the model that it returns were not trained from the start."
+    return None
+
+
+_trains = trained.loss_falls(unless=_accurate, until=0.7, when="near the end of the pre-training")
 
 
 def steps_from_piece_to_piece(measured: Measured, truth: Truth) -> bool:
@@ -457,7 +480,7 @@ ONE_BATCH = (
     "and masks anew in each update."
 )
 wrong = loops.Submissions(__name__, submit, results="predictions", rates="0.001 to 0.02", also=", in both phases")
-_UNSOUND = trained.fails(_score)
+_UNSOUND = trained.fails(_accurate)
 wrong.loop_mistakes(
     _UNSOUND, _UNSOUND, loops.LOOP | {"one_batch_for_all_updates": ONE_BATCH}, too_large=10.0, same=reads_one_masked_batch
 )
@@ -470,7 +493,7 @@ def hidden_labels_read(*data):
     return submit(data, 0.8625, tuned=100, lr_of_tuning=5e-3, known=torch.ones_like(data[3]))
 
 
-@wrong(proof=trained.both(reads_no_mask, trained.fails(_score)))
+@wrong(proof=trained.both(reads_no_mask, trained.fails(_accurate)))
 def without_pretraining(*data):
     """Your model never reads [MASK]: it is trained on the forty labelled names alone, or the passages are read uncorrupted.
     Forty labels are too few. First predict masked pieces of the passages, and only then fine-tune."""
@@ -582,9 +605,9 @@ def lstm_below_attention(*data):
 
 @wrong(suspicion=masks_well_and_scores_badly)
 def another_model_fine_tuned(*data):
-    """No mistake was found in your pre-training, and yet the score is below that of naive Bayes. Is its rate too small for so
-    few updates? Adam at 0.01, warmed up and then lowered, is enough; 0.002 is not. Or is it not the pre-trained model that you
-    fine-tune and return, but a new one? 60 updates of all weights with a rate near 0.002 are enough there."""
+    """No mistake was found in your masking, and yet little was gained by the pre-training. Is it not the pre-trained model that
+    you fine-tune and return, but a new one? 60 updates of all its weights with a rate near 0.002 are enough. Or is the rate of
+    the pre-training too small for so few updates? Adam at 0.002 to 0.01, warmed up and then lowered, is enough."""
     return submit(data, 0.8625, afresh=True)
 
 
@@ -766,7 +789,13 @@ exercise = Exercise(
             ("training", "evaluation"),
         ),
         trained.holds("learns", "On new names the accuracy is twice that of a guess.", _learns, 1, ("training", "evaluation")),
-        trained.holds("score", "On new names the accuracy is at least that of naive Bayes.", _score, 1, needs=("learns",)),
+        trained.holds(
+            "score",
+            "The pre-training reaches the loss of the frequencies, and its model is fine-tuned; or naive Bayes is reached.",
+            _score,
+            1,
+            needs=("learns",),
+        ),
     ),
     wrong=wrong,
     right=right,
