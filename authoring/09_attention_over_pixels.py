@@ -266,8 +266,8 @@ non_local_block = check("09.4", non_local_block)
 # %% [markdown]
 # ## 5 Every creature asks every other
 #
-# `Painter` has your block between a first and a last layer like those of the convolutional network. Its first layer is wider, as a
-# block needs fewer parameters than three convolutions: 57,539 in all, where the convolutions have 60,799.
+# `Painter` has your block between the first and the last layers of the convolutional network. Nothing else changes: the block, with 8,192
+# parameters, stands where the three convolutions, with 123,648, stood.
 
 
 # %% tags=["cover"]
@@ -304,8 +304,9 @@ claim(
 
 # %% [markdown] tags=["predict"]
 # Is attention needed, or only more time? A recorded study trains the networks for 2,000 updates with three seeds. A further rival
-# gives every cell a **summary** of the picture: the largest value of each feature, and a hidden layer on it. All have 56,000
-# to 61,000 parameters.
+# gives every cell a **summary** of the picture: the largest value of each feature, and a hidden layer on it. All have the same first
+# layers. The summary adds a little more to them than the block, the convolutions fifteen times as much; for both, other learning rates were tried. Narrow
+# convolutions have narrower first layers, too, and as many parameters in all as the network with the block.
 #
 # **Predict.** Which rival comes closer to the block?
 #
@@ -320,6 +321,23 @@ claim(
 #
 # Both see everything that is needed, and more updates do help.</details>
 
+# %% [markdown] tags=["predict"]
+# And is it the *product* of query and key that does it, or would any weights do? Two controls keep the block, its parameters and its recipe, and change the
+# scores. *Keys alone*: θ is the same for all cells, so that a key has one weight, whoever asks. *Added*: the score is ReLU(a + b), with a
+# number a of the query and a number b of the key (the paper's concatenation form).
+#
+# **Predict.** Which of them can find the kind of a new creature?
+#
+# <details><summary>A. Keys alone: the values still carry colours and drawings.</summary>
+#
+# Every grey creature then gets the *same* mixture, and has to find its colour in it by hidden layers alone.</details>
+# <details><summary>B. Added: the score knows both the query and the key.</summary>
+#
+# It knows one number of each. A larger a raises all keys, and never prefers one because it is *like* the query.</details>
+# <details><summary>C. Neither finds it as the product does.</summary>
+#
+# Yes. The product compares feature with feature, so that like drawings have a large score, whatever they look like.</details>
+
 # %%
 study = show_study("09_crowd")
 print_scores(study, "right", costs=["parameters"], decimals=3)
@@ -327,12 +345,19 @@ print_scores(study, "right", costs=["parameters"], decimals=3)
 # %% tags=["nbval-check-output"]
 block = study.scores("non-local block", "right")
 convolutions = study.scores("dilated convolutions", "right")
+narrow = study.scores("dilated convolutions, narrow", "right")
 pooled = study.scores("max pooling and a hidden layer", "right")
-claim("09.crowd", block=block, convolutions=convolutions, pooled=pooled)
+claim("09.crowd", block=block, pooled=pooled, convolutions=convolutions, narrow=narrow)
+claim(
+    "09.product",
+    added=study.scores("non-local block, query and key added", "right"),
+    keys=study.scores("non-local block, keys alone", "right"),
+)
 
 # %% [markdown]
 # **The non-local block is the right tool here because the answer stands at one other place, and which place depends on a
 # comparison of two things that are both new.** One product θ·φ makes this comparison for all pairs of cells, near or far.
+# Without the product, the same block gets no further than the summary.
 # After 300 updates the block is ahead of what the summary reaches after 2,000. The rivals are still rising then: what they lack is not
 # sight, but time.
 

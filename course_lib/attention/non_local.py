@@ -151,6 +151,8 @@ def non_local_block(
 ) -> Map:
     """Apply a non-local block to an image or a video: attention between all positions plus a residual, z = W_z y + x.
 
+    y is the embedded Gaussian, softmax(θ φᵀ) g, without a scale 1/√d_k.
+
     Args:
         x: (B, C, *positions): an image (B, C, H, W), or a video (B, C, T, H, W), with the positions of all its frames.
         W_theta: (d_k, C), makes the queries.

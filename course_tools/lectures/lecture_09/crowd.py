@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course_tools.notebook.device import device
+from course_tools.notebook.glyphs import hsv
 
 CELL, GRID, N_KINDS = 6, 5, 4
 """Side of a cell in pixels, cells in a row of a picture, and kinds in a picture."""
@@ -43,7 +44,7 @@ def draw_crowds(n: int, generator: torch.Generator, unseen: bool = False) -> Cro
     drawn = of_which[torch.randint(len(of_which), (n, N_KINDS), generator=generator)]
     hues = rand(n, 1) + (torch.arange(N_KINDS) + 0.5 * rand(n, N_KINDS)) / N_KINDS
     hues = hues.gather(1, rand(n, N_KINDS).argsort(1))
-    colours = _colour(hues, 0.8 + 0.2 * rand(n, N_KINDS), 0.8 + 0.2 * rand(n, N_KINDS))
+    colours = hsv(hues, 0.8 + 0.2 * rand(n, N_KINDS), 0.8 + 0.2 * rand(n, N_KINDS))
 
     order = rand(n, cells).argsort(1)  # the first four cells are the coloured ones
     kinds = torch.randint(N_KINDS, (n, cells), generator=generator)
@@ -94,9 +95,3 @@ def painted(images: Tensor, colours: Tensor) -> Tensor:
     """Paint the ink of each cell of pictures (n, 3, 30, 30) in the colour of its cell, (n, 3, 5, 5)."""
     large = colours.clamp(0, 1).repeat_interleave(CELL, 2).repeat_interleave(CELL, 3)
     return large * (images.amax(1, keepdim=True) > 0)
-
-
-def _colour(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
-    """Convert HSV, the hue in turns, to red, green and blue in 0…1 on a new last axis."""
-    sector = (hue[..., None] * 6 + torch.tensor([0.0, 4.0, 2.0])) % 6
-    return value[..., None] * (1 - saturation[..., None] * (1 - ((sector - 3).abs() - 1).clamp(0, 1)))

@@ -32,7 +32,7 @@ class LookAround(nn.Module):
         return x + self.back(self.look(self.norm(x)).relu())
 
 
-def dilated(width: int = 36, hidden: int = 128) -> nn.Module:
+def dilated(width: int = 64, hidden: int = 256) -> nn.Module:
     """Make convolutions of which every cell sees every other: distances of 1, 2 and 1 cells."""
     around = (LookAround(width, dilation) for dilation in (1, 2, 1))
     return nn.Sequential(patches(width, hidden), *around, head(width))
@@ -54,7 +54,7 @@ class Summary(nn.Module):
 
 def pooled(width: int = 64) -> nn.Module:
     """Make a network whose cells see a summary of the picture: max pooling and a hidden layer."""
-    return nn.Sequential(patches(width, 224), Summary(width, 64), head(2 * width))
+    return nn.Sequential(patches(width), Summary(width, 64), head(2 * width))
 
 
 def by_pixels(images: Tensor, width: float, by_ink: bool = False) -> Tensor:

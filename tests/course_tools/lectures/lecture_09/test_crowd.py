@@ -1,4 +1,6 @@
-"""A crowd has one coloured creature of each kind; rivals are as large as the block and see all cells."""
+"""A crowd has one coloured creature of each kind; rivals are at least as large as the block and see all cells."""
+
+from functools import partial
 
 import pytest
 import torch
@@ -53,11 +55,11 @@ def test_the_wanted_colours_are_all_right_and_paint_the_coloured_creatures_as_th
     torch.testing.assert_close(cells[~CROWDS.is_grey], given[~CROWDS.is_grey])
 
 
-@pytest.mark.parametrize("make", [rivals.dilated, rivals.pooled])
-def test_a_rival_is_about_as_large_as_the_block_and_every_cell_sees_every_other(make):
+@pytest.mark.parametrize("make", [rivals.dilated, partial(rivals.dilated, 36, 128), rivals.pooled])
+def test_a_rival_is_at_least_as_large_as_the_block_and_every_cell_sees_every_other(make):
     torch.manual_seed(0)
     model, images = make().eval(), torch.rand(8, 3, 30, 30)
-    assert sum(p.numel() for p in model.parameters()) == pytest.approx(57_539, rel=0.06)
+    assert sum(p.numel() for p in model.parameters()) >= 57_539
     for near, far in ((slice(0, 6), 4), (slice(24, 30), 0)):
         changed = images.clone()
         changed[:, :, near, near] = torch.rand(8, 3, 6, 6)
