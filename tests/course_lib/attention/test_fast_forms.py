@@ -139,6 +139,23 @@ def test_second_derivatives(pair, loss):
         torch.testing.assert_close(fast, exact)
 
 
+@each_pair
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_in_lower_precision_context_and_gradients_are_the_equations_up_to_rounding(pair, dtype):
+    """The equation computes in float64, from the rounded inputs and parameters."""
+    example, found = moved(PAIRS[pair], dtype=dtype), []
+    rounded = [x.to(dtype) for x in drawn(pair)]
+    for form, wide in ((example.form, dtype), (moved(example.equation, dtype=torch.float64), torch.float64)):
+        leaves = [x.to(wide).requires_grad_() for x in rounded]
+        context = context_of(form(*leaves))
+        assert context.dtype == wide
+        gradients = torch.autograd.grad(context.sum(), leaves, allow_unused=True, materialize_grads=True)
+        found.append([context, *gradients])
+    largest = max(exact.norm() for exact in found[1][1:])
+    for low, exact in zip(*found, strict=True):
+        assert (low.double() - exact).norm() <= 16 * torch.finfo(dtype).eps * max(exact.norm(), largest)
+
+
 @pytest.mark.parametrize("pair", ["sliced_local_attention", "tiled_local_attention"])
 def test_offsets_of_heads_that_the_inputs_do_not_have(normal, pair):
     q, k, v, rows, columns = drawn(pair, ((),) * 3)
