@@ -5,7 +5,8 @@ named only if a wrong answer of the bank has the same results, errors, changed a
 input. A wrong answer is suspected if it agrees with the student's on the first failing property, fails no property that holds
 for the student's, and gives the student's results on at least two of the properties that it fails, or on half of them. If
 several qualify, the one that shares the most of them is shown, and none if there is a tie. Two errors are the same if they are
-raised in the same operation of torch, on the same operands. Points follow severity: a right computation in the wrong
+raised in the same operation of torch, on the same operands. One property on which the wrong answer only raises an error, and
+which holds for the student's, is passed over. Points follow severity: a right computation in the wrong
 packaging loses the points for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake,
 even a crash, earns points within the limits of its severity.
 """
@@ -265,16 +266,21 @@ class Examination:
             return (None, None) if first in ("runs", "model") else self._shown_by_measurements(observed[first][0][2])
         held = {f.name for f in findings if f.status == "holds"}
         similar: list[tuple[int, Answer]] = []
+        but_for_an_error: list[Answer] = []
         for wrong in self.exercise.wrong:
             found = self._compare(wrong, first, observed)
             if found is None:
                 continue
-            shared, failed = found
-            if len(shared) == len(observed):
-                return wrong, None
+            shared, failed, excused = found
+            if len(shared) + excused == len(observed):
+                if not excused:
+                    return wrong, None
+                but_for_an_error.append(wrong)
             n = len(shared & failed)
             if not held & failed and (n >= 2 or 2 * n >= len(failed)):
                 similar.append((n, wrong))
+        if len(but_for_an_error) == 1:
+            return but_for_an_error[0], None
         most = max((n for n, _ in similar), default=0)
         best = [wrong for n, wrong in similar if n == most]
         return None, best[0] if len(best) == 1 else None
@@ -292,12 +298,13 @@ class Examination:
         proven = first("proof")
         return (proven, None) if proven is not None else (None, first("suspicion"))
 
-    def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str]] | None:
+    def _compare(self, wrong: Answer, first: str, observed: Observed) -> tuple[set[str], set[str], int] | None:
         """Name the properties on which a wrong answer agrees with the student's, and those that it fails.
 
-        None if the two differ on the first failing property, or have nothing in common except the type of an error.
+        The third result is 1 if there is another one on which it only raises an error and the student's is right. None if the
+        two differ on the first failing property, or have nothing in common except the type of an error.
         """
-        shared, failed = set(), set()
+        shared, failed, excused = set(), set(), 0
         for prop in sorted(self.exercise.properties, key=lambda prop: prop.name != first):
             rows = observed.get(prop.name, ())
             outcomes = self._of(wrong, prop)[: len(rows)]
@@ -309,9 +316,23 @@ class Examination:
                 shared.add(prop.name)
             elif prop.name == first:
                 return None
+            elif rows and not excused and _raises_where_the_other_is_right(prop, outcomes, rows):
+                excused = 1
+                continue
             if any(missed):
                 failed.add(prop.name)
-        return shared, failed
+        return shared, failed, excused
+
+
+def _raises_where_the_other_is_right(
+    prop: Property, outcomes: Sequence[Outcome], rows: Sequence[tuple[Call, Outcome, Outcome]]
+) -> bool:
+    """Whether an answer is right on a property and a wrong one of the bank fails it only by an error, as on an empty input.
+
+    Such an error is seldom the mistake that gives the wrong answer its name.
+    """
+    right = all(prop.judge(expected, got) is None for _, expected, got in rows)
+    return right and all(one.error is not None or is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True))
 
 
 def _findings(

@@ -97,6 +97,13 @@ def fails_without_steps(forget_gates):
     return forget_gates.cumprod(0)[-1]
 
 
+@wrong.case
+def adds_logarithms(forget_gates):
+    """You add logarithms and take the exponential. Where a gate is closed, the logarithm is -inf, and the gradient with respect
+    to the gates becomes NaN; `prod` multiplies, and its gradient is right there as well."""
+    return forget_gates.log().sum(0).exp()
+
+
 @wrong.idea
 def takes_the_last_gate_only(forget_gates):
     """You return the last gate alone, which is ∂c_T/∂c_{T-1}. From c_0 to c_T every gate is a factor."""
@@ -148,8 +155,8 @@ def carousel_leaves_out_the_last_gate(forget_gates):
 
 
 @stranger
-def carousel_by_logarithms(forget_gates):
-    return forget_gates.log().sum(0).exp()
+def carousel_with_sorted_gates(forget_gates):
+    return forget_gates.sort(-1).values.prod(0)
 
 
 @stranger

@@ -128,6 +128,14 @@ def takes_the_root_mean_square(gradients, max_norm):
     return [g * scale for g in gradients]
 
 
+@stranger(makes=[always_rescales])
+def clip_always_and_nothing_of_nothing(gradients, max_norm):
+    if not gradients:
+        return []
+    norm = torch.sqrt(sum((g**2).sum() for g in gradients))
+    return [g * max_norm / norm for g in gradients]
+
+
 @right
 def flattens_into_one_vector(gradients, max_norm):
     """All gradients as one long vector: clip that, then cut it up again."""

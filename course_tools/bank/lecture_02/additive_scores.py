@@ -111,6 +111,12 @@ def relu_for_tanh(q, k, W, U, v):
 
 
 @wrong.detail
+def sigmoid_for_tanh(q, k, W, U, v):
+    """You use the sigmoid where additive attention has tanh: your hidden units lie in 0…1 and not in -1…1."""
+    return torch.sigmoid((q @ W.mT).unsqueeze(-2) + (k @ U.mT).unsqueeze(-3)) @ v
+
+
+@wrong.detail
 def does_not_transpose_the_matrices(q, k, W, U, v):
     """You multiply by W and U as they are stored, (out, in). From the right they are needed as (in, out): `q @ W.mT`."""
     return torch.tanh((q @ W).unsqueeze(-2) + (k @ U).unsqueeze(-3)) @ v

@@ -55,10 +55,8 @@ def lengths_not_used(x, lengths, h, W, U, b):
     return torch.stack(states, dim=1), h
 
 
-@wrong.part
+@stranger(makes=[lengths_not_used])
 def lengths_not_used_without_a_list(x, lengths, h, W, U, b):
-    """The lengths have no effect: you read every sequence to step T, its padding included. Record 0 at padding, and keep the
-    state of the last real token."""
     states = x.new_zeros(len(x), x.shape[1], h.shape[-1])
     for t in range(x.shape[1]):
         states[:, t] = h = rnn_step(x[:, t], h, W, U, b)

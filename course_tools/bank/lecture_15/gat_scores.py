@@ -49,6 +49,14 @@ def uses_the_first_half_twice(z, a, slope=0.2):
     return F.leaky_relu(z @ a_query + (z @ a_query).mT, slope)
 
 
+@wrong.idea
+def joins_each_node_with_itself(z, a, slope=0.2):
+    """You join each node with itself, [z_i ‖ z_i], and get one number a node. A score belongs to a pair: row i, column j, with
+    z_i from the one and z_j from the other."""
+    joined = torch.cat([z, z], dim=-1)
+    return F.leaky_relu((joined * a.unsqueeze(-2)).sum(-1), slope)
+
+
 @wrong.part
 def cuts_every_other_entry(z, a, slope=0.2):
     """You take every other entry of a for the query and the ones between for the key. In [z_i ‖ z_j] all of z_i comes
