@@ -44,7 +44,7 @@ from course_lib.training import batches, train
 from course_tools.bank.language_models import encoded
 from course_tools.lectures.lecture_17 import figures
 from course_tools.notebook import check, claim, device, explore, ledger, predict
-from course_tools.notebook import show_study, source
+from course_tools.notebook import recorded, show_study, source
 
 # %% [markdown]
 # ## 1 A file that you cannot read yet
@@ -131,7 +131,7 @@ inside, beyond = slice(T // 2 - 1, T - 1), slice(LONG // 2 - 1, None)
 claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 
 # %% [markdown]
-# No text of the training reaches position 64, so the vectors from there on never had a gradient. The comparison is unfair to GPT: trained on longer texts, it would read longer texts, up to the end of its table. But it shows
+# The comparison is unfair to GPT: trained on longer texts, it would read longer texts, up to the end of its table. But it shows
 # what we would like to have: positions that are not the rows of a table, and scores that depend on how far apart two tokens are, not
 # on where they stand.
 #
@@ -282,7 +282,7 @@ figures.show_sharing()
 
 # %% [markdown]
 # With $h$ heads of queries and $g$ heads of keys and values, head $i$ reads from head $\lfloor i g / h \rfloor$. **By hand:** for $h
-# = 4$ and $g = 2$, the heads 0, 1, 2, 3 read from 0, 0, 1, 1. Everything else is scaled dot-product attention.
+# = 4$ and $g = 2$, the heads 0, 1, 2, 3 read from 0, 0, 1, 1.
 #
 # | name | shape |
 # | --- | --- |
@@ -525,14 +525,28 @@ claim(
     window=windowed,
     inside=of_llama[inside].mean(),
 )
+others = recorded("17_positions")
+claim(
+    "17.positions",
+    rotary=bits["+ grouped queries"],
+    far_rotary=study.scores("+ grouped queries", "with a window"),
+    alibi=others.scores("ALiBi", "bits"),
+    far_alibi=others.scores("ALiBi", "bits of longer texts"),
+    none=others.scores("no positions", "bits"),
+    far_none=others.scores("no positions", "bits of longer texts"),
+)
 
 # %% [markdown]
 # The window costs no training and no parameter. Could GPT not do the same? It can forget the beginning and read its last 64
 # characters again, the dashed line, as `write` does. But then every character has another position than before, and all keys and
-# values must be computed again: the work of 64 characters for each new one. Turned keys stay valid. A rotary model with a window computes one character each, from a cache that
+# values must be computed again. Turned keys stay valid. A rotary model with a window computes one character each, from a cache that
 # does not grow; larger models need a little more (section 10).
 #
-# What it does not do is remember: what is further back than the windows of all layers together is gone. Gemma 3 therefore lets
+# **Is there anything simpler?** The last claim puts two rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
+# each score the distance times a slope of its head. It needs no window, but after 1,200 updates more bits than rotation on short texts, and than rotation with a
+# window on long ones. Without positions, the causal mask alone has taught little by then.
+#
+# What a window does not do is remember: what is further back than the windows of all layers together is gone. Gemma 3 therefore lets
 # every sixth layer attend to the whole text.
 #
 # ## 8 The file again
@@ -649,7 +663,8 @@ claim(
 # Layer Normalization* (https://arxiv.org/abs/1910.07467) · Shazeer 2020, *GLU Variants Improve Transformer*
 # (https://arxiv.org/abs/2002.05202) · Ainslie et al. 2023, *GQA* (https://arxiv.org/abs/2305.13245) · Touvron et al. 2023, *LLaMA*
 # (https://arxiv.org/abs/2302.13971) · Jiang et al. 2023, *Mistral 7B* (https://arxiv.org/abs/2310.06825) · Peng et al. 2023, *YaRN*
-# (https://arxiv.org/abs/2309.00071) · Xiao et al. 2024, *Efficient Streaming Language Models with Attention Sinks*
+# (https://arxiv.org/abs/2309.00071) · Press et al. 2022, *Train Short, Test Long*
+# (https://arxiv.org/abs/2108.12409) · Xiao et al. 2024, *Efficient Streaming Language Models with Attention Sinks*
 # (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V2* (https://arxiv.org/abs/2405.04434) · Gemma Team 2025, *Gemma 3
 # Technical Report* (https://arxiv.org/abs/2503.19786) · Yang et al. 2025, *Qwen3 Technical Report* (https://arxiv.org/abs/2505.09388).
 
