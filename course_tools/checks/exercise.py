@@ -131,7 +131,8 @@ class Property:
     """One thing that must hold of an answer.
 
     `law` is the sentence that a student reads, `calls` draws the inputs, and `judge` compares the answer's outcome with that of
-    the reference. If a property named in `needs` fails, this one is skipped.
+    the reference. If a property named in `needs` fails, this one is skipped. Whether the answer depends on its inputs is tried on
+    changed copies of the calls, but not of those that are `long`.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Property:
     judge: Comparison = same_values
     points: int = 1
     needs: tuple[str, ...] = ("shape",)
+    long: bool = False
 
     @property
     def with_gradients(self) -> bool:

@@ -99,6 +99,7 @@ class Examination:
         """Draw the calls of every property, smallest first, and those that show on which inputs an answer depends."""
         self.exercise = exercise
         self._known: dict[Answer, dict[str, list[Outcome]]] = {}
+        self._begun: dict[tuple[Answer, str], list[Outcome]] = {}
         if exercise.training is not None:
             call, self._truth = exercise.questions(seed)
             self.asked, self.perturbed = [(exercise.properties[0], call)], []
@@ -106,7 +107,7 @@ class Examination:
         with guarded():
             calls = {prop.name: sorted(exercise.calls(prop, seed), key=_size) for prop in exercise.properties}
             self.asked = [(prop, call) for prop in exercise.properties for call in calls[prop.name]]
-            scored = [call for prop, call in self.asked if prop.points and not prop.counts_cost]
+            scored = [call for prop, call in self.asked if prop.points and not prop.counts_cost and not prop.long]
             self.perturbed: list[PerturbedCall] = perturbed_calls(exercise.reference, scored)
 
     @property
@@ -254,8 +255,22 @@ class Examination:
         known = self._known.setdefault(answer, {})
         if prop.name not in known:
             calls = [call for asked, call in self.asked if asked is prop]
-            known[prop.name] = [observe(answer, call, prop.with_gradients, counted=prop.counts_cost) for call in calls]
+            begun = self._begun.pop((answer, prop.name), [])
+            known[prop.name] = begun + [self._observe(answer, prop, call) for call in calls[len(begun) :]]
         return known[prop.name]
+
+    def _observe(self, answer: Answer, prop: Property, call: Call) -> Outcome:
+        return observe(answer, call, prop.with_gradients, counted=prop.counts_cost)
+
+    def _begins_as(self, wrong: Answer, prop: Property, rows: Sequence[tuple[Call, Outcome, Outcome]]) -> bool:
+        """Whether a wrong answer does on the first call of a property what the student's did: the longer calls can then wait."""
+        if not rows or prop.name in self._known.get(wrong, {}):
+            return True
+        call, _, got = rows[0]
+        begun = self._begun.setdefault((wrong, prop.name), [])
+        if not begun:
+            begun.append(self._observe(wrong, prop, call))
+        return is_same(begun[0], got)
 
     def _mistake(self, observed: Observed, findings: tuple[Finding, ...]) -> tuple[Answer | None, Answer | None]:
         """The wrong answer of the bank that has this mistake, and the one that may have it; at least one is None."""
@@ -307,6 +322,8 @@ class Examination:
         shared, failed, excused = set(), set(), 0
         for prop in sorted(self.exercise.properties, key=lambda prop: prop.name != first):
             rows = observed.get(prop.name, ())
+            if prop.name == first and not self._begins_as(wrong, prop, rows):
+                return None
             outcomes = self._of(wrong, prop)[: len(rows)]
             missed = [prop.judge(expected, one) is not None for one, (_, expected, _) in zip(outcomes, rows, strict=True)]
             alike = all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True))
