@@ -1,7 +1,7 @@
 """Build task 19.4, speculative: what students answer, wrong and right.
 
-A generator is judged by its law, by a χ² test over the pairs of a long text whose law is known, and by the calls of the model,
-which are counted from the operations that they take: not by seconds, and not by what it says of itself.
+A generator is judged by its law, by tests over the pairs of a long text whose law is known, and by the calls of the model, which
+are counted from the operations that they take: not by seconds, and not by what it says of itself.
 """
 
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ from course_tools.checks.outcome import Outcome
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
-LONG, COUNTED, N_DRAFTS = 1_500, 120, 4
-MOST_CHI_SQUARED = 75.0
-"""Of 30 degrees of freedom: a right generator exceeds it in one of 100,000 texts."""
+LONG, COUNTED, N_DRAFTS = 1_000, 120, 4
+MOST_CHI_SQUARED = {30: 75.0, 5: 32.0, 1: 20.0}
+"""By the degrees of freedom: a right generator exceeds each of them in one of 100,000 texts."""
 
 HINTS = (
     (
@@ -226,6 +226,38 @@ def needs_a_draft(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next
     return Speculated(text, calls)
 
 
+@wrong.case
+def counts_every_call(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
+    """Your text is right, but your number counts the calls of the draft, too. The calls of the large model are asked for: one a
+    round."""
+    drafts = 0
+
+    def propose(draft, text, n, generator):
+        nonlocal drafts
+        drafts += n
+        return _propose(draft, text, n, generator)
+
+    text, calls = _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
+    return Speculated(text, calls + drafts)
+
+
+@wrong.part
+def takes_the_most_likely_drafts(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """You propose the draft's most likely token, but hand `accept` the probabilities of all. What it accepts must have been drawn
+    from them: use `torch.multinomial`."""
+
+    def propose(draft, text, n, generator):
+        laws = []
+        for _ in range(n):
+            laws.append(draft(text))
+            text = torch.cat([text, laws[-1].argmax()[None, None]], -1)
+        return text, laws
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
+
+
 @right
 def token_by_token(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
     """Plain Python: a list of tokens, and the rule of acceptance written out."""
@@ -293,6 +325,20 @@ def generator_that_sharpens(model, draft, prompt, n_tokens, n_drafts=4, probabil
 
 
 @stranger
+def generator_with_sharpened_drafts(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    def propose(draft, text, n, generator):
+        laws = []
+        for _ in range(n):
+            laws.append(draft(text))
+            text = torch.cat([text, torch.multinomial(laws[-1].square(), 1, generator=generator)[None]], -1)
+        return text, laws
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
+
+
+@stranger
 def generator_that_mixes_the_laws(
     model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
 ):
@@ -344,16 +390,31 @@ def _texts(draw: Draw, n_tokens: int, n_drafts: int = N_DRAFTS, *more: object) -
 def _long_texts(draw: Draw) -> list[Call]:
     """With a draft that is often right, and with one that knows nothing, so that much is refused."""
     return [
-        (known_model, known_draft, _prompt(draw), LONG // 3, N_DRAFTS),
-        (known_model, uniform_draft, _prompt(draw), LONG, 2),
+        (known_model, known_draft, _prompt(draw)[:, :1], 2 * LONG // 3, N_DRAFTS),
+        (known_model, uniform_draft, torch.cat([_prompt(draw), _prompt(draw)], -1), LONG, 2),
     ]
 
 
-def chi_squared(text: torch.Tensor) -> tuple[float, int]:
-    """χ² of the pairs of a text (T,) under the law of `known_model`, and the token that most differs from it."""
+def chi_squared(text: torch.Tensor) -> dict[int, float]:
+    """χ² of a text (T,) under the law of `known_model`, by its degrees of freedom.
+
+    30: of the pairs of tokens. 5: of the step from each token to the next, modulo 6, since the law depends on it alone. 1: of the
+    mean logarithm of the probabilities, on which a text that is too likely, or not likely enough, shows first.
+    """
+    law = known_law()
     pairs = torch.zeros(6, 6).index_put((text[:-1], text[1:]), torch.tensor(1.0), accumulate=True)
-    wanted = pairs.sum(1, keepdim=True) * known_law()
-    return float(((pairs - wanted).square() / wanted.clamp(min=1e-9)).sum()), int((pairs - wanted).abs().sum(0).argmax())
+    wanted = pairs.sum(1, keepdim=True) * law
+    step = (torch.arange(6) - torch.arange(6)[:, None]) % 6
+    steps, wanted_steps = (torch.zeros(6).index_add(0, step.flatten(), x.flatten()) for x in (pairs, wanted))
+    surprise = law[0].log()
+    mean = (law[0] * surprise).sum()
+    variance = (law[0] * (surprise - mean).square()).sum()
+    n = len(text) - 1
+    return {
+        30: float(((pairs - wanted).square() / wanted.clamp(min=1e-9)).sum()),
+        5: float(((steps - wanted_steps).square() / wanted_steps).sum()),
+        1: float((pairs * law.log()).sum().sub(n * mean).square() / (n * variance)),
+    }
 
 
 def right_law(expected: Outcome, got: Outcome) -> Failure | None:
@@ -363,13 +424,14 @@ def right_law(expected: Outcome, got: Outcome) -> Failure | None:
     text = got.results[0][0]
     if not 0 <= int(text.min()) <= int(text.max()) < 6:
         return Failure("The text contains tokens that do not exist.")
-    found, token = chi_squared(text)
-    if found <= MOST_CHI_SQUARED:
-        return None
-    return Failure(
-        f"In {len(text):,} tokens, what follows what does not have the law of the model: χ² is {found:.0f} with 30 degrees of "
-        f"freedom, and at most {MOST_CHI_SQUARED:.0f} by chance. Token {token} differs most."
-    )
+    what = {30: "what follows what does", 5: "the steps from token to token do", 1: "the probabilities of the tokens do"}
+    for freedom, found in chi_squared(text).items():
+        if found > MOST_CHI_SQUARED[freedom]:
+            return Failure(
+                f"In {len(text):,} tokens, {what[freedom]} not have the law of the model: χ² is {found:.0f} with {freedom} degrees "
+                f"of freedom, and at most {MOST_CHI_SQUARED[freedom]:.0f} by chance."
+            )
+    return None
 
 
 @dataclass(frozen=True)
@@ -377,17 +439,31 @@ class HalfTheCalls(AtMost):
     """Check that the model was called at most once for every `times` tokens, as counted from the operations."""
 
     def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
-        """Count the calls, and compare them with what the answer says of itself."""
+        """Count the calls."""
         if (failure := same_shapes(expected, got)) is not None:
             return failure
-        calls, said = round(got.cost.operations / OPERATIONS_OF_A_CALL), got.results[1]
-        if calls > COUNTED / self.times:
-            return Failure(
-                f"It called the model {calls} times for {COUNTED} tokens; at most {COUNTED / self.times:.0f} are allowed."
-            )
-        if calls != said:
-            return Failure(f"It says that it called the model {said} times, but it did so {calls} times.")
-        return None
+        if (calls := _calls(got)) <= COUNTED / self.times:
+            return None
+        return Failure(
+            f"It called the model {calls} times for {COUNTED} tokens; at most {COUNTED / self.times:.0f} are allowed."
+        )
+
+
+class SaysItsCalls(AtMost):
+    """Check what the answer says of its calls against those that are counted."""
+
+    def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
+        """Compare the two numbers."""
+        if (failure := same_shapes(expected, got)) is not None:
+            return failure
+        calls, said = _calls(got), got.results[1]
+        return (
+            None if calls == said else Failure(f"It says that it called the model {said} times, but it did so {calls} times.")
+        )
+
+
+def _calls(got: Outcome) -> int:
+    return round(got.cost.operations / OPERATIONS_OF_A_CALL)
 
 
 exercise = Exercise(
@@ -411,13 +487,21 @@ exercise = Exercise(
             lambda draw: [_texts(draw, 5, 0), _texts(draw, 1, 4)],
             right_result(1),
         ),
-        Property("law", "A long text has the law of the model.", _long_texts, right_law, points=4),
+        Property("law", "A long text has the law of the model.", _long_texts, right_law, points=4, long=True),
         Property(
             "calls",
-            f"{COUNTED} tokens take at most {COUNTED // 2} calls of the model, and it says how many.",
+            f"{COUNTED} tokens take at most {COUNTED // 2} calls of the model.",
             lambda draw: [_texts(draw, COUNTED)],
             HalfTheCalls(2.0),
-            points=3,
+            points=2,
+            long=True,
+        ),
+        Property(
+            "number",
+            "It says how many calls it made.",
+            lambda draw: [_texts(draw, 20)],
+            SaysItsCalls(1.0),
+            long=True,
         ),
         leaves_inputs(lambda draw: [_texts(draw, 12)]),
     ),
