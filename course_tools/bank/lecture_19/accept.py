@@ -130,6 +130,16 @@ def draws_from_the_absolute_difference(tokens, draft_p, model_p, uniforms):
     return Accepted(n, _drawn(_row(rest, n), uniforms[..., -1]))
 
 
+@wrong.part
+def draws_another_token_from_the_model(tokens, draft_p, model_p, uniforms):
+    """After a refusal you draw from p without the refused token. The other tokens that the draft proposes too often still come
+    too often: draw from (p - q)₊, in which they all are 0."""
+    n = _n(_ok(tokens, draft_p, model_p, uniforms))
+    left = model_p.clone()
+    left[..., :-1, :] = left[..., :-1, :].scatter(-1, tokens[..., None], 0.0)
+    return Accepted(n, _drawn(_row(left, n), uniforms[..., -1]))
+
+
 @wrong.detail
 def takes_the_most_likely(tokens, draft_p, model_p, uniforms):
     """You take the most likely token of what is left. It is to be drawn from it, by the last uniform number."""
@@ -177,8 +187,8 @@ def follows_with_the_draft(tokens, draft_p, model_p, uniforms):
 @wrong.detail
 def counts_the_new_token(tokens, draft_p, model_p, uniforms):
     """Your number is one too large: `n` counts the accepted tokens of the draft, without the one that follows."""
-    found = accept(tokens, draft_p, model_p, uniforms)
-    return Accepted(found.n + 1, found.token)
+    n = _n(_ok(tokens, draft_p, model_p, uniforms))
+    return Accepted(n + 1, _drawn(_row(_rest(draft_p, model_p), n), uniforms[..., -1]))
 
 
 @wrong.case
@@ -187,6 +197,14 @@ def draws_excluded_tokens(tokens, draft_p, model_p, uniforms):
     excludes must never come."""
     n = _n(_ok(tokens, draft_p, model_p, uniforms))
     return Accepted(n, _drawn(_row(_rest(draft_p, model_p), n) + 1e-2, uniforms[..., -1]))
+
+
+@wrong.case
+def accepts_an_excluded_token(tokens, draft_p, model_p, uniforms):
+    """You accept if u ≤ p/q. A uniform number can be 0, and then you accept a token that the model excludes: it is u <
+    p/q."""
+    n = _n(uniforms[..., : tokens.shape[-1]] * _of_tokens(tokens, draft_p) <= _of_tokens(tokens, model_p))
+    return Accepted(n, _drawn(_row(_rest(draft_p, model_p), n), uniforms[..., -1]))
 
 
 @right
@@ -273,6 +291,12 @@ def _refused(draw: Draw) -> list[Call]:
     return [(tokens, q.expand(ROWS, 1, -1).clone(), p.expand(ROWS, 2, -1).clone(), draw.uniform(ROWS, 2))]
 
 
+def _zero(draw: Draw) -> list[Call]:
+    """One token, which the model excludes, and a uniform number of 0."""
+    ((tokens, q, p, uniforms),) = _refused(draw)
+    return [(tokens[:3], q[:3], p[:3], torch.cat([0 * uniforms[:3, :1], uniforms[:3, 1:]], -1))]
+
+
 def _welcome(draw: Draw) -> list[Call]:
     """Two tokens that the model likes better than the draft does, so that both are accepted in all rows."""
     p, q = _laws(draw, 3), _laws(draw, 2)
@@ -311,7 +335,7 @@ def same_law(expected: Outcome, got: Outcome) -> Failure | None:
 
 
 def _few(draw: Draw) -> list[Call]:
-    return [_rows(draw, 1, 40), _rows(draw, 3, 40), tuple(x[0] for x in _rows(draw, 2, 2))]
+    return [_rows(draw, 1, 40), _rows(draw, 3, 40), _rows(draw, 2, 1), tuple(x[0] for x in _rows(draw, 2, 2))]
 
 
 exercise = Exercise(
@@ -337,6 +361,9 @@ exercise = Exercise(
             needs=("one",),
         ),
         Property("refused", "After a refusal, the token is drawn from (p - q)₊.", _refused, same_law, points=3),
+        Property(
+            "excluded", "A token that the model excludes is refused, even where u is 0.", _zero, right_result(0), needs=("one",)
+        ),
         Property(
             "welcome", "If all are accepted, the next token is drawn from the last row of p.", _welcome, same_law, points=2
         ),

@@ -110,6 +110,15 @@ def multiplies_old_totals(a, b):
 
 
 @wrong.part
+def averages_by_old_totals(a, b):
+    """Your total is right, but the mean of the contexts is taken with the totals as they were before. Weigh by the rescaled
+    ones, and divide by their sum."""
+    a, b = Partial(*a), Partial(*b)
+    maximum, of_a, of_b = _rescaled(a, b)
+    return Partial(_mean(a.total, b.total, a, b), maximum, of_a + of_b)
+
+
+@wrong.part
 def weighs_by_exponentials_alone(a, b):
     """You weigh the contexts by exp(maximum) alone. A tile with many keys has more weight than one with a single key of the
     same score: multiply by its total."""
