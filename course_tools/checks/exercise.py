@@ -131,8 +131,8 @@ class Property:
     """One thing that must hold of an answer.
 
     `law` is the sentence that a student reads, `calls` draws the inputs, and `judge` compares the answer's outcome with that of
-    the reference. If a property named in `needs` fails, this one is skipped. Whether the answer depends on its inputs is tried on
-    changed copies of the calls, but not of those that are `long`.
+    the reference. If a property named in `needs` fails, this one is skipped. Whether the answer depends on its inputs is tried
+    on changed copies of the calls, but not of those that are `long`.
     """
 
     name: str

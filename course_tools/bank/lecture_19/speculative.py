@@ -1,7 +1,7 @@
 """Build task 19.4, speculative: what students answer, wrong and right.
 
-A generator is judged by its law, by tests over the pairs of a long text whose law is known, and by the calls of the model, which
-are counted from the operations that they take: not by seconds, and not by what it says of itself.
+A generator is judged by its law, by tests over the pairs of a long text whose law is known, and by the calls of the model,
+which are counted from the operations that they take: not by seconds, and not by what it says of itself.
 """
 
 from dataclasses import dataclass
@@ -245,8 +245,8 @@ def counts_every_call(model, draft, prompt, n_tokens, n_drafts=4, probabilities=
 def takes_the_most_likely_drafts(
     model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
 ):
-    """You propose the draft's most likely token, but hand `accept` the probabilities of all. What it accepts must have been drawn
-    from them: use `torch.multinomial`."""
+    """You propose the draft's most likely token, but hand `accept` the probabilities of all. What it accepts must have
+    been drawn from them: use `torch.multinomial`."""
 
     def propose(draft, text, n, generator):
         laws = []
@@ -398,8 +398,8 @@ def _long_texts(draw: Draw) -> list[Call]:
 def chi_squared(text: torch.Tensor) -> dict[int, float]:
     """χ² of a text (T,) under the law of `known_model`, by its degrees of freedom.
 
-    30: of the pairs of tokens. 5: of the step from each token to the next, modulo 6, since the law depends on it alone. 1: of the
-    mean logarithm of the probabilities, on which a text that is too likely, or not likely enough, shows first.
+    30: of the pairs of tokens. 5: of the step from each token to the next, modulo 6, since the law depends on it alone. 1: of
+    the mean logarithm of the probabilities, on which a text that is too likely, or not likely enough, shows first.
     """
     law = known_law()
     pairs = torch.zeros(6, 6).index_put((text[:-1], text[1:]), torch.tensor(1.0), accumulate=True)
@@ -428,8 +428,8 @@ def right_law(expected: Outcome, got: Outcome) -> Failure | None:
     for freedom, found in chi_squared(text).items():
         if found > MOST_CHI_SQUARED[freedom]:
             return Failure(
-                f"In {len(text):,} tokens, {what[freedom]} not have the law of the model: χ² is {found:.0f} with {freedom} degrees "
-                f"of freedom, and at most {MOST_CHI_SQUARED[freedom]:.0f} by chance."
+                f"In {len(text):,} tokens, {what[freedom]} not have the law of the model: χ² is {found:.0f} with {freedom} "
+                f"degrees of freedom, and at most {MOST_CHI_SQUARED[freedom]:.0f} by chance."
             )
     return None
 

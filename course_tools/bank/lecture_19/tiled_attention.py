@@ -69,8 +69,8 @@ def computes_all_weights(q, k, v, mask=None, tile=64):
 
 @wrong.part
 def stacks_the_tiles(q, k, v, mask=None, tile=64):
-    """Your result is right, but you stack the contexts of all tiles before you merge them: that is a row for each query and tile.
-    Merge each tile into what you keep as soon as it is there."""
+    """Your result is right, but you stack the contexts of all tiles before you merge them: that is a row for each query and
+    tile. Merge each tile into what you keep as soon as it is there."""
     context, maximum, total = (torch.stack(parts) for parts in zip(*_parts(q, k, v, mask, tile), strict=True))
     largest = maximum.amax(0)
     weights = total * (maximum - torch.where(largest == -torch.inf, 0.0, largest)).exp()
@@ -137,8 +137,8 @@ def drops_the_last_tile(q, k, v, mask=None, tile=64):
 
 @wrong.detail
 def fills_up_the_last_tile(q, k, v, mask=None, tile=64):
-    """You fill up the last tile with zeros, and your queries attend to them: a key of zeros has the score 0, not -∞. Let the last
-    tile be smaller, or mask what was added."""
+    """You fill up the last tile with zeros, and your queries attend to them: a key of zeros has the score 0, not -∞. Let the
+    last tile be smaller, or mask what was added."""
     added = -k.shape[-2] % tile
     if mask is not None:
         mask = torch.nn.functional.pad(mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2]), (0, added), value=True)
@@ -298,7 +298,7 @@ def _alone(draw: Draw) -> list[Call]:
 
 
 def _long(draw: Draw) -> list[Call]:
-    """So many queries and keys that all weights are the largest tensor by far, and with five features the tiles' contexts, too."""
+    """So many queries and keys that all weights are the largest tensor by far; with five features, the tiles' contexts too."""
     return [(draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, d_v), None, 16) for d_v in (1, 5)]
 
 
