@@ -263,7 +263,7 @@ class Examination:
         return observe(answer, call, prop.with_gradients, counted=prop.counts_cost)
 
     def _begins_as(self, wrong: Answer, prop: Property, rows: Sequence[tuple[Call, Outcome, Outcome]]) -> bool:
-        """Whether a wrong answer does on the first call of a property what the student's did; if not, the longer ones are spared."""
+        """Whether a wrong answer does on the first call of a property what the student's did; if not, the others are spared."""
         if not rows or prop.name in self._known.get(wrong, {}):
             return True
         call, _, got = rows[0]
