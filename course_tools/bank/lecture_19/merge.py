@@ -338,5 +338,26 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "The operation is commutative, and so are a maximum and a comparison.": (
+            "swap elements: (context_b, maximum_b, total_b), (context_a, maximum_a, total_a) = (a, b)",
+            "swap elements: (context_a, maximum_a, total_a), (context_b, maximum_b, total_b) = (b, a)",
+            "swap arguments: maximum = torch.maximum(maximum_b, maximum_a)",
+            "swap sides: torch.where(-torch.inf == maximum, 0.0, maximum)",
+            "swap sides: torch.where(0 == total, 1.0, total)",
+        ),
+        "Where both tiles are empty, any finite unit and any divisor but 0 give 0.": (
+            "constant: torch.where(maximum == -torch.inf, 1.0, maximum)",
+            "constant: torch.where(maximum == -torch.inf, -1.0, maximum)",
+            "constant: torch.where(total == 0, 2.0, total)",
+        ),
+        "A comparison has no gradient.": (
+            "detach: maximum.detach() == -torch.inf",
+            "detach: total.detach() == 0",
+        ),
+    },
+    missed_mutants={
+        "A divisor of 1 where the largest score is exactly 0 is wrong; no input has such a score.": ("other name: unit == 0",),
+    },
     hints=HINTS,
 )
