@@ -34,7 +34,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from course_lib.attention import partial_attention, scaled_dot_product_attention
+from course_lib.attention import (
+    PagedCache,
+    PageTable,
+    partial_attention,
+    scaled_dot_product_attention,
+)
 from course_lib.attention.core import ContextOnly, broadcast_shapes, require_mask
 from course_lib.attention.tiled import Partial, Parts, _merged, _Tiled
 from course_lib.blocks import Sizes
@@ -620,10 +625,31 @@ torch.testing.assert_close(
 print("most keys of a query:", mask.sum(-1).max().item())
 
 # %% [markdown]
-# ## Smaller caches
+# ## A cache in pages
 #
-# PagedAttention (Kwon et al. 2023) keeps keys and values in blocks of 16 tokens, found by a table as in the
-# virtual memory of a computer: hardly any memory is left unused, and texts with a common beginning share its blocks.
+# A cache that is one block must have room for the longest text that may come. **PagedAttention** (Kwon et al. 2023) keeps keys
+# and values in *pages*, here of 16 positions, and for each text a table of its pages, as the virtual memory of a computer
+# does. Of a text, at most 15 slots are unused, and texts with a common beginning share its pages until one of them writes.
+#
+# **By hand.** Four answers of 20 tokens to the same prompt of 40: each text has 60 positions, so four pages. The prompt fills
+# two pages and half of a third. The two full ones stay common; the third and the fourth each text has of its own. Together, that
+# is 2 + 4 · 2 = 10 pages instead of 16.
+
+# %%
+cache = PagedCache(n_pages=64, size=16, n_heads=2, d_k=8)
+prompt = torch.randn(2, 2, 40, 8)  # keys and values, of two heads
+answers = torch.randn(4, 2, 2, 20, 8)
+first = cache.extend(PageTable(), *prompt)
+tables = [first, *(cache.shared(first) for _ in answers[1:])]
+for answer, table in zip(answers, tables, strict=True):
+    table = cache.extend(table, *answer)
+    whole = torch.cat([prompt, answer], dim=-2)
+    torch.testing.assert_close(torch.stack([*cache.read(table)]), whole)
+    print(table)
+print("pages in use:", 64 - cache.n_free)
+
+# %% [markdown]
+# The pages of a text need not be neighbours, and what attention reads is the same, number for number.
 #
 # **Latent attention** (DeepSeek-V2, 2024; lecture 17) makes the cache itself smaller: in each layer, it keeps one short
 # vector for each token.

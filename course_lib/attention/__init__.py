@@ -19,6 +19,7 @@ from course_lib.attention.local import *
 from course_lib.attention.luong_local import *
 from course_lib.attention.multihead import *
 from course_lib.attention.non_local import *
+from course_lib.attention.paged import *
 from course_lib.attention.performer import *
 from course_lib.attention.pooling import *
 from course_lib.attention.relative import *
