@@ -391,8 +391,8 @@ claim(
 )
 
 # %% [markdown]
-# So there are two kinds of errors: a creature is said twice, or not at all. The set nearly ends the first, and misses fewer creatures than are
-# missed after NMS. It misses more than every cell did, since one query must be sure alone.
+# So there are two kinds of errors: a creature is said twice, or not at all. The set nearly ends the first. It misses more than
+# every cell did, since one query must be sure alone: how many depends on the seed, and may be more than are missed after NMS.
 #
 # AP50 is lenient here: a box between two neighbours overlaps each by more than a half, and counts for either. It says that two were
 # counted, not that they were told apart; section 6 also asks for an overlap of 0.75. The scene above is the first in which the matched network has the right *number* of boxes
