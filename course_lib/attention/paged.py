@@ -104,8 +104,8 @@ class PagedCache:
             self._texts[page] = 1
         pages += new
         at = torch.arange(length, length + T, device=self.keys.device)
-        page, slot = torch.tensor(pages, dtype=torch.long, device=at.device)[at // self.size], at % self.size
-        self.keys[page, :, slot], self.values[page, :, slot] = k.transpose(0, 1), v.transpose(0, 1)
+        where = torch.tensor(pages, dtype=torch.long, device=at.device)[at // self.size], slice(None), at % self.size
+        self.keys[where], self.values[where] = k.transpose(0, 1), v.transpose(0, 1)
         return PageTable(tuple(pages), length + T)
 
     def shared(self, table: PageTable) -> PageTable:

@@ -6,9 +6,9 @@ input. A wrong answer is suspected if it agrees with the student's on the first 
 for the student's, and gives the student's results on at least two of the properties that it fails, or on half of them. If
 several qualify, the one that shares the most of them is shown, and none if there is a tie. Two errors are the same if they are
 raised in the same operation of torch, on the same operands. One property on which the wrong answer only raises an error, and
-which holds for the student's, is passed over. Points follow severity: a right computation in the wrong
-packaging loses the points for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake,
-even a crash, earns points within the limits of its severity.
+which holds for the student's, is ignored. Points follow severity: a right computation in the wrong packaging loses the points
+for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake, even a crash, earns points
+within the limits of its severity.
 """
 
 from collections.abc import Callable, Sequence
