@@ -543,8 +543,8 @@ claim(
 # does not grow; larger models need a little more (section 10).
 #
 # **Is there anything simpler?** The last claim puts two rivals without parameters into the ladder's last rung. **ALiBi** (Press et al. 2022) subtracts from
-# each score the distance times a slope of its head. It needs no window, but after 1,200 updates more bits than rotation on short texts, and than rotation with a
-# window on long ones. Without positions, the causal mask alone has taught little by then.
+# each score the distance times a slope of its head. It needs no window; but after 1,200 updates it takes more bits than rotation on short texts, and on long ones
+# more than rotation with a window. Without positions, the causal mask alone has taught little by then.
 #
 # What a window does not do is remember: what is further back than the windows of all layers together is gone. Gemma 3 therefore lets
 # every sixth layer attend to the whole text.
