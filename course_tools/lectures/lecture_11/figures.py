@@ -70,7 +70,7 @@ def show_where(maps: Maps, number: int, weights: Mapping[str, Tensor], answer: i
     at = ", ".join(f"{name} in row {row + 1}, column {column + 1}" for name, (row, column) in places.items())
     strongest = {title: divmod(int(weight.argmax()), GRID) for title, weight in weights.items()}
     found = ", ".join(f"{title} row {row + 1}, column {column + 1}" for title, (row, column) in strongest.items())
-    panels = {f"the model says {NAMES[answer]}": maps.images[number].permute(1, 2, 0).cpu()}
+    panels = {f"the model says {NAMES[answer]}": maps.images[number].permute(1, 2, 0).cpu().clamp(0, 1)}
     panels |= {title: weight.view(GRID, GRID).cpu() for title, weight in weights.items()}
     show(
         pictures(panels),
