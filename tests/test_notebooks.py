@@ -260,6 +260,15 @@ def test_every_picture_is_one_that_a_strict_viewer_shows(lecture):
 
 
 @each_lecture
+def test_an_interactive_figure_moves_where_no_python_runs(lecture):
+    """The solution stores its frames, which the site's sliders show."""
+    explored = [cell for cell in code_cells(solved(lecture)) if "\nexplore(" in f"\n{cell.source}"]
+    assert explored
+    for cell in explored:
+        assert any("course-frames" in output.get("data", {}).get("text/html", "") for output in cell.outputs)
+
+
+@each_lecture
 def test_no_folder_of_a_machine_and_no_widget_is_stored(lecture):
     for output in outputs(solved(lecture)):
         data = output.get("data", {})
