@@ -491,7 +491,8 @@ claim(
 # %% [markdown]
 # **So the delta rule is the right tool where keys are rewritten and outnumber the rows.** It leads in every shape, and most clearly where rows are few. Both
 # rules had as many updates, and their rates and first gates were chosen in the same way. Of 16 rows each serves many keys, which a gate
-# fades together; rows of four numbers are short for 16 values.
+# fades together; rows of four numbers are short for 16 values. More updates change little: in one trial, 32 × 8 and 64 × 4 came to 0.95
+# and 0.91 with the delta rule after 3,600 updates, and to 0.85 and 0.89 with the gates after 4,800.
 #
 # ## 6 See it
 
