@@ -22,6 +22,7 @@ from course_lib.attention.non_local import *
 from course_lib.attention.paged import *
 from course_lib.attention.performer import *
 from course_lib.attention.pooling import *
+from course_lib.attention.qk_norm import *
 from course_lib.attention.relative import *
 from course_lib.attention.rotary import *
 from course_lib.attention.state_space import *

@@ -194,7 +194,7 @@ class _CachedAttention(NamedTuple):
         return self.attend(q, *cache, mask), cache
 
 
-def _stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
+def stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     """Return the step-by-step form of a causal mechanism.
 
     Raises:
@@ -322,7 +322,7 @@ class MultiHead(nn.Module, Generic[Result]):
         Raises:
             ValueError: the mechanism has no step-by-step form; or there is a mask, and the state is no key-value cache.
         """
-        mechanism, projected = _stepwise(self.mechanism), self.project(x, x)
+        mechanism, projected = stepwise(self.mechanism), self.project(x, x)
         state = mechanism.start(*projected)
         if mask is not None and not isinstance(state, KeysValues):
             raise ValueError("only a key-value cache can leave out padding: with this mechanism, give prompts of one length.")
@@ -343,7 +343,7 @@ class MultiHead(nn.Module, Generic[Result]):
             the last row of the context of `forward`, (*batch, 1, d_model), and the new state.
         """
         q = split_heads(self.W_q(x), self.n_heads)
-        attended, state = _stepwise(self.mechanism).step(q, *self.project(x, x), state, *form)
+        attended, state = stepwise(self.mechanism).step(q, *self.project(x, x), state, *form)
         return self.W_o(merge_heads(attended.context)), state
 
 

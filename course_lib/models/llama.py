@@ -52,6 +52,7 @@ class Llama(nn.Module):
         base: float | StretchedBase = 10_000.0,
         epsilon: float = 1e-6,
         bias: bool = False,
+        d_k: int | None = None,
     ) -> None:
         """Set up the model.
 
@@ -65,30 +66,32 @@ class Llama(nn.Module):
             base: of the speeds, as in `rotary_speeds`.
             epsilon: of the norms; neither it nor the base is in a state_dict.
             bias: whether the projections of attention have biases, as those of Qwen 2 to queries, keys and values.
+            d_k: size of a head's queries, keys and values; d_model / n_heads if None.
 
         Raises:
-            ValueError: d_model does not divide into heads of an even size, as `MultiHead`, or the mechanism is not causal, or
-                rotates as well.
+            ValueError: d_k is odd, d_model does not divide into heads of an even size, as `MultiHead`, or the mechanism is not
+                causal, or rotates as well.
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
-        if d_model % n_heads or d_model // n_heads % 2:
+        if d_k is None and (d_model % n_heads or d_model // n_heads % 2):
             raise ValueError(
                 f"d_model {d_model} does not divide into {n_heads} heads of an even size, whose features turn in pairs."
             )
+        d_k = d_model // n_heads if d_k is None else d_k
         norm = partial(nn.RMSNorm, eps=epsilon)
         if isinstance(mechanism, RotaryAttention):
             raise ValueError("Llama rotates queries and keys itself; pass the mechanism that stands inside `RotaryAttention`.")
 
         def block() -> Block:
-            rotary = RotaryAttention(d_model // n_heads, GroupedQueryAttention(of_one_layer(mechanism)), base)
-            mixer = SelfAttention(MultiHead(d_model, n_heads, rotary, bias=bias, n_groups=n_groups))
+            rotary = RotaryAttention(d_k, GroupedQueryAttention(of_one_layer(mechanism)), base)
+            mixer = SelfAttention(MultiHead(d_model, n_heads, rotary, d_k, bias=bias, n_groups=n_groups))
             return Block(mixer, GatedFeedForward(d_model, d_ff), d_model, pre_norm, norm)
 
         self.tokens = nn.Embedding(n_tokens, d_model)
         self.stack = Stack([block() for _ in range(n_layers)], norm(d_model))
         self.readout = nn.Linear(d_model, n_tokens, bias=False)
-        require_causal(mechanism, n_heads, d_model // n_heads)
+        require_causal(mechanism, n_heads, d_k)
         draw_weights(self, d_model)
         for name, weights in self.named_parameters():
             if name.endswith(("W_o.weight", "W_down.weight")):

@@ -10,7 +10,7 @@ that name the folder and the key.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -97,12 +97,13 @@ class Checkpoint(NamedTuple):
                 raise ValueError(f"{self.folder}: the tensor {last} differs from {name}; here they are one.")
 
 
-def read_checkpoint(folder: str | Path, *kinds: str) -> Checkpoint:
+def read_checkpoint(folder: str | Path, *kinds: str, others: Mapping[str, str] | None = None) -> Checkpoint:
     """Read the configuration and the tensors of one published model.
 
     Args:
         folder: contains config.json and model.safetensors, or the parts that model.safetensors.index.json names.
         kinds: the `model_type` that config.json must state, such as "gpt2"; one of several.
+        others: what other types have that those do not, for the error.
 
     Returns:
         the configuration and the tensors, on the CPU.
@@ -114,9 +115,10 @@ def read_checkpoint(folder: str | Path, *kinds: str) -> Checkpoint:
     """
     folder = Path(folder)
     config = _read_json(folder / "config.json")
-    if config.get("model_type") not in kinds:
+    if (kind := config.get("model_type")) not in kinds:
         expected = " or ".join(map(repr, kinds))
-        raise ValueError(f"{folder} contains a model of type {config.get('model_type')!r}; {expected} is expected.")
+        why = f", which has {others[str(kind)]}" if others and str(kind) in others else ""
+        raise ValueError(f"{folder} contains a model of type {kind!r}{why}; {expected} is expected.")
     tensors: dict[str, Tensor] = {}
     for file in _files(folder):
         tensors |= _load(file)

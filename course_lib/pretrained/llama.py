@@ -1,7 +1,8 @@
-"""Load the weights of Llama, up to 3.2, or Qwen 2 from a Hugging Face checkpoint.
+"""Load the weights of Llama, up to 3.3, Mistral, Qwen 2 or Qwen 3 from a Hugging Face checkpoint.
 
-Touvron et al. 2023 (https://arxiv.org/abs/2302.13971); Qwen 2 is a Llama whose queries, keys and values have biases. Names and
-layout of the tensors as in `transformers` (https://huggingface.co/docs/transformers/model_doc/llama).
+Touvron et al. 2023 (https://arxiv.org/abs/2302.13971). Mistral is a Llama, where it has no windows, as from 0.2 on; in Qwen 2,
+queries, keys and values have biases; in Qwen 3 each head normalises its queries and keys. Names and layout of the tensors as in
+`transformers` (https://huggingface.co/docs/transformers/model_doc/llama).
 
 There, feature i of a query or key is rotated with feature i + d_k/2; in the paper, in Meta's own files and in `rotate`,
 features 2i and 2i + 1 are a pair. The scores are equal if the rows of each head of W_q and W_k are put in the other order, as
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.attention import AnyMechanism, StretchedBase, causal_attention
+from course_lib.attention import AnyMechanism, MultiHead, QKNorm, StretchedBase, causal_attention
 from course_lib.blocks import Sizes
 from course_lib.models import Llama
 from course_lib.pretrained.checkpoint_reader import Checkpoint, Renaming, load, read_checkpoint, rename
@@ -28,6 +29,7 @@ _RENAMINGS: tuple[Renaming, ...] = (
     (r"^norm\.", "stack.closing."),
     (r"^layers\.", "stack.blocks."),
     (r"self_attn\.([qkvo])_proj\.", r"mixer.attention.W_\1."),
+    (r"self_attn\.([qk])_norm\.", r"mixer.attention.mechanism.norm_\1."),
     (r"mlp\.(gate|up|down)_proj\.", r"feed_forward.W_\1."),
     (r"input_layernorm\.", "norm_1."),
     (r"post_attention_layernorm\.", "norm_2."),
@@ -36,6 +38,18 @@ _RENAMINGS: tuple[Renaming, ...] = (
 
 _UNUSED = r"\.rotary_emb\.inv_freq$"
 """The speeds of the rotation, in old files."""
+
+_OTHERS = {
+    "gemma": "gains of 1 + w and embeddings times √d_model",
+    "gemma2": "norms after each layer as well, windows, and scores bounded by tanh",
+    "gemma3_text": "norms after each layer as well, and windows",
+    "mixtral": "a mixture of experts",
+    "olmo2": "norms after each layer instead of before it",
+    "phi3": "one matrix for queries, keys and values",
+    "qwen3_moe": "a mixture of experts",
+    "smollm3": "layers without positions",
+}
+"""What other decoders have that `Llama` does not."""
 
 _STRETCH = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 """Settings of Llama 3.1's `StretchedBase`."""
@@ -50,21 +64,25 @@ def load_llama(folder: str | Path, mechanism: AnyMechanism = causal_attention) -
 
     Raises:
         FileNotFoundError, ImportError: as `read_checkpoint`.
-        ValueError: the checkpoint is damaged, or neither a Llama nor a Qwen 2, or its equations differ from those of `Llama`:
-            positions scaled otherwise than in Llama 3.1, biases in the networks, windows, another activation, heads of
-            another size, or quantized weights.
+        ValueError: the checkpoint is damaged, or no Llama, Mistral, Qwen 2 or Qwen 3, or its equations differ from those of
+            `Llama`: positions scaled otherwise than in Llama 3.1, biases in the networks, windows, another activation, or
+            quantized weights.
     """
-    checkpoint = read_checkpoint(folder, "llama", "qwen2")
+    checkpoint = read_checkpoint(folder, "llama", "mistral", "qwen2", "qwen3", others=_OTHERS)
     names = ("hidden_size", "num_attention_heads", "intermediate_size", "num_hidden_layers")
     sizes = Sizes(*(checkpoint.number(name) for name in names))
     n_groups = checkpoint.number("num_key_value_heads", sizes.n_heads)
-    base = _base(checkpoint, sizes)
+    d_k = checkpoint.number("head_dim", sizes.d_model // sizes.n_heads)
+    base = _base(checkpoint)
     epsilon = checkpoint.number("rms_norm_eps", 1e-6, float)
-    is_qwen = checkpoint.config.get("model_type") == "qwen2"
-    bias = is_qwen or bool(checkpoint.setting("attention_bias", False))
-    model = Llama(checkpoint.number("vocab_size"), sizes, n_groups, mechanism, base, epsilon, bias)
-    weights = from_llama(checkpoint.tensors, sizes.d_model // sizes.n_heads)
-    if is_qwen:  # has none there
+    kind = checkpoint.config.get("model_type")
+    bias = kind == "qwen2" or bool(checkpoint.setting("attention_bias", False))
+    model = Llama(checkpoint.number("vocab_size"), sizes, n_groups, mechanism, base, epsilon, bias, d_k)
+    if kind == "qwen3":
+        for attention in (module for module in model.modules() if isinstance(module, MultiHead)):
+            attention.mechanism = QKNorm(d_k, attention.mechanism)
+    weights = from_llama(checkpoint.tensors, d_k)
+    if kind == "qwen2":  # has none there
         weights |= {name: torch.zeros_like(x) for name, x in model.state_dict().items() if name.endswith("W_o.bias")}
     if checkpoint.setting("tie_word_embeddings", False):
         checkpoint.require_tied("lm_head.weight", "model.embed_tokens.weight")
@@ -85,22 +103,23 @@ def from_llama(tensors: dict[str, Tensor], d_k: int) -> dict[str, Tensor]:
         a state dict for `Llama`.
     """
     weights = rename(tensors, _RENAMINGS, _UNUSED)
+    rotated = tuple(f"{name}.{kind}" for name in ("W_q", "W_k", "norm_q", "norm_k") for kind in ("weight", "bias"))
     for name, W in weights.items():
-        if name.endswith(("W_q.weight", "W_k.weight", "W_q.bias", "W_k.bias")) and len(W) % d_k == 0:
+        if name.endswith(rotated) and len(W) % d_k == 0:
             weights[name] = W.unflatten(0, (-1, 2, d_k // 2)).transpose(1, 2).flatten(0, 2)  # (h, 2, d_k / 2, …)
     return weights
 
 
-def _base(checkpoint: Checkpoint, sizes: Sizes) -> float | StretchedBase:
+def _base(checkpoint: Checkpoint) -> float | StretchedBase:
     """Return the base of the speeds; ValueError if the equations are not those of `Llama`."""
     folder, config = checkpoint.folder, checkpoint.config
     windows = set(checkpoint.setting("layer_types", [])) - {"full_attention"}
+    if config.get("model_type") == "mistral" and config.get("sliding_window", 4096):  # unsaid, it is that of Mistral 0.1
+        windows.add("sliding_window")
     if other := [key for key in ("mlp_bias", "use_sliding_window") if config.get(key)] + sorted(windows):
         raise ValueError(f"{folder}: no Llama with biases in its networks or windows can be read: config.json sets {other}.")
     if (activation := checkpoint.setting("hidden_act", "silu")) != "silu":
         raise ValueError(f"{folder}: only a Llama with 'silu' as its activation can be read, got {activation!r}.")
-    if (d_k := checkpoint.number("head_dim", sizes.d_model // sizes.n_heads)) * sizes.n_heads != sizes.d_model:
-        raise ValueError(f"{folder}: {sizes.n_heads} heads of {d_k} features do not make the {sizes.d_model} of a token.")
     if config.get("quantization_config"):
         raise ValueError(f"{folder}: quantized weights cannot be read; save the model without quantization.")
     base, stretch = checkpoint.setting("rope_theta", 10_000.0), None

@@ -182,6 +182,8 @@ def examples(sizes: Sizes = Sizes()) -> dict[str, Example]:  # noqa: B008 (a tup
         # rotary
         "rotate": Example(partial(A.rotate, speeds=A.rotary_speeds(d)), same[:1]),
         "RotaryAttention": Example(A.RotaryAttention(d), cross, **two),
+        # qk_norm
+        "QKNorm": Example(module(A.QKNorm, d, A.causal_attention), cross, **two),
         # linear, performer
         "kernel_attention": Example(features(A.kernel_attention), cross, **two),
         "linear_attention": Example(features(A.linear_attention), cross, **one, **of_kernel),

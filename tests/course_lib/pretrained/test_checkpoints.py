@@ -64,8 +64,16 @@ STRETCH = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "orig
 
 @pytest.mark.parametrize(
     ("kind", "settings"),
-    [("Qwen2", {}), ("Llama", {"attention_bias": True}), ("Llama", {"rope_parameters": STRETCH | {"rope_type": "llama3"}})],
-    ids=["Qwen 2", "biases", "Llama 3.1"],
+    [
+        ("Qwen2", {}),
+        ("Llama", {"attention_bias": True}),
+        ("Llama", {"rope_parameters": STRETCH | {"rope_type": "llama3"}}),
+        ("Llama", {"head_dim": 10}),
+        ("Mistral", {"sliding_window": None, "head_dim": 10}),
+        ("Qwen3", {"head_dim": 10}),
+        ("Qwen3", {"head_dim": 6, "attention_bias": True, "tie_word_embeddings": True}),
+    ],
+    ids=["Qwen 2", "biases", "Llama 3.1", "larger heads", "Mistral", "Qwen 3", "Qwen 3, biases, tied"],
 )
 def test_the_successors_of_llama_are_read(tmp_path, kind, settings):
     theirs = peers.llama(kind=kind, **settings)
@@ -76,6 +84,24 @@ def test_the_successors_of_llama_are_read(tmp_path, kind, settings):
         speeds = theirs.model.rotary_emb.inv_freq
         torch.testing.assert_close(rotary_speeds(6, ours.stack.blocks[0].mixer.attention.mechanism.base), speeds)
     assert not torch.allclose(theirs(tokens).logits, peers.llama()(tokens).logits, atol=0.1)
+    torch.testing.assert_close(ours.step(tokens[:, 5], ours.start(tokens[:, :5]))[0], ours(tokens)[:, 5], **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("Gemma2", "scores bounded by tanh"),
+        ("Gemma3Text", "and windows"),
+        ("Olmo2", "instead of before it"),
+        ("Phi3", "one matrix"),
+    ],
+)
+def test_another_decoder_is_refused_by_what_it_has_beyond_llama(monkeypatch, tmp_path, kind, part):
+    """With the config.json that its class writes."""
+    transformers = pytest.importorskip("transformers", reason=peers.REASON)
+    getattr(transformers, f"{kind}Config")().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=f"which has .*{part}.*; 'llama' or 'mistral' or 'qwen2' or 'qwen3' is expected"):
+        load_llama(tmp_path)
 
 
 def test_the_features_of_llama_that_are_rotated_together_become_neighbours():
@@ -283,7 +309,7 @@ def test_an_index_of_another_form_is_named(tmp_path, weight_map):
 def given(monkeypatch, kind, tensors=(), **settings):
     """Have the loaders read this model from the folder `there`, without files."""
     monkeypatch.setattr(
-        f"course_lib.pretrained.{kind}.read_checkpoint", lambda *_: Checkpoint(Path("there"), settings, dict(tensors))
+        f"course_lib.pretrained.{kind}.read_checkpoint", lambda *_, **__: Checkpoint(Path("there"), settings, dict(tensors))
     )
     return "there"
 
@@ -348,7 +374,7 @@ def test_a_tensor_beside_those_of_the_attention_is_named(monkeypatch):
         ({"use_sliding_window": True}, r"windows can be read: .* sets \['use_sliding_window'\]"),
         ({"layer_types": ["sliding_attention"]}, r"windows can be read: .* sets \['sliding_attention'\]"),
         ({"hidden_act": "gelu"}, "'silu' as its activation can be read, got 'gelu'"),
-        ({"head_dim": 8}, "2 heads of 8 features do not make the 12 of a token"),
+        ({"model_type": "mistral"}, r"windows can be read: .* sets \['sliding_window'\]"),
     ],
 )
 def test_a_llama_with_other_equations_is_refused(monkeypatch, setting, message):
