@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -73,12 +74,15 @@ def few_labels(labels: Tensor, per_class: int, seed: int) -> tuple[Tensor, Tenso
     return known, order[~torch.isin(order, known)]
 
 
-def _documented(package: str) -> Iterator[_Documented]:
-    """Find the public functions and classes of a package with a docstring, in the order of its files."""
+@cache
+def _documented(package: str) -> tuple[_Documented, ...]:
+    """Find the public functions and classes of a package with a docstring, in the order of its files; once in a process."""
+    found = []
     for item in documented(package):
         section = _SECTION.search(item.docstring)
         words = Counter(re.findall(r"[a-z]{3,}", _SECTION.sub("", item.docstring).lower()))
-        yield _Documented(item.name, item.topic, words, _named(section[1] if section else ""))
+        found.append(_Documented(item.name, item.topic, words, _named(section[1] if section else "")))
+    return tuple(found)
 
 
 def _named(section: str) -> tuple[str, ...]:
@@ -105,11 +109,10 @@ def _references(found: list[_Documented]) -> Iterator[tuple[int, int]]:
 
 def _bags(nodes: list[_Documented], n_words: int) -> torch.Tensor:
     """Count the frequent words, without those that are in nearly every text."""
-    documents = Counter(word for item in nodes for word in item.words)
+    documents: Counter[str] = Counter()
+    for item in nodes:
+        documents.update(item.words.keys())
     frequent = documents.most_common(_EVERYWHERE + n_words)[_EVERYWHERE:]
-    column = {word: i for i, (word, _) in enumerate(frequent)}
     bags = torch.zeros(len(nodes), n_words)
-    for row, item in enumerate(nodes):
-        for word in item.words.keys() & column.keys():
-            bags[row, column[word]] = item.words[word]
+    bags[:, : len(frequent)] = torch.tensor([[item.words[word] for word, _ in frequent] for item in nodes])
     return torch.nn.functional.normalize(bags.log1p(), dim=-1)
