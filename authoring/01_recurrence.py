@@ -192,13 +192,13 @@ def accuracy(model, T):
 # <details><summary>A. An error: gradients may be computed only once.</summary>
 #
 # Each forward pass makes a new record, and each record may be used once. Nothing forbids adding to `.grad`.</details>
-# <details><summary>B. Each update follows the sum of all gradients so far, also those of old batches and old weights.</summary>
+# <details><summary>B. Nothing: the gradients are overwritten.</summary>
+#
+# `backward` adds, so that one parameter can be used several times, as your $U$ is in every step.</details>
+# <details><summary>C. Each update follows the sum of all gradients so far, also those of old batches and old weights.</summary>
 #
 # Yes. The oldest gradients count as much as the newest, so the direction lags behind. The mistake is dangerous because nothing
 # reports it: five symbols are so easy that they are learned all the same. Try it below.</details>
-# <details><summary>C. Nothing: the gradients are overwritten.</summary>
-#
-# `backward` adds, so that one parameter can be used several times, as your $U$ is in every step.</details>
 
 # %% [markdown]
 # First five symbols, then sixty, with the same loop.
@@ -332,14 +332,14 @@ figures.show_fading({"plain": gradient_along(Plain())})
 # %% [markdown] tags=["predict"]
 # **Predict.** Which change of the initial weights would let the gradient through?
 #
-# <details><summary>A. Larger entries of U.</summary>
-#
-# Some directions then grow from step to step and others still shrink. Over sixty steps, the first explode and the second
-# vanish.</details>
-# <details><summary>B. A U that keeps the length of every vector.</summary>
+# <details><summary>A. A U that keeps the length of every vector.</summary>
 #
 # Yes: an orthogonal matrix. Then only the slopes $1 - h_t^2$ are left, and they are near 1 as long as the state is near
 # 0.</details>
+# <details><summary>B. Larger entries of U.</summary>
+#
+# Some directions then grow from step to step and others still shrink. Over sixty steps, the first explode and the second
+# vanish.</details>
 # <details><summary>C. A large b.</summary>
 #
 # It moves the units to ±1, where tanh is flat: the slopes fall to 0.</details>
@@ -478,16 +478,16 @@ explore(fading, forget_bias=(-2.0, 6.0, 0.5))
 #
 # **Predict.** Look at the four rows of the last figure. Which networks recall at the *small* rate?
 #
-# <details><summary>A. Both LSTMs, because they have gates.</summary>
+# <details><summary>A. The LSTM with bias 4 and the plain network with orthogonal U.</summary>
+#
+# Yes: those whose gradient reaches the first symbol. The start decides, not the type of cell.</details>
+# <details><summary>B. Both LSTMs, because they have gates.</summary>
 #
 # A forget gate that starts half open halves the gradient at each step. Training could open it, but the gradient that would do
 # so has vanished.</details>
-# <details><summary>B. Only the LSTM with bias 4.</summary>
+# <details><summary>C. Only the LSTM with bias 4.</summary>
 #
 # It does. But if the vanishing gradient is the cause, a plain network whose gradient arrives must succeed as well.</details>
-# <details><summary>C. The LSTM with bias 4 and the plain network with orthogonal U.</summary>
-#
-# Yes: those whose gradient reaches the first symbol. The start decides, not the type of cell.</details>
 
 # %%
 layers = {
@@ -619,12 +619,12 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 # <details><summary>A. Raise the forget bias.</summary>
 #
 # That lengthens the memory. It does not prevent an update that is too large.</details>
-# <details><summary>B. Clip the joint norm of the gradients.</summary>
-#
-# Right: a sudden, rare jump is typical of an exploding gradient.</details>
-# <details><summary>C. Clip each entry of the gradients to the same bounds.</summary>
+# <details><summary>B. Clip each entry of the gradients to the same bounds.</summary>
 #
 # This bounds the update as well, but it changes its direction: (3, 4) becomes (1, 1).</details>
+# <details><summary>C. Clip the joint norm of the gradients.</summary>
+#
+# Right: a sudden, rare jump is typical of an exploding gradient.</details>
 #
 # **Question 2.** A sequence has 200 steps, and at least a tenth of the gradient should survive along the carousel. Which of
 # these forget biases is the smallest that achieves this?
@@ -641,12 +641,12 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 #
 # **Question 3.** "LSTMs remember because they have gates." Which result refutes this best?
 #
-# <details><summary>A. The plain network recalls over five symbols.</summary>
-#
-# Over five steps nearly everything works.</details>
-# <details><summary>B. The LSTM with bias 0 fails at both rates: it has the same gates and weights.</summary>
+# <details><summary>A. The LSTM with bias 0 fails at both rates: it has the same gates and weights.</summary>
 #
 # Right: only the start of the forget gate differs, and with it the path of the gradient.</details>
+# <details><summary>B. The plain network recalls over five symbols.</summary>
+#
+# Over five steps nearly everything works.</details>
 # <details><summary>C. The plain network recalls at a higher rate, with some seeds.</summary>
 #
 # That shows that a plain network *can* learn it. It does not show what gates are good for.</details>
@@ -758,13 +758,13 @@ suspect = check("01.2", suspect)
 # <details><summary>A. Over one step the batch is too small.</summary>
 #
 # The batch consists of the same ten digits each time.</details>
-# <details><summary>B. The mistake is in ∂L/∂h alone, and over one step nothing uses ∂L/∂h.</summary>
+# <details><summary>B. tanh is nearly linear for small states.</summary>
+#
+# It is, but both versions contain its derivative.</details>
+# <details><summary>C. The mistake is in ∂L/∂h alone, and over one step nothing uses ∂L/∂h.</summary>
 #
 # Yes. From two steps on, the earlier step receives a wrong ∂L/∂h, and then every gradient is wrong. Neither the shapes nor the
 # parameters' gradients over one step show the mistake; the check tests ∂L/∂h itself.</details>
-# <details><summary>C. tanh is nearly linear for small states.</summary>
-#
-# It is, but both versions contain its derivative.</details>
 
 # %% [markdown]
 # **Truncated back-propagation.** A book does not fit into one backward pass: all its states would have to stay in memory. So
@@ -820,14 +820,14 @@ claim("01.latches", accuracy=latched.accuracy(), gradient_left=left)
 # **Predict.** Let $\rho = 1.5$. The entries of $W$ have the standard deviation 0.001 (weak input) or 4 (strong input). Does the
 # gradient explode?
 #
-# <details><summary>A. In both cases: the singular values are above 1.</summary>
-#
-# They decide alone only while the state is near 0. A strong input drives the units to ±1, where the derivative of tanh is
-# nearly 0.</details>
-# <details><summary>B. With the weak input it grows; with the strong input it still vanishes.</summary>
+# <details><summary>A. With the weak input it grows; with the strong input it still vanishes.</summary>
 #
 # Yes. A singular value above 1 is necessary for growth, not sufficient (Pascanu et al., section 2.1). With the weak input it
 # grows by less than $1.5^{64}$: $U$ makes the state grow too, and then the slopes fall below 1.</details>
+# <details><summary>B. In both cases: the singular values are above 1.</summary>
+#
+# They decide alone only while the state is near 0. A strong input drives the units to ±1, where the derivative of tanh is
+# nearly 0.</details>
 # <details><summary>C. In neither: the derivatives are at most 1.</summary>
 #
 # They are, but the matrix $U^\top$ makes every vector 1.5 times as long.</details>
@@ -864,12 +864,12 @@ claim("01.explode", weak=weak, strong=strong)
 # <details><summary>A. Only the GRU with bias 4: a cell that cannot forget accumulates noise.</summary>
 #
 # It would if it had to add the noise to its state. But the *input* gate can learn to block the noise.</details>
-# <details><summary>B. The LSTM without a forget gate, and the GRU with bias 4.</summary>
-#
-# Yes. It matters that the state is kept from step to step, not which gate keeps it.</details>
-# <details><summary>C. All three: a GRU has a path without matrix and tanh, through z.</summary>
+# <details><summary>B. All three: a GRU has a path without matrix and tanh, through z.</summary>
 #
 # It has this path, but with bias 0 the path halves the gradient at each step.</details>
+# <details><summary>C. The LSTM without a forget gate, and the GRU with bias 4.</summary>
+#
+# Yes. It matters that the state is kept from step to step, not which gate keeps it.</details>
 
 
 # %%

@@ -397,15 +397,15 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # **Predict.** With reversed keys, each query finds the value of the wrong position. How many pairs of dates are still
 # converted exactly?
 #
-# <details><summary>A. None: the model gets its characters through attention.</summary>
-#
-# Yes. The right value is still there, but at another key, so the decoder reads the wrong characters.</details>
-# <details><summary>B. Most: the decoder also reads the last state at every step.</summary>
+# <details><summary>A. Most: the decoder also reads the last state at every step.</summary>
 #
 # It does, but in training it could get every character through attention, which is much easier to learn.</details>
-# <details><summary>C. All: the order of the keys does not matter to a softmax.</summary>
+# <details><summary>B. All: the order of the keys does not matter to a softmax.</summary>
 #
 # Reordering keys *and* values in the same way would change nothing. Here only the keys are reversed.</details>
+# <details><summary>C. None: the model gets its characters through attention.</summary>
+#
+# Yes. The right value is still there, but at another key, so the decoder reads the wrong characters.</details>
 
 # %%
 torch.manual_seed(0)
@@ -509,13 +509,13 @@ explore(draw_alignment, sentence=(0, 20))
 #
 # Their *values* are 0, but their scores are not minus infinity. A key of zeros gets an ordinary score and therefore some of the
 # weight.</details>
-# <details><summary>B. The answer depends on the other sentences of the batch.</summary>
+# <details><summary>B. It fails with an error.</summary>
+#
+# An error would be easier to find. The code runs, and its results are wrong only in batches.</details>
+# <details><summary>C. The answer depends on the other sentences of the batch.</summary>
 #
 # Yes: padding gets weight, and the longer the other sentence, the more weight it gets. With the mask, both results are equal up
 # to rounding.</details>
-# <details><summary>C. It fails with an error.</summary>
-#
-# An error would be easier to find. The code runs, and its results are wrong only in batches.</details>
 
 # %% tags=["nbval-check-output"]
 without_mask = deepcopy(aligned)
@@ -529,12 +529,12 @@ claim("02.n", with_mask=changes[0], without_mask=changes[1])
 #
 # **Question 1.** You multiply the weights by the mask *after* the softmax and do nothing else. What is wrong?
 #
-# <details><summary>A. Nothing: masked weights are 0.</summary>
-#
-# They are. But the other weights sum to less than 1, and more padding makes the context smaller.</details>
-# <details><summary>B. The weights of a row no longer sum to 1.</summary>
+# <details><summary>A. The weights of a row no longer sum to 1.</summary>
 #
 # Right, so the context depends on how much padding the batch contains. This was the mistake in the bug hunt.</details>
+# <details><summary>B. Nothing: masked weights are 0.</summary>
+#
+# They are. But the other weights sum to less than 1, and more padding makes the context smaller.</details>
 # <details><summary>C. The gradient vanishes.</summary>
 #
 # It is smaller, not zero. The error is already in the forward pass.</details>
@@ -557,13 +557,13 @@ claim("02.n", with_mask=changes[0], without_mask=changes[1])
 # <details><summary>A. Its scores are cheaper.</summary>
 #
 # The scores may be the same; that affects the speed, not the order of the computation.</details>
-# <details><summary>B. Its state does not depend on the context.</summary>
+# <details><summary>B. It does not use teacher forcing.</summary>
+#
+# Both use it.</details>
+# <details><summary>C. Its state does not depend on the context.</summary>
 #
 # Right: first the GRU computes all states, then one call of attention computes the contexts of all positions. Bahdanau's
 # decoder uses each context to compute the next state.</details>
-# <details><summary>C. It does not use teacher forcing.</summary>
-#
-# Both use it.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *"Attention tells us what the model was looking at when it wrote this word." Defend this

@@ -333,18 +333,18 @@ claim(
 # **Predict.** Two images read *three five / five three* and *five three / three five*, with the digits at the same four places.
 # In what do their vectors made by hand differ?
 #
-# <details><summary>A. In nothing: the vectors are equal.</summary>
+# <details><summary>A. In three · column and five · column.</summary>
+#
+# In the first image the threes are top left and bottom right: their columns sum to 0. In the second they are top right and
+# bottom left: 0 again.</details>
+# <details><summary>B. In the plain mean of the features.</summary>
+#
+# Both contain two threes and two fives.</details>
+# <details><summary>C. In nothing: the vectors are equal.</summary>
 #
 # Yes. Each digit occurs once left and once right, once above and once below. The means of three · column and three · row are 0
 # in both images. A vector with three · column · row would tell them apart; it joins the figure below as a stronger
 # rival.</details>
-# <details><summary>B. In three · column and five · column.</summary>
-#
-# In the first image the threes are top left and bottom right: their columns sum to 0. In the second they are top right and
-# bottom left: 0 again.</details>
-# <details><summary>C. In the plain mean of the features.</summary>
-#
-# Both contain two threes and two fives.</details>
 
 # %%
 page = captions.page_task(task)
@@ -382,12 +382,12 @@ figures.show_caption_weights(pager, page, image=0)
 #
 # **Predict.** We erase the digit that is named last. Which words of the captions change?
 #
-# <details><summary>A. Mostly the last word.</summary>
-#
-# Yes. The first look goes to a digit that is still there.</details>
-# <details><summary>B. All words alike: the state starts from the mean of all regions.</summary>
+# <details><summary>A. All words alike: the state starts from the mean of all regions.</summary>
 #
 # It does, but the first digit is read where it stands. The mean is of little use if one can look.</details>
+# <details><summary>B. Mostly the last word.</summary>
+#
+# Yes. The first look goes to a digit that is still there.</details>
 # <details><summary>C. None: the model has learned the captions by heart.</summary>
 #
 # The images are new, and the words follow what is in them.</details>
@@ -441,12 +441,12 @@ explore(partial(figures.show_caption_weights, attentive, task), image=(0, 49))
 #
 # Not by itself: the state has read the mean of all regions, and a region's features depend on its neighbours. Erase the dog and
 # see whether the word changes.</details>
-# <details><summary>B. That the region had the largest weight in the context before that word.</summary>
-#
-# Right, and no more.</details>
-# <details><summary>C. That the model knows what a dog is.</summary>
+# <details><summary>B. That the model knows what a dog is.</summary>
 #
 # A weight is only a coefficient in a sum.</details>
+# <details><summary>C. That the region had the largest weight in the context before that word.</summary>
+#
+# Right, and no more.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *A hospital's captioner writes "no fracture", and its attention is on the corner of the
@@ -507,13 +507,13 @@ suspect = check("03.1", suspect)
 # **Predict.** We set the row and the column of every region to 0 and train the captioner with attention again. Its weights
 # still show, on the map, where it looks. Can its captions tell the order?
 #
-# <details><summary>A. Yes: the weights contain the positions.</summary>
+# <details><summary>A. Hardly: it names the digits and mostly guesses the order.</summary>
+#
+# Yes. The little that is left comes from the features, which differ near the edge of the image.</details>
+# <details><summary>B. Yes: the weights contain the positions.</summary>
 #
 # *We* can read a position from the weights. The decoder gets only the weighted sum, which says what is there and not
 # where.</details>
-# <details><summary>B. Hardly: it names the digits and mostly guesses the order.</summary>
-#
-# Yes. The little that is left comes from the features, which differ near the edge of the image.</details>
 # <details><summary>C. No, and it no longer names the digits.</summary>
 #
 # The features that name a digit are untouched.</details>
@@ -708,15 +708,15 @@ compose_document = check("03.4", compose_document)
 #
 # **Predict.** Which model without attention can learn this?
 #
-# <details><summary>A. The mean of all words.</summary>
-#
-# In this mean, *nota* is one word among all, and the words of all sentences have equal weight.</details>
-# <details><summary>B. The mean of each sentence, a linear layer, and the mean of the sentences.</summary>
-#
-# Linear after linear is linear: two means without a nonlinear layer are one weighted mean of all words.</details>
-# <details><summary>C. The mean of each sentence, a layer with a ReLU, and the mean of the sentences.</summary>
+# <details><summary>A. The mean of each sentence, a layer with a ReLU, and the mean of the sentences.</summary>
 #
 # Yes: a unit can respond to a topic only in a sentence that contains *nota*.</details>
+# <details><summary>B. The mean of all words.</summary>
+#
+# In this mean, *nota* is one word among all, and the words of all sentences have equal weight.</details>
+# <details><summary>C. The mean of each sentence, a linear layer, and the mean of the sentences.</summary>
+#
+# Linear after linear is linear: two means without a nonlinear layer are one weighted mean of all words.</details>
 
 
 # %%

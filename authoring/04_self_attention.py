@@ -76,13 +76,13 @@ data.print_text(*draw_texts(1))
 #
 # A guess without the text gets one in eight. But eight draws from eight values nearly always contain a value twice or three
 # times, and each pair is asked for equally often.</details>
-# <details><summary>B. About one in three.</summary>
+# <details><summary>B. About one half.</summary>
+#
+# Then one value would have to occur four times among eight pairs, which is rare.</details>
+# <details><summary>C. About one in three.</summary>
 #
 # Yes: the most frequent value occurs between two and three times among eight pairs. This bag of values is the dashed line in
 # the next figure.</details>
-# <details><summary>C. About one half.</summary>
-#
-# Then one value would have to occur four times among eight pairs, which is rare.</details>
 
 # %% [markdown]
 # We train the GRU of lecture 01 on this task. `Reader` is a model around any layer that mixes tokens: it embeds key and value
@@ -183,14 +183,14 @@ figures.show_query(x=1.0, y=2.0)
 # <details><summary>A. Smaller: the query is now far from every key.</summary>
 #
 # Distance matters only in comparison: the factor with the length of the query cancels.</details>
-# <details><summary>B. The same: only the direction of a query counts.</summary>
-#
-# The order of the scores depends on its direction only. But the scores are now 4, 8 and −4, and a softmax depends on their
-# differences.</details>
-# <details><summary>C. Larger: 0.982.</summary>
+# <details><summary>B. Larger: 0.982.</summary>
 #
 # Yes: all scores double, k4 is now 4 below k15 instead of 2, and $1/(1 + e^{-4}) = 0.982$. The length of a query sets how sharp
 # its choice is. A very long query makes the look-up exact, as in a dictionary.</details>
+# <details><summary>C. The same: only the direction of a query counts.</summary>
+#
+# The order of the scores depends on its direction only. But the scores are now 4, 8 and −4, and a softmax depends on their
+# differences.</details>
 
 # %% [markdown] tags=["interactive"]
 # **Explore.** Move the query. Where are all three weights equal? Where are two of them equal, and the third nearly 0?
@@ -282,17 +282,17 @@ figures.show_lookup(weights[0].detach(), keys[0], values[0])
 # **Predict.** A query is compared with sixteen random keys of size $d_k = 512$, without the divisor. How large is the largest
 # weight on average?
 #
-# <details><summary>A. About 1/16: random keys are all alike.</summary>
-#
-# It would be if the scores were small. Here their standard deviation is $\sqrt{512} \approx 23$, and the softmax applies the
-# exponential to their differences.</details>
-# <details><summary>B. About one half.</summary>
-#
-# A standard deviation of two or three would give about one half. Here it is 23.</details>
-# <details><summary>C. Nearly 1.</summary>
+# <details><summary>A. Nearly 1.</summary>
 #
 # Yes: the largest of sixteen scores usually exceeds the second by several units, and $e^{-5}$ is already below one
 # hundredth.</details>
+# <details><summary>B. About 1/16: random keys are all alike.</summary>
+#
+# It would be if the scores were small. Here their standard deviation is $\sqrt{512} \approx 23$, and the softmax applies the
+# exponential to their differences.</details>
+# <details><summary>C. About one half.</summary>
+#
+# A standard deviation of two or three would give about one half. Here it is 23.</details>
 
 # %%
 saturation = figures.measure_saturation([2, 8, 32, 128, 512], n_keys=16, seed=0)
@@ -310,14 +310,14 @@ claim("04.c", without=without, scaled=scaled, slope=slope)
 #
 # **Predict.** Which other change would make the first scores as small as the divisor does?
 #
-# <details><summary>A. Start with the values $\sqrt{d_k}$ times smaller.</summary>
-#
-# Values enter after the softmax. They have no effect on the weights.</details>
-# <details><summary>B. Start with $W_Q$ and $W_K$ smaller, each by $\sqrt[4]{d_k}$.</summary>
+# <details><summary>A. Start with $W_Q$ and $W_K$ smaller, each by $\sqrt[4]{d_k}$.</summary>
 #
 # Yes: a score contains both. But each step of Adam changes the matrices by about the learning rate, whatever their size: without
 # the divisor, a step changes the scores $\sqrt{d_k}$ times as much. So a smaller rate helps, too, as the next cell shows at
 # $d_k = 512$.</details>
+# <details><summary>B. Start with the values $\sqrt{d_k}$ times smaller.</summary>
+#
+# Values enter after the softmax. They have no effect on the weights.</details>
 # <details><summary>C. Divide the weights by $\sqrt{d_k}$ after the softmax.</summary>
 #
 # The choice is made by then. The weights would only sum to less than 1.</details>
@@ -392,13 +392,13 @@ padding_mask = check("04.3", padding_mask)
 #
 # Saving time is not its purpose. Position $i$ must predict token $i+1$, and without the mask it can attend to token
 # $i+1$.</details>
-# <details><summary>B. … falls below the entropy.</summary>
+# <details><summary>B. … rises, because the future tokens are noise.</summary>
+#
+# They might be noise in another task. Here the future token *is* the answer.</details>
+# <details><summary>C. … falls below the entropy.</summary>
 #
 # Yes. No causal model can do that: this one copies the token that it should predict. A loss below the entropy is a sign of a
 # leak.</details>
-# <details><summary>C. … rises, because the future tokens are noise.</summary>
-#
-# They might be noise in another task. Here the future token *is* the answer.</details>
 
 # %%
 source(data.draw_counting)
@@ -597,13 +597,13 @@ claim("04.v", one=both[1], two=both[2])
 # **Predict.** The places came from embeddings, which we added. Suppose that the tokens contain no place. If you permute them,
 # the outputs of self-attention …
 #
-# <details><summary>A. … are permuted in the same way, and otherwise unchanged.</summary>
-#
-# Yes: attention treats its tokens as a set. The next cell tests it. Lecture 05 adds positions, as sines and cosines.</details>
-# <details><summary>B. … change: the rows of the weights are numbered.</summary>
+# <details><summary>A. … change: the rows of the weights are numbered.</summary>
 #
 # The row number does not enter the computation. Each row is computed from its own query and from all keys, in any
 # order.</details>
+# <details><summary>B. … are permuted in the same way, and otherwise unchanged.</summary>
+#
+# Yes: attention treats its tokens as a set. The next cell tests it. Lecture 05 adds positions, as sines and cosines.</details>
 
 # %%
 x, matrices = torch.randn(3, 11, 64), torch.randn(4, 64, 64) / 8
@@ -630,22 +630,22 @@ microscope()
 # <details><summary>A. The weights become more even.</summary>
 #
 # On the contrary: the standard deviation of the scores is now $\sqrt 2$ times as large as the scale assumes.</details>
-# <details><summary>B. The weights become sharper.</summary>
-#
-# Right. With a much larger $d_k$, the softmax saturates and its derivatives vanish: this is the failure of section 4.</details>
-# <details><summary>C. Rows of weights no longer sum to 1.</summary>
+# <details><summary>B. Rows of weights no longer sum to 1.</summary>
 #
 # The softmax makes them sum to 1 whatever the scores are.</details>
+# <details><summary>C. The weights become sharper.</summary>
+#
+# Right. With a much larger $d_k$, the softmax saturates and its derivatives vanish: this is the failure of section 4.</details>
 #
 # **Question 2.** A batch for a language model contains texts of 3 and 5 tokens, padded to 5. Which mask is right?
 #
-# <details><summary>A. <code>causal_mask(5) | padding_mask(lengths, 5)</code></summary>
-#
-# "Or" lets a query attend wherever *one* of the rules allows it: to future real tokens, and to earlier padding.</details>
-# <details><summary>B. <code>causal_mask(5) &amp; padding_mask(lengths, 5)</code></summary>
+# <details><summary>A. <code>causal_mask(5) &amp; padding_mask(lengths, 5)</code></summary>
 #
 # Right: both rules must allow it. (5, 5) and (2, 1, 5) broadcast to (2, 5, 5). (With padding on the right, the causal mask
 # alone protects the real queries, which come before the padding; with padding on the left it does not.)</details>
+# <details><summary>B. <code>causal_mask(5) | padding_mask(lengths, 5)</code></summary>
+#
+# "Or" lets a query attend wherever *one* of the rules allows it: to future real tokens, and to earlier padding.</details>
 # <details><summary>C. <code>padding_mask(lengths, 5)</code> alone: the loss skips padding anyway.</summary>
 #
 # Then real tokens attend to the tokens after them, and the loss falls below the entropy, as in section 5.</details>
@@ -728,14 +728,14 @@ from course_tools.bank.lecture_04.attention_over_image import (
 # %% [markdown] tags=["predict"]
 # **What is wrong with it, and why does the shape not show it?**
 #
-# <details><summary>A. The scale.</summary>
-#
-# The scale is inside `scaled_dot_product_attention`, which has passed its own check.</details>
-# <details><summary>B. The tokens: the reshape mixes channels and positions.</summary>
+# <details><summary>A. The tokens: the reshape mixes channels and positions.</summary>
 #
 # Yes. In memory, the whole red channel precedes the whole green channel. A reshape to (H · W, C) cuts this sequence into groups
 # of three, so a "token" is three neighbouring red values. The axes must be permuted first. The shape does not show which number
 # is where.</details>
+# <details><summary>B. The scale.</summary>
+#
+# The scale is inside `scaled_dot_product_attention`, which has passed its own check.</details>
 # <details><summary>C. The conversion of tokens back to an image.</summary>
 #
 # The last line is right for tokens that are pixels. Its input is wrong.</details>
@@ -773,14 +773,14 @@ attention_over_image = check("04.6", attention_over_image)
 # <details><summary>A. Not at all: position alone already finds the right colour, since neighbours are similar.</summary>
 #
 # No: across an edge, the nearest coloured pixel has the wrong colour.</details>
-# <details><summary>B. About one to three decibels more than the better of the two, on average over twelve draws.</summary>
-#
-# Yes: each term alone restores most of the colours, and the two make different errors. In single draws, the lead can
-# vanish.</details>
-# <details><summary>C. Five decibels or more.</summary>
+# <details><summary>B. Five decibels or more.</summary>
 #
 # That is the lead over the 3×3 window and over the plain mean of all known colours. These rivals lack the information, so a
 # lead over them means little.</details>
+# <details><summary>C. About one to three decibels more than the better of the two, on average over twelve draws.</summary>
+#
+# Yes: each term alone restores most of the colours, and the two make different errors. In single draws, the lead can
+# vanish.</details>
 
 # %%
 size = (40, 60)
@@ -867,13 +867,13 @@ claim(
 # projections included: four $d \times d$ matrices for attention, two for a plain recurrent network, eight for an LSTM. Is
 # attention cheaper than the plain network or the LSTM, and up to which $n$?
 #
-# <details><summary>A. Cheaper than both while n &lt; d.</summary>
-#
-# That compares $n^2 d$ with $n d^2$, the mixing alone. The projections of attention cost another $4 n d^2$.</details>
-# <details><summary>B. Never cheaper than the plain network; cheaper than the LSTM while n &lt; 2d.</summary>
+# <details><summary>A. Never cheaper than the plain network; cheaper than the LSTM while n &lt; 2d.</summary>
 #
 # Yes: $4nd^2 + 2n^2d < 2nd^2$ has no solution, and $4nd^2 + 2n^2d < 8nd^2$ gives $n < 2d$. The next cell finds both results by
 # counting.</details>
+# <details><summary>B. Cheaper than both while n &lt; d.</summary>
+#
+# That compares $n^2 d$ with $n d^2$, the mixing alone. The projections of attention cost another $4 n d^2$.</details>
 # <details><summary>C. Never: a quadratic function grows faster than a linear one.</summary>
 #
 # That is true of long texts. For short texts and large $d$, the term in $d^2$ dominates.</details>

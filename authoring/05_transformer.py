@@ -69,13 +69,13 @@ print(known[1][0], known[2][0], sep="\n")
 # <details><summary>A. None at all.</summary>
 #
 # Now and then a bag can be read in only one way, such as that of *Mar 2, 2022*, and some guesses are right.</details>
-# <details><summary>B. A few: it must guess among the days that the characters allow.</summary>
+# <details><summary>B. Most: the model can infer the order from the words.</summary>
+#
+# From a bag it can infer what the letters *must* spell, such as a month. Digits can be in any order.</details>
+# <details><summary>C. A few: it must guess among the days that the characters allow.</summary>
 #
 # Yes. The letters show the month, whatever their order. The digits show neither day nor year, since *12* and *21* are the same
 # bag. Section 6 measures how many of its guesses are right.</details>
-# <details><summary>C. Most: the model can infer the order from the words.</summary>
-#
-# From a bag it can infer what the letters *must* spell, such as a month. Digits can be in any order.</details>
 
 
 # %% tags=["nbval-check-output"]
@@ -144,13 +144,13 @@ show(
 # **Predict.** A head may need the token three places to the right of the query, wherever the query is. What does the dot
 # product of $PE_t$ with $PE_{t+3}$ depend on?
 #
-# <details><summary>A. It depends on t, so a head must learn each position separately.</summary>
-#
-# That holds for *learned* vectors: nothing relates the vector of position 5 to that of position 6.</details>
-# <details><summary>B. It depends only on the distance, 3.</summary>
+# <details><summary>A. It depends only on the distance, 3.</summary>
 #
 # Yes: $\sin a \sin b + \cos a \cos b = \cos(a - b)$, summed over the clocks. So it is the same three to the left. To tell the
 # two apart, a head needs a matrix, and one fixed rotation turns every $PE_t$ into $PE_{t+3}$.</details>
+# <details><summary>B. It depends on t, so a head must learn each position separately.</summary>
+#
+# That holds for *learned* vectors: nothing relates the vector of position 5 to that of position 6.</details>
 # <details><summary>C. On nothing, it is 0: the vectors of different positions are orthogonal.</summary>
 #
 # The vectors of neighbouring positions are similar, as the map above shows.</details>
@@ -406,12 +406,12 @@ class Transformer(nn.Module):
 # <details><summary>A. In the attention.</summary>
 #
 # Its four matrices have $4d^2$ weights, half as many as the network.</details>
-# <details><summary>B. In the feed-forward network.</summary>
-#
-# Yes: two matrices of $4d^2$ weights each, $8d^2$ in all, against $4d^2$ in the attention.</details>
-# <details><summary>C. In the layer norms.</summary>
+# <details><summary>B. In the layer norms.</summary>
 #
 # Each has two vectors, which are hardly any weights.</details>
+# <details><summary>C. In the feed-forward network.</summary>
+#
+# Yes: two matrices of $4d^2$ weights each, $8d^2$ in all, against $4d^2$ in the attention.</details>
 
 # %%
 d, d_ff, n_words = 64, 128, len(letters) + len(characters)
@@ -531,13 +531,13 @@ claim(
 # **Predict.** Some operations can run at the same time, others must wait for a result. How does the longest chain of operations
 # that wait for one another grow with the length $T$ of the sentence?
 #
-# <details><summary>A. Like T in the GRU; in the Transformer not at all.</summary>
+# <details><summary>A. Like T in the GRU; like T² in the Transformer, which compares all pairs.</summary>
+#
+# There are $T^2$ products, but none needs another: enough processors compute them in one step.</details>
+# <details><summary>B. Like T in the GRU; in the Transformer not at all.</summary>
 #
 # Yes. State $t$ of the GRU needs state $t - 1$. In attention, no token waits for another: the chain is as long as the model is
 # deep.</details>
-# <details><summary>B. Like T in the GRU; like T² in the Transformer, which compares all pairs.</summary>
-#
-# There are $T^2$ products, but none needs another: enough processors compute them in one step.</details>
 # <details><summary>C. Like T in both: the answer has T tokens.</summary>
 #
 # In use, yes: each token is written after the one before. In training the true answer is there from the start, and all
@@ -626,13 +626,13 @@ show(figure, alt=f"Cross-attention for '{text}', answered by '{answer}'.")
 # **Question 1.** You remove the positional encoding from the *decoder* only, which has one block. What does the causal mask
 # still tell it about the order?
 #
-# <details><summary>A. Nothing: it is permutation equivariant like the encoder.</summary>
-#
-# Without the mask it would be. With the mask, token 3 attends to three tokens and token 4 to four.</details>
-# <details><summary>B. How many tokens there are so far.</summary>
+# <details><summary>A. How many tokens there are so far.</summary>
 #
 # Right, in principle: the number of keys in the average changes with the position. This number does not tell *which* of them
 # came first.</details>
+# <details><summary>B. Nothing: it is permutation equivariant like the encoder.</summary>
+#
+# Without the mask it would be. With the mask, token 3 attends to three tokens and token 4 to four.</details>
 # <details><summary>C. The exact order of all tokens.</summary>
 #
 # A single layer sees the preceding tokens as a bag. Several layers can do more, because each token has different preceding
@@ -643,21 +643,21 @@ show(figure, alt=f"Cross-attention for '{text}', answered by '{answer}'.")
 # <details><summary>A. 9 × 6: each token of the source attends to the answer.</summary>
 #
 # The queries come from the answer, and there is a row for each query.</details>
-# <details><summary>B. 6 × 9: each token of the answer attends to the source.</summary>
-#
-# Right: six queries, nine keys, and each row sums to 1.</details>
-# <details><summary>C. 6 × 6, with a causal mask.</summary>
+# <details><summary>B. 6 × 6, with a causal mask.</summary>
 #
 # That is the first attention of the decoder. The memory needs no causal mask: all of the source may be read.</details>
+# <details><summary>C. 6 × 9: each token of the answer attends to the source.</summary>
+#
+# Right: six queries, nine keys, and each row sums to 1.</details>
 #
 # **Question 3.** Why can the whole answer be trained in one pass, although it is written token by token?
 #
-# <details><summary>A. The causal mask hides from each token what follows it.</summary>
-#
-# Right: with the true tokens as input, no prediction depends on another one, and all can be computed at once.</details>
-# <details><summary>B. The positional encoding distinguishes the tokens.</summary>
+# <details><summary>A. The positional encoding distinguishes the tokens.</summary>
 #
 # It does, but it does not hide later tokens.</details>
+# <details><summary>B. The causal mask hides from each token what follows it.</summary>
+#
+# Right: with the true tokens as input, no prediction depends on another one, and all can be computed at once.</details>
 # <details><summary>C. It cannot: that is the error called exposure bias.</summary>
 #
 # Exposure bias is real: in training the model never sees its own mistakes. It does not rule out training in a single
@@ -698,12 +698,12 @@ show(figure, alt=f"Cross-attention for '{text}', answered by '{answer}'.")
 #
 # **Predict.** What do the first attention scores of an untrained model depend on?
 #
-# <details><summary>A. On tokens and positions as before: the layer norm removes the scale.</summary>
-#
-# It normalises the *sum*, and comes after the first attention. In the sum, the tokens stay eight times as large.</details>
-# <details><summary>B. Nearly on the tokens alone.</summary>
+# <details><summary>A. Nearly on the tokens alone.</summary>
 #
 # Yes: the model is close to a bag of characters, and must first enlarge what it knows of the positions.</details>
+# <details><summary>B. On tokens and positions as before: the layer norm removes the scale.</summary>
+#
+# It normalises the *sum*, and comes after the first attention. In the sum, the tokens stay eight times as large.</details>
 # <details><summary>C. Nearly on the positions alone.</summary>
 #
 # It is the other way round: the larger part of a sum decides its direction.</details>
@@ -774,14 +774,14 @@ suspect = check("05.5", suspect)
 # This is true only of post-norm: the input of the last block always has the same norm, and the block always gets the full
 # gradient. According to Xiong et al., such gradients near the output are too large for the full learning rate at the start, so
 # post-norm needs a warm-up: a rate that rises at first.</details>
-# <details><summary>B. Little for post-norm; for pre-norm it decreases with depth.</summary>
+# <details><summary>B. It grows with depth in both forms.</summary>
+#
+# More blocks add more to the sum, but the sum is then normalised.</details>
+# <details><summary>C. Little for post-norm; for pre-norm it decreases with depth.</summary>
 #
 # Yes, like the bound of Xiong et al., theorem 1, which is proportional to $1/\sqrt{\text{depth}}$: the sum grows with every block
 # (in the bug hunt, the raw keys and values grow with it, and so do the scores), and the final normalisation divides each block's
 # contribution by the norm of the sum.</details>
-# <details><summary>C. It grows with depth in both forms.</summary>
-#
-# More blocks add more to the sum, but the sum is then normalised.</details>
 
 
 # %% tags=["nbval-check-output"]

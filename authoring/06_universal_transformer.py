@@ -70,14 +70,14 @@ for name, row in zip(("columns", "digits", "walks"), ten, strict=True):
 # **Predict.** One layer of self-attention that sees all columns is trained until it adds most new numbers of ten digits. How
 # many numbers of *twenty* digits does it add?
 #
-# <details><summary>A. As many: the rule of a column does not depend on the length.</summary>
-#
-# The rule does not. But to apply it, the layer must find the column that decides the carry, and it has learned to find it among
-# the columns of short sums.</details>
-# <details><summary>B. Far fewer.</summary>
+# <details><summary>A. Far fewer.</summary>
 #
 # Yes. It must pick the nearest lower column that is 1 + 1 or 0 + 0, by content and by position at once, among twenty columns
 # instead of ten, and the higher ones can mislead it.</details>
+# <details><summary>B. As many: the rule of a column does not depend on the length.</summary>
+#
+# The rule does not. But to apply it, the layer must find the column that decides the carry, and it has learned to find it among
+# the columns of short sums.</details>
 # <details><summary>C. None, and it cannot add ten digits either: addition needs a loop.</summary>
 #
 # The nearest lower column that is 1 + 1 or 0 + 0 decides the carry, wherever it is. To find it is one look-up.</details>
@@ -144,12 +144,12 @@ one_layer = learn(OneLayer().to(device()), nats, steps=1_600)
 # <details><summary>A. None: no digit depends on higher columns, and the layer has seen thousands of sums.</summary>
 #
 # In none of them did a look at higher columns do harm.</details>
-# <details><summary>B. Some.</summary>
-#
-# Yes: the layer looks at higher columns, too. Nothing in its training kept it from doing so.</details>
-# <details><summary>C. About half: they have become guesses.</summary>
+# <details><summary>B. About half: they have become guesses.</summary>
 #
 # Most carries are decided nearby, and these columns are the same as before.</details>
+# <details><summary>C. Some.</summary>
+#
+# Yes: the layer looks at higher columns, too. Nothing in its training kept it from doing so.</details>
 
 # %%
 swapped = twenty.columns.clone()
@@ -409,14 +409,14 @@ claim("06.mask", masked=masked, none=study.scores(longest, "twenty digits"))
 #
 # **Predict.** Which of the two takes more steps where a carry comes from far away?
 #
-# <details><summary>A. Both: a distant carry is harder.</summary>
-#
-# Under the causal mask it is one look-up, as in section 1: the column that decides can be seen at once, however far it
-# is.</details>
-# <details><summary>B. The local one.</summary>
+# <details><summary>A. The local one.</summary>
 #
 # Yes: a carry from $w$ columns away is certain only after $w$ steps, as in the table of section 2. No label contains
 # this distance: the model learned when to halt from the digits and the price.</details>
+# <details><summary>B. Both: a distant carry is harder.</summary>
+#
+# Under the causal mask it is one look-up, as in section 1: the column that decides can be seen at once, however far it
+# is.</details>
 # <details><summary>C. Neither: the halting unit has the same weights in all columns.</summary>
 #
 # It has, but it reads the state, which differs from column to column.</details>
@@ -496,33 +496,33 @@ explore(draw_steps, ones=(1, 10, 1))
 # <details><summary>A. Time.</summary>
 #
 # Six applications of one block cost as much time as six blocks, unless halted positions are removed from the batch.</details>
-# <details><summary>B. Weights.</summary>
-#
-# Right: it has a sixth of the weights in the blocks.</details>
-# <details><summary>C. Memory in training.</summary>
+# <details><summary>B. Memory in training.</summary>
 #
 # The states of all six steps are kept for the backward pass, as in any recurrence.</details>
+# <details><summary>C. Weights.</summary>
+#
+# Right: it has a sixth of the weights in the blocks.</details>
 #
 # **Question 2.** Why does a halted position keep its state instead of being removed?
 #
-# <details><summary>A. Other positions may still need to attend to it.</summary>
-#
-# Right: the next higher column may still need the carry that this column has decided.</details>
-# <details><summary>B. To save time.</summary>
+# <details><summary>A. To save time.</summary>
 #
 # Here it saves none: the block computes all positions, and `torch.where` discards some results.</details>
+# <details><summary>B. Other positions may still need to attend to it.</summary>
+#
+# Right: the next higher column may still need the carry that this column has decided.</details>
 # <details><summary>C. Because its gradient would be lost.</summary>
 #
 # Its states up to the step at which it halts are already in the mixture.</details>
 #
 # **Question 3.** The halting values of a position are 0.6, 0.3, 0.3, 0.9. What are the weights of its four steps?
 #
-# <details><summary>A. 0.6, 0.3, 0.3, 0.</summary>
-#
-# They sum to 1.2. The step at which it halts gets what is left.</details>
-# <details><summary>B. 0.6, 0.3, 0.1, 0.</summary>
+# <details><summary>A. 0.6, 0.3, 0.1, 0.</summary>
 #
 # Right: before the third step the sum is 0.9, so R = 0.1.</details>
+# <details><summary>B. 0.6, 0.3, 0.3, 0.</summary>
+#
+# They sum to 1.2. The step at which it halts gets what is left.</details>
 # <details><summary>C. 0.6, 0.4, 0, 0.</summary>
 #
 # After two steps the sum is 0.9, less than 0.99: it goes on.</details>
@@ -580,13 +580,13 @@ explore(draw_steps, ones=(1, 10, 1))
 # <details><summary>A. None: a count has no gradient.</summary>
 #
 # $N$ has no gradient, but $R$ has one.</details>
-# <details><summary>B. −1: a larger h_n leaves less for the last step.</summary>
+# <details><summary>B. +1: a larger h makes the position take more steps.</summary>
+#
+# The opposite is true: the position halts sooner.</details>
+# <details><summary>C. −1: a larger h_n leaves less for the last step.</summary>
 #
 # Yes, for every n < N, and 0 from N on. Gradient descent increases the early h until their sum reaches the threshold one step
 # sooner. Then N falls by 1, a jump that the gradient does not capture.</details>
-# <details><summary>C. +1: a larger h makes the position take more steps.</summary>
-#
-# The opposite is true: the position halts sooner.</details>
 
 # %% exercise="06.3" difficulty="●●○" minutes=10
 from course_lib.primitives import ponder_cost
@@ -650,15 +650,15 @@ shared_encoder = check("06.4", shared_encoder)
 #
 # **Predict.** Trained for four steps, the fixed model takes twelve. What happens to its sums?
 #
-# <details><summary>A. They get better: more steps, more thought.</summary>
-#
-# Nothing told the block to leave a finished state as it is.</details>
-# <details><summary>B. Nothing: its digits are certain after four steps.</summary>
-#
-# They are read off the states, and every further step changes these.</details>
-# <details><summary>C. Most become wrong.</summary>
+# <details><summary>A. Most become wrong.</summary>
 #
 # Yes: steps five to twelve were never trained. In the adaptive model a column that has halted is safe from them.</details>
+# <details><summary>B. They get better: more steps, more thought.</summary>
+#
+# Nothing told the block to leave a finished state as it is.</details>
+# <details><summary>C. Nothing: its digits are certain after four steps.</summary>
+#
+# They are read off the states, and every further step changes these.</details>
 
 
 # %%

@@ -237,13 +237,13 @@ two_layers = learn(gpt)
 #
 # In lecture 04, key and value were in *one* token. Here the token with the answer contains only the answer, not the letter
 # before it.</details>
-# <details><summary>B. No: the letter to be matched is in the token before the answer, and copying it takes another layer.</summary>
+# <details><summary>B. Only if it has more heads.</summary>
+#
+# The heads of one layer work in parallel. No head can use what another head of the same layer finds.</details>
+# <details><summary>C. No: the letter to be matched is in the token before the answer, and copying it takes another layer.</summary>
 #
 # Yes. The score compares the query with one token at a time. The preceding letter must first be copied into that token, which
 # takes a layer.</details>
-# <details><summary>C. Only if it has more heads.</summary>
-#
-# The heads of one layer work in parallel. No head can use what another head of the same layer finds.</details>
 
 # %%
 torch.manual_seed(0)
@@ -285,15 +285,15 @@ class KnowsPrevious(GPT):
 # %% [markdown] tags=["predict"]
 # **Predict.** What does the single layer reach with this embedding, after the same 450 updates?
 #
-# <details><summary>A. About what it reached before: a single layer is not deep enough.</summary>
-#
-# Depth was needed for one thing, the copy of the preceding token. It is in the input now.</details>
-# <details><summary>B. Halfway between one layer and two.</summary>
-#
-# Nothing else is missing: query and key can now meet in one score.</details>
-# <details><summary>C. What two layers reach, or more.</summary>
+# <details><summary>A. What two layers reach, or more.</summary>
 #
 # Yes. And it gets there sooner, since the first half of the mechanism need not be learned.</details>
+# <details><summary>B. About what it reached before: a single layer is not deep enough.</summary>
+#
+# Depth was needed for one thing, the copy of the preceding token. It is in the input now.</details>
+# <details><summary>C. Halfway between one layer and two.</summary>
+#
+# Nothing else is missing: query and key can now meet in one score.</details>
 
 # %% tags=["nbval-check-output"]
 torch.manual_seed(0)
@@ -508,22 +508,22 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # <details><summary>A. The learning rate: the model has learned exceptionally well.</summary>
 #
 # No model can predict English text so well: Shannon's (1951) estimates are 0.6 to 1.3 bits per letter.</details>
-# <details><summary>B. The mask and the shift: the target has leaked into the input.</summary>
-#
-# Right. Either a position attends to the token after it, or the loss asks for the token that was just read.</details>
-# <details><summary>C. Whether the new text is in the training text.</summary>
+# <details><summary>B. Whether the new text is in the training text.</summary>
 #
 # Check that, too. But even then, a model of this size cannot memorise the whole text.</details>
+# <details><summary>C. The mask and the shift: the target has leaked into the input.</summary>
+#
+# Right. Either a position attends to the token after it, or the loss asks for the token that was just read.</details>
 #
 # **Question 2.** A model is trained on texts that each use their own secret order, and gets every repeated step right. What has
 # it stored in its weights?
 #
-# <details><summary>A. The orders of the training texts.</summary>
-#
-# They are of no use: the test texts follow others.</details>
-# <details><summary>B. A procedure: find the last occurrence of this letter, and copy what followed.</summary>
+# <details><summary>A. A procedure: find the last occurrence of this letter, and copy what followed.</summary>
 #
 # Right. The order itself is read from the prompt and forgotten with it.</details>
+# <details><summary>B. The orders of the training texts.</summary>
+#
+# They are of no use: the test texts follow others.</details>
 # <details><summary>C. Nothing: it has learned from the prompt by gradient descent.</summary>
 #
 # No weight changes when a model reads a prompt.</details>
@@ -604,13 +604,13 @@ from course_tools.bank.lecture_07.top_p import does_not_sort as suspect
 # <details><summary>A. The sum of the probabilities does not reach p.</summary>
 #
 # It does. A cumulative sum over all tokens reaches p in any order.</details>
-# <details><summary>B. It does not keep the most likely tokens: it takes tokens in the order of the vocabulary.</summary>
+# <details><summary>B. The removed logits should be 0, not -∞.</summary>
+#
+# A logit of 0 belongs to an ordinary token. -∞ is right.</details>
+# <details><summary>C. It does not keep the most likely tokens: it takes tokens in the order of the vocabulary.</summary>
 #
 # Yes. It removes likely tokens with a high index and keeps unlikely ones with a low index. Where the vocabulary is sorted by
 # frequency, the mistake is harder to see.</details>
-# <details><summary>C. The removed logits should be 0, not -∞.</summary>
-#
-# A logit of 0 belongs to an ordinary token. -∞ is right.</details>
 
 # %% tags=["nbval-check-output"]
 suspect = check("07.3", suspect)
@@ -837,16 +837,16 @@ claim("07.ee", follows=false[4].follows_examples)
 # %% [markdown] tags=["predict"]
 # **Predict.** Which length of the context gives the fewest bits on *new* text of this kind?
 #
-# <details><summary>A. As long as memory allows: more context cannot hurt.</summary>
+# <details><summary>A. Four or five characters.</summary>
+#
+# Yes. (The lengths in the figure include the predicted character.) With more text, the minimum moves to longer runs.</details>
+# <details><summary>B. As long as memory allows: more context cannot hurt.</summary>
 #
 # On the training text it never hurts. In new text, many long runs of characters have never been counted, and the counts of the
 # others are small and noisy.</details>
-# <details><summary>B. One or two characters: longer runs are too rare.</summary>
+# <details><summary>C. One or two characters: longer runs are too rare.</summary>
 #
 # In a third of a million characters, runs of three and four occur often enough to help considerably.</details>
-# <details><summary>C. Four or five characters.</summary>
-#
-# Yes. (The lengths in the figure include the predicted character.) With more text, the minimum moves to longer runs.</details>
 
 # %%
 lengths = range(2, 9)
@@ -880,13 +880,13 @@ show(
 # <details><summary>A. It becomes "unknown".</summary>
 #
 # That happens to a new word in a vocabulary of whole words.</details>
-# <details><summary>B. It is spelled with pieces learned from other words.</summary>
+# <details><summary>B. It is replaced by the most similar word.</summary>
+#
+# Then two different texts could get the same tokens, and the original could not be restored.</details>
+# <details><summary>C. It is spelled with pieces learned from other words.</summary>
 #
 # Yes. In the worst case it is spelled character by character. No information is lost, and frequent words cost one token. (Since
 # GPT-2, the merges start with bytes, so that even a new character can be spelled.)</details>
-# <details><summary>C. It is replaced by the most similar word.</summary>
-#
-# Then two different texts could get the same tokens, and the original could not be restored.</details>
 
 # %%
 pieces = BytePairs.learn([text.train], n_merges=1_000)

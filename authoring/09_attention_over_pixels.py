@@ -101,13 +101,13 @@ figures.show_painted(unseen, {"convolutions": answers(dilated)})
 # **Predict.** A network that does not compare two creatures minimises its squared error. Which colour does it give to each of
 # them?
 #
-# <details><summary>A. One of the four colours, at random.</summary>
-#
-# That is as often right, but its squared error is larger.</details>
-# <details><summary>B. The mean of the four colours.</summary>
+# <details><summary>A. The mean of the four colours.</summary>
 #
 # Yes. The four are equally likely, and the mean has the least squared error. It is nearest to the right colour about one time
 # in four.</details>
+# <details><summary>B. One of the four colours, at random.</summary>
+#
+# That is as often right, but its squared error is larger.</details>
 # <details><summary>C. The colour of the nearest coloured creature.</summary>
 #
 # It is right one time in four as well, whatever the distance: places are drawn at random.</details>
@@ -313,13 +313,13 @@ claim(
 # <details><summary>A. The dilated convolutions: they know where each creature is.</summary>
 #
 # That is their burden. What they learn about two cells tells them nothing about two cells at another offset.</details>
-# <details><summary>B. The summary.</summary>
+# <details><summary>B. Neither rises above one in four.</summary>
+#
+# Both see everything that is needed, and more updates do help.</details>
+# <details><summary>C. The summary.</summary>
 #
 # Yes. It brings all creatures to one place, whatever the distance, and one hidden layer compares a cell with it. But that layer has to
 # learn the comparison for all drawings, where attention has a product.</details>
-# <details><summary>C. Neither rises above one in four.</summary>
-#
-# Both see everything that is needed, and more updates do help.</details>
 
 # %% [markdown] tags=["predict"]
 # And is it the *product* of query and key that does it, or would any weights do? Two controls keep the block, its parameters and its recipe, and change the
@@ -331,12 +331,12 @@ claim(
 # <details><summary>A. Keys alone: the values still carry colours and drawings.</summary>
 #
 # Every grey creature then gets the *same* mixture, and has to find its colour in it by hidden layers alone.</details>
-# <details><summary>B. Added: the score knows both the query and the key.</summary>
-#
-# It knows one number of each. A larger a raises all keys, and never prefers one because it is *like* the query.</details>
-# <details><summary>C. Neither finds it as the product does.</summary>
+# <details><summary>B. Neither finds it as the product does.</summary>
 #
 # Yes. The product compares feature with feature, so that like drawings have a large score, whatever they look like.</details>
+# <details><summary>C. Added: the score knows both the query and the key.</summary>
+#
+# It knows one number of each. A larger a raises all keys, and never prefers one because it is *like* the query.</details>
 
 # %%
 study = show_study("09_crowd")
@@ -505,12 +505,12 @@ claim("09.d", saved=saved)
 #
 # It is zero at first. But $W_z$ itself has a nonzero gradient, and after the first update of $W_z$ the gradients of the other
 # matrices are nonzero too.</details>
-# <details><summary>B. Zero at first, nonzero later.</summary>
-#
-# Right: the gradient reaches $W_\theta$ through $W_z$.</details>
-# <details><summary>C. Large: the block is new.</summary>
+# <details><summary>B. Large: the block is new.</summary>
 #
 # The effect of $W_\theta$ on the loss goes through $W_z$, which is 0.</details>
+# <details><summary>C. Zero at first, nonzero later.</summary>
+#
+# Right: the gradient reaches $W_\theta$ through $W_z$.</details>
 #
 # **Question 2.** The videos have twice the length, width and height. How much more memory do the softmax weights need?
 #
@@ -527,12 +527,12 @@ claim("09.d", saved=saved)
 #
 # **Question 3.** A paper inserts five non-local blocks and gains one point. Which missing control matters most?
 #
-# <details><summary>A. Another seed.</summary>
-#
-# More seeds are always welcome, but they do not show where the gain comes from.</details>
-# <details><summary>B. The same network with five more convolutional blocks that see as far.</summary>
+# <details><summary>A. The same network with five more convolutional blocks that see as far.</summary>
 #
 # Right: otherwise depth, parameters or the receptive field may explain the gain.</details>
+# <details><summary>B. Another seed.</summary>
+#
+# More seeds are always welcome, but they do not show where the gain comes from.</details>
 # <details><summary>C. A map of the weights.</summary>
 #
 # Such a map exists whether or not the block helps.</details>
@@ -745,14 +745,14 @@ co_occurrent_features = check("09.6", co_occurrent_features)
 # **Predict.** There are sixty positions, and $d_k = 4$. What is the rank of the matrix of log-weights for a single softmax, and
 # for a mixture of two?
 #
-# <details><summary>A. 60 both times.</summary>
-#
-# For a single softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: the rank is at most
-# 5.</details>
-# <details><summary>B. 5, and far more.</summary>
+# <details><summary>A. 5, and far more.</summary>
 #
 # Yes. The logarithm of a *sum* of exponentials is not linear in the scores, so the mixture is not limited to rank 5. The
 # limitation of a single softmax is called the "softmax bottleneck".</details>
+# <details><summary>B. 60 both times.</summary>
+#
+# For a single softmax the log-weights are the scores, a product of rank 4, minus a constant for each row: the rank is at most
+# 5.</details>
 # <details><summary>C. 5 and 10.</summary>
 #
 # If the logarithms were added, the rank would be at most 5 again: two parts of two features each, and one constant for each

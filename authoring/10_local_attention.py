@@ -105,13 +105,13 @@ figures.show_restored(restored, large)
 # <details><summary>A. 1/25 each: the more pixels, the less noise is left.</summary>
 #
 # Ten of the 25 pixels are blue, and pull the mean towards blue.</details>
-# <details><summary>B. All weight on the centre: only it has the right colour for certain.</summary>
-#
-# Then all of its noise is left.</details>
-# <details><summary>C. Equal weights for the pixels of its own pane, none for the others.</summary>
+# <details><summary>B. Equal weights for the pixels of its own pane, none for the others.</summary>
 #
 # Yes. The mean of n pixels of one colour has a variance n times smaller. But which pixels these are depends on the image, and
 # the kernel of a convolution is the same at every pixel of every image.</details>
+# <details><summary>C. All weight on the centre: only it has the right colour for certain.</summary>
+#
+# Then all of its noise is left.</details>
 
 # %% [markdown]
 # **By hand.** Three neighbouring grey pixels have the values 0.9, 0.8 and 0.1; an edge lies before the last. What is the clean
@@ -188,13 +188,13 @@ torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 # <details><summary>A. 1: a mean of ones is 1.</summary>
 #
 # Count the ones in the window of the pixel 1 above.</details>
-# <details><summary>B. 4/9.</summary>
+# <details><summary>B. 0: the corner sees only padding.</summary>
+#
+# Its window contains the corner itself and three neighbours.</details>
+# <details><summary>C. 4/9.</summary>
 #
 # Yes: four ones and five zeros share the weight equally. A convolution that averages darkens the border in the same way, in every
 # layer. Attention can avoid it: a softmax over the pixels inside gives them weights that sum to 1.</details>
-# <details><summary>C. 0: the corner sees only padding.</summary>
-#
-# Its window contains the corner itself and three neighbours.</details>
 
 # %% [markdown]
 # A mask excludes them:
@@ -479,13 +479,13 @@ claim(
 #
 # **Predict.** Which networks gain from larger windows?
 #
-# <details><summary>A. All: there is more to average.</summary>
-#
-# There is, but also more beyond an edge. And a convolution of 7 × 7 must do with 7 features where one of 3 × 3 has 32.</details>
-# <details><summary>B. Attention.</summary>
+# <details><summary>A. Attention.</summary>
 #
 # Yes, and so does the bilateral filter: both take only the neighbours that fit. A larger window costs attention a few row and
 # column vectors. Most of the gain comes from 3 to 5.</details>
+# <details><summary>B. All: there is more to average.</summary>
+#
+# There is, but also more beyond an edge. And a convolution of 7 × 7 must do with 7 features where one of 3 × 3 has 32.</details>
 # <details><summary>C. The convolutions: their kernels get more parameters.</summary>
 #
 # The total is fixed. Larger kernels mean fewer features.</details>
@@ -546,25 +546,25 @@ figures.show_restored(panels, photo.to(device()))
 #
 # **Question 2.** Why are keys outside the image masked rather than left at zero?
 #
-# <details><summary>A. A zero key still receives a positive weight from the softmax.</summary>
-#
-# Right. That weight is missing from the positions inside the image.</details>
-# <details><summary>B. Zeros would make the softmax divide by 0.</summary>
+# <details><summary>A. Zeros would make the softmax divide by 0.</summary>
 #
 # They would not: they only make the denominator larger.</details>
-# <details><summary>C. Masking is only faster.</summary>
+# <details><summary>B. Masking is only faster.</summary>
 #
 # The mask changes the result: a corner of ones would become 4/9.</details>
+# <details><summary>C. A zero key still receives a positive weight from the softmax.</summary>
+#
+# Right. That weight is missing from the positions inside the image.</details>
 #
 # **Question 3.** A filter should *find* edges: its output is the difference between the right and the left neighbour. Which layer
 # computes it most directly?
 #
-# <details><summary>A. One head of local attention.</summary>
-#
-# Its weights are positive and sum to 1: it can average and choose, and cannot subtract.</details>
-# <details><summary>B. A convolution.</summary>
+# <details><summary>A. A convolution.</summary>
 #
 # Right: its weights may be negative, here -1 and 1. Attention needs two heads and a subtraction after them.</details>
+# <details><summary>B. One head of local attention.</summary>
+#
+# Its weights are positive and sum to 1: it can average and choose, and cannot subtract.</details>
 # <details><summary>C. The bilateral filter.</summary>
 #
 # It averages what is alike, and removes differences within a pane.</details>

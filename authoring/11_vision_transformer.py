@@ -204,13 +204,13 @@ figures.show_patches(suspect, photograph, 24, "the suspect's patches")
 # %% [markdown] tags=["predict"]
 # **What does each of its patches contain?**
 #
-# <details><summary>A. A square, but of the image rotated by a quarter turn.</summary>
-#
-# Then neighbouring pixels would still be neighbours. Here each patch shows the whole image.</details>
-# <details><summary>B. Pixels that are far apart: every n-th of each row and column.</summary>
+# <details><summary>A. Pixels that are far apart: every n-th of each row and column.</summary>
 #
 # Yes: the pattern has `(P_1 r)` where it should have `(r P_1)`. einops and `reshape` both read the axis that varies *slowest*
 # first.</details>
+# <details><summary>B. A square, but of the image rotated by a quarter turn.</summary>
+#
+# Then neighbouring pixels would still be neighbours. Here each patch shows the whole image.</details>
 # <details><summary>C. A band of whole rows.</summary>
 #
 # That is the result of a plain `reshape`, another frequent mistake.</details>
@@ -351,12 +351,12 @@ claim(
 # <details><summary>A. One: the class token sees all patches at once.</summary>
 #
 # In the first layer it is the same vector for every map. Its query cannot ask for the colour of *this* pin.</details>
-# <details><summary>B. Two: one to compare pin and entries, one to read the entry that agrees.</summary>
-#
-# Yes. After the first layer a token can know something about another.</details>
-# <details><summary>C. Four, one for each entry.</summary>
+# <details><summary>B. Four, one for each entry.</summary>
 #
 # All tokens have their own queries in the same layer, so all comparisons are made at once.</details>
+# <details><summary>C. Two: one to compare pin and entries, one to read the entry that agrees.</summary>
+#
+# Yes. After the first layer a token can know something about another.</details>
 
 # %% [markdown]
 # Two layers suffice: each entry compares its colour with that of the pin, and the class token reads the entry that agrees. The
@@ -411,16 +411,16 @@ explore(draw_map, number=(0, 999, 1))
 #
 # **Predict.** How many of its answers stay right?
 #
-# <details><summary>A. One in eight: its positions no longer fit.</summary>
-#
-# Each position vector is still added to the patch that is now there. The pin and the entries were anywhere before, too.</details>
-# <details><summary>B. About one in four: it finds the symbols, and not the one of the right colour.</summary>
-#
-# That would be so if it compared the colours of neighbouring cells only. Attention compares all pairs.</details>
-# <details><summary>C. Nearly as many as before.</summary>
+# <details><summary>A. Nearly as many as before.</summary>
 #
 # Yes: the question is about a *set* of patches, and attention compares any two of them, wherever they are. Only the photograph
 # behind them is now in pieces.</details>
+# <details><summary>B. One in eight: its positions no longer fit.</summary>
+#
+# Each position vector is still added to the patch that is now there. The pin and the entries were anywhere before, too.</details>
+# <details><summary>C. About one in four: it finds the symbols, and not the one of the right colour.</summary>
+#
+# That would be so if it compared the colours of neighbouring cells only. Attention compares all pairs.</details>
 
 
 # %%
@@ -563,13 +563,13 @@ figures.show_hardest(small[held], kinds[held], odds, f"{whose(repair_vit)} model
 # **Question 2.** One fixed permutation shuffles the patches of every picture, in training and afterwards. Whose accuracy
 # changes?
 #
-# <details><summary>A. The Vision Transformer's: its positions are then wrong.</summary>
-#
-# They are learned. Position 3 belongs to another place of the picture, and to the same one in every picture.</details>
-# <details><summary>B. The convolutional network's.</summary>
+# <details><summary>A. The convolutional network's.</summary>
 #
 # Right: its windows now hold pixels that do not belong together. For the Vision Transformer the permutation only renumbers the
 # positions.</details>
+# <details><summary>B. The Vision Transformer's: its positions are then wrong.</summary>
+#
+# They are learned. Position 3 belongs to another place of the picture, and to the same one in every picture.</details>
 # <details><summary>C. Both, equally.</summary>
 #
 # Only one of them assumes which pixels are neighbours.</details>
@@ -577,12 +577,12 @@ figures.show_hardest(small[held], kinds[held], odds, f"{whose(repair_vit)} model
 # **Question 3.** In a trained Vision Transformer you exchange two patches of a picture, and also their two position vectors.
 # What happens to the logits?
 #
-# <details><summary>A. They stay the same.</summary>
-#
-# Right: the tokens are the same set, in another order, and the class token does not depend on the order.</details>
-# <details><summary>B. They change a little.</summary>
+# <details><summary>A. They change a little.</summary>
 #
 # Compare the tokens before and after: each is a patch plus its position.</details>
+# <details><summary>B. They stay the same.</summary>
+#
+# Right: the tokens are the same set, in another order, and the class token does not depend on the order.</details>
 # <details><summary>C. They change as if the two patches had changed places.</summary>
 #
 # That would be so if only the patches were exchanged.</details>
@@ -807,13 +807,13 @@ fine_tuned_head = check("11.6", fine_tuned_head)
 # <details><summary>A. For both: it was trained on six thousand maps.</summary>
 #
 # It was trained to answer one question, and its head reads nothing else from it.</details>
-# <details><summary>B. For the group only.</summary>
+# <details><summary>B. For the row only.</summary>
+#
+# Positions are added to the tokens, but the class token has no reason to pass them on.</details>
+# <details><summary>C. For the group only.</summary>
 #
 # Yes. The group follows from the answer that the class token holds, and from no pixel alone. Where the pin lies, the model
 # needs nowhere: it asks for the colour wherever the pin is.</details>
-# <details><summary>C. For the row only.</summary>
-#
-# Positions are added to the tokens, but the class token has no reason to pass them on.</details>
 
 
 # %%

@@ -144,12 +144,12 @@ def learn(loss, steps=1_000, lr=3e-3):
 # <details><summary>A. Two boxes, one for each creature.</summary>
 #
 # NMS cannot see creatures. It compares boxes, and these two overlap by more than a half.</details>
-# <details><summary>B. One box: that of the more confident creature.</summary>
-#
-# Yes. NMS cannot tell a duplicate from a neighbour. A higher threshold keeps the neighbour, and may keep duplicates with it.</details>
-# <details><summary>C. Six boxes: they belong to different objects.</summary>
+# <details><summary>B. Six boxes: they belong to different objects.</summary>
 #
 # It does not know which box belongs to which object.</details>
+# <details><summary>C. One box: that of the more confident creature.</summary>
+#
+# Yes. NMS cannot tell a duplicate from a neighbour. A higher threshold keeps the neighbour, and may keep duplicates with it.</details>
 
 # %%
 source(rivals.one_to_many)
@@ -339,13 +339,13 @@ set_loss = check("12.6", set_loss)
 #
 # **Predict.** What will NMS do to its detections?
 #
-# <details><summary>A. Raise AP50, as for every detector: some duplicates are left.</summary>
-#
-# A few are. But a query that repeats another's object is trained to say "no object".</details>
-# <details><summary>B. Lower AP50.</summary>
+# <details><summary>A. Lower AP50.</summary>
 #
 # Yes. There is little to remove, and each pair that NMS takes for duplicates costs a creature. In the paper, too, NMS after the last
 # layer removes detections that are right.</details>
+# <details><summary>B. Raise AP50, as for every detector: some duplicates are left.</summary>
+#
+# A few are. But a query that repeats another's object is trained to say "no object".</details>
 # <details><summary>C. Nothing: no two boxes overlap.</summary>
 #
 # The boxes of two creatures that stand together do.</details>
@@ -424,13 +424,13 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 # <details><summary>A. Neither: without matching, DETR cannot be trained.</summary>
 #
 # What a query needs is a target that can be seen in the image.</details>
-# <details><summary>B. The nearest cell only.</summary>
+# <details><summary>B. Both: each query gets a class and a box.</summary>
+#
+# With the list, the same query gets the creature on the left for one image, and that on the right for the next.</details>
+# <details><summary>C. The nearest cell only.</summary>
 #
 # Yes. Where a centre is can be seen, and a second creature can take the cell beside it. Which creature comes first in an
 # arbitrary list cannot be seen, so that each query is trained on all of them, and learns something between them.</details>
-# <details><summary>C. Both: each query gets a class and a box.</summary>
-#
-# With the list, the same query gets the creature on the left for one image, and that on the right for the next.</details>
 
 # %% [markdown] tags=["predict"]
 # How does a query know that another one has already said a creature? It can read so in the cells around it, or ask the other queries,
@@ -438,14 +438,14 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 #
 # **Predict.** What is lost?
 #
-# <details><summary>A. Everything: without it, each query says the creature next to it.</summary>
-#
-# A query starts from a cell whose features show its surroundings, and reads all cells by cross-attention. It can often tell by
-# itself whether it or a neighbour is nearest.</details>
-# <details><summary>B. Little here: each query starts from a cell of its own.</summary>
+# <details><summary>A. Little here: each query starts from a cell of its own.</summary>
 #
 # Yes. It sees for itself what is around its cell. DETR's queries start alike, from zeros and a learned vector: in the paper, NMS still
 # helps after the first layer, in which they have told each other nothing, and no longer after the last.</details>
+# <details><summary>B. Everything: without it, each query says the creature next to it.</summary>
+#
+# A query starts from a cell whose features show its surroundings, and reads all cells by cross-attention. It can often tell by
+# itself whether it or a neighbour is nearest.</details>
 # <details><summary>C. Little, since the loss alone decides who speaks.</summary>
 #
 # The loss can only ask for what a query is able to know: for list order, it asks in vain.</details>
@@ -541,12 +541,12 @@ claim(
 # <details><summary>A. One half: every second detection is wrong.</summary>
 #
 # The duplicates all rank last, where every object has been found.</details>
-# <details><summary>B. One.</summary>
-#
-# Right: average precision depends on the ranking, not on a threshold. This is why we also count boxes for each creature.</details>
-# <details><summary>C. Zero: an object may be found only once.</summary>
+# <details><summary>B. Zero: an object may be found only once.</summary>
 #
 # Each object is matched once, by the detection that ranks higher. That one is right.</details>
+# <details><summary>C. One.</summary>
+#
+# Right: average precision depends on the ranking, not on a threshold. This is why we also count boxes for each creature.</details>
 #
 # **Question 3.** Why does no gradient flow through the matching?
 #
@@ -649,13 +649,13 @@ from course_tools.bank.lecture_12.giou import takes_the_shared_part_off as suspe
 # %% [markdown] tags=["predict"]
 # **For which boxes does this error matter most?**
 #
-# <details><summary>A. For disjoint boxes.</summary>
+# <details><summary>A. For boxes that nearly coincide.</summary>
+#
+# For such boxes the intersection and the union are nearly equal, and so are the two formulas.</details>
+# <details><summary>B. For disjoint boxes.</summary>
 #
 # Yes. Their intersection is empty, so *all* of C is subtracted: -1 at any distance. This brings back the zero gradient that
 # GIoU was meant to remove.</details>
-# <details><summary>B. For boxes that nearly coincide.</summary>
-#
-# For such boxes the intersection and the union are nearly equal, and so are the two formulas.</details>
 # <details><summary>C. For large boxes.</summary>
 #
 # Both formulas consist of ratios of areas, so they do not depend on scale.</details>

@@ -183,12 +183,12 @@ print(by_hand.flatten())
 # %% [markdown] tags=["predict"]
 # **Predict.** Patches have 32 places and 48 channels here. On how many of these 1,536 numbers does one number of the result depend?
 #
-# <details><summary>A. On all of them.</summary>
-#
-# A network maps one column. No channel sees another.</details>
-# <details><summary>B. On 32.</summary>
+# <details><summary>A. On 32.</summary>
 #
 # Yes: its own channel, at all places.</details>
+# <details><summary>B. On all of them.</summary>
+#
+# A network maps one column. No channel sees another.</details>
 # <details><summary>C. On 48.</summary>
 #
 # These are the channels of its own place, which the other network of the Mixer mixes.</details>
@@ -314,16 +314,16 @@ figures.show_marks(unseen, order, marked(mixer, unseen), 16)
 #
 # **Predict.** How many of its marks are right?
 #
-# <details><summary>A. About half.</summary>
+# <details><summary>A. About three quarters: replaced patches look out of place.</summary>
+#
+# To look out of place, a patch must be seen beside others.</details>
+# <details><summary>B. Nearly as many: channel mixing has as many weights.</summary>
+#
+# It mixes the numbers of one patch.</details>
+# <details><summary>C. About half.</summary>
 #
 # Yes. Each patch is judged by itself, and nothing in a patch tells whether its counterpart is the same. No amount of training
 # changes that.</details>
-# <details><summary>B. About three quarters: replaced patches look out of place.</summary>
-#
-# To look out of place, a patch must be seen beside others.</details>
-# <details><summary>C. Nearly as many: channel mixing has as many weights.</summary>
-#
-# It mixes the numbers of one patch.</details>
 
 
 # %%
@@ -357,13 +357,13 @@ claim(
 #
 # **Predict.** How does the Vision Transformer compare with the Mixer?
 #
-# <details><summary>A. It fails as the convolutions do.</summary>
-#
-# They assume which places are neighbours. Attention does not.</details>
-# <details><summary>B. It gets as far, and needs more updates.</summary>
+# <details><summary>A. It gets as far, and needs more updates.</summary>
 #
 # Yes. A weight between two places is one number in a Mixer. In attention it is the softmax of a product of learned positions, and
 # these must first single out one place of 32.</details>
+# <details><summary>B. It fails as the convolutions do.</summary>
+#
+# They assume which places are neighbours. Attention does not.</details>
 # <details><summary>C. It needs fewer updates, since it can compare the patches themselves.</summary>
 #
 # What they show does not tell which of them are counterparts: half of them differ, and many patches of sky look alike.</details>
@@ -472,12 +472,12 @@ claim(
 #
 # **Predict.** Which marks of a well trained Mixer change most?
 #
-# <details><summary>A. That of the same place only.</summary>
-#
-# The counterpart now differs from another patch than before.</details>
-# <details><summary>B. That of the same place, and that of its counterpart.</summary>
+# <details><summary>A. That of the same place, and that of its counterpart.</summary>
 #
 # Yes: the two are compared with each other. So the marks tell which places belong together.</details>
+# <details><summary>B. That of the same place only.</summary>
+#
+# The counterpart now differs from another patch than before.</details>
 # <details><summary>C. All: token mixing connects every place with every other.</summary>
 #
 # It could. But what the other places show does not tell whether these two differ.</details>
@@ -525,13 +525,13 @@ explore(draw_place, place=(0, 31))
 # <details><summary>A. The Mixer reads from left to right, and what came last weighs most.</summary>
 #
 # It reads all places at once, and behind the bundle left and right are scattered anyway.</details>
-# <details><summary>B. In training, only patches of the right copy were replaced.</summary>
+# <details><summary>B. By chance: with another seed it may be the other way round.</summary>
+#
+# All seeds see the same kind of puzzles, and in these the two copies differ.</details>
+# <details><summary>C. In training, only patches of the right copy were replaced.</summary>
 #
 # Yes. The left copy is always whole, so that its other patches, too, tell what belongs in a place: sky among sky. If the left patch of
 # a pair is exchanged, its neighbours still vouch for the right one.</details>
-# <details><summary>C. By chance: with another seed it may be the other way round.</summary>
-#
-# All seeds see the same kind of puzzles, and in these the two copies differ.</details>
 
 # %% [markdown]
 # If so, the map must become symmetric where either copy may hold the replaced patch. And the first Mixer must be lost if a pair
@@ -604,12 +604,12 @@ claim(
 #
 # **Question 2.** The strands of another bundle move: every puzzle arrives in an order of its own. What can still work?
 #
-# <details><summary>A. The Mixer, with more training.</summary>
-#
-# Its weights belong to places, and a place now holds any patch.</details>
-# <details><summary>B. A model that compares contents, such as attention without positions.</summary>
+# <details><summary>A. A model that compares contents, such as attention without positions.</summary>
 #
 # Right. Only the patches themselves tell who belongs to whom, and weights computed from contents can use that.</details>
+# <details><summary>B. The Mixer, with more training.</summary>
+#
+# Its weights belong to places, and a place now holds any patch.</details>
 # <details><summary>C. Convolutions: they slide.</summary>
 #
 # They slide over neighbours, and these are now different in each puzzle.</details>
@@ -619,13 +619,13 @@ claim(
 # <details><summary>A. Yes: after one block, every number can depend on every other.</summary>
 #
 # It can, but a fully connected layer has a weight of its own for each pair of numbers.</details>
-# <details><summary>B. No: it connects along the columns and the rows of the matrix, and all columns share their weights, as do all rows.</summary>
+# <details><summary>B. No: distant places are not connected.</summary>
+#
+# All places are connected, in each token-mixing network.</details>
+# <details><summary>C. No: it connects along the columns and the rows of the matrix, and all columns share their weights, as do all rows.</summary>
 #
 # Right. For 32 places and 32 channels, one fully connected layer has $1024^2$, more than a million, weights; a block of ours has
 # fewer than nine thousand.</details>
-# <details><summary>C. No: distant places are not connected.</summary>
-#
-# All places are connected, in each token-mixing network.</details>
 
 # %% [markdown] tags=["quiz"]
 # **In your own words** (half a page). *"All you need is MLPs: no inductive bias, no convolutions."* Argue for or against this

@@ -262,13 +262,13 @@ from course_tools.bank.lecture_14.causal_linear_attention import (
 # %% [markdown] tags=["predict"]
 # **What is wrong with it, and which information leaks?**
 #
-# <details><summary>A. The mask: the features of masked keys are not set to 0.</summary>
-#
-# They are, in the first line.</details>
-# <details><summary>B. Causality: the normaliser sums over all positions, so each context depends on later keys.</summary>
+# <details><summary>A. Causality: the normaliser sums over all positions, so each context depends on later keys.</summary>
 #
 # Yes. Numerator and normaliser are both sums, and both must stop at $i$. Here information about later keys leaks through the
 # denominator, which scales each context.</details>
+# <details><summary>B. The mask: the features of masked keys are not set to 0.</summary>
+#
+# They are, in the first line.</details>
 # <details><summary>C. The batch: the sums mix different sequences.</summary>
 #
 # The axes are counted from the end, so no sum runs over the batch axis.</details>
@@ -499,12 +499,12 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 # **Question 1.** A batch of documents, each of 500 tokens, $d = 1{,}000$ and one head. Would you use linear attention to save
 # multiply-adds?
 #
-# <details><summary>A. Yes: linear beats quadratic.</summary>
-#
-# Softmax attention takes $2L^2d$ multiply-adds, linear attention $2Ld^2$. Here the first is *half* of the second.</details>
-# <details><summary>B. No: the matrix of weights is smaller than S.</summary>
+# <details><summary>A. No: the matrix of weights is smaller than S.</summary>
 #
 # Right: 500 × 500 against 1,000 × 1,000. With ten heads of size 100, the answer is reversed.</details>
+# <details><summary>B. Yes: linear beats quadratic.</summary>
+#
+# Softmax attention takes $2L^2d$ multiply-adds, linear attention $2Ld^2$. Here the first is *half* of the second.</details>
 # <details><summary>C. It makes no difference: only the exponents matter.</summary>
 #
 # The exponents decide for long texts. What counts as long depends on the constants.</details>
@@ -515,12 +515,12 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 # <details><summary>A. 7: the new value replaces the old one.</summary>
 #
 # Nothing is ever replaced: a write only adds.</details>
-# <details><summary>B. 10: the sum of both values.</summary>
-#
-# Right. The memory cannot correct itself. To replace a value, first subtract what it reads with that key now.</details>
-# <details><summary>C. 5: the mean of both values.</summary>
+# <details><summary>B. 5: the mean of both values.</summary>
 #
 # With the division by $\phi(q)^\top z$ it would be the mean. Neither is the newest value.</details>
+# <details><summary>C. 10: the sum of both values.</summary>
+#
+# Right. The memory cannot correct itself. To replace a value, first subtract what it reads with that key now.</details>
 #
 # **Question 3.** Why can linear attention not use an arbitrary mask?
 #
@@ -707,14 +707,14 @@ orthogonalised = check("14.6", orthogonalised)
 # spread of 4. What happens to the error? (The directions are orthogonal and the weights are ratios, so $1/\sqrt m$ is only a
 # guide.)
 #
-# <details><summary>A. It falls like 1/√m in both cases; for large logits it is a little higher.</summary>
-#
-# The rate holds once $m$ is large enough. For large logits, that is more features than anyone could afford.</details>
-# <details><summary>B. For small logits it falls; for large ones it hardly falls and stays near 1.</summary>
+# <details><summary>A. For small logits it falls; for large ones it hardly falls and stays near 1.</summary>
 #
 # Yes. Relative to the square of its mean, a single term has the variance $e^{\|q+k\|^2} - 1$: the mean is dominated by rare,
 # very large terms, which even thousands of samples can miss. An estimate that is 0 everywhere has a relative error of
 # 1.</details>
+# <details><summary>B. It falls like 1/√m in both cases; for large logits it is a little higher.</summary>
+#
+# The rate holds once $m$ is large enough. For large logits, that is more features than anyone could afford.</details>
 # <details><summary>C. For large logits it grows with m.</summary>
 #
 # For positive features it does not: more samples improve both numerator and denominator, though far too slowly. For

@@ -157,14 +157,14 @@ print(dynamic_edge_scores(z, torch.tensor([-5.0, -5.0]), from_a_and_c))
 # <details><summary>A. Yes, if z has enough features.</summary>
 #
 # However many there are, the product with $a_2$ makes one number of them, before the receiver is seen.</details>
-# <details><summary>B. No: all receivers rank the senders in the same order.</summary>
-#
-# Yes. The receiver adds the same number to all its scores, and LeakyReLU is increasing, so the order is that of $a_2^\top z_j$ for
-# everyone. A needs itself before C, and C needs the reverse. Brody et al. call this score **static**.</details>
-# <details><summary>C. Yes: the receiver's number shifts the scores.</summary>
+# <details><summary>B. Yes: the receiver's number shifts the scores.</summary>
 #
 # It shifts all scores of that receiver alike. With LeakyReLU this can make its weights more or less equal, but it never changes
 # their order.</details>
+# <details><summary>C. No: all receivers rank the senders in the same order.</summary>
+#
+# Yes. The receiver adds the same number to all its scores, and LeakyReLU is increasing, so the order is that of $a_2^\top z_j$ for
+# everyone. A needs itself before C, and C needs the reverse. Brody et al. call this score **static**.</details>
 
 # %% [markdown]
 # ## 3 A softmax over the edges of each node
@@ -203,13 +203,13 @@ from course_tools.bank.lecture_15.attend_edges import (
 # %% [markdown] tags=["predict"]
 # **Which line is wrong, and what is its effect?**
 #
-# <details><summary>A. The weights: they should be normalised over the keys.</summary>
-#
-# They are normalised over the edges of each query node, by your own `edge_softmax` or the library's.</details>
-# <details><summary>B. The addition: where an index is repeated, only one of the additions is kept.</summary>
+# <details><summary>A. The addition: where an index is repeated, only one of the additions is kept.</summary>
 #
 # Yes. `context[..., i, :] += m` first reads all entries, then adds, then writes all of them back: of several messages to one
 # node, only one remains. `index_add` and `scatter_add` add every message.</details>
+# <details><summary>B. The weights: they should be normalised over the keys.</summary>
+#
+# They are normalised over the edges of each query node, by your own `edge_softmax` or the library's.</details>
 # <details><summary>C. The direction: values are taken from the wrong node of each edge.</summary>
 #
 # They are taken from `edges[1]`, the key node, as they should be.</details>
@@ -402,13 +402,13 @@ claim("15.n", **{name: len(each) for name, each in favourites.items()})
 #
 # **Predict.** Which kind suffers most from the longer range?
 #
-# <details><summary>A. The maximum: more readings, so a larger maximum.</summary>
-#
-# A little. But a message that is silenced does not become the largest.</details>
-# <details><summary>B. The sum.</summary>
+# <details><summary>A. The sum.</summary>
 #
 # Yes. Twice as many messages make sums that the update has never seen. A mean keeps its scale, though the share of the own room
 # falls. The weights of attention sum to 1, whoever is heard.</details>
+# <details><summary>B. The maximum: more readings, so a larger maximum.</summary>
+#
+# A little. But a message that is silenced does not become the largest.</details>
 # <details><summary>C. Attention: it must now choose among 25.</summary>
 #
 # A sensor in another room has almost no weight, so twelve more of them change little.</details>
@@ -554,22 +554,22 @@ claim(
 # <details><summary>A. 8 · 100,000²: one for each pair.</summary>
 #
 # That is dense attention: eighty billion weights, nearly all of which are masked.</details>
-# <details><summary>B. 8 · 500,000.</summary>
-#
-# Right: one for each edge and head.</details>
-# <details><summary>C. 100,000: a softmax gives each node one weight.</summary>
+# <details><summary>B. 100,000: a softmax gives each node one weight.</summary>
 #
 # A softmax gives each node a weight for each of its neighbours.</details>
+# <details><summary>C. 8 · 500,000.</summary>
+#
+# Right: one for each edge and head.</details>
 #
 # **Question 2.** You subtract the largest score of the *whole graph* before the exponential. What goes wrong?
 #
-# <details><summary>A. Nothing: any constant cancels.</summary>
+# <details><summary>A. A node whose scores are all far below those of other nodes gets NaN.</summary>
+#
+# Right. Each node needs its own maximum; the property `large scores` of the check tests this.</details>
+# <details><summary>B. Nothing: any constant cancels.</summary>
 #
 # That holds in exact arithmetic. But in floating point $e^{-2000}$ is 0, and a node all of whose scores are that low computes
 # 0/0.</details>
-# <details><summary>B. A node whose scores are all far below those of other nodes gets NaN.</summary>
-#
-# Right. Each node needs its own maximum; the property `large scores` of the check tests this.</details>
 # <details><summary>C. Weights no longer sum to 1.</summary>
 #
 # They do, unless they are NaN.</details>
@@ -577,12 +577,12 @@ claim(
 # **Question 3.** All neighbours of a node have equal features. It has three of them, and then six. What does attention over them
 # return?
 #
-# <details><summary>A. The same both times.</summary>
-#
-# Right: weights that sum to 1 over equal values give that value. Attention cannot count; a sum can.</details>
-# <details><summary>B. Twice as much for six.</summary>
+# <details><summary>A. Twice as much for six.</summary>
 #
 # That is what a sum returns.</details>
+# <details><summary>B. The same both times.</summary>
+#
+# Right: weights that sum to 1 over equal values give that value. Attention cannot count; a sum can.</details>
 # <details><summary>C. That depends on the scores.</summary>
 #
 # Whatever the scores are, they are the same for equal neighbours.</details>
@@ -685,12 +685,12 @@ multi_head_graph_attention = check("15.4", multi_head_graph_attention)
 # <details><summary>A. Nearly all: there are more parameters than members.</summary>
 #
 # Training changes only the weights that multiply the features of the two leaders.</details>
-# <details><summary>B. About half.</summary>
-#
-# Yes: for all others the prediction depends on random initial weights. What is known about them is in the edges.</details>
-# <details><summary>C. Few: most are on the wrong side.</summary>
+# <details><summary>B. Few: most are on the wrong side.</summary>
 #
 # That would need information, too: exchange the sides, and most would be right.</details>
+# <details><summary>C. About half.</summary>
+#
+# Yes: for all others the prediction depends on random initial weights. What is known about them is in the edges.</details>
 
 # %% [markdown]
 # With the edges, the two labels travel from neighbour to neighbour. `ClubGAT` has two layers of your function, and its rival is the
@@ -775,13 +775,13 @@ dirichlet_energy = check("15.7", dirichlet_energy)
 # %% [markdown] tags=["predict"]
 # **Predict.** Apply $\hat A$ repeatedly, without any training. What happens to the energy of $x_i/\sqrt{d_i}$?
 #
-# <details><summary>A. It falls to a positive level that depends on the graph.</summary>
-#
-# What remains is the component along $\sqrt{d_i}$, and its energy is 0.</details>
-# <details><summary>B. It falls towards 0; after the first steps, by nearly the same factor in every step.</summary>
+# <details><summary>A. It falls towards 0; after the first steps, by nearly the same factor in every step.</summary>
 #
 # Yes: by the square of the second largest absolute eigenvalue of $\hat A$, once the components of the smaller ones have decayed. On
 # a connected graph only one direction remains, and in it $x_i/\sqrt{d_i}$ is the same for all nodes.</details>
+# <details><summary>B. It falls to a positive level that depends on the graph.</summary>
+#
+# What remains is the component along $\sqrt{d_i}$, and its energy is 0.</details>
 # <details><summary>C. It falls like 1 / depth.</summary>
 #
 # That would be slower. The decay is geometric: a straight line on a logarithmic axis.</details>
@@ -802,12 +802,12 @@ figures.show_energies(smooth)
 # <details><summary>A. No: averaging has removed it.</summary>
 #
 # Each round shrinks it by a factor, and a factor is never 0.</details>
-# <details><summary>B. Yes, but too small beside what all members share.</summary>
-#
-# Yes. Divide by $\sqrt{d_i}$, subtract the mean of all members, and multiply what is left back to size: the sides are there.</details>
-# <details><summary>C. Yes: the regression finds it by itself.</summary>
+# <details><summary>B. Yes: the regression finds it by itself.</summary>
 #
 # It finds the largest difference between the two leaders, and that is their number of friends, 16 and 17.</details>
+# <details><summary>C. Yes, but too small beside what all members share.</summary>
+#
+# Yes. Divide by $\sqrt{d_i}$, subtract the mean of all members, and multiply what is left back to size: the sides are there.</details>
 
 # %% tags=["nbval-check-output"]
 after = smooth["karate club"].features

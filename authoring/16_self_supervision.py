@@ -191,13 +191,13 @@ from course_tools.bank.lecture_16.nt_xent import seeks_the_partner_next_door as 
 # %% [markdown] tags=["predict"]
 # **Which views does it pull together?**
 #
-# <details><summary>A. The two views of each image: the numbering does not matter.</summary>
-#
-# Print the targets for three pairs: 1, 0, 3, 2, 5, 4. Which image does row 1 belong to?</details>
-# <details><summary>B. Each image with another image.</summary>
+# <details><summary>A. Each image with another image.</summary>
 #
 # Yes. `torch.cat` puts all first views before all second ones, so rows 0 and 1 are different images. Numbering and order of
 # the rows must agree: interleave the views, or shift the targets by N.</details>
+# <details><summary>B. The two views of each image: the numbering does not matter.</summary>
+#
+# Print the targets for three pairs: 1, 0, 3, 2, 5, 4. Which image does row 1 belong to?</details>
 # <details><summary>C. Each view with itself.</summary>
 #
 # The diagonal is masked; that part is right.</details>
@@ -258,12 +258,12 @@ def contrast(model, pair):
 #
 # For that, it would have to tell the partner from eight views of the same kind. Nothing that stays does, and only one pair of four shares
 # more than that.</details>
-# <details><summary>B. About log 9, or 2.2.</summary>
-#
-# Yes: a uniform guess among nine, or a little less, since their number varies. Compare the end of the curve.</details>
-# <details><summary>C. About log 79, or 4.4: it has no labels.</summary>
+# <details><summary>B. About log 79, or 4.4: it has no labels.</summary>
 #
 # That is the loss without any knowledge; the curve starts slightly above it.</details>
+# <details><summary>C. About log 9, or 2.2.</summary>
+#
+# Yes: a uniform guess among nine, or a little less, since their number varies. Compare the end of the curve.</details>
 
 # %%
 torch.manual_seed(0)
@@ -459,13 +459,13 @@ spectrum = check("16.6", spectrum)
 #
 # **Predict.** Which has the *lowest* loss?
 #
-# <details><summary>A. BYOL: it learns the best features.</summary>
-#
-# Its loss is far above the lowest.</details>
-# <details><summary>B. The one without moving average and stop-gradient.</summary>
+# <details><summary>A. The one without moving average and stop-gradient.</summary>
 #
 # Yes. With a gradient on both sides, the network lowers the loss by making all outputs equal. When the target is trained too, a lower
 # loss is no better model.</details>
+# <details><summary>B. BYOL: it learns the best features.</summary>
+#
+# Its loss is far above the lowest.</details>
 # <details><summary>C. All four are equal: the loss is the same formula.</summary>
 #
 # The formula is, but the targets differ.</details>
@@ -538,12 +538,12 @@ claim(
 # <details><summary>A. It never gets better than the pixels: without negatives there is nothing to learn.</summary>
 #
 # After 120 updates one might think so. The rest of the curve shows otherwise.</details>
-# <details><summary>B. It learns more slowly, and comes close in the end.</summary>
-#
-# Yes. Its targets are the outputs of a random network at first, and improve only with the network itself.</details>
-# <details><summary>C. It is ahead from the start: no view is wrongly pushed away.</summary>
+# <details><summary>B. It is ahead from the start: no view is wrongly pushed away.</summary>
 #
 # Its loss pushes nothing away, but its targets mean little at first.</details>
+# <details><summary>C. It learns more slowly, and comes close in the end.</summary>
+#
+# Yes. Its targets are the outputs of a random network at first, and improve only with the network itself.</details>
 
 # %%
 study_of_digits = recorded("16_byol_and_batches")
@@ -586,27 +586,27 @@ claim(
 #
 # **Question 2.** Your SimCLR loss stays at $\log(2N - 1)$. What has happened?
 #
-# <details><summary>A. All embeddings are equal, or nearly so.</summary>
+# <details><summary>A. It has converged.</summary>
+#
+# A trained model has a much lower loss.</details>
+# <details><summary>B. The batch is too small.</summary>
+#
+# The value depends on N, but a small batch does not keep the loss from falling.</details>
+# <details><summary>C. All embeddings are equal, or nearly so.</summary>
 #
 # Right, if the pairs and the temperature are right: this is a uniform guess among $2N - 1$ views. Wrong pairs give about the same
 # value, and a high temperature nearly the same, so check both first. Here the loss itself reveals the collapse, unlike
 # BYOL's.</details>
-# <details><summary>B. It has converged.</summary>
-#
-# A trained model has a much lower loss.</details>
-# <details><summary>C. The batch is too small.</summary>
-#
-# The value depends on N, but a small batch does not keep the loss from falling.</details>
 #
 # **Question 3.** To compare two encoders, someone trains a deep network on top of each, with many labels. What does this not show?
 #
-# <details><summary>A. Nothing is missing: higher accuracy is better.</summary>
-#
-# For use, it may be; fine-tuning is a good way to *use* an encoder. But a deep network with many labels learns much by itself.</details>
-# <details><summary>B. What the encoder contributes, and what the network on top.</summary>
+# <details><summary>A. What the encoder contributes, and what the network on top.</summary>
 #
 # Right. A linear probe can only use what is linearly separable in the features. To compare what the encoders are good for, fine-tune
 # both *and* the same network from random weights.</details>
+# <details><summary>B. Nothing is missing: higher accuracy is better.</summary>
+#
+# For use, it may be; fine-tuning is a good way to *use* an encoder. But a deep network with many labels learns much by itself.</details>
 # <details><summary>C. The speed of the encoder.</summary>
 #
 # No probe shows that.</details>

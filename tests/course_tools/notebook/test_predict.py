@@ -1,5 +1,6 @@
 """A prediction asks first and explains after the choice; exported, it stands folded."""
 
+from collections import Counter
 from importlib import import_module
 
 import pytest
@@ -16,6 +17,12 @@ def test_every_prediction_has_options_and_one_that_is_right():
         assert len(item.options) >= 2
         assert item.right in [option.letter for option in item.options]
         assert all(option.text and option.explanation for option in item.options)
+
+
+def test_the_letter_does_not_give_the_right_option_away():
+    """Most authors put the right option second; a student who notices stops reading."""
+    letters = Counter(item.right for item in predictions().values())
+    assert max(letters.values()) < 0.45 * letters.total(), letters
 
 
 def test_an_unknown_prediction_is_a_clear_error():
