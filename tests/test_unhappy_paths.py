@@ -211,6 +211,29 @@ DTYPES = [
         for form in ("linear_attention", "kernel_attention", "LinearAttention()")
     ),
     ("performer_attention(q, k, v.long(), omega=randn(5, d_k))", "TypeError", "values must be floating-point numbers"),
+    *(
+        (f"{form}(k, k, v.long(){rest})", "TypeError", "v must be a tensor of type float, got torch.int64.")
+        for form, rest in [
+            *((f"{form}_linear_attention", "") for form in ("causal", "recurrent", "chunked", "lean")),
+            *((f"{form}_performer_attention", ", omega=randn(5, d_k)") for form in ("causal", "lean")),
+            ("retention", ", -ones(B, T_k)"),
+            ("delta_attention", ", ones(B, T_k)"),
+        ]
+    ),
+    *(
+        (
+            f"{form}linear_attention_step(zeros(B, d_k, d_v), zeros(B, d_k), k[:, 0], k[:, 0], v[:, 0].long())",
+            "TypeError",
+            "v must be",
+        )
+        for form in ("", "inplace_")
+    ),
+    *(
+        (f"{loss}(x[:, 0].long(), x[:, 1].long(), 0.5)", "TypeError", "a must be a tensor of type float, got torch.int64.")
+        for loss in ("nt_xent", "lean_nt_xent")
+    ),
+    ("dice_loss(x.long(), x > 0)", "TypeError", "logits must be a tensor of type float, got torch.int64."),
+    ("dice_loss(x, x.long())", "TypeError", "masks must be a tensor of type bool, got torch.int64."),
     (
         "teacher_forced_loss(randn(B, T, 9), target.float(), 0)",
         "TypeError",
