@@ -25,7 +25,7 @@ from course_lib.attention.multihead import KeysValues
 from course_lib.primitives.preconditions import of_tensors, requires
 from course_lib.shapes import GroupKeys, GroupValues, Mask, Queries
 
-__all__ = ["RotaryAttention", "StretchedBase", "rotary_speeds", "rotate"]
+__all__ = ["RotaryAttention", "StretchedBase", "rotary_speeds", "rotate", "windowed_cache"]
 
 
 class StretchedBase(NamedTuple):
@@ -120,6 +120,44 @@ def rotate(x: Queries, speeds: Float[Tensor, "pairs"], start: int = 0) -> Querie
 
 class RotatedKeysValues(KeysValues):
     """What has been read: keys (*batch, T, d_k) rotated to their positions 0 … T - 1, and values (*batch, T, d_v)."""
+
+
+def _require_window(state: KeysValues, speeds: Tensor, size: int, sinks: int = 0) -> None:
+    """Raise a ValueError unless the window has room for the query's own position."""
+    if size < 1 or sinks < 0:
+        raise ValueError(f"a window has at least the query's own position, and sinks are 0 or more: got {size} and {sinks}.")
+
+
+@requires(_require_window)
+def windowed_cache(state: KeysValues, speeds: Float[Tensor, "pairs"], size: int, sinks: int = 0) -> RotatedKeysValues:
+    """Drop what a window of `size` positions, the next one included, does not read: a cache that does not grow.
+
+    The positions that stay close the gap: their keys turn back by the number of dropped ones, and their distances are what they
+    were. So positions count within the cache, as in StreamingLLM. Without sinks, steps compute what the mask
+    `window_of_tokens(T, size)` computes from the whole text; with sinks, these seem to stand just in front of the window.
+
+    Args:
+        state: keys (*batch, T, d_k), rotated to the positions 0 … T - 1, and values (*batch, T, d_v).
+        speeds: of the rotation, (d_k / 2,).
+        size: positions in a window, the query's own included.
+        sinks: first positions that stay, in addition (attention sinks).
+
+    Returns:
+        at most sinks + size - 1 positions. In half precision each turn rounds, and each key turns size - 1 times.
+
+    Raises:
+        ValueError: size is below 1, or sinks is negative.
+
+    Source: Xiao et al. 2023, *Efficient Streaming Language Models with Attention Sinks*, section 3.2
+    (https://arxiv.org/abs/2309.17453).
+    """
+    keys, values = state
+    n_dropped = max(0, keys.shape[-2] - sinks - (size - 1))
+    recent = rotate(keys[..., sinks + n_dropped :, None, :], speeds, -n_dropped).squeeze(-2)  # each as row 0: one angle for all
+    return RotatedKeysValues(
+        torch.cat([keys[..., :sinks, :], recent], dim=-2),
+        torch.cat([values[..., :sinks, :], values[..., sinks + n_dropped :, :]], dim=-2),
+    )
 
 
 class RotaryAttention(nn.Module):

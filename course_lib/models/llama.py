@@ -17,9 +17,17 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.attention import AnyMechanism, GroupedQueryAttention, LayerState, MultiHead, RotaryAttention, causal_attention
+from course_lib.attention import (
+    AnyMechanism,
+    GroupedQueryAttention,
+    KeysValues,
+    LayerState,
+    MultiHead,
+    RotaryAttention,
+    causal_attention,
+)
 from course_lib.attention.core import require_causal
-from course_lib.attention.rotary import StretchedBase
+from course_lib.attention.rotary import StretchedBase, rotary_speeds, windowed_cache
 from course_lib.blocks import Block, GatedFeedForward, SelfAttention, Sizes, Stack, draw_weights, pre_norm
 from course_lib.blocks.block import of_one_layer
 from course_lib.primitives import padding_first
@@ -79,6 +87,7 @@ class Llama(nn.Module):
                 f"d_model {d_model} does not divide into {n_heads} heads of an even size, whose features turn in pairs."
             )
         d_k = d_model // n_heads if d_k is None else d_k
+        self._d_k, self._base = d_k, base
         norm = partial(nn.RMSNorm, eps=epsilon)
         if isinstance(mechanism, RotaryAttention):
             raise ValueError("Llama rotates queries and keys itself; pass the mechanism that stands inside `RotaryAttention`.")
@@ -129,3 +138,29 @@ class Llama(nn.Module):
         real = None if state.real is None else F.pad(state.real, (0, 1), value=True)
         states, layers = self.stack.step(self.tokens(tokens[:, None]), state.layers, *(() if real is None else (real,)))
         return self.readout(states[:, 0]), LlamaState(layers, real, state.T + 1)
+
+    def windowed(self, state: LlamaState, size: int, sinks: int = 0) -> LlamaState:
+        """Drop what the next `step` does not read if every layer has a window of `size` tokens, the next one included.
+
+        Called before every step, it keeps the cache from growing. The steps compute what the mask `window_of_tokens(T, size)`
+        computes from the whole text. With sinks, the first tokens stay as well, in positions just in front of the window.
+
+        Args:
+            state: what has been read.
+            size: tokens in a window, the query's own included.
+            sinks: first tokens that stay, in addition.
+
+        Returns:
+            a state of at most sinks + size - 1 tokens in each layer; its T still counts all that were read.
+
+        Raises:
+            ValueError: size is below 1, sinks is negative, or the first tokens of a prompt are padding, which is no sink.
+
+        Source: Xiao et al. 2023, section 3.2 (https://arxiv.org/abs/2309.17453).
+        """
+        if sinks and state.real is not None:
+            raise ValueError("sinks are the first tokens of a text, but prompts of different lengths begin with padding.")
+        speeds = rotary_speeds(self._d_k, self._base, self.readout.weight.device)
+        layers = tuple(windowed_cache(KeysValues(*layer), speeds, size, sinks) for layer in state.layers)
+        real = None if state.real is None else state.real[..., max(0, state.real.shape[-1] - size + 1) :]
+        return LlamaState(layers, real, state.T)

@@ -281,6 +281,7 @@ PARTS = {
     "partial_attention",
     "split_heads",
     "require_weights",
+    "windowed_cache",
     "without_attention_dropout",
 }
 """Parts of the mechanisms, which call them, and functions that do not compute."""

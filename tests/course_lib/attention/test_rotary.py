@@ -16,6 +16,7 @@ from course_lib.attention import (
     rotary_speeds,
     rotate,
     scaled_dot_product_attention,
+    windowed_cache,
 )
 from course_lib.blocks import Sizes
 from course_lib.fast import fused_causal_attention
@@ -203,3 +204,37 @@ def test_a_stretched_base_by_hand():
     x = torch.randn(2, 7, 6, generator=torch.Generator().manual_seed(0))
     attended = RotaryAttention(6, base=stretched)(x, x, x)
     torch.testing.assert_close(attended.context, causal_attention(*[rotate(x, rotary_speeds(6, stretched))] * 2, x).context)
+
+
+def test_a_cache_of_a_window_by_hand():
+    """Quarter turns: keys of equal features at 0, 1, 2 are (1, 0), (0, 1), (-1, 0). Alone, the last turns back to (1, 0)."""
+    quarter, ones = torch.tensor([math.pi / 2]), torch.tensor([[1.0, 0.0]]).expand(3, 2)
+    state = RotaryAttention(2).start(ones, ones)._replace(keys=rotate(ones, quarter))
+    torch.testing.assert_close(windowed_cache(state, quarter, 2).keys, torch.tensor([[1.0, 0.0]]))
+    torch.testing.assert_close(windowed_cache(state, quarter, 2, sinks=1).keys, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    assert windowed_cache(state, quarter, 1).keys.shape == (0, 2)
+    torch.testing.assert_close(windowed_cache(state, quarter, 4), state)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("sinks", [0, 1, 3])
+def test_positions_count_within_the_cache_of_a_window(normal, size, sinks):
+    """An independent form keeps keys that are not rotated, and rotates those of the window anew at each step."""
+    q, k, v = normal(B, T, d), normal(B, T, d), normal(B, T, d_v)
+    rotary = RotaryAttention(d)
+    state = rotary.start(k[:, :0], v[:, :0])
+    for t in range(T):
+        at = slice(t, t + 1)
+        found, state = rotary.step(q[:, at], k[:, at], v[:, at], windowed_cache(state, rotary_speeds(d), size, sinks))
+        kept = [i for i in range(t + 1) if i < sinks or i > t - size]
+        keys = rotate(k[:, kept], rotary_speeds(d))
+        query = rotate(q[:, at], rotary_speeds(d), len(kept) - 1)
+        torch.testing.assert_close(found.context, scaled_dot_product_attention(query, keys, v[:, kept]).context)
+    assert torch.autograd.gradcheck(lambda k, v: windowed_cache(type(state)(k, v), rotary_speeds(d), 3, 1), (k[0], v[0]))
+
+
+def test_a_window_without_the_query_is_refused(normal):
+    state = RotaryAttention(d).start(normal(T, d), normal(T, d_v))
+    for size, sinks in ((0, 0), (2, -1)):
+        with pytest.raises(ValueError, match="a window has at least the query's own position"):
+            windowed_cache(state, rotary_speeds(d), size, sinks)

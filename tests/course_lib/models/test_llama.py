@@ -20,6 +20,7 @@ from course_lib.fast import fused_causal_attention
 from course_lib.generation import generate
 from course_lib.losses import next_token_loss
 from course_lib.models import Llama
+from course_lib.primitives import window_of_tokens
 
 B, T, N = 3, 7, 13
 SIZES = Sizes(d_model=24, n_heads=4, d_ff=19, n_layers=2)
@@ -202,3 +203,43 @@ def test_dropout_of_attention_is_taken_out_where_it_stands_inside_other_mechanis
     without = without_attention_dropout(llama)
     torch.testing.assert_close(without(TOKENS), llama.eval()(TOKENS))
     assert generate(without, TOKENS, 3, likeliest).shape[0] == B
+
+
+def steps(llama, size, sinks=0, lengths=None, read=0):
+    """Logits of every token but those read at once, step by step within a window, and the state at the end."""
+    state, found = llama.start(TOKENS[:, :read], lengths), []
+    for t in range(read, T):
+        state = llama.windowed(state, size, sinks)
+        logits, state = llama.step(TOKENS[:, t], state)
+        found.append(logits)
+    return torch.stack(found, dim=1), state
+
+
+@every_grouping
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 11])
+def test_a_cache_that_does_not_grow_writes_what_the_mask_of_a_window_computes(n_groups, size):
+    llama = model(n_groups)
+    found, state = steps(llama, size)
+    torch.testing.assert_close(found, llama.readout(llama.stack(llama.tokens(TOKENS), window_of_tokens(T, size))))
+    assert {layer.keys.shape[-2] for layer in state.layers} == {min(size, T)}
+    assert state.T == T
+
+
+def test_within_a_window_each_prompt_of_a_padded_batch_is_continued_as_alone():
+    llama, lengths = model(), torch.tensor([1, 3, 2])
+    found, state = steps(llama, 4, lengths=lengths, read=3)
+    assert state.real.shape == (B, 1, 1, 4)
+    for b, n in enumerate(lengths):
+        alone = torch.cat([TOKENS[b, :n], TOKENS[b, 3:]])[None]
+        wanted = llama.readout(llama.stack(llama.tokens(alone), window_of_tokens(alone.shape[1], 4)))
+        torch.testing.assert_close(found[b], wanted[0, n:])
+
+
+def test_sinks_stay_in_the_cache_and_are_no_padding():
+    llama = model()
+    _, state = steps(llama, 3, sinks=2)
+    first = llama.start(TOKENS[:, :2]).layers[0]
+    assert {layer.keys.shape[-2] for layer in state.layers} == {5}
+    torch.testing.assert_close(state.layers[0].keys[:, :, :2], first.keys)
+    with pytest.raises(ValueError, match="begin with padding"):
+        steps(llama, 3, sinks=1, lengths=torch.tensor([1, 3, 2]), read=3)
