@@ -110,3 +110,26 @@ def test_gates_of_another_shape_are_refused(unchecked, normal):
         gated_linear_attention(normal(B, T, d), normal(B, T, d), normal(B, T, d_v), torch.zeros(B, T).double())
     with pytest.raises(ValueError, match="needs gated_linear_attention"):
         retention(normal(B, T, d), normal(B, T, d), normal(B, T, d_v), torch.zeros(B, T, d).double())
+
+
+def test_retention_is_the_lightning_attention_of_minimax():
+    """Its heads fade at fixed rates; it computes blocks of three positions. What its norm receives are the contexts."""
+    reason = "transformers is not installed: pip install -e '.[peers]'"
+    transformers = pytest.importorskip("transformers", reason=reason)
+    published = pytest.importorskip("transformers.models.minimax.modeling_minimax", reason=reason)
+    config = transformers.MiniMaxConfig(
+        hidden_size=12,
+        num_attention_heads=3,
+        head_dim=6,
+        num_hidden_layers=2,
+        block_size=3,
+        layer_types=["linear_attention"] * 2,
+    )
+    torch.manual_seed(0)
+    layer, seen = published.MiniMaxLightningAttention(config, 0), []
+    layer.norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    x = torch.randn(B, T, 12)
+    layer(x, None, None)
+    q, k, v = F.silu(layer.qkv_proj(x)).unflatten(-1, (3, 18)).transpose(1, 2).split(6, dim=-1)
+    ours = retention(q, k, v, -layer.slope_rate[:, 0].expand(B, 3, T))
+    torch.testing.assert_close(ours.transpose(1, 2).flatten(2), seen[0], atol=1e-5, rtol=1e-4)

@@ -38,3 +38,16 @@ def test_a_state_that_grows_is_refused(normal):
     for A, dt in ((0.5, 1.0), (-0.5, -1.0)):
         with pytest.raises(ValueError, match="at most 0: a memory that grows"):
             ssd(x, torch.full((T,), dt).double(), A, B_, C)
+
+
+def test_it_is_the_scan_of_mamba_2_at_hugging_face():
+    """Their chunks of four positions, in torch, with one B and C for two heads each."""
+    reason = "transformers is not installed: pip install -e '.[peers]'"
+    published = pytest.importorskip("transformers.models.mamba2.modeling_mamba2", reason=reason)
+    torch.manual_seed(0)
+    x, dt, A = torch.randn(B, T, 4, d_v), F.softplus(torch.randn(B, T, 4)), -torch.rand(4)
+    B_, C = torch.randn(2, B, T, 2, d)
+    theirs = published.mamba2_chunk_scan(x, dt, A, B_, C, chunk_size=4)
+    B_, C = (part.repeat_interleave(2, dim=2).transpose(1, 2) for part in (B_, C))
+    ours = ssd(x.transpose(1, 2), dt.mT, A, B_, C)
+    torch.testing.assert_close(ours.transpose(1, 2), theirs.reshape(B, T, 4, d_v), atol=1e-5, rtol=1e-4)

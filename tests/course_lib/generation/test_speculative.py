@@ -127,3 +127,26 @@ def test_bad_arguments_are_refused():
         accept(torch.tensor([1]), torch.tensor([[1.0, 0]]), torch.full((2, 2), 0.5), torch.rand(2))
     with pytest.raises(ValueError, match="one position more: got 1 and 2"):
         accept(torch.tensor([0]), torch.tensor([[1.0, 0]]), torch.full((1, 2), 0.5), torch.rand(2))
+
+
+def test_hugging_face_accepts_as_many_tokens_of_the_same_uniforms():
+    """Its function draws its own: the same ones after the same seed. What follows a refusal is owed something in both."""
+    reason = "transformers is not installed: pip install -e '.[peers]'"
+    utils = pytest.importorskip("transformers.generation.utils", reason=reason)
+    torch.manual_seed(0)
+    seen = set()
+    for seed in range(200):
+        logits, other = 1.5 * torch.randn(1, 5, 7), 1.5 * torch.randn(1, 4, 7)
+        p, q = logits.softmax(-1)[0], other.softmax(-1)[0]
+        tokens = torch.multinomial(q, 1)[:, 0]
+        torch.manual_seed(seed)
+        valid, n = utils._speculative_sampling(tokens[None], other, 4, logits)
+        torch.manual_seed(seed)
+        uniforms = torch.cat([torch.rand(4), torch.rand(1)])
+        ours = accept(tokens, q, p, uniforms)
+        assert ours.n == n
+        assert valid[0, :-1].tolist() == tokens[:n].tolist()
+        for token in (ours.token, valid[0, -1]):
+            assert n == 4 or p[n, token] > q[n, token]
+        seen.add(int(n))
+    assert seen == {0, 1, 2, 3, 4}

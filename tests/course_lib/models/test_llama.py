@@ -20,7 +20,9 @@ from course_lib.fast import fused_causal_attention
 from course_lib.generation import generate
 from course_lib.losses import next_token_loss
 from course_lib.models import Llama
+from course_lib.pretrained.llama import from_llama
 from course_lib.primitives import window_of_tokens
+from tests.course_lib.models import peers
 
 B, T, N = 3, 7, 13
 SIZES = Sizes(d_model=24, n_heads=4, d_ff=19, n_layers=2)
@@ -243,3 +245,15 @@ def test_sinks_stay_in_the_cache_and_are_no_padding():
     torch.testing.assert_close(state.layers[0].keys[:, :, :2], first.keys)
     with pytest.raises(ValueError, match="begin with padding"):
         steps(llama, 3, sinks=1, lengths=torch.tensor([1, 3, 2]), read=3)
+
+
+def test_within_a_window_it_is_mistral():
+    """Hugging Face's Mistral with a window of three tokens: all tokens at once, and one after the other."""
+    rope = {"rope_type": "default", "rope_theta": 10_000.0}
+    theirs = peers.llama(kind="Mistral", sliding_window=3, rms_norm_eps=1e-6, rope_parameters=rope)
+    ours = Llama(peers.N_TOKENS, SIZES._replace(d_ff=peers.SIZES.d_ff), 2)
+    ours.load_state_dict(from_llama(theirs.state_dict(), 6))
+    wanted, close = theirs(TOKENS).logits, {"atol": 1e-4, "rtol": 1e-4}
+    assert not torch.allclose(ours(TOKENS), wanted, atol=0.1)
+    torch.testing.assert_close(ours.readout(ours.stack(ours.tokens(TOKENS), window_of_tokens(T, 3))), wanted, **close)
+    torch.testing.assert_close(steps(ours, 3)[0], wanted, **close)
