@@ -24,6 +24,7 @@
 # **How each lecture works.** *Predict*: choose an answer before you run the experiment; then read why. *Write*: put your code
 # in place of `raise NotImplementedError()`. *Check*: the cell below it says what is right, and which mistake it recognises;
 # until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your run.
+# After a restart of the kernel, select the cell where you want to go on and choose *Run › Run All Above Selected Cell*.
 
 # %%
 from collections.abc import Sequence
@@ -695,7 +696,7 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 # %% [markdown]
 # # Going further
 #
-# Each of these sections stands for itself, and no later lecture needs them.
+# Each of these sections stands for itself, and no later lecture needs them. They use what the cells above them define.
 #
 # ## 11 Back-propagation through time, by hand
 #

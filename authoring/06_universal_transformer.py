@@ -565,7 +565,7 @@ explore(draw_steps, ones=(1, 10, 1))
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+# Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
 
 # %% [markdown]
 # ## The price of a step

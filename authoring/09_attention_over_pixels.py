@@ -577,7 +577,7 @@ claim("09.d", saved=saved)
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+# Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
 
 # %% [markdown]
 # ## Build it: a rival without attention

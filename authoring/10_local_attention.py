@@ -607,7 +607,7 @@ figures.show_restored(panels, photo.to(device()))
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+# Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
 
 # %% [markdown]
 # ## Multiply-adds

@@ -625,7 +625,7 @@ figures.show_hardest(small[held], kinds[held], odds, f"{whose(repair_vit)} model
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+# Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
 
 # %% [markdown]
 # ## Attention rollout

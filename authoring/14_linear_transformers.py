@@ -578,7 +578,7 @@ claim("14.kept", cache=cache, state=kept, ratio=cache / kept)
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+# Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
 
 # %% [markdown]
 # ## Against softmax: bits per character

@@ -651,7 +651,7 @@ claim(
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each stands alone, and their exercises are extra points.
+# Nothing later depends on these sections. Each stands alone once the core has run, and their exercises are extra points.
 
 # %% [markdown]
 # ## Turning and zooming a batch

@@ -20,6 +20,10 @@ class Trained(NamedTuple):
     model: nn.Module
     losses: list[float]
 
+    def __repr__(self) -> str:
+        """Name the model and the last loss: a cell that ends with `fit(…)` shows this, not every layer and every loss."""
+        return f"Trained({type(self.model).__name__}, {len(self.losses):,} losses, the last {self.losses[-1]:.3g})"
+
 
 def fit(
     model: nn.Module,

@@ -29,6 +29,7 @@ def test_it_trains_as_train_does_and_returns_the_losses(capsys):
     assert trained.losses == expected
     assert not trained.model.training
     assert torch.equal(trained.model.weight, model.weight)
+    assert repr(trained) == f"Trained(Linear, 20 losses, the last {expected[-1]:.3g})"
     caption, recipe = capsys.readouterr().out.splitlines()
     assert caption.startswith("Training loss, loss, in the first and in the last block of updates: ")
     assert recipe == "Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 20 updates of 32"
