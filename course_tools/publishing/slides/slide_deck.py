@@ -2,7 +2,7 @@
 
 A heading becomes a slide with its first sentence and its equation or table, or with its first two sentences. A
 claim stands below its figure or, without one, on a slide of its own; a diagram becomes a slide, a prediction one to vote on and
-one with the right option next to the measured figure.
+one with the right option above the measured figure.
 Other prose goes to the notes.
 """
 
@@ -67,14 +67,14 @@ def _with_claims_below(deck: list[Slide]) -> list[Slide]:
             above = joined[i]
             if above.body.count('class="claim"') < MOST_CLAIMS.get(above.kind, 0):
                 title = f"{above.title}, {slide.title.removeprefix('Claim ')}" if above.kind == "measurement" else above.title
-                joined[i] = replace(above, title=title, body=above.body + slide.body)
+                joined[i] = replace(above, title=title, body=above.body + slide.body, notes=above.notes + slide.notes)
                 continue
         joined.append(slide)
     return joined
 
 
 def _with_evidence(deck: list[Slide]) -> list[Slide]:
-    """Put next to each answer the figure before the next question or heading or, if there is none, the claim."""
+    """Put below each answer the figure before the next question or heading or, if there is none, beside it the claim."""
     deck = list(deck)
     for i, slide in enumerate(deck):
         if slide.kind != "answer":
@@ -83,10 +83,10 @@ def _with_evidence(deck: list[Slide]) -> list[Slide]:
         following = [j for kind in ("figure", "measurement") for j in range(i + 1, end) if deck[j].kind == kind]
         if following:
             shown = deck[following[0]]
-            title = "Measured" if shown.kind == "figure" else f"Measured: {shown.title.lower()}"
-            deck[i] = replace(
-                slide, title=title, body=f'<div class="beside {shown.kind}">{slide.body}<div>{shown.body}</div></div>'
-            )
+            title, body = "", slide.body + shown.body
+            if shown.kind == "measurement":
+                title, body = f"Measured: {shown.title.lower()}", f'<div class="beside">{slide.body}<div>{shown.body}</div></div>'
+            deck[i] = replace(slide, title=title, body=body, notes=slide.notes + shown.notes)
             deck[following[0]] = Slide("none", "", "")
     return [slide for slide in deck if slide.kind != "none"]
 
@@ -174,9 +174,10 @@ def _signature(function: ast.FunctionDef) -> str:
 
 
 def _claim(claim: dict) -> Slide:
-    sign = "✓" if claim["held"] else "✗"
-    body = f'<p class="claim">{_inline(claim["text"])}</p><p class="threshold">{sign} {escape(must_hold(claim))}</p>'
-    return Slide("measurement", f"Claim {escape(claim['id'])}", body)
+    """Make the slide of a claim; below a figure its condition stands in the notes only."""
+    condition = f"{'✓' if claim['held'] else '✗'} {escape(must_hold(claim))}"
+    body = f'<p class="claim">{_inline(claim["text"])}</p><p class="threshold">{condition}</p>'
+    return Slide("measurement", f"Claim {escape(claim['id'])}", body, f"<p>{escape(claim['id'])} {condition}</p>")
 
 
 def _ask(deck: list[Slide], cell: NotebookNode) -> None:

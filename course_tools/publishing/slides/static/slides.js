@@ -1,7 +1,7 @@
 // Typeset, narrow wide formulas, make every slide fit its 1280 × 720, then start reveal.js; with ?print lay the slides out as sheets.
 (function () {
   "use strict";
-  const SMALLEST = 0.5;
+  const SMALLEST = 0.5, LEAST_ROOM = 0.75;
 
   function overflows(section) {
     const body = section.querySelector(".body");
@@ -27,6 +27,7 @@
   function fit(section) {
     const formulas = narrow(section);
     let scale = 1;
+    for (let room = 1; overflows(section) && room > LEAST_ROOM; room -= 0.02) section.style.setProperty("--room", room.toFixed(2)); // figures first
     while (overflows(section) && scale > SMALLEST) {
       scale -= 0.05;
       section.style.setProperty("--fit", scale.toFixed(2));

@@ -168,6 +168,18 @@ OUTSIDE = """
 """
 
 
+LEGENDS = """
+[...document.querySelectorAll('.slides > section:is(.figure, .answer):has(figure)')].map(section => {
+  document.querySelectorAll('.slides > section').forEach(other => other.style.setProperty('display', 'none', 'important'));
+  section.style.setProperty('display', 'flex', 'important');
+  section.removeAttribute('hidden');
+  const image = section.querySelector('img'), box = image.getBoundingClientRect(), slide = section.getBoundingClientRect();
+  const inch = Math.min(box.width / image.naturalWidth, box.height / image.naturalHeight) * 200;
+  return 8 / 72 * inch / slide.height;
+})
+"""
+"""The height of 8 points in each figure, drawn at 200 dpi, as a share of the slide's."""
+
 COVERED = """
 [...document.querySelectorAll('.slides > section:has(img):has(.claim)')].map((section, i) => {
   document.querySelectorAll('.slides > section').forEach(other => other.style.setProperty('display', 'none', 'important'));
@@ -193,6 +205,9 @@ def test_nothing_leaves_a_slide_or_is_too_small_and_every_formula_is_typeset(dec
         assert visit.page.evaluate("[...document.images].filter(image => !image.naturalWidth || !image.alt).length") == 0
         assert visit.page.evaluate(OUTSIDE) == []
         assert visit.page.evaluate(COVERED) == []
+        legends = visit.page.evaluate(LEGENDS)
+        assert len(legends) > 15
+        assert min(legends) > 1 / 60
 
 
 @pytest.mark.browser
