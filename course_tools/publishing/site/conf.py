@@ -109,9 +109,12 @@ def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> Non
 
 
 def _described(app, page, template, context, doctree) -> None:
-    """Describe a page by its first paragraph, for those who search or share it; load the glossary in lectures."""
+    """Describe a page by its first paragraph, for those who search or share it; load the glossary in lectures, and sections in the search."""
     if page.startswith("lectures/"):
         for script in ("terms.js", "glossary.js"):
+            app.add_js_file(script, loading_method="defer")
+    if page == "search":
+        for script in ("terms.js", "sections.js", "best_sections.js"):
             app.add_js_file(script, loading_method="defer")
     paragraphs = doctree.findall(nodes.paragraph) if doctree else ()
     said = " ".join(next((each.astext() for each in paragraphs), project).split())

@@ -10,11 +10,13 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from urllib.parse import unquote
 
+import nbformat
+
 from course_tools.publishing.claims_table import cell
 from course_tools.publishing.companion import resolve
 from course_tools.publishing.project import Lecture
 from course_tools.publishing.readme_picture import alternative_text
-from course_tools.publishing.sections import site_anchor
+from course_tools.publishing.sections import headings, site_anchor
 
 DOCUMENTS = {
     "Evidence": ("evidence", "claims", "rivals", "headlines", "studies"),
@@ -24,6 +26,8 @@ DOCUMENTS = {
 }
 """The pages of docs/ by the menu caption that lists them; a page that does not exist is left out."""
 _TERM = re.compile(r"^## (.+)\n(?:\*Also: (.+)\.\*\n)?[^\[]*\[.*\]\(\.\./lectures/(\d\d)_\w+\.ipynb#(.+)\)$", re.MULTILINE)
+_NO_PROSE = re.compile(r"<[^>]+>|\$[^$]*\$|\]\([^)]*\)|`[^`]*`|^#.*$|^\|.*\|$", re.MULTILINE)
+_INSTALL_WORDS = "install installation setup download clone pip conda docker binder colab windows macos requirements start run lab"
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -105,6 +109,22 @@ def glossary_terms(glossary: str) -> str:
             plain = " ".join(re.sub(r"[*`]|\[([^\]]*)\]\([^)]*\)", r"\1", says).split())
             terms.append([names, plain, f"../docs/glossary.html#{site_anchor(term)}", address])
     return f"window.COURSE_TERMS = {json.dumps(terms, ensure_ascii=False)};\n"
+
+
+def section_words(lectures: Sequence[Lecture]) -> str:
+    """Write the script that the search loads: for each section of a lecture its title, its address, and the words of its prose."""
+    found = [["How to install it", "index.html#how-to-install-it", _INSTALL_WORDS]]
+    for each in lectures:
+        title, address = f"{each.number} · {each.title}", f"lectures/{each.stem}.html"
+        places = [(title, address, [])]
+        for prose in (cell.source for cell in nbformat.read(each.solution, as_version=4).cells if cell.cell_type == "markdown"):
+            for part in re.split(r"^(?=#{2,3} )", prose, flags=re.MULTILINE):
+                for _, heading in (named for named in headings(part) if named[0] > 1):
+                    words = re.sub(r"[*`$\\]", "", heading)
+                    places.append((f"{title} › {words}", f"{address}#{site_anchor(heading)}", []))
+                places[-1][2].extend(re.findall(r"[a-z]{3,}", _NO_PROSE.sub(" ", part).lower()))
+        found += [[name, place, " ".join(dict.fromkeys(words))] for name, place, words in places]
+    return f"window.COURSE_SECTIONS = {json.dumps(found, ensure_ascii=False)};\n"
 
 
 def symbol_address(symbol: str) -> str | None:

@@ -37,6 +37,13 @@
     });
   }
 
+  function nameMenus() {
+    document.querySelectorAll("summary:has(> .toctree-toggle)").forEach((node) => {
+      const item = node.closest("li")?.querySelector("a");
+      node.setAttribute("aria-label", "Pages below " + (item ? item.textContent.trim() : "this one"));
+    });
+  }
+
   function whenTypeset(then) {
     const ready = window.MathJax && window.MathJax.startup && window.MathJax.startup.promise;
     if (ready) ready.then(then);
@@ -57,6 +64,7 @@
   window.addEventListener("load", function () {
     wrapTables();
     nameLists();
+    nameMenus();
     whenTypeset(function () {
       markAll();
       document.documentElement.dataset.ready = "true";

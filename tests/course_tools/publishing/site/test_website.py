@@ -301,6 +301,9 @@ def test_the_search_leads_to_the_section_first(site, browser, query):
         page, _, place = found[0].partition("#")
         text = re.sub(r"<[^>]+>", "", (site / page).read_text(encoding="utf-8").partition(f'id="{place}"')[2][:3000])
         assert SEARCHED[query] in text[:300]
+        best = visit.page.eval_on_selector_all(".best-sections a", "nodes => nodes.map(node => node.getAttribute('href'))")
+        assert 1 <= len(best) <= 3
+        assert all(f'id="{place}"' in (site / page).read_text(encoding="utf-8") for page, place in (a.split("#") for a in best))
         assert sum(address.startswith("lectures/") and "#" not in address for address in found) <= 1
         assert visit.left == []
         assert visit.errors == []
