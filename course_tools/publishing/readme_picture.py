@@ -1,9 +1,10 @@
-"""Draw the figures of README and site: a wrong answer with its misconception, the corrected answer, and the microscope.
+"""Draw the figures of README and site: a check that names a mistake, and the microscope, in which a switch destroys the answer.
 
     python -m course_tools.publishing.readme_picture [DIR]
 
-The verdicts are those of the bank. Needs the extra `[site]` and Chromium; writes `check.webp`, which plays four times,
-`check.png`, the frame with the misconception, for readers who prefer no motion, and `microscope.png`, its page's first view.
+The verdicts are those of the bank, the answers those of the page. Needs the extra `[site]` and Chromium; writes `check.webp` and
+`microscope.webp`, which play four times, the same as `_narrow.webp` for phones, and as `.png`, for readers who prefer no motion,
+the first frame.
 """
 
 import inspect
@@ -19,10 +20,22 @@ from course_tools.publishing.project import PublishingFailed, project_root
 
 EXERCISE, WRONG = "04.1", "forgets_the_scale"
 WIDTH, HEIGHT = 860, 310
+NARROW = 430
+"""The width of a figure for phones, on which its text has the size of the page's."""
 _WRONG_LINE = "return attend(q @ k.mT, v, mask)"
 _RIGHT_LINE = "return attend(q @ k.mT / math.sqrt(k.shape[-1]), v, mask)"
 _CALL = f'scaled_dot_product_attention = check("{EXERCISE}", scaled_dot_product_attention)'
 
+_SWITCHED = ((None, 2_500), ("mask", 3_000), (None, 1_500), ("positions", 3_000))
+"""What is switched off in each frame of the microscope, and milliseconds."""
+_LENS = """
+header, footer, .heads, .steps, #reads, .slider, #switches small, #switches button, #effect, #reset, #input { display: none !important; }
+body { background: #fff; } main { padding: 8px; } #switches label { font-size: 17px; } .panel { align-self: start; grid-row: auto; }
+"""
+_PHONE = """
+body { width: 430px; height: 420px; padding: 14px; font-size: 19px; } .cell b { display: none; } .cell { margin-bottom: 10px; }
+.cell, .verdict { margin-left: 0; } pre { font-size: 15.5px; white-space: pre-wrap; overflow-wrap: anywhere; }
+"""
 _PAGE = """<!doctype html><meta charset="utf-8"><style>
 body {{ margin: 0; padding: 22px 26px; width: {width}px; height: {height}px; box-sizing: border-box; background: #fff;
   color: #1c2230;  font: 17px/1.5 system-ui, "DejaVu Sans", sans-serif; }}
@@ -82,31 +95,57 @@ def draw(folder: Path) -> list[Path]:
     Raises:
         PublishingFailed: Chromium is not installed.
     """
-    from PIL import Image
+    from PIL import Image, ImageOps
     from playwright.sync_api import sync_playwright
 
     browser = chromium()
     if browser is None:
         raise PublishingFailed("drawing the figure needs Chromium, which is not installed.")
+    made: dict[str, list[bytes]] = {}
     with sync_playwright() as running:
         started = running.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        page = started.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=2)
-        pictures, durations = [], []
-        for html, milliseconds in frames():
-            page.set_content(html)
-            pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
-            durations.append(milliseconds)
-        page = started.new_page(viewport={"width": 1280, "height": 740})
-        page.set_content(microscope.page())
-        page.wait_for_selector("svg path")
-        magnified = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        for width, ending in ((WIDTH, ""), (NARROW, "_narrow")):
+            page = started.new_page(viewport={"width": width, "height": HEIGHT}, device_scale_factor=2)
+            shown = frames()
+            style = _PHONE if ending else ""
+            made[f"check{ending}"] = [_check(page, html.replace("</style>", f"{style}</style>")) for html, _ in shown]
+            page.set_content(microscope.page())
+            page.add_style_tag(content=_LENS)
+            made[f"microscope{ending}"] = [_magnified(page, part) for part, _ in _SWITCHED]
         started.close()
     folder.mkdir(parents=True, exist_ok=True)
-    moving, still, lens = folder / "check.webp", folder / "check.png", folder / "microscope.png"
-    pictures[0].save(moving, save_all=True, append_images=pictures[1:], duration=durations, loop=4, lossless=True, method=6)
-    pictures[0].quantize(64).save(still, optimize=True)
-    magnified.quantize(64).save(lens, optimize=True)
-    return [moving, still, lens]
+    durations = {"check": [time for _, time in frames()], "microscope": [time for _, time in _SWITCHED]}
+    written = []
+    for name, drawn in made.items():
+        images = [Image.open(io.BytesIO(each)).convert("RGB") for each in drawn]
+        largest = images[0].width, max(image.height for image in images)
+        first, *rest = [ImageOps.pad(image, largest, color="white", centering=(0, 0)) for image in images]
+        times = durations[name.removesuffix("_narrow")]
+        first.save(
+            folder / f"{name}.webp", save_all=True, append_images=rest, duration=times, loop=4, lossless=True, method=6
+        )
+        written.append(folder / f"{name}.webp")
+        if not name.endswith("_narrow"):
+            first.quantize(64).save(folder / f"{name}.png", optimize=True)
+            written.append(folder / f"{name}.png")
+    return written
+
+
+def _check(page, html: str) -> bytes:
+    page.set_content(html)
+    return page.screenshot(full_page=True)
+
+
+def _magnified(page, part: str | None) -> bytes:
+    """Draw the microscope with a part switched off, or None."""
+    page.evaluate("document.getElementById('reset').click()")
+    page.evaluate("document.querySelectorAll('.toured').forEach(node => node.classList.remove('toured'))")
+    if part:
+        page.evaluate("part => document.getElementById(`switch-${part}`).click()", part)
+        page.evaluate("part => document.getElementById(`item-${part}`).classList.add('toured')", part)
+    page.wait_for_timeout(300)  # the drawing follows the width of its room
+    page.evaluate("document.querySelectorAll('.side').forEach(node => node.textContent = node.textContent.replace(' (tap one)', ''))")
+    return page.locator("#view").screenshot()
 
 
 def _verdict(answer: object) -> str:

@@ -226,6 +226,7 @@ def banner(lecture: Lecture) -> str:
 def _picture() -> str:
     return (
         '```{raw} html\n<picture><source srcset="_static/pictures/check.png" media="(prefers-reduced-motion: reduce)">'
+        '<source srcset="_static/pictures/check_narrow.webp" media="(max-width: 600px)">'
         f'<img src="_static/pictures/check.webp" alt="{html.escape(alternative_text())}" width="860"></picture>\n```\n'
     )
 
@@ -238,8 +239,10 @@ nearly all its weight on a single key and passes hardly any gradient.</p></div>
 """
 
 _LENS = (
-    '<a href="microscope.html"><img src="_static/pictures/microscope.png" width="860" alt="The attention microscope: a small '
-    'transformer reverses a word, and lines show which letter each output attends to"></a>'
+    '<a href="microscope.html"><picture><source srcset="_static/pictures/microscope.png" media="(prefers-reduced-motion: reduce)">'
+    '<source srcset="_static/pictures/microscope_narrow.webp" media="(max-width: 600px)">'
+    '<img src="_static/pictures/microscope.webp" width="860" alt="The attention microscope: a small transformer writes token '
+    'backwards, nekot. With its padding mask or its positions switched off, the answer is wrong."></picture></a>'
 )
 _HEAD = """# Attention, from the ground up
 
@@ -250,10 +253,11 @@ every number that a lecture states is measured while it runs.
 <p class="doors">{buttons}</p>
 ```
 
-{sample}
 ```{{raw}} html
 <div class="microscope">{lens}<p>A trained transformer in your browser: switch off a part, and see what it was for.</p></div>
 ```
+
+{sample}
 """
 _NUMBERS = """```{{raw}} html
 <ul class="numbers">{numbers}</ul>
