@@ -304,6 +304,10 @@ function habit({ scores, weights }) {
   return found.reduce((a, b) => (b[1] - b[2] > a[1] - a[2] ? b : a));
 }
 
+/** Whether a head of the second layer reads what followed an earlier copy, and one of the first the letter before. */
+const induces = (layers) => state.name === "continue" && ["the letter before", "what followed an earlier copy"].every((name, l) =>
+  layers[l].some((head) => { const [found, share] = habit(head); return found === name && share > 0.5; }));
+
 /** A picture of weights, one pixel each, stronger for larger ones. */
 function thumbnail(rows) {
   const canvas = make("canvas", { width: rows[0].length, height: rows.length, "aria-hidden": "true" });
@@ -317,7 +321,8 @@ function thumbnail(rows) {
 function drawHeads(run) {
   const pixels = state.name === "digit", n = view().nQueries(view().read());
   byId("heads-note").textContent = (pixels ? "Each map shows the weights of the query over the image, the largest as the strongest."
-    : "Each map has a row for every query and a column for every key.") + " Below it: where the head, on average over the queries, puts more weight than if it were spread evenly.";
+    : "Each map has a row for every query and a column for every key.") + " Below it: where the head, on average over the queries, puts more weight than if it were spread evenly." + (induces(run.layers) ? " Together they are an induction head: the first " +
+    "writes into each place the letter before it, the second looks for the places at which this is the letter of the query." : "");
   byId("heads").replaceChildren(...run.layers.flatMap((heads, l) => heads.map((head, h) => {
     const { weights } = head, row = weights[state.query], most = Math.max(...row);
     const rows = pixels ? range(8).map((y) => range(8).map((x) => row[1 + 8 * y + x] / most)) : weights.slice(0, n);

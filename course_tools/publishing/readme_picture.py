@@ -2,9 +2,9 @@
 
     python -m course_tools.publishing.readme_picture [DIR]
 
-The verdicts are those of the bank, the answers those of the page. Needs the extra `[site]` and Chromium; writes `check.webp` and
-`microscope.webp`, which play four times, the same as `_narrow.webp` for phones, and as `.png`, for readers who prefer no motion,
-the first frame.
+The verdicts are those of the bank, the answers those of the page. Needs the extra `[site]` and Chromium. Of both it writes
+`.webp`, which plays four times, `_narrow.webp`, the same for phones, and `.png`, the first frame, for readers who prefer no
+motion.
 """
 
 import inspect
@@ -29,8 +29,10 @@ _CALL = f'scaled_dot_product_attention = check("{EXERCISE}", scaled_dot_product_
 _SWITCHED = ((None, 2_500), ("mask", 3_000), (None, 1_500), ("positions", 3_000))
 """What is switched off in each frame of the microscope, and milliseconds."""
 _LENS = """
-header, footer, .heads, .steps, #reads, .slider, #switches small, #switches button, #effect, #reset, #input { display: none !important; }
-body { background: #fff; } main { padding: 8px; } #switches label { font-size: 17px; } .panel { align-self: start; grid-row: auto; }
+header, footer, .heads, .steps, #reads, .slider, #switches small, #switches button, #effect, #reset, #input {
+  display: none !important; }
+body { background: #fff; } main { padding: 8px; }
+#switches label { font-size: 17px; } .panel { align-self: start; grid-row: auto; }
 """
 _PHONE = """
 body { width: 430px; height: 420px; padding: 14px; font-size: 19px; } .cell b { display: none; } .cell { margin-bottom: 10px; }
@@ -121,9 +123,7 @@ def draw(folder: Path) -> list[Path]:
         largest = images[0].width, max(image.height for image in images)
         first, *rest = [ImageOps.pad(image, largest, color="white", centering=(0, 0)) for image in images]
         times = durations[name.removesuffix("_narrow")]
-        first.save(
-            folder / f"{name}.webp", save_all=True, append_images=rest, duration=times, loop=4, lossless=True, method=6
-        )
+        first.save(folder / f"{name}.webp", save_all=True, append_images=rest, duration=times, loop=4, lossless=True, method=6)
         written.append(folder / f"{name}.webp")
         if not name.endswith("_narrow"):
             first.quantize(64).save(folder / f"{name}.png", optimize=True)
@@ -144,7 +144,8 @@ def _magnified(page, part: str | None) -> bytes:
         page.evaluate("part => document.getElementById(`switch-${part}`).click()", part)
         page.evaluate("part => document.getElementById(`item-${part}`).classList.add('toured')", part)
     page.wait_for_timeout(300)  # the drawing follows the width of its room
-    page.evaluate("document.querySelectorAll('.side').forEach(node => node.textContent = node.textContent.replace(' (tap one)', ''))")
+    shortened = "all => all.forEach(side => (side.textContent = side.textContent.replace(' (tap one)', '')))"
+    page.eval_on_selector_all(".side", shortened)
     return page.locator("#view").screenshot()
 
 

@@ -109,7 +109,7 @@ def _written_for_reading(app, what, name, obj, options, lines: list[str]) -> Non
 
 
 def _described(app, page, template, context, doctree) -> None:
-    """Describe a page by its first paragraph, for those who search or share it; load the glossary in lectures, and sections in the search."""
+    """Describe a page by its first paragraph, for those who search or share it; load what lectures and the search need."""
     if page.startswith("lectures/"):
         for script in ("terms.js", "glossary.js"):
             app.add_js_file(script, loading_method="defer")

@@ -27,7 +27,9 @@ DOCUMENTS = {
 """The pages of docs/ by the menu caption that lists them; a page that does not exist is left out."""
 _TERM = re.compile(r"^## (.+)\n(?:\*Also: (.+)\.\*\n)?[^\[]*\[.*\]\(\.\./lectures/(\d\d)_\w+\.ipynb#(.+)\)$", re.MULTILINE)
 _NO_PROSE = re.compile(r"<[^>]+>|\$[^$]*\$|\]\([^)]*\)|`[^`]*`|^#.*$|^\|.*\|$", re.MULTILINE)
-_INSTALL_WORDS = "install installation setup download clone pip conda docker binder colab windows macos requirements start run lab"
+_INSTALL_WORDS = (
+    "install installation setup download clone pip conda docker binder colab windows macos requirements start run lab"
+)
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -112,12 +114,13 @@ def glossary_terms(glossary: str) -> str:
 
 
 def section_words(lectures: Sequence[Lecture]) -> str:
-    """Write the script that the search loads: for each section of a lecture its title, its address, and the words of its prose."""
+    """Write the script that the search loads: for each section of a lecture its title, its address, the words of its prose."""
     found = [["How to install it", "index.html#how-to-install-it", _INSTALL_WORDS]]
     for each in lectures:
         title, address = f"{each.number} · {each.title}", f"lectures/{each.stem}.html"
         places = [(title, address, [])]
-        for prose in (cell.source for cell in nbformat.read(each.solution, as_version=4).cells if cell.cell_type == "markdown"):
+        cells = nbformat.read(each.solution, as_version=4).cells
+        for prose in (made.source for made in cells if made.cell_type == "markdown"):
             for part in re.split(r"^(?=#{2,3} )", prose, flags=re.MULTILINE):
                 for _, heading in (named for named in headings(part) if named[0] > 1):
                     words = re.sub(r"[*`$\\]", "", heading)
@@ -239,7 +242,8 @@ nearly all its weight on a single key and passes hardly any gradient.</p></div>
 """
 
 _LENS = (
-    '<a href="microscope.html"><picture><source srcset="_static/pictures/microscope.png" media="(prefers-reduced-motion: reduce)">'
+    '<a href="microscope.html"><picture>'
+    '<source srcset="_static/pictures/microscope.png" media="(prefers-reduced-motion: reduce)">'
     '<source srcset="_static/pictures/microscope_narrow.webp" media="(max-width: 600px)">'
     '<img src="_static/pictures/microscope.webp" width="860" alt="The attention microscope: a small transformer writes token '
     'backwards, nekot. With its padding mask or its positions switched off, the answer is wrong."></picture></a>'

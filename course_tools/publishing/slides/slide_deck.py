@@ -85,7 +85,10 @@ def _with_evidence(deck: list[Slide]) -> list[Slide]:
             shown = deck[following[0]]
             title, body = "", slide.body + shown.body
             if shown.kind == "measurement":
-                title, body = f"Measured: {shown.title.lower()}", f'<div class="beside">{slide.body}<div>{shown.body}</div></div>'
+                title, body = (
+                    f"Measured: {shown.title.lower()}",
+                    f'<div class="beside">{slide.body}<div>{shown.body}</div></div>',
+                )
             deck[i] = replace(slide, title=title, body=body, notes=slide.notes + shown.notes)
             deck[following[0]] = Slide("none", "", "")
     return [slide for slide in deck if slide.kind != "none"]

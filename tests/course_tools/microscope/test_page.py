@@ -257,6 +257,14 @@ def test_a_repeated_word_is_continued_by_what_followed_it(fresh):
     assert fresh.input_value("#text") == "zebrakiwizebr"
 
 
+def test_an_induction_head_is_named_where_both_of_its_heads_do_their_part(fresh):
+    fresh.click("#tab-continue")
+    assert "an induction head" in fresh.inner_text("#heads-note")
+    assert "the letter before" in fresh.inner_text("#heads")
+    fresh.uncheck("#switch-positions")
+    assert "an induction head" not in fresh.inner_text("#heads-note")
+
+
 def test_keys_alone_choose_a_model_a_query_a_head_and_a_switch(fresh):
     fresh.focus("#tab-reverse")
     fresh.keyboard.press("ArrowRight")
