@@ -1,6 +1,6 @@
 """Set the course up and start it. It needs only Python 3.11 or newer, on Linux, macOS or Windows.
 
-    python3 course.py lab [--no-browser] [--port N]    JupyterLab, open at lecture 01 of your own copies in work/
+    python3 course.py lab [NN] [--no-browser] [--port N]   JupyterLab on your own copies in work/, open at 01 or NN
     python3 course.py restore NN                       a fresh copy of a lecture, next to your own
     python3 course.py test-me NN [FILE]                grade your own copy as it would be on hand-in
     python3 course.py run [NN ...] [--json FILE]       run the solved lectures; one table of what was measured

@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="course", description="From RNNs to attention, transformers and self-supervision.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     lab = commands.add_parser("lab", help="open JupyterLab on your copies of the lectures, in work/")
+    lab.add_argument("lecture", nargs="?", metavar="NN", help="the lecture to open, such as 04 (default: 01)")
     lab.add_argument("--no-browser", action="store_true", help="start the server and print its address, without a browser")
     lab.add_argument("--port", type=int, default=None, help="the port to listen on (default: the first free one from 8888)")
     restore = commands.add_parser("restore", help="put a fresh copy of a lecture into work/, next to your own")
@@ -189,7 +190,7 @@ def _numbers(text: str) -> list[int]:
 def _lab(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.lab import lab
 
-    return lab(options.no_browser, options.port)
+    return lab(options.no_browser, options.port, options.lecture)
 
 
 def _restore(options: argparse.Namespace, rest: list[str]) -> int:

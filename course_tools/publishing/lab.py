@@ -8,11 +8,11 @@ import socket
 import tempfile
 from pathlib import Path
 
-from course_tools.publishing.project import PublishingFailed, project_root
+from course_tools.publishing.project import PublishingFailed, lectures, project_root
 from course_tools.publishing.student_copies import copy_lectures
 
 
-def lab(no_browser: bool, port: int | None) -> int:
+def lab(no_browser: bool, port: int | None, number: str | None = None) -> int:
     """Copy new lectures to `work/`, start JupyterLab there, and wait until it ends.
 
     Without a port, Jupyter takes the first free one from 8888. A requested port is used, or the command fails.
@@ -20,17 +20,20 @@ def lab(no_browser: bool, port: int | None) -> int:
     Args:
         no_browser: print the address without opening a browser.
         port: the port to listen on, 1 to 65535.
+        number: the lecture to open, such as "04"; None = the first.
 
     Returns:
         The exit status: 0.
 
     Raises:
         NotACourse: the folder of the course cannot be found.
+        UnknownLecture: there is no lecture of this number.
         PublishingFailed: the port is in use or not permitted, or `work/` cannot be written.
     """
     root = project_root()
     if port is not None:
         _refuse_if_taken(port)
+    opened = lectures(root, [number])[0].unsolved.name if number else None
     folder = copy_lectures(root)
     print("Starting JupyterLab; Ctrl-C ends it.", flush=True)
     from jupyterlab.commands import get_app_dir
@@ -38,7 +41,9 @@ def lab(no_browser: bool, port: int | None) -> int:
 
     with tempfile.TemporaryDirectory(prefix="course-lab-") as settings:
         _settle(Path(get_app_dir()) / "settings", Path(settings))
-        LabApp.launch_instance(argv=[*_options(root, folder, no_browser, port), f"--LabApp.app_settings_dir={settings}"])
+        LabApp.launch_instance(
+            argv=[*_options(root, folder, no_browser, port, opened), f"--LabApp.app_settings_dir={settings}"]
+        )
     return 0
 
 
@@ -52,9 +57,9 @@ def _settle(installed: Path, ours: Path) -> None:
     file.write_text(json.dumps(overrides), encoding="utf-8")
 
 
-def _options(root: Path, folder: Path, no_browser: bool, port: int | None) -> list[str]:
-    """Return Jupyter's options: the course as root folder, the student's lecture 01 open, no news, no update checks."""
-    first = next(iter(sorted(folder.glob("[0-9][0-9]_*.ipynb"))), None)
+def _options(root: Path, folder: Path, no_browser: bool, port: int | None, opened: str | None) -> list[str]:
+    """Return Jupyter's options: the course as root folder, a lecture of the student's, no news, no update checks."""
+    first = next(iter(sorted(folder.glob(opened or "[0-9][0-9]_*.ipynb"))), None)
     options = [
         f"--ServerApp.root_dir={root}",
         "--LabApp.default_url=/lab/tree/" + ("lectures" if first is None else f"{folder.name}/{first.name}"),

@@ -14,7 +14,7 @@ import pytest
 
 from course_tools.publishing import lab as module
 from course_tools.publishing.lab import lab
-from course_tools.publishing.project import PublishingFailed
+from course_tools.publishing.project import PublishingFailed, UnknownLecture
 
 
 @pytest.fixture
@@ -80,6 +80,14 @@ def test_without_a_port_jupyter_looks_for_one(root, started):
 def test_the_first_lecture_is_in_front(root, started):
     lab(no_browser=True, port=None)
     assert "--LabApp.default_url=/lab/tree/work/01_recurrence.ipynb" in started[0]
+
+
+def test_the_lecture_that_was_asked_for_is_in_front(root, started):
+    (root / "authoring" / "02_alignment.py").touch()
+    lab(no_browser=True, port=None, number="02")
+    assert "--LabApp.default_url=/lab/tree/work/02_alignment.ipynb" in started[0]
+    with pytest.raises(UnknownLecture):
+        lab(no_browser=True, port=None, number="77")
 
 
 def test_a_lecture_is_copied_once_and_never_overwritten(root, started):
