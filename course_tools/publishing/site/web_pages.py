@@ -19,9 +19,10 @@ from course_tools.publishing.readme_picture import alternative_text
 from course_tools.publishing.sections import headings, site_anchor
 
 DOCUMENTS = {
+    "For students": ("start", "glossary", "notation"),
     "Evidence": ("evidence", "claims", "rivals", "headlines", "studies"),
     "For teachers": ("teaching", "companion", "grading", "grading_security", "running"),
-    "Reference": ("glossary", "notation", "papers"),
+    "Reference": ("papers",),
     "The library": ("library", "data", "architecture", "adding", "several_devices"),
 }
 """The pages of docs/ by the menu caption that lists them; a page that does not exist is left out."""
@@ -300,7 +301,7 @@ einops and jaxtyping.
 _INSTALL = """## How to install it
 
 Download the course or clone its repository. In its folder, `python3 course.py lab` installs what the lectures need and opens
-them. [Other ways](docs/running.md): conda, Docker, Binder, Google Colab.
+them. [Questions and answers](docs/start.md); [other ways](docs/running.md): conda, Docker, Binder, Google Colab.
 """
 
 

@@ -24,7 +24,7 @@ PAGES = (
     "api/metrics.html",
 )
 CHECKED = "solutions/04_self_attention.ipynb"
-PHONE, DESK = 390, 1280
+PHONE, TABLET, DESK = 390, 820, 1280
 REPOSITORY = "https://github.com/owner/course.git"
 NOT_OURS = [[".headerlink"], [".copybtn"], [".highlight"], ["mjx-container"]]
 """Parts of the article that the theme, Pygments and MathJax draw."""
@@ -170,7 +170,7 @@ def visit(site, browser, request):
 
 @pytest.mark.browser
 def test_a_page_fits_its_screen_and_requests_nothing_from_elsewhere(visit):
-    for width in (DESK, PHONE):
+    for width in (DESK, TABLET, PHONE):
         visit.page.set_viewport_size({"width": width, "height": 844})
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.left == []
@@ -214,8 +214,12 @@ def test_every_formula_is_typeset_and_a_wide_one_can_be_scrolled_by_keyboard(vis
 
 
 @pytest.mark.browser
-def test_axe_finds_nothing_wrong_in_what_is_ours(visit):
-    visit.page.add_script_tag(content=axe())
+@pytest.mark.parametrize(("theme", "width"), [("light", PHONE), ("dark", TABLET), ("light", DESK), ("dark", PHONE)])
+def test_axe_finds_nothing_wrong_in_what_is_ours(visit, theme, width):
+    visit.page.set_viewport_size({"width": width, "height": 844})
+    visit.page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+    if not visit.page.evaluate("typeof axe === 'object'"):
+        visit.page.add_script_tag(content=axe())
     settings = "{resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']}"
     context = "{include: [['article.bd-article']], exclude: excluded}"
     result = visit.page.evaluate(f"excluded => axe.run({context}, {settings})", NOT_OURS)
