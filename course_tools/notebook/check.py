@@ -35,12 +35,12 @@ _n_hints: dict[str, int] = {}
 def check(id: str, fn: object, variant: str | None = None) -> Callable[..., object]:
     """Check an answer in a notebook, show a report, and return the function to continue with.
 
-    While a build task trains, a progress bar counts its updates. Its report is followed by the loss curve of the training that
-    was checked, whether it passed or not. Running
-    the check again repeats the verdict: the library's function, returned in place of a wrong answer, is never judged. An
-    undefined name, or one whose cell has since ended with an error, is reported in a sentence. After three consecutive answers
-    that fail in the same way, the next hint is offered. The `suspect` of a bug hunt is not the student's: it is no attempt in
-    the progress record, and no reason for a hint.
+    While a build task trains, a progress bar counts its updates. Its report is followed by the loss curve of the training
+    that was checked, whether it passed or not. Running the check again repeats the verdict: the library's function,
+    returned in place of a wrong answer or imported, is never judged. An undefined name, or one whose cell has since ended
+    with an error, is reported in a sentence. After three consecutive answers that fail in the same way, the next hint is
+    offered. The `suspect` of a bug hunt is not the student's: it is no attempt in the progress record, and no reason for a
+    hint.
 
     Args:
         id: the exercise, such as "04.1".
@@ -59,7 +59,10 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
     own = None if variant is None else variant_of(id, variant)
     name = getattr(fn, "name", "") if isinstance(fn, NamedAnswer) else getattr(fn, "__name__", asked.reference.__name__)
     answer, planted = fn.value if isinstance(fn, NamedAnswer) else fn, name == _SUSPECT
-    if problem := broken_cell(name, answer):
+    problem = broken_cell(name, answer)
+    if isinstance(fn, NamedAnswer) and answer is asked.reference:  # imported by the first cell, after a restart of the kernel
+        problem = f"`{name}` is still the library's: run the cell above, which defines your own."
+    if problem:
         verdict = Verdict(False, 0, asked.points, None, f"{asked.id} {asked.title}: 0 of {asked.points} points. {problem}")
         return _show(asked, verdict, answer, problem, problem, planted=planted)
     if (verdict := getattr(answer, "_verdict_of_the_answer", None)) is not None:

@@ -66,6 +66,15 @@ def test_a_check_repeats_its_verdict_and_never_judges_its_own_stand_in(capsys):
         assert "Right." not in again
 
 
+def test_an_imported_function_of_the_library_is_not_taken_for_an_answer(capsys):
+    """A restart leaves the library's function under the name of an exercise whose cell has not run again."""
+    stand_in = check("01.1", NamedAnswer("rnn_step", lambda: rnn_step))
+    printed = capsys.readouterr().out
+    assert "0 of 7 points" in printed
+    assert "`rnn_step` is still the library's: run the cell above, which defines your own." in printed
+    assert unwrap(stand_in) is unwrap(rnn_step)
+
+
 def test_a_stand_in_works_as_the_librarys_function_but_not_inside_an_answer_to_its_exercise(capsys):
     stand_in = check("01.1", raises(ValueError("wrong")))
     inputs = [torch.ones(*shape) for shape in ((2, 3), (2, 5), (5, 3), (5, 5), (5,))]
