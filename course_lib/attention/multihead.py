@@ -200,10 +200,10 @@ def stepwise(mechanism: AnyMechanism) -> StepwiseMechanism:
     Raises:
         ValueError: it has none; a mechanism that attends to later positions cannot have one.
     """
-    if getattr(mechanism, "causal", False):
-        return _CachedAttention(mechanism)
     if hasattr(mechanism, "start") and hasattr(mechanism, "step"):  # isinstance with a protocol is slow, and every step checks
         return cast(StepwiseMechanism, mechanism)
+    if getattr(mechanism, "causal", False):
+        return _CachedAttention(mechanism)
     raise ValueError(
         "steps compute causal attention: choose causal_attention, fused_causal_attention or a causal LinearAttention, without "
         f"AttentionDropout (`without_attention_dropout`): {getattr(mechanism, '__name__', mechanism)} has no `start` and `step`"

@@ -53,6 +53,11 @@ class QKNorm(nn.Module):
         """Show a mechanism that is a function."""
         return shown(self.mechanism)
 
+    @property
+    def causal(self) -> bool:
+        """Whether the mechanism inside is causal."""
+        return getattr(self.mechanism, "causal", False)
+
     @of_tensors
     def forward(self, q: Queries, k: GroupKeys, v: GroupValues, mask: Mask | None = None) -> Attended | ContextOnly:
         """Attend from q (*batch, T_q, d_k) over k (*batch, T_k, d_k) and v (*batch, T_k, d_v)."""

@@ -23,6 +23,7 @@ from course_lib.attention import (
     KeysValues,
     LayerState,
     MultiHead,
+    QKNorm,
     RotaryAttention,
     causal_attention,
 )
@@ -78,7 +79,7 @@ class Llama(nn.Module):
 
         Raises:
             ValueError: d_k is odd, d_model does not divide into heads of an even size, as `MultiHead`, or the mechanism is not
-                causal, or rotates as well.
+                causal, or rotates or normalises as well.
         """
         super().__init__()
         d_model, n_heads, d_ff, n_layers = sizes
@@ -89,8 +90,11 @@ class Llama(nn.Module):
         d_k = d_model // n_heads if d_k is None else d_k
         self._d_k, self._base = d_k, base
         norm = partial(nn.RMSNorm, eps=epsilon)
-        if isinstance(mechanism, RotaryAttention):
-            raise ValueError("Llama rotates queries and keys itself; pass the mechanism that stands inside `RotaryAttention`.")
+        if isinstance(mechanism, RotaryAttention | QKNorm):
+            raise ValueError(
+                "Llama rotates queries and keys itself; pass the mechanism that stands inside `RotaryAttention`. A QKNorm "
+                "stands around that of each layer: `attention.mechanism = QKNorm(d_k, attention.mechanism)` (`load_llama`)."
+            )
 
         def block() -> Block:
             rotary = RotaryAttention(d_k, GroupedQueryAttention(of_one_layer(mechanism)), base)

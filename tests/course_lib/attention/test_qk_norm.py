@@ -79,13 +79,19 @@ def test_gradients(normal):
     assert torch.autograd.gradcheck(lambda *x: tuple(attention(*x)), (normal(3, d), normal(2, d), normal(2, 3)))
 
 
-@pytest.mark.parametrize("inside", [causal_attention, fused_causal_attention, RotaryAttention(d)])
+PLACES = {
+    "alone": lambda: with_gains(GroupedQueryAttention()),
+    "fused": lambda: with_gains(GroupedQueryAttention(fused_causal_attention)),
+    "around the rotation": lambda: with_gains(RotaryAttention(d, GroupedQueryAttention())),
+    "inside of it": lambda: RotaryAttention(d, GroupedQueryAttention(with_gains(causal_attention))),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("n_groups", [1, 3])
-def test_steps_equal_the_parallel_form(normal, inside, n_groups):
+def test_steps_equal_the_parallel_form(normal, place, n_groups):
     torch.manual_seed(0)
-    rotary = isinstance(inside, RotaryAttention)
-    inside = RotaryAttention(d, GroupedQueryAttention()) if rotary else GroupedQueryAttention(inside)
-    attention = MultiHead(H * d, H, with_gains(inside), n_groups=n_groups).double()
+    attention = MultiHead(H * d, H, PLACES[place](), n_groups=n_groups).double()
     x = normal(B, T, H * d)
     context, state = attention.read(x[:, :2])
     for t in range(2, T):
@@ -93,6 +99,16 @@ def test_steps_equal_the_parallel_form(normal, inside, n_groups):
         context = torch.cat([context, found], dim=1)
     torch.testing.assert_close(context, attention(x, x, x).context)
     assert [part.shape for part in state] == [(B, n_groups, T, d)] * 2
+
+
+def test_around_the_rotation_and_inside_of_it_gains_make_a_difference(normal):
+    q, k, v = normal(B, T, d), normal(B, T, d), normal(B, T, d_v)
+    around, inside = with_gains(RotaryAttention(d)), RotaryAttention(d, with_gains(causal_attention))
+    assert not torch.allclose(around(q, k, v).context, inside(q, k, v).context, atol=0.01)
+    for attention in (around, inside.mechanism):
+        torch.nn.init.ones_(attention.norm_q.weight)
+        torch.nn.init.ones_(attention.norm_k.weight)
+    torch.testing.assert_close(around(q, k, v), inside(q, k, v))
 
 
 def test_steps_of_a_mechanism_that_is_not_causal_are_refused(normal):

@@ -9,6 +9,7 @@ import torch
 from course_lib.analysis import record
 from course_lib.attention import (
     AttentionDropout,
+    QKNorm,
     RotaryAttention,
     causal_attention,
     rotate,
@@ -195,9 +196,10 @@ def test_features_that_do_not_turn_in_pairs_of_a_head_are_refused(d_model):
         Llama(11, Sizes(d_model, 4, 64, 1), n_groups=2)
 
 
-def test_a_mechanism_that_rotates_as_well_is_refused():
+@pytest.mark.parametrize("mechanism", [RotaryAttention(6), QKNorm(6)])
+def test_a_mechanism_whose_place_is_around_the_rotation_is_refused(mechanism):
     with pytest.raises(ValueError, match="rotates queries and keys itself"):
-        Llama(N, SIZES, 2, RotaryAttention(6))
+        Llama(N, SIZES, 2, mechanism)
 
 
 def test_dropout_of_attention_is_taken_out_where_it_stands_inside_other_mechanisms():
