@@ -46,16 +46,29 @@ def likeliest(logits):
     return logits.argmax(-1)
 
 
-@every_grouping
-def test_the_forward_pass_of_the_docs_from_parts_of_the_library(n_groups):
-    """It ends with an assertion of its own; here it computes the logits of another model too."""
+@pytest.fixture(scope="module")
+def of_the_docs():
+    """The forward pass of the docs, which ends with an assertion of its own."""
     code = re.search(r"## Llama from its parts\n.*?```python\n(.*?)```", LIBRARY.read_text(encoding="utf-8"), re.DOTALL)[1]
     assert len(code.splitlines()) < 40
     names = {}
     exec(code, names)
+    return names["llama"]
+
+
+@every_grouping
+def test_the_forward_pass_of_the_docs_from_parts_of_the_library(of_the_docs, n_groups):
     llama = model(n_groups, base=500.0, epsilon=0.1)
-    found = names["llama"](TOKENS, llama.state_dict(), SIZES, n_groups, base=500.0, epsilon=0.1)
+    found = of_the_docs(TOKENS, llama.state_dict(), SIZES, n_groups, base=500.0, epsilon=0.1)
     torch.testing.assert_close(found, llama(TOKENS))
+
+
+@every_grouping
+def test_it_computes_the_logits_of_the_reference_implementation_from_its_weights(of_the_docs, n_groups):
+    theirs = peers.llama(n_groups, rms_norm_eps=1e-3, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    weights = from_llama(theirs.state_dict(), SIZES.d_model // SIZES.n_heads)
+    found = of_the_docs(TOKENS, weights, SIZES, n_groups, base=500.0, epsilon=1e-3)
+    torch.testing.assert_close(found, theirs(TOKENS).logits, rtol=1e-5, atol=1e-5)
 
 
 @every_grouping
