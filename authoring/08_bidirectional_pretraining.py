@@ -359,10 +359,13 @@ claim("08.nats", **{name.lower(): each.mean() for name, each in by.items()})
 # as much as the table. And BERT has begun to *translate*: a hidden month costs it far less than ln 12 = 2.5 nats, although it
 # never saw a dictionary.
 #
-# **The regression does nearly as well as BERT.** It has no hidden layer, but it is told to look at the words of both sentences, and
-# here they are all that a gap needs. So the gain over the GPT comes from reading both sides, not from attention. What BERT adds: no
-# one told it where the answer stands, and its states can be trained for another task (section 7). A GPT can fill gaps, too, if the
-# text is rearranged so that the gap comes last, as some models for code are trained (*fill in the middle*, Bavarian et al. 2022).
+# **The regression does nearly as well as BERT.** It has no hidden layer, but it is told to look at the words of both
+# sentences, and here they are all that a gap needs. So the gain over the GPT comes from reading both sides, not from
+# attention. It would be different if one word said which other one counts, as in lecture 07, where a text follows an order of
+# its own: a sum that gives each word the same weight in every text cannot look anything up. What BERT adds here: no one told
+# it where the answer stands, and its states can be trained for another task (section 7). A GPT can fill gaps, too, if the
+# text is rearranged so that the gap comes last, as some models for code are trained (*fill in the middle*, Bavarian et al.
+# 2022).
 #
 # ## 6 What more training teaches
 #
