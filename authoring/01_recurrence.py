@@ -535,9 +535,11 @@ claim("01.start", orthogonal=found["orthogonal U"], plain=found["plain"])
 # | 2 | the logits at a position do not depend on later tokens |
 # | 1 | the logits of one window do not depend on the other windows of the batch |
 # | 1 | the prediction depends on the order of the tokens |
-# | 1 | the model reads one token after the other; its state is computed from the one before, by learned weights and without attention |
+# | 1 | the model reads one token after the other; gates compute its state from the one before, by learned weights and without attention |
 # | 1 | loss on held-out text: 0.2 nats below that of predicting from character frequencies alone |
 # | 1 | loss on held-out text: below that of a bigram table of the characters (about 2.3 nats) |
+#
+# A model that misses the first of the two losses has not learned, and earns at most 4 points.
 
 # %% exercise="01.6" difficulty="●●○" minutes=20
 from course_tools.bank.lecture_01.train_lstm import train_lstm

@@ -161,6 +161,10 @@ def carries_a_state(measured: Measured, truth: Truth) -> str | None:
             f"The longest chain of its nonlinear operations is as long for {T} tokens as for {SHORT}: no state is computed "
             "through gates from the state before."
         )
+    if has_no_gates(measured, truth):
+        return "No sigmoid is computed: an LSTM has three gates in each step."
+    if has_the_gates_of_a_gru(measured, truth):
+        return "For each `tanh` it computes two sigmoids, as a GRU does; an LSTM computes three for two, and carries two states."
     return None
 
 
@@ -194,7 +198,7 @@ ATTENDS = holds(
 )
 RECURRENT = holds(
     "state",
-    "It reads one token after the other, and learns to compute its state from the one before, without attention.",
+    "It reads one token after the other, and learns to compute its state from the one before by gates, without attention.",
     carries_a_state,
     1,
     TRAINED,
@@ -271,6 +275,17 @@ def attends_to_tokens(measured: Measured, truth: Truth) -> bool:
 def steps_from_token_to_token(measured: Measured, truth: Truth) -> bool:
     """Evidence: a chain of nonlinear operations grows with the number of tokens, by one or more for each."""
     return trained.carries_a_state(measured, truth, T - SHORT)
+
+
+def has_no_gates(measured: Measured, truth: Truth) -> bool:
+    """Evidence of a plain RNN: a state is carried, and no sigmoid is computed."""
+    return steps_from_token_to_token(measured, truth) and not probe_of(measured).gates[0]
+
+
+def has_the_gates_of_a_gru(measured: Measured, truth: Truth) -> bool:
+    """Evidence: a state is carried, and at most half as many numbers go through `tanh` as through a sigmoid."""
+    sigmoids, tanhs = probe_of(measured).gates.tolist()
+    return steps_from_token_to_token(measured, truth) and 0 < 2 * tanhs <= sigmoids
 
 
 def carries_no_learned_state(measured: Measured, truth: Truth) -> bool:

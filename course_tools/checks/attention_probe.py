@@ -48,7 +48,7 @@ class Probe(NamedTuple):
     that depend on the example and sum to 1 over the keys, and of those that do so over the queries instead. `by_position` is
     the number of causal weights whose ratios differ between two queries that come equally far after their keys, (): on a text
     of one repeated token, scores depend on more than the distance. `depth` is the length of the longest chain of nonlinear
-    operations that leads to the result, ().
+    operations that leads to the result, (). `gates` are the numbers to which sigmoids and tanhs were applied, (2,).
     """
 
     averaged: Tensor
@@ -56,6 +56,7 @@ class Probe(NamedTuple):
     counts: Tensor
     by_position: Tensor
     depth: Tensor
+    gates: Tensor
 
 
 def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
@@ -71,7 +72,7 @@ def probe(model: Callable[..., object], inputs: tuple[Tensor, ...]) -> Probe:
     averaged = output.detach().cpu().clone() if isinstance(output, Tensor) else torch.zeros(0)
     values = torch.zeros(0) if mode.values is None else mode.values
     depth = mode.chains.of(output) if isinstance(output, Tensor) else 0
-    return Probe(averaged, values, counts, torch.tensor(mode.n_by_position), torch.tensor(depth))
+    return Probe(averaged, values, counts, torch.tensor(mode.n_by_position), torch.tensor(depth), torch.tensor(mode.gates))
 
 
 class _Chains:
@@ -124,6 +125,7 @@ class _EqualWeights(TorchDispatchMode):
         self.n_examples = n_examples
         self.n_operations = self.n_over_keys = self.n_over_queries = self.n_by_position = 0
         self.values: Tensor | None = None
+        self.gates = [0, 0]
         self.chains = _Chains()
 
     def __torch_dispatch__(
@@ -136,7 +138,17 @@ class _EqualWeights(TorchDispatchMode):
         given = _tensors((arguments, options or {}))
         result = operation(*arguments, **(options or {}))
         self.chains.note(operation, given, _tensors(result))
+        self._note_gates(operation, result)
         return result
+
+    def _note_gates(self, operation: object, result: object) -> None:
+        """Count sigmoids and tanhs; torch's LSTM takes three and two of each of its units."""
+        kernel = operation._overloadpacket.__name__.removesuffix("_")
+        for i, name in enumerate(("sigmoid", "tanh")):
+            if kernel == name:
+                self.gates[i] += result.numel()
+            elif operation is _RECURRENT_LAYER:
+                self.gates[i] += (3, 2)[i] * result[0].numel()
 
     def _with_equal_weights(self, operation: object, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
         if operation is _PRODUCTS[2]:  # of one example, as in a loop over the batch

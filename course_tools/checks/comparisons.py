@@ -17,10 +17,14 @@ from course_tools.checks.time_limit import TimedOut
 
 
 class Failure(NamedTuple):
-    """What is wrong, in a sentence, and the numbers that show it: separate, because a graded report must not contain them."""
+    """What is wrong, in a sentence, and the numbers that show it: separate, because a graded report must not contain them.
+
+    `stops` is False if properties that need this one can be judged all the same.
+    """
 
     what: str
     numbers: str = ""
+    stops: bool = True
 
 
 HALF = (torch.float16, torch.bfloat16)

@@ -204,12 +204,13 @@ class Training:
 
     `questions` draws one call `(data, queries)`, as `training_record.measure` takes it, and the truth, which the submission
     does not receive. `seconds` is the limit of processor time. `conclusion` says what the measurements of a right answer show;
-    no points depend on it.
+    no points depend on it. An answer that fails the property `learned` earns at most a third of the points.
     """
 
     questions: Callable[[Draw], tuple[Call, Truth]]
     seconds: float
     conclusion: Callable[[Measured, Truth], str] | None = None
+    learned: str = "learns"
 
 
 @dataclass(frozen=True)

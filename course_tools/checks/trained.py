@@ -79,10 +79,14 @@ def _gradients(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def _evaluation(measured: Measured, truth: Truth) -> str | None:
-    if differs_when_asked_again(measured, truth):
-        return "Called twice with the same inputs, the returned model returns different results."
-    return None
+def _evaluation(expected: Outcome, got: Outcome) -> Failure | None:
+    measured = Measured(*got.results)
+    if not differs_when_asked_again(measured, {}):
+        return None
+    what = "Called twice with the same inputs, the returned model returns different results."
+    if not measured.settled:
+        return Failure(what)
+    return Failure(f"{what} All else is judged after a call of its `eval()`.", stops=False)
 
 
 def _held(measured: Measured, truth: Truth) -> str | None:
@@ -94,7 +98,9 @@ def _held(measured: Measured, truth: Truth) -> str | None:
 sound_gradients = holds(
     "gradients", "Each update uses only its own gradients, and every trained weight has a gradient.", _gradients, points=1
 )
-same_twice = holds("evaluation", "The returned model returns the same result for the same input.", _evaluation, points=1)
+same_twice = Property(
+    "evaluation", "The returned model returns the same result for the same input.", _no_calls, _evaluation, 1, ("model",)
+)
 complete_optimizer = holds(
     "optimizer", "Every weight that has a gradient is in the optimizer.", _held, 1, ("training", "evaluation")
 )

@@ -29,7 +29,9 @@ Query = Tensor | tuple[Tensor, ...]
 class Measured(NamedTuple):
     """The measurements of one training.
 
-    `outputs` are the results of the returned model for the queries, `again` those of a second call on the same queries.
+    `outputs` are the results of the returned model for the queries, `again` those of a second call on the same queries. If the
+    two differ, `outputs` and all that follows are those of the model in evaluation mode, and `settled` says whether it then
+    returns the same when it is called twice.
     `n_parameters` is its number of weights, -1 if it is not a module; `untouched` is the fraction of them that no optimizer
     updated, `without_gradient` the fraction that an optimizer updated although they had no gradient. `n_updates` is the number
     of optimizer steps (of backward passes if there are none), `losses` the values that were differentiated, (n,). `read` are
@@ -64,6 +66,7 @@ class Measured(NamedTuple):
     steps: list[Tensor]
     probes: list[Tensor]
     late: float
+    settled: bool = True
 
 
 class RecordedLosses(NamedTuple):
@@ -99,7 +102,7 @@ def measure(
     if isinstance(model, type) or not callable(model):
         raise NotAFunction(f"It should return the trained model, but it returned a value of type {type(model).__name__}.")
     with torch.no_grad():
-        outputs, again = ([_asked(model, query) for query in queries] for _ in range(2))
+        outputs, again, settled = _twice(model, queries)
         generates = callable(getattr(model, "start", None)) and callable(getattr(model, "step", None))
         steps = [found for text in texts for found in _read(model, text)] if generates else []
     probes = [part for query in probed for part in probe(model, query if isinstance(query, tuple) else (query,))]
@@ -124,7 +127,22 @@ def measure(
         steps,
         probes,
         late / max(n_parameters, 1) if record.n_steps else 0.0,
+        settled,
     )
+
+
+def _twice(model: Callable[..., object], queries: Sequence[Query]) -> tuple[list[Tensor], list[Tensor], bool]:
+    """Ask a model twice; if its results differ, the first are those of its evaluation mode, and whether they are repeated."""
+    outputs, again = ([_asked(model, query) for query in queries] for _ in range(2))
+    if all(map(_alike, outputs, again)) or not isinstance(model, nn.Module):
+        return outputs, again, True
+    model.eval()
+    outputs, third = ([_asked(model, query) for query in queries] for _ in range(2))
+    return outputs, again, all(map(_alike, outputs, third))
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one.double(), other.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def _asked(model: Callable[..., object], query: Query) -> Tensor:

@@ -196,7 +196,7 @@ class Examination:
     ) -> tuple[Finding, ...]:
         """Award the points of a right computation in the wrong packaging, and none to an answer that ignores its inputs."""
         if self.exercise.training is not None:
-            return findings
+            return _of_one_that_learned(findings, self.exercise)
         ignored = ignored_inputs(self.perturbed, outcomes[len(self.asked) :])
         if ignored:
             named = ", ".join(f"`{name}`" for name in ignored)
@@ -363,8 +363,9 @@ def _findings(
             continue
         failures = ((call, prop.judge(expected, got)) for call, expected, got in observed[prop.name])
         call, miss = next(((c, m) for c, m in failures if m is not None), (None, None))
-        if miss is None:
+        if miss is None or not miss.stops:
             held.add(prop.name)
+        if miss is None:
             findings.append(Finding(prop.name, prop.law, "holds", prop.points))
         else:
             example = "" if exercise.training else _describe(exercise.reference, call, shown)
@@ -385,6 +386,15 @@ def _only_returned(findings: tuple[Finding, ...], repaired: Outcome, points: int
     most = points * (n - len(repaired.missing)) // n
     says = f"{n - len(repaired.missing)} of {n} results earns at most {most} points."
     return (*findings, Finding("results", says, "adjusts", most - earned)) if most < earned else findings
+
+
+def _of_one_that_learned(findings: tuple[Finding, ...], exercise: Exercise) -> tuple[Finding, ...]:
+    """Limit the points of a build task whose model has not learned: what its structure is worth, it shows by learning."""
+    earned, most = _earned(findings), exercise.points // 3
+    if earned <= most or not any(f.name == exercise.training.learned and f.status == "fails" for f in findings):
+        return findings
+    says = f"The properties that hold give {earned}. A model that has not learned earns at most a third of the points: {most}."
+    return (*findings, Finding("learned", says, "adjusts", most - earned))
 
 
 def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, crashed: bool) -> tuple[Finding, ...]:

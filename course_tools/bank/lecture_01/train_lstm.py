@@ -232,6 +232,20 @@ def decaying_sum(*data):
     return submit(data, model=_DecayingSum)
 
 
+@wrong.part(proof=language_models.has_no_gates)
+def a_plain_rnn(*data):
+    """Your model is a plain RNN: its state is the `tanh` of one product, and no gate decides what is kept. The task is an LSTM,
+    with an input, a forget and an output gate, and a cell beside the state."""
+    return submit(data, lstm=nn.RNN(16, 64, batch_first=True), lr=5e-3)
+
+
+@wrong.detail(proof=language_models.has_the_gates_of_a_gru)
+def a_gru(*data):
+    """Your model is a GRU: two gates and one state. The task is an LSTM, with an input, a forget and an output gate, and a
+    cell beside the state."""
+    return submit(data, lstm=nn.GRU(16, 32, batch_first=True))
+
+
 @right
 def by_hand(text, n_tokens, n_steps):
     """The equations of the LSTM step by step, one weight matrix for all gates, a forget bias of one, RMSprop."""

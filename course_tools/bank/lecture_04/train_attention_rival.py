@@ -403,5 +403,6 @@ exercise = Exercise(
         questions=questions,
         seconds=SECONDS,
         conclusion=partial(controls.conclusion, CLAIM),
+        learned="control",
     ),
 )

@@ -391,6 +391,7 @@ exercise = Exercise(
         questions=questions,
         seconds=SECONDS,
         conclusion=partial(controls.conclusion, CLAIM),
+        learned="control",
     ),
     extra=True,
 )

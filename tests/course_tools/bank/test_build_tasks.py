@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_tools.bank import exercises
+from course_tools.bank import exercise, exercises
 from course_tools.bank.image_classifiers import adds_up_patches
 from course_tools.checks import Exercise
 from course_tools.checks.trained import no_weight_is_stepped
@@ -76,10 +76,30 @@ def with_updates_that_change_nothing(build, monkeypatch):
     return lambda *data: build.reference(*data[:-1], data[-1] // 10)
 
 
-@pytest.mark.parametrize("idle", [without_an_update, with_updates_that_change_nothing])
+def after_a_twentieth_of_the_updates(build, monkeypatch):
+    """The loss falls, and the model has hardly learned."""
+    return lambda *data: build.reference(*data[:-1], max(data[-1] // 20, 1))
+
+
+@pytest.mark.parametrize("idle", [without_an_update, with_updates_that_change_nothing, after_a_twentieth_of_the_updates])
 def test_a_model_that_has_not_learned_earns_a_third_of_the_points_at_most(build_task, idle, monkeypatch):
     found = examination(build_task.id).examine(idle(build_task, monkeypatch))
-    assert 0 < found.points <= found.max_points / 3, found.message
+    learned = next(finding for finding in found.findings if finding.name == build_task.training.learned)
+    assert learned.status != "holds" or idle is after_a_twentieth_of_the_updates
+    assert 0 < found.points <= (found.max_points - 1 if learned.status == "holds" else found.max_points / 3), found.message
+
+
+def test_a_model_left_in_training_mode_is_judged_in_evaluation_mode():
+    left_on = next(wrong for wrong in exercise("01.6").wrong if wrong.__name__ == "dropout_left_on")
+    found = judged("01.6", left_on)
+    assert [finding.name for finding in found.findings if finding.status != "holds"] == ["evaluation"]
+
+
+@pytest.mark.parametrize(("name", "points"), [("a_plain_rnn", 6), ("a_gru", 9)])
+def test_another_recurrence_is_no_lstm(name, points):
+    answer = next(wrong for wrong in exercise("01.6").wrong if wrong.__name__ == name)
+    found = judged("01.6", answer)
+    assert (found.misconception, found.points) == (misconception(answer), points)
 
 
 def test_a_build_task_is_large_enough_and_says_what_it_holds(build_task: Exercise):
