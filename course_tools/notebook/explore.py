@@ -3,9 +3,12 @@
 import inspect
 from collections.abc import Callable
 
+from matplotlib.figure import Figure
+
 from course_tools.notebook.frames import recorded_frames
 from course_tools.notebook.progress_bar import watched
-from course_tools.notebook.show import in_notebook, publish
+from course_tools.notebook.reopened import stand_in
+from course_tools.notebook.show import caught, figure_html, in_notebook, publish, show
 
 Control = bool | tuple[float, float] | tuple[float, float, float] | list[str]
 """The specification of a control; float includes int."""
@@ -48,11 +51,23 @@ def explore(draw: Callable[..., None], **controls: Control) -> None:
         return
     from ipywidgets import interact
 
+    stills: list[str] = []
+
     def redraw(**values: object) -> None:  # a partial function, which `interact` does not take, may be given
-        draw(**values)
+        if stills:
+            draw(**values)
+            return
+        figures: list[tuple[Figure, str]] = []
+        with caught(figures):
+            draw(**values)
+        stills.extend(figure_html(figure, alt) for figure, alt in figures)
+        stills.append("<em>To move the sliders, run this cell again.</em>")
+        for figure, alt in figures:
+            show(figure, alt)
 
     interact(redraw, **{name: _widget(name, control, start[name]) for name, control in controls.items()})
     publish({"application/javascript": _NAME_SLIDERS, "text/plain": ""})
+    stand_in("".join(stills))
 
 
 def _start(draw: Callable[..., None], name: str, control: Control) -> object:

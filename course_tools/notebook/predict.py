@@ -5,6 +5,7 @@ from html import escape
 from course_tools.notebook.prediction_options import Prediction, prediction
 from course_tools.notebook.progress_bar import watched
 from course_tools.notebook.progress_record import progress_file, progress_of, read_events, remember
+from course_tools.notebook.reopened import stand_in
 from course_tools.notebook.show import in_notebook, publish
 
 
@@ -42,11 +43,18 @@ def _ask(asked: Prediction) -> None:
     for button in buttons:
         button.on_click(choose)
     shown = display(ipywidgets.HBox(buttons), display_id=True)
+    stand_in(still(asked))
 
 
 def _answered(asked: Prediction, chosen: str) -> dict[str, str]:
     """What takes the place of the buttons: a notebook that is opened again has no widgets."""
     return {"text/html": explained(asked, chosen), "text/plain": f"Prediction {asked.id}: you chose {chosen}."}
+
+
+def still(asked: Prediction) -> str:
+    """Write the options without their explanations: what stands in place of buttons that were not used."""
+    options = "".join(f"<div><b>{option.letter}.</b> {option.text}</div>" for option in asked.options)
+    return f"<div>{options}<em>To choose, run this cell again.</em></div>"
 
 
 def explained(asked: Prediction, chosen: str) -> str:
