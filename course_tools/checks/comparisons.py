@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course_tools.checks import time_limit
+from course_tools.checks.crash_advice import advice_on
 from course_tools.checks.outcome import NotAFunction, Outcome, is_close
 from course_tools.checks.time_limit import TimedOut
 
@@ -45,7 +46,9 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
         return Failure(str(got.error))
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
-        return Failure(f"It raised {type(got.error).__name__}{line}: {_short(got.error)}{_axes(got)}")
+        said = f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
+        advice = _axes(got) or advice_on(got.error)
+        return Failure(f"{said.rstrip('.')}. {advice}" if advice else said)
     if got.results is None:
         return Failure("It returned None. Is a `return` statement missing?")
     return None
@@ -56,7 +59,7 @@ def _axes(got: Outcome) -> str:
     if got.failed is None or got.failed.name not in ("shape", "size") or len(got.failed.operands) != 1:
         return ""
     n = len(got.failed.operands[0].sizes)
-    return f". The tensor has {n} ax{'i' if n == 1 else 'e'}s here: where any number may stand in front, take `x.shape[-1]`."
+    return f"The tensor has {n} ax{'i' if n == 1 else 'e'}s here: where any number may stand in front, take `x.shape[-1]`."
 
 
 def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
@@ -109,8 +112,10 @@ def right_result(*indices: int) -> Comparison:
 
 def same_gradients(expected: Outcome, got: Outcome) -> Failure | None:
     """Check the values, and the gradient with respect to every input."""
-    if (failure := same_values(expected, got)) is not None:
+    if (failure := same_shapes(expected, got)) is not None:
         return failure
+    if (failure := same_values(expected, got)) is not None:
+        return failure._replace(what=f"The result itself is wrong here, before any gradient. {failure.what}")
     if got.gradients is None:
         return Failure(
             "No gradient reaches the inputs: the result is detached from them (`detach`, `.data`, `no_grad`, `torch.tensor`)."
@@ -172,7 +177,7 @@ def _returned(outcome: Outcome) -> str:
         return _count(outcome)
     (result,) = outcome.results
     if isinstance(result, Generator):
-        return "a generator: replace `yield` with a single `return`"
+        return "a generator: return a list, `[… for …]`, and no `yield`"
     return f"one value of type {type(result).__name__}"
 
 
@@ -183,7 +188,7 @@ def _difference(name: str, want: object, have: object) -> Failure:
     if isinstance(have, Tensor) and have.dtype in HALF and error < HALF_TOLERANCE:
         return Failure(f"{name} is correct up to rounding: it is {have.dtype}, which keeps about three digits.", shown)
     if error < ROUNDING:
-        advice = "Is a constant or a function only approximately the one asked for, or part of it computed in half precision?"
+        advice = "Is a small number added, a large one put in place of -inf, or a function only nearly the one asked for?"
         what = f"{name} is close to the expected values, but the difference is larger than rounding in float32. {advice}"
         return Failure(what, shown)
     return Failure(f"{name} is wrong.", shown)
