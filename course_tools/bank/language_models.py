@@ -164,7 +164,9 @@ def carries_a_state(measured: Measured, truth: Truth) -> str | None:
     if has_no_gates(measured, truth):
         return "No sigmoid is computed: an LSTM has three gates in each step."
     if has_the_gates_of_a_gru(measured, truth):
-        return "For each `tanh` it computes two sigmoids, as a GRU does; an LSTM computes three for two, and carries two states."
+        return (
+            "For each `tanh` it computes two sigmoids, as a GRU does; an LSTM computes three for two, and carries two states."
+        )
     return None
 
 

@@ -52,6 +52,27 @@ def forgets_the_remainder(h, epsilon=0.01):
     return torch.where(_before(h) < 1 - epsilon, h, 0.0)
 
 
+@wrong.case
+def goes_on_where_the_sum_is_the_threshold(h, epsilon=0.01):
+    """You go on where the sum is exactly 1 - ε, by `>`. The position halts where it reaches it: `>=`."""
+    active = _before(h) <= 1 - epsilon
+    return _shares(h, active, 1 - _before(h))
+
+
+@wrong.idea
+def takes_a_softmax(h, epsilon=0.01):
+    """You take a softmax over the steps. It knows no step at which a position halts: no later step gets 0, and ε has no
+    effect."""
+    return h.softmax(-1)
+
+
+@wrong.idea
+def divides_h_by_its_sum(h, epsilon=0.01):
+    """You divide h by its sum over all steps. A position then never halts: the steps before the sum reaches 1 - ε keep their
+    h, one gets the remainder, and the later ones get 0."""
+    return h / h.sum(-1, keepdim=True)
+
+
 @wrong.idea
 def never_halts(h, epsilon=0.01):
     """You go on to the end: every step keeps its h, and the last gets the rest, which may be negative. As soon as the sum

@@ -56,6 +56,15 @@ def counts_the_steps_only(h, epsilon=0.01):
     return _N(h, epsilon).to(h.dtype)
 
 
+@wrong.case
+def counts_the_weights_above_zero(h, epsilon=0.01):
+    """You count the weights above 0 for N. A step whose h is 0 is taken all the same: count the steps before which the sum is
+    below 1 - ε."""
+    p = halting_distribution(h, epsilon)
+    N = (p > 0).sum(-1).clamp(min=1)
+    return N + p.gather(-1, N[..., None] - 1)[..., 0]
+
+
 @wrong.idea
 def takes_the_remainder_only(h, epsilon=0.01):
     """You return R alone. Its gradient is right, but the cost is the number of steps plus the remainder."""

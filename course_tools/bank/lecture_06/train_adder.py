@@ -197,7 +197,9 @@ def _exact_match(measured: Measured, query: int, digits: Tensor) -> float:
 
 _learns, _score = (
     trained.at_least(
-        least, lambda measured, truth: _exact_match(measured, 0, truth["labels"]), "On unseen sums of six digits the exact match"
+        least,
+        lambda measured, truth: _exact_match(measured, 0, truth["labels"]),
+        "On unseen sums of six digits the exact match",
     )
     for least in (0.2, SCORE)
 )

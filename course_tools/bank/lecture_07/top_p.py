@@ -1,5 +1,7 @@
 """Exercise 07.3, top_p: what students answer, wrong and right."""
 
+import math
+
 import torch
 
 from course_lib.generation import top_p
@@ -60,6 +62,14 @@ def loses_the_likeliest(logits, p):
     than p, nothing is kept; compare the sum before a token."""
     ordered, probabilities, order = _sorted(logits)
     return _put_back(ordered.masked_fill(probabilities.cumsum(-1) > p, -torch.inf), order)
+
+
+@wrong.case
+def goes_on_where_the_sum_is_p(logits, p):
+    """You keep the token after the one with which the sum is exactly p: you remove where the sum before is more than p, and it
+    must be p or more. The nucleus is the smallest set that reaches p."""
+    ordered, probabilities, order = _sorted(logits)
+    return _put_back(ordered.masked_fill(probabilities.cumsum(-1) - probabilities > p, -torch.inf), order)
 
 
 @wrong.detail
@@ -234,6 +244,11 @@ def _logits(draw: Draw, p: float, *batch: int, n: int = 7) -> Call:
             return logits, p
 
 
+def _halves() -> Call:
+    """The likeliest token has exactly half of the probability."""
+    return torch.tensor([0.0, math.log(2.0), 0.0]), 0.5
+
+
 def _certain(draw: Draw) -> list[Call]:
     """One token has nearly all of the probability, so that it alone passes any p."""
     logits, p = _logits(draw, 0.3, 5)
@@ -253,7 +268,7 @@ exercise = Exercise(
         Property(
             "nucleus",
             "The fewest of the likeliest tokens whose probabilities sum to p or more stay as they are, the others are -inf.",
-            lambda draw: [_logits(draw, 0.7), _logits(draw, 0.5, n=11), _logits(draw, 0.9, n=11)],
+            lambda draw: [_logits(draw, 0.7), _logits(draw, 0.5, n=11), _logits(draw, 0.9, n=11), _halves()],
             points=4,
             needs=("certain",),
         ),
@@ -294,12 +309,6 @@ exercise = Exercise(
             "detach: torch.full_like(logits, -torch.inf).scatter(-1, order.detach(), kept)",
             "drop keyword: ordered, order = logits.sort(descending=True)",
         ),
-    },
-    missed_mutants={
-        (
-            "Seen only where a sum is p to the last bit, which rounding decides: right answers of other designs "
-            "differ there too."
-        ): ("comparison: ordered.masked_fill(before > p, -torch.inf)",),
     },
     hints=HINTS,
 )

@@ -113,6 +113,22 @@ def divides_by_the_root(q, k, v, rows, columns, stride=1):
     return _inside(_scores(q, k, rows, columns, stride) / k.shape[-1] ** 0.5, k, v, rows, stride)
 
 
+@wrong.detail
+def scales_the_content_alone(q, k, v, rows, columns, stride=1):
+    """You divide the content scores by √d_k, and add the relative logits as they are. This paper does not scale: both parts
+    count as they come."""
+    scores = _content(q, k, rows.shape[-2], stride) / k.shape[-1] ** 0.5 + relative_logits(q, rows, columns)
+    return _inside(scores, k, v, rows, stride)
+
+
+@wrong.detail
+def masks_with_a_small_number(q, k, v, rows, columns, stride=1):
+    """You give positions outside of the image a score of -9. That is no −∞: they keep a weight of about e⁻⁹, and more where
+    the other scores are small, too."""
+    scores = _scores(q, k, rows, columns, stride) - 9.0 * ~_mask(k, rows, stride)
+    return _mixed(scores.softmax(-1), v, rows, stride)
+
+
 @wrong.part
 def mirrors_the_values(q, k, v, rows, columns, stride=1):
     """You number the values of a window column by column and the keys row by row. The weight of one position then goes to

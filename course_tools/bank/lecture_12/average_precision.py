@@ -128,6 +128,22 @@ def wants_a_detection(scores, hits, n_objects):
     return torch.where(reached, precision, 0.0).amax(-1).mean().to(scores.dtype)
 
 
+@wrong.case
+def turns_equal_scores_round(scores, hits, n_objects):
+    """You sort upwards and turn the list round: detections of equal scores then stand in reverse order. Sort downwards, by
+    `descending=True, stable=True`."""
+    order = scores.argsort(stable=True).flip(0)
+    return average_precision(torch.arange(len(scores), 0, -1.0), hits[order], n_objects)
+
+
+@wrong.part
+def takes_the_area_by_trapezoids(scores, hits, n_objects):
+    """You take the area below the curve by trapezoids, from its own points. Here the best precision that reaches each of 101
+    recalls is averaged."""
+    precision, recall = _curve(scores, hits, n_objects)
+    return torch.trapezoid(precision, recall) if len(recall) else scores.new_zeros(())
+
+
 @right
 def recall_by_recall(scores, hits, n_objects):
     """A loop over the recalls, in Python's own numbers."""
@@ -213,6 +229,12 @@ def _shuffled(draw: Draw) -> list[Call]:
     ]
 
 
+def _sorted_by_hand(draw: Draw) -> list[Call]:
+    """Lists to be sorted, and equal scores, which keep their order."""
+    hits = torch.tensor([True, False, True, False, False])
+    return [*_shuffled(draw), (torch.tensor([0.5, 0.5, 0.7, 0.5, 0.7]), hits, 3)]
+
+
 exercise = Exercise(
     id="12.7",
     title="Average precision",
@@ -224,7 +246,13 @@ exercise = Exercise(
         Property("all found", "All objects first, nothing else before them: 1.", _in_order, points=0),
         Property("dips", "At each of 101 recalls the best precision that reaches it.", _dips, points=2, needs=("all found",)),
         Property("missed", "A recall that is never reached counts 0.", _missed, points=2, needs=("all found",)),
-        Property("confidence", "The most confident detection comes first.", _shuffled, points=5, needs=("dips", "missed")),
+        Property(
+            "confidence",
+            "The most confident detection comes first; equal ones keep their order.",
+            _sorted_by_hand,
+            points=5,
+            needs=("dips", "missed"),
+        ),
         Property(
             "nothing",
             "Nothing detected, and nothing hit: 0.",

@@ -119,6 +119,15 @@ def divides_zero_by_zero(a, b):
     return shared / covered - (around - covered) / around
 
 
+@wrong.case
+def adds_an_epsilon(a, b):
+    """You add a small number to the areas before you divide by them. Small boxes have small areas: with 1e-6, a box of a
+    thousandth of the image has a GIoU of ½ with itself. Replace a divisor only where it is 0."""
+    shared, covered = overlap(a, b)
+    around = _around(a, b)
+    return shared / (covered + 1e-6) - (around - covered) / (around + 1e-6)
+
+
 @wrong.detail
 def ends_at_zero(a, b):
     """You clamp the result at 0. For boxes that do not touch GIoU is negative; clamped, they have no gradient."""
@@ -231,10 +240,10 @@ def _touching(draw: Draw) -> list[Call]:
 
 
 def _inside(draw: Draw) -> list[Call]:
-    """A box inside another, and a box with itself."""
+    """A box inside another, and a box with itself, also a small one."""
     a = torch.cat([0.1 * draw.uniform(1, 2), 0.8 + 0.2 * draw.uniform(1, 2)], dim=-1)
     b = torch.cat([0.3 + 0.1 * draw.uniform(1, 2), 0.5 + 0.1 * draw.uniform(1, 2)], dim=-1)
-    return [(a, b), (b, a), (b, b)]
+    return [(a, b), (b, a), (b, b), (b / 300, b / 300)]
 
 
 def _apart(draw: Draw) -> list[Call]:

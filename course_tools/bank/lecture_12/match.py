@@ -106,8 +106,28 @@ def gives_the_columns(cost, classes):
 
 @wrong.idea
 def matches_nothing(cost, classes):
-    """You give the first object the first query, the second the second. You never use the cost."""
+    """You give the first object the first query, the second the second, whatever it costs: the numbers of the columns in
+    ascending order, as `linear_sum_assignment` returns them second, are no queries."""
     return _assign(cost, classes, lambda costs: torch.arange(costs.shape[1]))
+
+
+@wrong.part
+def lets_padding_compete(cost, classes):
+    """You give all columns to `linear_sum_assignment` and mark padding afterwards. Padding then takes queries away from the
+    objects: give it the columns of real objects only."""
+    queries = _assign(cost, torch.zeros_like(classes), _optimal)
+    return queries.masked_fill(classes < 0, -1)
+
+
+@wrong.case
+def takes_the_padding_for_the_end(cost, classes):
+    """You count the real objects and take that many columns from the front. Padding may also stand between objects: take the
+    columns where the class is not -1."""
+    queries = torch.full(classes.shape, -1)
+    for row, costs, n in zip(queries, cost.detach(), (classes >= 0).sum(-1).tolist(), strict=True):
+        if n:
+            row[:n] = _optimal(costs[:, :n])
+    return queries
 
 
 @wrong.part

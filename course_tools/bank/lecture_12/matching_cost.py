@@ -119,6 +119,21 @@ def charges_for_padding(logits, boxes, classes, targets, weights=WEIGHTS):
     return cost + weights[1] * _distance(boxes, targets) - weights[2] * _agreement(boxes, targets)
 
 
+@wrong.case
+def makes_padding_impossible(logits, boxes, classes, targets, weights=WEIGHTS):
+    """You put inf in the columns of padding. There they are 0: the matching leaves them out, and inf times 0 is NaN."""
+    cost = _cost(logits.softmax(-1), _distance(boxes, targets), _agreement(boxes, targets), classes, weights)
+    return cost.masked_fill((classes < 0)[..., None, :], torch.inf)
+
+
+@wrong.detail
+def measures_between_the_corners(logits, boxes, classes, targets, weights=WEIGHTS):
+    """You take the distance of the corners. It is that of the four numbers as they come, centre and size; only GIoU needs
+    corners."""
+    distance = _distance(to_corners(boxes), to_corners(targets))
+    return _cost(logits.softmax(-1), distance, _agreement(boxes, targets), classes, weights)
+
+
 @wrong.part
 def forgets_the_class(logits, boxes, classes, targets, weights=WEIGHTS):
     """You compare the boxes only. The probability of the class is missing from your cost."""

@@ -84,6 +84,32 @@ def weighs_the_objects_down(logits, boxes, classes, targets, queries, no_object=
 
 
 @wrong.detail
+def counts_padding_among_the_objects(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You divide the losses of the boxes by the number of places, padding included. Divide by the number of real objects."""
+    wanted, share = _wanted(logits, classes, queries), max(int((classes >= 0).sum()), 1) / max(classes.numel(), 1)
+    l1, around = _boxes(boxes, classes, targets, queries)
+    return _classes(logits, wanted, no_object), l1 * share, around * share
+
+
+@wrong.detail
+def leaves_the_one_out(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You take minus GIoU for its loss. The loss is 1 - GIoU, 0 for equal boxes."""
+    n = int((classes >= 0).sum())
+    l1, around = _boxes(boxes, classes, targets, queries)
+    return _classes(logits, _wanted(logits, classes, queries), no_object), l1, around - n / max(n, 1)
+
+
+@wrong.detail
+def writes_padding_over_a_query(logits, boxes, classes, targets, queries, no_object=0.1):
+    """You write the class of padding, too: with its query of -1 clamped to 0 it overwrites what the first query should say.
+    Write at the places of real objects only."""
+    nothing = logits.shape[-1] - 1
+    wanted = torch.full(logits.shape[:2], nothing)
+    wanted.scatter_(1, queries.clamp(min=0), torch.where(classes >= 0, classes, nothing))
+    return _classes(logits, wanted, no_object), *_boxes(boxes, classes, targets, queries)
+
+
+@wrong.detail
 def divides_by_the_queries(logits, boxes, classes, targets, queries, no_object=0.1):
     """You divide the weighted sum by the number of queries. A weighted mean divides by the sum of the weights."""
     wanted = _wanted(logits, classes, queries)

@@ -43,6 +43,21 @@ def takes_the_centre_for_a_corner(boxes):
 
 
 @wrong.detail
+def unpacks_the_first_axis(boxes):
+    """You unpack the first axis, `x, y, w, h = boxes`. With four boxes that makes no error, and mixes them: the four numbers
+    are on the last axis, `boxes.unbind(-1)`."""
+    x, y, w, h = boxes
+    return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], dim=-1)
+
+
+@wrong.detail
+def stacks_on_the_first_axis(boxes):
+    """You stack the four numbers on a new first axis, the default of `torch.stack`. They belong on the last: dim=-1."""
+    x, y, w, h = boxes.unbind(-1)
+    return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2])
+
+
+@wrong.detail
 def goes_a_whole_width(boxes):
     """You go a whole width and height to either side of the centre. Your boxes are twice as wide and twice as high as the
     objects: from the centre to an edge it is half."""

@@ -152,6 +152,22 @@ def divides_by_the_sum_before(S, z, phi_q, phi_k, v):
     return divide((phi_q[..., :, None] * new).sum(-2), (phi_q * z).sum(-1, keepdim=True)), new, z + phi_k
 
 
+@wrong.case
+def replaces_the_nan_afterwards(S, z, phi_q, phi_k, v):
+    """Your values are right, but you divide 0 by 0 and replace the NaN afterwards. Its gradient is NaN all the same: 0 times
+    infinity. Replace the divisor before the division."""
+    S, z = S + phi_k[..., :, None] * v[..., None, :], z + phi_k
+    return ((phi_q[..., :, None] * S).sum(-2) / (phi_q * z).sum(-1, keepdim=True)).nan_to_num(), S, z
+
+
+@right
+def replaces_the_divisor(S, z, phi_q, phi_k, v):
+    """A divisor of 0 becomes 1."""
+    S, z = S + phi_k.unsqueeze(-1) * v.unsqueeze(-2), z + phi_k
+    similarity = (phi_q * z).sum(-1, keepdim=True)
+    return (phi_q.unsqueeze(-2) @ S).squeeze(-2) / torch.where(similarity == 0, 1.0, similarity), S, z
+
+
 @right
 def in_einsum(S, z, phi_q, phi_k, v):
     """All three products as einsum."""
@@ -248,6 +264,13 @@ def _hidden(draw: Draw) -> Call:
     return S, z, phi_q, phi_k, v
 
 
+def _padding(draw: Draw) -> Call:
+    """The first position is padding, and asks nothing: its context is 0, whatever S and z are."""
+    S, z, phi_q, phi_k, v = _hidden(draw)
+    phi_q[1] = 0.0
+    return S, z, phi_q, phi_k, v
+
+
 exercise = Exercise(
     id="14.4",
     title="One step of the recurrence",
@@ -279,7 +302,7 @@ exercise = Exercise(
         Property(
             "no similarity", "Where all similarities are 0, the context is 0.", lambda draw: [_hidden(draw)], needs=("context",)
         ),
-        has_gradient(lambda draw: [_inputs(draw, 2), _hidden(draw)], needs=("batch", "no similarity")),
+        has_gradient(lambda draw: [_inputs(draw, 2), _padding(draw)], needs=("batch", "no similarity")),
         leaves_inputs(lambda draw: [_inputs(draw, 2)]),
     ),
     wrong=wrong,

@@ -70,6 +70,24 @@ def competes_with_itself(a, b, temperature):
 
 
 @wrong.detail
+def compares_each_view_with_itself_alone(a, b, temperature):
+    """You call F.cosine_similarity(z, z): it compares row with row, not each row with all others, and its 2N ones spread over
+    a table without an error. Normalise z and multiply by its transpose."""
+    z = torch.cat([a, b])
+    logits = (F.cosine_similarity(z, z) / temperature).repeat(len(z), 1).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+@wrong.detail
+def hides_itself_with_a_small_number(a, b, temperature):
+    """You set the cosine of each view with itself to -9. Divided by a temperature near 1 that is no −∞: the view stays a
+    little in its own sum."""
+    z = unit(torch.cat([a, b]))
+    logits = (z @ z.mT).fill_diagonal_(-9.0) / temperature
+    return F.cross_entropy(logits, torch.arange(len(z), device=a.device).roll(len(a)))
+
+
+@wrong.detail
 def hides_itself_with_a_zero(a, b, temperature):
     """You set the similarity of each view with itself to 0. exp(0) = 1 is still in the sum: set it to -∞."""
     z = unit(torch.cat([a, b]))

@@ -47,6 +47,14 @@ def _sampled(images, back, origin, half, corners=False, outside="zeros"):
     return F.grid_sample(images, grid, padding_mode=outside, align_corners=corners)
 
 
+def _places(images, back, origin):
+    """For each new pixel, (B, H, W, 2), the point `back` r + `origin` that it comes from, in pixels from the centre."""
+    H, W = images.shape[-2:]
+    y, x = torch.meshgrid(torch.arange(H) - (H - 1) / 2, torch.arange(W) - (W - 1) / 2, indexing="ij")
+    r = torch.stack([x, y]).flatten(1).to(back)
+    return (back @ r + origin).mT.unflatten(1, (H, W))
+
+
 @wrong.idea
 def pushes_instead_of_pulling(images, A, t):
     """You pass A and t as they are. The sampler needs, for each new pixel, the point that it comes from: the inverse map."""
@@ -135,6 +143,69 @@ def smears_the_border(images, A, t):
     return _sampled(images, back, -back @ t[:, :, None], _half(images), outside="border")
 
 
+@wrong.detail
+def transposes_the_inverse(images, A, t):
+    """You multiply a point by A⁻¹ from the wrong side, so that your matrix is transposed: a point in a row is moved by
+    `r @ A⁻¹.mT`. Turns then go the wrong way round."""
+    back = torch.linalg.inv(A).mT
+    return _sampled(images, back, -back @ t[:, :, None], _half(images))
+
+
+@wrong.detail
+def takes_the_nearest_pixel(images, A, t):
+    """You take the nearest pixel, mode="nearest". A point between pixels gets the mean of its four neighbours, weighted by
+    how near they are; the nearest one has no gradient with respect to A and t."""
+    half, back = _half(images), torch.linalg.inv(A)
+    theta = torch.cat([back * half, -back @ t[:, :, None]], dim=-1) / half[:, None]
+    grid = F.affine_grid(theta, images.shape, align_corners=False)
+    return F.grid_sample(images, grid, mode="nearest", align_corners=False)
+
+
+@wrong.detail
+def turns_about_the_corner(images, A, t):
+    """You turn about the first pixel, (0, 0) at the upper left. r counts from the centre of the image."""
+    corner = (1 - 2 * _half(images)) / 2
+    back = torch.linalg.inv(A)
+    origin = corner[:, None] - back @ (t[:, :, None] + corner[:, None])
+    return _sampled(images, back, origin, _half(images))
+
+
+@wrong.detail
+def mixes_two_conventions_of_the_corners(images, A, t):
+    """You divide by (W - 1) / 2 and (H - 1) / 2, which puts ±1 at the centres of the outermost pixels, and sample with
+    align_corners=False, for which ±1 are the edges of the image: every image is a little enlarged."""
+    half, back = _half(images), torch.linalg.inv(A)
+    source = _places(images, back, -back @ t[:, :, None])
+    return F.grid_sample(images, source / (half - 0.5), align_corners=False)
+
+
+@wrong.detail
+def exchanges_the_axes_of_the_grid(images, A, t):
+    """Your grid holds (y, x). `F.grid_sample` expects x, to the right, first."""
+    back = torch.linalg.inv(A)
+    source = _places(images, back, -back @ t[:, :, None]).flip(-1)
+    return F.grid_sample(images, source / _half(images), align_corners=False)
+
+
+@wrong.part
+def gives_pixels_to_a_grid_of_halves(images, A, t):
+    """You give A and t to `F.affine_grid` as they are. It counts in half widths and half heights of the image, not in pixels,
+    and it expects the map from the new image to the old one, the inverse."""
+    return F.grid_sample(
+        images,
+        F.affine_grid(torch.cat([A, t[:, :, None]], dim=-1), images.shape, align_corners=False),
+        align_corners=False,
+    )
+
+
+@wrong.detail
+def measures_the_height_in_widths(images, A, t):
+    """You divide by half of the width on both axes. The rows are counted in half heights."""
+    half = _half(images)[:1].expand(2)
+    back = torch.linalg.inv(A)
+    return _sampled(images, back, -back @ t[:, :, None], half)
+
+
 @right
 def with_a_grid_of_its_own(images, A, t):
     """No `affine_grid`: the centres of the pixels laid out in pixels, sent back, and only then put in units."""
@@ -177,7 +248,7 @@ def in_double_precision(images, A, t):
     return F.grid_sample(images.double(), grid, mode="bilinear", padding_mode="zeros", align_corners=False).to(images.dtype)
 
 
-@stranger
+@stranger(makes=[takes_the_nearest_pixel])
 def warp_takes_the_nearest_pixel(images, A, t):
     half = images.new_tensor([images.shape[-1], images.shape[-2]]) / 2
     back = torch.linalg.inv(A)
