@@ -31,7 +31,7 @@ _ADVICE = (
     ),
     (
         r"The size of tensor a \(\d+\) must match",
-        "Axes are compared from the last one: where one is missing, add it by `[..., None]` or keep it by `keepdim=True`; `.mT` "
+        "Axes are compared from the last one: add one that is missing by `[..., None]`, or keep it by `keepdim=True`. `.mT` "
         "turns the last two axes of a batch, `.T` all of them.",
     ),
     (

@@ -393,7 +393,10 @@ def _of_one_that_learned(findings: tuple[Finding, ...], exercise: Exercise) -> t
     earned, most = _earned(findings), exercise.points // 3
     if earned <= most or not any(f.name == exercise.training.learned and f.status == "fails" for f in findings):
         return findings
-    says = f"The properties that hold give {earned}. A model that has not learned earns at most a third of the points: {most}."
+    says = (
+        f"The properties that hold give {earned}. A model that has not learned earns at most a third of the points: {most}. "
+        "If the model is right, try other learning rates, and look at one batch and its targets."
+    )
     return (*findings, Finding("learned", says, "adjusts", most - earned))
 
 

@@ -157,8 +157,8 @@ class _Attending(nn.Module):
 
 @wrong.idea(proof=language_models.reads_all_at_once)
 def all_tokens_at_once(*data):
-    """Your model reads all tokens at once, as attention and convolutions do: its number of operations does not grow with their
-    number. An LSTM takes a step for each token, and computes its state from the one before."""
+    """Your model takes no step for each token, as attention, convolutions and windows of one length do not: its number of
+    operations does not grow with theirs. An LSTM computes its state from the one before, from the first token to the last."""
     return submit(data, model=_Attending)
 
 

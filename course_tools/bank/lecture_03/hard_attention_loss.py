@@ -95,6 +95,13 @@ def adds_the_baseline(log_p, weights, looks, baseline, entropy_weight=0.0):
     return -(log_p + (log_p.detach() + baseline) * _log_looks(weights, looks) + entropy_weight * _entropy(weights)).mean()
 
 
+@wrong.idea
+def leaves_out_the_looks(log_p, weights, looks, baseline, entropy_weight=0.0):
+    """You leave out the probability of the looks. Which place was looked at was drawn, and no gradient goes through a draw:
+    only (log p - b) log α of the places that were drawn teaches the attention."""
+    return -(log_p + entropy_weight * _entropy(weights)).mean()
+
+
 @wrong.detail
 def compares_within_the_batch(log_p, weights, looks, baseline, entropy_weight=0.0):
     """You take the mean of this batch's log p for the baseline, and not the one passed in. In a batch of one your reward is

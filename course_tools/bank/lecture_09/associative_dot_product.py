@@ -41,8 +41,8 @@ def _mixed(theta, phi, g, n):
 
 @wrong.case
 def multiplies_from_the_left(theta, phi, g):
-    """You multiply θ φᵀ first. Your numbers are right, but on the way you build one for each pair of positions: time and
-    memory grow with N². Put the brackets around φᵀ g."""
+    """Your numbers are right, but you compute something for each pair of positions: θ φᵀ, or the sum φᵀ g anew for each query.
+    The time grows with N². Compute φᵀ g first, and once for all queries."""
     return Attended((theta @ phi.mT) @ g / phi.shape[-2], None)
 
 

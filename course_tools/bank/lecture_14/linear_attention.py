@@ -123,9 +123,9 @@ def divides_nothing_by_nothing(phi_q, phi_k, v, mask=None):
 
 @wrong.part
 def writes_the_weights_out(phi_q, phi_k, v, mask=None):
-    """Your contexts are right, but their cost is that of softmax attention: you compute the T_q · T_k similarities, and linear
-    attention is there to avoid them. Move the brackets: the product of the keys' features and the values comes first, and has
-    no axis for positions."""
+    """Your contexts are right, but their cost is that of softmax attention: you compute something for each pair of query and
+    key, such as their similarities, or the sums over the keys anew for each query. The product of the keys' features and the
+    values comes first, once for all queries; it has no axis for positions."""
     similarity = torch.einsum("...if,...jf->...ij", phi_q, mask_features(phi_k, mask))
     return divide(similarity, similarity.sum(-1, keepdim=True)) @ v
 

@@ -339,9 +339,9 @@ def both_views_the_same(images):
 
 @wrong(proof=trained.both(has_no_negatives, trained.fails(score)))
 def without_negatives(*data):
-    """Your loss only pulls the views of one digit together: it begins below a guess among the other views, and the least value
-    is reached by equal projections for all digits. Divide by a sum over all other views: NT-Xent is a cross-entropy over the
-    row of similarities."""
+    """Your loss begins below a guess among the other views: it compares with no other digit. One that only pulls two views
+    together is least for equal projections of all digits, and one that rebuilds images knows no views. Divide by a sum over all
+    other views: NT-Xent is a cross-entropy over the row of similarities."""
     return submit(data, loss=lambda a, b: -F.cosine_similarity(a, b).mean())
 
 
