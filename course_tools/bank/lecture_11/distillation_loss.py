@@ -54,6 +54,19 @@ def weighs_by_the_student(student, teacher, labels, temperature, share):
 
 
 @wrong.detail
+def takes_no_logarithm(student, teacher, labels, temperature, share):
+    """You give `F.kl_div` the student's probabilities. It expects their logarithms first, `log_softmax`."""
+    return _loss(
+        student,
+        teacher,
+        labels,
+        temperature,
+        share,
+        lambda p, q: F.kl_div(q.softmax(-1), p.softmax(-1), reduction="batchmean"),
+    )
+
+
+@wrong.detail
 def forgets_the_squared_temperature(student, teacher, labels, temperature, share):
     """You leave out τ². A temperature of τ makes the gradients of the KL about τ² times smaller, and without this factor
     the teacher has almost no effect when τ is large."""

@@ -51,6 +51,14 @@ def normalises_the_sums(x, tokens, channels, norms):
     return layer_norm(h + channel_mixing(h, *channels), *norms[1])
 
 
+@wrong.part
+def adds_once_around_both(x, tokens, channels, norms):
+    """You add the input once, after both networks. Each half adds its own input: the tokens are mixed and added, and then the
+    channels of that sum."""
+    mixed = token_mixing(layer_norm(x, *norms[0]), *tokens)
+    return x + channel_mixing(layer_norm(mixed, *norms[1]), *channels)
+
+
 @wrong.idea
 def does_not_normalise(x, tokens, channels, norms):
     """You leave out the norms. Each network has a normalised input."""
