@@ -113,6 +113,8 @@ def _described(app, page, template, context, doctree) -> None:
     if page.startswith("lectures/"):
         for script in ("terms.js", "glossary.js"):
             app.add_js_file(script, loading_method="defer")
+    if page.startswith("docs/"):
+        app.add_js_file("filter.js", loading_method="defer")
     if page == "search":
         for script in ("terms.js", "sections.js", "best_sections.js"):
             app.add_js_file(script, loading_method="defer")
