@@ -16,8 +16,8 @@ same algorithm as a kernel, which is faster; this file shows it.
 """
 
 import math
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator
+from functools import reduce, wraps
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +30,7 @@ from course_lib.attention.dot_product import scaled_dot_product_attention
 from course_lib.primitives.preconditions import under_transform
 from course_lib.shapes import Context, Keys, Mask, Queries, Values
 
-__all__ = ["Partial", "merge", "partial_attention", "tiled_attention"]
+__all__ = ["Partial", "merge", "partial_attention", "tiled_attention", "tiled_gradients"]
 
 PerQuery = Float[Tensor, "*batch T_q"]
 Parts = tuple[Context, PerQuery, PerQuery]
@@ -96,7 +96,29 @@ def merge(a: Parts, b: Parts) -> Partial:
     return Partial(context, maximum, total)
 
 
+def _in_short_memory(loop: Callable[..., ContextOnly]) -> Callable[..., ContextOnly]:
+    """Check the inputs of a loop over tiles and give them one batch; the backward pass makes the weights of each tile again."""
+
+    @wraps(loop)
+    def attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, tile: int = 64) -> ContextOnly:
+        if tile < 1:
+            raise ValueError(f"a tile has at least one key, got tile = {tile}.")
+        if k.shape[-2] != v.shape[-2]:
+            raise ValueError(f"each key needs a value: got {k.shape[-2]} keys and {v.shape[-2]} values.")
+        T_q, T_k, batch = q.shape[-2], k.shape[-2], broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+        if mask is not None:
+            require_mask(mask, (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), T_q, T_k))
+            mask = mask.expand(*batch, T_q, T_k)
+        q, k, v = (x.expand(*batch, *x.shape[-2:]) for x in (q, k, v))
+        if T_k and under_transform(q, k, v):
+            return loop(q, k, v, mask, tile)
+        return ContextOnly(_Tiled.apply(q, k, v, mask, tile) if T_k else _merged(q, k, v, mask, tile).context)
+
+    return attention
+
+
 @without_overflow
+@_in_short_memory
 def tiled_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, tile: int = 64) -> ContextOnly:
     """Compute the context of `scaled_dot_product_attention` in tiles of keys, in memory that grows with T_q + T_k.
 
@@ -116,18 +138,50 @@ def tiled_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, ti
 
     Source: Dao et al. 2022, algorithms 1 and 4.
     """
-    if tile < 1:
-        raise ValueError(f"a tile has at least one key, got tile = {tile}.")
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(f"each key needs a value: got {k.shape[-2]} keys and {v.shape[-2]} values.")
-    T_q, T_k, batch = q.shape[-2], k.shape[-2], broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
-    if mask is not None:
-        require_mask(mask, (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), T_q, T_k))
-        mask = mask.expand(*batch, T_q, T_k)
-    q, k, v = (x.expand(*batch, *x.shape[-2:]) for x in (q, k, v))
-    if under_transform(q, k, v):
-        return ContextOnly(_merged(q, k, v, mask, tile).context)
-    return ContextOnly(_Tiled.apply(q, k, v, mask, tile))
+    kept = None
+    for start in range(0, k.shape[-2], tile):
+        at = slice(start, start + tile)
+        columns = None if mask is None else mask[..., at]
+        part = partial_attention(q, k[..., at, :], v[..., at, :], columns)
+        kept = part if kept is None else merge(kept, part)
+    return ContextOnly(kept[0])
+
+
+def tiled_gradients(
+    q: Queries, k: Keys, v: Values, kept: Parts, gradient: Context, mask: Mask | None = None, tile: int = 64
+) -> tuple[Queries, Keys, Values]:
+    """Take the gradient of the context back to queries, keys and values, in tiles of keys, whose weights are made again.
+
+    Args:
+        q: queries (*batch, T_q, d_k).
+        k: keys (*batch, T_k, d_k).
+        v: values (*batch, T_k, d_v).
+        kept: of the forward pass, over all keys: context (*batch, T_q, d_v), maximum and total (*batch, T_q).
+        gradient: of the context, G (*batch, T_q, d_v).
+        mask: that of the forward pass, (*batch, T_q, T_k), True = may attend; None = all may.
+        tile: keys in a tile, the last of which may be smaller.
+
+    Returns:
+        the gradients of q, k and v, in their shapes; a query that may attend to no key contributes nothing.
+
+    Source: Dao et al. 2022, algorithm 4.
+    """
+    context, maximum, total = kept
+    maximum = torch.where(total == 0, 0.0, maximum)[..., None]
+    total = torch.where(total == 0, 1.0, total)[..., None]
+    centre, scale = (gradient * context).sum(-1, keepdim=True), 1 / math.sqrt(k.shape[-1])
+    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    for start in range(0, k.shape[-2], tile):
+        at = slice(start, start + tile)
+        K, V, E = k[..., at, :], v[..., at, :], scale * q @ k[..., at, :].mT
+        if mask is not None:
+            E = torch.where(mask[..., at], E, -torch.inf)
+            K, V = hide_keys(K, mask[..., at]), hide_keys(V, mask[..., at])
+        P = (E - maximum).exp() / total
+        dE = scale * P * (gradient @ V.mT - centre)
+        dq += dE @ K
+        dk[..., at, :], dv[..., at, :] = dE.mT @ q, P.mT @ gradient
+    return dq, dk, dv
 
 
 def _tiles(T_k: int, tile: int) -> Iterator[slice]:
@@ -163,18 +217,8 @@ class _Tiled(torch.autograd.Function):
                 return scaled_dot_product_attention(q, k, v, mask).context
 
             return *differentiable_gradients(equation, (q, k, v), gradient, ctx.needs_input_grad[:3]), None, None
-        scale = 1 / math.sqrt(k.shape[-1])
-        centre = (gradient * context).sum(-1, keepdim=True)
-        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for at in _tiles(k.shape[-2], ctx.tile):
-            K, V, scores = k[..., at, :], v[..., at, :], scale * q @ k[..., at, :].mT
-            if mask is not None:
-                scores, K, V = torch.where(mask[..., at], scores, -torch.inf), *(hide_keys(x, mask[..., at]) for x in (K, V))
-            P = (scores - _finite(maximum)[..., None]).exp() / _divisor(total)
-            dE = scale * P * (gradient @ V.mT - centre)
-            dq += dE @ K
-            dk[..., at, :], dv[..., at, :] = dE.mT @ q, P.mT @ gradient
-        return dq, dk, dv, None, None
+        kept = Partial(context, maximum, total)
+        return *tiled_gradients(q, k, v, kept, gradient, mask, ctx.tile), None, None
 
 
 def _finite(maximum: Tensor) -> Tensor:

@@ -281,6 +281,7 @@ PARTS = {
     "partial_attention",
     "split_heads",
     "require_weights",
+    "tiled_gradients",
     "windowed_cache",
     "without_attention_dropout",
 }

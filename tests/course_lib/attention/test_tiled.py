@@ -6,7 +6,14 @@ import math
 import pytest
 import torch
 
-from course_lib.attention import Partial, merge, partial_attention, scaled_dot_product_attention, tiled_attention
+from course_lib.attention import (
+    Partial,
+    merge,
+    partial_attention,
+    scaled_dot_product_attention,
+    tiled_attention,
+    tiled_gradients,
+)
 from course_lib.primitives import causal_mask
 
 B, h, T_q, T_k, d, d_v = 2, 3, 5, 131, 7, 11
@@ -71,6 +78,30 @@ def test_first_and_second_derivatives(normal):
     inputs = normal(3, 2), normal(5, 2), normal(5, 3)
     assert torch.autograd.gradcheck(lambda *x: tiled_attention(*x, tile=2).context, inputs)
     assert torch.autograd.gradgradcheck(lambda *x: tiled_attention(*x, tile=2).context, inputs)
+
+
+def test_gradients_of_two_tiles_by_hand():
+    """Weights 1/9, 2/9, 6/9 of the values 12, 3, 9 give 8. G = 9: dV = (1, 2, 6), and dE = P ⊙ 9 (v - 8) = (4, -10, 6)."""
+    one, scores = torch.ones(1, 1).double(), torch.tensor([1.0, 2, 6]).double().log()[:, None]
+    values = torch.tensor([12.0, 3, 9]).double()[:, None]
+    kept = partial_attention(one, scores, values)
+    assert kept.context.item() == pytest.approx(8)
+    dq, dk, dv = tiled_gradients(one, scores, values, kept, 9 * one, tile=2)
+    assert dv.flatten().tolist() == pytest.approx([1, 2, 6])
+    assert dk.flatten().tolist() == pytest.approx([4, -10, 6])
+    assert dq.item() == pytest.approx(-10 * math.log(2) + 6 * math.log(6))
+
+
+@pytest.mark.parametrize("tile", [1, 64, 131, 200])
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_in_tiles_are_those_of_autograd(normal, tile, masked):
+    inputs, gradient = (normal(B, h, T_q, d), normal(B, h, T_k, d), normal(B, h, T_k, d_v)), normal(B, h, T_q, d_v)
+    mask = (causal_mask(T_q, T_k) & (torch.rand(B, h, T_q, T_k) < 0.5)) if masked else None
+    if masked:
+        mask[0, 0, 1] = False
+    wanted = torch.autograd.grad(scaled_dot_product_attention(*inputs, mask).context, inputs, gradient)
+    found = tiled_gradients(*inputs, partial_attention(*inputs, mask), gradient, mask, tile)
+    torch.testing.assert_close(found, wanted)
 
 
 def test_no_tensor_grows_with_the_square_of_the_length():
