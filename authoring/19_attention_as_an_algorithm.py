@@ -39,21 +39,22 @@ from course_lib.attention import (
     PageTable,
     partial_attention,
     scaled_dot_product_attention,
+    windowed_cache,
 )
-from course_lib.attention.core import ContextOnly, broadcast_shapes, require_mask
-from course_lib.attention.tiled import Partial, Parts, _merged, _Tiled
+from course_lib.attention.core import ContextOnly, hide_keys
+from course_lib.attention.tiled import Partial, Parts
 from course_lib.blocks import Sizes
 from course_lib.datasets import Vocabulary, language_reference
 from course_lib.generation import Accepted, accept, next_word_probabilities
 from course_lib.generation.speculative import Law, Speculated
 from course_lib.losses import next_token_loss
-from course_lib.models import Llama, NGram
+from course_lib.models import KneserNey, Llama, NGram
 from course_lib.primitives import window_of_tokens
-from course_lib.primitives.preconditions import under_transform
-from course_lib.shapes import Keys, Logits, Mask, Queries, Tokens, Values
+from course_lib.shapes import Context, Keys, Logits, Mask, Queries, Tokens, Values
 from course_lib.training import batches, train
 from course_tools.lectures.lecture_19 import experiments, figures
-from course_tools.notebook import check, claim, device, explore, ledger, predict, source
+from course_tools.notebook import check, claim, device, explore, ledger, predict
+from course_tools.notebook import source
 
 # %% [markdown]
 # ## 1 A table that is thrown away
@@ -64,15 +65,15 @@ from course_tools.notebook import check, claim, device, explore, ledger, predict
 # %% [markdown] tags=["predict"]
 # **Predict.** A text becomes four times as long. How does the largest tensor of one head grow?
 #
-# <details><summary>A. As the result does: four times.</summary>
-#
-# The result has a row for each token. The table has a row and a column for each.</details>
-# <details><summary>B. Sixteen times.</summary>
-#
-# Yes: four times the rows, and four times the columns.</details>
-# <details><summary>C. Not at all: its size is that of the head.</summary>
+# <details><summary>A. Not at all: its size is that of the head.</summary>
 #
 # The number of features stays. The number of weights does not depend on it.</details>
+# <details><summary>B. As the result does: four times.</summary>
+#
+# The result has a row for each token. The table has a row and a column for each.</details>
+# <details><summary>C. Sixteen times.</summary>
+#
+# Yes: four times the rows, and four times the columns.</details>
 
 # %%
 source(experiments.largest_tensor)
@@ -140,12 +141,12 @@ merge = check("19.1", merge)
 # %% [markdown] tags=["predict"]
 # **Predict.** You merge the tiles of a long text in another order: the last two first, then the one before. What changes?
 #
-# <details><summary>A. The result: later keys now count more.</summary>
-#
-# Each tile brings its sum and its maximum along. What could depend on when it is merged?</details>
-# <details><summary>B. Nothing but rounding.</summary>
+# <details><summary>A. Nothing but rounding.</summary>
 #
 # Yes. Merging is associative and commutative, as a sum is. So tiles may be computed in any order, even on different machines.</details>
+# <details><summary>B. The result: later keys now count more.</summary>
+#
+# Each tile brings its sum and its maximum along. What could depend on when it is merged?</details>
 # <details><summary>C. The maximum.</summary>
 #
 # The largest of some numbers does not depend on their order.</details>
@@ -201,7 +202,8 @@ claim("19.tiles", error=error, whole=whole, tile=tile)
 #
 # <details><summary>A. About 4 times.</summary>
 #
-# Yes: 32 blocks read $2 \cdot 4096 \cdot 64$ numbers each, 17 million in all, and $4 \cdot 4096^2$ are 67 million.</details>
+# Yes: 32 blocks read $2 \cdot 4096 \cdot 64$ numbers each, 17 million in all, and $4 \cdot 4096^2$ are 67 million. The ratio is 2 · 128 / 64,
+# whatever $T$ is: twice as many queries in fast memory halve the traffic.</details>
 # <details><summary>B. About 64 times: no table is moved at all.</summary>
 #
 # It is not, but keys and values are read again for each block.</details>
@@ -227,7 +229,7 @@ claim(
 # This is **FlashAttention** (Dao et al. 2022): a little more arithmetic, less traffic, and nothing approximated. (The outer
 # loop over blocks of queries is that of its second version.) The backward pass goes the same way: it keeps $m$ and $\ell$ of
 # each query, and computes the weights of each tile again. Plain autograd through your loop would not: it keeps the weights of
-# all tiles, $T^2$ numbers again.
+# all tiles, $T^2$ numbers again. (You write this pass in *Going further*.)
 #
 # A loop in Python saves no traffic, either, since each of its steps writes its result to memory. So we count, and do not time;
 # and a real GPU has caches between the two memories, which our count leaves out. `F.scaled_dot_product_attention` runs such an
@@ -241,9 +243,8 @@ claim(
 # as long as moving takes most of the time, a call that judges five tokens costs about as much as a call that writes one.
 #
 # First, train a model: lecture 17's Llama, on characters of Python's language reference. It is a stand-in for a large one.
-# After 700 updates it predicts new text no better than a table of counts: on the same 12,800 characters, the table of section 6
-# has 2.06 bits, and lecture 07's Kneser–Ney table of runs of six 1.69. Whether the law is right does not depend on that. How
-# many calls are saved does.
+# After 700 updates it predicts new text no better than a table of counts does. Whether the law is right does not depend on that.
+# How many calls are saved does.
 #
 # **Try it.** Train it twice as long. Does the table of counts, which stays the same, draft as well for a better model?
 
@@ -308,7 +309,7 @@ print(f"new text: {bits:.2f} bits per character")
 # | --- | --- |
 # | `tokens` | (…, n): each drawn from its row of `draft_p` |
 # | `draft_p`; `model_p` | (…, n, n_tokens); (…, n + 1, n_tokens) |
-# | `uniforms` | (…, n + 1), 0 ≤ u < 1: one for each token, and the last to draw the token that follows |
+# | `uniforms` | (…, n + 1), 0 ≤ u < 1: one for each token, and the last to draw the token that follows: from (0.5, 0.5, 0), 0.7 draws the second, the first whose running sum is above it |
 # | result | `Accepted(n, token)`: how many are accepted, and the token after them, both (…) |
 
 # %% exercise="19.3" difficulty="●●●" minutes=10
@@ -323,13 +324,13 @@ accept = check("19.3", accept)
 # <details><summary>A. Nothing: the new token has the law of the model.</summary>
 #
 # That token has. But it comes only after a refusal, and some tokens came before it already.</details>
-# <details><summary>B. What the draft likes comes too often.</summary>
+# <details><summary>B. It takes more calls.</summary>
+#
+# The number of calls depends on what is accepted, and that is unchanged.</details>
+# <details><summary>C. What the draft likes comes too often.</summary>
 #
 # Yes. Such a token is proposed and accepted with probability $\min(p, q) = p$ already, and then gets a second chance with every
 # refusal. In the example, nothing would be wrong, since both tokens are owed the same. In general they are not.</details>
-# <details><summary>C. It takes more calls.</summary>
-#
-# The number of calls depends on what is accepted, and that is unchanged.</details>
 
 # %% [markdown]
 # Such a mistake is hard to see in a text. So **test**. Take one place in a new text, at which model and draft have a distance
@@ -377,7 +378,7 @@ claim("19.accepted", accepted=accepted, expected=expected)
 # %% [markdown]
 # ## 7 Build it: a generator
 #
-# **Build task (15 minutes, 13 points).** Write the generator, from an empty cell. In each round: the draft proposes up to
+# **Build task (15 minutes, 14 points).** Write the generator, from an empty cell. In each round: the draft proposes up to
 # `n_drafts` tokens, one after the other; one call of the model judges them; `accept` says what stays and what follows. Return
 # the text, with its prompt, and the number of calls. Everything is allowed except the library's own.
 #
@@ -440,11 +441,24 @@ figures.show_authors(written, recorded.of_the_model(len(written)), n_prompt=16)
 #
 # Only if all are accepted, in 13 % of the rounds.</details>
 
-# %% [markdown]
+# %% [markdown] tags=["predict"]
 # ## 8 Which draft?
 #
 # A rival that needs no training, no table and no data is **copying from the text**, or prompt lookup (Saxena 2023). It looks
 # for the last few characters earlier in the text, and proposes what followed them there.
+#
+# **Predict.** At temperature 0.7, the model's law is $p^{1/0.7}$, divided by its sum. The draft may be cooled in the same way.
+# What does that change?
+#
+# <details><summary>A. The law of the text.</summary>
+#
+# It is $p$ whatever the draft is.</details>
+# <details><summary>B. More drafted tokens are accepted.</summary>
+#
+# Yes, if the draft is like the model: when both are cooled, they agree more often, and 1 − TV is larger.</details>
+# <details><summary>C. Nothing: what is accepted depends on the model.</summary>
+#
+# It depends on both: the share is $\sum \min(p, q)$.</details>
 
 
 # %%
@@ -470,41 +484,81 @@ def characters_per_call(draft, temperature, seed):
     return 4 * 112 / recorded.calls
 
 
-drafts = {"counts": counts, "copying": copied}
+pairs = NGram(known.cpu().unfold(0, 2, 1), len(characters))
+kneser_ney = KneserNey(known.cpu().unfold(0, 6, 1), len(characters))
+
+
+def after_one(tokens):
+    """A weaker draft: what followed the last character."""
+    return pairs.probabilities(tokens[0].cpu()).float().to(tokens.device)
+
+
+def best_counts(tokens):
+    """The best table of its kind, that of lecture 07: after the last five characters."""
+    read = tokens[:, -6:].cpu()
+    logs, _ = kneser_ney.step(read[:, -1], read[:, :-1])
+    return logs[0].exp().float().to(tokens.device)
+
+
+def cooled(tokens):
+    """The counts after three characters, at the temperature 0.7 of the model."""
+    return F.normalize(counts(tokens) ** (1 / 0.7), p=1, dim=-1)
+
+
+drafts = {
+    "counts after one": after_one,
+    "counts after three": counts,
+    "Kneser and Ney after five": best_counts,
+    "copying": copied,
+}
+at_0_7 = {
+    "counts after three": counts,
+    "counts after three, cooled": cooled,
+    "copying": copied,
+}
 found = {
     f"temperature {temperature:g}": {
         name: [characters_per_call(draft, temperature, seed) for seed in range(3)]
         for name, draft in drafts.items()
     }
-    for temperature in (1.0, 0.7)
+    for temperature, drafts in ((1.0, drafts), (0.7, at_0_7))
 }
 figures.show_calls(found)
+for name, each, order in (("one", pairs, 2), ("five", kneser_ney, 6)):
+    runs = new[: unseen.numel()].cpu().unfold(0, order, 1)
+    of_each = -each.probability(runs).log2().mean()
+    print(f"the table after {name}, on the same text: {of_each:.2f} bits per character")
 
 # %% tags=["nbval-check-output"]
+of, cold = found["temperature 1"], found["temperature 0.7"]
+claim("19.calls", counts=of["counts after three"], copying=of["copying"])
 claim(
-    "19.calls",
-    counts=found["temperature 1"]["counts"],
-    copying=found["temperature 1"]["copying"],
+    "19.drafts",
+    one=of["counts after one"],
+    three=of["counts after three"],
+    five=of["Kneser and Ney after five"],
 )
 claim(
     "19.cold",
-    counts=found["temperature 0.7"]["counts"],
-    copying=found["temperature 0.7"]["copying"],
+    counts=cold["counts after three"],
+    cooled=cold["counts after three, cooled"],
+    copying=cold["copying"],
 )
 
 # %% [markdown]
-# - **A table of counts saves more than half of the calls**, although it reads three characters only. This case is favourable:
-#   our network predicts no better than the table. The more a model knows that its draft does not, the more is refused.
+# - **A table of counts saves more than half of the calls**, although it reads three characters only. It predicts new text as well
+#   as our network, 2.06 bits to 2.11: a favourable case. Where the network knows much more than its draft, as it does with counts
+#   after one character (3.5 bits), a call yields far less.
+# - **The best predictor is not the best draft.** The table of Kneser and Ney predicts *the text* far better than our network
+#   does, 1.69 bits, and yields no more characters a call. What counts is to predict *the model*, its mistakes included.
 # - **Copying gives a little, for nothing.** Here it has at most 128 characters to copy from. Where an answer repeats its
 #   prompt, as in editing code or in a summary, it is the draft to try first.
-# - **A lower temperature changes little here.** The model then says more often what is most likely, but the draft still
-#   proposes as before. The law that is kept is the one at that temperature.
+# - **Cool the draft, too.** A warm one proposes what the model has become too decided to accept.
 # - **Calls are not seconds.** The draft must be cheap, and a call that judges five tokens must cost little more than a call for
 #   one. Ours satisfy neither: the table is asked in Python, and without a cache each call reads the whole text again. On an
-#   accelerator, with a cache, a call takes as long as moving the weights does, as long as few texts are written at once. There,
-#   calls are what counts.
-# - **Exact means in exact arithmetic.** A call for five places may round differently from a call for one. As with the tiles,
-#   the result is then not equal bit by bit, and a greedy text may take another turn at a near tie.
+#   accelerator, with a cache, a call takes as long as moving the weights does, as long as few texts are written at once.
+# - **Exact means in exact arithmetic.** A call for five places may round differently from a call for one, and a greedy text take
+#   another turn at a near tie.
 
 # %% [markdown] tags=["quiz"]
 # ## 9 Exit quiz
@@ -524,12 +578,12 @@ claim(
 #
 # **Question 2.** What does FlashAttention save?
 #
-# <details><summary>A. Multiply-adds.</summary>
-#
-# It makes a few more.</details>
-# <details><summary>B. The memory of the table, and the traffic to and from it.</summary>
+# <details><summary>A. The memory of the table, and the traffic to and from it.</summary>
 #
 # Right.</details>
+# <details><summary>B. Multiply-adds.</summary>
+#
+# It makes a few more.</details>
 # <details><summary>C. Precision: the result is an approximation.</summary>
 #
 # It is the same up to rounding.</details>
@@ -570,7 +624,7 @@ claim(
 #   the table. FlashAttention (Dao et al. 2022) added the view of traffic, and the kernel: it reports GPT-2 trained up to 3
 #   times as fast as with Hugging Face's code, and 1.7 times as fast as with Megatron-LM. Its second and third versions (2023,
 #   2024) divide the work better among the units of a GPU, and overlap moving with computing. Such kernels made
-#   contexts of 100,000 tokens practical. Ring attention (Liu et al. 2023) merges tiles from different machines.
+#   contexts of 100,000 tokens practical. Ring attention (Liu et al. 2023) merges tiles from different machines, Flash-Decoding (2023) those of one query.
 # - **Speculative decoding** (Leviathan et al. 2023; Chen et al. 2023, at the same time) reports two to three times the speed
 #   with a small network as its draft. Medusa (Cai et al. 2024) and EAGLE (Li et al. 2024) train small heads that draft from the
 #   model's own states; Medusa's *typical acceptance* gives up the exact law. DeepSeek-V3 (2024) is trained to predict two
@@ -579,7 +633,83 @@ claim(
 # %% [markdown]
 # # Going further
 #
-# The course does not need this section. Its exercise is for extra points. At its end stands what the course leaves out, and why.
+# The course does not need these sections. Their exercises are extra points. At the end stands what the course leaves out, and why.
+
+# %% [markdown]
+# ## The backward pass in tiles
+#
+# Training needs gradients, too. For a query with the weights $p_j$ and the context $c = \sum_j p_j v_j$, let $g$ be the gradient of
+# $c$. A value gets its share of it, $p_j\, g$. A score $e_j$ that grows raises its own weight and lowers all others, since they share
+# a sum: its gradient is $p_j\,(g \cdot v_j - g \cdot c)$. That $g \cdot c$ stands there for the sum over *all* keys is what makes tiles
+# possible: it is known before the first one. In matrices, for each tile of keys $K$ and values $V$, and with the $m$ and $\ell$ that
+# the forward pass has kept:
+#
+# $$P = e^{E - m} / \ell \qquad dV = P^\top G \qquad dE = P \odot (G V^\top - G \cdot C) \qquad dQ = \sum_{\text{tiles}} dE\, K /
+# \sqrt{d_k} \qquad dK = dE^\top Q / \sqrt{d_k}$$
+#
+# **By hand**, the example of section 2, with $g = 9$: the weights are 1/9, 2/9 and 6/9, so the values get 1, 2 and 6. The scores get
+# $\tfrac19 \cdot 9 \cdot (12 - 8) = 4$, $\tfrac29 \cdot 9 \cdot (3 - 8) = -10$ and $\tfrac69 \cdot 9 \cdot (9 - 8) = 6$. They sum to 0:
+# all scores together may grow without any change.
+#
+# | name | shape |
+# | --- | --- |
+# | `q`, `k`, `v`, `mask`, `tile` | as before |
+# | `kept` | (context, maximum, total) of all keys |
+# | `gradient` | (…, T_q, d_v): $G$ |
+# | result | the gradients of `q`, `k` and `v` |
+
+# %% exercise="19.6" difficulty="●●●" minutes=20
+from course_lib.attention import tiled_gradients
+
+# %% tags=["nbval-check-output"]
+tiled_gradients = check("19.6", tiled_gradients)
+
+# %% [markdown]
+# Both passes together, as autograd calls them; and how many numbers each form keeps from the forward pass for the backward pass.
+
+
+# %%
+class TilesMadeAgain(torch.autograd.Function):
+    """Attention in tiles that keeps no weights."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        kept = partial_attention(q, k[:64], v[:64])
+        for keys, values in zip(k[64:].split(64), v[64:].split(64), strict=True):
+            kept = merge(kept, partial_attention(q, keys, values))
+        ctx.save_for_backward(q, k, v, *kept)
+        return kept[0]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        q, k, v, *kept = ctx.saved_tensors
+        return tiled_gradients(q, k, v, tuple(kept), gradient)
+
+
+inputs = [x.requires_grad_() for x in torch.randn(3, 1_024, 64, device=device())]
+numbers, gradients = {}, {}
+for name, form in (
+    ("at once", lambda *x: scaled_dot_product_attention(*x).context),
+    ("your loop", lambda *x: tiled_attention(*x)[0]),
+    ("made again", TilesMadeAgain.apply),
+):
+    context, numbers[name] = experiments.kept_for_backward(form, *inputs)
+    gradients[name] = torch.autograd.grad(context.square().sum(), inputs)
+torch.testing.assert_close(
+    gradients["made again"], gradients["at once"], atol=1e-4, rtol=1e-3
+)
+
+# %% tags=["nbval-check-output"]
+claim(
+    "19.kept",
+    whole=numbers["at once"],
+    loop=numbers["your loop"],
+    again=numbers["made again"],
+)
+
+# %% [markdown]
+# Autograd through your loop keeps more than the table itself: every result of every tile. What is made again need not be kept. That costs
+# one more product of matrices, and the memory of training, too, grows with $T$ and not with $T^2$.
 
 # %% [markdown]
 # ## A window with sinks
@@ -623,6 +753,82 @@ torch.testing.assert_close(
     rtol=1e-4,
 )
 print("most keys of a query:", mask.sum(-1).max().item())
+
+# %% [markdown]
+# ## A cache that does not grow
+#
+# A mask saves no memory: the keys that it hides are still there. To save it, take the oldest key out of the cache. But a rotary model
+# (lecture 17) turns each new key by its position, and counts positions by the length of its cache. So all the keys that stay are turned
+# *back*, by one position for each key that goes. Then all distances are what they were.
+#
+# **By hand**, with a quarter turn a position: three keys $(1, 0)$ at the positions 0, 1 and 2 are kept as $(1, 0)$, $(0, 1)$ and $(-1,
+# 0)$. The first one goes. Turned back by 90°, the others are $(1, 0)$ and $(0, 1)$, as keys at 0 and 1 must be.
+#
+# With sinks, the first tokens stay where they are, and the window closes up to them: positions count within the cache, as in
+# StreamingLLM. Without sinks, writing from the cache must be the same as reading the whole text under the mask of lecture 17.
+
+# %%
+source(windowed_cache)
+
+
+@torch.no_grad()
+def read_in_steps(texts, *window):
+    """Logits of texts read token by token, and how many numbers one text keeps."""
+    state, logits = model.start(texts[:, :0]), []
+    for tokens in texts.T:
+        if window:
+            state = model.windowed(state, *window)
+        row, state = model.step(tokens, state)
+        logits.append(row)
+    kept = sum(part.numel() for layer in state.layers for part in layer)
+    return torch.stack(logits, dim=1), kept // len(texts)
+
+
+def far_bits(logits):
+    """Bits per character of the second half of the texts."""
+    half = LONG // 2
+    losses = F.cross_entropy(logits[:, half:-1].mT, long[:, half + 1 :])
+    return losses.item() / math.log(2)
+
+
+LONG = 512
+long = new.unfold(0, LONG, LONG)[:20]
+read = {
+    name: read_in_steps(long, *window)
+    for name, window in (("whole", ()), ("window", (T,)), ("sinks", (T - 4, 4)))
+}
+with torch.no_grad():
+    masked = model.stack(model.tokens(long), window_of_tokens(LONG, T, device()))
+    masked = model.readout(masked)
+torch.testing.assert_close(read["window"][0], masked, atol=1e-3, rtol=1e-3)
+
+# %% tags=["nbval-check-output"]
+claim(
+    "19.cache",
+    **{name: far_bits(logits) for name, (logits, _) in read.items()},
+    grown=read["whole"][1],
+    kept=read["window"][1],
+)
+
+# %% [markdown] tags=["try-it"]
+# The whole cache grows, and beyond the length of the training it spoils the text, as in lecture 17. From the window the model writes
+# on, in the same memory however long the text becomes. Sinks make it neither better nor worse here; what they mend appears in
+# large models.
+#
+# **Try it.** Leave out the line with `windowed`, and let it write 600 characters.
+
+# %% tags=["try-it"]
+torch.manual_seed(0)
+written = "The class statement "
+with torch.no_grad():
+    tokens = torch.tensor([characters.encode(written)]).to(device())
+    state = model.start(tokens[:, :-1])
+    for _ in range(300):
+        state = model.windowed(state, T - 4, 4)
+        logits, state = model.step(tokens[:, -1], state)
+        tokens = torch.multinomial((logits / 0.7).softmax(-1), 1)
+        written += characters.decode(tokens[0].tolist())
+print(written)
 
 # %% [markdown]
 # ## A cache in pages
@@ -671,7 +877,9 @@ explore(figures.draw_per_call, share=(0.1, 0.95, 0.05), n_drafts=(0, 12, 1))
 # (https://arxiv.org/abs/1805.02867) · Dao et al. 2022, *FlashAttention* (https://arxiv.org/abs/2205.14135) · Leviathan et al.
 # 2023, *Fast Inference from Transformers via Speculative Decoding* (https://arxiv.org/abs/2211.17192) · Kwon et al. 2023,
 # *PagedAttention* (https://arxiv.org/abs/2309.06180) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention
-# Sinks* (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V3* (https://arxiv.org/abs/2412.19437).
+# Sinks* (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V3* (https://arxiv.org/abs/2412.19437) · Li et al. 2025,
+# *EAGLE-3* (https://arxiv.org/abs/2503.01840) · Yuan et al. 2025, *Native Sparse Attention*
+# (https://arxiv.org/abs/2502.11089).
 
 # %% [markdown]
 # ## What is deliberately not there

@@ -27,6 +27,19 @@ def largest_tensor(form: Callable[..., tuple[Tensor, object]], *inputs: object) 
     return context, math.prod(counter.cost.largest)
 
 
+def kept_for_backward(form: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, int]:
+    """Call a form of attention; return its context, and how many numbers autograd keeps for the backward pass, each once."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        context = form(*inputs)
+    return context, sum(kept.values())
+
+
 def moved_at_once(T: int, d: int) -> Moved:
     """Attention in three steps, each of which reads its inputs from slow memory and writes its result there."""
     scores = 2 * T * d + T * T  # reads Q and K, writes E

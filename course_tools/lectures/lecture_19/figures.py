@@ -115,20 +115,21 @@ def show_calls(per_call: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Draw the characters per call of each draft at each temperature, with the spread over seeds.
 
     Args:
-        per_call: temperature -> name of the draft -> one number for each seed.
+        per_call: temperature -> name of the draft -> one number for each seed; not every draft needs every temperature.
     """
     figure = Figure(figsize=(6.0, 2.6), layout="constrained")
     ax = figure.subplots()
-    names = list(next(iter(per_call.values())))
+    names = sorted({name for found in per_call.values() for name in found}, key=lambda name: (name == "copying", name))
     colours = sns.color_palette("deep", len(per_call))
     said = []
     for i, ((label, found), colour) in enumerate(zip(per_call.items(), colours, strict=True)):
-        means = [torch.tensor(found[name]).mean().item() for name in names]
-        y = [n + 0.36 * (i - (len(per_call) - 1) / 2) for n in range(len(names))]
+        asked = [name for name in names if name in found]
+        means = [torch.tensor(found[name]).mean().item() for name in asked]
+        y = [names.index(name) + 0.36 * (i - (len(per_call) - 1) / 2) for name in asked]
         ax.barh(y, means, height=0.32, color=colour, label=label)
-        for name, at in zip(names, y, strict=True):
+        for name, at in zip(asked, y, strict=True):
             ax.plot([min(found[name]), max(found[name])], [at, at], color="0.2", linewidth=1.2)
-        said.append(f"{label}: " + ", ".join(f"{name} {mean:.2f}" for name, mean in zip(names, means, strict=True)))
+        said.append(f"{label}: " + ", ".join(f"{name} {mean:.2f}" for name, mean in zip(asked, means, strict=True)))
     ax.axvline(1, color="0.4", linestyle="--", linewidth=1)
     ax.set_yticks(range(len(names)), names, fontsize=9)
     ax.invert_yaxis()
