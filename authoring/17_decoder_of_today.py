@@ -49,7 +49,7 @@ from course_tools.notebook import recorded, show_study, source
 # %% [markdown]
 # ## 1 A file that you cannot read yet
 #
-# Every open language model comes with a file `config.json` that describes it. Here are ten lines of that of Mistral 7B (2023). With
+# Every open language model comes with a file `config.json` that describes it. Here are ten lines of that of Mistral 7B v0.1 (2023). With
 # lecture 07 you can read four of its lines. The other six have a question mark, and when this lecture ends, none is left: you
 # will compute from them how many parameters the model has, and how much memory a text takes.
 
@@ -160,7 +160,7 @@ claim("17.failure", inside=of_gpt[inside].mean(), beyond=of_gpt[beyond].mean())
 # | name | shape |
 # | --- | --- |
 # | `x`, result | (…, T, d_k): queries or keys of the positions start … start + T − 1 |
-# | `speeds` | (d_k / 2,): $\theta$, in radians |
+# | `speeds` | (d_k / 2,): $\theta$, in radians; by hand: a quarter turn takes the pair (1, 2) to (−2, 1) |
 
 # %% exercise="17.1" difficulty="●●○" minutes=10
 from course_lib.attention import rotate
@@ -194,12 +194,12 @@ suspect = check("17.1", suspect)
 # %% [markdown] tags=["predict"]
 # **Predict.** What if only the keys are turned, and the queries are not?
 #
-# <details><summary>A. Nothing changes: a dot product needs only one rotation.</summary>
-#
-# It needs the rotation by the *distance*, and a key by itself does not contain the distance.</details>
-# <details><summary>B. Scores depend on the position of the key, not on the distance.</summary>
+# <details><summary>A. Scores depend on the position of the key, not on the distance.</summary>
 #
 # Yes. The angle between $q$ and $R_n k$ depends on $n$ alone. Turning the query by $m$ as well leaves the difference $n - m$.</details>
+# <details><summary>B. Nothing changes: a dot product needs only one rotation.</summary>
+#
+# It needs the rotation by the *distance*, and a key by itself does not contain the distance.</details>
 # <details><summary>C. Scores depend on neither.</summary>
 #
 # A turned key has another dot product with the same query.</details>
@@ -241,12 +241,12 @@ rms_norm = check("17.2", rms_norm)
 # <details><summary>A. Both norms in both experiments: that is what a norm is for.</summary>
 #
 # What RMSNorm divides by does not remove a constant.</details>
-# <details><summary>B. Layer norm in both, RMSNorm in the first only.</summary>
-#
-# Yes. Both divide by something that grows with $x$, so the scale cancels. Only layer norm subtracts the mean.</details>
-# <details><summary>C. Layer norm in the second only, RMSNorm in the first only.</summary>
+# <details><summary>B. Layer norm in the second only, RMSNorm in the first only.</summary>
 #
 # Layer norm divides by the standard deviation, so the scale cancels there, too.</details>
+# <details><summary>C. Layer norm in both, RMSNorm in the first only.</summary>
+#
+# Yes. Both divide by something that grows with $x$, so the scale cancels. Only layer norm subtracts the mean.</details>
 
 # %% [markdown]
 # **SwiGLU** (Shazeer 2020) changes the feed-forward network. One matrix proposes features, a second one decides how much of each
@@ -350,12 +350,14 @@ claim(
     twice=bits["GPT-2, 2,400 updates"],
     gpt=bits["GPT-2, 4,800 updates"],
     last=bits["+ grouped queries, 4,800 updates"],
+    counts=bits["counts of Kneser and Ney"][:1],
 )
 
 # %% [markdown]
 # Rotary positions do most of it, and SwiGLU some. RMSNorm costs nothing here. Two heads of keys and values instead of four
-# halve the cache, and the bits do not change. **Most of what the ladder gains is time.** With twice as many updates GPT-2 overtakes the last rung, and with four times
-# as many for both, 0.05 bits remain; neither has stopped improving. (Counts of eight characters, which learn nothing else, are still ahead on a text as small as this one: lecture 07.)
+# halve the cache and change no bits. **Most of what the ladder gains is time.** With twice as many updates GPT-2 overtakes the last rung, and with four times
+# as many for both, 0.05 bits remain; neither has stopped improving. **A table of counts, the dashed line, is still ahead** on so
+# small a text. On ten times as much, Shakespeare's, a GPT draws level at 0.4 million weights, and is ahead at 4.8 million (lecture 07).
 
 # %% [markdown] tags=["predict"]
 # Now build the last rung from your own functions. Compare it with the GPT of lecture 07: there is no table of positions and no bias,
@@ -366,12 +368,12 @@ claim(
 # <details><summary>A. (64, 64)</summary>
 #
 # That is the shape of `W_q`: 4 heads of 16.</details>
-# <details><summary>B. (32, 64)</summary>
-#
-# Yes: 2 heads of 16, from 64 features.</details>
-# <details><summary>C. (64, 32)</summary>
+# <details><summary>B. (64, 32)</summary>
 #
 # A linear layer of torch stores (out, in), and each head reads all 64 features.</details>
+# <details><summary>C. (32, 64)</summary>
+#
+# Yes: 2 heads of 16, from 64 features.</details>
 
 
 # %%
@@ -469,8 +471,8 @@ print(write(llama, "The class statement ", 300))
 # Only if it can make use of far tokens. It was never trained to.</details>
 # <details><summary>C. Badly.</summary>
 #
-# Yes, after a few dozen more. No training text has a distance above 63. The slow pairs then turn to angles that no query and key have ever met, and the softmax
-# has more keys than ever. The problem of section 2 has moved from positions to distances.</details>
+# Yes, after a few dozen more. No training text has a distance above 63, and beyond it the slow pairs turn to angles that no query and key have ever
+# met. The problem of section 2 has moved from positions to distances.</details>
 
 # %%
 longer = {
@@ -556,15 +558,14 @@ claim(
 # | part | GPT-2 | Mistral | line of the file | what it buys |
 # | --- | --- | --- | --- | --- |
 # | positions | a table of learned vectors | rotation | `rope_theta` | scores by distance, and no last row |
-# | norm | layer norm | RMSNorm | `rms_norm_eps` | fewer operations, equal quality |
-# | network | GELU, 4 d wide | SwiGLU, 3.5 d wide | `hidden_act`, `intermediate_size` | better predictions at equal size |
+# | norm | layer norm | RMSNorm | `rms_norm_eps` | fewer operations, no measurable loss |
+# | network | GELU, 4 d wide | SwiGLU, 3.5 d wide | `hidden_act`, `intermediate_size` | at equal size 0.05 bits, after 1,200 updates |
 # | heads of keys and values | as many as of queries | a quarter | `num_key_value_heads` | a quarter of the cache |
-# | reach | all earlier tokens | a window | `sliding_window` | a cache that stops growing |
-# | biases | in every layer | none | | nothing is lost |
+# | reach | all earlier tokens | a window; from version 0.2 on none, with a base of a million | `sliding_window` | a cache that stops growing |
+# | biases | in every layer | none | | fewer operations; not measured by itself |
 #
 # **Count the parameters by hand:** in each of 32 layers, W_q and W_o have 4,096², W_k and W_v 4,096 · 1,024, and the network three times
-# 4,096 · 14,336: 218.1 million. Twice 32,000 · 4,096 for embedding and readout bring the sum to 7.24 billion. On torch's `meta` device, tensors have shapes but no numbers, so that the whole model fits
-# into your notebook.
+# 4,096 · 14,336: 218.1 million. Twice 32,000 · 4,096 for embedding and readout bring the sum to 7.24 billion. (On torch's `meta` device, tensors have shapes but no numbers.)
 
 # %% tags=["nbval-check-output"]
 sizes = Sizes(
@@ -595,13 +596,13 @@ claim(
 # <details><summary>A. Nothing: the scores depend on distances only.</summary>
 #
 # They would, if query and key were each turned once by its own position.</details>
-# <details><summary>B. The first tokens are right, then the text falls apart.</summary>
+# <details><summary>B. The values are wrong.</summary>
+#
+# Values are never turned.</details>
+# <details><summary>C. The first tokens are right, then the text falls apart.</summary>
 #
 # Right. The key of position 0 is never turned, that of position 1 is right at first and turned twice at the third step. A test of two
 # steps finds nothing: compare many steps with the parallel form.</details>
-# <details><summary>C. The values are wrong.</summary>
-#
-# Values are never turned.</details>
 #
 # **Question 2.** A model has 64 heads of queries and 8 of keys and values. You want to read 4 times as long a text with the same cache. Which
 # change does *not* help?
@@ -618,12 +619,12 @@ claim(
 #
 # **Question 3.** With rotary positions, what tells a model without a window whether a token is the first of a text?
 #
-# <details><summary>A. Its angle: at position 0, nothing is turned.</summary>
-#
-# A score depends on the difference of two angles only. Turning everything by one position changes nothing.</details>
-# <details><summary>B. The number of keys that it can attend to.</summary>
+# <details><summary>A. The number of keys that it can attend to.</summary>
 #
 # Right: the causal mask leaves it only itself. Rotary positions give distances, not places.</details>
+# <details><summary>B. Its angle: at position 0, nothing is turned.</summary>
+#
+# A score depends on the difference of two angles only. Turning everything by one position changes nothing.</details>
 # <details><summary>C. Nothing.</summary>
 #
 # Nothing in the scores; but the first token attends to a single key, and its context is its own value.</details>
@@ -779,9 +780,45 @@ figures.show_bits_by_position(stretched, T)
 
 # %% [markdown]
 # Interpolation spoils even the first characters: the angle between neighbours is now a quarter of that in training. The larger base, which hardly
-# changes the fast pairs, is far better than reading as trained, with as many keys in the softmax: it is the unseen angles that do most
-# of the harm. The window is better still. Published models are therefore trained further, for a short time, after
-# their speeds are changed.
+# changes the fast pairs, is far better than reading as trained. The window is better still.
+#
+# Is it the unseen angles that do the harm, or that the softmax has more keys than ever? **The control** changes one thing: every distance above 63
+# gets the angle of 63. All keys are still there.
+
+
+# %%
+def attention_cut(self, x, mask, speeds, cut=T - 1):
+    """`LlamaBlock.attention`, in which no distance is larger than `cut`."""
+    q, k, v = (
+        rearrange(W(x), "B T (h d_k) -> B h T d_k", d_k=self.d_k)
+        for W in (self.W_q, self.W_k, self.W_v)
+    )
+    k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], 1) for part in (k, v))
+    near = rotate(q, speeds) @ rotate(k, speeds).mT
+    far = rotate(q[..., None, :], speeds, cut)[..., 0, :] @ k.mT
+    t = torch.arange(x.shape[1], device=x.device)
+    scores = torch.where(t[:, None] - t > cut, far, near) / math.sqrt(self.d_k)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+    return self.W_o(rearrange(weights @ v, "B h T d_k -> B T (h d_k)"))
+
+
+for block in llama.blocks:
+    block.attention = partial(attention_cut, block)
+of_cut = bits_by_position(llama, LONG)
+for block in llama.blocks:
+    del block.attention
+
+# %% tags=["nbval-check-output"]
+claim(
+    "17.angles",
+    all=longer["Llama, rotary positions"][beyond].mean(),
+    cut=of_cut[beyond].mean(),
+    window=windowed,
+)
+
+# %% [markdown]
+# So nearly all of the harm is in the angles, and next to none in the number of keys. Published models are therefore trained further, for a short time,
+# after their speeds are changed.
 
 # %% tags=["ledger"]
 ledger()
