@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course_lib.attention import decay_mask
+from course_lib.attention import RotaryAttention, causal_attention, decay_mask, merge_heads, split_heads
+from course_lib.blocks import Block, GatedFeedForward, Stack, draw_weights, pre_norm
 from course_tools.lectures.lecture_18.rewritten_keys import N_KEYS, N_VALUES
 
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -72,3 +73,42 @@ class RecentSoftmax(nn.Module):
         T = k.shape[1]
         age = torch.arange(T - 1, -1, -1, device=k.device)
         return (q @ k.mT * self.log_scale.exp() - age * self.log_slope.exp()).softmax(-1) @ v
+
+
+class ConvolvedAttention(nn.Module):
+    """Rotary softmax attention of four heads; queries, keys and values are mixed with those of width - 1 positions before."""
+
+    def __init__(self, d_model: int, width: int):
+        super().__init__()
+        self.W_qkv, self.W_o = nn.Linear(d_model, 3 * d_model, bias=False), nn.Linear(d_model, d_model, bias=False)
+        self.taps = nn.Parameter(torch.empty(width, 3 * d_model))
+        self.attend = RotaryAttention(d_model // 4, causal_attention)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mix x (B, T, d_model); each position attends to itself and to earlier ones that the mask allows."""
+        projected = self.W_qkv(x)
+        earlier = F.pad(projected, (0, 0, len(self.taps) - 1, 0))
+        mixed = sum(w * earlier[:, i : i + x.shape[1]] for i, w in enumerate(self.taps)) if len(self.taps) > 1 else projected
+        q, k, v = (split_heads(part, 4) for part in mixed.chunk(3, dim=-1))
+        return self.W_o(merge_heads(self.attend(q, k, v, mask).context))
+
+
+class ConvolvedLlama(nn.Module):
+    """A language model of two layers of `ConvolvedAttention`, about as large as the gated delta network of the lecture."""
+
+    def __init__(self, n_tokens: int, width: int, d_model: int = 64, d_ff: int = 176):
+        super().__init__()
+        blocks = [
+            Block(ConvolvedAttention(d_model, width), GatedFeedForward(d_model, d_ff), d_model, pre_norm, nn.RMSNorm)
+            for _ in range(2)
+        ]
+        self.tokens, self.stack = nn.Embedding(n_tokens, d_model), Stack(blocks, nn.RMSNorm(d_model))
+        self.readout = nn.Linear(d_model, n_tokens, bias=False)
+        draw_weights(self, d_model)
+        for name, taps in self.named_parameters():
+            if name.endswith("taps"):
+                nn.init.uniform_(taps, -(width**-0.5), width**-0.5)
+
+    def forward(self, tokens: Tensor, *mask: Tensor) -> Tensor:
+        """Next-token logits (B, T, n_tokens) of tokens (B, T)."""
+        return self.readout(self.stack(self.tokens(tokens), *mask))
