@@ -727,7 +727,8 @@ for n_groups in (96, 8, 1):  # try 64 and 2
 
 # %% [markdown]
 # Llama 2 with 70 billion parameters has 64 query heads and 8 heads of keys and values. The attention of each new token over
-# the whole past remains; windows limit it (lecture 17), linear attention removes it (lecture 14).
+# the whole past remains; windows limit it (lecture 17), linear attention removes it (lecture 14). Lecture 19 keeps the cache in pages,
+# and writes several tokens a call.
 #
 # ## 12 Number of parameters
 #
