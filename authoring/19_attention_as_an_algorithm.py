@@ -37,6 +37,7 @@ from torch import Tensor
 from course_lib.attention import (
     PagedCache,
     PageTable,
+    merge,
     partial_attention,
     scaled_dot_product_attention,
     windowed_cache,
@@ -378,7 +379,7 @@ claim("19.accepted", accepted=accepted, expected=expected)
 # %% [markdown]
 # ## 7 Build it: a generator
 #
-# **Build task (15 minutes, 14 points).** Write the generator, from an empty cell. In each round: the draft proposes up to
+# **Build task (15 minutes, 13 points).** Write the generator, from an empty cell. In each round: the draft proposes up to
 # `n_drafts` tokens, one after the other; one call of the model judges them; `accept` says what stays and what follows. Return
 # the text, with its prompt, and the number of calls. Everything is allowed except the library's own.
 #
@@ -494,7 +495,7 @@ def after_one(tokens):
 
 
 def best_counts(tokens):
-    """The best table of its kind, that of lecture 07: after the last five characters."""
+    """The best table, that of lecture 07: after the last five characters."""
     read = tokens[:, -6:].cpu()
     logs, _ = kneser_ney.step(read[:, -1], read[:, :-1])
     return logs[0].exp().float().to(tokens.device)

@@ -258,25 +258,6 @@ def takes_the_most_likely_drafts(
     return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
 
 
-@wrong.case
-def ignores_the_generator(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
-    """You draw from torch's own generator also where one is passed. Who passes one wants the same text from the same
-    seed: hand it to every `torch.multinomial` and `torch.rand`."""
-    return speculative(model, draft, prompt, n_tokens, n_drafts, probabilities)
-
-
-@wrong.case
-def draws_uniforms_of_its_own(
-    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
-):
-    """The drafted tokens come from the generator that is passed, but what accepts them does not: hand it to every draw."""
-
-    def judge(tokens, q, p, u):
-        return accept(tokens, q, p, torch.rand(len(p)))
-
-    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, judge)
-
-
 @right
 def token_by_token(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
     """Plain Python: a list of tokens, and the rule of acceptance written out."""
@@ -414,17 +395,6 @@ def _long_texts(draw: Draw) -> list[Call]:
     ]
 
 
-def seeding_draft(tokens: torch.Tensor) -> torch.Tensor:
-    """A draft that seeds torch's own generator at each call: what draws from that draws the same numbers again."""
-    torch.manual_seed(0)
-    return known_draft(tokens)
-
-
-def _seeded(draw: Draw) -> list[Call]:
-    generator = torch.Generator().manual_seed(int(draw.integers(0, 1_000_000, 1)))
-    return [(known_model, seeding_draft, _prompt(draw), 600, N_DRAFTS, next_word_probabilities, generator)]
-
-
 def chi_squared(text: torch.Tensor) -> dict[int, float]:
     """χ² of a text (T,) under the law of `known_model`, by its degrees of freedom.
 
@@ -462,16 +432,6 @@ def right_law(expected: Outcome, got: Outcome) -> Failure | None:
                 f"degrees of freedom, and at most {MOST_CHI_SQUARED[freedom]:.0f} by chance."
             )
     return None
-
-
-def own_generator(expected: Outcome, got: Outcome) -> Failure | None:
-    """Check that a text keeps the law of the model, although torch's own generator is seeded again and again."""
-    if (failure := right_law(expected, got)) is None:
-        return None
-    return Failure(
-        f"Here torch's own generator is seeded at each call of the draft, and another one is passed. {failure.what}",
-        failure.numbers,
-    )
 
 
 @dataclass(frozen=True)
@@ -541,14 +501,6 @@ exercise = Exercise(
             "It says how many calls it made.",
             lambda draw: [_texts(draw, 20)],
             SaysItsCalls(1.0),
-            long=True,
-        ),
-        Property(
-            "generator",
-            "Where a generator is passed, all chance comes from it.",
-            _seeded,
-            own_generator,
-            needs=("law",),
             long=True,
         ),
         leaves_inputs(lambda draw: [_texts(draw, 12)]),
