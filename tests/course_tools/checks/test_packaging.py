@@ -149,7 +149,7 @@ def test_a_generator_is_told_by_its_type():
     def answer(*inputs):
         yield from lstm_step(*inputs)
 
-    assert "it returned a generator: replace `yield` with a single `return`" in verdict("01.4", answer).message
+    assert "it returned a generator: return a list, `[… for …]`, and no `yield`" in verdict("01.4", answer).message
 
 
 def test_a_similar_mistake_is_only_suspected():
