@@ -43,9 +43,9 @@ def claim(id: str, /, **values: Any) -> None:
     held = all(map(conditions.finite, measured.values())) and stated.holds_for(
         {name: _listed(value) for name, value in measured.items()}
     )
-    shown = {name: in_words(value) for name, value in measured.items()}
+    shown = {name: in_words(value, share=name in stated.shares) for name, value in measured.items()}
     own = {} if held or os.environ.get(STRICT) else own_functions()
-    made = {"id": id, "text": stated.says.format(**shown), "values": measured, "holds": list(stated.holds), "held": held}
+    made = {"id": id, "text": stated.filled(shown), "values": measured, "holds": list(stated.holds), "held": held}
     _made[id] = made
     line = f"{_sign(held)} {id} {made['text']} | {stated.bounds()}"
     publish({"text/html": _box(stated, shown, _seeds(measured), held, own), "text/plain": line}, {"course_claim": made})
@@ -66,10 +66,13 @@ def ledger() -> None:
     publish({"text/html": table, "text/plain": "\n".join(lines)})
 
 
-def in_words(value: object) -> str:
-    """Format a measured value: a number to three digits, a list of numbers as a range, a truth value as yes or no."""
+def in_words(value: object, *, share: bool = False) -> str:
+    """Format a measured value: a number to three digits, a share in per cent, a list as a range, a truth value as yes or no."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if share:
+        hundredfold = [100 * x for x in value] if isinstance(value, list) else 100 * value
+        return f"{in_words(hundredfold)}\N{NO-BREAK SPACE}%"
     if isinstance(value, int | float):
         return f"{value:,.0f}" if isinstance(value, int) or 1000 <= abs(value) < 1e6 else f"{value:.3g}"
     if _repeated(value):
@@ -80,7 +83,7 @@ def in_words(value: object) -> str:
 def _box(stated: ClaimStatement, shown: dict[str, str], seeds: str, held: bool, own: dict[str, str]) -> str:
     """Write the output: the sentence with its values in bold, the student's functions if it fails, then seeds, bounds, id."""
     marked = {name: f"\N{START OF TEXT}{value}\N{END OF TEXT}" for name, value in shown.items()}
-    sentence = to_html(stated.says.format(**marked))
+    sentence = to_html(stated.filled(marked))
     sentence = sentence.replace("\N{START OF TEXT}", '<b class="measured">').replace("\N{END OF TEXT}", "</b>")
     small = html.escape(" · ".join(filter(None, (seeds, stated.bounds(), f"{stated.id} {_sign(held)}"))))
     cause = ""

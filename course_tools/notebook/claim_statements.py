@@ -4,8 +4,8 @@
     says = "With positions, {positions} of the new dates are right; without, {zero}."
     holds = ["min(positions) >= 0.85", "min(positions) - max(zero) >= 0.4"]
 
-The notebook, the tests and the pages read the file here. All conditions in `holds` must hold; `conditions` says what they may
-contain.
+`{positions:%}` shows a share of 1 in per cent. The notebook, the tests and the pages read the file here. All conditions
+in `holds` must hold; `conditions` says what they may contain.
 """
 
 import difflib
@@ -34,8 +34,8 @@ class ClaimStatement:
         if not self.says.strip() or not self.holds:
             raise ValueError("it needs `says`, a sentence, and `holds`, a list with at least one condition.")
         for _, name, form, conversion in Formatter().parse(self.says):
-            if name is not None and (not name.isidentifier() or form or conversion):
-                raise ValueError(f"braces in `says` contain the name of a value and nothing else, not {{{name}}}.")
+            if name is not None and (not name.isidentifier() or form not in ("", "%") or conversion):
+                raise ValueError(f"braces in `says` contain the name of a value, with :% for a share, and no more: {{{name}}}.")
         for condition in self.holds:
             if not conditions.names(condition):
                 raise ValueError(f"the condition `{condition}` names no measured value.")
@@ -44,6 +44,15 @@ class ClaimStatement:
     def shown(self) -> list[str]:
         """The names of the values in the sentence, in order."""
         return [name for _, name, _, _ in Formatter().parse(self.says) if name is not None]
+
+    @property
+    def shares(self) -> set[str]:
+        """The names of the values that the sentence shows in per cent."""
+        return {name for _, name, form, _ in Formatter().parse(self.says) if name is not None and form == "%"}
+
+    def filled(self, shown: Mapping[str, str]) -> str:
+        """Return the sentence with its values in words."""
+        return "".join(text + (shown[name] if name is not None else "") for text, name, _, _ in Formatter().parse(self.says))
 
     @property
     def names(self) -> set[str]:

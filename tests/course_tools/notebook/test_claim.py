@@ -69,6 +69,17 @@ def test_values_in_words(value, words):
     assert in_words(value) == words
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(1.0, "100 %"), (0.99988, "100 %"), (0.0042, "0.42 %"), ([0.12, 0.131], "12 to 13.1 %"), ([1.0, 1.0], "100 %")],
+)
+def test_a_share_is_shown_in_per_cent(value, words):
+    assert in_words(value, share=True) == words.replace(" %", "\N{NO-BREAK SPACE}%")
+    stated = claim_statements.ClaimStatement("04.share", "{right:%} are right, with {n} heads.", ("right > 0",))
+    assert stated.filled({"right": "1", "n": "2"}) == "1 are right, with 2 heads."
+    assert stated.shares == {"right"}
+
+
 @pytest.mark.parametrize("share", [0.39, 0.61, float("nan"), float("inf"), -float("inf")])
 def test_a_claim_that_does_not_hold_is_shown_and_raises(share, capsys):
     with pytest.raises(ClaimFailed, match=r"between 0\.4 and 0\.6"):
