@@ -25,6 +25,7 @@
 # in place of `raise NotImplementedError()`. *Check*: the cell below it says what is right, and which mistake it recognises;
 # until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your run.
 # After a restart of the kernel, select the cell where you want to go on and choose *Run › Run All Above Selected Cell*.
+# *Time* counts reading, predictions and exercises; reading every line of code takes a third more, *In your own words* 20 minutes.
 
 # %%
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ from course_tools.notebook.seed_scores import show_seeds
 # ## 1 Remember the first symbol
 #
 # In *the **keys** that I left beside the box on the old kitchen table **are** gone*, the verb depends on a word that came
-# twelve words earlier. Whoever reads the sentence word by word has to keep *keys* in mind all the way. The smallest task of this
+# twelve words earlier. Whoever reads word by word has to keep *keys* in mind all the way. The smallest task of this
 # kind is *recall*: **the first symbol is the answer**, one of eight, and all later symbols are noise from another alphabet.
 # Each symbol is a vector of 16 numbers of which one is 1.
 
@@ -96,7 +97,8 @@ for sequence, answer in zip(x, first, strict=True):
 # | `W`, `U`, `b` | (n, d), (n, n), (n,) | the parameters, the same at every step |
 # | result | (…, n) | the state after the step |
 #
-# Inputs and states are *rows*, one for each sequence of a batch. So $W x$ is written `x @ W.mT`.
+# Inputs and states are *rows*, one for each sequence of a batch. So $W x$ is written `x @ W.mT`, where `.mT` exchanges the
+# last two axes of a tensor.
 
 # %% exercise="01.1" difficulty="●○○" minutes=5
 from course_lib.primitives import rnn_step
@@ -106,6 +108,8 @@ rnn_step = check("01.1", rnn_step)
 
 
 # %% [markdown]
+# (01.2 is in *Going further*.)
+#
 # A layer applies your step to one time after another, always with the same weights. A classifier reads the answer from the last
 # state. With equal weights, your layer must give the same states as `torch.nn.RNN`.
 
@@ -227,8 +231,8 @@ print(f"accuracy {accuracy(model, T=5):.2f}")
 # The loop is right: it learns five symbols. On sixty it does not move from a guess. Before we look for the reason, we do what
 # everybody does first: raise the learning rate, here to 0.01. Large steps need care, and three additions are common:
 #
-# - **Warm-up.** Adam divides by a running mean of squared gradients, which after a few updates is still a poor estimate. The
-#   rate therefore rises from 0 to its maximum over the first 30 updates.
+# - **Warm-up.** Adam divides by the square root of a running mean of squared gradients, which after a few updates is still a
+#   poor estimate. The rate therefore rises from 0 to its maximum over the first 30 updates.
 # - **Decay.** Batches are noisy, so the weights keep jumping by about one learning rate. The rate falls linearly to 0, and they
 #   settle.
 # - **Clipping.** A rare batch has a gradient that is many times longer than the others, and one update with it can ruin the
@@ -302,7 +306,7 @@ show_seeds(
 #
 # ## 5 Where the gradient goes
 #
-# At the large rate the plain network learns, but not reliably. What makes sixty steps so hard? Training must carry a gradient
+# What makes sixty steps so hard? Training must carry a gradient
 # from the loss at the end back to the first symbol.
 #
 # **By hand.** A small change of $h_{t-1}$ changes $h_t = \tanh(w x_t + u h_{t-1})$ by $u\,(1 - h_t^2)$ times as much, since the
@@ -371,9 +375,10 @@ figures.show_fading(by_layer)
 #
 # $$c \leftarrow 0.9 \cdot 2 + 0.5 \cdot (-1) = 1.3 \qquad h = 0.5 \cdot \tanh(1.3) = 0.43$$
 #
-# In general, with four blocks of rows in $W$, $U$ and $b$, one for each of $i$, $f$, $g$ and $o$:
+# In general, $W$, $U$ and $b$ have four blocks of rows, one for each of $i$, $f$, $g$ and $o$:
 #
-# $$i, f, o = \sigma(W x_t + U h_{t-1} + b) \qquad g = \tanh(W x_t + U h_{t-1} + b)$$
+# $$[a_i; a_f; a_g; a_o] = W x_t + U h_{t-1} + b$$
+# $$i = \sigma(a_i) \qquad f = \sigma(a_f) \qquad g = \tanh(a_g) \qquad o = \sigma(a_o)$$
 # $$c_t = f \odot c_{t-1} + i \odot g \qquad h_t = o \odot \tanh(c_t)$$
 #
 # | name | shape | what it is |
@@ -459,6 +464,12 @@ figures.show_fading(by_layer)
 arrived = [sizes[0].item() for sizes in by_layer.values()]
 plain, kept, half, opened = arrived
 claim("01.fading", plain=plain, orthogonal=kept, half=half, opened=opened)
+
+# %% [markdown] tags=["interactive"]
+# With bias 4, more arrives than the carousel lets through, because the gradient also flows through $h$ and the gates. With
+# `h.detach()` in the call of `lstm_step`, about a tenth is left.
+#
+# **Explore.** From which bias on does a tenth of the gradient arrive?
 
 
 # %% tags=["interactive"]
@@ -584,10 +595,10 @@ for n_steps in (10, 100, 1000):
 print(write(writer, "juliet: o romeo", n=200, temperature=0.5))
 
 # %% [markdown]
-# It has seen characters only, and it has found words, lines, and names of speakers with a colon. What is that worth against no
-# network at all? The rivals count in the same plays what follows each character, each two and each three. All are tested on
-# three plays that none has read. A loss of $x$ nats means: as uncertain as a choice among $e^x$ equally likely characters, the
-# *perplexity*.
+# It has seen characters only, and it has found words, lines, and names of speakers with a colon. Is that better than no
+# network at all? The rivals are tables of what follows each character, each pair and each triple of characters in the same
+# plays. All are tested on three plays that none has read. A loss of $x$ nats means: as uncertain as a choice among $e^x$
+# equally likely characters, the *perplexity*.
 
 
 # %%
@@ -674,8 +685,7 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 # ## 10 What came of it
 #
 # LSTMs ran speech recognition and translation for a decade; Google's translator of 2016 had eight layers of them (Wu et al.).
-# Karpathy's essay of 2015, *The Unreasonable Effectiveness of Recurrent Neural Networks*, made them write Shakespeare, as yours
-# does. The carousel left its first home: highway networks (Srivastava et al. 2015) and residual networks (He et al. 2016) add
+# Karpathy (2015) made them write Shakespeare, as yours does. The carousel left its first home: highway networks (Srivastava et al. 2015) and residual networks (He et al. 2016) add
 # to a state from *layer* to layer, and every Transformer does so. The recipe stayed, too: GPT-3 (Brown et al. 2020) was trained
 # with Adam, warm-up, decay and gradients clipped at a joint norm of 1.
 #
@@ -683,7 +693,7 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 # before, so that training cannot use all of a GPU at once (lectures 04 and 05). Since 2021 recurrence has come back without the
 # second limit: if the step is *linear* in the state, all states can be computed in parallel. S4 (Gu et al. 2021), the LRU
 # (Orvieto et al. 2023) and Mamba (Gu & Dao 2023) keep the state by factors near 1, as the open gate does; xLSTM (Beck et al.
-# 2024) extends the LSTM itself, and large models such as Kimi Linear (2025) mix such layers with attention. Lecture 14 takes up
+# 2024) extends the LSTM, and large models such as Kimi Linear (2025) mix such layers with attention. Lecture 14 takes up
 # this thread.
 #
 # **Further reading.** Papers of this lecture: Elman 1990 (https://doi.org/10.1207/s15516709cog1402_1) · Bengio, Simard,
@@ -698,7 +708,8 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 # %% [markdown]
 # # Going further
 #
-# Each of these sections stands for itself, and no later lecture needs them. They use what the cells above them define.
+# Each of these sections stands on its own, and no later lecture needs them. After a restart, sections 11 to 13 need the imports
+# and the cells of sections 1 and 2, and section 14 needs those of sections 1 to 4.
 #
 # ## 11 Back-propagation through time, by hand
 #
@@ -739,8 +750,8 @@ source(gradients.back_through_time)
 # ### Bug hunt
 #
 # The version below returns the right shapes, and the loss of a network trained with it even falls. Which test would find the
-# mistake? Read the code and decide. Then run the next two cells: the first prints the difference from autograd over 1, 2 and 5
-# steps, the second runs the check.
+# mistake? Read the code and decide. Then run the next two cells: the first prints the relative difference from autograd
+# over 1, 2 and 5 steps, the second runs the check.
 
 # %% exercise="01.2" bug="transposes_the_recurrent_matrix"
 from course_tools.bank.lecture_01.bptt_step import (
@@ -750,7 +761,7 @@ from course_tools.bank.lecture_01.bptt_step import (
 # %% tags=["try-it"]
 for t in (1, 2, 5):
     found, right = gradients.both_ways(rnn_step, suspect, pixels[-t:], weights)
-    print(f"{t} steps: relative difference {(found - right).norm() / right.norm():.0e}")
+    print(f"{t} step{'s' * (t > 1)}: {(found - right).norm() / right.norm():.0e}")
 
 # %% tags=["nbval-check-output"]
 suspect = check("01.2", suspect)
@@ -780,12 +791,13 @@ reached = gradients.steps_reached(rnn_step, pixels, weights, k=16)
 print(f"The gradient of the last state reaches {max(reached)} steps back, of 63.")
 
 # %% [markdown] tags=["predict"]
-# ## 12 Able to remember, and able to learn it
+# ## 12 To be able to remember is not to be able to learn it
 #
 # The plain network fails at the small rate. Is it too weak? Set its weights by hand: eight units, one for each symbol. The
 # first symbol sets its own unit to a high value; each noise symbol changes all units a little, at random. Each unit feeds back
-# only to itself, with $U = 3I$ and $b = -1$. It then has two stable values, one high and one low, so it works as a latch: once
-# set, it keeps its value. Over sixty symbols these eight units recall the first one.
+# only to itself, with $U = 3I$ and $b = -1$. It then has two stable values, since $\tanh(3 \cdot 0.95 - 1) = 0.95$ and
+# $\tanh(3 \cdot (-1) - 1) \approx -1$, so it works as a latch: once set, it keeps its value. Over sixty symbols these eight
+# units recall the first one.
 #
 # **Predict.** Suppose that gradient descent starts at these good weights. How large is the gradient of the final error with
 # respect to the state after step 1, compared with that at the end?
@@ -849,6 +861,10 @@ figures.show_gradient_norms(norms)
 # %% tags=["nbval-check-output"]
 weak, _, _, strong = (growth[-1] for growth in norms.values())
 claim("01.explode", weak=weak, strong=strong)
+
+# %% [markdown]
+# With the weak input, the gradient grows by less than $1.5^{64}$: $U$ makes the state grow as well, and then the slopes fall
+# below 1.
 
 # %% [markdown] tags=["predict"]
 # ## 14 Which gate keeps the state?

@@ -20,8 +20,8 @@
 # You will do one look-up by hand, write scaled dot-product attention, its masks and multi-head attention, and train a model
 # around your own functions that writes your name backwards.
 #
-# **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** {minutes}.
-# {measured}
+# **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** {minutes};
+# *In your own words* takes 20 more. {measured}
 
 # %%
 import math
@@ -223,8 +223,9 @@ explore(figures.show_query, x=(-3.0, 3.0, 0.25), y=(-3.0, 3.0, 0.25))
 # | scores, weights | (…, T_q, T_k) | the last: keys |
 # | context | (…, T_q, d_v) | – |
 #
-# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean. You write the rest; section 4
-# explains the divisor.
+# `attend(scores, values, mask)` from lecture 02 computes the softmax and the weighted mean; it returns them as
+# `Attended(context, weights)`, which is a tuple. You write the rest; section 4 explains the divisor. (`k.mT` exchanges the last
+# two axes of a tensor; `k.T` would reverse all axes, also that of the batch.)
 
 # %% exercise="04.1" difficulty="●●○" minutes=10
 from course_lib.attention import scaled_dot_product_attention
@@ -233,8 +234,8 @@ from course_lib.attention import scaled_dot_product_attention
 scaled_dot_product_attention = check("04.1", scaled_dot_product_attention)
 
 # %% [markdown]
-# With $d_k = 2$, your function divides the scores by $\sqrt2$. It gives the context of section 2 for a query $\sqrt2$ times as
-# long.
+# With $d_k = 2$, your function divides the scores by $\sqrt2$. A query $\sqrt2$ times as long undoes the divisor, and the context
+# is that of section 2.
 #
 # To be trained, it needs a layer around it: the three matrices. The layer takes the place of the GRU in the same `Reader`, in the
 # same loop, with 300 updates instead of 2,000. The last cell draws the weights for the text above.
@@ -444,13 +445,14 @@ claim("04.h", masked=masked / data.ENTROPY, unmasked=unmasked / data.ENTROPY)
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW_i^Q, KW_i^K, VW_i^V) \qquad \mathrm{MultiHead} = [\mathrm{head}_1; \dots; \mathrm{head}_h]\, W^O$$
 #
-# Heads cost nothing extra: $h$ heads of size $d/h$ have as many parameters as one of size $d$. One product computes the queries
+# Heads cost nothing extra: $h$ heads of size $d_{model}/h$ have as many parameters as one of size $d_{model}$. Below, $d$ is the
+# size of one head. One product computes the queries
 # of all heads, because their matrices are stacked row-wise in `W_q`. Then the features are split, and the heads become one more
 # batch axis:
 #
 # | name | shape |
 # | --- | --- |
-# | x | (…, T, h · d) |
+# | x | (…, T, h · d), with h · d = d_model |
 # | `split_heads(x, h)` | (…, h, T, d): head $i$ owns the features $i d$ to $(i+1)d$ of *every* position |
 
 # %% exercise="04.4" difficulty="●●○" minutes=8
@@ -472,9 +474,9 @@ figures.show_split_heads(split_heads, n_heads=3)
 #
 # | name | shape |
 # | --- | --- |
-# | `queries`; `keys`, `values` | (…, T_q, d_q); (…, T_k, ·) |
-# | `W_q`, `W_k` | (h · d_k, d_q), (h · d_k, ·): stored as (out, in), so $XW$ is `x @ W.mT` |
-# | `W_v` | (h · d_v, ·): d_v need not equal d_k |
+# | `queries`; `keys`; `values` | (…, T_q, d_in_q); (…, T_k, d_in_k); (…, T_k, d_in_v) |
+# | `W_q`, `W_k` | (h · d_k, d_in_q), (h · d_k, d_in_k): stored as (out, in), so $XW$ is `x @ W.mT` |
+# | `W_v` | (h · d_v, d_in_v); d_k and d_v, the sizes of a head, need not be equal |
 # | `W_o` | (d_model, h · d_v) |
 # | context | (…, T_q, d_model) |
 # | weights | (…, h, T_q, T_k) |
@@ -700,7 +702,8 @@ microscope()
 # %% [markdown]
 # # Going further
 #
-# The sections from here on are optional: pixels as tokens, what attention costs, and how to design a control.
+# The sections from here on are optional: pixels as tokens, what attention costs, and how to design a control. Each stands on its
+# own; after a restart, run the imports first.
 
 # %% [markdown]
 # ## 10 Pixels are tokens too

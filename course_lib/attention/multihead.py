@@ -83,12 +83,12 @@ def merge_heads(x: Float[Tensor, "*batch h T d"]) -> Float[Tensor, "*batch T h_d
 
 @shape_checked("Matrices are stored as torch.nn.Linear stores them, (out, in); of others pass the transpose, `W.mT`.")
 def multi_head_attention(
-    queries: Float[Tensor, "*#batch T_q d_q"],
-    keys: Float[Tensor, "*#batch T_k d_k"],
-    values: Float[Tensor, "*#batch T_k d_v"],
-    W_q: Float[Tensor, "h_d_k d_q"],
-    W_k: Float[Tensor, "h_d_k d_k"],
-    W_v: Float[Tensor, "h_d_v d_v"],
+    queries: Float[Tensor, "*#batch T_q d_in_q"],
+    keys: Float[Tensor, "*#batch T_k d_in_k"],
+    values: Float[Tensor, "*#batch T_k d_in_v"],
+    W_q: Float[Tensor, "h_d_k d_in_q"],
+    W_k: Float[Tensor, "h_d_k d_in_k"],
+    W_v: Float[Tensor, "h_d_v d_in_v"],
     W_o: Float[Tensor, "d_model h_d_v"],
     n_heads: int,
     mask: Mask | None = None,
@@ -96,10 +96,10 @@ def multi_head_attention(
     """Attend n_heads times in parallel by scaled dot products, each head in its own projection.
 
     Args:
-        queries: (*batch, T_q, d_q).
-        keys: (*batch, T_k, d_k).
-        values: (*batch, T_k, d_v).
-        W_q: the query projections of all heads, stacked row-wise.
+        queries: (*batch, T_q, d_in_q).
+        keys: (*batch, T_k, d_in_k).
+        values: (*batch, T_k, d_in_v).
+        W_q: the query projections of all heads, stacked row-wise: n_heads · d_k rows.
         W_k: those of the keys, with as many rows.
         W_v: those of the values, of another size if need be.
         W_o: of the output, with a column for each row of W_v.

@@ -74,11 +74,16 @@ def _outline(ax: Axes, cells: np.ndarray, shape: tuple[int, ...]) -> None:
 
 
 def score_maps(
-    scores: Mapping[str, Numbers], queries: Names = None, keys: Names = None, x: str = "key", y: str = "query"
+    scores: Mapping[str, Numbers],
+    queries: Names = None,
+    keys: Names = None,
+    x: str = "key",
+    y: str = "query",
+    unit: str = "score",
 ) -> Figure:
-    """Draw scores before the softmax, (T_q, T_k) of either sign: the middle of the colour map is 0."""
+    """Draw scores before the softmax, or other numbers of either sign, (T_q, T_k): the middle of the colour map is 0."""
     far = max(float(np.abs(to_array(s)).max()) for s in scores.values()) or 1.0
-    return _maps(scores, queries, keys, x, y, "score", "RdBu_r", (-far, far))
+    return _maps(scores, queries, keys, x, y, unit, "RdBu_r", (-far, far))
 
 
 def _maps(

@@ -39,18 +39,18 @@ def show_fading(gradients: Mapping[str, Tensor]) -> None:
         drawn = ax.scatter(
             range(len(sizes)), [row] * len(sizes), c=powers, cmap="Blues", vmin=FAINTEST, vmax=0, s=34, edgecolor="0.6", lw=0.5
         )
-        ax.text(len(sizes) + 1, row, f"1st step: {sizes[0]:.1g}", va="center", fontsize=8)
+        ax.text(len(sizes) + 1, row, f"1st step: {sizes[0]:.1g} times the last", va="center", fontsize=8)
     T = len(next(iter(gradients.values())))
     ax.set_yticks(range(len(gradients)), list(gradients))
     ax.set_xticks([0, T - 1], ["step 1\nthe answer", f"step {T}\nthe loss"])
-    ax.set_xlim(-1.5, T + 13)
+    ax.set_xlim(-1.5, T + 23)
     ax.set_ylim(len(gradients) - 0.4, -0.6)
     ax.tick_params(length=0)
     despine(ax, sides=("top", "right", "left", "bottom"))
     bar = figure.colorbar(drawn, ax=ax, shrink=0.9, label="gradient")
     bar.set_ticks([FAINTEST, FAINTEST // 2, 0], labels=[f"$10^{{{FAINTEST}}}$", f"$10^{{{FAINTEST // 2}}}$", "1"])
-    ends = "; ".join(f"{name} {sizes[0]:.1g}" for name, sizes in gradients.items())
-    show(figure, alt=f"Unrolled networks of {T} steps. Gradient at the first step, over that at the last: {ends}.")
+    ends = "; ".join(f"{name}: {sizes[0]:.1g}" for name, sizes in gradients.items())
+    show(figure, alt=f"Unrolled networks of {T} steps. Gradient at the first step, over that at the last ({ends}).")
 
 
 def show_gradient_norms(norms: Mapping[str, Sequence[float]]) -> None:

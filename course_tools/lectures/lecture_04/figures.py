@@ -49,7 +49,8 @@ def show_query(x: float = 1.0, y: float = 2.0) -> None:
     bars.set_yticks(range(len(KEYS)), list(KEYS), fontsize=9)
     bars.invert_yaxis()
     for place, (score, weight) in enumerate(zip(scores, weights, strict=True)):
-        bars.text(min(weight, 0.55) + 0.02, place, f"{weight:.3f}  (score {score:g})", va="center", fontsize=8)
+        inside = {"x": weight - 0.02, "ha": "right"} if weight > 0.5 else {"x": weight + 0.02}
+        bars.text(y=place, s=f"{weight:.3f}  (score {score:g})", va="center", fontsize=8, **inside)
     bars.set(xlim=(0, 1), xlabel="weight")
     despine(*figure.axes)
     each = ", ".join(f"{weight:.3f} for {name}" for name, weight in zip(KEYS, weights, strict=True))
