@@ -685,7 +685,7 @@ claim("01.writes", lstm=lstm, one=table_loss(1), two=table_loss(2), three=table_
 # ## 10 What came of it
 #
 # LSTMs ran speech recognition and translation for a decade; Google's translator of 2016 had eight layers of them (Wu et al.).
-# Karpathy (2015) made them write Shakespeare, as yours does. The carousel left its first home: highway networks (Srivastava et al. 2015) and residual networks (He et al. 2016) add
+# The carousel left its first home: highway networks (Srivastava et al. 2015) and residual networks (He et al. 2016) add
 # to a state from *layer* to layer, and every Transformer does so. The recipe stayed, too: GPT-3 (Brown et al. 2020) was trained
 # with Adam, warm-up, decay and gradients clipped at a joint norm of 1.
 #

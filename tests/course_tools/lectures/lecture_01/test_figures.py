@@ -20,7 +20,7 @@ def test_a_step_is_as_dark_as_its_gradient_and_fainter_than_the_scale_is_white(s
     assert plain == pytest.approx([-20, -6, 0], abs=1e-5)
     assert kept[0] == pytest.approx(-0.30103)
     assert "3 steps" in alt
-    assert "plain 1e-20" in alt
+    assert "plain: 1e-20" in alt
 
 
 def test_a_loss_starts_where_its_first_block_does_beside_a_guess(shown):
