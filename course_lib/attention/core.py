@@ -238,10 +238,19 @@ def require_mask(mask: Mask, shape: tuple[int, ...]) -> None:
         raise TypeError(f"the mask must be bool with True = may attend, got {mask.dtype}. Convert by `mask == 0`.")
     if not broadcasts(mask.shape, shape):
         raise ValueError(
-            f"a mask of shape {tuple(mask.shape)} does not broadcast to the scores' (*batch, T_q, T_k) = {tuple(shape)}. "
-            "A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
+            f"a mask of shape {tuple(mask.shape)} does not broadcast to the scores' (*batch, T_q, T_k) = {tuple(shape)}."
+            f"{_missing_axis(tuple(mask.shape), tuple(shape))}"
         )
     require_one_reading(mask, shape)
+
+
+def _missing_axis(mask: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """Say which axis a mask lacks, if one of size 1 lets it broadcast to scores of `shape`."""
+    if not broadcasts(mask[-2:], shape[-2:]) and broadcasts((*mask[:-1], 1, *mask[-1:]), shape):
+        return " A mask over keys alone needs a query axis of 1: `mask[..., None, :]`."
+    if len(mask) == 3 < len(shape) and broadcasts((mask[0], 1, *mask[1:]), shape):
+        return " A mask for each sequence needs an axis of 1 for the heads: `mask[:, None]`."
+    return ""
 
 
 def require_one_reading(mask: Mask, shape: tuple[int, ...]) -> None:

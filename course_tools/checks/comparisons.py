@@ -47,8 +47,8 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
         said = f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
-        advice = _axes(got) or advice_on(got.error)
-        return Failure(f"{said.rstrip('.')}. {advice}" if advice else said)
+        advice = [_axes(got) or advice_on(got.error), "" if got.crash is None else got.crash.advice]
+        return Failure(" ".join(filter(None, [f"{said.rstrip('.')}." if any(advice) else said, *advice])))
     if got.results is None:
         return Failure("It returned None. Is a `return` statement missing?")
     return None
@@ -182,7 +182,7 @@ def _returned(outcome: Outcome) -> str:
 
 
 def _difference(name: str, want: object, have: object) -> Failure:
-    """Describe a wrong result; a difference that is small, or due to half precision, is attributed to rounding."""
+    """Describe a wrong result; a difference that is small, or due to half precision, is attributed to its usual causes."""
     shown = _first_difference(want, have)
     error = relative_error(want, have)
     if isinstance(have, Tensor) and have.dtype in HALF and error < HALF_TOLERANCE:

@@ -30,7 +30,7 @@ class Severity(IntEnum):
 
     @property
     def law(self) -> str:
-        """What a student reads; the points follow."""
+        """What a student reads, with the share of the points that such an answer earns."""
         return _SEVERITY_LAWS[self]
 
     def limits(self, points: int) -> tuple[int, int]:
@@ -39,11 +39,10 @@ class Severity(IntEnum):
 
 
 _SEVERITY_LAWS = {
-    Severity.IDEA: "An answer with a mistake in the idea earns at most a quarter of the points",
-    Severity.PART: "An answer with a mistake in one part of the computation earns at most half of the points",
-    Severity.DETAIL: "An answer with a mistake in a detail earns more than half of the points, and at most three quarters",
-    Severity.CASE: "An answer with a mistake in a special case or in the form of its result earns more than three quarters of "
-    "the points",
+    Severity.IDEA: "the mistake is in the idea (at most a quarter)",
+    Severity.PART: "the mistake is in one part of the computation (at most half)",
+    Severity.DETAIL: "the mistake is one of detail (more than half, at most three quarters)",
+    Severity.CASE: "the mistake is in a special case or in the form of the result (more than three quarters)",
 }
 
 

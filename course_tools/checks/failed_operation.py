@@ -79,8 +79,28 @@ class _Recorder(TorchFunctionMode):
             raise
 
 
+@dataclass(frozen=True)
+class RaisingCall:
+    """A call of torch that raised an error, or the last one before an error of Python."""
+
+    name: str
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors among its arguments."""
+        return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
+
+
 def failed_operation(call: Callable[[], object], error: Exception) -> FailedOperation | None:
-    """Repeat a call that raised `error`, and return in which operation of torch; None if that is not to be seen.
+    """Repeat a call that raised `error`, and return in which operation of torch; None if that is not to be seen."""
+    raising = raising_call(call, error)
+    return None if raising is None else operation_of(raising, error)
+
+
+def raising_call(call: Callable[[], object], error: Exception) -> RaisingCall | None:
+    """Repeat a call that raised `error`, and return the call of torch that raised it; None if that is not to be seen.
 
     An error of Python about the number of values to unpack belongs to the latest operation: `B, T, d = x.shape`.
     """
@@ -96,7 +116,12 @@ def failed_operation(call: Callable[[], object], error: Exception) -> FailedOper
     if not recorder.raised and "to unpack" not in str(error):
         return None
     func, args, kwargs = recorder.called
-    name, tensors = _name(func), [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not leaf.is_meta]
+    return RaisingCall(_name(func), args, kwargs)
+
+
+def operation_of(raising: RaisingCall, error: Exception) -> FailedOperation:
+    """What identifies the operation that raised an error."""
+    name, tensors = raising.name, [tensor for tensor in raising.tensors if not tensor.is_meta]
     if "in-place operation" in str(error) and tensors:  # whichever operation it is, what matters is the tensor that it changes
         return FailedOperation("in place", (_operand(tensors[0] if tensors[0]._base is None else tensors[0]._base),))
     operands = [_operand(tensor, overwritten=name == "setitem" and i == 0) for i, tensor in enumerate(tensors[:8])]

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from course_tools.checks import time_limit
+from course_tools.checks.common_crash import Crash, CrashSite, crash_of
 from course_tools.checks.cost import Cost, CostCounter
-from course_tools.checks.failed_operation import FailedOperation, failed_operation
+from course_tools.checks.failed_operation import FailedOperation, RaisingCall, operation_of, raising_call
 from course_tools.checks.time_limit import TimedOut, noticing, run_in_time, watching
 
 _OURS = Path(__file__).parents[2]
@@ -49,6 +50,7 @@ class Outcome:
     missing: frozenset[int] = frozenset()
     cost: Cost | None = None
     failed: FailedOperation | None = None
+    crash: Crash | None = None
 
     @property
     def not_started(self) -> bool:
@@ -135,21 +137,40 @@ def observe(
         raise
     except BaseException as error:
         quick = ask is None and time.thread_time() - start < _AT_ONCE
-        failed = _failed(answer, call, gradients, error) if quick else None
-        return Outcome(None, error=error, where=_where(error), called=frozenset(called), failed=failed)
+        raising = _raising(answer, call, gradients, error) if quick else None
+        failed = None if raising is None else operation_of(raising, error)
+        crash = _crash(answer, call, error, raising)
+        return Outcome(None, error=error, where=_where(error), called=frozenset(called), failed=failed, crash=crash)
     arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
     cost = counter.cost if counter is not None and results is not None else None
     return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), arguments, cost=cost)
 
 
-def _failed(answer: Callable[..., object], call: Call, gradients: bool, error: BaseException) -> FailedOperation | None:
+def _raising(answer: Callable[..., object], call: Call, gradients: bool, error: BaseException) -> RaisingCall | None:
     """The operation of torch in which a call raised an error; the call is repeated without its prints."""
     if not isinstance(error, Exception) or isinstance(error, RecursionError | MemoryError | NotAFunction | NotImplementedError):
         return None
     torch.default_generator.manual_seed(0)
     torch.set_default_dtype(torch.float32)
     with time_limit.silenced(), torch.enable_grad():
-        return failed_operation(lambda: answer(*_copy(call, gradients)), error)
+        return raising_call(lambda: answer(*_copy(call, gradients)), error)
+
+
+def _crash(answer: Callable[..., object], call: Call, error: BaseException, raising: RaisingCall | None) -> Crash | None:
+    """What is known of an error in the student's own line; None if it was raised inside a function of the course."""
+    entries, entry = [], error.__traceback__
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    files = [Path(one.tb_frame.f_code.co_filename) for one in entries]
+    own = [i for i, file in enumerate(files) if i and not in_a_library(file)]
+    if not isinstance(error, Exception) or not own or any(f.is_relative_to(_OURS / "course_lib") for f in files[own[-1] :]):
+        return None
+    try:
+        place = CrashSite.of(entries[own[-1]], [one.tb_frame for one in entries[own[-1] + 1 :]])
+        return crash_of(error, place, raising, answer, call)
+    except Exception:  # an answer may be a strange object, and its source unreadable
+        return None
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -178,7 +199,8 @@ def _copy(value: object, gradients: bool) -> object:
 def _names(returned: object) -> tuple[str, ...]:
     if not isinstance(returned, tuple | list):
         return ("The result",)
-    return getattr(returned, "_fields", None) or tuple(f"Result {i + 1}" for i in range(len(returned)))
+    fields = getattr(returned, "_fields", None) or tuple(f"Result {i + 1}" for i in range(len(returned)))
+    return tuple(f"∂L/∂{field}" for field in fields) if type(returned).__name__.endswith("Gradients") else fields
 
 
 def _parameters(answer: Callable[..., object], n: int) -> tuple[str, ...]:

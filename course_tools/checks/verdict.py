@@ -8,7 +8,8 @@ several qualify, the one that shares the most of them is shown, and none if ther
 raised in the same operation of torch, on the same operands. One property on which the wrong answer only raises an error, and
 which holds for the student's, is ignored. Points follow severity: a right computation in the wrong packaging loses the points
 for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake, even a crash, earns points
-within the limits of its severity.
+within the limits of its severity. An error that beginners make in any exercise, such as `k.T` of a batch, is named if no wrong
+answer of the bank has the same; see `common_crash`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,9 @@ from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Literal, NamedTuple
 
-from course_tools.checks.exercise import Answer, Exercise, Property, severity_of
+from course_tools.checks.common_crash import KINDS, Crash
+from course_tools.checks.comparisons import unchanged
+from course_tools.checks.exercise import Answer, Exercise, Property, Severity, severity_of
 from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, perturbed_calls
 from course_tools.checks.other_device import line_for_one_device
 from course_tools.checks.outcome import Call, Outcome, copied, is_close, observe, tensors_in, watch
@@ -30,7 +33,7 @@ Observed = dict[str, list[tuple[Call, Outcome, Outcome]]]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one property. `detail` is what was expected and what was returned, `example` the smallest failing input.
+    """The result of one property. `detail` is what was expected and what was returned, `example` the first failing input.
 
     `numbers` shows values of the reference; a graded report omits them. A finding that "adjusts" is not a property: its points
     are added to those of the properties, or subtracted, according to the severity of a named mistake.
@@ -43,6 +46,11 @@ class Finding:
     detail: str = ""
     example: str = ""
     numbers: str = ""
+
+    @property
+    def required(self) -> str:
+        """The law of a property that fails, as a requirement; "" where the answer does not run at all."""
+        return "" if self.name == "runs" else f"Required: {self.law}"
 
     @property
     def shown_points(self) -> str:
@@ -153,11 +161,15 @@ class Examination:
             forbidden = frozenset().union(*(got.called for got in outcomes))
             started = not outcomes[0].not_started
             passed = not forbidden and all(f.status == "holds" for f in findings)
-            known = similar = None
+            known = similar = crash = None
             if not passed and not forbidden and started:
                 known, similar = self._mistake(observed, findings)
                 crashed = _crashed(observed["runs"][-1][2])
+                crash = None if known is not None else self._common_crash(observed, findings, similar)
+                similar = None if crash is not None else similar
                 findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points, crashed)
+                if crash is not None and crash.uses_all and exercise.training is None:
+                    findings = _credited(findings, Severity[KINDS[crash.kind].severity], exercise.points)
             conclusion = self._conclusion(observed) if passed else ""
         if forbidden:
             advice = [f"{f.__name__}: {text}" for f, text in exercise.forbids.items() if f.__name__ in forbidden]
@@ -169,7 +181,8 @@ class Examination:
             law = "It is written by hand, as the exercise requires."
             findings += (Finding("by hand", law, "fails", 0, f"It calls {' '.join(dict.fromkeys(advice))}"),)
         points = 0 if forbidden else _earned(findings)
-        misconception, suspected = _misconception_of(known), _misconception_of(similar)
+        misconception = _misconception_of(known) if crash is None else KINDS[crash.kind].text
+        suspected = _misconception_of(similar)
         message = " ".join(filter(None, (_message(exercise, findings, points, misconception, suspected, started), conclusion)))
         return Verdict(passed, points, exercise.points, misconception, message, findings, started, suspected, conclusion)
 
@@ -300,6 +313,24 @@ class Examination:
         best = [wrong for n, wrong in similar if n == most]
         return None, best[0] if len(best) == 1 else None
 
+    def _common_crash(self, observed: Observed, findings: tuple[Finding, ...], similar: Answer | None) -> Crash | None:
+        """The common error that makes the first failing property fail; None if a similar answer of the bank says more."""
+        judges = {prop.name: prop.judge for prop in self.exercise.properties}
+        crashes = []
+        for name in (f.name for f in findings if f.status == "fails"):
+            got = next(got for _, expected, got in observed[name] if judges[name](expected, got) is not None)
+            if judges[name] is not unchanged or got.error is not None:  # what changes its inputs also fails with gradients
+                crashes.append(got.crash)
+        first = crashes[0] if crashes else None
+        if first is None or not first.kind or (similar is not None and findings[0].status == "holds"):
+            return None
+        alike = all(crash is not None and crash.kind == first.kind for crash in crashes)
+        return (
+            first
+            if alike and (len(crashes) == sum(f.status == "fails" for f in findings) or first.kind == "in place")
+            else None
+        )
+
     def _shown_by_measurements(self, got: Outcome) -> tuple[Answer | None, Answer | None]:
         """The mistake that the measurements of a training prove, and the one that they make likely; at least one is None."""
         if got.results is None:
@@ -394,7 +425,7 @@ def _of_one_that_learned(findings: tuple[Finding, ...], exercise: Exercise) -> t
     if earned <= most or not any(f.name == exercise.training.learned and f.status == "fails" for f in findings):
         return findings
     says = (
-        f"The properties that hold give {earned}. A model that has not learned earns at most a third of the points: {most}. "
+        f"{most} points, because the model has not learned (at most a third). "
         "If the model is right, try other learning rates, and look at one batch and its targets."
     )
     return (*findings, Finding("learned", says, "adjusts", most - earned))
@@ -412,7 +443,23 @@ def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, cr
     earned = _earned(findings)
     low, high = severity.limits(most)
     change = min(max(earned, low), high if runs else low) - earned
-    says = f"The properties that hold give {earned}. {severity.law}: {earned + change}."
+    return _with_change(findings, severity, earned, change)
+
+
+def _credited(findings: tuple[Finding, ...], severity: Severity, most: int) -> tuple[Finding, ...]:
+    """Raise the points of an answer whose one mistake is a common error to the minimum of its severity.
+
+    Of one that crashes on every input nothing else was seen: for it no mistake counts as less than one of detail.
+    """
+    runs = findings[0].status == "holds"
+    if any(f.status == "adjusts" or f.name == "inputs used" for f in findings):
+        return findings
+    earned, severity = _earned(findings), severity if runs else min(severity, Severity.DETAIL)
+    return _with_change(findings, severity, earned, max(0, severity.limits(most)[0] - earned))
+
+
+def _with_change(findings: tuple[Finding, ...], severity: Severity, earned: int, change: int) -> tuple[Finding, ...]:
+    says = f"{earned + change} points, because {severity.law}."
     return (*findings, Finding("severity", says, "adjusts", change)) if change else findings
 
 
@@ -506,9 +553,10 @@ PERHAPS = "Perhaps:"
 
 
 def _line(failed: Finding) -> str:
-    example = f"Smallest input: {failed.example}." if failed.example else ""
-    detail = _sentence(failed.detail)
-    return " ".join(part for part in (f"✗ {failed.name}:", failed.law, detail, failed.numbers, example) if part)
+    example = f"Failing input: {failed.example}." if failed.example else ""
+    return " ".join(
+        part for part in (f"✗ {failed.name}:", failed.required, _sentence(failed.detail), failed.numbers, example) if part
+    )
 
 
 def _sentence(text: str) -> str:

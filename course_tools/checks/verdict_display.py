@@ -107,11 +107,12 @@ def _skipped(findings: Sequence[Finding]) -> str:
 def _row(finding: Finding) -> str:
     colour, sign = _COLOURS[finding.status], _SIGNS[finding.status]
     detail = to_html(f"{finding.detail} {finding.numbers}".strip())
-    example = f'<br><span style="opacity:.75">smallest input: {escape(finding.example)}</span>' if finding.example else ""
+    example = f'<br><span style="opacity:.75">failing input: {escape(finding.example)}</span>' if finding.example else ""
     cell = '<td style="text-align:left;vertical-align:top">'
     unbroken = cell.replace("top", "top;white-space:nowrap")
     name = f'{unbroken}<span style="color:{colour}">{sign}</span> {escape(finding.name)}</td>'
-    says = f"{to_html(finding.law)}{'<br>' + detail if detail else ''}{example}"
+    law = to_html(finding.required if finding.status == "fails" else finding.law)
+    says = f"{'<br>'.join(part for part in (law, detail) if part)}{example}"
     return f"<tr>{name}{cell}{finding.shown_points}</td>{cell}{says}</td></tr>"
 
 

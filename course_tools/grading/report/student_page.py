@@ -16,7 +16,7 @@ from course_tools.grading.report.results import MarkByHand, Result, Results
 _SYMBOLS = {"holds": "✓ holds", "fails": "✗ fails", "skipped": "– not judged"}
 _KINDS = {"holds": "short good", "fails": "short bad", "skipped": "short"}
 _STATUS = {"not started": "not started", "not found": "not found", "no answer": "no answer"}
-_RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20})"
+_RESULT = r"(?:The result|Result \d{1,2}|[a-z_]{1,20}|∂L/∂\w{1,10})"
 _INPUT = r"`[^\W\d]\w{0,24}(?: \d{1,2}|\[\d{1,2}\])?`"
 _FIT = tuple(
     re.compile(pattern, re.DOTALL)
@@ -24,9 +24,9 @@ _FIT = tuple(
         r"(It was still running after [\d.]+ seconds?(?: of processor time| in which it did not compute)?"
         r"\. Does it contain an endless loop, a wait, or far too many steps\?)",
         r"(It did not end in time: the limit is [\d.]+ seconds of processor time\. Use a smaller model or smaller batches)\.",
-        r"(One result is missing: return [\w ]{1,30} too\.).*",
+        r"(One result is missing: return [\w ∂/]{1,30} too\.).*",
         r"(One result is too many: leave out result \d\.).*",
-        r"(The results are in the wrong order: return them in the order \([\w, ]{1,80}\)\.).*",
+        r"(The results are in the wrong order: return them in the order \([\w, ∂/]{1,80}\)\.).*",
         r"(It returns (?:a list|a dict|a nested tuple|\d{1,2} results): return (?:[^.`]|`[^`]{1,20}`){1,60}\.).*",
         rf"({_RESULT} is correct up to rounding): .*",
         rf"({_RESULT} is close to the expected values, but the difference is larger than rounding in float32\.) .*",

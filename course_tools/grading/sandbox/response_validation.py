@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from torch import Tensor
 
+from course_tools.checks.common_crash import KINDS, Crash
 from course_tools.checks.cost import Cost
 from course_tools.checks.failed_operation import FailedOperation, Operand
 from course_tools.checks.outcome import Call, NotAFunction, Outcome, tensors_in
@@ -46,6 +47,7 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, cou
             "called": list(called),
             "failure": failure,
             "failed": failed,
+            "crash": crash,
             "cost": cost,
         }:
             results, derived = full({"tuple": [results, derived]}, body)
@@ -65,7 +67,8 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, cou
     _require((cost is not None) == (counted and results is not None))
     failed = None if error is None else _operation(failed)
     names, called = _names(results), frozenset(called)
-    return Outcome(results, names, error, where, tuple(changed), derived, called, cost=cost, failed=failed)
+    crash = None if error is None else _crash(crash)
+    return Outcome(results, names, error, where, tuple(changed), derived, called, cost=cost, failed=failed, crash=crash)
 
 
 def _cost(told: object) -> Cost | None:
@@ -86,6 +89,15 @@ def _operation(told: object) -> FailedOperation | None:
         case [str(name), list(operands)] if len(name) <= 100 and len(operands) <= 8:
             return FailedOperation(name, tuple(map(_operand, operands)))
     raise Malformed("no operation")
+
+
+def _crash(told: object) -> Crash | None:
+    match told:
+        case None:
+            return None
+        case [str(kind), bool(uses_all)] if kind in KINDS or not kind:
+            return Crash(kind, "", uses_all)
+    raise Malformed("no kind of error")
 
 
 def _operand(told: object) -> Operand:

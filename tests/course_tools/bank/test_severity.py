@@ -173,7 +173,7 @@ def test_what_severity_adds_is_told():
     change = next(finding for finding in found.findings if finding.status == "adjusts")
     held = sum(finding.points for finding in found.findings if finding.status == "holds")
     assert found.points == held + change.points
-    assert f"The properties that hold give {held}. {Severity.PART.law}: {found.points}." in found.message
+    assert f"{found.points} points, because {Severity.PART.law}." in found.message
 
 
 def test_an_error_in_the_words_of_a_known_one_is_not_raised():

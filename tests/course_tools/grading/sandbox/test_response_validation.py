@@ -16,7 +16,7 @@ CALL = (X, torch.tensor([1, 2]), [X, X], 3)
 SOURCE = "def f(x):\n    raise MyError('no')\n    return x * 0.5\n"
 
 
-def output(results=None, gradients=None, changed=(), called=(), failure=None, failed=None, cost=None):
+def output(results=None, gradients=None, changed=(), called=(), failure=None, failed=None, crash=None, cost=None):
     tensors = []
     header = {
         "results": flat(results, tensors),
@@ -25,6 +25,7 @@ def output(results=None, gradients=None, changed=(), called=(), failure=None, fa
         "called": list(called),
         "failure": failure,
         "failed": failed,
+        "crash": crash,
         "cost": cost,
     }
     body = b"".join(t.contiguous().numpy().tobytes() for t in tensors)
@@ -72,6 +73,8 @@ def test_an_honest_outcome_is_what_was_observed():
         {"failure": failure(), "failed": ["mul"]},
         {"failure": failure(), "failed": ["mul", [[[2, -3], 0.5, 1.5]]]},
         {"failure": failure(), "failed": ["mul", [[[2, 3], "0.5", 1.5]]]},
+        {"failure": failure(), "crash": ["a kind that is not known", True]},
+        {"failure": failure(), "crash": ["outer", 3]},
         {"results": (X,), "gradients": (X, X, X)},
     ],
 )

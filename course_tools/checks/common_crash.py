@@ -1,0 +1,490 @@
+"""Errors that beginners make in any exercise, such as `k.T` of a batch: what they are told, and how they are recognised.
+
+A kind is given only where the evidence is exact: the operation of torch that fails, the shapes of its operands, and the
+expression in the student's line. This module also runs inside the sandbox: it requires only torch.
+"""
+
+import ast
+import difflib
+import dis
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import CodeType, FrameType, ModuleType, TracebackType
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_tools.checks.failed_operation import RaisingCall
+
+
+class CrashKind(NamedTuple):
+    """The name of a severity, and what a student reads."""
+
+    severity: Literal["IDEA", "DETAIL", "CASE"]
+    text: str
+
+
+KINDS = {
+    "all axes": CrashKind(
+        "DETAIL", "`x.T` turns *all* axes round, also those of the batch. To exchange the last two only, write `x.mT`."
+    ),
+    "not transposed": CrashKind(
+        "DETAIL",
+        "`A @ B` sums over the last axis of A and the last but one of B. Here the axes that belong together do not stand "
+        "there: transpose one factor, as in `A @ B.mT`, or in `x @ W.mT` for weights stored as (out, in).",
+    ),
+    "other factor": CrashKind(
+        "DETAIL",
+        "You transpose one factor of a product, and it is the other one that must be transposed: `A @ B` sums over the last "
+        "axis of A and the last but one of B.",
+    ),
+    "classes": CrashKind(
+        "DETAIL",
+        "`F.cross_entropy` wants the classes on axis 1, and yours are on the last axis: put all positions in one axis, "
+        "`logits.flatten(0, -2)` and `targets.flatten()`.",
+    ),
+    "class indices": CrashKind(
+        "DETAIL",
+        "`F.cross_entropy` takes its targets as the indices of classes, which are integers: convert them by `.long()`.",
+    ),
+    "outer": CrashKind(
+        "DETAIL", "`torch.outer` takes two vectors only. With batch axes, write `a[..., :, None] * b[..., None, :]`."
+    ),
+    "truth": CrashKind(
+        "DETAIL",
+        "`if`, `and`, `or`, `not`, `min` and `max` of Python ask one question about a whole tensor. Here each entry needs its "
+        "own answer: `torch.where`, `&`, `|`, `~`, `torch.minimum` or `clamp`.",
+    ),
+    "empty": CrashKind(
+        "CASE", "`torch.cat` and `torch.stack` need at least one tensor. An empty input needs a case of its own."
+    ),
+    "list of shapes": CrashKind(
+        "DETAIL",
+        "The tensors of the list have different shapes, so they cannot be joined in one: work on each by itself, and join or "
+        "add up only the numbers that you take from them.",
+    ),
+    "cat lacks an axis": CrashKind(
+        "DETAIL",
+        "`torch.cat` joins tensors with the same number of axes, and one of yours lacks an axis: give it one of size 1, as in "
+        "`x[..., None]` or `x[None]`.",
+    ),
+    "cat does not broadcast": CrashKind(
+        "DETAIL", "`torch.cat` does not broadcast: an axis of size 1 has to be expanded first, by `expand`."
+    ),
+    "cat axis": CrashKind(
+        "DETAIL",
+        "`torch.cat` joins along axis 0 unless it is told another one, and all other axes must agree. Yours differ in another "
+        "axis: give it, as in `torch.cat([a, b], -1)`.",
+    ),
+    "None": CrashKind(
+        "DETAIL",
+        "An argument that may be None is used as it is. Treat None first: replace it by what it stands for, or leave it out.",
+    ),
+    "number": CrashKind(
+        "DETAIL",
+        "Functions of torch such as `torch.sqrt` take a tensor, and you give a plain number: write `math.sqrt(n)` or `n**0.5`, "
+        "or make a tensor of it.",
+    ),
+    "math": CrashKind(
+        "DETAIL", "The functions of `math` take a single number, and you give a tensor: take those of torch, as `torch.sqrt`."
+    ),
+    "one entry": CrashKind(
+        "DETAIL", "`int`, `float` and `.item()` take a tensor with a single entry. Yours has several, such as those of a batch."
+    ),
+    "no attribute of a number": CrashKind(
+        "DETAIL", "You use a plain number as if it were a tensor. Convert it first, by `torch.as_tensor`."
+    ),
+    "no attribute of a list": CrashKind(
+        "DETAIL", "You use a plain list or tuple as if it had attributes. Unpack it, or go through its entries one by one."
+    ),
+    "lacks an axis": CrashKind(
+        "DETAIL",
+        "Two tensors are combined entry by entry, and one lacks an axis that the other has. Broadcasting aligns the *last* "
+        "axes: give it an axis of size 1 at that place, as in `x[..., None]` or `x[..., None, :]`, or keep it in a reduction "
+        "by `keepdim=True`.",
+    ),
+    "column": CrashKind(
+        "DETAIL",
+        "The positions and the lengths stand on the same axis. To compare each length with each position, make a column of the "
+        "lengths: `lengths[:, None]`.",
+    ),
+    "invented": CrashKind(
+        "IDEA", "What you call does not exist: torch has nothing of this name. It is misspelt, or an assistant invented it."
+    ),
+    "package": CrashKind(
+        "IDEA", "This package is not installed, and the course does without it: torch alone is enough for this exercise."
+    ),
+    "several results": CrashKind(
+        "DETAIL",
+        "The function that you call returns several results together, such as `context` and `weights`, and you use them as one "
+        "tensor. Take the one that you need, as in `attend(…).context`.",
+    ),
+    "minus of bool": CrashKind(
+        "DETAIL", "`-` is not defined for tensors of True and False. Write `~a` for not a, and `a & ~b` for a without b."
+    ),
+    "mask of numbers": CrashKind(
+        "DETAIL", "A mask must be of True and False, and yours is of numbers: make it by a comparison, as in `mask > 0`."
+    ),
+    "index lacks axes": CrashKind(
+        "DETAIL",
+        "`gather` and `scatter` need an index with as many axes as the tensor. To take one entry of each row, write "
+        "`x.gather(-1, index[..., None])[..., 0]`.",
+    ),
+    "dtypes": CrashKind(
+        "DETAIL",
+        "The two factors of a product are of different dtypes, such as integers (from `F.one_hot` or `arange`) and "
+        "floating-point numbers. Convert one: `a.to(b.dtype)`.",
+    ),
+    "in place": CrashKind(
+        "CASE",
+        "You write into an argument (`+=`, `x[...] = …`, a method that ends in `_`). That changes it for the caller too, and "
+        "no gradient can pass: compute a new tensor.",
+    ),
+    "view": CrashKind(
+        "DETAIL",
+        "`view` needs numbers that lie in memory in this order, which those of a slice or a transpose do not: `reshape`.",
+    ),
+}
+"""Kinds of errors, by name. The texts name nothing of the answer, so that one mistake has one text in a class."""
+
+_BY_WORDS = {
+    "Boolean value of Tensor with more than one value is ambiguous": "truth",
+    "the `-` operator, ": "minus of bool",
+    "~ (operator.invert) is only implemented": "mask of numbers",
+    "only supports boolean masks": "mask of numbers",
+    "expected condition to be a boolean tensor": "mask of numbers",
+    "a leaf Variable that requires grad is being used in an in-place operation": "in place",
+    "a view of a leaf Variable that requires grad is being used in an in-place operation": "in place",
+    "view size is not compatible with input tensor's size and stride": "view",
+    "Index tensor must have the same number of dimensions as": "index lacks axes",
+    "expected m1 and m2 to have the same dtype": "dtypes",
+    "expected target dtype to be Long": "class indices",
+}
+_OF_SHAPES = re.compile(r"\b(?:sizes?|shapes?|dimensions?|equal size)\b|1-D argument|subscript", re.IGNORECASE)
+_JOINS = {"cat", "concat", "concatenate", "stack"}
+_COMPARES = {"lt", "le", "gt", "ge"}
+_ENTRYWISE = {"add", "sub", "rsub", "mul", "div", "truediv", "pow", "where", "maximum", "minimum", "eq", "ne"} | _COMPARES
+_TURNS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "mT", "T", "rearrange"}
+_OTHER_NAMES = {"swish": "F.silu"}
+_PLACES = (("F", F), ("torch", torch), ("torch.linalg", torch.linalg), ("torch.special", torch.special))
+_RETURNED = re.compile(r"'(?:torch\.return_types\.\w+)'|not torch\.return_types\.\w+|'(\w+)'|must be Tensor, not (\w+)")
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What is known of an error: its kind, one of KINDS or "", and advice with the shapes in the line that raised it.
+
+    `uses_all` says whether the answer reads all of its required arguments; only then does a crash earn points.
+    """
+
+    kind: str = ""
+    advice: str = ""
+    uses_all: bool = False
+
+
+@dataclass(frozen=True)
+class CrashSite:
+    """Where the student's code raised an error: its last frame, the expression, and the frames of libraries that it called."""
+
+    frame: FrameType
+    expression: ast.AST | None
+    raised_by_statement: bool
+    called: tuple[FrameType, ...]
+
+    @classmethod
+    def of(cls, traceback: TracebackType, called: Sequence[FrameType]) -> "CrashSite":
+        """Find the expression at an entry of a traceback."""
+        code = traceback.tb_frame.f_code
+        operation = dis.opname[code.co_code[traceback.tb_lasti]]
+        return cls(traceback.tb_frame, _expression(code, traceback.tb_lasti), "RAISE" in operation, tuple(called))
+
+    def values(self) -> dict[str, object]:
+        """The variables in the expression, by name."""
+        scope = {**self.frame.f_globals, **self.frame.f_locals}
+        nodes = [node for node in ast.walk(self.expression) if isinstance(node, ast.Name)] if self.expression else []
+        names = [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
+        return {name: scope[name] for name in dict.fromkeys(names) if name in scope}
+
+
+def crash_of(
+    error: Exception, place: CrashSite, raising: RaisingCall | None, answer: Callable[..., object], call: Sequence[object]
+) -> Crash:
+    """Describe an error that an answer raised at a place; `raising` is the operation of torch that raised it, if any."""
+    if place.raised_by_statement:
+        return Crash()
+    kind = _kind(error, place, raising, call)
+    return Crash(kind, _advice(error, place, raising, kind), _uses_all(answer))
+
+
+def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call: Sequence[object]) -> str:
+    text = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        return "package"
+    if isinstance(error, AttributeError):
+        return _of_attribute(error, place)
+    if "NoneType" in text and _none_arguments(place):
+        return "None"
+    if isinstance(error, TypeError) and _several_results(text, place):
+        return "several results"
+    if re.search(r"must be Tensor, not (?:int|float)$", text):
+        return "number"
+    if "only one element tensors can be converted" in text or "cannot be converted to Scalar" in text:
+        return _of_one_number(place.expression)
+    if re.search(r'"bitwise_\w+" not implemented for \'(?:Float|Double)\'', text):
+        return "mask of numbers"
+    if "non-empty list of Tensors" in text or "non-empty TensorList" in text:
+        return "empty" if any(_is_empty(value) for value in call) else ""
+    if (kind := next((kind for words, kind in _BY_WORDS.items() if words in text), "")) != "":
+        return kind
+    if _classes_are_last(text, place):
+        return "classes"
+    if raising is None or not isinstance(error, RuntimeError):
+        return ""
+    return _of_shapes(place.expression, raising, call)
+
+
+def _of_shapes(expression: ast.AST | None, raising: RaisingCall, call: Sequence[object]) -> str:
+    """The kind of an error that the shapes of the operands of one operation show."""
+    shapes = [tuple(t.shape) for t in raising.tensors]
+    if raising.name in ("outer", "ger") and any(len(shape) > 1 for shape in shapes):
+        return "outer"
+    if raising.name == "t" and len(shapes) == 1 and len(shapes[0]) > 2:
+        return "all axes"
+    if raising.name == "matmul" and len(shapes) == 2 and (nodes := _factors(expression)) is not None:
+        return _of_product(*nodes, *shapes)
+    if raising.name in _JOINS and len(shapes) > 1:
+        return _of_joined(raising, shapes, call)
+    if raising.name in _ENTRYWISE and len(shapes) >= 2:
+        if raising.name in _COMPARES and [len(shape) for shape in shapes] == [1, 1] and any(map(_is_arange, raising.tensors)):
+            return "column"
+        small, large = min(shapes, key=len), max(shapes, key=len)
+        if len(small) == len(large) - 1 and all(shape in (small, large) for shape in shapes) and _n_places(small, large) == 1:
+            return "lacks an axis"
+    return ""
+
+
+def _of_product(left: ast.AST, right: ast.AST, a: tuple[int, ...], b: tuple[int, ...]) -> str:
+    """The kind of an error in the product of two tensors of shapes a and b."""
+    if _multiplies(a, b):
+        return ""
+    for node, shape, other, first in ((right, b, a, False), (left, a, b, True)):
+        if _is_attribute(node, "T") and len(shape) > 2:
+            turned = _swapped(shape[::-1])
+            return "all axes" if (_multiplies(turned, other) if first else _multiplies(other, turned)) else ""
+    turned_left, turned_right = _turns(left), _turns(right)
+    if not turned_left and not turned_right:
+        if len(b) > 1 and a[-1] == b[-1] and b[-2] not in a[:-1] and _multiplies(a, _swapped(b)):
+            return "not transposed"
+        if len(a) > 1 < len(b) and a[-2] == b[-2] and a[-1] not in b[-1:] and _multiplies(_swapped(a), b):
+            return "not transposed"
+    is_turned = [_is_attribute(node, "mT") or _is_attribute(node, "T") for node in (left, right)]
+    one_is_turned = (is_turned[1] and not turned_left) or (is_turned[0] and not turned_right)
+    return "other factor" if one_is_turned and len(a) > 1 < len(b) and _multiplies(_swapped(a), _swapped(b)) else ""
+
+
+def _of_joined(raising: RaisingCall, shapes: list[tuple[int, ...]], call: Sequence[object]) -> str:
+    """The kind of an error in joining tensors of several shapes."""
+    if len(set(shapes)) > 1 and any(isinstance(value, list | tuple) and _shapes(value) == shapes for value in call):
+        return "list of shapes"
+    if raising.name == "stack" or len({len(shape) for shape in shapes}) > 2:
+        return ""
+    most = max(map(len, shapes))
+    axis = next((n for n in (*raising.args[1:2], *raising.kwargs.values()) if type(n) is int), 0) % most
+    if any(len(shape) < most - 1 for shape in shapes):
+        return ""
+    if any(len(shape) < most for shape in shapes):
+        wide = next(shape for shape in shapes if len(shape) == most)
+        narrow = {shape for shape in shapes if len(shape) < most}
+        if any(axis == i and all(shape == (*wide[:i], *wide[i + 1 :]) for shape in narrow) for i in range(most)):
+            return "cat lacks an axis"
+        return ""
+    differs = [i for i in range(most) if len({shape[i] for shape in shapes}) > 1]
+    if len(differs) == 1 and differs != [axis] and all(shape[differs[0]] > 1 for shape in shapes):
+        return "cat axis"
+    others = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
+    return "cat does not broadcast" if len(set(others)) > 1 and _broadcasts(*others) else ""
+
+
+def _of_attribute(error: AttributeError, place: CrashSite) -> str:
+    owner, name = error.obj, str(error.name)
+    if isinstance(owner, ModuleType):
+        return "invented" if owner.__name__.partition(".")[0] == "torch" else ""
+    if type(owner) is Tensor:
+        return "invented"
+    if owner is None:
+        return "None" if name and _none_arguments(place) else ""
+    if isinstance(owner, tuple) and (hasattr(owner, "_fields") or hasattr(owner, "n_fields")):
+        return "several results" if hasattr(Tensor, name) else ""
+    if type(owner) in (list, tuple):
+        return "no attribute of a list"
+    return "no attribute of a number" if type(owner) in (int, float) and hasattr(Tensor, name) else ""
+
+
+def _of_one_number(expression: ast.AST | None) -> str:
+    match expression.value if isinstance(expression, ast.Expr) else expression:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="math"))):
+            return "math"
+        case ast.Call(func=ast.Name(id="int" | "float" | "round")) | ast.Call(func=ast.Attribute(attr="item")):
+            return "one entry"
+    return ""
+
+
+def _classes_are_last(text: str, place: CrashSite) -> bool:
+    """Whether `F.cross_entropy` was given logits (B, T, C) and targets (B, T)."""
+    if "Expected target size" not in text:
+        return False
+    given = next((f.f_locals for f in place.called if f.f_code.co_name in ("cross_entropy", "nll_loss")), {})
+    logits, target = given.get("input"), given.get("target")
+    if not (isinstance(logits, Tensor) and isinstance(target, Tensor)):
+        return False
+    return logits.dim() > 2 and tuple(target.shape) == tuple(logits.shape[:-1])
+
+
+def _none_arguments(place: CrashSite) -> bool:
+    """Whether an argument of the student's function that is None stands in the expression."""
+    code = place.frame.f_code
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return any(value is None and name in arguments for name, value in place.values().items())
+
+
+def _several_results(text: str, place: CrashSite) -> bool:
+    """Whether a function or an operator of torch was given a named tuple."""
+    if "can only concatenate tuple" in text or "can't multiply sequence" in text:  # what Python says if the tuple comes first
+        return _is_result(place.expression)
+    if "unsupported operand type" not in text and "must be Tensor, not" not in text:
+        return False
+    named = {kind.__name__ for kind in tuple.__subclasses__() if hasattr(kind, "_fields")}
+    return any("return_types" in found[0] or (found[1] or found[2]) in named for found in _RETURNED.finditer(text))
+
+
+def _is_result(statement: ast.AST | None) -> bool:
+    """Whether the left side of an operator is written as a call, though not of `list` or `tuple`."""
+    match statement.value if isinstance(statement, ast.Expr) else statement:
+        case ast.BinOp(left=ast.Call(func=ast.Name(id="list" | "tuple"))):
+            return False
+        case ast.BinOp(left=ast.Call()):
+            return True
+    return False
+
+
+def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kind: str) -> str:
+    """Write the shapes of all tensors in the expression, or the name of torch that comes nearest to one that does not exist."""
+    if kind == "invented":
+        return _nearest(error.obj, str(error.name))
+    if not isinstance(error, RuntimeError | ValueError) or not _OF_SHAPES.search(str(error)):
+        return ""
+    values = place.values().items()
+    shapes = [f"`{name}` {tuple(value.shape)}" for name, value in values if isinstance(value, Tensor) and value.dim()]
+    if not shapes:
+        return ""
+    what = "factor" if raising is not None and raising.name == "matmul" else "tensor"
+    return f"Write its shape beside each {what} of this line: {', '.join(shapes[:8])}."
+
+
+def _nearest(owner: object, name: str) -> str:
+    places = (("x", Tensor), *_PLACES) if isinstance(owner, Tensor) else _PLACES
+    found = next((f"{where}.{name}" for where, place in places if hasattr(place, name)), _OTHER_NAMES.get(name))
+    if found is not None:
+        return f"Perhaps you mean `{found}`."
+    near = difflib.get_close_matches(name, [one for one in dir(owner) if one[0] != "_"], n=1, cutoff=0.8)
+    return f"The nearest name that exists is `{near[0]}`." if near else ""
+
+
+def _uses_all(answer: Callable[..., object]) -> bool:
+    """Whether the code of a function reads each of its arguments that have no default."""
+    code = getattr(answer, "__code__", None)
+    if not isinstance(code, CodeType):
+        return False
+    n = code.co_argcount - len(getattr(answer, "__defaults__", None) or ())
+    names = {*code.co_varnames[:n]}
+    if code.co_flags & 0x04:  # *arguments
+        names.add(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+    read: set[object] = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname.startswith("LOAD"):
+            read.update(instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,))
+    return names <= read
+
+
+def _expression(code: CodeType, at: int) -> ast.AST | None:
+    """Parse the expression that an instruction belongs to; None if its source is not to be had."""
+    line, end_line, column, end_column = next(islice(code.co_positions(), at // 2, None), (None,) * 4)
+    if None in (line, end_line, column, end_column):
+        return None
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(line, end_line + 1)]
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    source = b"".join(lines).decode(errors="replace")
+    for text in (f"({source})", source):
+        try:
+            return ast.parse(text).body[0]
+        except (SyntaxError, IndexError):
+            continue
+    return None
+
+
+def _factors(statement: ast.AST | None) -> tuple[ast.AST, ast.AST] | None:
+    """The two factors of a product of matrices, as they are written."""
+    match statement:
+        case ast.Expr(value=value):
+            return _factors(value)
+        case ast.BinOp(left=left, op=ast.MatMult(), right=right):
+            return left, right
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="matmul" | "mm" | "bmm"), args=[left, right]):
+            return left, right
+        case ast.Call(func=ast.Attribute(value=left, attr="matmul" | "mm" | "bmm"), args=[right]):
+            return left, right
+    return None
+
+
+def _is_attribute(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name
+
+
+def _turns(node: ast.AST) -> bool:
+    """Whether a factor is written with its axes exchanged, as in `k.mT`, `k.mT / 2` or `k.transpose(-2, -1)`."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div()):
+            return _turns(left)
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) | ast.Attribute(attr=name):
+            return name in _TURNS
+    return False
+
+
+def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _multiplies(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    return bool(a) and bool(b) and a[-1] == b[-2 if len(b) > 1 else -1] and _broadcasts(a[:-2], b[:-2])
+
+
+def _broadcasts(*shapes: tuple[int, ...]) -> bool:
+    try:
+        torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _n_places(small: tuple[int, ...], large: tuple[int, ...]) -> int:
+    """In how many places an axis of size 1 makes the smaller shape broadcast to the larger one."""
+    with_axis = ((*small[:i], 1, *small[i:]) for i in range(len(large)))
+    return sum(all(m in (1, n) for m, n in zip(one, large, strict=True)) for one in with_axis)
+
+
+def _is_arange(tensor: Tensor) -> bool:
+    return not tensor.is_meta and torch.equal(tensor.double(), torch.arange(len(tensor), dtype=torch.double))
+
+
+def _is_empty(value: object) -> bool:
+    return (isinstance(value, Tensor) and not value.numel()) or (isinstance(value, list | tuple) and not value)
+
+
+def _shapes(values: Sequence[object]) -> list[tuple[int, ...]]:
+    return [tuple(value.shape) for value in values if isinstance(value, Tensor)]
