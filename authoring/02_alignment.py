@@ -490,6 +490,9 @@ claim("02.l", inside=experiments.weight_in_own_date(aligned, new[2][:100]))
 for text in ("14 juil. 1989", "Feb 30, 2001", "5 mars 1987; 3 Apr 2004"):
     print(f"{text:>24} → {aligned.translate([text])[0][0]}")
 
+# %% [markdown] tags=["interactive"]
+# **Explore.** Which characters does the model read while it writes the year, the month, the day?
+
 
 # %% tags=["interactive"]
 def draw_alignment(sentence=7):
@@ -608,7 +611,8 @@ claim("02.n", with_mask=changes[0], without_mask=changes[1])
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections. Each can be read on its own.
+# Nothing later depends on these sections. Each can be read on its own; after a restart,
+# run the cells of the core first.
 
 # %% [markdown]
 # ## Multiplicative scores

@@ -405,6 +405,9 @@ claim("03.q", inside=hits, elsewhere=others)
 both = captions.both_images(task.examples.test, 0, 1)
 print(task.examples.test.captions[:2], written(attentive, task, task.regions_of(both)))
 
+# %% [markdown] tags=["interactive"]
+# **Explore.** Does each word look at its own digit? Find an image in which it does not: is the word wrong, too?
+
 # %% tags=["interactive"]
 explore(partial(figures.show_caption_weights, attentive, task), image=(0, 49))
 
@@ -487,7 +490,7 @@ explore(partial(figures.show_caption_weights, attentive, task), image=(0, 49))
 # %% [markdown]
 # # Going further
 #
-# Nothing later depends on these sections.
+# Nothing later depends on these sections. After a restart, run the cells of the core first.
 
 # %% [markdown]
 # ## Bug hunt

@@ -686,7 +686,7 @@ show(figure, alt=f"Cross-attention for '{text}', answered by '{answer}'.")
 # %% [markdown]
 # # Going further
 #
-# Each section stands by itself, and no later lecture needs them: what helps or hinders training, decoding, real sentences, and two
+# Each section stands on its own, and no later lecture needs them: what helps or hinders training, decoding, real sentences, and two
 # build tasks.
 
 # %% [markdown] tags=["predict"]
