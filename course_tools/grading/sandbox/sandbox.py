@@ -39,6 +39,7 @@ TEXTS = (
     "checks.time_limit",
     "checks.cost",
     "checks.failed_operation",
+    "checks.common_crash",
     "checks.outcome",
     "checks.attention_probe",
     "checks.training_record",
