@@ -73,6 +73,11 @@ KINDS = {
         "`torch.cat` joins tensors with the same number of axes, and one of yours lacks an axis: give it one of size 1, as in "
         "`x[..., None]` or `x[None]`.",
     ),
+    "cat of numbers": CrashKind(
+        "DETAIL",
+        "`torch.cat` cannot join tensors without axes, such as sums or norms. `torch.stack` makes an axis for them; or give "
+        "each one, by `x.reshape(1)`.",
+    ),
     "cat does not broadcast": CrashKind(
         "DETAIL", "`torch.cat` does not broadcast: an axis of size 1 has to be expanded first, by `expand`."
     ),
@@ -116,6 +121,7 @@ KINDS = {
     "invented": CrashKind(
         "IDEA", "What you call does not exist: torch has nothing of this name. It is misspelt, or an assistant invented it."
     ),
+    "elsewhere": CrashKind("DETAIL", "This name exists in torch, but not in the place where you look for it."),
     "package": CrashKind(
         "IDEA", "This package is not installed, and the course does without it: torch alone is enough for this exercise."
     ),
@@ -257,7 +263,7 @@ def _of_shapes(expression: ast.AST | None, raising: RaisingCall, call: Sequence[
         return "all axes"
     if raising.name == "matmul" and len(shapes) == 2 and (nodes := _factors(expression)) is not None:
         return _of_product(*nodes, *shapes)
-    if raising.name in _JOINS and len(shapes) > 1:
+    if raising.name in _JOINS and shapes:
         return _of_joined(raising, shapes, call)
     if raising.name in _ENTRYWISE and len(shapes) >= 2:
         if raising.name in _COMPARES and [len(shape) for shape in shapes] == [1, 1] and any(map(_is_arange, raising.tensors)):
@@ -294,6 +300,8 @@ def _of_joined(raising: RaisingCall, shapes: list[tuple[int, ...]], call: Sequen
     if raising.name == "stack" or len({len(shape) for shape in shapes}) > 2:
         return ""
     most = max(map(len, shapes))
+    if most == 0:
+        return "cat of numbers"
     axis = next((n for n in (*raising.args[1:2], *raising.kwargs.values()) if type(n) is int), 0) % most
     if any(len(shape) < most - 1 for shape in shapes):
         return ""
@@ -313,9 +321,9 @@ def _of_joined(raising: RaisingCall, shapes: list[tuple[int, ...]], call: Sequen
 def _of_attribute(error: AttributeError, place: CrashSite) -> str:
     owner, name = error.obj, str(error.name)
     if isinstance(owner, ModuleType):
-        return "invented" if owner.__name__.partition(".")[0] == "torch" else ""
+        return _of_unknown(name) if owner.__name__.partition(".")[0] == "torch" else ""
     if type(owner) is Tensor:
-        return "invented"
+        return _of_unknown(name)
     if owner is None:
         return "None" if name and _none_arguments(place) else ""
     if isinstance(owner, tuple) and (hasattr(owner, "_fields") or hasattr(owner, "n_fields")):
@@ -323,6 +331,10 @@ def _of_attribute(error: AttributeError, place: CrashSite) -> str:
     if type(owner) in (list, tuple):
         return "no attribute of a list"
     return "no attribute of a number" if type(owner) in (int, float) and hasattr(Tensor, name) else ""
+
+
+def _of_unknown(name: str) -> str:
+    return "elsewhere" if any(hasattr(place, name) for _, place in _PLACES) else "invented"
 
 
 def _of_one_number(expression: ast.AST | None) -> str:
@@ -374,7 +386,7 @@ def _is_result(statement: ast.AST | None) -> bool:
 
 def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kind: str) -> str:
     """Write the shapes of all tensors in the expression, or the name of torch that comes nearest to one that does not exist."""
-    if kind == "invented":
+    if kind in ("invented", "elsewhere"):
         return _nearest(error.obj, str(error.name))
     if not isinstance(error, RuntimeError | ValueError) or not _OF_SHAPES.search(str(error)):
         return ""
@@ -387,10 +399,11 @@ def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kin
 
 
 def _nearest(owner: object, name: str) -> str:
-    places = (("x", Tensor), *_PLACES) if isinstance(owner, Tensor) else _PLACES
-    found = next((f"{where}.{name}" for where, place in places if hasattr(place, name)), _OTHER_NAMES.get(name))
-    if found is not None:
-        return f"Perhaps you mean `{found}`."
+    for where, place in _PLACES:
+        if hasattr(place, name):
+            return f"`{name}` is in {place.__name__}: `{where}.{name}`."
+    if name in _OTHER_NAMES:
+        return f"Perhaps you mean `{_OTHER_NAMES[name]}`."
     near = difflib.get_close_matches(name, [one for one in dir(owner) if one[0] != "_"], n=1, cutoff=0.8)
     return f"The nearest name that exists is `{near[0]}`." if near else ""
 

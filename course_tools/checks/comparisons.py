@@ -47,8 +47,9 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
     if got.error is not None:
         line = f" in the line `{got.where}`" if got.where else ""
         said = f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
-        advice = [_axes(got) or advice_on(got.error), "" if got.crash is None else got.crash.advice]
-        return Failure(" ".join(filter(None, [f"{said.rstrip('.')}." if any(advice) else said, *advice])))
+        kind, own = ("", "") if got.crash is None else (got.crash.kind, got.crash.advice)
+        advice = [_axes(got) or ("" if kind else advice_on(got.error)), own]
+        return Failure(" ".join(filter(None, [f"{said.removesuffix('.')}." if any(advice) else said, *advice])))
     if got.results is None:
         return Failure("It returned None. Is a `return` statement missing?")
     return None

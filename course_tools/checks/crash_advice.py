@@ -4,16 +4,16 @@ import re
 
 _ADVICE = (
     (
-        r"module 'torch[\w.]*' has no attribute '(\w+)'",
+        r"module 'torch[\w.]*' has no attribute '(\w{1,40})'",
         r"There is no function of the name `\1`. Activations are in `torch.nn.functional`: `F.elu`, `F.silu`, `F.gelu`.",
     ),
-    (r"No module named '([\w.]+)'", r"The course does without `\1`: torch and einops are enough."),
+    (r"No module named '([\w.]{1,40})'", r"The course does without `\1`: torch and einops are enough."),
     (
         "Index tensor must have the same number of dimensions",
         "`gather` takes an index with as many axes as the tensor: give it one of size 1, `index.unsqueeze(-1)`.",
     ),
     (
-        "expected scalar type Long|Expected floating point type for target|must be long, int|indices must be|dtype to be Long",
+        "expected scalar type Long|must be long, int|dtype to be Long",
         "Classes and indices are integers: `.long()`.",
     ),
     (
@@ -21,7 +21,7 @@ _ADVICE = (
         "Two kinds of numbers meet, such as integers or bools and floats: convert one by `.to(x.dtype)`.",
     ),
     ("Boolean value of Tensor with more", "`if` takes one truth value. To choose for each entry, take `torch.where`."),
-    ("tensor has no dimensions|zero-dim", "A number has no axes: was it summed too far?"),
+    ("tensor has no dimensions", "A number has no axes: was it summed too far?"),
     ("on Tensor that requires grad", "Numbers that leave torch have no gradient: `.detach()` before `.numpy()`."),
     ("a leaf Variable that requires grad", "An argument is changed in place: make a new tensor instead."),
     (

@@ -9,7 +9,7 @@ raised in the same operation of torch, on the same operands. One property on whi
 which holds for the student's, is ignored. Points follow severity: a right computation in the wrong packaging loses the points
 for its shape, an answer that ignores most of its inputs earns none, and one with a named mistake, even a crash, earns points
 within the limits of its severity. An error that beginners make in any exercise, such as `k.T` of a batch, is named if no wrong
-answer of the bank has the same; see `common_crash`.
+answer of the bank has the same; it earns points only if the answer runs on the first inputs. See `common_crash`.
 """
 
 from collections.abc import Callable, Sequence
@@ -168,7 +168,7 @@ class Examination:
                 crash = None if known is not None else self._common_crash(observed, findings, similar)
                 similar = None if crash is not None else similar
                 findings = _adjusted(self._by_severity(observed, findings, outcomes, shown), known, exercise.points, crashed)
-                if crash is not None and crash.uses_all and exercise.training is None:
+                if crash is not None and exercise.training is None and findings[0].status == "holds":
                     findings = _credited(findings, Severity[KINDS[crash.kind].severity], exercise.points)
             conclusion = self._conclusion(observed) if passed else ""
         if forbidden:
@@ -314,22 +314,17 @@ class Examination:
         return None, best[0] if len(best) == 1 else None
 
     def _common_crash(self, observed: Observed, findings: tuple[Finding, ...], similar: Answer | None) -> Crash | None:
-        """The common error that makes the first failing property fail; None if a similar answer of the bank says more."""
+        """The common error that makes every failing input fail; None if a similar answer of the bank says more."""
         judges = {prop.name: prop.judge for prop in self.exercise.properties}
-        crashes = []
-        for name in (f.name for f in findings if f.status == "fails"):
-            got = next(got for _, expected, got in observed[name] if judges[name](expected, got) is not None)
-            if judges[name] is not unchanged or got.error is not None:  # what changes its inputs also fails with gradients
-                crashes.append(got.crash)
+        failed = [(judges[f.name], *row) for f in findings if f.status == "fails" for row in observed[f.name]]
+        missed = [(judged, got) for judged, _, expected, got in failed if judged(expected, got) is not None]
+        # what changes its inputs also fails with gradients
+        crashes = [got.crash for judged, got in missed if judged is not unchanged or got.error is not None]
         first = crashes[0] if crashes else None
         if first is None or not first.kind or (similar is not None and findings[0].status == "holds"):
             return None
         alike = all(crash is not None and crash.kind == first.kind for crash in crashes)
-        return (
-            first
-            if alike and (len(crashes) == sum(f.status == "fails" for f in findings) or first.kind == "in place")
-            else None
-        )
+        return first if alike and (len(crashes) == len(missed) or first.kind == "in place") else None
 
     def _shown_by_measurements(self, got: Outcome) -> tuple[Answer | None, Answer | None]:
         """The mistake that the measurements of a training prove, and the one that they make likely; at least one is None."""
@@ -415,7 +410,7 @@ def _only_returned(findings: tuple[Finding, ...], repaired: Outcome, points: int
     """
     n, earned = len(repaired.results), _earned(findings)
     most = points * (n - len(repaired.missing)) // n
-    says = f"{n - len(repaired.missing)} of {n} results earns at most {most} points."
+    says = f"{n - len(repaired.missing)} of {n} results earns at most {_points(most)}."
     return (*findings, Finding("results", says, "adjusts", most - earned)) if most < earned else findings
 
 
@@ -425,7 +420,7 @@ def _of_one_that_learned(findings: tuple[Finding, ...], exercise: Exercise) -> t
     if earned <= most or not any(f.name == exercise.training.learned and f.status == "fails" for f in findings):
         return findings
     says = (
-        f"{most} points, because the model has not learned (at most a third). "
+        f"{_points(most)}, because the model has not learned (at most a third). "
         "If the model is right, try other learning rates, and look at one batch and its targets."
     )
     return (*findings, Finding("learned", says, "adjusts", most - earned))
@@ -449,18 +444,21 @@ def _adjusted(findings: tuple[Finding, ...], known: Answer | None, most: int, cr
 def _credited(findings: tuple[Finding, ...], severity: Severity, most: int) -> tuple[Finding, ...]:
     """Raise the points of an answer whose one mistake is a common error to the minimum of its severity.
 
-    Of one that crashes on every input nothing else was seen: for it no mistake counts as less than one of detail.
+    The error raises nothing for an answer that crashes on every input: nothing else was seen of it.
     """
-    runs = findings[0].status == "holds"
     if any(f.status == "adjusts" or f.name == "inputs used" for f in findings):
         return findings
-    earned, severity = _earned(findings), severity if runs else min(severity, Severity.DETAIL)
+    earned = _earned(findings)
     return _with_change(findings, severity, earned, max(0, severity.limits(most)[0] - earned))
 
 
 def _with_change(findings: tuple[Finding, ...], severity: Severity, earned: int, change: int) -> tuple[Finding, ...]:
-    says = f"{earned + change} points, because {severity.law}."
+    says = f"{_points(earned + change)}, because {severity.law}."
     return (*findings, Finding("severity", says, "adjusts", change)) if change else findings
+
+
+def _points(n: int) -> str:
+    return f"{n} point{'s' * (n != 1)}"
 
 
 def _crashed(got: Outcome) -> bool:

@@ -1,4 +1,4 @@
-"""Errors that beginners make in any exercise are named from exact evidence, and earn the minimum of their severity."""
+"""Errors that beginners make in any exercise are named from exact evidence, and earn points if the answer runs."""
 
 import math
 
@@ -37,6 +37,11 @@ def elu_by_if(x):
 def joined(gradients, max_norm):
     scale = min(1.0, max_norm / torch.cat(gradients).norm())
     return [scale * gradient for gradient in gradients]
+
+
+def numbers_joined(gradients, max_norm):
+    norm = torch.cat([gradient.norm() for gradient in gradients]).norm()
+    return [gradient * (max_norm / norm).clamp(max=1.0) for gradient in gradients]
 
 
 def for_none(gradients, max_norm):
@@ -85,6 +90,8 @@ CRASHES = [
     ("14.2", no_position_axis, "lacks an axis"),
     ("01.3", joined, "list of shapes"),
     ("01.3", for_none, "empty"),
+    ("01.3", numbers_joined, "cat of numbers"),
+    ("14.1", lambda x: torch.elu(x) + 1, "elsewhere"),
     ("01.1", lambda x, h, W, U, b: torch.tanh(torch.cat([x, h], -1) @ torch.cat([W, U]).mT + b), "cat axis"),
     ("04.2", causal, "None"),
     ("04.3", padding, "column"),
@@ -97,7 +104,9 @@ CRASHES = [
 def test_a_common_error_is_named_by_what_fails(id, answer, kind):
     found = verdict(id, answer)
     assert found.misconception == (None if kind is None else KINDS[kind].text)
-    if kind is not None:
+    if kind is not None and found.findings[0].status == "fails":
+        assert found.points == 0
+    elif kind is not None:
         least = Severity[KINDS[kind].severity].limits(found.max_points)[0]
         assert found.points >= least
         assert not found.passed
@@ -109,8 +118,8 @@ def test_an_error_in_the_words_of_a_common_one_is_not_named():
     assert (found.misconception, found.points) == (None, 0)
 
 
-def test_an_answer_that_does_not_read_its_inputs_earns_nothing():
-    found = verdict("04.1", lambda q, k, v, mask=None: torch.outer(q, k))
+def test_an_answer_that_only_crashes_earns_nothing():
+    found = verdict("04.1", lambda q, k, v, mask=None: (v, mask, torch.outer(q, k))[-1])
     assert (found.misconception, found.points) == (KINDS["outer"].text, 0)
 
 
@@ -125,7 +134,7 @@ def test_of_an_error_of_shapes_the_shapes_in_its_line_are_told():
 
 
 def test_a_name_of_another_module_is_suggested():
-    assert "Perhaps you mean `F.elu`." in verdict("14.1", lambda x: torch.elu(x) + 1).message
+    assert "`elu` is in torch.nn.functional: `F.elu`." in verdict("14.1", lambda x: torch.elu(x) + 1).message
 
 
 def test_what_is_required_is_not_said_of_an_answer_that_does_not_run():
