@@ -121,8 +121,8 @@ def divides_zero_by_zero(a, b):
 
 @wrong.case
 def adds_an_epsilon(a, b):
-    """You add a small number to the areas before you divide by them. Small boxes have small areas: with 1e-6, a box of a
-    thousandth of the image has a GIoU of ½ with itself. Replace a divisor only where it is 0."""
+    """You add a small number to the areas before you divide by them. Small boxes have small areas: with 1e-6, a box with
+    sides of a thousandth of the image has a GIoU of ½ with itself. Replace a divisor only where it is 0."""
     shared, covered = overlap(a, b)
     around = _around(a, b)
     return shared / (covered + 1e-6) - (around - covered) / (around + 1e-6)

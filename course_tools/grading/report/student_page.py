@@ -43,7 +43,9 @@ _FIT = tuple(
         r"(The model has [\d,]+ weights, but only [\d,]+ are allowed)\.",
         r"(Before \d+% of the updates, the gradients of the previous update had not been cleared)\.",
         r"(\d+% of the weights (?:in the optimizer never had a gradient|that had a gradient are not in any optimizer))\.",
-        r"(Called twice with the same inputs, the returned model returns different results)\.",
+        r"(Called twice with the same inputs, the returned model returns different results"
+        r"(?:\. All else is judged after a call of its `eval\(\)`)?)\.",
+        r"(The result itself is wrong here, before any gradient)\. .*",
         rf"({_RESULT} is wrong)\..*",
         rf"(The gradient with respect to {_INPUT} is wrong)\..*",
         r"(No gradient reaches the inputs: the result is detached from them) .*",
