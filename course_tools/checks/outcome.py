@@ -131,7 +131,7 @@ def observe(
             returned = answer(*given) if ask is None else ask(answer, *given)
         with torch.enable_grad():
             derived = _gradients(returned, given) if gradients else None
-        results = None if returned is None else _results(returned)
+        results, names = None if returned is None else _results(returned), _names(returned)
         changed = tuple(i for i, (before, after) in enumerate(zip(call, given, strict=True)) if not _same(before, after))
     except (KeyboardInterrupt, TimedOut):
         raise
@@ -143,7 +143,7 @@ def observe(
         return Outcome(None, error=error, where=_where(error), called=frozenset(called), failed=failed, crash=crash)
     arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
     cost = counter.cost if counter is not None and results is not None else None
-    return Outcome(results, _names(returned), None, "", changed, derived, frozenset(called), arguments, cost=cost)
+    return Outcome(results, names, None, "", changed, derived, frozenset(called), arguments, cost=cost)
 
 
 def _raising(answer: Callable[..., object], call: Call, gradients: bool, error: BaseException) -> RaisingCall | None:
@@ -199,7 +199,9 @@ def _copy(value: object, gradients: bool) -> object:
 def _names(returned: object) -> tuple[str, ...]:
     if not isinstance(returned, tuple | list):
         return ("The result",)
-    fields = getattr(returned, "_fields", None) or tuple(f"Result {i + 1}" for i in range(len(returned)))
+    fields = getattr(returned, "_fields", None)
+    if not (isinstance(fields, tuple) and fields and all(isinstance(field, str) for field in fields)):
+        fields = tuple(f"Result {i + 1}" for i in range(len(returned)))
     return tuple(f"∂L/∂{field}" for field in fields) if type(returned).__name__.endswith("Gradients") else fields
 
 

@@ -134,8 +134,8 @@ def measure(
 def _twice(model: Callable[..., object], queries: Sequence[Query]) -> tuple[list[Tensor], list[Tensor], bool]:
     """Ask a model twice; if its results differ, the first are those of its evaluation mode, and whether they are repeated."""
     outputs, again = ([_asked(model, query) for query in queries] for _ in range(2))
-    if all(map(_alike, outputs, again)) or not isinstance(model, nn.Module):
-        return outputs, again, True
+    if (alike := all(map(_alike, outputs, again))) or not isinstance(model, nn.Module):
+        return outputs, again, alike
     model.eval()
     outputs, third = ([_asked(model, query) for query in queries] for _ in range(2))
     return outputs, again, all(map(_alike, outputs, third))
