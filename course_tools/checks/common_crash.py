@@ -9,7 +9,7 @@ import difflib
 import dis
 import linecache
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType, ModuleType, TracebackType
@@ -183,14 +183,10 @@ _RETURNED = re.compile(r"'(?:torch\.return_types\.\w+)'|not torch\.return_types\
 
 @dataclass(frozen=True)
 class Crash:
-    """What is known of an error: its kind, one of KINDS or "", and advice with the shapes in the line that raised it.
-
-    `uses_all` says whether the answer reads all of its required arguments; only then does a crash earn points.
-    """
+    """What is known of an error: its kind, one of KINDS or "", and advice with the shapes in the line that raised it."""
 
     kind: str = ""
     advice: str = ""
-    uses_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,14 +213,12 @@ class CrashSite:
         return {name: scope[name] for name in dict.fromkeys(names) if name in scope}
 
 
-def crash_of(
-    error: Exception, place: CrashSite, raising: RaisingCall | None, answer: Callable[..., object], call: Sequence[object]
-) -> Crash:
+def crash_of(error: Exception, place: CrashSite, raising: RaisingCall | None, call: Sequence[object]) -> Crash:
     """Describe an error that an answer raised at a place; `raising` is the operation of torch that raised it, if any."""
     if place.raised_by_statement:
         return Crash()
     kind = _kind(error, place, raising, call)
-    return Crash(kind, _advice(error, place, raising, kind), _uses_all(answer))
+    return Crash(kind, _advice(error, place, raising, kind))
 
 
 def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call: Sequence[object]) -> str:
@@ -406,22 +400,6 @@ def _nearest(owner: object, name: str) -> str:
         return f"Perhaps you mean `{_OTHER_NAMES[name]}`."
     near = difflib.get_close_matches(name, [one for one in dir(owner) if one[0] != "_"], n=1, cutoff=0.8)
     return f"The nearest name that exists is `{near[0]}`." if near else ""
-
-
-def _uses_all(answer: Callable[..., object]) -> bool:
-    """Whether the code of a function reads each of its arguments that have no default."""
-    code = getattr(answer, "__code__", None)
-    if not isinstance(code, CodeType):
-        return False
-    n = code.co_argcount - len(getattr(answer, "__defaults__", None) or ())
-    names = {*code.co_varnames[:n]}
-    if code.co_flags & 0x04:  # *arguments
-        names.add(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
-    read: set[object] = set()
-    for instruction in dis.get_instructions(code):
-        if instruction.opname.startswith("LOAD"):
-            read.update(instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,))
-    return names <= read
 
 
 def _expression(code: CodeType, at: int) -> ast.AST | None:

@@ -139,7 +139,7 @@ def observe(
         quick = ask is None and time.thread_time() - start < _AT_ONCE
         raising = _raising(answer, call, gradients, error) if quick else None
         failed = None if raising is None else operation_of(raising, error)
-        crash = _crash(answer, call, error, raising)
+        crash = _crash(call, error, raising)
         return Outcome(None, error=error, where=_where(error), called=frozenset(called), failed=failed, crash=crash)
     arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
     cost = counter.cost if counter is not None and results is not None else None
@@ -156,7 +156,7 @@ def _raising(answer: Callable[..., object], call: Call, gradients: bool, error: 
         return raising_call(lambda: answer(*_copy(call, gradients)), error)
 
 
-def _crash(answer: Callable[..., object], call: Call, error: BaseException, raising: RaisingCall | None) -> Crash | None:
+def _crash(call: Call, error: BaseException, raising: RaisingCall | None) -> Crash | None:
     """What is known of an error in the student's own line; None if it was raised inside a function of the course."""
     entries, entry = [], error.__traceback__
     while entry is not None:
@@ -168,7 +168,7 @@ def _crash(answer: Callable[..., object], call: Call, error: BaseException, rais
         return None
     try:
         place = CrashSite.of(entries[own[-1]], [one.tb_frame for one in entries[own[-1] + 1 :]])
-        return crash_of(error, place, raising, answer, call)
+        return crash_of(error, place, raising, call)
     except Exception:  # an answer may be a strange object, and its source unreadable
         return None
 

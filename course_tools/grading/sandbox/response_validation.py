@@ -95,8 +95,8 @@ def _crash(told: object) -> Crash | None:
     match told:
         case None:
             return None
-        case [str(kind), bool(uses_all)] if kind in KINDS or not kind:
-            return Crash(kind, "", uses_all)
+        case str(kind) if kind in KINDS or not kind:
+            return Crash(kind)
     raise Malformed("no kind of error")
 
 

@@ -312,7 +312,7 @@ def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
         "called": sorted(outcome.called),
         "failure": _failure(outcome.error, outcome.where),
         "failed": _failed(outcome.failed),
-        "crash": None if outcome.crash is None else [outcome.crash.kind, outcome.crash.uses_all],
+        "crash": None if outcome.crash is None else outcome.crash.kind,
     }
     return header, tensors
 

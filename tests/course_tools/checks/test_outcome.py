@@ -130,6 +130,12 @@ def test_one_result_in_a_tuple_of_one_is_the_result():
     assert verdict("01.1", lambda *inputs: (rnn_step(*inputs),)).passed
 
 
+@pytest.mark.parametrize("fields", [3, ("a", 3), ["a"]])
+def test_a_list_with_odd_fields_is_a_list(fields):
+    odd = type("Odd", (list,), {"_fields": fields})
+    assert observe(lambda: odd([torch.ones(2)]), ()).names == ("Result 1",)
+
+
 def test_a_nested_result_is_refused():
     assert not verdict("01.4", lambda *inputs: (lstm_step(*inputs),)).passed
 

@@ -220,6 +220,15 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
         ("weights should be floating point, but it is torch.int64.", "Weights should be floating point."),
         ("weights is missing.", "Weights is missing."),
         (
+            "The result itself is wrong here, before any gradient. The result is wrong. Expected 3, got 4.",
+            "The result itself is wrong here, before any gradient.",
+        ),
+        (
+            "Called twice with the same inputs, the returned model returns different results. All else is judged after a call "
+            "of its `eval()`.",
+        )
+        * 2,
+        (
             "The results are in the wrong order: return them in the order (context, weights).",
             "The results are in the wrong order: return them in the order (context, weights).",
         ),

@@ -73,8 +73,8 @@ def test_an_honest_outcome_is_what_was_observed():
         {"failure": failure(), "failed": ["mul"]},
         {"failure": failure(), "failed": ["mul", [[[2, -3], 0.5, 1.5]]]},
         {"failure": failure(), "failed": ["mul", [[[2, 3], "0.5", 1.5]]]},
-        {"failure": failure(), "crash": ["a kind that is not known", True]},
-        {"failure": failure(), "crash": ["outer", 3]},
+        {"failure": failure(), "crash": "a kind that is not known"},
+        {"failure": failure(), "crash": ["outer", True]},
         {"results": (X,), "gradients": (X, X, X)},
     ],
 )
