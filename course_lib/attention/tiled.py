@@ -35,6 +35,7 @@ __all__ = ["Partial", "merge", "partial_attention", "tiled_attention", "tiled_gr
 PerQuery = Float[Tensor, "*batch T_q"]
 Parts = tuple[Context, PerQuery, PerQuery]
 """Context, maximum and total, as a `Partial` holds them."""
+Gradients = tuple[Queries, Keys, Values]
 
 
 class Partial(NamedTuple):
@@ -96,13 +97,18 @@ def merge(a: Parts, b: Parts) -> Partial:
     return Partial(context, maximum, total)
 
 
+def _require_a_key(tile: int) -> None:
+    """Raise a ValueError for a tile without keys."""
+    if tile < 1:
+        raise ValueError(f"a tile has at least one key, got tile = {tile}.")
+
+
 def _in_short_memory(loop: Callable[..., ContextOnly]) -> Callable[..., ContextOnly]:
     """Check the inputs of a loop over tiles and give them one batch; the backward pass makes the weights of each tile again."""
 
     @wraps(loop)
     def attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, tile: int = 64) -> ContextOnly:
-        if tile < 1:
-            raise ValueError(f"a tile has at least one key, got tile = {tile}.")
+        _require_a_key(tile)
         if k.shape[-2] != v.shape[-2]:
             raise ValueError(f"each key needs a value: got {k.shape[-2]} keys and {v.shape[-2]} values.")
         T_q, T_k, batch = q.shape[-2], k.shape[-2], broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
@@ -147,6 +153,20 @@ def tiled_attention(q: Queries, k: Keys, v: Values, mask: Mask | None = None, ti
     return ContextOnly(kept[0])  # type: ignore[index]  # it is called with a key
 
 
+def _with_a_key(loop: Callable[..., Gradients]) -> Callable[..., Gradients]:
+    """Check the tile of a loop over tiles."""
+
+    @wraps(loop)
+    def gradients(
+        q: Queries, k: Keys, v: Values, kept: Parts, gradient: Context, mask: Mask | None = None, tile: int = 64
+    ) -> Gradients:
+        _require_a_key(tile)
+        return loop(q, k, v, kept, gradient, mask, tile)
+
+    return gradients
+
+
+@_with_a_key
 def tiled_gradients(
     q: Queries, k: Keys, v: Values, kept: Parts, gradient: Context, mask: Mask | None = None, tile: int = 64
 ) -> tuple[Queries, Keys, Values]:
@@ -163,6 +183,9 @@ def tiled_gradients(
 
     Returns:
         the gradients of q, k and v, in their shapes; a query that may attend to no key contributes nothing.
+
+    Raises:
+        ValueError: tile is below 1.
 
     Source: Dao et al. 2022, algorithm 4.
     """

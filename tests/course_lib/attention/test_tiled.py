@@ -128,3 +128,10 @@ def test_no_tensor_grows_with_the_square_of_the_length():
 def test_bad_arguments_are_refused(normal, change, words):
     with pytest.raises(ValueError, match=words):
         tiled_attention(normal(T_q, d), normal(T_k, d), normal(T_k, d_v), **change)
+
+
+@pytest.mark.parametrize("tile", [0, -1])
+def test_gradients_in_tiles_without_keys_are_refused(normal, tile):
+    inputs = normal(T_q, d), normal(T_k, d), normal(T_k, d_v)
+    with pytest.raises(ValueError, match="a tile has at least one key"):
+        tiled_gradients(*inputs, partial_attention(*inputs), normal(T_q, d_v), tile=tile)
