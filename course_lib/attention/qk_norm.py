@@ -55,7 +55,7 @@ class QKNorm(nn.Module):
 
     @property
     def causal(self) -> bool:
-        """Whether the mechanism inside is causal."""
+        """Whether the mechanism inside is marked as causal; a `RotaryAttention` never is, but has `start` and `step`."""
         return getattr(self.mechanism, "causal", False)
 
     @of_tensors

@@ -42,6 +42,7 @@ class LlamaState(NamedTuple):
     """What a Llama has read: in each layer the rotated keys and the values (B, g, T, d_k), and the number T of tokens read.
 
     `real` (B, 1, 1, T) is False at padding, which counts in T and stands before the tokens; None if there is no padding.
+    After `windowed`, the layers and `real` hold only the positions that stay, and T still counts all.
     """
 
     layers: tuple[LayerState, ...]
@@ -146,8 +147,10 @@ class Llama(nn.Module):
     def windowed(self, state: LlamaState, size: int, sinks: int = 0) -> LlamaState:
         """Drop what the next `step` does not read if every layer has a window of `size` tokens, the next one included.
 
-        Called before every step, it keeps the cache from growing. The steps compute what the mask `window_of_tokens(T, size)`
-        computes from the whole text. With sinks, the first tokens stay as well, in positions just in front of the window.
+        Called before every step, it keeps the cache from growing. After a prompt of at most `size` tokens, the steps compute
+        what the mask `window_of_tokens(T, size)` computes from the whole text. `start` reads a longer prompt without a window:
+        what stays of it in the upper layers has read what was dropped. With sinks, the first tokens stay as well, in positions
+        just in front of the window.
 
         Args:
             state: what has been read.
