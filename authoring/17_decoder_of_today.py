@@ -354,10 +354,10 @@ claim(
 )
 
 # %% [markdown]
-# Rotary positions do most of it, and SwiGLU some. RMSNorm costs nothing here. Two heads of keys and values instead of four
+# Rotary positions do most of it, and SwiGLU some. RMSNorm loses 0.01 bits, within the spread of seeds. Two heads of keys and values instead of four
 # halve the cache and change no bits. **Most of what the ladder gains is time.** With twice as many updates GPT-2 overtakes the last rung, and with four times
-# as many for both, 0.05 bits remain; neither has stopped improving. **A table of counts, the dashed line, is still ahead** on so
-# small a text. On ten times as much, Shakespeare's, a GPT draws level at 0.4 million weights, and is ahead at 4.8 million (lecture 07).
+# as many for both, 0.05 bits remain; neither has stopped improving. **A table of counts of runs of eight, the dashed line, is still ahead** on so
+# small a text. On ten times as much, Shakespeare's, a GPT of 4.8 million weights is ahead (lecture 07).
 
 # %% [markdown] tags=["predict"]
 # Now build the last rung from your own functions. Compare it with the GPT of lecture 07: there is no table of positions and no bias,
@@ -558,8 +558,8 @@ claim(
 # | part | GPT-2 | Mistral | line of the file | what it buys |
 # | --- | --- | --- | --- | --- |
 # | positions | a table of learned vectors | rotation | `rope_theta` | scores by distance, and no last row |
-# | norm | layer norm | RMSNorm | `rms_norm_eps` | fewer operations, no measurable loss |
-# | network | GELU, 4 d wide | SwiGLU, 3.5 d wide | `hidden_act`, `intermediate_size` | at equal size 0.05 bits, after 1,200 updates |
+# | norm | layer norm | RMSNorm | `rms_norm_eps` | fewer operations; 0.01 bits lost, within the spread of seeds |
+# | network | GELU, 4 d wide | SwiGLU, 3.5 d wide | `hidden_act`, `intermediate_size` | at equal size 0.04 bits, after 1,200 updates |
 # | heads of keys and values | as many as of queries | a quarter | `num_key_value_heads` | a quarter of the cache |
 # | reach | all earlier tokens | a window; from version 0.2 on none, with a base of a million | `sliding_window` | a cache that stops growing |
 # | biases | in every layer | none | | fewer operations; not measured by itself |
