@@ -5,17 +5,19 @@ import json
 from course_tools.notebook.show import publish
 
 _SCRIPT = """
-const lost = /^\\s*(Error displaying|Loading) widget/;
-const seen = new WeakSet();
-let looks = 30;
+const loading = new Map();
+let looks = 30, absent = 600;
+const isLost = (output) => {
+    if (/^\\s*Error displaying widget/.test(output.textContent)) return true;
+    if (!/^\\s*Loading widget/.test(output.textContent)) return false;
+    loading.set(output, (loading.get(output) ?? 0) + 1);
+    return loading.get(output) > 20;  // a slow machine may need some seconds for a widget that lives
+};
 const look = () => {
     const area = element.closest(".jp-OutputArea");
-    for (const output of area?.querySelectorAll(".jp-OutputArea-output") ?? []) {
-        if (!lost.test(output.textContent)) continue;
-        if (seen.has(output)) output.innerHTML = STILL;
-        seen.add(output);
-    }
-    if (!area || looks--) setTimeout(look, 1000);
+    for (const output of area?.querySelectorAll(".jp-OutputArea-output") ?? [])
+        if (isLost(output)) output.innerHTML = STILL;
+    if (area ? looks-- : absent--) setTimeout(look, 1000);
 };
 look();
 """
