@@ -1,14 +1,14 @@
 """Disable forbidden functions inside the sandbox, before a student's code runs, under all their names.
 
-The code of a function written in Python is replaced, so that every reference to it, and every function of torch that calls it,
-raises. An operator written in C++ is replaced in torch's dispatcher (`torch.library`), and so under all its names in Python,
-TorchScript and `torch.ops`. There is no monitor that could be switched off: the original no longer exists. This module runs
-inside the sandbox.
+The code of a function written in Python is replaced, and that of its decorators, so that every reference to it, and every
+function of torch that calls it, raises. An operator written in C++ is replaced in torch's dispatcher (`torch.library`), and so
+under all its names in Python, TorchScript and `torch.ops`. There is no monitor that could be switched off: the original no
+longer exists. This module runs inside the sandbox.
 """
 
 import ctypes
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from inspect import unwrap
 
 import torch
@@ -31,7 +31,8 @@ def disable(functions: Iterable[Callable[..., object]], refuse: Callable[[str], 
         if isinstance(function, type):
             function.__init__ = _refusal(name, refuse)
         elif hasattr(unwrap(function), "__code__"):
-            _replace_code(unwrap(function), name, refuse)
+            for layer in _layers(function):
+                _replace_code(layer, name, refuse)
         else:
             _replace_operator(name, refuse)
         if function.__module__ == "torch.autograd":
@@ -39,11 +40,19 @@ def disable(functions: Iterable[Callable[..., object]], refuse: Callable[[str], 
             _replace_method(type(torch.autograd.Variable._execution_engine), "run_backward", name, refuse)
 
 
+def _layers(function: Callable[..., object]) -> Iterator[Callable[..., object]]:
+    """A function as its decorators left it, and all that they wrapped."""
+    yield function
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+        yield function
+
+
 def _replace_code(function: Callable[..., object], name: str, refuse: Callable[[str], None]) -> None:
     def refused(*inputs: object, _refuse: Callable[[str], None], _name: str, **options: object) -> None:
         _refuse(_name)
 
-    function.__code__ = refused.__code__.replace(co_name=name)
+    function.__code__ = refused.__code__.replace(co_name=name, co_freevars=function.__code__.co_freevars)
     function.__defaults__, function.__kwdefaults__ = None, {"_refuse": refuse, "_name": name}
 
 

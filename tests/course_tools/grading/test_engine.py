@@ -82,7 +82,10 @@ ODD = {
     "answers turned into raw cells": lambda: with_answer(lambda cell: cell._replace(type="raw")),
     "answers turned into text": lambda: with_answer(lambda cell: cell._replace(type="markdown")),
     "one large cell": lambda: [
-        Cell("code", "", {}, "\n\n".join(c.source for c in solved() if is_answer(c) or "import" in c.source))
+        Cell(
+            *("code", "", {}),
+            "\n\n".join(c.source for c in solved() if c.type == "code" and (is_answer(c) or "import" in c.source)),
+        )
     ],
     "cells cut in two": lambda: [
         cell._replace(source=part)

@@ -21,6 +21,7 @@ inputs = {
     "lstm_cell": (x, state, *weights),
     "chunked_linear_attention": (x, x, x),
     "recurrent_linear_attention": (x, x, x),
+    "tiled_attention": (x, x, x),
     "sliced_local_attention": (*[torch.zeros(3, 3, 2)] * 3, *[torch.zeros(3, 1)] * 2),
     "nt_xent": (x, x),
     "lean_nt_xent": (x, x),
