@@ -241,6 +241,16 @@ void seed(int64_t number) {
   default_generator().set_current_seed(static_cast<uint64_t>(number));
 }
 
+at::Tensor rng_state() {
+  std::lock_guard<std::mutex> lock(default_generator().mutex());
+  return default_generator().get_state();
+}
+
+void set_rng_state(const at::Tensor& state) {
+  std::lock_guard<std::mutex> lock(default_generator().mutex());
+  default_generator().set_state(state);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -275,4 +285,8 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 }
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
-TORCH_LIBRARY(pretend_gpu, m) { m.def("seed(int number) -> ()", seed); }
+TORCH_LIBRARY(pretend_gpu, m) {
+  m.def("seed(int number) -> ()", seed);
+  m.def("rng_state() -> Tensor", rng_state);
+  m.def("set_rng_state(Tensor state) -> ()", set_rng_state);
+}

@@ -87,6 +87,8 @@ def _module() -> types.ModuleType:
     module.current_device = lambda: 0
     module._is_in_bad_fork = lambda: False
     module.manual_seed = module.manual_seed_all = lambda seed: torch.ops.pretend_gpu.seed(seed % 2**63)
+    module.get_rng_state = lambda device=NAME: torch.ops.pretend_gpu.rng_state()
+    module.set_rng_state = lambda state, device=NAME: torch.ops.pretend_gpu.set_rng_state(state)
     module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     module.device = _Device
     return module
