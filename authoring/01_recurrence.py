@@ -16,8 +16,6 @@
 # A recurrent network reads a sequence one element at a time with one small function, and keeps what it has read in a state. You
 # will write this function, the loop that trains it, and a network that writes plays.
 #
-# ![](diagram:rnn)
-#
 # **Prerequisites:** Python, tensors, and back-propagation through a feed-forward network. **Time:** {minutes}.
 # {measured}
 #
@@ -26,6 +24,8 @@
 # until it passes, the lecture goes on with the library's function. *Claim*: a sentence whose numbers were measured in your run.
 # After a restart of the kernel, select the cell where you want to go on and choose *Run › Run All Above Selected Cell*.
 # *Time* counts reading, predictions and exercises; reading every line of code takes a third more, *In your own words* 20 minutes.
+#
+# ![](diagram:rnn)
 
 # %%
 from collections.abc import Sequence
@@ -866,7 +866,7 @@ claim("01.explode", weak=weak, strong=strong)
 # With the weak input, the gradient grows by less than $1.5^{64}$: $U$ makes the state grow as well, and then the slopes fall
 # below 1.
 
-# %% [markdown] tags=["predict"]
+# %% [markdown]
 # ## 14 Which gate keeps the state?
 #
 # **No forget gate.** The LSTM of 1997 had none: $c_t = c_{t-1} + i \odot g$. A bias of 40 has the same effect: in float32,
@@ -877,7 +877,8 @@ claim("01.explode", weak=weak, strong=strong)
 # bias to 0 or to 4.
 #
 # ![](diagram:gru_cell)
-#
+
+# %% [markdown] tags=["predict"]
 # **Predict.** Which of the three learn to recall over sixty symbols?
 #
 # <details><summary>A. Only the GRU with bias 4: a cell that cannot forget accumulates noise.</summary>

@@ -15,13 +15,12 @@
 #
 # With attention, a decoder reads every state of the encoder, instead of one vector for the whole source.
 #
-# ![](diagram:bahdanau)
-#
 # You will write the scores, the masked softmax and the loss of a small translator, and train it with and without attention to
 # convert dates to ISO 8601.
 #
 # **Prerequisites:** lecture 01 (recurrent cells, the training loop). **Time:** {minutes}. {measured}
-
+#
+# ![](diagram:bahdanau)
 
 # %%
 from copy import deepcopy
@@ -73,7 +72,8 @@ known, d = known[1] + known[2], 64
 # state**, one vector of fixed size, is all that a second network, the *decoder*, gets of the source when it writes the answer.
 #
 # ![](diagram:encoder_decoder)
-#
+
+# %% [markdown]
 # The whole program follows: encoder, decoder, translator, training loop. The encoder is a GRU in each direction, so a
 # character's state depends on what precedes it and on what follows it; *packing* lets it skip padding.
 

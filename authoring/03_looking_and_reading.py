@@ -15,14 +15,13 @@
 #
 # A captioner that attends reads the image anew before each word, and its state chooses where.
 #
-# ![](diagram:show_attend_and_tell)
-#
 # You will write the attention of *Show, Attend and Tell* and one step of its decoder, train it to caption images, and find out
 # when a weighted mean is worth more than a mean. No later lecture needs this one.
 #
 # **Prerequisites:** lectures 01 (LSTM, the training loop) and 02 (additive scores, teacher forcing). **Time:** {minutes}.
 # {measured}
-
+#
+# ![](diagram:show_attend_and_tell)
 
 # %%
 from functools import partial

@@ -15,13 +15,13 @@
 #
 # In self-attention, every token of a text looks up what it needs in all tokens of the same text, in one step.
 #
-# ![](diagram:scaled_dot_product)
-#
 # You will do one look-up by hand, write scaled dot-product attention, its masks and multi-head attention, and train a model
 # around your own functions that writes your name backwards.
 #
 # **Prerequisites:** lectures 01 (recurrence) and 02 (alignment); tensors, softmax, gradients. **Time:** {minutes};
 # *In your own words* takes 20 more. {measured}
+#
+# ![](diagram:scaled_dot_product)
 
 # %%
 import math
@@ -482,7 +482,8 @@ figures.show_split_heads(split_heads, n_heads=3)
 # | weights | (…, h, T_q, T_k) |
 #
 # ![](diagram:multi_head)
-#
+
+# %% [markdown]
 # In self-attention, queries, keys and values come from the same tokens. In a decoder that attends to an encoder they come from
 # different tokens; the function is the same.
 

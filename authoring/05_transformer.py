@@ -15,12 +15,12 @@
 #
 # A Transformer translates with attention alone: it has no recurrence, and in training it processes all positions in parallel.
 #
-# ![](diagram:transformer)
-#
 # You will write its parts, read the whole model and its training in one piece, train it on dates next to a recurrent network,
 # and look at where it attends.
 #
 # **Prerequisites:** lectures 02 (alignment) and 04 (self-attention). **Time:** {minutes}. {measured}
+#
+# ![](diagram:transformer)
 
 # %%
 from functools import partial

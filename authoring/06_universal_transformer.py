@@ -15,12 +15,12 @@
 #
 # A Universal Transformer applies one block again and again, and each position decides when to halt.
 #
-# ![](diagram:universal_transformer)
-#
 # You will write the halting rule and the adaptive step, train a model around them that adds binary numbers, find out what it must
 # not see to add longer ones, and watch it take more steps the further a carry travels. No later lecture needs this one.
 #
 # **Prerequisites:** lecture 05 (positions, blocks). **Time:** {minutes}. {measured}
+#
+# ![](diagram:universal_transformer)
 
 # %%
 import torch

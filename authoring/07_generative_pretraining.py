@@ -15,13 +15,12 @@
 #
 # A GPT learns to predict the next token; to do that well, it learns to find a rule in its prompt and to apply it.
 #
-# ![](diagram:gpt)
-#
 # You will write its loss, read a whole GPT on one page, take one layer away and put back the one thing that it lacks, let a
 # GPT write, and then write the whole model yourself from an empty cell.
 #
 # **Prerequisites:** lectures 04 (self-attention) and 05 (the Transformer). **Time:** {minutes}. {measured}
-
+#
+# ![](diagram:gpt)
 
 # %%
 import math
@@ -261,7 +260,8 @@ one_layer = learn(GPT(8, 32, d_ff=324, n_layers=1).to(device()))
 # the current letter with this copy, attends to D, and outputs it.
 #
 # ![](diagram:induction_heads)
-#
+
+# %% [markdown]
 # If this is the reason, the single layer lacks one thing only: tokens that know their predecessor. Let us hand that over, by an
 # embedding with 288 weights.
 
@@ -658,7 +658,8 @@ for manner in ("greedy", "nucleus of 0.8", "temperature 1", "temperature 1.5"):
 # $$K_t = [K_{t-1};\, x_t W^K] \qquad V_t = [V_{t-1};\, x_t W^V] \qquad \mathrm{head} = \mathrm{softmax}\!\left(\frac{x_t W^Q K_t^\top}{\sqrt{d_k}}\right) V_t$$
 #
 # ![](diagram:key_value_cache)
-#
+
+# %% [markdown]
 # | name | shape |
 # | --- | --- |
 # | `x` | (B, d_in): only the new token |

@@ -15,12 +15,12 @@
 #
 # BERT learns from text without labels by filling gaps from both sides; then a few labels are enough to fine-tune it.
 #
-# ![](diagram:bert_heads)
-#
 # You will write ELMo's mixture and BERT's masking, loss, input and head, train a small BERT beside a GPT of the same size,
 # watch it translate, and fine-tune it on labels in one language for texts in five others.
 #
 # **Prerequisites:** lectures 04 (self-attention), 05 (the Transformer) and 07 (GPT). **Time:** {minutes}. {measured}
+#
+# ![](diagram:bert_heads)
 
 # %%
 import math

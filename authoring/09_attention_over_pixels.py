@@ -15,14 +15,14 @@
 #
 # A non-local block lets every position of a picture, or of a video, ask every other.
 #
-# ![](diagram:non_local)
-#
 # The name comes from a filter of 2005 that restores a pixel from all pixels of the photograph that look like it. You will write
 # the operation and the block, and train a network that colours grey creatures: each has to find its kind among the coloured
 # ones, wherever that is.
 #
 # **Prerequisites:** lecture 04 (dot-product attention) and the basics of convolutional networks.
 # **Time:** {minutes}. {measured}
+#
+# ![](diagram:non_local)
 
 # %%
 import math

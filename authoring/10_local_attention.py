@@ -15,14 +15,14 @@
 #
 # In local attention each pixel attends to the pixels in a window around it.
 #
-# ![](diagram:local_window)
-#
 # Hardly anyone still builds the network of Ramachandran et al. 2019 that this lecture follows. Its idea is everywhere: Swin and
 # its successors attend within blocks of an image, and language models such as Mistral and Gemma within windows of a text. You
 # will write the
 # windows, their mask, the relative positions and the attention, and train a filter that removes noise and keeps edges.
 #
 # **Prerequisites:** lecture 04 (scaled dot-product attention) and convolutions. **Time:** {minutes}. {measured}
+#
+# ![](diagram:local_window)
 
 # %%
 import torch

@@ -15,13 +15,13 @@
 #
 # A Vision Transformer cuts a picture into square patches and treats them as the tokens of a text.
 #
-# ![](diagram:vit)
-#
 # You will write the patches and their embedding, train a Vision Transformer around your own functions to read the legend of a
 # map, see where it looks, compare it with convolutions, and repair a run that does not learn.
 #
 # **Prerequisites:** lectures 04 (self-attention) and 05 (blocks and positions), and the basics of convolutional networks.
 # **Time:** {minutes}. {measured}
+#
+# ![](diagram:vit)
 
 # %%
 import torch
@@ -733,7 +733,8 @@ claim("11.k-back", interpolated=new_size, back=old_size)
 # | loss | a number, the mean over the batch, in nats |
 #
 # ![](diagram:deit)
-#
+
+# %% [markdown]
 # DeiT trains a second learned token on the class that the teacher predicts; the model of the figure averages both tokens'
 # probabilities.
 

@@ -16,12 +16,12 @@
 # DETR detects the objects of an image as a *set*: each of its queries predicts one object or none, and the loss first matches
 # queries with objects.
 #
-# ![](diagram:detr)
-#
 # You will compare boxes by hand, write the matching and the set loss, and train a detector on crowds in which the usual remedy
 # against duplicates removes many creatures that stand close to another.
 #
 # **Prerequisites:** lecture 05 (decoder, cross-attention). **Time:** {minutes}. {measured}
+#
+# ![](diagram:detr)
 
 # %%
 import torch
@@ -254,7 +254,8 @@ claim("12.gradient", iou=gradient_norm(iou), giou=gradient_norm(giou))
 
 # %% [markdown]
 # ![](diagram:detr_matching)
-#
+
+# %% [markdown]
 # Images have different numbers of objects. Their lists are padded to one length by the class −1.
 #
 # | name | shape |

@@ -16,13 +16,13 @@
 # An MLP-Mixer connects the patches of an image by fixed weights, learned for each pair of places, without attention and without
 # convolutions that slide over neighbours.
 #
-# ![](diagram:mixer)
-#
 # You will write its two networks and its block, train a Mixer on images whose patches are mixed up, move it to another order
 # without training, and read off its weights which patches belong together.
 #
 # **Prerequisites:** lecture 04 (self-attention) and lecture 05 (blocks, pre-norm); lecture 11 (patches) helps. **Time:**
 # {minutes}. {measured}
+#
+# ![](diagram:mixer)
 
 # %%
 import torch

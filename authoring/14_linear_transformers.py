@@ -16,13 +16,13 @@
 # Linear attention keeps a sum of fixed size instead of all keys and values, so that its cost grows with the length of a text
 # and not with its square. This lecture shows what such a sum can remember.
 #
-# ![](diagram:linear_recurrence)
-#
 # You will write linear attention in parallel, recurrent and causal form, measure what it recalls and which choice limits that,
 # and let a language model write text from a state of fixed size.
 #
 # **Prerequisites:** lectures 01 (recurrence), 04 (self-attention) and 07 (language models, cache).
 # **Time:** {minutes}; *In your own words* takes 20 more. {measured}
+#
+# ![](diagram:linear_recurrence)
 
 # %%
 import math

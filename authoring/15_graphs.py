@@ -15,13 +15,13 @@
 #
 # Graph attention is masked attention whose mask is a list of edges: each node chooses among its neighbours.
 #
-# ![](diagram:gat)
-#
 # You will write dynamic scores, attention over edges and graph convolution, train a network that finds out which sensors are in
 # the same room, and see what a sum, a mean and a maximum cannot do instead. You will also meet a graph on which no network is
 # needed.
 #
 # **Prerequisites:** lecture 04 (self-attention, masks). **Time:** {minutes}. {measured}
+#
+# ![](diagram:gat)
 
 # %%
 from collections.abc import Callable
@@ -191,7 +191,8 @@ edge_softmax = check("15.2", edge_softmax)
 # receives 0.
 #
 # ![](diagram:message_passing)
-#
+
+# %% [markdown]
 # **Bug hunt.** The version below has four lines. It runs, and the shapes are right. Decide what is wrong *before* you run the
 # check; then write a correct version.
 

@@ -15,13 +15,13 @@
 #
 # SimCLR and BYOL learn features without labels: two views of the same thing should get similar vectors.
 #
-# ![](diagram:simclr)
-#
 # You will write the contrastive loss, train SimCLR on images without labels, ask its features a question with ten labels, and see
 # when a method without negatives collapses.
 #
 # **Prerequisites:** lecture 04 (a softmax over similarities) and the basics of convolutional networks. **Time:**
 # {minutes}. {measured}
+#
+# ![](diagram:simclr)
 
 # %%
 import math

@@ -16,12 +16,12 @@
 # Four changes turn GPT-2 into Llama, the pattern of most open language models since: positions by rotation, a simpler norm, a
 # gated network, and keys and values that heads share.
 #
-# ![](diagram:llama)
-#
 # You will write each part in a few lines, see what each is worth, build a small Llama from your own functions, let it write, and
 # let it read texts that are longer than those of its training. This is beyond the decks, which end in 2021.
 #
 # **Prerequisites:** lecture 07 (GPT, cache). **Time:** {minutes}. {measured}
+#
+# ![](diagram:llama)
 
 # %%
 import math

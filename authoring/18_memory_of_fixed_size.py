@@ -16,12 +16,12 @@
 # The memory of a linear transformer only adds. One gate lets it forget, one subtraction lets it correct what it holds, and with
 # both it is, in variants, the memory of several open language models of 2025.
 #
-# ![](diagram:delta_rule)
-#
 # You will write both in a few lines, train them on keys whose values change, and find out which memory is right for which data.
 # This is beyond the decks, which end in 2021.
 #
 # **Prerequisites:** lecture 14 (linear attention). **Time:** {minutes}. {measured}
+#
+# ![](diagram:delta_rule)
 
 # %%
 import math

@@ -6,7 +6,8 @@ import re
 import symtable
 import sys
 from functools import cache
-from itertools import groupby, takewhile
+from html import unescape
+from itertools import groupby, pairwise, takewhile
 from pathlib import Path
 
 import jupytext
@@ -14,6 +15,7 @@ import nbformat
 
 from course_tools.bank import exercise, exercises
 from course_tools.checks.inline_markup import to_html
+from course_tools.notebook import diagrams
 from course_tools.publishing import Lecture, cell_width, lectures, measured
 from course_tools.publishing.build import stale
 from course_tools.publishing.lecture_cells import check_call
@@ -73,7 +75,7 @@ def test_both_notebooks_are_valid(lecture):
 @each_lecture
 def test_a_lecture_holds_no_output_and_no_solution(lecture):
     notebook = unsolved(lecture)
-    assert not outputs(notebook)
+    assert not [cell.source for cell in code_cells(notebook) if cell.outputs and "diagram" not in tags(cell)]
     assert all(cell.execution_count is None for cell in code_cells(notebook))
     answers = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution")]
     assert answers
@@ -121,7 +123,7 @@ def test_an_exercise_can_be_started_after_the_import_cell_alone(lecture):
     cells = solved(lecture).cells
     if not any(opens_further(cell.source) for cell in cells if cell.cell_type == "markdown"):
         return  # not yet divided into a core and what goes further
-    first = code_cells(solved(lecture))[0]
+    first = next(cell for cell in code_cells(solved(lecture)) if "diagram" not in tags(cell))
     known = set(dir(builtins)) | global_names(first.source)[1]
     section: list[tuple[set[str], set[str]]] = []
     for cell in cells:
@@ -189,10 +191,20 @@ def test_the_table_of_a_build_task_lists_the_points_that_its_check_gives(lecture
         assert listed == [prop.points for prop in exercise(id).properties if prop.points], id
 
 
+def without_diagrams(cells: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Leave out diagrams and the Markdown cells that continue the one before a diagram."""
+    kept = []
+    for before, cell in pairwise([None, *cells]):
+        drawn = before is not None and "diagram" in tags(before)
+        if "diagram" not in tags(cell) and not (drawn and cell.cell_type == "markdown" and not cell.source.startswith("#")):
+            kept.append(cell)
+    return kept
+
+
 @each_lecture
 def test_a_reader_of_the_core_is_never_passive_for_more_than_four_cells(lecture):
     core = takewhile(lambda cell: cell.cell_type == "code" or not opens_further(cell.source), unsolved(lecture).cells)
-    cells = [cell for cell in core if not only_imports(cell)]
+    cells = without_diagrams([cell for cell in core if not only_imports(cell)])
     for active, run in groupby(cells, key=is_active):
         heads = [cell.source.partition("\n")[0] for cell in run]
         assert active or len(heads) <= MAX_PASSIVE, "\n".join(heads)
@@ -234,7 +246,8 @@ def test_no_code_cell_of_a_built_notebook_is_wider(lecture):
 @each_lecture
 def test_the_first_code_cell_imports_the_course_and_little_else(lecture):
     allowed = {"course_lib", "course_tools", "torch", "einops", "jaxtyping"} | sys.stdlib_module_names
-    for statement in ast.walk(ast.parse(code_cells(unsolved(lecture))[0].source)):
+    first = next(cell for cell in code_cells(unsolved(lecture)) if "diagram" not in tags(cell))
+    for statement in ast.walk(ast.parse(first.source)):
         if isinstance(statement, ast.Import | ast.ImportFrom):
             names = [statement.module] if isinstance(statement, ast.ImportFrom) else [alias.name for alias in statement.names]
             assert {name.partition(".")[0] for name in names} <= allowed, ast.unparse(statement)
@@ -253,10 +266,43 @@ def test_every_figure_says_in_words_what_it_shows(lecture):
 
 
 @each_lecture
-def test_every_picture_is_one_that_a_strict_viewer_shows(lecture):
-    """Code hosts and editors drop images with data addresses inside HTML; a frame shows one only where scripts do not run."""
-    pages = [output.get("data", {}).get("text/html", "") for output in outputs(solved(lecture))]
-    assert not [page[:200] for page in pages if "<img" in page and "<iframe" not in page]
+def test_a_strict_viewer_shows_every_picture_every_claim_and_every_alternative_text(lecture):
+    """Code hosts drop SVG, scripts and images with data addresses from HTML and Markdown; others drop widgets, attachments."""
+    source = (ROOT / lecture.source_name).read_text(encoding="utf-8")
+    named = re.findall(r"^# !\[\]\(diagram:(\w+)\)$", source, re.MULTILINE)
+    for notebook, path in ((solved(lecture), lecture.solution), (unsolved(lecture), lecture.unsolved)):
+        kept = strictly_shown(notebook)
+        pictures = [output for output in outputs(notebook) if "image/png" in output.get("data", {})]
+        pages = [output.get("data", {}).get("text/html", "") for output in outputs(notebook)]
+        said = [getattr(diagrams, name)().words() for name in named]
+        said += [picture.metadata["image/png"]["alt"] for picture in pictures]
+        said += [claim["text"].replace("**", "") for claim in claims(notebook)]
+        assert [text for text in said if words(to_html(text)) not in kept] == []
+        assert len(pictures) >= len(named) > 0
+        assert [page[:200] for page in pages if "<img" in page and "<iframe" not in page] == []  # in a frame if no script runs
+        assert path.stat().st_size < 1_200_000
+
+
+def strictly_shown(notebook: nbformat.NotebookNode) -> str:
+    """Return the words that a strict viewer shows besides code."""
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    pages = [output.get("data", {}).get("text/html", "") for output in outputs(notebook)]
+    return words(" ".join(map(sanitized, [*prose, *pages])))
+
+
+def sanitized(text: str) -> str:
+    dropped = r"<(script|style|svg|iframe|object)\b.*?</\1>|<img\b[^>]*\bdata:[^>]*>|!\[[^\]]*\]\((?:data|attachment):[^)]*\)"
+    return re.sub(dropped, "", text, flags=re.DOTALL | re.IGNORECASE)
+
+
+def words(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", html)).split())
+
+
+def test_a_strict_viewer_drops_what_it_does_not_trust():
+    trusted = "<figcaption>A <b>map</b></figcaption> ![a](figures/a.png)"
+    for other in ('<img alt="b" src="data:image/png;base64,A">', "<svg><text>c</text></svg>", "![d](attachment:d.png)"):
+        assert sanitized(trusted + other) == trusted
 
 
 @each_lecture

@@ -97,7 +97,7 @@ def png(figure: Figure) -> bytes:
         colours = image.convert("RGB")
         if colours.getcolors(MOST_COLOURS) is None:
             return whole.getvalue()
-        colours.quantize(256, dither=Image.Dither.NONE).save(compact, format="png")
+        colours.quantize(256, dither=Image.Dither.NONE).save(compact, format="png", optimize=True)
     return min(whole.getvalue(), compact.getvalue(), key=len)
 
 

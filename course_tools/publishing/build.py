@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_tools.publishing import measured
+from course_tools.publishing import diagram_cells, measured
 from course_tools.publishing.companion import companion
 from course_tools.publishing.execute import CELL_TIMEOUT, Execution, execute
 from course_tools.publishing.lecture_cells import draft, student_version
@@ -105,9 +105,11 @@ def rebuild(lecture: Lecture, record: dict[str, measured.MeasuredCost]) -> Built
     fresh = draft(lecture, measured.sentence(record.get(lecture.number)))
     if records := _records(lecture):
         fresh.metadata["studies"] = records
+    earlier = [nbformat.read(path, as_version=4) for path in (lecture.unsolved, lecture.solution) if path.exists()]
+    diagram_cells.fill(fresh, earlier)
     if not lecture.solution.exists():
         return Built(lecture, fresh, complete=False)
-    same_code = take_outputs(fresh, nbformat.read(lecture.solution, as_version=4))
+    same_code = take_outputs(fresh, earlier[-1])
     return Built(lecture, fresh, complete=same_code and not failures(fresh))
 
 

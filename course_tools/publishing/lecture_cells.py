@@ -6,7 +6,6 @@ made from the solved one, so there is only one draft.
 
 import ast
 import hashlib
-import re
 from collections import Counter
 
 import jupytext
@@ -15,9 +14,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.checks import Exercise
-from course_tools.notebook import diagrams
 from course_tools.notebook.predict import folded
-from course_tools.publishing import cell_width
+from course_tools.publishing import cell_width, diagram_cells
 from course_tools.publishing import nbgrader_cells as nbgrader
 from course_tools.publishing.outputs import tags
 from course_tools.publishing.prediction_cells import prediction_of, question
@@ -31,7 +29,6 @@ NOTEBOOK_METADATA = {
 }
 GUARD = "guard"
 """The tag of cells that guard what the lecture says, such as claims that teach nothing: only solutions contain them."""
-_DIAGRAM = re.compile(r"!\[\]\(diagram:(\w+)\)")
 _JUPYTEXT_KEYS = ("lines_to_next_cell", "lines_to_end_of_cell_marker")
 
 
@@ -126,9 +123,14 @@ class _Drafting:
         metadata = {key: value for key, value in authored.metadata.items() if key not in _JUPYTEXT_KEYS}
         if GUARD in metadata.get("tags", ()) and ("exercise" in metadata or check_call(authored.source)):
             raise ValueError(f"a student needs exercises and checks: this cell cannot be tagged {GUARD}")
-        cell, source = self._cell(authored.cell_type, authored.source, metadata)
-        cell["origin"] = source
-        added = [cell]
+        prose, drawn = authored.source, []
+        if authored.cell_type == "markdown":
+            prose, drawn = diagram_cells.split(authored.source)
+            for picture in drawn:
+                picture["origin"] = f"diagram {picture.source.rpartition('.')[2].removesuffix('()')}"
+        cell = self._cell(authored.cell_type, prose, metadata)
+        cell["origin"] = authored.source
+        added = [*([cell] if prose or not drawn else []), *drawn]
         if "predict" in metadata.get("tags", ()):
             added.append(self._asked(cell))
         if authored.cell_type == "code" and (call := check_call(authored.source)):
@@ -145,17 +147,17 @@ class _Drafting:
         call["origin"] = f"prediction {id}"
         return call
 
-    def _cell(self, kind: str, source: str, metadata: dict) -> tuple[NotebookNode, str]:
+    def _cell(self, kind: str, source: str, metadata: dict) -> NotebookNode:
         if kind == "markdown":
             self.further = self.further or opens_further(source)
             filled = source
             for placeholder, text in self.header.items() if "header" in metadata.get("tags", ()) else ():
                 filled = filled.replace(placeholder, text)
-            return new_markdown_cell(_with_diagrams(filled), metadata=metadata), source
+            return new_markdown_cell(filled, metadata=metadata)
         if kind != "code":
             raise ValueError(f"a {kind} cell: a lecture has only code and Markdown cells")
         if "exercise" not in metadata:
-            return new_code_cell(source, metadata=metadata), source
+            return new_code_cell(source, metadata=metadata)
         if self.unchecked:
             raise ValueError(f"exercise {self.unchecked[0]} has no check cell before this one")
         asked = exercise(metadata["exercise"])
@@ -163,7 +165,7 @@ class _Drafting:
         if named is None:
             raise ValueError(f"the cell of exercise {asked.id} must be one import, `from module import function [as name]`")
         if "bug" in metadata:
-            return new_code_cell(_bug(asked, named, metadata["bug"]), metadata=metadata), source
+            return new_code_cell(_bug(asked, named, metadata["bug"]), metadata=metadata)
         if named.load() is not asked.reference:
             raise ValueError(f"{named.module}.{named.function} is not the reference of exercise {asked.id}")
         if asked.extra != self.further and asked.id not in self.seen:
@@ -171,7 +173,7 @@ class _Drafting:
             raise ValueError(f"exercise {asked.id} {placed}: in its file of the bank, `extra` must be {self.further}")
         self.unchecked = (asked.id, named.name)
         marks = nbgrader.answer(_grade_id("exercise", asked, named))
-        return new_code_cell(_solved(asked, named, metadata), metadata=metadata | {"nbgrader": marks}), source
+        return new_code_cell(_solved(asked, named, metadata), metadata=metadata | {"nbgrader": marks})
 
     def _checked(self, cell: NotebookNode, id: str, name: str) -> list[NotebookNode]:
         """Mark the check of an exercise, the first time with its points, and return the cell with its hints."""
@@ -195,21 +197,6 @@ class _Drafting:
 def _grade_id(kind: str, asked: Exercise, named: ReferenceImport) -> str:
     renamed = "" if named.name == named.function else f"-{named.name}"
     return f"{kind}-{asked.id.replace('.', '-')}{renamed}"
-
-
-def _with_diagrams(source: str) -> str:
-    """Replace each diagram name, `![](diagram:multi_head)`, by an image with embedded data.
-
-    JupyterLab renders no SVG attachment, and a file next to the notebook would be lost when the notebook is copied.
-    """
-
-    def image(found: re.Match[str]) -> str:
-        draw = {draw.__name__: draw for draw in diagrams.ALL}.get(found[1])
-        if draw is None:
-            raise ValueError(f"there is no diagram {found[1]!r} in course_tools.notebook.diagrams")
-        return draw().image()
-
-    return _DIAGRAM.sub(image, source)
 
 
 def _solved(asked: Exercise, named: ReferenceImport, metadata: dict) -> str:

@@ -34,10 +34,10 @@ def read_only(grade_id: str) -> dict:
 
 
 def for_student(cell: NotebookNode) -> NotebookNode:
-    """Make the student's cell from a solved one: without solution and outputs, locked, with its checksum."""
+    """Make the student's cell from a solved one: without solution and outputs (but of diagrams), locked, with its checksum."""
     cell = deepcopy(cell)
     if cell.cell_type == "code":
-        cell.outputs, cell.execution_count = [], None
+        cell.outputs, cell.execution_count = cell.outputs if "diagram" in cell.metadata.get("tags", ()) else [], None
     marks = cell.metadata.get("nbgrader")
     if marks is None:
         return cell

@@ -1,6 +1,7 @@
 """Diagrams of the mechanisms and models of the course, with the tensor shapes of the running library.
 
-`diagrams.multi_head()` shows one in a notebook. In `authoring/`, `![](diagram:multi_head)` in a Markdown cell inserts it.
+`diagrams.multi_head()` shows one in a notebook. In `authoring/`, `![](diagram:multi_head)` as the last line of a
+Markdown cell inserts it.
 """
 
 from course_tools.notebook.diagrams.alignment import bahdanau, encoder_decoder, hierarchical, luong, show_attend_and_tell

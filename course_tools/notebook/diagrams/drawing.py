@@ -182,12 +182,16 @@ class Diagram:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Show the drawing in a notebook, as an image with its description as `alt`."""
-        return {"text/html": self.image(), "text/plain": f"{self.title}: {self.alt}"}
+        return {"text/html": self.image(), "text/plain": self.words()}
+
+    def words(self) -> str:
+        """Return title and description."""
+        return f"{self.title}: {self.alt}"
 
     def image(self) -> str:
         """Return the drawing as an HTML image with embedded data and its description as `alt`."""
         data = base64.b64encode(self.svg().encode()).decode()
-        alt = html.escape(f"{self.title}: {self.alt}")
+        alt = html.escape(self.words())
         return f'<img alt="{alt}" width="{WIDTH}" src="data:image/svg+xml;base64,{data}">'
 
     def _rectangle(self, lines: list[tuple[str, str]], kind: BoxKind, x: float, y: float, w: float, radius: float) -> Box:

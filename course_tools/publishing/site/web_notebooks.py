@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from course_tools.bank import exercise
+from course_tools.publishing import diagram_cells
 from course_tools.publishing.figure_files import image_of, with_files
 from course_tools.publishing.nbgrader_cells import BEGIN, END, for_student
 from course_tools.publishing.outputs import tags
@@ -42,7 +43,7 @@ def page_of(
     """
     cells: list[NotebookNode] = []
     answer = 0
-    for cell in notebook.cells:
+    for cell in diagram_cells.as_svg(notebook.cells):
         if _LEFT_OUT & {*tags(cell)}:
             continue
         if "hints" in tags(cell):  # the notebook has them below the check
@@ -96,7 +97,10 @@ def card_of(lecture: Lecture, figures: Path) -> str:
     line = ", ".join([f"{time.core} min", *([f"{time.further} further"] if time.further else [])])
     line += f" · after {needs}" if needs else ""
     words = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", html.escape(about))
-    cells = sorted((cell for cell in notebook.cells if cell.cell_type == "code"), key=lambda cell: "cover" not in tags(cell))
+    cells = sorted(
+        (cell for cell in diagram_cells.as_svg(notebook.cells) if cell.cell_type == "code"),
+        key=lambda cell: "cover" not in tags(cell),
+    )
     images = (image for cell in cells for output in cell.outputs if (image := image_of(output)))
     drawn = re.search(r'src="([^"]+)"', with_files(next(images, ""), figures, FIGURES))
     cover = f'<img src="{drawn[1]}" alt="" loading="lazy">' if drawn else ""

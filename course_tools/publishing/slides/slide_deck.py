@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 
 from course_tools.checks.inline_markup import to_html
 from course_tools.notebook.prediction_options import UnknownPrediction, prediction
+from course_tools.publishing import diagram_cells
 from course_tools.publishing.claims_table import must_hold
 from course_tools.publishing.figure_files import image_of
 from course_tools.publishing.outputs import tags
@@ -48,7 +49,7 @@ class Slide:
 def slides(notebook: NotebookNode) -> list[Slide]:
     """Make the slides of a solved and executed lecture, in its order."""
     deck: list[Slide] = []
-    for cell in notebook.cells:
+    for cell in diagram_cells.as_svg(notebook.cells):
         if {"progress", "ledger", "hints"} & set(tags(cell)):
             continue
         if cell.cell_type == "code" and "predict" in tags(cell):

@@ -3,10 +3,10 @@
 import re
 
 import pytest
+from nbformat.v4 import new_output
 
 from course_lib.attention import scaled_dot_product_attention
 from course_tools.bank import exercise
-from course_tools.notebook.diagrams import multi_head
 from course_tools.publishing import PublishingFailed, lectures
 from course_tools.publishing.cell_width import wrapped
 from course_tools.publishing.lecture_cells import check_call, draft, student_version
@@ -124,13 +124,20 @@ def test_ids_are_unique_the_same_in_both_notebooks_and_last_while_the_rest_chang
     assert len(changed) == 1
 
 
-def test_a_diagram_stands_in_both_notebooks_as_an_image_with_its_words(course, author):
+def test_a_diagram_becomes_a_cell_that_draws_it_and_keeps_its_output_for_students(course, author):
     text = (course / "authoring" / "04_tiny.py").read_text(encoding="utf-8")
-    author("04_tiny", text.replace("# ## 1 One query", "# ## 1 One query\n#\n# ![](diagram:multi_head)"))
+    author(
+        "04_tiny",
+        text.replace("# ## 1 One query", "# ## 1 One query\n#\n# ![](diagram:multi_head)\n\n# %% [markdown]\n# More."),
+    )
     notebook = solved(course)
-    for cells in (notebook.cells, student_version(notebook).cells):
-        (drawn,) = (cell.source for cell in cells if "data:image/svg+xml" in cell.source)
-        assert drawn.endswith(multi_head().image())
+    (i,) = (i for i, cell in enumerate(notebook.cells) if "diagram" in cell.metadata.get("tags", ()))
+    assert [cell.source for cell in notebook.cells[i - 1 : i + 1]] == [
+        "## 1 One query",
+        "from course_tools.notebook import diagrams; diagrams.multi_head()",
+    ]
+    notebook.cells[i].outputs = [new_output("display_data", {"image/png": "A"})]
+    assert student_version(notebook).cells[i].outputs == notebook.cells[i].outputs
 
 
 def test_no_trace_of_jupytext_stays(course):
@@ -149,7 +156,8 @@ def test_no_trace_of_jupytext_stays(course):
         ('scaled_dot_product_attention = check("04.1"', 'scaled_dot_product_attention = check("04.2"', "expected `check"),
         ('exercise="04.1" bug=', 'exercise="04.2" bug=', "is not a wrong answer"),
         ('" bug="', '" bug="not_', "the cell has bug='not_"),
-        ("# ## 1 One query", "# ## 1 One query\n# ![](diagram:no_such)", "there is no diagram 'no_such'"),
+        ("# ## 1 One query", "# ![](diagram:no_such)\n\n# %% [markdown]\n# ## 1 One query", "there is no diagram 'no_such'"),
+        ("# ## 1 One query", "# ![](diagram:multi_head)\n# ## 1 One query", "a diagram must be the last line"),
         ('# %% exercise="04.1"\n', '# %% [raw]\n# raw\n# %% exercise="04.1"\n', "only code and Markdown cells"),
     ],
 )
