@@ -266,10 +266,8 @@ exercise = Exercise(
     right=right,
     strangers=stranger,
     equivalent_mutants={
-        ("The tokens were made here, so that no caller sees them change; of a detached tensor only the length is read."): (
-            "in place: return tokens.add_(positions)",
-            "detach: len(patches.detach())",
-        ),
+        "The tokens were made here, so that no caller sees them change.": ("in place: return tokens.add_(positions)",),
+        "Only the shape is read.": ("detach: patches.detach().shape",),
     },
     hints=HINTS,
 )

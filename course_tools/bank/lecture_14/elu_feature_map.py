@@ -273,8 +273,7 @@ exercise = Exercise(
     right=right,
     strangers=stranger,
     equivalent_mutants={
-        "At 0 both branches are 1.": ("comparison: torch.where(x >= 0, 0.0, x)",),
-        "A comparison carries no gradient.": ("detach: x.detach() > 0",),
+        "Where x is positive, e^(x - relu(x)) = 1 hands on the gradient that relu(x) does not.": ("detach: x.detach().relu",),
     },
     hints=HINTS,
 )

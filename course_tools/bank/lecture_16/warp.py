@@ -366,29 +366,41 @@ exercise = Exercise(
     strangers=stranger,
     equivalent_mutants={
         "align_corners is False unless something else is said.": (
-            (
-                "drop keyword: grid = F.affine_grid(torch.cat([back * half, origin], dim=-1) / half[:, None], "
-                "list(images.shape))"
-            ),
-            "drop keyword: return F.grid_sample(images, grid)",
+            "drop keyword: return F.grid_sample(images, read_at.permute(0, 2, 3, 1))",
         ),
         "An image has four axes: the last two are those after the first two.": ("drop sign: images.shape[2:]",),
         "Only a size, a kind or the device is read, and these are the same.": (
             "detach: images.detach().shape",
-            "detach: images.detach().shape (2)",
             "detach: images.detach().new_tensor",
             "other name: A.new_tensor",
             "other name: t.new_tensor",
+            "drop keyword: torch.linspace(-1, 1, n, device=A.device) * (n - 1)",
+            "drop keyword: torch.linspace(-1, 1, n, dtype=A.dtype) * (n - 1)",
+            "detach: A.detach().dtype",
+            "other name: M.dtype",
+            "other name: back.dtype",
+            "other name: half.dtype",
+            "other name: origin.dtype",
+            "other name: images.dtype",
+            "other name: t.dtype",
+            "detach: A.detach().device",
+            "other name: M.device",
+            "other name: back.device",
+            "other name: half.device",
+            "other name: origin.device",
+            "other name: images.device",
+            "other name: t.device",
         ),
-        "The half sides are made from sizes and carry no gradient.": (
+        "The half sides and the grid are made from sizes and carry no gradient.": (
             "detach: half.detach()[:, None]",
             "detach: back * half.detach()",
+            "detach: M[..., 0, None, None] * x.detach()",
+            "detach: y.detach()[:, None]",
         ),
-        "affine_grid takes a torch.Size as well as a list.": (
-            (
-                "drop call: F.affine_grid(torch.cat([back * half, origin], dim=-1) / half[:, None], images.shape, "
-                "align_corners=False)"
-            ),
+        "A new axis before or after an index is the same axis.": (
+            "swap elements: M[..., None, 0, None]",
+            "swap elements: M[..., None, 1, None]",
+            "swap elements: M[..., None, 2, None]",
         ),
     },
     hints=HINTS,

@@ -489,30 +489,6 @@ exercise = Exercise(
     right=right,
     strangers=stranger,
     equivalent_mutants={
-        "Another size of chunks where none is given.": (
-            (
-                "constant: def chunked_delta_attention(q, k, v, beta, log_decay=None, chunk=65): batch, d_k, d_v = (b"
-                "roadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2]), k.shape[-1], v.shape[-1]) log_decay = tor"
-                "ch.zeros_like(beta) if log_decay is None else log_decay S, contexts = (v.new_zeros(*batch, d_k, d_v)"
-                ", [v[..., :0, :].expand(*batch, 0, d_v)]) for start in range(0, v.shape[-2], chunk): at = slice(star"
-                "t, start + chunk) Q, K, V, b = (q[..., at, :], k[..., at, :], v[..., at, :], beta[..., at, None]) L,"
-                " since = (decay_mask(log_decay[..., at]), log_decay[..., at].cumsum(-1).exp()[..., None]) A = (K @ K"
-                ".mT * L).tril(-1) U = torch.linalg.solve_triangular(b * A, b * (V - since * (K @ S)), upper=False, u"
-                "nitriangular=True) contexts.append(since * (Q @ S) + Q @ K.mT * L @ U) S = since[..., -1:, :] * S + "
-                "(L[..., -1, :, None] * K).mT @ U return torch.cat(contexts, dim=-2)"
-            ),
-            (
-                "constant: def chunked_delta_attention(q, k, v, beta, log_decay=None, chunk=63): batch, d_k, d_v = (b"
-                "roadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2]), k.shape[-1], v.shape[-1]) log_decay = tor"
-                "ch.zeros_like(beta) if log_decay is None else log_decay S, contexts = (v.new_zeros(*batch, d_k, d_v)"
-                ", [v[..., :0, :].expand(*batch, 0, d_v)]) for start in range(0, v.shape[-2], chunk): at = slice(star"
-                "t, start + chunk) Q, K, V, b = (q[..., at, :], k[..., at, :], v[..., at, :], beta[..., at, None]) L,"
-                " since = (decay_mask(log_decay[..., at]), log_decay[..., at].cumsum(-1).exp()[..., None]) A = (K @ K"
-                ".mT * L).tril(-1) U = torch.linalg.solve_triangular(b * A, b * (V - since * (K @ S)), upper=False, u"
-                "nitriangular=True) contexts.append(since * (Q @ S) + Q @ K.mT * L @ U) S = since[..., -1:, :] * S + "
-                "(L[..., -1, :, None] * K).mT @ U return torch.cat(contexts, dim=-2)"
-            ),
-        ),
         "Only shapes and dtypes are read: those of the batch agree, and the first memory and context hold no numbers.": (
             "drop call: batch, d_k, d_v = (q.shape[:-2], k.shape[-1], v.shape[-1])",
             "drop call: batch, d_k, d_v = (k.shape[:-2], k.shape[-1], v.shape[-1])",

@@ -207,6 +207,15 @@ def accepts_an_excluded_token(tokens, draft_p, model_p, uniforms):
     return Accepted(n, _drawn(_row(_rest(draft_p, model_p), n), uniforms[..., -1]))
 
 
+@wrong.case
+def draws_an_excluded_token(tokens, draft_p, model_p, uniforms):
+    """You take the first token whose running sum reaches u times all. A uniform number can be 0, and then this is token 0, even
+    if nothing is owed to it: take the first whose running sum exceeds it (`torch.searchsorted` does so with `right=True`)."""
+    n = _n(_ok(tokens, draft_p, model_p, uniforms))
+    steps = _row(_rest(draft_p, model_p), n).cumsum(-1)
+    return Accepted(n, torch.searchsorted(steps, uniforms[..., -1:] * steps[..., -1:])[..., 0])
+
+
 @right
 def by_multinomial(tokens, draft_p, model_p, uniforms):
     """Draws the following token by torch.multinomial, and lets the last uniform number be."""
@@ -282,19 +291,19 @@ def _rows(draw: Draw, n: int, rows: int = ROWS, excluded: bool = False) -> Call:
     return tokens, q.expand(rows, -1, -1).clone(), p.expand(rows, -1, -1).clone(), draw.uniform(rows, n + 1)
 
 
-def _refused(draw: Draw) -> list[Call]:
+def _refused(draw: Draw, token: int = 2) -> list[Call]:
     """One token, which the model excludes, so that it is refused in all rows."""
     p, q = _laws(draw, 2), _laws(draw, 1)
-    p[0, 2] = 0
+    p[0, token] = 0
     p[0] /= p[0].sum()
-    tokens = torch.full((ROWS, 1), 2)
+    tokens = torch.full((ROWS, 1), token)
     return [(tokens, q.expand(ROWS, 1, -1).clone(), p.expand(ROWS, 2, -1).clone(), draw.uniform(ROWS, 2))]
 
 
 def _zero(draw: Draw) -> list[Call]:
-    """One token, which the model excludes, and a uniform number of 0."""
-    ((tokens, q, p, uniforms),) = _refused(draw)
-    return [(tokens[:3], q[:3], p[:3], torch.cat([0 * uniforms[:3, :1], uniforms[:3, 1:]], -1))]
+    """Token 0, which the model excludes, and uniform numbers of 0."""
+    ((tokens, q, p, uniforms),) = _refused(draw, 0)
+    return [(tokens[:3], q[:3], p[:3], 0 * uniforms[:3])]
 
 
 def _welcome(draw: Draw) -> list[Call]:
@@ -334,8 +343,18 @@ def same_law(expected: Outcome, got: Outcome) -> Failure | None:
     return None
 
 
+def without_token_0(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check the number of accepted tokens, and that none that follows is token 0."""
+    if (failure := right_result(0)(expected, got)) is not None:
+        return failure
+    if (got.results[1] == 0).any():
+        return Failure("Token 0 came where the last uniform number is 0, although the model excludes it.")
+    return None
+
+
 def _few(draw: Draw) -> list[Call]:
-    return [_rows(draw, 1, 40), _rows(draw, 3, 40), _rows(draw, 2, 1), tuple(x[0] for x in _rows(draw, 2, 2))]
+    two_axes = tuple(x.unflatten(0, (1, 3)) for x in _rows(draw, 2, 3))
+    return [_rows(draw, 1, 40), _rows(draw, 3, 40), _rows(draw, 2, 1), tuple(x[0] for x in _rows(draw, 2, 2)), two_axes]
 
 
 exercise = Exercise(
@@ -362,7 +381,11 @@ exercise = Exercise(
         ),
         Property("refused", "After a refusal, the token is drawn from (p - q)₊.", _refused, same_law, points=3),
         Property(
-            "excluded", "A token that the model excludes is refused, even where u is 0.", _zero, right_result(0), needs=("one",)
+            "excluded",
+            "A token that the model excludes is refused, and never drawn, even where u is 0.",
+            _zero,
+            without_token_0,
+            needs=("one",),
         ),
         Property(
             "welcome", "If all are accepted, the next token is drawn from the last row of p.", _welcome, same_law, points=2
@@ -381,5 +404,31 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "Only the shape is read.": (
+            "negate: (~tokens).shape",
+            "negate: (~n).shape",
+            "other name: draft_p.shape (3)",
+            "other name: model_p.shape (3)",
+        ),
+        "`gather` reads as many rows as the index has.": (
+            "drop index: (x.gather(-1, tokens[..., None]).squeeze(-1) for x in (model_p, draft_p))",
+            "open slice: model_p[..., :, :]",
+        ),
+        "A mean is positive where the sum is.": ("cousin: rest.mean(-1, keepdim=True)",),
+    },
+    missed_mutants={
+        "p instead of (p - q)₊ where that is 0 although a token was refused: only rounding does this, and no input has it.": (
+            "remove statement: rest = torch.where(rest.sum(-1, keepdim=True) > 0, rest, model_p)",
+            "drop call: rest = rest",
+            "comparison: torch.where(rest.sum(-1, keepdim=True) >= 0, rest, model_p)",
+            "other name: torch.where(rest.sum(-1, keepdim=True) > 0, rest, n_drafts)",
+            "other name: torch.where(rest.sum(-1, keepdim=True) > 0, rest, rest)",
+            "constant: rest.sum(-1, keepdim=True) > -1",
+            "drop sign: rest.sum(1, keepdim=True)",
+            "constant: rest.sum(-2, keepdim=True)",
+            "other name: model_p.sum",
+        ),
+    },
     hints=HINTS,
 )

@@ -355,5 +355,17 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "The same test.": (
+            "swap sides: None if None is mask else mask[..., at]",
+            "swap sides: part if None is kept else merge(kept, part)",
+        ),
+        "Merging is commutative.": ("swap arguments: part if kept is None else merge(part, kept)",),
+        "Each key has a value, and neither a shape nor a mask has a gradient.": (
+            "detach: k.detach().shape",
+            "other name: v.shape",
+            "detach: mask.detach()[..., at]",
+        ),
+    },
     hints=HINTS,
 )

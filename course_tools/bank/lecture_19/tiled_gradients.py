@@ -319,5 +319,31 @@ exercise = Exercise(
     right=right,
     strangers=stranger,
     forbids={tiled_attention: "compute its gradients yourself."},
+    equivalent_mutants={
+        "The same test.": (
+            "swap sides: if None is not mask:",
+            "swap sides: torch.where(0 == total, 0.0, maximum)",
+            "swap sides: torch.where(0 == total, 1.0, total)",
+        ),
+        "Where a query has no key, its scores are -∞, and any finite maximum and any divisor but 0 give weights of 0.": (
+            "constant: torch.where(total == 0, 1.0, maximum)",
+            "constant: torch.where(total == 0, -1.0, maximum)",
+            "constant: torch.where(total == 0, 2.0, total)",
+        ),
+        "Only shapes are read, which agree: one value for each key, and queries and keys of equal length.": (
+            "other name: dk.shape",
+            "other name: dv.shape",
+            "other name: v.shape",
+            "other name: q.shape (2)",
+        ),
+        "The scores are not read again.": ("in place: E.sub_(maximum).exp",),
+    },
+    missed_mutants={
+        "What is hidden may be NaN for the library; the exercise does not promise it.": (
+            "remove statement: K, V = (hide_keys(K, mask[..., at]), hide_keys(V, mask[..., at]))",
+            "drop call: K, V = (K, hide_keys(V, mask[..., at]))",
+            "drop call: K, V = (hide_keys(K, mask[..., at]), V)",
+        ),
+    },
     hints=HINTS,
 )

@@ -34,11 +34,11 @@ def mutants(function: Callable[..., object], gradients: bool = True) -> list[Mut
     original = _definition(function)
     made, seen, labels = [], {ast.unparse(original)}, Counter()
     around = _around(original)
-    nodes = list(ast.walk(original))
+    nodes, given = list(ast.walk(original)), set(ast.walk(original.args))
     names = sorted({n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)})
     names += [a.arg for a in original.args.args]
     for i, node in enumerate(nodes):
-        for kind, new in changes(node, names):
+        for kind, new in () if node in given else changes(node, names):
             if kind == "detach" and not gradients:
                 continue
             tree = copy.deepcopy(original)
