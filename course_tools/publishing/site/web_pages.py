@@ -269,7 +269,7 @@ _NUMBERS = """```{{raw}} html
 ```
 
 A *claim* is a sentence of a lecture with its number and with a condition that would refute it; a lecture in which one fails is
-not published. [Thirty findings that surprise, and all the evidence](docs/evidence.md).
+not published. [Thirty-three findings that surprise, and all the evidence](docs/evidence.md).
 """
 _MAP = """## The lectures
 
