@@ -12,6 +12,7 @@ from course_lib.models import (
     GPT,
     AdaptiveSteps,
     ELMo,
+    GatedDeltaNet,
     Hierarchical,
     Llama,
     Mixer,
@@ -50,6 +51,7 @@ WRITERS = {
     "GPT": lambda: GPT(N, 17, SIZES).to("meta"),
     "GPT from its cache": lambda: CachedGPT(GPT(N, 17, SIZES).to("meta")),
     "Llama": lambda: Llama(N, Sizes(12, 2, 11, 2), 1).to("meta"),
+    "GatedDeltaNet": lambda: GatedDeltaNet(N, SIZES).to("meta"),
     "Transformer-XL": lambda: TransformerXL(N, SIZES, 3).to("meta"),
 }
 
