@@ -571,13 +571,13 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 #
 # **Induction.** RWKV shifts tokens, and Mamba (Gu & Dao 2023) has a short convolution in each block: both hand over the preceding
 # token. And because a softmax cannot attend nowhere, large models park spare weight on the first token, an *attention sink*
-# (Xiao et al. 2024).
+# (Xiao et al. 2023).
 #
 # **Further reading.** Radford et al. 2019, *Language Models are Unsupervised Multitask Learners* · Brown et al. 2020, *Language
 # Models are Few-Shot Learners* (https://arxiv.org/abs/2005.14165) · Olsson et al. 2022, *In-context Learning and Induction
 # Heads* (https://arxiv.org/abs/2209.11895) · Hoffmann et al. 2022 (https://arxiv.org/abs/2203.15556) · Ouyang et al. 2022
 # (https://arxiv.org/abs/2203.02155) · Hu et al. 2022 (https://arxiv.org/abs/2106.09685) · Rafailov et al. 2023
-# (https://arxiv.org/abs/2305.18290) · Gu & Dao 2023 (https://arxiv.org/abs/2312.00752) · Xiao et al. 2024
+# (https://arxiv.org/abs/2305.18290) · Gu & Dao 2023 (https://arxiv.org/abs/2312.00752) · Xiao et al. 2023
 # (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2025 (https://arxiv.org/abs/2501.12948).
 
 # %% [markdown]

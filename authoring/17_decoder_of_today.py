@@ -654,7 +654,7 @@ claim(
 # - **Longer texts.** Models are trained on short texts first and then, briefly, on long ones, with slower speeds: linear interpolation
 #   of the positions, or YaRN (Peng et al. 2023), which slows the slowest pairs most and the fastest not at all.
 # - **Sinks.** In large models, a window that drops the first tokens ruins the text, because heads park their unused weight there;
-#   keeping four of them helps (Xiao et al. 2024; lecture 19, where you also make attention and writing cheaper without any change).
+#   keeping four of them helps (Xiao et al. 2023; lecture 19, where you also make attention and writing cheaper without any change).
 # - **Smaller caches.** DeepSeek-V2 (2024) stores one short vector for each token, from which keys and values of all heads are
 #   computed, and one small rotated key that all heads share: multi-head latent attention.
 # - **Norms** have come back: Qwen3 and Gemma 3 (2025) normalise each query and key by RMSNorm, too.
@@ -665,7 +665,7 @@ claim(
 # (https://arxiv.org/abs/2002.05202) · Ainslie et al. 2023, *GQA* (https://arxiv.org/abs/2305.13245) · Touvron et al. 2023, *LLaMA*
 # (https://arxiv.org/abs/2302.13971) · Jiang et al. 2023, *Mistral 7B* (https://arxiv.org/abs/2310.06825) · Peng et al. 2023, *YaRN*
 # (https://arxiv.org/abs/2309.00071) · Press et al. 2022, *Train Short, Test Long*
-# (https://arxiv.org/abs/2108.12409) · Xiao et al. 2024, *Efficient Streaming Language Models with Attention Sinks*
+# (https://arxiv.org/abs/2108.12409) · Xiao et al. 2023, *Efficient Streaming Language Models with Attention Sinks*
 # (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2024, *DeepSeek-V2* (https://arxiv.org/abs/2405.04434) · Gemma Team 2025, *Gemma 3
 # Technical Report* (https://arxiv.org/abs/2503.19786) · Yang et al. 2025, *Qwen3 Technical Report* (https://arxiv.org/abs/2505.09388).
 

@@ -495,7 +495,7 @@ def after_one(tokens):
 
 
 def best_counts(tokens):
-    """The best table, that of lecture 07: after the last five characters."""
+    """A better table, smoothed as that of lecture 07, here after five characters."""
     read = tokens[:, -6:].cpu()
     logs, _ = kneser_ney.step(read[:, -1], read[:, :-1])
     return logs[0].exp().float().to(tokens.device)
@@ -551,7 +551,7 @@ claim(
 #   as our network, 2.06 bits to 2.11: a favourable case. Where the network knows much more than its draft, as it does with counts
 #   after one character (3.5 bits), a call yields far less.
 # - **The best predictor is not the best draft.** The table of Kneser and Ney predicts *the text* far better than our network,
-#   1.69 bits (in lecture 07, runs of eight on all new text: 1.78), and yields no more characters a call. What counts is to predict *the model*, its mistakes included.
+#   1.69 bits, and yields no more characters a call. What counts is to predict *the model*, its mistakes included.
 # - **Copying gives a little, for nothing.** Here it has at most 128 characters to copy from. Where an answer repeats its
 #   prompt, as edited code does, try it first.
 # - **Cool the draft, too.** A warm one proposes what the model has become too decided to accept.

@@ -48,16 +48,28 @@ HINTS = (
 
 
 def train_llama(text: Tensor, n_tokens: int, n_steps: int) -> nn.Module:
-    """Build a small Llama, train it on a text, and return it. Its configuration: d_model 64; 2 layers; 4 heads of queries and
-    2 heads of keys and values, of 16 features each; gated networks with 172 hidden units; RMSNorm with a gain before
-    attention, before the network and before the readout. There are no biases and no other parameters. Queries and keys are
-    rotated, in pairs of your choice. The readout is a matrix of its own, or the embedding. The model has two forms, which
-    give the same logits. `model(tokens)` maps tokens (B, T) with T ≤ 64 to logits (B, T, n_tokens) in parallel; those at t
-    predict the token at t + 1. `state = model.start(tokens)` reads a prompt (B, T), T ≥ 0, and `logits, state =
-    model.step(token, state)` reads one more token (B,) and gives logits (B, n_tokens). The state grows with each token by the
-    keys and values of 2 heads in each layer, 128 numbers, and `step` does not change the state that it is given. Args: text:
-    the tokens to learn from, (N,), integers below n_tokens. n_tokens: size of the vocabulary. n_steps: updates that the
-    training may make. Returns: the trained model, ready to predict: asked twice, it gives the same logits."""
+    """Build a small Llama, train it on a text, and return it.
+
+    Its configuration: d_model 64; 2 layers; 4 heads of queries and 2 heads of keys and values, of 16 features each; gated
+    networks with 172 hidden units; RMSNorm with a gain before attention, before the network and before the readout. There are
+    no biases and no other parameters. Queries and keys are rotated, in pairs of your choice. The readout is a matrix of its
+    own, or the embedding.
+
+    The model has two forms, which give the same logits. `model(tokens)` maps tokens (B, T) with T ≤ 64 to logits (B, T,
+    n_tokens) in parallel; those at t predict the token at t + 1. `state = model.start(tokens)` reads a prompt (B, T), T ≥ 0,
+    and `logits, state = model.step(token, state)` reads one more token (B,) and gives logits (B, n_tokens).
+
+    The state grows with each token by the keys and values of 2 heads in each layer, 128 numbers, and `step` does not change the
+    state that it is given.
+
+    Args:
+        text: the tokens to learn from, (N,), integers below n_tokens.
+        n_tokens: size of the vocabulary.
+        n_steps: updates that the training may make.
+
+    Returns:
+        the trained model, ready to predict: asked twice, it gives the same logits.
+    """
     d_model, n_heads, n_groups, d_k, d_ff, n_layers = 64, 4, 2, 16, 172, 2
     context, batch_size = 32, 16
 
