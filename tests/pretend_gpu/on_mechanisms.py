@@ -97,6 +97,10 @@ OTHERS = {
         partial(A.multi_head_graph_attention, combine=A.average_heads),
         *(real(2, T, d), real(3 * 2, d), real(3, 4), EDGES),
     ),
+    "cache of a window": (
+        lambda k, v, speeds: A.windowed_cache(A.KeysValues(k, v), speeds, 3, 1),
+        *(real(2, 3, T, d), real(2, 3, T, d), A.rotary_speeds(d)),
+    ),
 }
 
 
@@ -104,6 +108,16 @@ OTHERS = {
 def test_another_form(name, same_there):
     form, *inputs = OTHERS[name]
     same_there(form, *inputs)
+
+
+def test_a_cache_in_pages(same_there):
+    def extended_twice(k: torch.Tensor, v: torch.Tensor) -> A.KeysValues:
+        cache = A.PagedCache(n_pages=11, size=2, n_heads=3, d_k=d, device=k.device)
+        common = cache.extend(A.PageTable(), k, v)
+        cache.extend(cache.shared(common), v, k)
+        return cache.read(cache.extend(common, k, v))
+
+    same_there(extended_twice, real(3, T, d).detach(), real(3, T, d).neg().detach())
 
 
 def test_every_public_mechanism_ran_here():

@@ -12,6 +12,7 @@ from course_lib.models import (
     GPT,
     BahdanauDecoder,
     Encoder,
+    GatedDeltaNet,
     LinearTransformer,
     Llama,
     PlainDecoder,
@@ -58,6 +59,7 @@ GENERATES = {
     "cached GPT": lambda: GPT(N, LONG, SIZES),
     "linear transformer": lambda: LinearTransformer(N, SIZES),
     "Llama": lambda: Llama(N, Sizes(12, 2, 11, 1), 1),
+    "GatedDeltaNet": lambda: GatedDeltaNet(N, SIZES),
     "Transformer-XL": lambda: TransformerXL(N, SIZES, 3),
 }
 
@@ -65,7 +67,7 @@ GENERATES = {
 @pytest.mark.parametrize("name", GENERATES)
 @pytest.mark.parametrize("lengths", [None, LENGTHS])
 def test_continues_a_prompt(name, lengths, same_there):
-    if name in ("linear transformer", "Transformer-XL") and lengths is not None:
+    if name in ("linear transformer", "GatedDeltaNet", "Transformer-XL") and lengths is not None:
         pytest.skip("its prompts all have one length")
     torch.manual_seed(0)
 
@@ -74,6 +76,19 @@ def test_continues_a_prompt(name, lengths, same_there):
         return generate(writer, prompt, 4, lambda logits: logits.argmax(-1), lengths)
 
     same_there(write, GENERATES[name](), WORDS, lengths)
+
+
+def test_writes_from_a_cache_that_does_not_grow(same_there):
+    torch.manual_seed(0)
+
+    def write(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
+        state, logits = model.start(tokens[:, :0]), []
+        for each in tokens.unbind(1):
+            row, state = model.step(each, model.windowed(state, 2, 1))
+            logits.append(row)
+        return torch.stack(logits, dim=1)
+
+    same_there(write, GENERATES["Llama"](), WORDS)
 
 
 def test_samples_with_a_generator_of_the_device(device):
