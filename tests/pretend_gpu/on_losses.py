@@ -134,6 +134,6 @@ def test_every_public_loss_ran_here():
 
 
 def test_every_public_metric_of_tensors_ran_here():
-    """The others count parameters and operations from sizes, or compare words."""
-    counts = {name for name in public_names(metrics) if name.endswith(("_parameters", "_cost", "_operations"))}
+    """The others count parameters, operations and bytes from sizes, or compare words."""
+    counts = {name for name in public_names(metrics) if name.endswith(("_parameters", "_cost", "_operations", "_bytes"))}
     assert never_ran(metrics) - counts == {"bleu"}

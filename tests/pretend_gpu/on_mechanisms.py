@@ -1,6 +1,7 @@
 """Every mechanism in every form, and the modules around them."""
 
 from functools import partial
+from inspect import unwrap
 
 import pytest
 import torch
@@ -90,6 +91,7 @@ def real(*shape):
 
 EDGES = torch.tensor([[0, 0, 1, 3, 3, 2, 4], [1, 2, 0, 0, 1, 2, 3]])
 STATE = [real(2, 3).detach(), real(2).exp().detach(), *(real(2).exp().detach() for _ in range(2)), real(3).detach()]
+KEPT = (real(2, T, d).detach(), real(2, T).detach(), real(2, T).exp().detach())
 OTHERS = {
     "step in place": (lambda *state: fast.inplace_linear_attention_step(*(x.clone() for x in state)), *STATE),
     "scores of all pairs of nodes": (A.gat_scores, real(2, 3, T, d), real(3, 2 * d)),
@@ -101,6 +103,8 @@ OTHERS = {
         lambda k, v, speeds: A.windowed_cache(A.KeysValues(k, v), speeds, 3, 1),
         *(real(2, 3, T, d), real(2, 3, T, d), A.rotary_speeds(d)),
     ),
+    "tiles, as a loop": (partial(unwrap(A.tiled_attention), tile=2), *(real(2, T, d) for _ in range(3))),
+    "gradients of tiles": (partial(A.tiled_gradients, tile=2), *(real(2, T, d) for _ in range(3)), KEPT, real(2, T, d)),
 }
 
 

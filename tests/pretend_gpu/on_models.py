@@ -7,7 +7,19 @@ from torch import nn
 from course_lib import fast, generation, models
 from course_lib.blocks import Sizes
 from course_lib.fast import CachedGPT, fused_bidirectional_gru, fused_gru, fused_lstm, hoisted_rnn, stacked_bidirectional_gru
-from course_lib.generation import beam_search, generate, greedy, greedy_translation, sample, speculative
+from course_lib.generation import (
+    beam_search,
+    generate,
+    greedy,
+    greedy_probabilities,
+    greedy_translation,
+    known_draft,
+    known_law,
+    known_model,
+    sample,
+    speculative,
+    uniform_draft,
+)
 from course_lib.models import (
     GPT,
     BahdanauDecoder,
@@ -111,6 +123,12 @@ def test_a_draft_proposes_and_the_model_judges(same_there):
         return speculative(model, lambda tokens: one_hot[tokens[0, -1]], prompt, 4, 2, sharp).tokens
 
     same_there(write, GENERATES["GPT"]().eval(), WORDS[:1])
+
+
+@pytest.mark.parametrize("draft", [known_draft, uniform_draft])
+def test_a_known_model_and_its_drafts(draft, same_there):
+    tokens = torch.tensor([[0, 3, 5]])
+    same_there(lambda x: [known_model(x), known_law(x.device), draft(x), greedy_probabilities(known_model(x))], tokens)
 
 
 @pytest.mark.parametrize("width", [1, 3])
