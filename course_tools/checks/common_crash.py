@@ -1,7 +1,8 @@
 """Errors that beginners make in any exercise, such as `k.T` of a batch: what they are told, and how they are recognised.
 
-A kind is given only where the evidence is exact: the operation of torch that fails, the shapes of its operands, and the
-expression in the student's line. This module also runs inside the sandbox: it requires only torch.
+A kind is given only where the evidence is exact: what torch says, or the operation that fails, the shapes of its operands and
+the expression in the student's line. What is only likely is advice. This module also runs inside the sandbox: it requires only
+torch.
 """
 
 import ast
@@ -12,61 +13,75 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_tools.checks.failed_operation import RaisingCall
 
 
 class CrashKind(NamedTuple):
-    """The name of a severity, and what a student reads."""
+    """The name of a severity, what a student reads, and a pattern of what torch says if that is evidence enough."""
 
     severity: Literal["IDEA", "DETAIL", "CASE"]
     text: str
+    words: str = ""
 
 
 KINDS = {
     "all axes": CrashKind(
-        "DETAIL", "`x.T` turns *all* axes round, also those of the batch. To exchange the last two only, write `x.mT`."
+        "DETAIL",
+        "`x.T` turns *all* axes round, also those of the batch, and `x.t()` takes no more than two. To exchange the last two "
+        "only, write `x.mT`.",
+        r"^t\(\) expects a tensor with <= 2 dimensions",
     ),
     "not transposed": CrashKind(
         "DETAIL",
-        "`A @ B` sums over the last axis of A and the last but one of B. Here the axes that belong together do not stand "
-        "there: transpose one factor, as in `A @ B.mT`, or in `x @ W.mT` for weights stored as (out, in).",
+        "`A @ B` sums over the last axis of A and the last but one of B. Here their sizes differ, and they agree if you "
+        "transpose one factor: `A @ B.mT`, as in `x @ W.mT` for weights stored as (out, in), or `A.mT @ B`.",
     ),
     "other factor": CrashKind(
         "DETAIL",
-        "You transpose one factor of a product, and it is the other one that must be transposed: `A @ B` sums over the last "
-        "axis of A and the last but one of B.",
+        "You transpose one factor of a product: the sizes agree if you transpose the other one instead. `A @ B` sums over the "
+        "last axis of A and the last but one of B.",
     ),
     "classes": CrashKind(
         "DETAIL",
-        "`F.cross_entropy` wants the classes on axis 1, and yours are on the last axis: put all positions in one axis, "
-        "`logits.flatten(0, -2)` and `targets.flatten()`.",
+        "`F.cross_entropy` and `F.nll_loss` want the classes on axis 1, and yours are on the last axis: put all positions in "
+        "one axis, `logits.flatten(0, -2)` and `targets.flatten()`.",
     ),
-    "class indices": CrashKind(
+    "integers": CrashKind(
         "DETAIL",
-        "`F.cross_entropy` takes its targets as the indices of classes, which are integers: convert them by `.long()`.",
+        "The indices of classes, rows or entries must be integers, and yours are floating-point numbers: `.long()`.",
+        r"expected target dtype to be Long|tensors used as indices must be long|int32/int64 for index|"
+        r"argument #\d 'indices' to have one of",
+    ),
+    "not for integers": CrashKind(
+        "DETAIL",
+        "This function is defined for floating-point numbers only, and it is given integers or truth values: convert them by "
+        "`.float()`.",
+        r"not implemented for '(?:Long|Int|Bool)'|could not infer output dtype|a floating point or complex tensor as input",
     ),
     "outer": CrashKind(
         "DETAIL", "`torch.outer` takes two vectors only. With batch axes, write `a[..., :, None] * b[..., None, :]`."
     ),
     "truth": CrashKind(
         "DETAIL",
-        "`if`, `and`, `or`, `not`, `min` and `max` of Python ask one question about a whole tensor. Here each entry needs its "
-        "own answer: `torch.where`, `&`, `|`, `~`, `torch.minimum` or `clamp`.",
+        "`if`, `while`, `and`, `or`, `not`, `in`, `min` and `max` of Python need one truth value, and a tensor of several "
+        "entries, or of none, has not one. For an answer of each entry take `torch.where`, `&`, `|`, `~`, `torch.minimum` or "
+        "`clamp`; for one of all entries `.all()` or `.any()`.",
+        "Boolean value of Tensor with (?:more than one|no) value",
     ),
     "empty": CrashKind(
-        "CASE", "`torch.cat` and `torch.stack` need at least one tensor. An empty input needs a case of its own."
+        "CASE", "`torch.cat`, `torch.stack` and the like need at least one tensor. An empty input needs a case of its own."
     ),
     "list of shapes": CrashKind(
         "DETAIL",
-        "The tensors of the list have different shapes, so they cannot be joined in one: work on each by itself, and join or "
-        "add up only the numbers that you take from them.",
+        "The tensors of the list have shapes that cannot be joined in one tensor: work on each by itself, and join or add up "
+        "only the numbers that you take from them.",
     ),
     "cat lacks an axis": CrashKind(
         "DETAIL",
@@ -77,6 +92,7 @@ KINDS = {
         "DETAIL",
         "`torch.cat` cannot join tensors without axes, such as sums or norms. `torch.stack` makes an axis for them; or give "
         "each one, by `x.reshape(1)`.",
+        r"zero-dimensional tensor \(at position \d+\) cannot be concatenated",
     ),
     "cat does not broadcast": CrashKind(
         "DETAIL", "`torch.cat` does not broadcast: an axis of size 1 has to be expanded first, by `expand`."
@@ -88,97 +104,150 @@ KINDS = {
     ),
     "None": CrashKind(
         "DETAIL",
-        "An argument that may be None is used as it is. Treat None first: replace it by what it stands for, or leave it out.",
+        "An argument is None here, and it is used as it is. Treat None first: replace it by what it stands for, or leave it "
+        "out.",
     ),
     "number": CrashKind(
         "DETAIL",
         "Functions of torch such as `torch.sqrt` take a tensor, and you give a plain number: write `math.sqrt(n)` or `n**0.5`, "
         "or make a tensor of it.",
+        r"must be Tensor, not (?:int|float)$",
     ),
     "math": CrashKind(
         "DETAIL", "The functions of `math` take a single number, and you give a tensor: take those of torch, as `torch.sqrt`."
     ),
     "one entry": CrashKind(
-        "DETAIL", "`int`, `float` and `.item()` take a tensor with a single entry. Yours has several, such as those of a batch."
+        "DETAIL",
+        "`int`, `float` and `.item()` take a tensor with a single entry, and yours has another number of them: a batch, for "
+        "example, has several, and an empty input none.",
     ),
     "no attribute of a number": CrashKind(
         "DETAIL", "You use a plain number as if it were a tensor. Convert it first, by `torch.as_tensor`."
     ),
     "no attribute of a list": CrashKind(
-        "DETAIL", "You use a plain list or tuple as if it had attributes. Unpack it, or go through its entries one by one."
+        "DETAIL", "A plain list or tuple has no attribute of this name. Unpack it, or go through its entries one by one."
     ),
     "lacks an axis": CrashKind(
         "DETAIL",
-        "Two tensors are combined entry by entry, and one lacks an axis that the other has. Broadcasting aligns the *last* "
-        "axes: give it an axis of size 1 at that place, as in `x[..., None]` or `x[..., None, :]`, or keep it in a reduction "
-        "by `keepdim=True`.",
+        "Two tensors are combined entry by entry, and one has an axis less than the other. Broadcasting aligns the *last* "
+        "axes: give it an axis of size 1 where one is missing, as in `x[..., None]` or `x[..., None, :]`, or keep it in a "
+        "reduction by `keepdim=True`.",
     ),
     "column": CrashKind(
         "DETAIL",
-        "The positions and the lengths stand on the same axis. To compare each length with each position, make a column of the "
-        "lengths: `lengths[:, None]`.",
+        "Two vectors of different lengths are compared entry by entry. To compare each entry of one with each of the other, "
+        "make a column of one: `a[:, None]`.",
+    ),
+    "axes": CrashKind(
+        "DETAIL",
+        "You unpack a shape into as many names as it does not have here. Where any number of axes may come first, count from "
+        "the end: `x.shape[-1]`, or `*batch, T, d = x.shape`.",
+    ),
+    "reshape": CrashKind(
+        "DETAIL",
+        "`reshape`, `view` and `unflatten` keep the number of entries: the sizes that you give do not multiply to it. Print "
+        "the shape before that line.",
+        "is invalid for input of size|don't multiply up to the size",
     ),
     "invented": CrashKind(
-        "IDEA", "What you call does not exist: torch has nothing of this name. It is misspelt, or an assistant invented it."
+        "IDEA", "What you call does not exist in torch: the name is misspelt, invented, or one of another library."
     ),
     "elsewhere": CrashKind("DETAIL", "This name exists in torch, but not in the place where you look for it."),
     "package": CrashKind(
-        "IDEA", "This package is not installed, and the course does without it: torch alone is enough for this exercise."
+        "IDEA", "What you import is not installed, and the course does without it: torch alone is enough for this exercise."
     ),
     "several results": CrashKind(
         "DETAIL",
         "The function that you call returns several results together, such as `context` and `weights`, and you use them as one "
-        "tensor. Take the one that you need, as in `attend(…).context`.",
+        "tensor. Take the one that you need, as in `attend(…).context` or `x.max(-1).values`.",
     ),
     "minus of bool": CrashKind(
-        "DETAIL", "`-` is not defined for tensors of True and False. Write `~a` for not a, and `a & ~b` for a without b."
+        "DETAIL",
+        "`-` is not defined for tensors of True and False. Write `~a` for not a, and `a & ~b` for a without b; or convert them "
+        "to numbers, by `.float()`.",
+        "the `-` operator, ",
     ),
     "mask of numbers": CrashKind(
-        "DETAIL", "A mask must be of True and False, and yours is of numbers: make it by a comparison, as in `mask > 0`."
+        "DETAIL",
+        "Truth values are wanted, and yours are numbers: make a mask by a comparison, as in `mask > 0`. `&` and `|` bind more "
+        "tightly than comparisons: `(a > 0) & (b > 0)`.",
+        r"\(operator.invert\) is only implemented|only supports boolean masks|condition to be a boolean tensor|"
+        r"\"bitwise_\w+\" not implemented for '(?:Float|Double)'",
     ),
     "index lacks axes": CrashKind(
         "DETAIL",
         "`gather` and `scatter` need an index with as many axes as the tensor. To take one entry of each row, write "
         "`x.gather(-1, index[..., None])[..., 0]`.",
+        "Index tensor must have the same number of dimensions as",
     ),
     "dtypes": CrashKind(
         "DETAIL",
-        "The two factors of a product are of different dtypes, such as integers (from `F.one_hot` or `arange`) and "
-        "floating-point numbers. Convert one: `a.to(b.dtype)`.",
+        "Two tensors of different dtypes meet, such as integers (from `F.one_hot` or `arange`) and floating-point numbers. "
+        "Convert one: `a.to(b.dtype)`.",
+        r"(?:to|must) have (?:the )?same (?:scalar )?d?type|expected scalar type \w+ but found|Expected self.dtype to be equal",
     ),
     "in place": CrashKind(
         "CASE",
-        "You write into an argument (`+=`, `x[...] = …`, a method that ends in `_`). That changes it for the caller too, and "
-        "no gradient can pass: compute a new tensor.",
+        "You write into a tensor whose gradient is wanted, as an argument (`+=`, `x[...] = …`, a method that ends in `_`). "
+        "Into an argument that would change it for the caller too. Compute a new tensor.",
+        "leaf Variable that requires grad is being used in an in-place operation",
     ),
     "view": CrashKind(
         "DETAIL",
         "`view` needs numbers that lie in memory in this order, which those of a slice or a transpose do not: `reshape`.",
+        "view size is not compatible with input tensor's size and stride",
+    ),
+    "numpy": CrashKind(
+        "CASE",
+        "NumPy computes no gradients, so a tensor that needs one cannot be given to it. Compute with the functions of torch.",
+        r"Can't call numpy\(\) on Tensor that requires grad",
     ),
 }
 """Kinds of errors, by name. The texts name nothing of the answer, so that one mistake has one text in a class."""
 
-_BY_WORDS = {
-    "Boolean value of Tensor with more than one value is ambiguous": "truth",
-    "the `-` operator, ": "minus of bool",
-    "~ (operator.invert) is only implemented": "mask of numbers",
-    "only supports boolean masks": "mask of numbers",
-    "expected condition to be a boolean tensor": "mask of numbers",
-    "a leaf Variable that requires grad is being used in an in-place operation": "in place",
-    "a view of a leaf Variable that requires grad is being used in an in-place operation": "in place",
-    "view size is not compatible with input tensor's size and stride": "view",
-    "Index tensor must have the same number of dimensions as": "index lacks axes",
-    "expected m1 and m2 to have the same dtype": "dtypes",
-    "expected target dtype to be Long": "class indices",
-}
+_ADVICE = (
+    ("non-empty TensorList|non-empty list of Tensors", "The list may be empty: say what is returned then."),
+    ("tensor has no dimensions|of a 0-dim? tensor", "A number has no axes: was it summed too far?"),
+    (
+        "mat1 and mat2 shapes|size mismatch, got|Expected size for first two dim|inconsistent tensor size",
+        "In a product `@`, the last axis of the left tensor meets the one before the last of the right: W (out, in) is applied "
+        "as `x @ W.mT`, and a vector needs an axis of size 1.",
+    ),
+    (
+        r"The size of tensor a \(\d+\) must match",
+        "Axes are compared from the last one: add one that is missing by `[..., None]`, or keep it by `keepdim=True`. `.mT` "
+        "turns the last two axes of a batch, `.T` all of them.",
+    ),
+    (
+        "have same number of dimensions|Sizes of tensors must match except",
+        "`cat` joins tensors of as many axes, equal in all but one; `stack` makes a new axis.",
+    ),
+    ("Expected target size", "`F.cross_entropy` takes the classes on axis 1: `logits.mT`, or flatten all positions of both."),
+    (r"index -\d+ is out of bounds", "If a negative index marks padding: replace it, and mask what it reads."),
+    ("values to unpack", "Count what stands on the left."),
+)
+"""Pattern of the message, and advice on an error whose kind is not certain; the first that is found counts."""
+
 _OF_SHAPES = re.compile(r"\b(?:sizes?|shapes?|dimensions?|equal size)\b|1-D argument|subscript", re.IGNORECASE)
 _JOINS = {"cat", "concat", "concatenate", "stack"}
-_COMPARES = {"lt", "le", "gt", "ge"}
-_ENTRYWISE = {"add", "sub", "rsub", "mul", "div", "truediv", "pow", "where", "maximum", "minimum", "eq", "ne"} | _COMPARES
+_COMPARES = {"lt", "le", "gt", "ge", "eq", "ne"}
+_ENTRYWISE = {"add", "sub", "rsub", "mul", "div", "truediv", "pow", "where", "maximum", "minimum"} | _COMPARES
 _TURNS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "mT", "T", "rearrange"}
 _OTHER_NAMES = {"swish": "F.silu"}
-_PLACES = (("F", F), ("torch", torch), ("torch.linalg", torch.linalg), ("torch.special", torch.special))
-_RETURNED = re.compile(r"'(?:torch\.return_types\.\w+)'|not torch\.return_types\.\w+|'(\w+)'|must be Tensor, not (\w+)")
+_PLACES = (
+    ("F", F),
+    ("torch", torch),
+    ("x", Tensor),
+    ("torch.linalg", torch.linalg),
+    ("torch.special", torch.special),
+    ("torch.fft", torch.fft),
+    ("nn", nn),
+    ("nn.init", nn.init),
+    ("torch.optim", torch.optim),
+)
+_PAIRS = {"max", "min", "sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin"}
+"""Methods of tensors that return values with their indices, if they are given an axis."""
+_RETURNED = re.compile(r"'(?:torch\.return_types\.\w+)'|not torch\.return_types\.\w+|'(\w+)'|must be Tensor, not (\w+)$")
 
 
 @dataclass(frozen=True)
@@ -205,12 +274,39 @@ class CrashSite:
         operation = dis.opname[code.co_code[traceback.tb_lasti]]
         return cls(traceback.tb_frame, _expression(code, traceback.tb_lasti), "RAISE" in operation, tuple(called))
 
+    @property
+    def scope(self) -> dict[str, object]:
+        """All variables that the frame sees, by name."""
+        return {**self.frame.f_globals, **self.frame.f_locals}
+
     def values(self) -> dict[str, object]:
         """The variables in the expression, by name."""
-        scope = {**self.frame.f_globals, **self.frame.f_locals}
-        nodes = [node for node in ast.walk(self.expression) if isinstance(node, ast.Name)] if self.expression else []
-        names = [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
-        return {name: scope[name] for name in dict.fromkeys(names) if name in scope}
+        return self._found(list(ast.walk(self.expression)) if self.expression else [])
+
+    def operands(self) -> dict[str, object]:
+        """The variables that the outermost operator, call or attribute of the expression takes, by name."""
+        outermost = _inner(self.expression)
+        nodes = list(ast.iter_child_nodes(outermost)) if outermost is not None else []
+        return self._found([node.value if isinstance(node, ast.keyword) else node for node in (outermost, *nodes)])
+
+    def unpacks_a_shape(self) -> bool:
+        """Whether the line unpacks the shape of a tensor."""
+        line = linecache.getline(self.frame.f_code.co_filename, self.frame.f_lineno)
+        return re.search(r"=\s*[\w.\[\]]+\.(?:shape|size\(\))\s*(?:[;#].*)?$", line) is not None
+
+    def begins_with_a_pair(self) -> bool:
+        """Whether the left side of an operator calls a Python function, or a method that returns values with their indices."""
+        match _inner(self.expression):
+            case ast.BinOp(left=ast.Call(func=ast.Name(id=name))):
+                return isinstance(self.scope.get(name), FunctionType | nn.Module)
+            case ast.BinOp(left=ast.Call(func=ast.Attribute(attr=name), args=args, keywords=keywords)):
+                return name in _PAIRS and bool(args or keywords)
+        return False
+
+    def _found(self, nodes: Sequence[ast.AST | None]) -> dict[str, object]:
+        scope = self.scope
+        names = sorted((node for node in nodes if isinstance(node, ast.Name)), key=lambda node: (node.lineno, node.col_offset))
+        return {node.id: scope[node.id] for node in names if node.id in scope}
 
 
 def crash_of(error: Exception, place: CrashSite, raising: RaisingCall | None, call: Sequence[object]) -> Crash:
@@ -221,28 +317,31 @@ def crash_of(error: Exception, place: CrashSite, raising: RaisingCall | None, ca
     return Crash(kind, _advice(error, place, raising, kind))
 
 
+def advice_on(error: BaseException) -> str:
+    """Return what to do about an error whose kind is not certain; "" if it depends on the exercise."""
+    return next((advice for pattern, advice in _ADVICE if re.search(pattern, str(error))), "")
+
+
 def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call: Sequence[object]) -> str:
     text = str(error)
     if isinstance(error, ModuleNotFoundError):
         return "package"
     if isinstance(error, AttributeError):
         return _of_attribute(error, place)
-    if "NoneType" in text and _none_arguments(place):
+    if "NoneType" in text and _is_argument_of_none(place):
         return "None"
     if isinstance(error, TypeError) and _several_results(text, place):
         return "several results"
-    if re.search(r"must be Tensor, not (?:int|float)$", text):
-        return "number"
     if "only one element tensors can be converted" in text or "cannot be converted to Scalar" in text:
         return _of_one_number(place.expression)
-    if re.search(r'"bitwise_\w+" not implemented for \'(?:Float|Double)\'', text):
-        return "mask of numbers"
     if "non-empty list of Tensors" in text or "non-empty TensorList" in text:
         return "empty" if any(_is_empty(value) for value in call) else ""
-    if (kind := next((kind for words, kind in _BY_WORDS.items() if words in text), "")) != "":
-        return kind
+    if said := [name for name, kind in KINDS.items() if kind.words and re.search(kind.words, text)]:
+        return said[0]
     if _classes_are_last(text, place):
         return "classes"
+    if "values to unpack" in text and raising is not None and raising.name in ("shape", "size") and place.unpacks_a_shape():
+        return "axes"
     if raising is None or not isinstance(error, RuntimeError):
         return ""
     return _of_shapes(place.expression, raising, call)
@@ -251,16 +350,14 @@ def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call:
 def _of_shapes(expression: ast.AST | None, raising: RaisingCall, call: Sequence[object]) -> str:
     """The kind of an error that the shapes of the operands of one operation show."""
     shapes = [tuple(t.shape) for t in raising.tensors]
-    if raising.name in ("outer", "ger") and any(len(shape) > 1 for shape in shapes):
+    if raising.name == "outer" and any(len(shape) > 1 for shape in shapes):
         return "outer"
-    if raising.name == "t" and len(shapes) == 1 and len(shapes[0]) > 2:
-        return "all axes"
     if raising.name == "matmul" and len(shapes) == 2 and (nodes := _factors(expression)) is not None:
         return _of_product(*nodes, *shapes)
     if raising.name in _JOINS and shapes:
         return _of_joined(raising, shapes, call)
-    if raising.name in _ENTRYWISE and len(shapes) >= 2:
-        if raising.name in _COMPARES and [len(shape) for shape in shapes] == [1, 1] and any(map(_is_arange, raising.tensors)):
+    if raising.name in _ENTRYWISE and not _broadcasts(*shapes):
+        if raising.name in _COMPARES and [len(shape) for shape in shapes] == [1, 1]:
             return "column"
         small, large = min(shapes, key=len), max(shapes, key=len)
         if len(small) == len(large) - 1 and all(shape in (small, large) for shape in shapes) and _n_places(small, large) == 1:
@@ -289,13 +386,13 @@ def _of_product(left: ast.AST, right: ast.AST, a: tuple[int, ...], b: tuple[int,
 
 def _of_joined(raising: RaisingCall, shapes: list[tuple[int, ...]], call: Sequence[object]) -> str:
     """The kind of an error in joining tensors of several shapes."""
-    if len(set(shapes)) > 1 and any(isinstance(value, list | tuple) and _shapes(value) == shapes for value in call):
-        return "list of shapes"
-    if raising.name == "stack" or len({len(shape) for shape in shapes}) > 2:
-        return ""
     most = max(map(len, shapes))
-    if most == 0:
-        return "cat of numbers"
+    along = range(most if raising.name != "stack" and len({len(shape) for shape in shapes}) == 1 else 0)
+    joins = len(set(shapes)) == 1 or any(len({(*shape[:i], *shape[i + 1 :]) for shape in shapes}) == 1 for i in along)
+    if not joins and any(isinstance(value, list | tuple) and _shapes(value) == shapes for value in call):
+        return "list of shapes"
+    if raising.name == "stack" or len({len(shape) for shape in shapes}) > 2 or most == 0:
+        return ""
     axis = next((n for n in (*raising.args[1:2], *raising.kwargs.values()) if type(n) is int), 0) % most
     if any(len(shape) < most - 1 for shape in shapes):
         return ""
@@ -319,7 +416,7 @@ def _of_attribute(error: AttributeError, place: CrashSite) -> str:
     if type(owner) is Tensor:
         return _of_unknown(name)
     if owner is None:
-        return "None" if name and _none_arguments(place) else ""
+        return "None" if _is_argument_of_none(place) else ""
     if isinstance(owner, tuple) and (hasattr(owner, "_fields") or hasattr(owner, "n_fields")):
         return "several results" if hasattr(Tensor, name) else ""
     if type(owner) in (list, tuple):
@@ -332,10 +429,10 @@ def _of_unknown(name: str) -> str:
 
 
 def _of_one_number(expression: ast.AST | None) -> str:
-    match expression.value if isinstance(expression, ast.Expr) else expression:
+    match _inner(expression):
         case ast.Call(func=ast.Attribute(value=ast.Name(id="math"))):
             return "math"
-        case ast.Call(func=ast.Name(id="int" | "float" | "round")) | ast.Call(func=ast.Attribute(attr="item")):
+        case ast.Call(func=ast.Name(id="int" | "float")) | ast.Call(func=ast.Attribute(attr="item")):
             return "one entry"
     return ""
 
@@ -351,31 +448,23 @@ def _classes_are_last(text: str, place: CrashSite) -> bool:
     return logits.dim() > 2 and tuple(target.shape) == tuple(logits.shape[:-1])
 
 
-def _none_arguments(place: CrashSite) -> bool:
-    """Whether an argument of the student's function that is None stands in the expression."""
+def _is_argument_of_none(place: CrashSite) -> bool:
+    """Whether an operand of the expression is an argument of the student's function that is None, and was when it came."""
     code = place.frame.f_code
-    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return any(value is None and name in arguments for name, value in place.values().items())
+    stored = [one.argval for one in dis.get_instructions(code) if "STORE_FAST" in one.opname]
+    written = {name for names in stored for name in (names if isinstance(names, tuple) else (names,))}
+    arguments = {*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]} - written
+    return any(name in arguments and value is None for name, value in place.operands().items())
 
 
 def _several_results(text: str, place: CrashSite) -> bool:
     """Whether a function or an operator of torch was given a named tuple."""
     if "can only concatenate tuple" in text or "can't multiply sequence" in text:  # what Python says if the tuple comes first
-        return _is_result(place.expression)
+        return place.begins_with_a_pair()
     if "unsupported operand type" not in text and "must be Tensor, not" not in text:
         return False
     named = {kind.__name__ for kind in tuple.__subclasses__() if hasattr(kind, "_fields")}
     return any("return_types" in found[0] or (found[1] or found[2]) in named for found in _RETURNED.finditer(text))
-
-
-def _is_result(statement: ast.AST | None) -> bool:
-    """Whether the left side of an operator is written as a call, though not of `list` or `tuple`."""
-    match statement.value if isinstance(statement, ast.Expr) else statement:
-        case ast.BinOp(left=ast.Call(func=ast.Name(id="list" | "tuple"))):
-            return False
-        case ast.BinOp(left=ast.Call()):
-            return True
-    return False
 
 
 def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kind: str) -> str:
@@ -395,7 +484,7 @@ def _advice(error: Exception, place: CrashSite, raising: RaisingCall | None, kin
 def _nearest(owner: object, name: str) -> str:
     for where, place in _PLACES:
         if hasattr(place, name):
-            return f"`{name}` is in {place.__name__}: `{where}.{name}`."
+            return f"`{name}` exists as `{where}.{name}`."
     if name in _OTHER_NAMES:
         return f"Perhaps you mean `{_OTHER_NAMES[name]}`."
     near = difflib.get_close_matches(name, [one for one in dir(owner) if one[0] != "_"], n=1, cutoff=0.8)
@@ -419,11 +508,14 @@ def _expression(code: CodeType, at: int) -> ast.AST | None:
     return None
 
 
+def _inner(statement: ast.AST | None) -> ast.AST | None:
+    """The expression that a statement consists of."""
+    return statement.value if isinstance(statement, ast.Expr) else statement
+
+
 def _factors(statement: ast.AST | None) -> tuple[ast.AST, ast.AST] | None:
     """The two factors of a product of matrices, as they are written."""
-    match statement:
-        case ast.Expr(value=value):
-            return _factors(value)
+    match _inner(statement):
         case ast.BinOp(left=left, op=ast.MatMult(), right=right):
             return left, right
         case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="matmul" | "mm" | "bmm"), args=[left, right]):
@@ -467,10 +559,6 @@ def _n_places(small: tuple[int, ...], large: tuple[int, ...]) -> int:
     """In how many places an axis of size 1 makes the smaller shape broadcast to the larger one."""
     with_axis = ((*small[:i], 1, *small[i:]) for i in range(len(large)))
     return sum(all(m in (1, n) for m, n in zip(one, large, strict=True)) for one in with_axis)
-
-
-def _is_arange(tensor: Tensor) -> bool:
-    return not tensor.is_meta and torch.equal(tensor.double(), torch.arange(len(tensor), dtype=torch.double))
 
 
 def _is_empty(value: object) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from course_tools.checks import time_limit
-from course_tools.checks.crash_advice import advice_on
+from course_tools.checks.common_crash import advice_on
 from course_tools.checks.outcome import NotAFunction, Outcome, is_close
 from course_tools.checks.time_limit import TimedOut
 
@@ -48,7 +48,7 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
         line = f" in the line `{got.where}`" if got.where else ""
         said = f"It raised {type(got.error).__name__}{line}: {_short(got.error)}"
         kind, own = ("", "") if got.crash is None else (got.crash.kind, got.crash.advice)
-        advice = [_axes(got) or ("" if kind else advice_on(got.error)), own]
+        advice = [_axes(got) if kind == "axes" else "", "" if kind else advice_on(got.error), own]
         return Failure(" ".join(filter(None, [f"{said.removesuffix('.')}." if any(advice) else said, *advice])))
     if got.results is None:
         return Failure("It returned None. Is a `return` statement missing?")
@@ -56,11 +56,9 @@ def runs(expected: Outcome, got: Outcome) -> Failure | None:
 
 
 def _axes(got: Outcome) -> str:
-    """Advice for an answer that counts on a number of axes: `B, T, d = x.shape`."""
-    if got.failed is None or got.failed.name not in ("shape", "size") or len(got.failed.operands) != 1:
-        return ""
-    n = len(got.failed.operands[0].sizes)
-    return f"The tensor has {n} ax{'i' if n == 1 else 'e'}s here: where any number may stand in front, take `x.shape[-1]`."
+    """How many axes a tensor has whose shape is unpacked: `B, T, d = x.shape`."""
+    n = len(got.failed.operands[0].sizes) if got.failed is not None and got.failed.operands else 0
+    return f"The tensor has {n} ax{'i' if n == 1 else 'e'}s here." if n else ""
 
 
 def same_shapes(expected: Outcome, got: Outcome) -> Failure | None:
