@@ -12,7 +12,7 @@ from course_lib.attention import chunked_delta_attention, decay_mask, delta_rule
 from course_tools.bank import stepwise_models as stepwise
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -54,8 +54,8 @@ def train_memory(tokens: Tensor, answers: Tensor, n_steps: int) -> nn.Module:
     parallel; where a token asks, they are its answer. `state = model.start(tokens)` reads tokens (B, T), T ≥ 0, and `logits,
     state = model.step(token, state)` reads one more (B,) and gives logits (B, 16).
 
-    The state holds at most 300 numbers for each sequence, however many tokens were read, and `step` does not change the state
-    that it is given.
+    The state holds at most 300 numbers for each sequence, however many tokens were read, and is neither a table with a place
+    for each key nor a list. `step` does not change the state that it is given.
 
     Args:
         tokens: the sequences to learn from, (N, 72).
@@ -164,6 +164,8 @@ def _once(measured: Measured, truth: Truth) -> float:
 
 
 def _learns(measured: Measured, truth: Truth) -> str | None:
+    if fault := trained.makes_updates(measured, truth):
+        return fault
     found = (_rewritten(measured, truth) + _once(measured, truth)) / 2
     return None if found >= LEARNED else f"{found:.2f} of its answers are right; guessing has {1 / N_VALUES:.2f}."
 
@@ -193,6 +195,18 @@ def ignores_the_order(measured: Measured, truth: Truth) -> bool:
 def confuses_rewritten_keys(measured: Measured, truth: Truth) -> bool:
     """Evidence: answers for rewritten keys are much worse than those for keys that are written once."""
     return _rewritten(measured, truth) < min(WANTED, _once(measured, truth) - 0.05)
+
+
+def is_a_table(measured: Measured, truth: Truth) -> bool:
+    """Evidence: numbers of an earlier state are still there in a later one. A sum with learned keys changes all of them."""
+    return bool(measured.steps) and bool(measured.steps[3] > 0.3)
+
+
+def _no_table(measured: Measured, truth: Truth) -> str | None:
+    if not is_a_table(measured, truth):
+        return None
+    kept = f"{measured.steps[3]:.0%} of the numbers in the state after a quarter of a sequence are still in it after half of it"
+    return f"{kept}: it is a table or a list."
 
 
 def steps_forget_the_past(measured: Measured, truth: Truth) -> bool:
@@ -333,6 +347,27 @@ class KeepsKeysAndValues(SmallMemory):
     def write_and_read(self, state, q, k, v, beta):
         keys, values = (torch.cat([old, new[:, None]], dim=1) for old, new in zip(state, (k, v), strict=True))
         return ((8 * q[:, None] @ keys.mT).softmax(-1) @ values)[:, 0], (keys, values)
+
+
+@wrong.change("model", is_a_table, part=0.1, severity=Severity.IDEA)
+class KeepsATable(SmallMemory):
+    """Your state is a table with a place for each key, or a list of what was read: numbers of an earlier state are still in a
+    later one. In the memory of this task all keys share all rows: write k (v - Sᵀk)ᵀ with learned keys k."""
+
+    def empty(self, B):
+        return torch.full((B, N_KEYS), ASKS)
+
+    def forward(self, tokens):
+        state, logits = self.empty(len(tokens)), []
+        for token in tokens.unbind(1):
+            found, state = self.step(token, state)
+            logits.append(found)
+        return torch.stack(logits, dim=1)
+
+    def step(self, token, state):
+        key, value = token[:, None] // 17, token[:, None] % 17
+        state = state.scatter(1, key, torch.where(value == ASKS, state.gather(1, key), value))
+        return self.readout(self.W_v(self.value(state.gather(1, key)[:, 0]))), state
 
 
 @wrong.change("model", ignores_the_order, part=0.4)
@@ -543,8 +578,8 @@ exercise = Exercise(
         trained.holds("agree", "Both forms give the same logits.", stepwise.agree, 2, (*_TRAINED, "steps")),
         trained.holds(
             "constant",
-            f"The state holds at most {MOST_NUMBERS} numbers for each sequence, and does not grow.",
-            stepwise.constant(MOST_NUMBERS),
+            f"The state holds at most {MOST_NUMBERS} numbers for each sequence, does not grow, and is no table or list.",
+            trained.every(stepwise.constant(MOST_NUMBERS), _no_table),
             1,
             (*_TRAINED, "steps"),
         ),
