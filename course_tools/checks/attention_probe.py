@@ -142,10 +142,10 @@ class _EqualWeights(TorchDispatchMode):
         return result
 
     def _note_gates(self, operation: object, result: object) -> None:
-        """Count sigmoids and tanhs; torch's LSTM takes three and two of each of its units."""
+        """Count sigmoids, also those written with `exp`, and tanhs; torch's LSTM takes three and two of each of its units."""
         kernel = operation._overloadpacket.__name__.removesuffix("_")
-        for i, name in enumerate(("sigmoid", "tanh")):
-            if kernel == name:
+        for i, names in enumerate((("sigmoid", "exp", "hardsigmoid"), ("tanh",))):
+            if kernel in names:
                 self.gates[i] += result.numel()
             elif operation is _RECURRENT_LAYER:
                 self.gates[i] += (3, 2)[i] * result[0].numel()

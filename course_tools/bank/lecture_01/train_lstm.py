@@ -234,8 +234,8 @@ def decaying_sum(*data):
 
 @wrong.part(proof=language_models.has_no_gates)
 def a_plain_rnn(*data):
-    """Your model is a plain RNN: its state is the `tanh` of one product, and no gate decides what is kept. The task is an LSTM,
-    with an input, a forget and an output gate, and a cell beside the state."""
+    """Your model is a plain RNN: no sigmoid is computed, so no gate decides what is kept. The task is an LSTM, with an input, a
+    forget and an output gate, and a cell beside the state."""
     return submit(data, lstm=nn.RNN(16, 64, batch_first=True), lr=5e-3)
 
 
