@@ -14,6 +14,7 @@ from course_tools.checks.trained import (
     both,
     differs_when_asked_again,
     gradients_are_kept,
+    makes_no_update,
     no_weight_is_stepped,
     reads_one_batch,
     updates_are_too_large,
@@ -176,6 +177,8 @@ LOOP = {
     "{learned} by heart. Draw {new} in each update.",
     "learning_rate_too_small": "Your updates hardly change the weights: all together move them by less than two percent. Take "
     "a larger learning rate; for Adam {rates}.",
+    "never_updated": "No update is made: no optimizer took a step, and no loss was differentiated. The model is returned as it "
+    "was drawn. Train it: draw a batch, compute the loss, `zero_grad`, `backward`, `step`.",
 }
 """What is said of the mistakes that any training loop can contain, in the order in which they are looked for."""
 REPAIR = {
@@ -277,6 +280,7 @@ class Submissions(Answers):
             "probabilities_for_logits": (probabilities, {"part": part, "wrap": Softmaxed}),
             "one_batch_for_all_updates": (both(same, fails), {"part": part, "one_batch": True}),
             "learning_rate_too_small": (both(updates_are_too_small, fails), {"part": short, "lr": 1e-6}),
+            "never_updated": (both(makes_no_update, fails), {"part": 0.0}),
         }
         for name, misconception in says.items():
             proof, change = made[name]

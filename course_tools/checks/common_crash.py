@@ -197,6 +197,11 @@ KINDS = {
         "`view` needs numbers that lie in memory in this order, which those of a slice or a transpose do not: `reshape`.",
         "view size is not compatible with input tensor's size and stride",
     ),
+    "init": CrashKind(
+        "DETAIL",
+        "The `__init__` of your module gives it parts before `super().__init__()` was called: make this its first line.",
+        r"cannot assign (?:module|parameter)s? before Module.__init__\(\) call",
+    ),
     "numpy": CrashKind(
         "CASE",
         "NumPy computes no gradients, so a tensor that needs one cannot be given to it. Compute with the functions of torch.",
@@ -324,9 +329,11 @@ def advice_on(error: BaseException) -> str:
 
 def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call: Sequence[object]) -> str:
     text = str(error)
+    if said := [name for name, kind in KINDS.items() if kind.words and re.search(kind.words, text)]:
+        return said[0]
     if isinstance(error, ModuleNotFoundError):
         return "package"
-    if isinstance(error, AttributeError):
+    if isinstance(error, AttributeError) and error.name is not None:
         return _of_attribute(error, place)
     if "NoneType" in text and _is_argument_of_none(place):
         return "None"
@@ -336,8 +343,6 @@ def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call:
         return _of_one_number(place.expression)
     if "non-empty list of Tensors" in text or "non-empty TensorList" in text:
         return "empty" if any(_is_empty(value) for value in call) else ""
-    if said := [name for name, kind in KINDS.items() if kind.words and re.search(kind.words, text)]:
-        return said[0]
     if _classes_are_last(text, place):
         return "classes"
     if "values to unpack" in text and raising is not None and raising.name in ("shape", "size") and place.unpacks_a_shape():

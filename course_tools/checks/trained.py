@@ -45,13 +45,13 @@ def holds(name: str, law: str, judge: Judge, points: int, needs: tuple[str, ...]
     return Property(name, law, _no_calls, judged_by(judge), points, needs)
 
 
-def trains_within(seconds: float) -> Property:
-    """Make the root of the graph: the function trains and returns a model, in time."""
+def trains_within(seconds: float, advice: str = "Use a smaller model or smaller batches.") -> Property:
+    """Make the root of the graph: the function trains and returns a model, in time; `advice` says how to save time."""
 
     def judge(expected: Outcome, got: Outcome) -> Failure | None:
         if isinstance(got.error, TimedOut):
             allowed = f"the limit is {seconds:g} seconds of processor time"
-            return Failure(f"It did not end in time: {allowed}. Use a smaller model or smaller batches.")
+            return Failure(f"It did not end in time: {allowed}. {advice}")
         return runs(expected, got)
 
     return Property("runs", "It trains without an error and returns the model.", _no_calls, judge, points=0, needs=())
@@ -239,6 +239,11 @@ def reads_one_batch(measured: Measured, truth: Truth) -> bool:
 def makes_too_many_updates(measured: Measured, truth: Truth) -> bool:
     """Evidence: there were more updates than `n_steps`."""
     return measured.n_updates > truth["n_steps"]
+
+
+def makes_no_update(measured: Measured, truth: Truth) -> bool:
+    """Evidence: no optimizer made a step, and no loss was differentiated."""
+    return measured.n_updates == 0
 
 
 def no_weight_is_stepped(measured: Measured, truth: Truth) -> bool:

@@ -48,7 +48,7 @@ class Measured(NamedTuple):
     `probes` holds the tensors of `attention_probe.Probe` for each batch with which the model is probed.
 
     `late` is the fraction of the weights of the returned model that the first ten updates did not update; 0 if no optimizer was
-    used.
+    used. `begins` is False if the model has `start`, which raises an error for no tokens; there are no `steps` then.
     """
 
     outputs: list[Tensor]
@@ -67,6 +67,7 @@ class Measured(NamedTuple):
     probes: list[Tensor]
     late: float
     settled: bool = True
+    begins: bool = True
 
 
 class RecordedLosses(NamedTuple):
@@ -104,7 +105,8 @@ def measure(
     with torch.no_grad():
         outputs, again, settled = _twice(model, queries)
         generates = callable(getattr(model, "start", None)) and callable(getattr(model, "step", None))
-        steps = [found for text in texts for found in _read(model, text)] if generates else []
+        begins = not generates or all(_begins(model, text) for text in texts)
+        steps = [found for text in texts for found in _read(model, text)] if generates and begins else []
     probes = [part for query in probed for part in probe(model, query if isinstance(query, tuple) else (query,))]
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     n_parameters = sum(p.numel() for p in parameters)
@@ -128,6 +130,7 @@ def measure(
         probes,
         late / max(n_parameters, 1) if record.n_steps else 0.0,
         settled,
+        begins,
     )
 
 
@@ -150,6 +153,15 @@ def _asked(model: Callable[..., object], query: Query) -> Tensor:
     if not isinstance(output, Tensor):
         raise NotAFunction(f"The model should return one tensor, but it returned a value of type {type(output).__name__}.")
     return output.detach().cpu().clone()
+
+
+def _begins(model: object, text: Tensor) -> bool:
+    """Whether `start` takes texts without a token."""
+    try:
+        model.start(text[:, :0])
+    except Exception:
+        return False
+    return True
 
 
 def _read(model: object, text: Tensor) -> list[Tensor]:

@@ -209,7 +209,7 @@ class SmallLinearTransformer(nn.Module):
 submit = language_models.submission(SmallLinearTransformer)
 wrong = loops.Submissions(__name__, submit, results="predictions")
 language_models.loop_mistakes(
-    wrong, {name: loops.LOOP[name] for name in ("dropout_left_on", "gradients_not_cleared")}, part=1.0
+    wrong, {name: loops.LOOP[name] for name in ("dropout_left_on", "gradients_not_cleared", "never_updated")}, part=1.0
 )
 
 

@@ -174,6 +174,8 @@ def _distances(measured: Measured, truth: Truth) -> str | None:
 
 
 def _steps(measured: Measured, truth: Truth) -> str | None:
+    if measured.begins is False:
+        return "`start` raises an error for an empty prompt, tokens (B, 0)."
     if not measured.steps:
         return "The model has no methods `start` and `step`."
     B, T = truth["queries"][-1].shape
@@ -367,7 +369,7 @@ class SmallLlama(nn.Module):
 submit = language_models.submission(SmallLlama)
 wrong = loops.Submissions(__name__, submit, results="predictions")
 language_models.loop_mistakes(
-    wrong, {name: loops.LOOP[name] for name in ("dropout_left_on", "gradients_not_cleared")}, part=0.25
+    wrong, {name: loops.LOOP[name] for name in ("dropout_left_on", "gradients_not_cleared", "never_updated")}, part=0.25
 )
 language_models.without_attention(wrong)
 

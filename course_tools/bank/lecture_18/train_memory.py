@@ -285,7 +285,10 @@ wrong = loops.Submissions(__name__, submit, results="logits")
 wrong.loop_mistakes(
     fails_to_learn,
     has_learned_nothing,
-    {name: loops.LOOP[name] for name in ("dropout_left_on", "gradients_not_cleared", "optimizer_of_another_model")},
+    {
+        name: loops.LOOP[name]
+        for name in ("dropout_left_on", "gradients_not_cleared", "optimizer_of_another_model", "never_updated")
+    },
     part=0.3,
     short=0.05,
 )

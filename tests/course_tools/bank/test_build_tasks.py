@@ -20,6 +20,7 @@ from torch import nn
 
 from course_tools.bank import exercise, exercises
 from course_tools.bank.image_classifiers import adds_up_patches
+from course_tools.bank.stepwise_models import steps
 from course_tools.checks import Exercise
 from course_tools.checks.trained import no_weight_is_stepped
 from course_tools.checks.training_record import Measured, Recorder, _read, measure
@@ -54,6 +55,16 @@ def test_a_right_submission_of_any_design_earns_all_points(id, right):
     assert (found.passed, found.points, found.misconception, found.suspected) == (True, found.max_points, None, None), (
         found.message
     )
+
+
+NEVER = [(item.id, wrong) for item in BUILDS for wrong in item.wrong if wrong.__name__ == "never_updated"]
+
+
+@pytest.mark.parametrize(("id", "wrong"), NEVER, ids=[id for id, _ in NEVER])
+def test_a_model_that_is_returned_as_it_was_drawn_is_told_so(id, wrong):
+    found = judged(id, wrong)
+    assert found.misconception == misconception(wrong)
+    assert 0 < found.points <= found.max_points // 3
 
 
 def without_an_update(build, monkeypatch):
@@ -296,6 +307,16 @@ def test_a_record_of_steps_shows_whether_a_state_grows_and_whether_it_is_a_value
     assert sizes.tolist() == held
 
 
+class Called(SimpleNamespace):
+    """A model of given parts that returns its inputs."""
+
+    def __init__(self, parts):
+        super().__init__(**vars(parts))
+
+    def __call__(self, inputs):
+        return inputs
+
+
 def in_a_buffer(text, state):
     return torch.cat([state[:, 1:], text[:, None]], 1)
 
@@ -331,6 +352,16 @@ def test_a_record_of_steps_shows_a_state_that_lists_what_was_read(read, start, g
 
 def test_a_record_of_steps_is_empty_where_a_model_does_not_step():
     assert measure(lambda: nn.Identity(), (), [torch.zeros(2, 3)], [torch.zeros(2, 3)]).steps == []
+
+
+def test_a_model_whose_start_takes_no_empty_prompt_has_no_steps_and_says_so():
+    def start(tokens):
+        return tokens.float().amax(-1, keepdim=True)
+
+    model = SimpleNamespace(start=start, step=lambda tokens, state: (tokens[:, None].float(), state))
+    found = measure(lambda: Called(model), (), [torch.zeros(2, 3)], [torch.arange(6).reshape(2, 3)])
+    assert (found.begins, found.steps) == (False, [])
+    assert "empty prompt" in steps(found, {})
 
 
 def test_a_record_leaves_torch_as_it_was():

@@ -54,6 +54,11 @@ def a_helper_returns_nothing(x, mask=None):
     return mask.shape
 
 
+class WithoutInit(torch.nn.Module):
+    def __init__(self):
+        self.layer = torch.nn.Linear(3, 3)
+
+
 def pair(x):
     return x, x
 
@@ -138,6 +143,7 @@ NAMED = [
     ("dtypes", lambda x: torch.zeros(3).scatter_add(0, x, x), [torch.zeros(3).long()]),
     ("in place", into, [TWO]),
     ("view", lambda x: x.mT.view(6), [TWO]),
+    ("init", lambda x: WithoutInit(), [TWO]),
     ("numpy", lambda x: x.numpy(), [TWO]),
 ]
 
