@@ -83,6 +83,8 @@ def _arrangements(pairs: Sequence[OutcomePair]) -> list[Arrangement]:
 def _wrong_order(names: Sequence[str], picks: Sequence[int]) -> str:
     """Say in which order the results belong: by their names, or by their places where the reference gives them none."""
     named = not names[0].startswith("Result ")
+    if not named and len(picks) == 2:
+        return "The results are in the wrong order: exchange them."
     wanted = names if named else [("first", "second", "third", "fourth")[pick] for pick in picks]
     return f"The results are in the wrong order: return them in the order ({', '.join(wanted)})."
 
@@ -116,9 +118,11 @@ def _repaired(expected: Outcome, got: Outcome, arrangement: Arrangement, slips: 
         slips[slip] = not isinstance(got.results[0], dict)
     results, missing = [], set()
     for i, (want, pick) in enumerate(zip(expected.results, picks, strict=True)):
-        if pick is None:
+        if pick is None or (given[pick] is None and isinstance(want, Tensor)):
             missing.add(i)
             results.append(want)
+            if pick is not None:
+                slips[f"{expected.names[i]} is None: return it too."] = True
         else:
             result, slip = _converted(expected.names[i], want, given[pick])
             results.append(result)

@@ -129,6 +129,14 @@ def counts_from_one(weights, n_arrows, H, W):
     return Arrows(ends + 1, strongest)
 
 
+@wrong.detail
+def leaves_out_the_time(weights, n_arrows, H, W):
+    """You give row and column, as for a single image. The positions are those of a video: the time comes first, and is 0 for
+    an image."""
+    strongest, place = weights.topk(n_arrows, dim=-1)
+    return Arrows(torch.stack([place // W, place % W], dim=-1), strongest)
+
+
 @right
 def by_sorting(weights, n_arrows, H, W):
     """All positions in falling order; first the time and what is left of it, then row and column of that."""

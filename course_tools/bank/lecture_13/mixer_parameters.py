@@ -132,6 +132,13 @@ def counts_no_bias_of_the_patches(d_model, d_tokens, d_channels, n_layers, n_pat
     return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - d_model
 
 
+@wrong.detail
+def counts_no_biases_in_the_blocks(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
+    """You count no biases in the two networks of a block. Every linear layer has a bias for each of its outputs."""
+    missed = n_layers * (n_patches + d_tokens + d_model + d_channels)
+    return _all(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes) - missed
+
+
 @right
 def by_a_list_of_shapes(d_model, d_tokens, d_channels, n_layers, n_patches, d_patch, n_classes):
     """Every tensor of the model by its shape, the products added up."""

@@ -153,6 +153,14 @@ def loses_the_axis_of_the_norm(x, omega):
     return torch.exp(x @ omega.mT - x.square().sum(-1) / 2) / math.sqrt(len(omega))
 
 
+@wrong.detail
+def subtracts_the_largest_of_all(x, omega):
+    """You subtract the largest exponent of all rows, as code does that divides by a sum of features later, where it cancels.
+    Here it does not: the mean of φ(q)ᵀφ(k) is exp(qᵀk) only for the features as they are."""
+    exponents = x @ omega.mT - x.square().sum(-1, keepdim=True) / 2
+    return (exponents - exponents.amax()).exp() / math.sqrt(omega.shape[0])
+
+
 @right
 def by_completing_the_square(x, omega):
     """ωᵀx - ‖x‖²/2 as (‖ω‖² - ‖x - ω‖²)/2, in float64 and cast back."""

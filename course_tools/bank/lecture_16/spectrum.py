@@ -124,6 +124,15 @@ def loses_the_axis_of_the_norm(embeddings):
     return torch.linalg.svdvals(z - z.mean(0)) / math.sqrt(len(z))
 
 
+@wrong.detail
+def lists_a_value_for_each_feature_upwards(embeddings):
+    """You return what `eigvalsh` gives for the (d, d) covariance: d numbers, the smallest first. There are min(n, d) singular
+    values, and a spectrum is read from its largest value down."""
+    directions = F.normalize(embeddings.double(), dim=-1)
+    centred = directions - directions.mean(0)
+    return torch.linalg.eigvalsh(centred.mT @ centred / len(embeddings)).clamp(min=0).sqrt().to(embeddings.dtype)
+
+
 @right
 def by_the_smaller_gram_matrix(embeddings):
     """The roots of the eigenvalues of X Xᵀ or Xᵀ X, whichever is smaller, in float64."""

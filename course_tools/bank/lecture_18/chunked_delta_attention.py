@@ -293,6 +293,34 @@ def wants_whole_chunks(q, k, v, beta, log_decay=None, chunk=64):
     return _by_chunks(q, k, v, beta, log_decay, chunk)
 
 
+@wrong.detail
+def keeps_the_diagonal(q, k, v, beta, log_decay=None, chunk=64):
+    """Your matrix A keeps its diagonal, β_i k_i · k_i, beside the ones. A position corrects what *earlier* positions wrote, so
+    the triangle is strict: `tril(-1)`."""
+
+    def solved(here, right):
+        below = here.b * (here.k @ here.k.mT * here.L).tril()
+        return torch.linalg.solve_triangular(torch.eye(len(below.mT[0])) + below, right, upper=False)
+
+    return _by_chunks(q, k, v, beta, log_decay, chunk, solved=solved)
+
+
+@wrong.part
+def leaves_out_the_last_chunk(q, k, v, beta, log_decay=None, chunk=64):
+    """You compute full chunks alone: what is left at the end, or a text shorter than a chunk, gets a context of 0. The last
+    chunk may be shorter than the others."""
+    T = v.shape[-2] // chunk * chunk
+    whole = chunked_delta_attention(q, k, v, beta, log_decay, chunk)
+    return torch.cat([whole[..., :T, :], torch.zeros_like(whole[..., T:, :])], dim=-2)
+
+
+@wrong.part
+def writes_without_any_decay(q, k, v, beta, log_decay=None, chunk=64):
+    """Nothing fades on its way to the next chunk, neither the old memory nor what the chunk writes. The old one fades by all
+    gates of the chunk, and what is written at j by the gates after j."""
+    return _by_chunks(q, k, v, beta, log_decay, chunk, written=lambda here, S, U: S + here.k.mT @ U)
+
+
 @right
 def with_rows_by_substitution(q, k, v, beta, log_decay=None, chunk=64):
     """The inverse of the triangular matrix by a general solver, in float64, over slices."""

@@ -181,6 +181,20 @@ def divides_products(log_decay):
     return (product[..., :, None] / product[..., None, :]).tril()
 
 
+@wrong.detail
+def returns_the_logarithms(log_decay):
+    """You return the logarithms of the entries, -∞ above the diagonal. The mask holds the products of the gates themselves:
+    take the exponential."""
+    return _differences(log_decay).masked_fill(_later(log_decay), -torch.inf)
+
+
+@wrong.part
+def cuts_the_exponents_at_zero(log_decay):
+    """Your entries above the diagonal are 1: you cut the positive exponents at 0. Position i then reads what later positions
+    write; fill these exponents with -∞."""
+    return _differences(log_decay).clamp(max=0).exp()
+
+
 @right
 def by_masked_sums(log_decay):
     """Each column's logarithms are kept below its diagonal and summed down the rows."""

@@ -169,6 +169,21 @@ def cuts_the_triangle_after_exp(x, dt, A, B, C):
     return (C @ B.mT * mask) @ (dt[..., None] * x)
 
 
+@wrong.part
+def takes_a_softplus_of_the_steps(x, dt, A, B, C):
+    """You take a softplus of dt. Models do so before, to make a length of what they have learned; here `dt` holds the lengths
+    themselves."""
+    dt = torch.nn.functional.softplus(dt)
+    return (C @ B.mT * _mask(_gates(dt, A))) @ (dt[..., None] * x)
+
+
+@wrong.part
+def takes_the_decay_for_its_logarithm(x, dt, A, B, C):
+    """You take -exp(A) for the decay, as code does whose parameter is the logarithm of -A. Here A is the decay itself, and
+    negative: with A = 0 nothing fades."""
+    return (C @ B.mT * _mask(_gates(dt, -torch.as_tensor(A, dtype=dt.dtype).exp()))) @ (dt[..., None] * x)
+
+
 @right
 def by_the_recurrence(x, dt, A, B, C):
     """`gated_step` from an empty state, position by position."""

@@ -198,6 +198,26 @@ def merges_without_a_maximum(a, b):
     return Partial(_mean(of_a, of_b, a, b), maximum, (of_a + of_b) * (-finite).exp())
 
 
+@wrong.detail
+def returns_the_logarithm_of_the_total(a, b):
+    """Your total is the logarithm of the sum of all exponentials. A `Partial` counts its total in units of exp(maximum): the
+    sum of both totals, each rescaled."""
+    a, b = Partial(*a), Partial(*b)
+    context, maximum, total = merge(a, b)
+    return Partial(context, maximum, maximum + total.log())
+
+
+@wrong.part
+def takes_the_contexts_for_sums(a, b):
+    """You rescale the contexts and add them, as if they were sums of weighted values that are divided at the end. A `Partial`
+    keeps the mean: multiply each by its total, and divide the sum by the new one."""
+    a, b = Partial(*a), Partial(*b)
+    maximum, of_a, of_b = _rescaled(a, b)
+    finite = torch.where(maximum == -torch.inf, 0.0, maximum)
+    by_a, by_b = (a.maximum - finite).exp(), (b.maximum - finite).exp()
+    return Partial(by_a[..., None] * a.context + by_b[..., None] * b.context, maximum, of_a + of_b)
+
+
 @right
 def in_logarithms(a, b):
     """By the logarithms of the totals, and a softmax of two numbers for each query."""

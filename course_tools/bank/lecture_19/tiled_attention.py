@@ -214,6 +214,12 @@ def cuts_the_gradient(q, k, v, mask=None, tile=64):
     return ContextOnly(kept.context)
 
 
+@wrong.case
+def returns_what_was_kept(q, k, v, mask=None, tile=64):
+    """You return all that you kept: context, maximum and total. Asked for is the context alone: `ContextOnly(kept[0])`."""
+    return reduce(merge, _parts(q, k, v, mask, tile))
+
+
 @right
 def in_a_plain_loop(q, k, v, mask=None, tile=64):
     """The loop with a running maximum, sum and unnormalised context, which divides at the end."""

@@ -129,6 +129,14 @@ def ignores_the_device(T, size, sinks, device=None):
     return window_with_sinks(T, size, sinks)
 
 
+@wrong.detail
+def counts_the_sinks_in_the_window(T, size, sinks, device=None):
+    """Your window is smaller by the number of sinks, as where one cache holds both. Here a query sees its last `size` tokens,
+    and the sinks beside them."""
+    distance = _distance(T, device)
+    return (distance >= 0) & ((distance < size - sinks) | _first(T, sinks, device))
+
+
 @right
 def from_two_masks(T, size, sinks, device=None):
     """The plain window, or the causal part of the first columns."""

@@ -47,9 +47,15 @@ def test_one_of_two_results_earns_at_most_half_and_the_missing_one_is_named(kept
     assert "1 of 2 results earns at most 7 points." in found.message
 
 
-def test_results_without_names_are_put_in_order_by_their_places():
+def test_a_result_that_is_none_is_a_missing_one():
+    found = verdict("04.1", lambda *inputs: (CORRECT(*inputs).context, None))
+    assert found.max_points / 3 <= found.points <= found.max_points / 2
+    assert "weights is None: return it too." in found.message
+
+
+def test_two_results_without_names_are_exchanged():
     found = verdict("01.4", lambda *inputs: lstm_step(*inputs)[::-1])
-    assert "return them in the order (second, first)." in found.message
+    assert "The results are in the wrong order: exchange them." in found.message
 
 
 def test_a_slip_and_a_mistake_cost_both():
