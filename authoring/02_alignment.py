@@ -16,7 +16,7 @@
 # With attention, a decoder reads every state of the encoder, instead of one vector for the whole source.
 #
 # You will write the scores, the masked softmax and the loss of a small translator, and train it with and without attention to
-# convert dates to ISO 8601.
+# convert dates to ISO 8601. (The numbers of exercises are names: the core has 02.1, 02.4 and 02.6, in this order.)
 #
 # **Prerequisites:** lecture 01 (recurrent cells, the training loop). **Time:** {minutes}. {measured}
 #
@@ -65,8 +65,8 @@ known, d = known[1] + known[2], 64
 # ## 1 A sentence through one vector
 #
 # A date can be written in many ways: *5 mars 1987*, *Mar 5, 1987*, *5. März 1987*. The model must convert it to ISO 8601,
-# `1987-03-05`. The formats come from the Unicode CLDR, so the right answer is always known. A sentence holds one date or two;
-# the tests use days that occur in no training sentence, and also sentences of three dates.
+# `1987-03-05`. A sentence holds one date or two; the tests use days that occur in no training sentence, and also sentences of
+# three dates.
 #
 # In the models of Cho et al. and of Sutskever et al. (2014), a recurrent network, the *encoder*, reads the source. Its **last
 # state**, one vector of fixed size, is all that a second network, the *decoder*, gets of the source when it writes the answer.
@@ -75,7 +75,9 @@ known, d = known[1] + known[2], 64
 
 # %% [markdown]
 # The whole program follows: encoder, decoder, translator, training loop. The encoder is a GRU in each direction, so a
-# character's state depends on what precedes it and on what follows it; *packing* lets it skip padding.
+# character's state depends on what precedes it and on what follows it; *packing* lets it skip padding. The decoder starts with
+# the last state, and reads it before each character, beside the character before. Two functions of the decoder,
+# `additive_scores` and `attend`, are explained in sections 3 and 4; until then, read them as "look something up".
 
 # %%
 for pair in (known[0], known[-1], new[3][0]):
@@ -130,7 +132,8 @@ class Decoder(nn.Module):
 #
 # The three lines from `if self.attention` on. Without attention, the context is the last state, the same at every position.
 # With attention, it is computed anew for each position, from *all* states, by two functions that you will write in sections 3
-# and 4. The two models have the same weights, and both also read the last state at every step.</details>
+# and 4. Both models also read the last state at every step. They are set up with the same weights, but the model without
+# attention never uses `W`, `U` and `v`.</details>
 #
 # The translator uses this decoder in two ways. In training it reads the *true* answer, all positions at once (**teacher
 # forcing**). To translate, it reads the character that it wrote last (**greedy decoding**).
@@ -387,25 +390,27 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # %% [markdown]
 # ## 6 The experiment: the same model, with attention
 #
-# Same data, same updates, same number of weights; only the `if` differs. The model now runs your scores, your `attend` and your
-# loss. The diagram at the top shows one step of it, with one difference: the query of our decoder, as of Luong's, is the state
-# *after* the GRU step, not before.
+# Same data, same updates, same initial weights; only the `if` differs. The model now runs your scores, your `attend` and your
+# loss. The diagram at the top is Bahdanau's decoder. Ours differs from it in three places: its query, like Luong's, is the state
+# *after* the GRU step, not before; its GRU reads the last state, and never the context; and the output is computed from query
+# and context alone.
 #
 # As a control, we then reverse the order of the keys of the trained model within each sentence, but not of the values.
 
 # %% [markdown] tags=["predict"]
-# **Predict.** With reversed keys, each query finds the value of the wrong position. How many pairs of dates are still
-# converted exactly?
+# **Predict.** A source has 26 characters. Before the reversal, a query puts all its weight on the key of the second. Which
+# value does it get after the reversal?
 #
-# <details><summary>A. Most: the decoder also reads the last state at every step.</summary>
-#
-# It does, but in training it could get every character through attention, which is much easier to learn.</details>
-# <details><summary>B. All: the order of the keys does not matter to a softmax.</summary>
+# <details><summary>A. That of the second character: the order of the keys does not matter to a softmax.</summary>
 #
 # Reordering keys *and* values in the same way would change nothing. Here only the keys are reversed.</details>
-# <details><summary>C. None: the model gets its characters through attention.</summary>
+# <details><summary>B. The mean of all values: the query finds no key any more.</summary>
 #
-# Yes. The right value is still there, but at another key, so the decoder reads the wrong characters.</details>
+# The key that it matches is still there, at another place, and gets the same weight.</details>
+# <details><summary>C. That of the last but one.</summary>
+#
+# Yes: the key now stands at the last place but one, and so does its weight. If the characters of the answer come through
+# attention, none can be right now. If they come through the last state, which the decoder also reads, nothing changes.</details>
 
 # %%
 torch.manual_seed(0)
@@ -432,8 +437,8 @@ source(experiments.ReversedKeys)
 # With attention, the loss falls to nearly zero where the other model has just learned what a date looks like.
 #
 # **Does one vector lack the room?** No: 64 numbers *can* carry two dates, but training finds such an encoding slowly. **Attention
-# needs a tenth of the updates and half the width**, as the study `02_length_and_width` shows, with up to 6,000 updates,
-# three seeds, and states of 64 and of 32 numbers.
+# needs a tenth of the updates**, as the recorded study `02_length_and_width` shows, with up to 6,000 updates and three seeds. Its
+# models are relatives of ours: Luong's decoder, with the *general* score below, and one without attention.
 #
 # The reason is the path. With one vector, every character must survive the whole reading and be unpacked from a mixture. With
 # attention, each position of the answer is one step away from each character, and learns only *which* one it needs.
@@ -486,7 +491,8 @@ figures.show_alignment(aligned, new[2][0].source)
 claim("02.l", inside=experiments.weight_in_own_date(aligned, new[2][:100]))
 
 # %% tags=["try-it"]
-# Try it: your birthday, in any of the formats, or a day that does not exist.
+# Try it: your birthday, in any of the formats, or a day that does not exist: the model
+# copies its digits, and knows no calendar.
 for text in ("14 juil. 1989", "Feb 30, 2001", "5 mars 1987; 3 Apr 2004"):
     print(f"{text:>24} → {aligned.translate([text])[0][0]}")
 

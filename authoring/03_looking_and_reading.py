@@ -52,8 +52,8 @@ from course_tools.notebook.fit import fit
 # composed here, so the right caption and the place of each digit are known.
 #
 # A convolutional network, the **encoder**, turns an image into a map of 6 × 6 **regions**. Each region is a vector of 66
-# numbers: 64 features, and its row and column, from −15 to 15. The encoder learned to recognise single digits and is fixed from
-# here on.
+# numbers: 64 features, and its row and column, from −15 to 15, so that *where* weighs as much as all features together. The
+# encoder learned to recognise single digits and is fixed from here on.
 
 # %%
 task = captions.caption_task(seed=0)
@@ -194,7 +194,8 @@ for text, truth in zip(texts[:4], task.examples.test.captions, strict=False):
 claim("03.a", names=task.names_both(texts), exact=right["read evenly"][600])
 
 # %% [markdown]
-# The captions name the right digits and guess how they are arranged. More updates do not help: the order is not in the input.
+# The captions mostly name the right digits, and often tell *above* from *left of*. Which digit comes first is a guess, and more
+# updates do not help: the order is not in the input.
 #
 # ## 2 Two states by hand
 #
@@ -286,7 +287,7 @@ caption_step = check("03.5", caption_step)
 #
 # The `Captioner` of section 1 now runs your step. It has the same weights, data and loop; only $v$ is trained instead of 0.
 #
-# **The fairest rival** is a vector made by hand for this task. Beside the mean of each feature, it holds the means of feature ·
+# **A fair rival** is a vector made by hand for this task. Beside the mean of each feature, it holds the means of feature ·
 # column and feature · row. In the example of section 1, three · column is −½ for *three left of seven* and +½ for *seven left
 # of three*: the order is back. The decoder reads this vector before each word, as its only region.
 
@@ -320,13 +321,13 @@ claim(
 )
 
 # %% [markdown]
-# Attention is right far more often than the mean. But the vector made by hand comes close: with two digits, one knows
-# beforehand what must be kept.
+# Attention is right far more often than the mean. But the vector made by hand is as good, and learns sooner: with two digits,
+# one knows beforehand what must be kept.
 #
 # ### Four digits
 #
 # Now an image holds four digits in two rows, and the caption reads them line by line: *three five five three*. There are ten
-# thousand captions and four thousand images, so nearly every caption of a new image has never been written before.
+# thousand captions and four thousand images, so two in three captions of new images occur nowhere in training.
 
 # %% [markdown] tags=["predict"]
 # **Predict.** Two images read *three five / five three* and *five three / three five*, with the digits at the same four places.
@@ -471,7 +472,7 @@ explore(partial(figures.show_caption_weights, attentive, task), image=(0, 49))
 # ## 8 What came of it
 #
 # - **2015.** *Show, Attend and Tell* made attention visible: its maps of a bird or a frisbee are what many people
-#   think of as attention. Its scores on photographs were 24.3 BLEU-4 with soft and 25.0 with hard attention.
+#   think of as attention. On the photographs of MS COCO it scored 24.3 BLEU-4 with soft and 25.0 with hard attention.
 # - **2018.** Anderson et al. replaced the grid by the boxes of an object detector, "bottom-up and top-down attention", and won
 #   the VQA challenge of 2017 (https://arxiv.org/abs/1707.07998).
 # - **2018.** Adebayo et al. showed that some popular maps of an image's "important" pixels look the same when the network's
@@ -584,8 +585,17 @@ claim("03.d", without=largest[0], penalised=largest[1], exact=shares[600])
 # ## Hard attention
 #
 # Soft attention mixes all regions. **Hard** attention samples one region $s_t$ with the probabilities $\alpha_t$. Sampling is
-# not differentiable, but the probability of a sample is. REINFORCE increases the probability of those samples that made the
-# caption more likely *than usual* (Xu et al., section 4.1). It ascends the gradient
+# not differentiable, but the probability of a sample is. For one word, the mean of $\log p$ over the samples has the gradient
+#
+# $$\partial \sum_s \alpha_s \log p_s = \sum_s \alpha_s \bigl(\partial \log p_s + \log p_s \, \partial \log \alpha_s\bigr)$$
+#
+# (product rule, and $\partial \alpha = \alpha\, \partial \log \alpha$). It is again a mean over the samples, so one sample estimates
+# it. **By hand**, with two regions, $\alpha = (½, ½)$ and $\log p = (-10, -12)$: with respect to the score of the first region,
+# $\partial \log \alpha$ is $½$ for a sample of the first and $-½$ for one of the second. The second term is −5 or 6: the mean, ½,
+# is right, since the first region is better; but one needs many samples to see it.
+#
+# REINFORCE therefore increases the probability of those samples that made the caption more likely *than usual*, than a baseline
+# $b$ (Xu et al., section 4.1). It ascends the gradient
 #
 # $$\partial \log p(y \mid s) + \bigl(\log p(y \mid s) - b\bigr) \sum_t \partial \log \alpha_{t, s_t} + \lambda \sum_t \partial H(\alpha_t)$$
 #
@@ -605,15 +615,16 @@ from course_lib.losses import hard_attention_loss
 hard_attention_loss = check("03.6", hard_attention_loss)
 
 # %% [markdown] tags=["predict"]
-# **Predict.** Over all regions that could be sampled, how does a constant baseline change the *mean* and the *variance* of the
-# estimated gradient?
+# **Predict.** In the example with two regions, take $b = -11$. How does a constant baseline change the *mean* and the *variance*
+# of the estimated gradient?
 #
 # <details><summary>A. Both become smaller: a smaller reward gives smaller steps.</summary>
 #
-# The mean cannot change: for any constant b, Σ α ∂ log α = ∂ Σ α = ∂ 1 = 0.</details>
+# The mean is ½ as before: b is subtracted once with ½ and once with −½.</details>
 # <details><summary>B. The mean stays the same; a good baseline makes the variance smaller.</summary>
 #
-# Yes. The estimate is unbiased for any b.</details>
+# Yes: (−10 + 11) · ½ = ½ and (−12 + 11) · (−½) = ½. Every sample now gives the mean. It stays the same for any constant b, since
+# Σ α ∂ log α = ∂ Σ α = ∂ 1 = 0.</details>
 # <details><summary>C. The mean changes: the baseline is a bias.</summary>
 #
 # It would change if b depended on the sampled region.</details>
