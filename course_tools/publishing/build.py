@@ -19,6 +19,7 @@ from course_tools.publishing.outputs import failures, fit_to_commit, take_output
 from course_tools.publishing.prediction_cells import FILE, predictions_json
 from course_tools.publishing.project import Lecture, PublishingFailed, lectures
 from course_tools.publishing.readme import readme_with
+from course_tools.publishing.site.evidence import FINDINGS, evidence_with
 from course_tools.studies.study_record import read
 
 
@@ -139,8 +140,9 @@ def _take_over(lecture: Lecture, execution: Execution, root: Path) -> list[Path]
 
 
 def _documents(root: Path) -> dict[Path, str]:
-    """Return the generated files besides the notebooks: the companion, the README and the data of the predictions."""
-    return {
+    """Return the generated files besides the notebooks: companion, README, findings, the data of the predictions."""
+    found = {root / "docs" / "evidence.md": evidence_with(root)} if (root / FINDINGS).exists() else {}
+    return found | {
         root / FILE: predictions_json(root),
         root / "docs" / "companion.md": companion(root),
         root / "README.md": readme_with(lectures(root), root),

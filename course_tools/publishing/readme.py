@@ -42,7 +42,7 @@ def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
         seconds = f"{costs[lecture.number]['seconds']} s" if lecture.number in costs else ""
         rows.append(f"| {lecture.number} | {link} | {len(asked[lecture.number])} | {minutes} | {seconds} |")
     text = (root / "README.md").read_text(encoding="utf-8")
-    return _between(_between(text, "numbers", numbers), "lectures", "\n".join(rows))
+    return between(between(text, "numbers", numbers), "lectures", "\n".join(rows))
 
 
 def _about(n: int) -> str:
@@ -50,10 +50,14 @@ def _about(n: int) -> str:
     return f"{n // 100 * 100:,}+" if n >= 100 else str(n)
 
 
-def _between(text: str, name: str, new: str) -> str:
-    """Replace the text between the markers of that name."""
+def between(text: str, name: str, new: str, file: str = "README.md") -> str:
+    """Replace the text between the markers of that name.
+
+    Raises:
+        PublishingFailed: the file lacks a marker.
+    """
     before, begin, rest = text.partition(f"<!-- {name}:begin -->")
     _, end, after = rest.partition(f"<!-- {name}:end -->")
     if not begin or not end:
-        raise PublishingFailed(f"README.md lacks the markers <!-- {name}:begin --> and <!-- {name}:end -->.")
+        raise PublishingFailed(f"{file} lacks the markers <!-- {name}:begin --> and <!-- {name}:end -->.")
     return f"{before}{begin}\n{new}\n{end}{after}"

@@ -10,6 +10,7 @@ from course_tools.publishing.claims_table import claims_page, number_in_words
 from course_tools.publishing.headlines import headlines_page
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import PublishingFailed, lectures
+from course_tools.publishing.readme import between
 from course_tools.publishing.rivals_page import rivals_page
 from course_tools.publishing.sections import MadeClaims
 from course_tools.publishing.studies_page import studies_page
@@ -45,9 +46,14 @@ def evidence_pages(root: Path) -> dict[str, str]:
 
 
 def _evidence(root: Path) -> str:
-    """Write the first page: the head of docs/evidence.md, the findings of docs/findings.toml, links, the rest of the head."""
-    head, _, rest = (root / "docs" / "evidence.md").read_text(encoding="utf-8").partition("\n## ")
-    return "\n".join([head, findings(root), _PAGES, f"## {rest}"])
+    """Write the first page: docs/evidence.md with the links to the others below the findings."""
+    head, end, rest = (root / "docs" / "evidence.md").read_text(encoding="utf-8").partition("<!-- findings:end -->")
+    return f"{head}{end}\n\n{_PAGES}{rest}"
+
+
+def evidence_with(root: Path) -> str:
+    """Return the text of docs/evidence.md with its findings written again between their markers."""
+    return between((root / "docs" / "evidence.md").read_text(encoding="utf-8"), "findings", findings(root), "docs/evidence.md")
 
 
 def findings(root: Path) -> str:
