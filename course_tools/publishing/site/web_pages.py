@@ -114,9 +114,17 @@ def glossary_terms(glossary: str) -> str:
     return f"window.COURSE_TERMS = {json.dumps(terms, ensure_ascii=False)};\n"
 
 
-def section_words(lectures: Sequence[Lecture]) -> str:
-    """Write the script that the search loads: for each section of a lecture its title, its address, the words of its prose."""
+def section_words(lectures: Sequence[Lecture], start: str) -> str:
+    """Write the script that the search loads: for each section its title, its address, the words of its prose.
+
+    Args:
+        lectures: their sections are found.
+        start: the text of docs/start.md, whose questions are found, too.
+    """
     found = [["How to install it", "index.html#how-to-install-it", _INSTALL_WORDS]]
+    for question, answer in re.findall(r"^### (.+)\n((?:(?!#).*\n?)+)", start, re.MULTILINE):
+        words = dict.fromkeys(re.findall(r"[a-z]{3,}", _NO_PROSE.sub(" ", answer).lower()))
+        found.append([f"For students › {question}", f"docs/start.html#{site_anchor(question)}", " ".join(words)])
     for each in lectures:
         title, address = f"{each.number} · {each.title}", f"lectures/{each.stem}.html"
         places = [(title, address, [])]
@@ -217,14 +225,16 @@ def api_pages(root: Path, packages: Sequence[str] = ()) -> dict[str, str]:
 
 
 def banner(lecture: Lecture) -> str:
-    """Write the buttons below the title of a lecture: the notebook to solve, the solved one, the slides."""
+    """Write what is below the title of a lecture: how to solve it in the course's folder, slides, both notebooks."""
     buttons = (
-        ("sd-btn-primary", f"../notebooks/lectures/{lecture.stem}.ipynb", " download", "Open the notebook to solve"),
-        ("sd-btn-outline-primary", f"../notebooks/solutions/{lecture.stem}.ipynb", " download", "Solved notebook"),
+        ("sd-btn-primary", "../index.html#how-to-install-it", "", "Set up and solve it"),
         ("sd-btn-outline-primary", f"../slides/{lecture.stem}.html", "", "Slides"),
+        ("sd-btn-outline-primary", f"../notebooks/lectures/{lecture.stem}.ipynb", " download", "Download the notebook"),
+        ("sd-btn-outline-primary", f"../notebooks/solutions/{lecture.stem}.ipynb", " download", "Download it solved"),
     )
     row = " ".join(f'<a class="sd-btn {look}" href="{to}"{how}>{words}</a>' for look, to, how, words in buttons)
-    return f'<p class="doors">{row}</p>\n'
+    command = f"python3 course.py lab {lecture.number}"
+    return f'<p class="doors">{row}</p>\n\n`{command}` opens your own copy of the notebook; it needs the course\'s folder.\n'
 
 
 def _picture() -> str:

@@ -86,10 +86,10 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
     for name, text in written.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text, encoding="utf-8")
-    glossary = files["docs/glossary.md"].read_text(encoding="utf-8")
+    glossary, start = (files[f"docs/{name}.md"].read_text(encoding="utf-8") for name in ("glossary", "start"))
     (built / "_static").mkdir(parents=True, exist_ok=True)
     (built / "_static" / "terms.js").write_text(web_pages.glossary_terms(glossary), encoding="utf-8")
-    (built / "_static" / "sections.js").write_text(web_pages.section_words(chosen), encoding="utf-8")
+    (built / "_static" / "sections.js").write_text(web_pages.section_words(chosen, start), encoding="utf-8")
     index = web_pages.glossary_index(glossary)
     for each in chosen:
         relink = partial(web_pages.relinked, page=each.name(each.unsolved), pages=pages)
