@@ -1,15 +1,14 @@
 """Convert the cells of a solved lecture to slides: headings, predictions to vote on, measurements, exercises, claims.
 
-A heading becomes a slide with its first sentence and its equation or table, or with its first two sentences. A
-claim stands below its figure or, without one, on a slide of its own; a diagram becomes a slide, a prediction one to vote on and
-one with the right option above the measured figure.
-Other prose goes to the notes.
+A heading becomes a slide with its equation and the sentences that introduce it, its first sentence and its table, or its first
+two sentences. A claim stands below its figure or, without one, on a slide of its own; a diagram becomes a slide, a prediction
+one to vote on and one with the right option above the measured figure. Other prose goes to the notes.
 """
 
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape, unescape
 
 from markdown_it import MarkdownIt
@@ -25,6 +24,8 @@ from course_tools.publishing.outputs import tags
 
 MOST_LINES = 12
 """Lines of code on one slide."""
+_LEAD = 240
+"""Characters of two sentences that introduce an equation."""
 MOST_CLAIMS = {"figure": 2, "measurement": 2, "answer": 1}
 _EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 _DIAGRAM = re.compile(r'<img alt="([^":]*)[^>]*src="data:image/svg[^>]*>')
@@ -38,24 +39,29 @@ _FOLDED = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</deta
 
 @dataclass(frozen=True)
 class Slide:
-    """One slide: `kind` is its style, `body` and `notes` are HTML."""
+    """One slide: `kind` is its style, `body` and `notes` are HTML; `cell` counts the code cells up to the one that it shows."""
 
     kind: str
     title: str
     body: str
     notes: str = ""
+    cell: int = field(default=0, compare=False)
 
 
 def slides(notebook: NotebookNode) -> list[Slide]:
     """Make the slides of a solved and executed lecture, in its order."""
     deck: list[Slide] = []
+    n_code = 0
     for cell in diagram_cells.as_svg(notebook.cells):
         if {"progress", "ledger", "hints"} & set(tags(cell)):
             continue
+        before, n_code = len(deck), n_code + (cell.cell_type == "code")
         if cell.cell_type == "code" and "predict" in tags(cell):
             _ask(deck, cell)
         else:
             deck += _of_prose(cell) if cell.cell_type == "markdown" else _of_code(cell)
+        shown = 0 if "interactive" in tags(cell) else n_code
+        deck[before:] = [replace(slide, cell=shown) for slide in deck[before:]]
     return _with_claims_below(_with_evidence(deck))
 
 
@@ -75,13 +81,14 @@ def _with_claims_below(deck: list[Slide]) -> list[Slide]:
 
 
 def _with_evidence(deck: list[Slide]) -> list[Slide]:
-    """Put below each answer the figure before the next question or heading or, if there is none, beside it the claim."""
+    """Put below each answer the first figure of the next code cell, or beside it the next claim of its section."""
     deck = list(deck)
     for i, slide in enumerate(deck):
         if slide.kind != "answer":
             continue
         end = next((j for j in range(i + 1, len(deck)) if deck[j].kind in ("vote", "section", "bug")), len(deck))
-        following = [j for kind in ("figure", "measurement") for j in range(i + 1, end) if deck[j].kind == kind]
+        following = [j for j in range(i + 1, end) if deck[j].kind == "figure" and deck[j].cell == slide.cell + 1]
+        following += [j for j in range(i + 1, end) if deck[j].kind == "measurement"]
         if following:
             shown = deck[following[0]]
             title, body = "", slide.body + shown.body
@@ -114,10 +121,11 @@ def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
             yield Slide("vote", _inline(heading) or "Predict", f'<div class="question">{_markdown(asked)}</div>')
         elif heading:
             shown = _shown(text)
-            parts = [_markdown(_first_sentences(text, 1 if shown else 2)), *map(_markdown, shown)]
+            parts = [_markdown(_lead(text) or _first_sentences(text, 1 if shown else 2)), *map(_markdown, shown)]
             yield Slide("section", _inline(heading), "".join(parts), _markdown(text))
         elif shown := _shown(text):
-            yield Slide("section", "", _markdown(_first_sentences(text, 1)) + "".join(map(_markdown, shown)), _markdown(text))
+            lead = _lead(text) or _first_sentences(text, 1)
+            yield Slide("section", "", _markdown(lead) + "".join(map(_markdown, shown)), _markdown(text))
         elif text.strip():
             yield Slide("notes", "", "", _markdown(text))
         yield from _diagrams(written)
@@ -216,15 +224,32 @@ def _sections(source: str) -> Iterator[tuple[str, str]]:
 
 def _first_sentences(text: str, most: int) -> str:
     """Return at most `most` sentences of the first paragraph of a Markdown text; formulas are kept whole."""
-    paragraphs = [part.strip() for part in text.strip().split("\n\n")]
-    prose = next((part for part in paragraphs if part and not part.startswith(("|", "$$", "<", "- ", "```", "!["))), "")
+    return re.sub(r":$", ".", " ".join(_sentences(next(_paragraphs(text), ""))[:most]))
+
+
+def _lead(text: str) -> str:
+    """Return what introduces the first equation of a text: the last sentence before it, or two short ones; "" without one."""
+    equation = _EQUATION.search(text)
+    *_, last = ["", *_paragraphs(text[: equation.start()] if equation else "")]
+    sentences = _sentences(last)[-2:]
+    return " ".join(sentences if sum(map(len, sentences)) <= _LEAD else sentences[-1:])
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of prose, each on one line."""
+    for part in text.strip().split("\n\n"):
+        if part.strip() and not part.strip().startswith(("|", "$$", "<", "- ", "```", "![")):
+            yield " ".join(part.split())
+
+
+def _sentences(prose: str) -> list[str]:
     sentences: list[str] = [""]
-    for part in _SENTENCE_END.split(" ".join(prose.split())):
+    for part in _SENTENCE_END.split(prose):
         sentences[-1] = f"{sentences[-1]} {part}".strip()
         whole = all(sentences[-1].count(mark) % 2 == 0 for mark in ("$", "**", "`"))
         if whole and len(sentences[-1]) > 25:
             sentences.append("")
-    return re.sub(r":$", ".", " ".join(sentence for sentence in sentences[:most] if sentence))
+    return [sentence for sentence in sentences if sentence]
 
 
 def _shown(text: str) -> list[str]:

@@ -40,11 +40,11 @@ def kinds(cells):
     return [slide.kind for slide in slides(new_notebook(cells=cells))]
 
 
-def test_a_heading_shows_its_first_sentence_and_equation_and_the_rest_goes_to_the_notes():
-    text = "## 2 Keys\n\nA score compares $q$ with a key. It is scaled.\n\n$$s = q k^\\top$$\n\nMore prose."
+def test_a_heading_shows_its_equation_and_what_introduces_it_and_the_rest_goes_to_the_notes():
+    text = "## 2 Keys\n\nWhat is a score? It is scaled.\n\nA score compares $q$ with a key:\n\n$$s = q k^\\top$$\n\nMore prose."
     (slide,) = slides(new_notebook(cells=[new_markdown_cell(text)]))
     assert (slide.kind, slide.title) == ("section", "2 Keys")
-    assert "A score compares \\(q\\) with a key." in slide.body
+    assert "A score compares \\(q\\) with a key:" in slide.body
     assert "\\[s = q k^\\top\\]" in slide.body
     assert "It is scaled" not in slide.body
     assert "More prose" in slide.notes
@@ -78,6 +78,13 @@ def test_without_a_figure_the_claim_stands_beside_the_answer(monkeypatch):
     vote, answer, section = slides(new_notebook(cells=cells))
     assert "0.97" in answer.body
     assert "0.97" not in vote.body + section.body
+
+
+def test_only_a_figure_of_the_next_cell_that_does_not_move_answers_a_question(monkeypatch):
+    question, moved = asked(monkeypatch), new_code_cell("explore()", outputs=[FIGURE], metadata={"tags": ["interactive"]})
+    for between in ([moved], [new_code_cell("train()"), new_code_cell("draw()", outputs=[FIGURE])]):
+        answer = slides(new_notebook(cells=[*question, *between]))[1]
+        assert "a rising curve" not in answer.body
 
 
 def test_a_figure_below_the_next_heading_does_not_belong_to_the_answer(monkeypatch):
