@@ -32,7 +32,9 @@ _LENS = """
 header, footer, .heads, .steps, #reads, .slider, #switches small, #switches button, #effect, #reset, #input {
   display: none !important; }
 body { background: #fff; } main { padding: 8px; }
-#switches label { font-size: 17px; } .panel { align-self: start; grid-row: auto; }
+#answer { position: static; border: 0; margin: 0 0 8px; font-size: min(24px, 4.7vw); }
+#answer b { font-size: min(30px, 5.6vw); }
+#switches label { font-size: 17px; } .parts { grid-template-rows: auto; } .panel { grid-row: auto; }
 """
 _PHONE = """
 body { width: 430px; height: 420px; padding: 14px; font-size: 19px; } .cell b { display: none; } .cell { margin-bottom: 10px; }
