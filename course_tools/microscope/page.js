@@ -50,7 +50,7 @@ const VIEWS = {
     model: models.continue, text: "musiclionmusic", shortest: 2, longest: models.continue.weights["positions.vectors"].length,
     label: "Type a few words, and some of them twice", mask: "Causal mask: no query may attend to a later letter",
     read() { return tokensOf(this.text); },
-    tested: "the letter after new texts, where they have shown it",
+    tested: "repeated letters of new texts",
     hidden: { name: "later letter", of: (input, i) => range(input.length).filter((j) => j > i) },
     nQueries: (input) => input.length,
     keyName: (input, j) => `${letter(input[j])} at ${j + 1}`,
@@ -254,7 +254,7 @@ function drawSwitches(run) {
     box.checked = state.switches[part];
     const same = answers(off) === answers(before);
     const button = make("button", { id: `never-${part}`, "aria-pressed": String(state.missing === part),
-      click: () => set(part, state.missing === part, state.missing === part ? null : part, button.id) }, `Trained without it: ${answerOf(never)}`);
+      click: () => set(part, state.missing === part, state.missing === part ? null : part, button.id) }, `Show it trained without: ${answerOf(never)}`);
     return make("li", { id: `item-${part}` }, make("label", {}, box, make("span", {}, labels[part])),
       make("small", {}, `Switched off after training: ${same ? `here nothing changes, because ${why(part, before, off)}` : answerOf(off)}.`), button);
   }));
@@ -265,7 +265,7 @@ function drawSwitches(run) {
   const how = [never, off.length && `${never ? "with" : "With"} ${off.join(", ")}`].filter(Boolean).join(", ");
   byId("effect").textContent = `As trained: ${answerOf(before)}. ` + (how
     ? `${how}: ${answerOf(run)}. The largest change of an output probability is ${round(change(before, run))}.`
-    : "Below each part stands what happens without it.");
+    : "The line below each part says what happens without it.");
   byId("reset").disabled = !how;
   drawCurve();
 }
@@ -321,7 +321,7 @@ function thumbnail(rows) {
 function drawHeads(run) {
   const pixels = state.name === "digit", n = view().nQueries(view().read());
   byId("heads-note").textContent = (pixels ? "Each map shows the weights of the query over the image, the largest as the strongest."
-    : "Each map has a row for every query and a column for every key.") + " Below it: where the head, on average over the queries, puts more weight than if it were spread evenly." + (induces(run.layers) ? " Together they are an induction head: the first " +
+    : "Each map has a row for every query and a column for every key.") + " Below it: where the head puts more weight than if it were spread evenly, on average over the queries." + (induces(run.layers) ? " Together they are an induction head: the first " +
     "writes into each place the letter before it, the second looks for the places at which this is the letter of the query." : "");
   byId("heads").replaceChildren(...run.layers.flatMap((heads, l) => heads.map((head, h) => {
     const { weights } = head, row = weights[state.query], most = Math.max(...row);
@@ -331,7 +331,7 @@ function drawHeads(run) {
     off.checked = !state.switches.off.has(id);
     const button = make("button", { id: `show-${id}`, "aria-pressed": String(chosen), "aria-label": `Show layer ${l + 1}, head ${h + 1}`,
       click: () => { Object.assign(state, { layer: l, head: h }); show(); byId(`show-${id}`).focus(); } }, thumbnail(rows));
-    return make("div", { class: "head" }, button, make("label", {}, off, ` layer ${l + 1}, head ${h + 1}`), make("div", {}, `${name}: ${round(share)}, evenly ${round(even)}`));
+    return make("div", { class: "head" }, button, make("label", {}, off, ` layer ${l + 1}, head ${h + 1}`), make("div", {}, `${name}: ${round(share)} of the weight (even: ${round(even)})`));
   })));
 }
 
@@ -349,7 +349,8 @@ function drawTable(run) {
   const keys = range(k.length).sort((a, b) => weights[i][b] - weights[i][a]).slice(0, k.length > 24 ? SHOWN_KEYS : k.length).sort((a, b) => a - b);
   const best = largest([...weights[i]]), scale = state.switches.scale ? ` / √${q[0].length}` : "";
   const tau = state.switches.temperature === 1 ? "" : ` / ${round(state.switches.temperature)}`;
-  byId("formula").replaceChildren(`q `, cells(q[i], mostK), ` score = q · k${scale}, weight = softmax(score${tau}), context = Σ weight · v `, cells(context[i], mostV));
+  byId("formula").replaceChildren(...[["query q ", cells(q[i], mostK)], [`score = q · k${scale}, weight = softmax(score${tau})`], ["context Σ weight · v ", cells(context[i], mostV)]]
+    .map((line) => make("span", {}, ...line)));
   const row = (j) => make("tr", { class: j === best ? "best" : "" }, make("th", { scope: "row" }, view().keyName(input, j)), make("td", {}, cells(k[j], mostK)),
     scores[i][j] === -Infinity ? make("td", { class: "masked" }, "masked") : make("td", {}, round(scores[i][j])),
     make("td", {}, make("span", { class: "weight" }, round(weights[i][j]), make("span", { class: "bar", style: `width:${100 * weights[i][j]}%` }))),
@@ -371,7 +372,7 @@ function refusal(text) {
 function typed(field) {
   const text = field.value.toLowerCase().replace(/\s/g, ""), problem = refusal(text);
   field.setAttribute("aria-invalid", String(Boolean(problem)));
-  byId("problem").textContent = problem && `${problem} Below stands still “${view().text}”.`;
+  byId("problem").textContent = problem && `${problem} Still showing “${view().text}”.`;
   if (!problem) { view().text = text; choose(view().first(view().read())); }
 }
 
@@ -393,7 +394,7 @@ function drawInput() {
   }
   const examples = make("fieldset", {}, make("legend", {}, "A handwritten digit"), ...view().model.examples.map((example, digit) =>
     make("button", { class: "digit", click: () => { view().pixels = pixelsOf(example); show(); } }, String(digit))));
-  const how = make("fieldset", {}, make("legend", {}, "Pointer on the image"), ...[["choose", "chooses the query"], ["draw", "draws"], ["erase", "erases"]].map(([name, label]) =>
+  const how = make("fieldset", {}, make("legend", {}, "Tap the image to"), ...[["choose", "choose a query"], ["draw", "draw"], ["erase", "erase"]].map(([name, label]) =>
     make("button", { "aria-pressed": String(state.paint === name), click: (event) => { state.paint = name; drawInput(); } }, label)),
     make("button", { click: () => { if (state.query) { const p = state.query - 1; view().pixels[p] = view().pixels[p] > 0.5 ? 0 : 1; show(); } } }, "Invert the query pixel"));
   box.replaceChildren(examples, how);
@@ -428,7 +429,7 @@ function open(name) {
   }
   byId("view").setAttribute("aria-labelledby", `tab-${name}`);
   const n = sum(Object.values(view().model.weights).map((W) => (W[0].length ? sum(W.map((row) => row.length)) : W.length)));
-  byId("about").textContent = `${n.toLocaleString("en")} weights, one character each; ${round(100 * view().model.accuracy, 1)} % right on ${view().tested}. ` +
+  byId("about").textContent = `${n.toLocaleString("en")} parameters, each stored as one character; ${round(100 * view().model.accuracy, 1)} % right on ${view().tested}. ` +
     (name === "digit" ? "Digits: Alpaydin and Kaynak 1998, UCI, CC BY 4.0." : "");
   drawInput();
   choose(view().first(view().read()));
@@ -533,5 +534,12 @@ new ResizeObserver(([{ contentRect }]) => {
   if (state.name !== "digit" && contentRect.width !== drawnWidth) drawTokens(compute());
   drawnWidth = contentRect.width;
 }).observe(byId("drawing"));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+
+/** The theme of the page around this one, which sends it, or else of the system. */
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function paintTheme(theme) { document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light"; }
+paintTheme(dark.matches ? "dark" : "light");
+dark.addEventListener("change", () => { paintTheme(dark.matches ? "dark" : "light"); show(); });
+window.addEventListener("message", ({ data }) => { if (data?.theme) { paintTheme(data.theme); show(); } });
+document.documentElement.classList.toggle("framed", window.top !== window);
 readAddress();

@@ -253,6 +253,7 @@ nearly all its weight on a single key and passes hardly any gradient.</p></div>
 """
 
 _LENS = (
+    '<iframe src="microscope.html" title="Attention microscope" loading="lazy"></iframe>'
     '<a href="microscope.html"><picture>'
     '<source srcset="_static/pictures/microscope.png" media="(prefers-reduced-motion: reduce)">'
     '<source srcset="_static/pictures/microscope_narrow.webp" media="(max-width: 600px)">'
@@ -269,7 +270,7 @@ every number that a lecture states is measured while it runs.
 ```
 
 ```{{raw}} html
-<div class="microscope">{lens}<p>A trained transformer in your browser: switch off a part, and see what it was for.</p></div>
+<div class="microscope">{lens}<p>A trained transformer in your browser: switch off a part, and see what it is for.</p></div>
 ```
 
 {sample}

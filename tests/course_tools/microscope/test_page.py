@@ -283,7 +283,7 @@ def test_keys_alone_choose_a_model_a_query_a_head_and_a_switch(fresh):
 
 def test_a_digit_can_be_drawn_with_a_pointer(fresh):
     fresh.click("#tab-digit")
-    fresh.get_by_role("button", name="erases").click()
+    fresh.get_by_role("button", name="erase").click()
     fresh.locator("#drawing svg").scroll_into_view_if_needed()
     box = fresh.locator("#drawing svg").bounding_box()
     ink = "VIEWS.digit.pixels.reduce((a, b) => a + b)"

@@ -58,7 +58,9 @@
       item.append(Object.assign(document.createElement("a"), { href: address, textContent: title }));
       if (says) item.append(Object.assign(document.createElement("p"), { textContent: says }));
     }
-    document.getElementById("search-results").before(box);
+    const all = document.getElementById("search-results"), folded = document.createElement("details");
+    all.replaceWith(box, folded);
+    folded.append(Object.assign(document.createElement("summary"), { textContent: "All pages with these words" }), all);
   }
 
   document.addEventListener("DOMContentLoaded", function () {

@@ -61,6 +61,15 @@
   });
   window.addEventListener("afterprint", () => folded.forEach((node) => (node.open = false)));
 
+  /** Tell the microscope inside a page which theme the page has. */
+  function shareTheme() {
+    const theme = document.documentElement.dataset.theme;
+    document.querySelectorAll('iframe[src*="microscope.html"]').forEach((frame) => frame.contentWindow.postMessage({ theme }, "*"));
+  }
+
+  new MutationObserver(shareTheme).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  document.addEventListener("load", (event) => { if (event.target.tagName === "IFRAME") shareTheme(); }, true);
+
   window.addEventListener("load", function () {
     wrapTables();
     nameLists();

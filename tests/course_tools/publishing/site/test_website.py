@@ -191,6 +191,9 @@ def test_a_lecture_shows_the_microscope_of_the_site(visit):
     inside = visit.page.frame_locator("iframe")
     assert inside.locator("#answer .good").inner_text() == "5 of 5 letters right"
     assert inside.locator(".back a").get_attribute("href") == "lectures/04_self_attention.html"
+    for theme in ("dark", "light"):
+        visit.page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+        inside.locator(f'html[data-theme="{theme}"]').wait_for(state="attached")
 
 
 @pytest.mark.browser
@@ -325,7 +328,7 @@ SEARCHED = {
 @pytest.mark.parametrize("query", SEARCHED)
 def test_the_search_leads_to_the_section_first(site, browser, query):
     with Visit(browser, (site / "search.html").as_uri() + f"?q={query}", DESK, ready="") as visit:
-        visit.page.wait_for_selector("#search-results li a", timeout=300_000)
+        visit.page.wait_for_selector("#search-results li a", state="attached", timeout=300_000)
         found = visit.page.eval_on_selector_all("#search-results li a", "nodes => nodes.map(node => node.getAttribute('href'))")
         page, _, place = found[0].partition("#")
         text = re.sub(r"<[^>]+>", "", (site / page).read_text(encoding="utf-8").partition(f'id="{place}"')[2][:3000])
