@@ -214,6 +214,11 @@ def test_every_formula_is_typeset_and_a_wide_one_can_be_scrolled_by_keyboard(vis
         ".map(node => [node.tabIndex, node.className.includes('wide')])"
     )
     assert all(entry == [0, True] for entry in wide)
+    cut = visit.page.evaluate(
+        "[...document.querySelectorAll('div.math mjx-container')].filter(node => node.scrollWidth > node.clientWidth + 1"
+        " || node.getBoundingClientRect().left < node.parentElement.getBoundingClientRect().left - 1).length"
+    )
+    assert cut == 0
 
 
 @pytest.mark.browser
