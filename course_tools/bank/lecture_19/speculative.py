@@ -198,6 +198,22 @@ def proposes_one_token_only(model, draft, prompt, n_tokens, n_drafts=4, probabil
 
 
 @wrong.case
+def asks_the_draft_about_the_old_text(
+    model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None
+):
+    """All your drafted tokens of a round come from one law, that of the token after the text, so only the first is a good
+    guess. Hand the draft the text with the tokens that it has proposed."""
+
+    def propose(draft, text, n, generator):
+        drafted, laws = text, [draft(text)] * n
+        for law in laws:
+            drafted = torch.cat([drafted, torch.multinomial(law, 1, generator=generator)[None]], -1)
+        return drafted, laws
+
+    return _write(model, draft, prompt, n_tokens, n_drafts, probabilities, generator, propose=propose)
+
+
+@wrong.case
 def counts_the_drafts(model, draft, prompt, n_tokens, n_drafts=4, probabilities=next_word_probabilities, generator=None):
     """Your text is right, but the number that you return is not that of the calls of the model. One round is one call, however
     many tokens it judges."""
@@ -383,6 +399,11 @@ def _prompt(draw: Draw) -> torch.Tensor:
     return draw.integers(0, 6, 1, draw.sizes(1)[0])
 
 
+def knowing_draft(tokens: torch.Tensor) -> torch.Tensor:
+    """A draft that knows the law of `known_model`: all that it proposes is accepted."""
+    return known_law(tokens.device)[tokens[0, -1]]
+
+
 def _texts(draw: Draw, n_tokens: int, n_drafts: int = N_DRAFTS, *more: object) -> Call:
     return known_model, known_draft, _prompt(draw), n_tokens, n_drafts, *more
 
@@ -435,7 +456,7 @@ def right_law(expected: Outcome, got: Outcome) -> Failure | None:
 
 
 @dataclass(frozen=True)
-class HalfTheCalls(AtMost):
+class FewCalls(AtMost):
     """Check that the model was called at most once for every `times` tokens, as counted from the operations."""
 
     def __call__(self, expected: Outcome, got: Outcome) -> Failure | None:
@@ -491,9 +512,15 @@ exercise = Exercise(
         Property(
             "calls",
             f"{COUNTED} tokens take at most {COUNTED // 2} calls of the model.",
-            lambda draw: [_texts(draw, COUNTED)],
-            HalfTheCalls(2.0),
-            points=2,
+            lambda draw: [(known_model, known_draft, draw.integers(0, 6, 1, COUNTED // 2), COUNTED, N_DRAFTS)],
+            FewCalls(2.0),
+            long=True,
+        ),
+        Property(
+            "agreed",
+            f"With a draft that knows the law of the model, {COUNTED} tokens take at most {3 * COUNTED // 10} calls.",
+            lambda draw: [(known_model, knowing_draft, _prompt(draw), COUNTED, N_DRAFTS)],
+            FewCalls(10 / 3),
             long=True,
         ),
         Property(
@@ -508,5 +535,58 @@ exercise = Exercise(
     wrong=wrong,
     right=right,
     strangers=stranger,
+    equivalent_mutants={
+        "There is one text, with two axes: -1 is 1, and the last text the first.": (
+            "drop sign: text.shape[1]",
+            "drop sign: text.shape[1] (2)",
+            "drop sign: text.shape[1] (3)",
+            "drop sign: text.shape[1] (4)",
+            "drop sign: text.shape[1] (5)",
+            "drop sign: prompt.shape[1]",
+            "drop sign: torch.cat([drafted, token[None]], dim=1)",
+            "drop sign: torch.cat([drafted[:, :text.shape[-1] + int(n)], token.view(1, 1)], dim=1)",
+            "constant: model(drafted)[-1, text.shape[-1] - 1:]",
+            "constant: drafted[-1, text.shape[-1]:]",
+        ),
+        "Only the shape is read.": (
+            "negate: (~prompt).shape",
+            "negate: (~text).shape",
+            "negate: (~text).shape (2)",
+            "negate: (~text).shape (3)",
+            "negate: (~text).shape (4)",
+            "negate: (~text).shape (5)",
+            "other name: drafted.shape (3)",
+        ),
+        "A minimum is commutative, and a tensor of one integer an index.": (
+            "swap arguments: range(min(end - text.shape[-1] - 1, n_drafts))",
+            "drop call: text.shape[-1] + n",
+        ),
+        "The laws of model and draft are float32, and on one device.": (
+            "drop keyword: uniforms = torch.rand(len(model_p), generator=generator, dtype=model_p.dtype)",
+            "drop keyword: uniforms = torch.rand(len(model_p), generator=generator, device=model_p.device)",
+            "other name: drafted.device",
+            "other name: text.device",
+            "other name: prompt.device",
+            "drop call: [law for law in laws]",
+            "drop argument: [law.to() for law in laws]",
+            "other name: law.to(law)",
+            "other name: law.to(uniforms)",
+            "other name: law.to(generator)",
+        ),
+        "Where nothing is proposed, (p - p)₊ is 0, and `accept` draws from p.": (
+            "drop index: torch.stack([law.to(model_p) for law in laws]) if laws else model_p",
+            "open slice: model_p[:]",
+            "swap slice: model_p[0:]",
+            "constant: model_p[:1]",
+            "constant: model_p[:-1]",
+        ),
+        "The last round may propose a token less.": ("constant: end - text.shape[-1] - 2",),
+    },
+    missed_mutants={
+        "Whether all that is drawn comes from `generator` is not judged.": (
+            "drop keyword: uniforms = torch.rand(len(model_p), device=model_p.device, dtype=model_p.dtype)",
+            "drop keyword: token = torch.multinomial(laws[-1], 1)",
+        ),
+    },
     hints=HINTS,
 )
