@@ -114,7 +114,7 @@ def _summed_in_float32(form: Callable[..., ContextOnly]) -> Callable[..., Contex
 
 @_summed_in_float32
 def associative_dot_product(theta: Queries, phi: Keys, g: Values) -> ContextOnly:
-    """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N; the weights are None.
+    """Compute the context of `non_local_dot_product` from the right, θ (φᵀ g) / N, with N keys; the weights are None.
 
     Time and memory grow with N · d_k · d, not with N².
     """

@@ -51,7 +51,7 @@ def token_mixing(
     W_2: Float[Tensor, "N d_s"],
     b_2: Float[Tensor, "N"],
 ) -> PatchFeatures:
-    """Mix the positions of an image by a network over them, the same for every channel.
+    """Mix the positions of an image by a network over them, y = W_2 GELU(W_1 x + b_1) + b_2 for every channel x.
 
     Args:
         x: (B, N, d).
