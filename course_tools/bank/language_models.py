@@ -200,7 +200,8 @@ ATTENDS = holds(
 )
 RECURRENT = holds(
     "state",
-    "It reads one token after the other, and learns to compute its state from the one before by gates, without attention.",
+    "It reads one token after the other, and learns to compute its state from the one before by the gates of an LSTM, without "
+    "attention.",
     carries_a_state,
     1,
     TRAINED,

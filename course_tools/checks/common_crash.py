@@ -75,6 +75,11 @@ KINDS = {
         "`clamp`; for one of all entries `.all()` or `.any()`.",
         "Boolean value of Tensor with (?:more than one|no) value",
     ),
+    "chain": CrashKind(
+        "DETAIL",
+        "Python reads `a < b < c` as `a < b and b < c`, which asks for one truth value. And `&` and `|` bind more tightly than "
+        "comparisons, so that `a < b & c < d` is such a chain too: write `(a < b) & (c < d)`.",
+    ),
     "empty": CrashKind(
         "CASE", "`torch.cat`, `torch.stack` and the like need at least one tensor. An empty input needs a case of its own."
     ),
@@ -135,7 +140,7 @@ KINDS = {
     ),
     "column": CrashKind(
         "DETAIL",
-        "Two vectors of different lengths are compared entry by entry. To compare each entry of one with each of the other, "
+        "Two vectors of different lengths are combined entry by entry. To combine each entry of one with each of the other, "
         "make a column of one: `a[:, None]`.",
     ),
     "axes": CrashKind(
@@ -220,8 +225,8 @@ _ADVICE = (
     ),
     (
         r"The size of tensor a \(\d+\) must match",
-        "Axes are compared from the last one: add one that is missing by `[..., None]`, or keep it by `keepdim=True`. `.mT` "
-        "turns the last two axes of a batch, `.T` all of them.",
+        "Axes meet from the last one on, and these two sizes differ. If one tensor lacks an axis, add it by `[..., None]` or "
+        "keep it by `keepdim=True`; if not, one of them is cut, repeated or padded wrongly.",
     ),
     (
         "have same number of dimensions|Sizes of tensors must match except",
@@ -235,8 +240,14 @@ _ADVICE = (
 
 _OF_SHAPES = re.compile(r"\b(?:sizes?|shapes?|dimensions?|equal size)\b|1-D argument|subscript", re.IGNORECASE)
 _JOINS = {"cat", "concat", "concatenate", "stack"}
-_COMPARES = {"lt", "le", "gt", "ge", "eq", "ne"}
-_ENTRYWISE = {"add", "sub", "rsub", "mul", "div", "truediv", "pow", "where", "maximum", "minimum"} | _COMPARES
+_ENTRYWISE = {"add", "sub", "rsub", "mul", "div", "truediv", "pow", "where", "maximum", "minimum"} | {
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "eq",
+    "ne",
+}
 _TURNS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "mT", "T", "rearrange"}
 _OTHER_NAMES = {"swish": "F.silu"}
 _PLACES = (
@@ -330,7 +341,8 @@ def advice_on(error: BaseException) -> str:
 def _kind(error: Exception, place: CrashSite, raising: RaisingCall | None, call: Sequence[object]) -> str:
     text = str(error)
     if said := [name for name, kind in KINDS.items() if kind.words and re.search(kind.words, text)]:
-        return said[0]
+        is_chain = said[0] == "truth" and isinstance(one := _inner(place.expression), ast.Compare) and len(one.ops) > 1
+        return "chain" if is_chain else said[0]
     if isinstance(error, ModuleNotFoundError):
         return "package"
     if isinstance(error, AttributeError) and error.name is not None:
@@ -362,7 +374,7 @@ def _of_shapes(expression: ast.AST | None, raising: RaisingCall, call: Sequence[
     if raising.name in _JOINS and shapes:
         return _of_joined(raising, shapes, call)
     if raising.name in _ENTRYWISE and not _broadcasts(*shapes):
-        if raising.name in _COMPARES and [len(shape) for shape in shapes] == [1, 1]:
+        if [len(shape) for shape in shapes] == [1, 1]:
             return "column"
         small, large = min(shapes, key=len), max(shapes, key=len)
         if len(small) == len(large) - 1 and all(shape in (small, large) for shape in shapes) and _n_places(small, large) == 1:

@@ -92,7 +92,7 @@ language_models.loop_mistakes(wrong, dropout=0.2)
 language_models.shifted_targets(wrong)
 
 
-@wrong(proof=language_models.reads_the_future)
+@wrong.idea(proof=language_models.reads_the_future)
 def in_both_directions(*data):
     """Your model reads the future: its logits at a position change when later tokens change. In training it can copy the next
     token; on new text it has nothing to copy. A language model reads in one direction: no `bidirectional=True`."""

@@ -39,7 +39,7 @@ def _mixed(theta, phi, g, n):
     return Attended(theta @ (phi.mT @ g) / n, None)
 
 
-@wrong.case
+@wrong.part
 def multiplies_from_the_left(theta, phi, g):
     """Your numbers are right, but you compute something for each pair of positions: θ φᵀ, or the sum φᵀ g anew for each query.
     The time grows with N². Compute φᵀ g first, and once for all queries."""

@@ -13,7 +13,7 @@ from course_lib.models import Llama
 from course_tools.bank import language_models
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Training, Truth
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
 from course_tools.checks.training_record import Measured
 
 right = Answers()
@@ -391,7 +391,7 @@ wrong.add(
 )
 
 
-@wrong.change("model", rotates_nothing, part=0.25)
+@wrong.change("model", rotates_nothing, part=0.25, severity=Severity.PART)
 class RotatesNothing(SmallLlama):
     """Your keys are not rotated: in a text of one repeated token all keys have the same score, near or far,
     whatever the token is. Rotate both, each by its position times the speed of the pair, before the scores are computed."""
@@ -409,7 +409,7 @@ class RotatesTheValuesToo(SmallLlama):
         return _turned(q, t), _turned(k, t), _turned(v, t)
 
 
-@wrong.change("model", adds_positions, part=0.25)
+@wrong.change("model", adds_positions, part=0.25, severity=Severity.PART)
 class AddsPositions(SmallLlama):
     """Positions enter the vectors of your tokens: a table or sinusoids are added, or the vectors themselves are rotated. In a
     text of one repeated token, the logits then change from position to position. Only queries and keys are rotated, in each
@@ -432,7 +432,7 @@ class RotatesTheKeysAlone(SmallLlama):
         return q, _turned(k, t), v
 
 
-@wrong.change("model", keeps_one_number, part=0.25)
+@wrong.change("model", keeps_one_number, part=0.25, severity=Severity.PART)
 class KeepsTheTokens(SmallLlama):
     """Your state is the text itself: it grows by one number with each token, and each step reads the whole text again. Keep
     keys and values, and compute those of the new token alone."""

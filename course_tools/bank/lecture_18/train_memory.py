@@ -312,7 +312,7 @@ class WritesIntoOneMemory(SmallMemory):
         return super().mix(q, k, v + v.mean(0), beta)
 
 
-@wrong.change("model", remembers_nothing, part=0.1)
+@wrong.change("model", remembers_nothing, part=0.1, severity=Severity.IDEA)
 class AnswersFromTheQuestion(SmallMemory):
     """Your model remembers nothing: after quite other writes, its answers to the same questions are the same. Write each token
     into a memory, and let the query read from it."""
@@ -335,7 +335,7 @@ class ChangesTheMemoryInPlace(SmallMemory):
         return context, S
 
 
-@wrong.change("model", stepwise.grows, part=0.1)
+@wrong.change("model", stepwise.grows, part=0.1, severity=Severity.IDEA)
 class KeepsKeysAndValues(SmallMemory):
     """Your state grows with every token: it is a cache of keys and values, or the sequence itself. Softmax attention over such
     a cache answers well, and is what this memory is to replace: keep one matrix S, and correct it."""
@@ -373,7 +373,7 @@ class KeepsATable(SmallMemory):
         return self.readout(self.W_v(self.value(state.gather(1, key)[:, 0]))), state
 
 
-@wrong.change("model", ignores_the_order, part=0.4)
+@wrong.change("model", ignores_the_order, part=0.4, severity=Severity.PART)
 class AddsUpTheValues(SmallMemory):
     """Your memory is a sum: after the same writes in another order it answers the same, so it cannot know which value of a key
     is the newest. Compare before you write: add β k (v - Sᵀk)ᵀ, not β k vᵀ."""

@@ -165,6 +165,14 @@ def uses_the_same_uniform_number(tokens, draft_p, model_p, uniforms):
 
 
 @wrong.detail
+def uses_the_first_uniform_number(tokens, draft_p, model_p, uniforms):
+    """You draw what follows by the first uniform number, which has decided on the first token. Once that is refused it is known
+    to be large, so it is no longer uniform: the last one is there for this."""
+    n = _n(_ok(tokens, draft_p, model_p, uniforms))
+    return Accepted(n, _drawn(_row(_rest(draft_p, model_p), n), uniforms[..., 0]))
+
+
+@wrong.detail
 def does_not_divide_by_the_sum(tokens, draft_p, model_p, uniforms):
     """You compare the running sum of (p - q)₊ with a number between 0 and 1, although it ends below 1. Divide it by its last
     entry, or the last token gets all that is missing."""

@@ -215,6 +215,14 @@ def cuts_the_gradient(q, k, v, mask=None, tile=64):
 
 
 @wrong.case
+def expands_the_mask(q, k, v, mask=None, tile=64):
+    """Your result is right, but you copy a mask with one row for all queries, or for all sequences, to a row for each. Take
+    its columns as it is: `mask[..., at]`."""
+    full = None if mask is None else mask.broadcast_to(*mask.shape[:-2], q.shape[-2], k.shape[-2]).contiguous()
+    return ContextOnly(reduce(merge, _parts(q, k, v, full, tile)).context)
+
+
+@wrong.case
 def returns_what_was_kept(q, k, v, mask=None, tile=64):
     """You return all that you kept: context, maximum and total. Asked for is the context alone: `ContextOnly(kept[0])`."""
     return reduce(merge, _parts(q, k, v, mask, tile))
@@ -304,8 +312,12 @@ def _alone(draw: Draw) -> list[Call]:
 
 
 def _long(draw: Draw) -> list[Call]:
-    """So many queries and keys that all weights are the largest tensor by far; with five features, the tiles' contexts too."""
-    return [(draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, d_v), None, 16) for d_v in (1, 5)]
+    """So many queries and keys that all weights are the largest tensor by far; with five features, the tiles' contexts too.
+
+    The last has a mask with one row for all queries.
+    """
+    calls = [(draw.normal(384, 3), draw.normal(384, 3), draw.normal(384, d_v), None, 16) for d_v in (1, 5)]
+    return [*calls, (*calls[1][:3], draw.mask(1, 384), 16)]
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,9 @@ NAMED = [
     ("lacks an axis", lambda x: x / x.sum(-1), [torch.randn(5, 3)]),
     ("lacks an axis", lambda x, mask: torch.where(mask, x, 0 * x), [BATCH, torch.ones(2, 5).bool()]),
     ("column", lambda n, m: torch.arange(n) >= torch.arange(m), [3, 5]),
+    ("column", lambda x, speeds: x * speeds, [torch.randn(7), torch.randn(5)]),
+    ("chain", lambda x: x >= 0 & x < 3, [torch.arange(5)]),
+    ("chain", lambda x: 0 < x < 1, [TWO]),
     ("axes", unpacks, [TWO]),
     ("reshape", lambda x: x.reshape(4, 2), [TWO]),
     ("reshape", lambda x: x.unflatten(-1, (2, 2)), [TWO]),
@@ -149,7 +152,6 @@ NAMED = [
 
 NOT_NAMED = [
     (lambda x: x @ x, [torch.randn(2, 3, 5)]),  # no factor that is transposed makes it run
-    (lambda x, y: x + y, [torch.randn(3), torch.randn(5)]),
     (lambda x, y: x + y, [torch.randn(2, 3), torch.randn(2, 5)]),
     (lambda x, y: torch.cat([x, y]), [TWO, torch.randn(5, 7)]),
     (lambda x, y: F.cross_entropy(x, y), [BATCH, torch.zeros(2, 7).long()]),
@@ -194,7 +196,7 @@ ADVISED = [
     (lambda x: torch.stack([]), "may be empty"),
     (lambda x: x.sum().size(0), "summed too far"),
     (lambda x: torch.ones(3, 4) @ torch.ones(6, 8), "`x @ W.mT`"),
-    (lambda x: x + torch.ones(5, 7), "`keepdim=True`"),
+    (lambda x: torch.ones(3, 4) + torch.ones(5, 7), "cut, repeated or padded"),
     (lambda x: torch.cat([torch.ones(3, 4), torch.ones(6, 8)]), "`stack` makes a new axis"),
     (lambda x: F.cross_entropy(torch.ones(2, 5, 7), torch.zeros(2, 5).long()[:, 1:]), "classes on axis 1"),
     (lambda x: x[torch.tensor([-4])], "negative index"),
