@@ -11,6 +11,9 @@
   const stem = (word) => (word.length < 5 ? word : word.replace(/(?:ations?|ings?|ions?|ers?|ed|es|al|s|e)$/, (end) => (word.length - end.length < 4 ? end : "")));
   const stems = (text) => text.toLowerCase().replaceAll("√", " sqrt ").replace(/\broots?\b/g, "sqrt").replace(/[_'’]/g, "").split(/[^\p{L}\d]+/u).filter(Boolean).map(stem);
 
+  /** The stems of the words that tell sections apart. */
+  const asked = (text) => stems(text).filter((word) => !SKIPPED.has(word));
+
   /** Words, and neighbours written as one: "heat map" is also "heatmap". */
   const joined = (list) => new Set([...list, ...list.slice(1).map((word, i) => list[i] + word)]);
 
@@ -19,7 +22,7 @@
     const of = new Map();
     for (const [names, says, , place] of terms) {
       const address = "lectures/" + place;
-      of.set(address, [...(of.get(address) ?? []), ...names.map((name) => ({ says, stems: stems(name) }))]);
+      of.set(address, [...(of.get(address) ?? []), ...names.map((name) => ({ says, stems: asked(name) }))]);
     }
     return sections.map(([title, address, prose]) => {
       const [lecture, heading] = title.includes(" › ") ? title.split(" › ") : [title, title];
@@ -31,7 +34,7 @@
 
   /** Rank prepared sections for a query: each rare word counts more, a whole name of the glossary most. */
   function rank(query, prepared) {
-    const words = [...new Set(stems(query))].filter((word) => !SKIPPED.has(word));
+    const words = [...new Set(asked(query))];
     const places = Object.keys(WEIGHT);
     const rarity = new Map(words.map((word) => {
       const n = prepared.filter((section) => places.some((place) => section[place].has(word))).length;
