@@ -1,14 +1,16 @@
 """Convert the cells of a solved lecture to slides: headings, predictions to vote on, measurements, exercises, claims.
 
-A heading becomes a slide with its equation and the sentences that introduce it, its first sentence and its table, or its first
-two sentences. A claim stands below its figure or, without one, on a slide of its own; a diagram becomes a slide, a prediction
-one to vote on and one with the right option above the measured figure. Other prose goes to the notes.
+A heading becomes a slide with its first sentence and its first table, list or equation with what leads to it, or with its first
+two sentences; an equation below a table or list gets a slide of its own. A claim stands below its figure or, without one, on a
+slide of its own; a diagram becomes a slide, a prediction one to vote on and one with the right option, above what the cells
+directly below it measure, else with its explanation.
+Other prose goes to the notes.
 """
 
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from html import escape, unescape
 
 from markdown_it import MarkdownIt
@@ -24,12 +26,14 @@ from course_tools.publishing.outputs import tags
 
 MOST_LINES = 12
 """Lines of code on one slide."""
-_LEAD = 240
-"""Characters of two sentences that introduce an equation."""
 MOST_CLAIMS = {"figure": 2, "measurement": 2, "answer": 1}
+MOST_ROWS = 8
+"""Lines of a table or items of a list on one slide."""
+MOST_LETTERS = 450
+"""Of a list with more, a slide shows the first sentence of each item; of a paragraph with half as many, the last."""
 _EQUATION = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 _DIAGRAM = re.compile(r'<img alt="([^":]*)[^>]*src="data:image/svg[^>]*>')
-_TABLE = re.compile(r"(?:^\|.*\|\n?){3,}", re.MULTILINE)
+_ADDRESS = re.compile(r",? https?://[^\s),;]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z*`$\"'([])")
 _QUESTION = re.compile(r"\*\*Question (\d+)\.\*\*(.*?)(?=\*\*Question \d+\.\*\*|\Z)", re.DOTALL)
 _TO_A_FILE = re.compile(r"(?<!!)\[([^\[\]]+)\]\(\.\./[^)\s]+\)")
@@ -39,30 +43,51 @@ _FOLDED = re.compile(r"<details><summary>([A-Z])\. (.*?)</summary>\s*(.*?)</deta
 
 @dataclass(frozen=True)
 class Slide:
-    """One slide: `kind` is its style, `body` and `notes` are HTML; `cell` counts the code cells up to the one that it shows."""
+    """One slide: `kind` is its style, `body` and `notes` are HTML."""
 
     kind: str
     title: str
     body: str
     notes: str = ""
-    cell: int = field(default=0, compare=False)
+    evidence: bool = False
+    """Whether it may stand below the answer to the prediction before it: the cell follows it, with no prose between."""
 
 
 def slides(notebook: NotebookNode) -> list[Slide]:
     """Make the slides of a solved and executed lecture, in its order."""
     deck: list[Slide] = []
-    n_code = 0
+    below = False
     for cell in diagram_cells.as_svg(notebook.cells):
         if {"progress", "ledger", "hints"} & set(tags(cell)):
             continue
-        before, n_code = len(deck), n_code + (cell.cell_type == "code")
         if cell.cell_type == "code" and "predict" in tags(cell):
             _ask(deck, cell)
+            below = True
+        elif cell.cell_type == "markdown":
+            deck += _of_prose(cell)
+            below = False
         else:
-            deck += _of_prose(cell) if cell.cell_type == "markdown" else _of_code(cell)
-        shown = 0 if "interactive" in tags(cell) else n_code
-        deck[before:] = [replace(slide, cell=shown) for slide in deck[before:]]
-    return _with_claims_below(_with_evidence(deck))
+            below = below and not {"exercise", "bug"} & set(cell.metadata) and "interactive" not in tags(cell)
+            made = [replace(slide, evidence=below) for slide in _of_code(cell)]
+            deck += [slide for slide in made if "interactive" not in tags(cell) or not _is_drawn(slide, deck)]
+    return _without_bare_headings(_with_claims_below(_with_evidence(deck)))
+
+
+def _without_bare_headings(deck: list[Slide]) -> list[Slide]:
+    """Give a heading without words to the next slide, if that has no title of its own."""
+    kept: list[Slide] = []
+    for slide in deck:
+        i = next((i for i in range(len(kept) - 1, -1, -1) if kept[i].kind != "notes"), None)
+        if i is not None and not kept[i].body and slide.kind != "notes" and slide.title in ("", "Predict"):
+            slide = replace(slide, title=kept.pop(i).title)
+        kept.append(slide)
+    return kept
+
+
+def _is_drawn(slide: Slide, deck: list[Slide]) -> bool:
+    """Return whether one of the last slides has a figure with the caption of this one, as before an explorer."""
+    caption = slide.body.partition("<figcaption>")[2]
+    return any(caption and caption in earlier.body for earlier in deck[-5:])
 
 
 def _with_claims_below(deck: list[Slide]) -> list[Slide]:
@@ -72,7 +97,8 @@ def _with_claims_below(deck: list[Slide]) -> list[Slide]:
         i = next((i for i in range(len(joined) - 1, -1, -1) if joined[i].kind != "notes"), None)
         if slide.kind == "measurement" and i is not None:
             above = joined[i]
-            if above.body.count('class="claim"') < MOST_CLAIMS.get(above.kind, 0):
+            concerned = above.kind != "answer" or slide.evidence
+            if concerned and above.body.count('class="claim"') < MOST_CLAIMS.get(above.kind, 0):
                 title = f"{above.title}, {slide.title.removeprefix('Claim ')}" if above.kind == "measurement" else above.title
                 joined[i] = replace(above, title=title, body=above.body + slide.body, notes=above.notes + slide.notes)
                 continue
@@ -81,25 +107,30 @@ def _with_claims_below(deck: list[Slide]) -> list[Slide]:
 
 
 def _with_evidence(deck: list[Slide]) -> list[Slide]:
-    """Put below each answer the first figure of the next code cell, or beside it the next claim of its section."""
+    """Put below each answer the figure that its cells draw, beside it their claim if they draw none or it repeats the answer.
+
+    An answer with neither stands above its explanation, which is the slide after it.
+    """
     deck = list(deck)
     for i, slide in enumerate(deck):
         if slide.kind != "answer":
             continue
-        end = next((j for j in range(i + 1, len(deck)) if deck[j].kind in ("vote", "section", "bug")), len(deck))
-        following = [j for j in range(i + 1, end) if deck[j].kind == "figure" and deck[j].cell == slide.cell + 1]
-        following += [j for j in range(i + 1, end) if deck[j].kind == "measurement"]
-        if following:
-            shown = deck[following[0]]
-            title, body = "", slide.body + shown.body
-            if shown.kind == "measurement":
-                title, body = (
-                    f"Measured: {shown.title.lower()}",
-                    f'<div class="beside">{slide.body}<div>{shown.body}</div></div>',
-                )
-            deck[i] = replace(slide, title=title, body=body, notes=slide.notes + shown.notes)
-            deck[following[0]] = Slide("none", "", "")
-    return [slide for slide in deck if slide.kind != "none"]
+        end = next((j for j in range(i + 1, len(deck)) if not deck[j].evidence), len(deck))
+        figures, measured = ([j for j in range(i + 2, end) if deck[j].kind == kind] for kind in ("figure", "measurement"))
+        repeated = [j for j in measured[1:] if _numbers(slide.body) & _numbers(deck[j].body)]
+        shown = deck[next(iter(repeated or figures or measured), i + 1)]
+        title, body = "Answer" if shown.kind == "why" else "", slide.body + shown.body
+        if shown.kind == "measurement":
+            title = f"Measured: {shown.title.lower()}"
+            body = f'<div class="beside">{slide.body}<div>{shown.body}</div></div>'
+        deck[i] = replace(slide, title=title, body=body, notes=slide.notes + shown.notes)
+        deck[deck.index(shown)] = Slide("why", "", "")
+    return [slide for slide in deck if slide.kind != "why"]
+
+
+def _numbers(body: str) -> set[str]:
+    """Return the numbers of two digits or more in the words of a slide."""
+    return set(re.findall(r"\d[\d.]*\d", unescape(re.sub(r"<[^>]+>", " ", body))))
 
 
 def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
@@ -119,13 +150,11 @@ def _of_prose(cell: NotebookNode) -> Iterator[Slide]:
             asked = text.partition("\n- **A.**")[0]
             asked = re.sub(r"^\*\*Predict\.\*\*\s*", "", asked.strip())
             yield Slide("vote", _inline(heading) or "Predict", f'<div class="question">{_markdown(asked)}</div>')
-        elif heading:
-            shown = _shown(text)
-            parts = [_markdown(_lead(text) or _first_sentences(text, 1 if shown else 2)), *map(_markdown, shown)]
-            yield Slide("section", _inline(heading), "".join(parts), _markdown(text))
-        elif shown := _shown(text):
-            lead = _lead(text) or _first_sentences(text, 1)
-            yield Slide("section", "", _markdown(lead) + "".join(map(_markdown, shown)), _markdown(text))
+        elif heading or _shown(text):
+            first, *more = _shown(text) or [_first_sentences(text, 2)]
+            yield Slide("section", _inline(heading), _markdown(first), _markdown(text))
+            for shown in more:
+                yield Slide("section", _inline(heading), _markdown(shown))
         elif text.strip():
             yield Slide("notes", "", "", _markdown(text))
         yield from _diagrams(written)
@@ -205,7 +234,7 @@ def _ask(deck: list[Slide], cell: NotebookNode) -> None:
     right = next(option for option in asked.options if option.letter == asked.right)
     notes = "".join(f"<p><b>{option.letter}</b> {option.text}: {option.explanation}</p>" for option in asked.options)
     body = f'<div class="answer"><p><b class="letter">{right.letter}</b> {right.text}</p></div>'
-    deck.append(Slide("answer", "Answer", body, notes))
+    deck += [Slide("answer", "Answer", body, notes), Slide("why", "", f"<p>{right.explanation}</p>", evidence=True)]
 
 
 def _options(options: list[tuple[str, str]]) -> str:
@@ -223,41 +252,69 @@ def _sections(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _first_sentences(text: str, most: int) -> str:
-    """Return at most `most` sentences of the first paragraph of a Markdown text; formulas are kept whole."""
-    return re.sub(r":$", ".", " ".join(_sentences(next(_paragraphs(text), ""))[:most]))
+    """Return at most `most` sentences of the first paragraph of a Markdown text."""
+    paragraphs = [part.strip() for part in text.strip().split("\n\n")]
+    prose = next((part for part in paragraphs if part and not _is_shown(part)), "")
+    return re.sub(r":$", ".", " ".join(_sentences(prose)[:most]))
 
 
-def _lead(text: str) -> str:
-    """Return what introduces the first equation of a text: the last sentence before it, or two short ones; "" without one."""
-    equation = _EQUATION.search(text)
-    *_, last = ["", *_paragraphs(text[: equation.start()] if equation else "")]
-    sentences = _sentences(last)[-2:]
-    return " ".join(sentences if sum(map(len, sentences)) <= _LEAD else sentences[-1:])
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of prose, each on one line."""
-    for part in text.strip().split("\n\n"):
-        if part.strip() and not part.strip().startswith(("|", "$$", "<", "- ", "```", "![")):
-            yield " ".join(part.split())
-
-
-def _sentences(prose: str) -> list[str]:
+def _sentences(paragraph: str) -> list[str]:
+    """Split a paragraph into sentences; formulas are kept whole, and a very short sentence stays with the next."""
     sentences: list[str] = [""]
-    for part in _SENTENCE_END.split(prose):
+    for part in _SENTENCE_END.split(" ".join(paragraph.split())):
         sentences[-1] = f"{sentences[-1]} {part}".strip()
         whole = all(sentences[-1].count(mark) % 2 == 0 for mark in ("$", "**", "`"))
-        if whole and len(sentences[-1]) > 25:
+        if whole and not sentences[-1].endswith("et al.") and len(sentences[-1]) > 25:
             sentences.append("")
     return [sentence for sentence in sentences if sentence]
 
 
 def _shown(text: str) -> list[str]:
-    """Return what a slide shows of a section besides its first sentence: an equation, else a short table."""
-    if equation := _EQUATION.search(text):
-        return [f"$${part}$$" for part in _side_by_side(equation[0].strip("$"))]
-    table = _TABLE.search(text)
-    return [table[0]] if table and table[0].count("\n") <= 8 else []
+    """Return what the slides of a section show, in Markdown; nothing if it has no short table or list and no equation.
+
+    The first slide has the first of these, below the section's first sentence and what leads to it; if that is no equation, a
+    second slide has the first equation.
+    """
+    blocks = [part.strip() for part in _EQUATION.sub(r"\n\n\g<0>\n\n", text).split("\n\n") if part.strip()]
+    shown: list[str] = []
+    for i, block in enumerate(blocks):
+        if shown and not block.startswith("$$"):
+            continue
+        if short := _short(block):
+            lead = "" if i == 0 or _is_shown(blocks[i - 1]) else _lead(blocks[i - 1])
+            first = "" if shown else _first_sentences("\n\n".join(blocks[:i]), 1)
+            then = "" if i or not block.startswith("$$") else _first_sentences(text, 1)
+            shown.append("\n\n".join(part for part in (_unless_in(first, lead), lead, short, then) if part))
+            if block.startswith("$$"):
+                break
+    return shown
+
+
+def _is_shown(block: str) -> bool:
+    return block.startswith(("|", "$$", "<", "- ", "```", "!["))
+
+
+def _short(block: str) -> str:
+    """Return an equation, each of its parts on its own line, or a table or list if it is short; of anything else nothing."""
+    if block.startswith("$$"):
+        return "\n\n".join(f"$${part}$$" for part in _side_by_side(block.strip("$")))
+    rows = re.split(r"\n(?=- )" if block.startswith("- ") else "\n", block)
+    if not block.startswith(("|", "- ")) or not 1 < len(rows) <= MOST_ROWS:
+        return ""
+    if block.startswith("- ") and len(block) > MOST_LETTERS:
+        rows = [f"- {_first_sentences(_ADDRESS.sub('', row.removeprefix('- ')), 1)}" for row in rows]
+    return "\n".join(rows)
+
+
+def _lead(paragraph: str) -> str:
+    """Return a paragraph above an equation, table or list or, of a long one, its last sentence if that leads to it."""
+    if len(paragraph) <= MOST_LETTERS // 2:
+        return paragraph
+    return "" if paragraph.endswith(".") else _sentences(paragraph)[-1]
+
+
+def _unless_in(sentence: str, paragraph: str) -> str:
+    return "" if sentence.rstrip(".:") in " ".join(paragraph.split()) else sentence
 
 
 def _side_by_side(formula: str) -> list[str]:

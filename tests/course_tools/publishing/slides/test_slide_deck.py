@@ -40,14 +40,38 @@ def kinds(cells):
     return [slide.kind for slide in slides(new_notebook(cells=cells))]
 
 
-def test_a_heading_shows_its_equation_and_what_introduces_it_and_the_rest_goes_to_the_notes():
-    text = "## 2 Keys\n\nWhat is a score? It is scaled.\n\nA score compares $q$ with a key:\n\n$$s = q k^\\top$$\n\nMore prose."
+def test_a_heading_shows_its_first_sentence_and_equation_with_what_leads_to_it_and_the_rest_goes_to_the_notes():
+    text = (
+        "## 2 Keys\n\nA score compares $q$ with a key. It is scaled.\n\nBy the dot product:\n\n$$s = q k^\\top$$\n\nMore prose."
+    )
     (slide,) = slides(new_notebook(cells=[new_markdown_cell(text)]))
     assert (slide.kind, slide.title) == ("section", "2 Keys")
-    assert "A score compares \\(q\\) with a key:" in slide.body
+    assert "A score compares \\(q\\) with a key." in slide.body
     assert "\\[s = q k^\\top\\]" in slide.body
+    assert slide.body.index("a key.") < slide.body.index("By the dot product:") < slide.body.index("\\[s")
     assert "It is scaled" not in slide.body
     assert "More prose" in slide.notes
+
+
+def test_a_table_or_list_above_an_equation_is_shown_first_and_the_equation_on_a_slide_of_its_own():
+    text = "## 3 Queries\n\nWhere do they come from?\n\n- its query: $xW_Q$;\n- its key: $xW_K$.\n\nTogether:\n\n$$QK^\\top$$"
+    first, second = slides(new_notebook(cells=[new_markdown_cell(text)]))
+    assert first.title == second.title == "3 Queries"
+    assert first.body.count("<li>") == 2
+    assert "Where do they come from?" in first.body
+    assert "QK" not in first.body
+    assert second.body.index("Together:") < second.body.index("QK")
+
+
+def test_of_a_long_list_each_item_shows_its_first_sentence_without_addresses():
+    item = "- **Faster.** Zhu et al. (2021, https://arxiv.org/abs/2010.04159) look at a few places. " + 20 * "There is more. "
+    (slide,) = slides(new_notebook(cells=[new_markdown_cell("## 9 What came of it\n\n" + "\n".join([item] * 3))]))
+    assert slide.body.count("Zhu et al. (2021) look at a few places.</li>") == 3
+
+
+def test_the_next_slide_takes_a_heading_without_words(monkeypatch):
+    vote, *_ = slides(new_notebook(cells=[new_markdown_cell("## 5 Which one?"), *asked(monkeypatch)]))
+    assert (vote.kind, vote.title) == ("vote", "5 Which one?")
 
 
 def test_of_a_link_to_a_file_of_the_course_the_words_stay_and_an_address_stays_a_link():
@@ -80,11 +104,32 @@ def test_without_a_figure_the_claim_stands_beside_the_answer(monkeypatch):
     assert "0.97" not in vote.body + section.body
 
 
-def test_only_a_figure_of_the_next_cell_that_does_not_move_answers_a_question(monkeypatch):
-    question, moved = asked(monkeypatch), new_code_cell("explore()", outputs=[FIGURE], metadata={"tags": ["interactive"]})
-    for between in ([moved], [new_code_cell("train()"), new_code_cell("draw()", outputs=[FIGURE])]):
-        answer = slides(new_notebook(cells=[*question, *between]))[1]
-        assert "a rising curve" not in answer.body
+def test_an_answer_takes_no_figure_from_below_other_prose_or_of_an_explorer_but_its_explanation(monkeypatch):
+    drawn = new_code_cell("draw()", outputs=[FIGURE])
+    explored = new_code_cell("explore()", outputs=[FIGURE], metadata={"tags": ["interactive"]})
+    for cells in ([new_markdown_cell("Something else."), drawn], [explored]):
+        _, answer, *_, figure = slides(new_notebook(cells=[*asked(monkeypatch), *cells]))
+        assert (answer.kind, figure.kind) == ("answer", "figure")
+        assert "Yes, these." in answer.body
+        assert "<figure>" not in answer.body
+
+
+def test_beside_an_answer_stands_the_claim_that_repeats_its_number(monkeypatch):
+    cells = asked(monkeypatch)
+    right = prediction_options.Prediction("04.p1", (prediction_options.Option("A", "64: one each", "Yes."),), "A")
+    monkeypatch.setattr(prediction_options, "predictions", lambda: {"04.p1": right})
+    other, same = claimed(text="Work grows with 2.00."), claimed(id="04.b", text="It takes 64 layers.")
+    _, answer, figure = slides(new_notebook(cells=[*cells, new_code_cell("draw()", outputs=[FIGURE, other, same])]))
+    assert "It takes 64 layers" in answer.body
+    assert "Work grows" in figure.body
+
+
+def test_an_explorer_does_not_repeat_the_figure_above_it():
+    explored = new_code_cell("explore()", outputs=[FIGURE], metadata={"tags": ["interactive"]})
+    assert kinds([new_code_cell("draw()", outputs=[FIGURE]), new_markdown_cell("**Explore.**"), explored]) == [
+        "figure",
+        "notes",
+    ]
 
 
 def test_a_figure_below_the_next_heading_does_not_belong_to_the_answer(monkeypatch):
