@@ -20,7 +20,7 @@ from course_tools.checks.training_record import Measured
 right = Answers()
 
 SECONDS, MOST_PARAMETERS, N_STEPS = 120.0, 30_000, 150
-N_KNOWN, N_GROUPS, K = 120, 200, 8
+N_KNOWN, N_GROUPS, K = 80, 200, 8
 LEAD, LEAST, FEW = 0.2, 0.8, 5
 SLOW = (
     f"A matrix of all pairs of nodes has {(2 * K * N_GROUPS) ** 2:,} entries, and only {K * K * N_GROUPS:,} are edges: compute "

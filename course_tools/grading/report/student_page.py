@@ -23,10 +23,11 @@ _FIT = tuple(
     for pattern in (
         r"(It was still running after [\d.]+ seconds?(?: of processor time| in which it did not compute)?"
         r"\. Does it contain an endless loop, a wait, or far too many steps\?)",
-        r"(It did not end in time: the limit is [\d.]+ seconds of processor time\. Use a smaller model or smaller batches)\.",
+        r"(It did not end in time: the limit is [\d.]+ seconds of processor time\. [\w ,:-]{1,200}(?:\.[\w ]{1,80})?)\.",
         r"(One result is missing: return [\w ∂/]{1,30} too\.).*",
         r"(One result is too many: leave out result \d\.).*",
-        r"(The results are in the wrong order: return them in the order \([\w, ∂/]{1,80}\)\.).*",
+        r"(The results are in the wrong order: (?:return them in the order \([\w, ∂/]{1,80}\)|exchange them)\.).*",
+        rf"({_RESULT} is None: return it too\.).*",
         r"(It returns (?:a list|a dict|a nested tuple|\d{1,2} results): return (?:[^.`]|`[^`]{1,20}`){1,60}\.).*",
         rf"({_RESULT} is correct up to rounding): .*",
         rf"({_RESULT} is close to the expected values, but the difference is larger than rounding in float32\.) .*",

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from course_tools.bank import exercise, exercises, verdict
+from course_tools.bank.lecture_15.train_gat import SLOW
 from course_tools.checks import Finding
 from course_tools.grading.extract.programs import handed_out, is_marked
 from course_tools.grading.intake.recognise import Course
@@ -213,6 +214,9 @@ def test_each_wrong_answer_gets_its_misconception_and_no_value(item):
             "It did not end in time: the limit is 60 seconds of processor time. Use a smaller model or smaller batches.",
             "It did not end in time: the limit is 60 seconds of processor time. Use a smaller model or smaller batches.",
         ),
+        (f"It did not end in time: the limit is 120 seconds of processor time. {SLOW}",) * 2,
+        ("The results are in the wrong order: exchange them.",) * 2,
+        ("weights is None: return it too.", "Weights is None: return it too."),
         (
             "The gradient with respect to `W_q` is wrong. At [1]: expected 7, got 8.",
             "The gradient with respect to `W_q` is wrong.",
