@@ -29,6 +29,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Real
 from torch import Tensor, nn
 
+from course_lib.analysis import record
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.blocks import ConvNet, Sizes
 from course_lib.datasets import Scenes, digits, split
 from course_lib.fast import fused_scaled_dot_product_attention
@@ -63,12 +65,17 @@ SEED = 0  # of scenes and weights
 source(draw_crowds)  # Try it: show other scenes, by their numbers
 known = draw_crowds(8_000, 10 * SEED)
 unseen = draw_crowds(300, 10 * SEED + 1, unseen=True)
-figures.show_scenes(unseen, (0, 3, 8, 16))
+figures.show_scenes(unseen, (3, 16))
 
 # %% [markdown]
 # Do we need a network? Cut each scene into patches of one colour, and let a support vector machine say what each patch is.
-# We measure **AP50**, from 0 to 1: a detection counts as right if it has the right class and the intersection of its box with
-# that of the object is at least half of their union, and a second detection of the same object counts as wrong (details in *Going further*).
+#
+# A detection counts as right if it has the right class and the intersection of its box with that of the object is at least half of
+# their union; a second detection of the same object counts as wrong. Sort the detections of a class by confidence. After the first $k$,
+# **precision** is the share of them that is right, **recall** the share of all objects that they have found. **Average precision** is
+# the mean over recalls from 0 to 1 of the best precision that is reached at that recall or beyond: 1 if all objects come before the
+# first wrong detection. Only the *order* of the confidences counts. **AP50** is its mean over the classes, 50 for the half.
+# (*Going further* has the equation.)
 
 # %% tags=["nbval-check-output"]
 source(rivals.OneColour)
@@ -85,7 +92,8 @@ claim("12.colour", alone=colour_alone, crowds=colour_crowds)
 #
 # So take a network. A convolutional backbone turns the image into a map of 8 × 8 cells. One decoder layer of lecture 05 follows: 64
 # **object queries**, one starting from each cell, attend to each other and then to the cells. Each predicts a class, or "no object",
-# and a box, relative to the centre of its cell.
+# and a box, relative to the centre of its cell. (DETR as published, Carion et al. 2020, has an encoder, too, as drawn above, and its
+# queries are free vectors. Many newer detectors start them from cells, as we do.)
 #
 # | step | shape |
 # | --- | --- |
@@ -93,8 +101,7 @@ claim("12.colour", alone=colour_alone, crowds=colour_crowds)
 # | decoder: queries attend to queries, then to cells | (B, 64, 64) |
 # | classes with "no object", and boxes, all in parallel | (B, 64, 3), (B, 64, 4) |
 #
-# There is no causal mask: all queries answer at once. (DETR as published, Carion et al. 2020, has an encoder, too, as drawn above, and
-# its queries are free vectors. Many newer detectors start them from cells, as we do.)
+# There is no causal mask: all queries answer at once.
 
 
 # %%
@@ -329,8 +336,8 @@ set_loss = check("12.6", set_loss)
 
 # %% [markdown]
 # Why is an unmatched query worth less than a matched one? In our scenes, with 2.25 creatures on average, 61.75 of 64 queries have no object. A network that does not yet
-# see anything does best by saying "no object" everywhere, with a probability of 96 %. With a weight of 0.5 for each of them, it is 93 %; with 0.1, as
-# in the paper, 73 %.
+# see anything does best by saying "no object" everywhere, with a probability of 96 %. With a weight of 0.5 for each of them, it is 93 %; with 0.1,
+# 73 %. The paper takes 0.1, we take 0.5.
 
 # %% [markdown] tags=["predict"]
 # ## 5 Each creature once
@@ -368,7 +375,8 @@ sets = experiments.detect(once, unseen.images)
 panels = {"every cell": many, "after NMS": kept, "matched": sets}
 there = (unseen.classes >= 0).sum(1)
 right, rest = ((found.confidence > 0.5).sum(1) for found in (sets, kept))
-scene = int(((there > 1) & (right == there) & (rest < there)).nonzero()[0])
+candidates = ((there > 1) & (right == there) & (rest < there)).nonzero()[:, 0]
+scene = experiments.best_fit(sets, unseen, candidates)
 figures.show_detections(unseen, scene, panels)
 
 # %% tags=["nbval-check-output"]
@@ -396,12 +404,30 @@ claim(
 # every cell did, since one query must be sure alone: how many depends on the seed, and may be more than are missed after NMS.
 #
 # AP50 is lenient here: a box between two neighbours overlaps each by more than a half, and counts for either. It says that two were
-# counted, not that they were told apart; section 6 also asks for an overlap of 0.75. The scene above is the first in which the matched network has the right *number* of boxes
-# and NMS has not. The next figure shows how sure each query is
-# that there is a creature, at the place of the cell from which it starts.
+# counted, not that they were told apart. The scene above is a good one: of those in which the matched network has the right *number* of
+# boxes and NMS has not, the one whose boxes fit best. All pairs of neighbours:
+
+# %% tags=["nbval-check-output"]
+pairs, two, apart = experiments.told_apart(sets, unseen)
+claim("12.apart", pairs=pairs, two=two, apart=apart)
+
+# %% [markdown] tags=["try-it"]
+# Where do two queries look that have found two creatures? `record` keeps what each attention of the model returns. The library's
+# fused form computes no weights, so the same network gets the equation of lecture 04 for once.
+#
+# **Try it.** Say where you expect the weights to be, then run the cell; and again with another `scene`, such as 2.
 
 # %%
-figures.show_confidence(unseen, scene, {"every cell": many, "matched": sets})
+once.decoder.cross.mechanism = scaled_dot_product_attention
+with torch.no_grad(), record(once) as seen:
+    once(unseen.images[scene : scene + 1])
+looks = seen["decoder.cross"][0].weights[0].mean(0)  # (64, 64), the mean of the heads
+figures.show_reading(unseen, scene, sets, looks)
+
+# %% [markdown]
+# Not at their creatures: nearly all of the weight lies elsewhere. Each of our queries starts from its own cell, whose features show the
+# creature already; from the others it reads what is around. DETR's queries start from zeros and a learned vector and have only
+# cross-attention to find an object: in the paper's figure 6, their weights lie on its head and its legs.
 
 
 # %% tags=["cover", "interactive"]
@@ -447,9 +473,9 @@ explore(draw_scene, number=(0, 99), threshold=(0.1, 0.9, 0.1))
 #
 # A query starts from a cell whose features show its surroundings, and reads all cells by cross-attention. It can often tell by
 # itself whether it or a neighbour is nearest.</details>
-# <details><summary>C. Little, since the loss alone decides who speaks.</summary>
+# <details><summary>C. As much as without NMS at every cell: somebody must remove the duplicates.</summary>
 #
-# The loss can only ask for what a query is able to know: for list order, it asks in vain.</details>
+# The loss punishes duplicates with and without self-attention. A query that sees that its neighbour is nearer can stay silent.</details>
 
 # %%
 source(rivals.nearest_place)
@@ -466,9 +492,8 @@ claim(
 )
 
 # %% [markdown]
-# **Here, one query for each object ends most duplicates, matched or by place.** The place is ahead of matching; one reason may be that
-# its targets never change during the training. On photographs the place alone did not suffice: Sun et al. 2021 needed the class in the
-# cost. (CenterNet, Zhou et al. 2019, takes one cell by the centre, but two objects in one cell become one, and it keeps only local maxima.)
+# **Here, one query for each object ends most duplicates, matched or by place.** The place is ahead of matching. On photographs it
+# did not suffice: Sun et al. 2021 needed the class in the cost. (CenterNet, Zhou et al. 2019, takes one cell by the centre, but two objects in one cell become one, and it keeps only local maxima.)
 # The place needs a grid so fine that two objects rarely share a cell, and objects that have a centre. Matching is not tied to a grid
 # (DETR has 100 queries), and serves masks, lanes or tracks as well as boxes.
 #
@@ -509,7 +534,8 @@ claim(
 
 # %% [markdown]
 # **Soft-NMS beats the set here, without any tuning** (your two networks, 1,000 updates each). Local maxima remove neighbours
-# as NMS does. What the set has instead: no rule that must know what an overlap is. So it also serves masks, lanes or words.
+# as NMS does. What counts as close stands in the set's loss instead: at test time there is no rule and no threshold. So it also serves
+# masks, lanes or words, with another cost.
 
 # %% tags=["nbval-check-output"]
 claim(
@@ -598,7 +624,6 @@ claim(
 #   al. 2020, https://arxiv.org/abs/2012.06785). Other remedies: lower the confidence of a neighbour instead of removing it (Soft-NMS,
 #   Bodla et al. 2017, https://arxiv.org/abs/1704.04503), or let one place predict several people (Chu et al. 2020,
 #   https://arxiv.org/abs/2003.09163). Matching for crowds is older than DETR: Stewart et al. 2016 (https://arxiv.org/abs/1506.04878).
-# - **Not only boxes.** MaskFormer and Mask2Former match masks in the same way; other work matches lanes, tracks and steps of a video.
 #
 # **Further reading.** Sun et al. 2021, *What Makes for End-to-End Object Detection?* (https://arxiv.org/abs/2012.05780). Carion et al. 2020, *DETR*, eqs. 1 and 2, section 4 (https://arxiv.org/abs/2005.12872). Zhou et al. 2019,
 # *Objects as Points* (https://arxiv.org/abs/1904.07850). Rezatofighi et al. 2019,

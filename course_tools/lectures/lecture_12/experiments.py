@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from course_lib.datasets import LabelledImages, Scenes, digit_scenes, digits
@@ -131,6 +132,51 @@ def first_close_pair(made: Scenes, least: float = 0.5) -> int:
     alike = (classes[:, :, None] == classes[:, None]) & (classes >= 0)[:, None]
     close = ((iou(corners, corners) > least) & alike).triu(1)
     return int(close.flatten(1).any(1).nonzero()[0])
+
+
+def best_fit(found: Detections, made: Scenes, candidates: Tensor, least: float = 0.5) -> int:
+    """Find the scene whose boxes fit best: the worst of its objects has the largest IoU with a box of its own.
+
+    Args:
+        found: the detections.
+        made: the scenes.
+        candidates: numbers of the scenes to choose from, (n,); each has as many boxes as objects.
+        least: the confidence above which a box counts.
+    """
+
+    def worst(number: int) -> float:
+        corners = found.corners[number, found.confidence[number] > least]
+        fits = iou(to_corners(made.boxes[number, made.classes[number] >= 0]), corners).cpu()
+        return float(fits[linear_sum_assignment(-fits.numpy())].min())
+
+    return max(candidates.tolist(), key=worst)
+
+
+class ToldApart(NamedTuple):
+    """Pairs of neighbours of a class; those with two boxes or more; those whose boxes are nearest to different objects."""
+
+    pairs: int
+    two: int
+    apart: int
+
+
+def told_apart(found: Detections, made: Scenes, overlap: float = 0.5, least: float = 0.5) -> ToldApart:
+    """Count the pairs of objects of one class that overlap, and how many of them are told apart.
+
+    Args:
+        found: the detections.
+        made: the scenes.
+        overlap: the IoU above which two objects are neighbours, and above which a box counts for one of them.
+        least: the confidence of the class above which a box counts.
+    """
+    pairs = two = apart = 0
+    for number, (classes, boxes) in enumerate(zip(made.classes, to_corners(made.boxes), strict=True)):
+        close = (iou(boxes, boxes) > overlap) & (classes[:, None] == classes) & (classes >= 0)
+        for pair in close.triu(1).nonzero():
+            fits = iou(found.corners[number, found.p[number, :, classes[pair[0]]] > least], boxes[pair])
+            nearest = fits[fits.amax(1) > overlap].argmax(1)
+            pairs, two, apart = pairs + 1, two + (len(nearest) > 1), apart + (len(nearest.unique()) > 1)
+    return ToldApart(pairs, two, apart)
 
 
 def scenes(which: Sequence[int], n: int, seed: int, size: int = 24, fewest: int = 1, most: int = 3) -> Scenes:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from course_lib.datasets import Scenes
-from course_lib.primitives import to_corners
+from course_lib.primitives import iou, to_corners
 from course_tools.lectures.lecture_12.experiments import Detections, objects
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.grey import grey
-from course_tools.notebook.plots import curves, pictures
+from course_tools.notebook.plots import curves
 from course_tools.notebook.show import show
 
 Measure = Callable[[Tensor, Tensor], Tensor]
@@ -24,11 +24,14 @@ def in_colour(image: Tensor) -> Tensor:
 def show_scenes(made: Scenes, numbers: Sequence[int]) -> None:
     """Show some scenes with the bounding boxes of their objects."""
     truth = {f"{len(objects(made, i)[1])} creatures ({i})": i for i in numbers}
+    drawn = boxed(
+        {title: in_colour(made.images[i]) for title, i in truth.items()},
+        {title: objects(made, i)[0] for title, i in truth.items()},
+    )
+    if len(numbers) <= 2:
+        drawn.set_size_inches(6.0, 3.4)
     show(
-        boxed(
-            {title: in_colour(made.images[i]) for title, i in truth.items()},
-            {title: objects(made, i)[0] for title, i in truth.items()},
-        ),
+        drawn,
         alt=f"{len(truth)} scenes of pixel creatures on photographs, with the boxes of "
         + ", ".join(str(len(objects(made, i)[1])) for i in truth.values())
         + " creatures; many boxes overlap.",
@@ -77,20 +80,41 @@ def show_detections(made: Scenes, number: int, found: Mapping[str, Detections], 
     )
 
 
-def show_confidence(made: Scenes, number: int, found: Mapping[str, Detections]) -> None:
-    """Show one scene, and for each of some models the confidence of its queries, laid out as the cells that they start from."""
-    maps, said = {}, []
-    for name, each in found.items():
-        confidence = each.confidence[number].cpu()
-        side = round(len(confidence) ** 0.5)
-        maps[name] = confidence.view(side, side)
-        said.append(f"{name} {int((confidence > 0.5).sum())}")
-    n_objects = int((made.classes[number] >= 0).sum())
+def show_reading(made: Scenes, number: int, found: Detections, weights: Tensor, threshold: float = 0.5) -> None:
+    """Show one scene with two of its boxes, and where the query of each looks in the image.
+
+    Args:
+        made: scenes.
+        number: of the scene.
+        found: detections in all scenes; the two most confident above the threshold whose boxes overlap most are shown.
+        weights: (N, N) of this scene, of each query (rows) over the cells of a square map.
+        threshold: the least confidence of a box.
+    """
+    sure = (found.confidence[number] > threshold).nonzero()[:, 0]
+    overlaps = iou(found.corners[number, sure], found.corners[number, sure]).triu(1)
+    two = sure[torch.stack(torch.unravel_index(overlaps.argmax(), overlaps.shape))]
+    side = round(weights.shape[-1] ** 0.5)
+    corners = found.corners[number, two].cpu()
+    maps = {f"query {query}": weights[query].view(side, side) for query in two.tolist()}
+    boxes = {"their boxes": corners} | {name: corners[i : i + 1] for i, name in enumerate(maps)}
+    drawn = boxed({"their boxes": in_colour(made.images[number])} | maps, boxes)
+    inside = [_inside(one, corner) for one, corner in zip(maps.values(), corners, strict=True)]
     show(
-        pictures({"scene": in_colour(made.images[number])} | maps, label="confidence", most=1.0),
-        alt=f"Unseen scene {number}, creatures: {n_objects}, and the confidence of each query, as a map. Queries above 0.5: "
-        f"{', '.join(said)}.",
+        drawn,
+        alt=f"Unseen scene {number}, two boxes that overlap by {overlaps.max().item():.2f}, and the attention weights of their "
+        "queries over the cells: "
+        + "; ".join(f"{name}, {share:.2f} of the weight inside its box" for name, share in zip(maps, inside, strict=True))
+        + ".",
     )
+
+
+def _inside(weights: Tensor, corners: Tensor) -> float:
+    """Sum the weights of the cells whose centres lie in a box (4,), as a fraction of the image."""
+    side = len(weights)
+    centres = (torch.arange(side) + 0.5) / side
+    x_1, y_1, x_2, y_2 = corners
+    rows, columns = ((centres > low) & (centres < high) for low, high in ((y_1, y_2), (x_1, x_2)))
+    return weights.cpu()[rows][:, columns].sum().item()
 
 
 def show_found(made: Scenes, found: Detections, name: str, n: int = 4, threshold: float = 0.5) -> None:

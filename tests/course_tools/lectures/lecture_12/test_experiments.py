@@ -3,15 +3,18 @@
 import pytest
 import torch
 
+from course_lib.datasets import Scenes
 from course_lib.primitives import to_corners
 from course_tools.lectures.lecture_12.experiments import (
     Detections,
     ap50,
+    best_fit,
     boxes_per_object,
     detect,
     objects,
     scenes,
     suppressed,
+    told_apart,
 )
 from course_tools.lectures.lecture_12.rivals import CrowdDetector
 
@@ -70,3 +73,13 @@ def test_each_image_of_a_batch_is_treated_by_itself():
     alone = [suppressed(Detections(*(part[i : i + 1] for part in found)), 0.2).p for i in range(5)]
     assert torch.equal(together, torch.cat(alone))
     assert 0 < (together == 0).float().mean() < 1
+
+
+def test_neighbours_are_told_apart_if_their_boxes_are_nearest_to_different_ones():
+    boxes = torch.tensor([[0.3, 0.5, 0.4, 0.4], [0.4, 0.5, 0.4, 0.4], [0.0, 0.0, 0.0, 0.0]]).repeat(3, 1, 1)
+    made = Scenes(torch.zeros(3, 3, 8, 8), torch.tensor([[0, 0, -1]]).repeat(3, 1), boxes)
+    both, one = to_corners(boxes[0, :2]), to_corners(boxes[0, :1]).repeat(2, 1)
+    p = torch.tensor([[0.9, 0.8], [0.9, 0.8], [0.9, 0.2]]).unsqueeze(-1)
+    found = Detections(p, torch.stack([both, one, both]))
+    assert told_apart(found, made) == (3, 2, 1)
+    assert best_fit(found, made, torch.tensor([1, 0])) == 0
