@@ -519,7 +519,7 @@ explore(draw_place, place=(0, 31))
 # The numbers in the explorer are places at the *start* of the bundle. The Mixer has unscrambled the bundle, from marks alone.
 
 # %% [markdown] tags=["predict"]
-# But the sorted map is not symmetric: compare its left and right columns. Both marks of a pair change much with its patch in the right copy, and little with its patch in
+# But the sorted map is not symmetric: compare columns 0 to 3, of the left copy, with columns 4 to 7. Both marks of a pair change much with its patch in the right copy, and little with its patch in
 # the left one. Yet the two differ whichever of them is exchanged.
 #
 # **Predict.** Why does the left patch count for less? Section 1 says how a puzzle is made.

@@ -3,13 +3,14 @@
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.primitives import patchify
 from course_tools.lectures.lecture_13.puzzles import GRID, P, Puzzles
+from course_tools.notebook.legible import to_array
 from course_tools.notebook.plots import pictures
 from course_tools.notebook.show import show
-from course_tools.notebook.weight_maps import weight_maps
 
 
 def show_puzzle(before: Puzzles, after: Puzzles, number: int) -> None:
@@ -53,9 +54,17 @@ def show_marks(puzzles: Puzzles, order: Tensor, marks: Tensor, number: int) -> N
 def show_dependence(dependence: Tensor, order: Tensor) -> None:
     """Draw how much each mark depends on each patch (32, 32), by their places after the bundle and before it."""
     back = order.argsort().to(dependence.device)
-    panels = {"places at the end": dependence[None], "sorted back": dependence[back][:, back][None]}
+    panels = {"places at the end": dependence, "sorted back": dependence[back][:, back]}
+    figure = Figure(figsize=(6.0, 2.9), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, (title, changes) in zip(axes, panels.items(), strict=True):
+        drawn = ax.imshow(to_array(changes), cmap="viridis", vmin=0.0, vmax=dependence.max().item(), interpolation="nearest")
+        ax.set_title(title, fontsize=10)
+        ax.set_xlabel("patch exchanged")
+    axes[0].set_ylabel("mark of the place")
+    figure.colorbar(drawn, ax=list(axes), label="mean change of the mark")
     show(
-        weight_maps(panels, columns=1, label="change of the mark"),
+        figure,
         alt="How much the mark of each place changes if the patch of each place is exchanged. By the places at the end of the "
         "bundle, the large values are scattered; sorted by the places at its start, they form lines: the place itself, and the "
         "place four columns to the left or right.",
@@ -65,11 +74,11 @@ def show_dependence(dependence: Tensor, order: Tensor) -> None:
 def show_one_mark(dependence: Tensor, order: Tensor, place: int) -> None:
     """Draw on which patches the mark of one place at the start of the bundle depends, as a puzzle of 4 × 8 places."""
     back = order.argsort().to(dependence.device)
-    row = dependence[back[place]][back].view(1, GRID, 2 * GRID)
+    row = dependence[back[place]][back].view(GRID, 2 * GRID)
     largest = [divmod(int(cell), 2 * GRID) for cell in row.flatten().topk(2).indices]
     said = " and ".join(f"row {y + 1}, column {x + 1}" for y, x in largest)
     show(
-        weight_maps({f"the mark of row {place // (2 * GRID) + 1}, column {place % (2 * GRID) + 1}": row}, label="change"),
+        pictures({f"the mark of row {place // (2 * GRID) + 1}, column {place % (2 * GRID) + 1}": row}, label="mean change"),
         alt=f"How much one mark changes with each patch, back in order: most with those in {said}.",
     )
 
