@@ -189,8 +189,7 @@ class GPT(nn.Module):
 
 # %% [markdown] tags=["try-it"]
 # **Two tests find most mistakes before any training.** The first loss is not far above that of a uniform guess, ln 8 = 2.08 nats
-# among eight letters; below it, or at twice as much, something is wrong. (It is not at 2.08, because the output matrix is the
-# embedding, which starts with numbers of size 0.1 and not with zeros.) And a change of the last token changes no earlier logits. Try it: write `triu(2)` instead of `triu(1)` above,
+# among eight letters; below it, or at twice as much, something is wrong. And a change of the last token changes no earlier logits. Try it: write `triu(2)` instead of `triu(1)` above,
 # run both cells again, and see which test notices.
 
 # %% tags=["try-it"]
@@ -457,10 +456,9 @@ claim("07.ll", gpt=gpt_bits, lstm=lstm_bits, counts=counts_bits)
 print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 
 # %% [markdown]
-# So has an LSTM of as many weights, by as much. Counts can be helped, too: mixed with counts of the window that the GPT sees, they
-# need 2.05 bits, and with counts of everything before, earlier plays included, 1.94. What attention adds is training in parallel
-# over all positions (lecture 05): 160 seconds here instead of the LSTM's 200, and far more than that in the larger models that it
-# made possible.
+# So has an LSTM of as many weights, by as much. Counts that also count the window which the GPT sees need 2.05 bits; with
+# everything before, earlier plays included, 1.94. What attention adds is training in parallel over all positions (lecture 05):
+# 160 seconds here instead of the LSTM's 200, and far larger models than these.
 #
 # ## 7 Build it
 #
@@ -568,24 +566,20 @@ print("".join(alphabet[token] for token in written[0].tolist()))
 # ## 9 What came of it
 #
 # **The same page, larger.** GPT-2 (2019) has 1.5 billion parameters, GPT-3 (2020) 175 billion; Hoffmann et al. (2022) showed
-# that such models had read too little for their size. Most blocks of today replace LayerNorm by RMSNorm, GELU by SwiGLU, position
-# vectors by rotary positions, and share keys and values among query heads: lecture 17 takes these four steps one by one.
+# that such models had read too little for their size. Lecture 17 exchanges four parts of the block, one by one, for those of
+# today.
 #
-# **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al. 2022) first
-# fine-tunes it on *instructions* with answers, then on *preferences*: people compare two answers, a model learns their
-# judgement, and reinforcement learning optimises it. Direct preference optimisation (Rafailov et al. 2023) does the last step
-# with an ordinary loss. DeepSeek-R1 (2025) rewards answers that a program can verify. *Adapters* make all this cheap: LoRA (Hu
-# et al. 2022) freezes each matrix $W$ and trains a product $BA$ of low rank that is added to it.
+# **After pre-training.** A pre-trained GPT continues a text; it does not yet answer. InstructGPT (Ouyang et al. 2022) fine-tunes
+# it on *instructions* with answers, then on the *preferences* of people who compare two answers. DeepSeek-R1 (2025) rewards
+# answers that a program can verify.
 #
-# **Induction.** RWKV shifts tokens, and Mamba (Gu & Dao 2023) has a short convolution in each block: both hand over the preceding
-# token. And because a softmax cannot attend nowhere, large models park spare weight on the first token, an *attention sink*
-# (Xiao et al. 2023).
+# **Induction.** Mamba (Gu & Dao 2023) has a short convolution in each block, which hands over the preceding token. And because a
+# softmax cannot attend nowhere, large models park spare weight on the first token, an *attention sink* (Xiao et al. 2023).
 #
 # **Further reading.** Radford et al. 2019, *Language Models are Unsupervised Multitask Learners* · Brown et al. 2020, *Language
 # Models are Few-Shot Learners* (https://arxiv.org/abs/2005.14165) · Olsson et al. 2022, *In-context Learning and Induction
 # Heads* (https://arxiv.org/abs/2209.11895) · Hoffmann et al. 2022 (https://arxiv.org/abs/2203.15556) · Ouyang et al. 2022
-# (https://arxiv.org/abs/2203.02155) · Hu et al. 2022 (https://arxiv.org/abs/2106.09685) · Rafailov et al. 2023
-# (https://arxiv.org/abs/2305.18290) · Gu & Dao 2023 (https://arxiv.org/abs/2312.00752) · Xiao et al. 2023
+# (https://arxiv.org/abs/2203.02155) · Gu & Dao 2023 (https://arxiv.org/abs/2312.00752) · Xiao et al. 2023
 # (https://arxiv.org/abs/2309.17453) · DeepSeek-AI 2025 (https://arxiv.org/abs/2501.12948).
 
 # %% [markdown]
