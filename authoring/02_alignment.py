@@ -443,8 +443,9 @@ source(experiments.ReversedKeys)
 # The reason is the path. With one vector, every character must survive the whole reading and be unpacked from a mixture. With
 # attention, each position of the answer is one step away from each character, and learns only *which* one it needs.
 #
-# Three dates are beyond both: no training sentence had that length. Attention does not count, and these models end after
-# two dates.
+# Three dates are beyond both: no training sentence had that length. What attention has learned is not "one date after another",
+# but "the first date, then the last": it writes two dates for each of the 300 sentences of three, and in 99 % of them the second
+# year is that of the *third* date. *27. nov. 1903; 18 Jan 1911; 26 févr. 2076* becomes `1903-11-27 2076-02-26`.
 
 # %% tags=["nbval-check-output"]
 through = figures.show_study()

@@ -303,8 +303,7 @@ claim("07.u", two=two_layers, one=one_layer, previous=handed_over)
 claim("07.v", counted=counted, own=own)
 
 # %% [markdown]
-# The single layer lacked the preceding token, not depth. (No rule is right in every step: a text also jumps, and where a letter
-# has had two different successors so far, the text does not say which of the two steps was the jump.)
+# The single layer lacked the preceding token, not depth.
 #
 # And does the model of two layers contain the two heads? The next figure shows one text. The cells that each head needs are
 # outlined in red: the token before, and the tokens after earlier copies. The claim below it is the mean over all new texts.
@@ -319,6 +318,9 @@ heads = orders.head_weights(layers, task.test)
 claim("07.y", previous=heads.previous.max(), induction=heads.induction.max())
 
 # %% [markdown] tags=["try-it"]
+# Are they the cause? Erase one head, and 0.92 falls to 0.53 if it is the previous-token head; without any other single head, 0.88
+# or more remain, for all four heads of layer 2 do the same work.
+#
 # **Try it.** Write a prompt of the letters A to H and read what the GPT expects next. Invent an order and stop in the middle
 # of its second round. Contradict yourself. Ask for a letter that the prompt has not shown: a softmax cannot attend nowhere, so
 # where does the head look?
