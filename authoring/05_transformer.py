@@ -163,6 +163,14 @@ turned[:, 0::2] = pe[:, 0::2] * angle.cos() + pe[:, 1::2] * angle.sin()
 turned[:, 1::2] = pe[:, 1::2] * angle.cos() - pe[:, 0::2] * angle.sin()
 claim("05.d", gap=(turned[:-3] - pe[3:]).abs().max())
 
+# %% [markdown]
+# **Rotary positions** (RoPE, Su et al. 2021) take this rotation literally. Nothing is added to the embeddings; each query and
+# each key is turned by the clocks of its position, before the score is computed. Below, a random query and a random key three
+# places on are turned to three places: the score depends on the distance alone. Most language models of today do this; in the
+# library it is `course_lib.attention.rotary`.
+
+# %% tags=["try-it"]
+# Try it: a key four places on, or three places back.
 torch.manual_seed(0)
 q, k, speeds = torch.randn(1, 8), torch.randn(1, 8), rotary_speeds(8)
 for t in (0, 5, 40):
@@ -170,10 +178,6 @@ for t in (0, 5, 40):
     print(f"query turned to {t:2}, key turned to {t + 3:2}: score {score.item():.4f}")
 
 # %% [markdown]
-# **Rotary positions** (RoPE, Su et al. 2021) take this rotation literally. Nothing is added to the embeddings; each query and
-# each key is turned by the clocks of its position, and the printed scores depend on the distance alone. Most language models of
-# today do this; in the library it is `course_lib.attention.rotary`.
-#
 # ## 3 One block
 #
 # A block passes on a stream of vectors, one for each token. Two **sublayers** read the stream, compute something, and **add** it
@@ -339,7 +343,8 @@ weights = attention(16), attention(16), network(16, 32), norms(3, 16)
 y = decoder_block(x, memory, *weights, 4, padding_mask(torch.tensor([7]), 9))
 loss = (y[0, 3] * torch.randn(16)).sum()  # position 3 alone
 of_x, of_memory = torch.autograd.grad(loss, (x, memory))
-print("gradient of position 3, by position of x:", of_x[0].norm(dim=-1).tolist())
+sizes = [f"{size:.2f}" for size in of_x[0].norm(dim=-1).tolist()]
+print("gradient of position 3, by position of x:", *sizes)
 claim("05.k", later=of_x[0, 4:].abs().sum(), padded=of_memory[0, 7:].abs().sum())
 
 # %% [markdown]
@@ -555,18 +560,14 @@ for name, (slow, fast) in made.items():
     chains[name] = [experiments.longest_chain(slow(n, n), T, n) for T in lengths]
     seconds[name] = [experiments.cost_of_an_update(fast(n, n), T, n) for T in lengths]
 figures.show_costs(lengths, seconds, chains)
-gru_chain = chains["GRU"]
-claim(
-    "05.chain",
-    shortest=gru_chain[0],
-    longest=gru_chain[-1],
-    transformer=chains["Transformer"],
-)
+(shortest, *_, longest), (constant, *others) = chains.values()
+assert set(others) == {constant}  # at all five lengths
+claim("05.chain", shortest=shortest, longest=longest, transformer=constant)
 
 # %% [markdown]
 # A GPU can work on all positions of a Transformer at once, and that is what the paper is about: it trained on 4.5 million
 # sentence pairs in 12 hours on eight GPUs. Even on one core (right panel), its few large products are cheaper than the GRU's
-# many small ones, by a factor of three at 64 tokens. But the time of attention grows with $T^2$, that of a GRU with $T$, and at
+# many small ones, by a factor of two to three at 64 tokens. But the time of attention grows with $T^2$, that of a GRU with $T$, and at
 # 1,024 tokens the GRU is ahead.
 #
 # ## 7 Where does it look?
@@ -602,7 +603,9 @@ figures.show_alignment(weights, shown.target, shown.source)
 text = "5 mars 1987; 3 Apr 2004"
 (answer,) = convert(transformer, [text])
 weights = cross_weights(transformer, text, answer)
-figure = plots.attention_map(weights, [*answer, "end"], list(text))
+figure = plots.attention_map(
+    weights, [*answer, "end"], list(text), x="source", y="answer"
+)
 show(figure, alt=f"Cross-attention for '{text}', answered by '{answer}'.")
 
 # %% [markdown]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from torch import Tensor
 
 from course_tools.notebook.plots import MARKERS, attention_map, describe
@@ -77,11 +77,11 @@ def show_costs(lengths: Sequence[int], seconds: Mapping[str, Sequence[float]], c
 def show_alignment(weights: Tensor, answer: str, source: str) -> None:
     """Draw the cross-attention (T, T_k) of one date, with a frame where year, month and day stand in the source."""
     rows, columns = [*answer, "end"], list(source)
-    outlined, inside = np.zeros(weights.shape), []
-    for (row, n), field in zip(((0, 4), (5, 2), (8, 2)), source.split(), strict=True):
-        column = source.rindex(field)
-        outlined[row : row + n, column : column + len(field)] = 1
+    figure, inside = attention_map(weights, rows, columns, x="source", y="answer"), []
+    for (row, n), word in zip(((0, 4), (5, 2), (8, 2)), source.split(), strict=True):
+        field, column = word.rstrip(".,"), source.rindex(word)
+        frame = {"fill": False, "edgecolor": "tab:red", "linewidth": 1.5}
+        figure.axes[0].add_patch(Rectangle((column - 0.5, row - 0.5), len(field), n, **frame))
         inside += weights[row : row + n, column : column + len(field)].sum(1).tolist()
-    figure = attention_map(weights, rows, columns, x="source", y="answer", outlined=outlined)
     where = f"In the frames, where its field is in the source, a digit has {np.mean(inside):.2f} of its weight on average."
     show(figure, alt=f"Cross-attention for '{source}', answered by '{answer}'. {describe(weights, rows, columns, 4)} {where}")
