@@ -1,44 +1,106 @@
-"""The first cell of the unsolved lectures that tests run: few training steps, claims printed but not asserted.
+"""What makes an unsolved lecture short: few training steps, figures at the ends of their sliders alone, claims not asserted.
 
 The solved lectures train in full and assert every claim; of the unsolved ones the suite asks that each cell runs. `train`
 does its first steps and then repeats the last one, so that code which averages a known number of losses still works; `batches`
-end early, for loops that a lecture writes out.
+end early, for loops that a lecture writes out; build tasks and their rivals get few updates.
 """
 
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from itertools import islice
 
-def _quicken(n_steps: int) -> None:
-    import functools
-    import sys
-    from dataclasses import replace
-    from importlib import import_module
-    from itertools import islice
+from course_lib.datasets import Splits
 
-    training, claims = import_module("course_lib.training"), import_module("course_tools.notebook.claim")
-    train, batches, claim = training.train, training.batches, claims.claim
+N_STEPS = 5
+N_CHARACTERS = 12_000
+"""Of text to be read after training."""
 
-    @functools.wraps(train)
-    def few_steps(*args, steps, **settings):
-        for step in islice(train(*args, steps=steps, **settings), min(steps, n_steps)):
-            yield step
-        for index in range(n_steps, steps):
-            yield replace(step, index=index)
 
-    @functools.wraps(batches)
-    def few_batches(*args, **settings):
-        return islice(batches(*args, **settings), 4 * n_steps)
-
-    @functools.wraps(claim)
-    def stated(*args, **settings):
-        try:
-            claim(*args, **settings)
-        except claims.ClaimFailed as failure:
-            print(f"{failure} (after {n_steps} steps)", file=sys.stderr)
-
+def quicken() -> None:
+    """Replace what takes long in every module of this process; to be called before the first cell of a lecture."""
+    training, loops = import_module("course_lib.training"), import_module("course_tools.bank.training_loops")
+    texts = import_module("course_lib.datasets.language_reference")
+    claims, checks, frames = (import_module(f"course_tools.notebook.{name}") for name in ("claim", "check", "frames"))
+    quick = {
+        "train": (training.train, _few_steps(training.train)),
+        "batches": (training.batches, _few_batches(training.batches)),
+        "language_reference": (texts.language_reference, _little_new(texts.language_reference)),
+        "updates": (loops.updates, _at_most("n_updates", loops.updates)),
+        "check": (checks.check, _with_few_steps(checks.check)),
+        "claim": (claims.claim, _only_stated(claims.claim, claims.ClaimFailed)),
+        "recorded_frames": (frames.recorded_frames, _at_the_ends),
+    }
     for module in [module for name, module in sys.modules.items() if name.startswith(("course_lib", "course_tools"))]:
-        for name, old, new in (("train", train, few_steps), ("batches", batches, few_batches), ("claim", claim, stated)):
+        for name, (old, new) in quick.items():
             if vars(module).get(name) is old:
                 setattr(module, name, new)
 
 
-_quicken(n_steps=5)
-del _quicken
+def _few_steps(train: Callable[..., Iterator]) -> Callable[..., Iterator]:
+    @functools.wraps(train)
+    def few_steps(*args: object, steps: int, **settings: object) -> Iterator:
+        for step in islice(train(*args, steps=steps, **settings), min(steps, N_STEPS)):
+            yield step
+        for index in range(N_STEPS, steps):
+            yield replace(step, index=index)
+
+    return few_steps
+
+
+def _few_batches(batches: Callable[..., Iterator]) -> Callable[..., Iterator]:
+    return functools.wraps(batches)(lambda *args, **settings: islice(batches(*args, **settings), 4 * N_STEPS))
+
+
+def _little_new(language_reference: Callable[..., Splits]) -> Callable[..., Splits]:
+    @functools.wraps(language_reference)
+    def shorter(*args: object, **settings: object) -> Splits:
+        text = language_reference(*args, **settings)
+        return replace(text, test=text.test[:N_CHARACTERS])
+
+    return shorter
+
+
+def _at_most(name: str, function: Callable[..., object]) -> Callable[..., object]:
+    """Limit the argument of this name, if the function has one."""
+    signature = inspect.signature(function)
+    if name not in signature.parameters:
+        return function
+
+    @functools.wraps(function)
+    def limited(*args: object, **settings: object) -> object:
+        given = signature.bind(*args, **settings)
+        given.arguments[name] = min(given.arguments[name], N_STEPS)
+        return function(*given.args, **given.kwargs)
+
+    return limited
+
+
+def _with_few_steps(check: Callable[..., Callable]) -> Callable[..., Callable]:
+    """Go on with a function that makes few updates, if it trains."""
+    return functools.wraps(check)(lambda *args, **settings: _at_most("n_steps", check(*args, **settings)))
+
+
+def _only_stated(claim: Callable[..., None], failed: type[Exception]) -> Callable[..., None]:
+    @functools.wraps(claim)
+    def stated(*args: object, **settings: object) -> None:
+        try:
+            claim(*args, **settings)
+        except failed as failure:
+            print(f"{failure} (after {N_STEPS} steps)", file=sys.stderr)
+
+    return stated
+
+
+def _at_the_ends(draw: Callable[..., None], positions: Mapping[str, Sequence], start: Mapping[str, object]) -> str:
+    """Draw at both ends of each control, in place of at a grid of positions; show nothing."""
+    from course_tools.notebook.show import caught
+
+    for name, values in positions.items():
+        for value in (values[0], values[-1]):
+            with caught([]):
+                draw(**{**start, name: value})
+    return ""
