@@ -17,7 +17,7 @@
 # gated network, and keys and values that heads share.
 #
 # You will write each part in a few lines, see what each is worth, build a small Llama from your own functions, let it write, and
-# let it read texts that are longer than those of its training. This is beyond the decks, which end in 2021.
+# let it read texts that are longer than those of its training.
 #
 # **Prerequisites:** lecture 07 (GPT, cache). **Time:** {minutes}. {measured}
 #

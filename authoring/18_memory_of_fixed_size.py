@@ -17,7 +17,6 @@
 # both it is, in variants, the memory of several open language models of 2025.
 #
 # You will write both in a few lines, train them on keys whose values change, and find out which memory is right for which data.
-# This is beyond the decks, which end in 2021.
 #
 # **Prerequisites:** lecture 14 (linear attention). **Time:** {minutes}. {measured}
 #

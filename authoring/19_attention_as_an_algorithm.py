@@ -18,7 +18,7 @@
 #
 # You will merge two halves of a softmax, compute attention in tiles, and let a table of counts draft what a small language
 # model, which you train, then only has to judge. You test that the **law** of the text, the probabilities of its next token, is
-# still that of the model. This is beyond the decks, which end in 2021.
+# still that of the model.
 #
 # **Prerequisites:** lectures 04 (attention) and 07 (language models). **Time:** {minutes}. {measured}
 #

@@ -9,6 +9,7 @@ import pytest
 
 import course_lib
 from course_tools.bank import exercises
+from course_tools.publishing.readme import BUILT
 from course_tools.publishing.readme_picture import alternative_text
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,11 @@ def test_its_numbers_are_those_of_the_course():
     assert 0 <= sum(len(item.wrong) for item in exercises()) - n_wrong < 100
     solved = (path.read_text(encoding="utf-8") for path in (ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
     assert 0 <= sum(text.count('"course_claim": {') for text in solved) - n_claims < 100
+
+
+def test_each_lecture_says_what_one_builds():
+    assert sorted(BUILT) == [path.name[:2] for path in sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))]
+    assert all(f" | {built} | " in README for built in BUILT.values())
 
 
 def test_the_citation_names_the_version():

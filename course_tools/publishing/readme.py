@@ -7,10 +7,32 @@ import nbformat
 
 from course_tools.bank import exercises
 from course_tools.publishing.claims_table import cell
-from course_tools.publishing.measured import load
 from course_tools.publishing.outputs import claims
 from course_tools.publishing.project import Lecture, PublishingFailed
 from course_tools.publishing.student_time import student_time
+
+BUILT = {
+    "01": "a network that writes plays",
+    "02": "a translator of dates",
+    "03": "a captioner that looks before each word",
+    "04": "attention that writes your name backwards",
+    "05": "a Transformer that translates",
+    "06": "a network that adds binary numbers",
+    "07": "a GPT, from an empty cell",
+    "08": "a small BERT",
+    "09": "a network that colours creatures",
+    "10": "a filter that removes noise",
+    "11": "a ViT that reads the legend of a map",
+    "12": "a detector for crowds",
+    "13": "a Mixer for patches out of order",
+    "14": "a language model with a state of fixed size",
+    "15": "a network that finds who shares a room",
+    "16": "SimCLR, which learns without labels",
+    "17": "a small Llama",
+    "18": "a memory that corrects itself",
+    "19": "attention in tiles; text from half the calls",
+}
+"""What a student builds, in a few words, by the number of the lecture."""
 
 
 def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
@@ -32,15 +54,12 @@ def readme_with(lectures: Sequence[Lecture], root: Path) -> str:
         "| --- | --- | --- | --- | --- |\n"
         f"| {len(lectures)} | {sum(map(len, asked.values()))} | {_about(n_wrong)} | {_about(n_claims)} | 0 |"
     )
-    costs = load(root)
-    head = "Minutes of a student: for the core, and for what goes further. Runs in: the notebook, on one CPU thread.\n"
-    rows = [head, "| | Lecture | Exercises | Minutes | Runs in |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| Lecture | You build | Minutes: core + further |", "| --- | --- | --- |"]
     for lecture in lectures:
-        link = f"[{cell(lecture.title)}]({lecture.name(lecture.unsolved)})"
+        link = f"[{lecture.number} {cell(lecture.title)}]({lecture.name(lecture.unsolved)})"
         time = student_time(lecture)
         minutes = f"{time.core} + {time.further}" if time.further else str(time.core)
-        seconds = f"{costs[lecture.number]['seconds']} s" if lecture.number in costs else ""
-        rows.append(f"| {lecture.number} | {link} | {len(asked[lecture.number])} | {minutes} | {seconds} |")
+        rows.append(f"| {link} | {BUILT.get(lecture.number, '')} | {minutes} |")
     text = (root / "README.md").read_text(encoding="utf-8")
     return between(between(text, "numbers", numbers), "lectures", "\n".join(rows))
 

@@ -191,8 +191,9 @@ def _quiz(source: str) -> Iterator[Slide]:
 
 def _exercise(cell: NotebookNode) -> Slide:
     """Make the slide of an exercise, with signature and first sentence of the docstring; of a bug hunt, with short code."""
-    head, _, code = cell.source.partition("\n")
-    number, name, *facts = head.lstrip("# ").split(" · ")
+    head = re.match(r"(?:#.*\n?)*", cell.source)[0]
+    code = cell.source.removeprefix(head)
+    number, name, *facts = re.sub(r"\s*^# ", " ", head, flags=re.MULTILINE).strip().split(" · ")
     title = f"{escape(number)} · {_inline(name)}"
     if "bug" in cell.metadata:
         return Slide("bug", f"{title}: something is wrong here", _code(code) or "<p>The code is in the lecture.</p>")

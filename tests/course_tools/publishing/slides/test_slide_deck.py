@@ -171,6 +171,12 @@ def test_a_claim_stands_below_the_figure_before_it():
     assert figure.body.index("a rising curve") < figure.body.index("0.97")
 
 
+def test_the_facts_of_an_exercise_are_whole_though_its_head_has_two_lines():
+    code = '# Exercise 04.6 · Pixels · ●●○ · about 10 minutes · 9\n# extra points\ndef f(x):\n    """Attend."""\n    return x'
+    (slide,) = slides(new_notebook(cells=[new_code_cell(code, metadata={"exercise": "04.6"})]))
+    assert "about 10 minutes · 9 extra points</p>" in slide.body
+
+
 def test_a_long_signature_gets_a_line_for_each_argument():
     code = "# Exercise 04.5 · Heads · ●●●\n"
     code += "def multi(x: Float[Tensor, '*batch T d'], W_q: Weight, mask: Mask | None = None) -> Attended:\n"
