@@ -109,7 +109,7 @@ def figure(study):
         if kind != BILATERAL:
             by_update.plot(*study.curve(names[-1]), **style)
         said.append(f"{kind} {', '.join(f'{height:.1f}' for height in heights)}")
-    by_size.set(xlabel="side of the window, or of what a stack sees", ylabel="dB", xticks=SIZES)
+    by_size.set(xlabel="window (receptive field of a stack)", ylabel="dB", xticks=SIZES)
     by_update.set(xlabel="update, 7 × 7", xscale="log", xticks=(50, 200, 600, 2_000), xticklabels=("50", "200", "600", "2,000"))
     by_update.set_xticks([], minor=True)
     for ax in (by_size, by_update):

@@ -48,7 +48,8 @@ def relative_logits(q: LocalQueries, rows: RowEmbeddings, columns: ColumnEmbeddi
 
     Args:
         q: (*batch, H, W, d_row + d_column): the first d_row features act on the rows, the others on the columns.
-        rows: (*heads, size, d_row), a vector for each row of a window, from top to bottom; one set for each head, or for all.
+        rows: (*heads, size, d_row), a vector for each row of a window, from top to bottom; one set for each head, where q is
+            (*batch, h, H, W, …), or one for all.
         columns: (*heads, size, d_column), a vector for each column, from left to right.
 
     Returns:
@@ -69,7 +70,8 @@ def local_attention(
 ) -> Attended:
     """Attend from each pixel to the window around it, by content and by relative position.
 
-    A score is q · k plus the relative logit of the offset, without a factor 1 / √d_k.
+    A score is q · k plus the relative logit of the offset, without a factor 1 / √d_k. Only the size² positions of a
+    window are scored: time and memory grow with H · W · size², not with (H · W)².
 
     Args:
         q: (*batch, ⌈H / stride⌉, ⌈W / stride⌉, d_k), the queries, of every stride-th pixel.

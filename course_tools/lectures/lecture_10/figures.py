@@ -76,7 +76,7 @@ def show_weights(noisy: Tensor, clean: Tensor, weights: Tensor, row: int, column
     """
     size = round(weights.shape[-1] ** 0.5)
     (H, W), reach = clean.shape[-2:], size // 2
-    over = torch.zeros(H + 2 * reach, W + 2 * reach)
+    over = torch.full((H + 2 * reach, W + 2 * reach), torch.nan)  # white outside the window
     over[row : row + size, column : column + size] = weights[row, column].view(size, size)
     over = over[reach:-reach, reach:-reach]
     same = (clean == clean[:, row, column, None, None]).all(0).cpu()
@@ -84,9 +84,13 @@ def show_weights(noisy: Tensor, clean: Tensor, weights: Tensor, row: int, column
     near = slice(top, row + size + 1), slice(left, column + size + 1)
     panels = {"noisy": noisy.permute(1, 2, 0).clamp(0, 1), "without noise": clean.permute(1, 2, 0), "weights": over}
     show(
-        pictures({name: image[near] for name, image in panels.items()}, dict.fromkeys(panels, (row - top, column - left))),
-        alt=f"The surroundings of the pixel ({row}, {column}), and its weights in its window of {size} × {size}: "
-        f"{over[same].sum().item():.2f} of the weight is on its own pane, {over[row, column].item():.2f} on itself.",
+        pictures(
+            {name: image[near] for name, image in panels.items()},
+            dict.fromkeys(panels, (row - top, column - left)),
+            most=weights[row, column].max().item(),
+        ),
+        alt=f"The surroundings of the pixel ({row}, {column}), and its weights in a window of {size} × {size}: "
+        f"{over[same].nansum().item():.2f} of the weight is on its own pane, {over[row, column].item():.2f} on itself.",
     )
 
 
