@@ -1,7 +1,6 @@
-"""Train BYOL on two views of unlabelled digits, and draw losses, spectra, probes and embeddings."""
+"""Draw two views of unlabelled digits to train on, and losses, spectra, probes and embeddings."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -9,14 +8,12 @@ from torch import Tensor, nn
 
 from course_lib.blocks import ConvNet
 from course_lib.datasets import Augmentation, few_of_each
-from course_lib.models import BYOL
 from course_lib.primitives import unit
-from course_lib.training import batches, train
+from course_lib.training import batches
 from course_tools.lectures.lecture_16.figures import clouds
 from course_tools.notebook.device import device
 from course_tools.notebook.digit_split import DigitSplit, digit_split
 from course_tools.notebook.plots import curves
-from course_tools.notebook.progress_bar import progress
 from course_tools.notebook.show import show
 from course_tools.notebook.training_curve import block_means
 
@@ -58,8 +55,6 @@ def few(digits: DigitSplit, seed: int, n_each: int, draw: int) -> Tensor:
     return learn[few_of_each(digits.labels[learn].cpu(), n_each, draw).to(device())]
 
 
-ViewLoss = Callable[[Any, tuple[Tensor, Tensor]], Tensor]
-"""Computes a scalar from a model and two views of a batch."""
 View = Callable[[Tensor, torch.Generator], Tensor]
 """Draws one view of each image of a batch, with random numbers of a generator."""
 
@@ -71,59 +66,9 @@ def two_views(digits: DigitSplit, seed: int, view: View, n_pairs: int = 32) -> I
         yield view(batch, generator), view(batch, generator)
 
 
-class ByolRun(NamedTuple):
-    """The loss of each update, and the projections of the unseen digits at the end (1000, 64)."""
-
-    losses: list[float]
-    points: Tensor
-
-
-def fit_byol(
-    label: str,
-    loss: ViewLoss,
-    digits: DigitSplit,
-    view: View,
-    ema_update: Callable[..., Sequence[Tensor]],
-    predictor: nn.Module | None = None,
-    seed: int = 0,
-    steps: int = 240,
-) -> ByolRun:
-    """Train BYOL with 32 pairs in an update, at a rate of 0.005 and with a target that keeps 0.95 of its weights.
-
-    Args:
-        label: the label of the progress bar.
-        loss: of (model, pair).
-        digits: images, labels and splits.
-        view: draws one view of each image of a batch.
-        ema_update: computes the new weights of the target network from those of both networks and the decay.
-        predictor: replaces BYOL's predictor.
-        seed: of the split, the weights and the batches.
-        steps: number of updates.
-    """
-    torch.manual_seed(seed)
-    model = BYOL(backbone(), 64, decay=0.95).to(device())
-    if predictor is not None:
-        model.predictor = predictor
-    losses, target = [], list(model.target.parameters())
-    training = train(model, two_views(digits, seed, view), loss, steps=steps, lr=5e-3, warmup=steps // 10)
-    for step in progress(training, label, total=steps):
-        losses.append(step.loss)
-        with torch.no_grad():
-            for xi, new in zip(target, ema_update(target, list(model.online.parameters()), model.decay), strict=True):
-                xi.copy_(new)
-    with torch.no_grad():
-        return ByolRun(losses, model.eval().online(digits.images[digits.unseen[seed]]).cpu())
-
-
-def without_stop_gradient(model: BYOL, pair: tuple[Tensor, Tensor]) -> Tensor:
-    """Compute BYOL's loss with one network on both sides, so that the target has a gradient too."""
-    z = model.online(torch.cat(pair))
-    return (2 - 2 * (unit(model.predictor(z)) * unit(z.roll(len(pair[0]), 0))).sum(-1)).mean()
-
-
-def show_byol_losses(runs: Mapping[str, ByolRun]) -> None:
+def show_byol_losses(runs: Mapping[str, Sequence[float]]) -> None:
     """Draw the losses of BYOL and its variants, averaged over blocks of updates, on a logarithmic axis."""
-    lines = {name: block_means([run.losses]) for name, run in runs.items()}
+    lines = {name: block_means([losses]) for name, losses in runs.items()}
     ends = "; ".join(f"{name} from {values[0]:.3f} to {values[-1]:.4f}" for name, (_, values) in lines.items())
     show(
         curves(lines, "update", "BYOL's loss, 0 to 4", "training loss", log="y"),
@@ -155,7 +100,7 @@ def show_probe_curves(
         ticks: the updates that are labelled.
         title: above the figure.
     """
-    drawn = curves(lines, "update", "probe accuracy, 40 labels", title, log="x", across={"pixels": pixels})
+    drawn = curves(lines, "update", "probe accuracy, 40 labels", title, log="x", across={"pixels": pixels, "a guess": 0.1})
     drawn.axes[0].set_xticks(ticks, [f"{step:,}" for step in ticks])
     drawn.axes[0].set_xticks([], minor=True)
     each = "; ".join(
