@@ -68,6 +68,12 @@ class CaptionTask:
         named, right = ([set(text.split()) & set(NAMES) for text in texts] for texts in (captions, self.examples.test.captions))
         return mean(ours == theirs for ours, theirs in zip(named, right, strict=True))
 
+    def right_relation(self, captions: Sequence[str]) -> float:
+        """Measure how often the words between the digits are right, in captions that name both digits, in any order."""
+        pairs = [(a.split(), b.split()) for a, b in zip(captions, self.examples.test.captions, strict=True)]
+        both = [(a, b) for a, b in pairs if set(a) & set(NAMES) == set(b) & set(NAMES)]
+        return mean(a[1:-1] == b[1:-1] for a, b in both)
+
 
 @cache
 def caption_task(seed: int = 0, n_images: int = 4_000, steps: int = 300) -> CaptionTask:
@@ -182,15 +188,10 @@ def position_weighted_means(regions: Tensor) -> Tensor:
 
     With a = max(0, a feature) of a region, these are the means over the regions of a, of a · row and of a · column.
     """
-    return _weighted_means(regions, torch.cat([torch.ones_like(regions[..., :1]), regions[..., -2:]], dim=-1))
-
-
-def with_row_times_column(regions: Tensor) -> Tensor:
-    """Compute the vector (n, 256) of `position_weighted_means` and, after it, the means of a · row · column."""
-    products = regions[..., -2:].prod(-1, keepdim=True)
-    return torch.cat([position_weighted_means(regions), _weighted_means(regions, products)], dim=1)
-
-
-def _weighted_means(regions: Tensor, weights: Tensor) -> Tensor:
-    """Compute the means (n, k · 64) over the regions of max(0, each feature) · each of k weights (n, 36, k)."""
+    weights = torch.cat([torch.ones_like(regions[..., :1]), regions[..., -2:]], dim=-1)
     return torch.einsum("nlk,nld->nkd", weights, regions[..., :-2].relu()).flatten(1) / regions.shape[1]
+
+
+def largest_by_quarter(regions: Tensor) -> Tensor:
+    """Compute the largest of each feature in each quarter of the map, (n, 256), from the regions (n, 36, 66)."""
+    return F.adaptive_max_pool2d(regions[..., :-2].mT.unflatten(-1, (6, 6)), 2).flatten(1)

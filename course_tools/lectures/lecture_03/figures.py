@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.datasets import PADDING
+from course_lib.datasets.composed_pictures import NAMES
 from course_tools.lectures.lecture_03.captions import CaptionTask, add_weight_scale, overlaid, without_second_digit
 from course_tools.notebook.boxed import boxed
 from course_tools.notebook.device import device
@@ -47,7 +48,7 @@ def _weights_by_word(model: nn.Module, task: CaptionTask, index: int) -> tuple[s
 
 
 def show_caption_weights(model: nn.Module, task: CaptionTask, image: int = 0) -> None:
-    """Draw the weights before each word over a new image; the first and the last digit of the right caption are boxed.
+    """Draw the weights before each word over a new image; where the right caption has a digit, its window is boxed.
 
     Args:
         model: a captioner: `(regions, caption)` → logits, weights; `write(regions)` → tokens of greedy decoding.
@@ -58,10 +59,10 @@ def show_caption_weights(model: nn.Module, task: CaptionTask, image: int = 0) ->
     new = task.examples.test
     ink, right, corners = new.images[image], new.captions[image], new.corners[image].flip(-1)
     most = max(w.max().item() for w in weights.values())
-    named = list(weights)[: len(caption.split())] or list(weights)
-    boxes = torch.cat([corners, corners + _DIGIT], -1) / _IMAGE
+    digits = [i for i, word in enumerate(right.split()) if word in NAMES]
+    boxes = dict(zip(digits, (torch.cat([corners, corners + _DIGIT], -1) / _IMAGE).split(1), strict=True))
     over = {name: overlaid(ink, w, most) for name, w in weights.items()}
-    figure = boxed(over, {named[0]: boxes[:1], named[-1]: boxes[-1:]})
+    figure = boxed(over, {name: boxes[i] for i, name in enumerate(weights) if i in boxes})
     add_weight_scale(figure, most)
     largest = "; ".join(
         f"before '{name.split(' ', 1)[1]}' {w.max():.2f} in row {w.argmax() // 6 + 1}, column {w.argmax() % 6 + 1}"
@@ -69,8 +70,8 @@ def show_caption_weights(model: nn.Module, task: CaptionTask, image: int = 0) ->
     )
     show(
         figure,
-        alt=f"The weights before each word of '{caption}' in yellow over the image; the right caption is '{right}', and its "
-        f"first and last digit are boxed. The largest weight (rows and columns from 1 to 6) is: {largest}.",
+        alt=f"The weights before each word of '{caption}' in yellow over the image; the right caption is '{right}', and each "
+        f"of its digits is boxed. The largest weight (rows and columns from 1 to 6) is: {largest}.",
     )
 
 

@@ -8,11 +8,11 @@ from course_tools.lectures.lecture_03.captions import (
     add_weight_scale,
     both_images,
     caption_task,
+    largest_by_quarter,
     overlaid,
     page_task,
     position_weighted_means,
     standardised,
-    with_row_times_column,
     without_positions,
     without_second_digit,
 )
@@ -53,6 +53,14 @@ def test_the_right_captions_match_and_reversed_ones_name_both_digits(task):
     assert task.exact_match(reversed_words) < 0.1
     assert task.names_both(reversed_words) == 1.0
     assert task.names_both([f"{text.split()[0]} only" for text in right]) < 0.2
+
+
+def test_a_relation_is_right_in_either_order_of_the_digits(task):
+    right = [text.split() for text in task.examples.test.captions]
+    swapped = [" ".join([text[-1], *text[1:-1], text[0]]) for text in right]
+    above = [" ".join([text[0], "above", text[-1]]) for text in right]
+    assert task.right_relation(swapped) == 1.0
+    assert task.right_relation(above) == sum(text[1] == "above" for text in right) / 500
 
 
 def test_a_page_holds_a_digit_in_each_quarter_and_reads_line_by_line(task):
@@ -125,8 +133,14 @@ def test_equal_means_weighted_by_position_hide_the_order_of_a_page():
 
     one, other = page(three, five, five, three), page(five, three, three, five)
     assert torch.equal(position_weighted_means(one), position_weighted_means(other))
-    assert not torch.equal(with_row_times_column(one), with_row_times_column(other))
-    assert with_row_times_column(one)[0, -64:-61].tolist() == [0.5, -0.5, 0.0]
+
+
+def test_the_largest_of_a_quarter_is_that_of_its_nine_regions():
+    regions = torch.zeros(1, 36, 66)
+    regions[0, [0, 14, 5, 35], [3, 3, 3, 7]] = torch.tensor([1.0, 2.0, 4.0, 5.0])  # top left twice, top right, bottom right
+    largest = largest_by_quarter(regions).unflatten(1, (64, 2, 2))[0]
+    assert largest[3].tolist() == [[2.0, 4.0], [0.0, 0.0]]
+    assert largest[7].tolist() == [[0.0, 0.0], [0.0, 5.0]]
 
 
 def test_without_positions_row_and_column_are_0():
