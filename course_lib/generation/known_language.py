@@ -1,4 +1,4 @@
-"""A language whose law is known, a draft that nearly knows it, and one that knows nothing: to test what writes texts.
+"""A language whose law is known, and drafts that know it, nearly know it, or know nothing: to test what writes texts.
 
 There are six tokens, and the next one depends on the last alone. After token i, token j has the logit
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from course_lib.shapes import Tokens
 
-__all__ = ["OPERATIONS_OF_A_CALL", "known_draft", "known_law", "known_model", "uniform_draft"]
+__all__ = ["OPERATIONS_OF_A_CALL", "knowing_draft", "known_draft", "known_law", "known_model", "uniform_draft"]
 
 N_TOKENS, WIDTH = 6, 128
 OPERATIONS_OF_A_CALL = WIDTH**3
@@ -60,6 +60,18 @@ def known_draft(tokens: Tokens) -> Float[Tensor, "6"]:
     """
     last, j = tokens[0, -1], torch.arange(N_TOKENS, device=tokens.device)
     return (2 * torch.cos(2 * math.pi * (j - last - 1) / N_TOKENS) + 0.8 * torch.sin(last + 3 * j)).softmax(-1)
+
+
+def knowing_draft(tokens: Tokens) -> Float[Tensor, "6"]:
+    """Expect what the model does: a draft whose tokens are all accepted.
+
+    Args:
+        tokens: (1, T), T ≥ 1.
+
+    Returns:
+        probabilities (6,) of the next token, those of the model.
+    """
+    return known_law(tokens.device)[tokens[0, -1]]
 
 
 def uniform_draft(tokens: Tokens) -> Float[Tensor, "6"]:

@@ -13,6 +13,7 @@ from course_lib.generation import (
     greedy,
     greedy_probabilities,
     greedy_translation,
+    knowing_draft,
     known_draft,
     known_law,
     known_model,
@@ -125,7 +126,7 @@ def test_a_draft_proposes_and_the_model_judges(same_there):
     same_there(write, GENERATES["GPT"]().eval(), WORDS[:1])
 
 
-@pytest.mark.parametrize("draft", [known_draft, uniform_draft])
+@pytest.mark.parametrize("draft", [knowing_draft, known_draft, uniform_draft])
 def test_a_known_model_and_its_drafts(draft, same_there):
     tokens = torch.tensor([[0, 3, 5]])
     same_there(lambda x: [known_model(x), known_law(x.device), draft(x), greedy_probabilities(known_model(x))], tokens)

@@ -13,6 +13,7 @@ from course_lib.generation import (
     OPERATIONS_OF_A_CALL,
     accept,
     greedy_probabilities,
+    knowing_draft,
     known_draft,
     known_law,
     known_model,
@@ -397,11 +398,6 @@ def generator_without_a_judge_that_counts_drafts(
 
 def _prompt(draw: Draw) -> torch.Tensor:
     return draw.integers(0, 6, 1, draw.sizes(1)[0])
-
-
-def knowing_draft(tokens: torch.Tensor) -> torch.Tensor:
-    """A draft that knows the law of `known_model`: all that it proposes is accepted."""
-    return known_law(tokens.device)[tokens[0, -1]]
 
 
 def _texts(draw: Draw, n_tokens: int, n_drafts: int = N_DRAFTS, *more: object) -> Call:

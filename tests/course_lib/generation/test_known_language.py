@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from course_lib.generation import OPERATIONS_OF_A_CALL, greedy_probabilities, known_draft, known_law, known_model, speculative
+from course_lib.generation import (
+    OPERATIONS_OF_A_CALL,
+    greedy_probabilities,
+    knowing_draft,
+    known_draft,
+    known_law,
+    known_model,
+    speculative,
+)
 
 
 def test_the_model_has_the_law():
@@ -19,6 +27,11 @@ def test_the_draft_is_near_but_not_the_model():
     for i in range(6):
         distance = (known_draft(torch.tensor([[4, i]])) - known_law()[i]).abs().sum() / 2
         assert 0.05 < distance < 0.4
+
+
+def test_all_that_a_knowing_draft_proposes_is_accepted():
+    written = speculative(known_model, knowing_draft, torch.tensor([[0]]), 40, 4)
+    assert written.calls == 8
 
 
 def test_a_call_takes_the_operations_that_it_says():
