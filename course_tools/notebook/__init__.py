@@ -17,7 +17,6 @@ from course_tools.notebook.progress_record import my_progress
 from course_tools.notebook.recorded_studies import recorded, show_study
 from course_tools.notebook.show import show
 from course_tools.notebook.source import source
-from course_tools.notebook.weight_maps import weight_maps
 
 __all__ = [
     "ClaimFailed",
@@ -44,5 +43,4 @@ __all__ = [
     "show",
     "show_study",
     "source",
-    "weight_maps",
 ]
