@@ -160,6 +160,7 @@ def _begins(model: object, text: Tensor) -> bool:
     try:
         model.start(text[:, :0])
     except Exception:
+        model.start(text[:, :1])  # an error for every prompt is told as it is
         return False
     return True
 

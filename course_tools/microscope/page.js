@@ -539,7 +539,8 @@ new ResizeObserver(([{ contentRect }]) => {
 const dark = matchMedia("(prefers-color-scheme: dark)");
 function paintTheme(theme) { document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light"; }
 paintTheme(dark.matches ? "dark" : "light");
-dark.addEventListener("change", () => { paintTheme(dark.matches ? "dark" : "light"); show(); });
-window.addEventListener("message", ({ data }) => { if (data?.theme) { paintTheme(data.theme); show(); } });
+let sent = null;
+dark.addEventListener("change", () => { if (!sent) { paintTheme(dark.matches ? "dark" : "light"); show(); } });
+window.addEventListener("message", ({ data }) => { if (data?.theme) { paintTheme(sent = data.theme); show(); } });
 document.documentElement.classList.toggle("framed", window.top !== window);
 readAddress();

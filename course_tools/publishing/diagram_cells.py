@@ -32,14 +32,15 @@ def split(source: str) -> tuple[str, list[NotebookNode]]:
         ValueError: there is no diagram of this name, or text follows it.
     """
     found = _NAMED.search(source)
+    prose = source[: found.start()] if found else source
+    if "](diagram:" in prose:
+        raise ValueError("a diagram must be the last line of its Markdown cell, alone")
     if found is None:
-        if "](diagram:" in source:
-            raise ValueError("a diagram must be the last line of its Markdown cell, alone")
         return source, []
     if _draw(found[1]) is None:
         raise ValueError(f"there is no diagram {found[1]!r} in course_tools.notebook.diagrams")
     call = f"from course_tools.notebook import diagrams; diagrams.{found[1]}()"
-    return source[: found.start()], [new_code_cell(call, metadata={"tags": [TAG], "jupyter": {"source_hidden": True}})]
+    return prose, [new_code_cell(call, metadata={"tags": [TAG], "jupyter": {"source_hidden": True}})]
 
 
 def fill(notebook: NotebookNode, earlier: Iterable[NotebookNode]) -> None:

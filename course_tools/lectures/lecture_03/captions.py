@@ -72,7 +72,7 @@ class CaptionTask:
         """Measure how often the words between the digits are right, in captions that name both digits, in any order."""
         pairs = [(a.split(), b.split()) for a, b in zip(captions, self.examples.test.captions, strict=True)]
         both = [(a, b) for a, b in pairs if set(a) & set(NAMES) == set(b) & set(NAMES)]
-        return mean(a[1:-1] == b[1:-1] for a, b in both)
+        return mean(a[1:-1] == b[1:-1] for a, b in both) if both else 0.0
 
 
 @cache

@@ -86,7 +86,7 @@ def show_reading(made: Scenes, number: int, found: Detections, weights: Tensor, 
     Args:
         made: scenes.
         number: of the scene.
-        found: detections in all scenes; the two most confident above the threshold whose boxes overlap most are shown.
+        found: detections in all scenes; the two above the threshold that overlap most are shown; there must be two.
         weights: (N, N) of this scene, of each query (rows) over the cells of a square map.
         threshold: the least confidence of a box.
     """

@@ -158,6 +158,11 @@ def test_no_trace_of_jupytext_stays(course):
         ('" bug="', '" bug="not_', "the cell has bug='not_"),
         ("# ## 1 One query", "# ![](diagram:no_such)\n\n# %% [markdown]\n# ## 1 One query", "there is no diagram 'no_such'"),
         ("# ## 1 One query", "# ![](diagram:multi_head)\n# ## 1 One query", "a diagram must be the last line"),
+        (
+            "# ## 1 One query",
+            "# ![](diagram:gpt)\n#\n# ![](diagram:rnn)\n\n# %% [markdown]\n# ## 1 One query",
+            "a diagram must be the last line",
+        ),
         ('# %% exercise="04.1"\n', '# %% [raw]\n# raw\n# %% exercise="04.1"\n', "only code and Markdown cells"),
     ],
 )
