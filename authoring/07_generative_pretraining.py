@@ -318,8 +318,8 @@ heads = orders.head_weights(layers, task.test)
 claim("07.y", previous=heads.previous.max(), induction=heads.induction.max())
 
 # %% [markdown] tags=["try-it"]
-# Are they the cause? Erase one head, and 0.92 falls to 0.53 if it is the previous-token head; without any other single head, 0.88
-# or more remain, for all four heads of layer 2 do the same work.
+# Are they the cause? In one training, 0.92 falls to 0.53 without the previous-token head, and to 0.88 or more without any other:
+# all four heads of layer 2 do the same work.
 #
 # **Try it.** Write a prompt of the letters A to H and read what the GPT expects next. Invent an order and stop in the middle
 # of its second round. Contradict yourself. Ask for a letter that the prompt has not shown: a softmax cannot attend nowhere, so
@@ -459,8 +459,7 @@ print(study.of("GPT, 4.2 million")[0].texts["sample"][:600].strip(), "…")
 
 # %% [markdown]
 # So has an LSTM of as many weights, by as much. Counts that also count the window which the GPT sees need 2.05 bits; with
-# everything before, earlier plays included, 1.94. What attention adds is training in parallel over all positions (lecture 05):
-# 160 seconds here instead of the LSTM's 200, and far larger models than these.
+# everything before, earlier plays included, 1.94, as does the GPT. What attention adds is training in parallel (lecture 05): 160 seconds here instead of the LSTM's 200, and far larger models than these.
 #
 # ## 7 Build it
 #

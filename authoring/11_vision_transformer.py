@@ -333,9 +333,7 @@ show_seeds(right, "right answers", "pin and entry apart", {"a bag of symbols": 0
 
 # %% tags=["nbval-check-output"]
 others = {name: score for name, (score,) in right.items() if name != "ViT"}
-claim(
-    "11.vit", vit=vit_colour, best=max(others.values()), nearest=others["nearest map"]
-)
+claim("11.vit", vit=vit_far, best=max(others.values()), nearest=others["nearest map"])
 
 # %% [markdown]
 # The lead is a lead after 600 updates: the loss of the convolutions that see all still falls. After 1,600 they know every known map by
@@ -361,10 +359,11 @@ claim(
 # once in one layer. Of this width, one layer names 0.39 of the symbols in one training.)</details>
 
 # %% [markdown]
-# Two layers suffice. How does this model do it? In layer 1, every entry reads the pin: in the head of the figure below, an entry of the
-# pin's colour gives it 0.99 of its weight, an entry of another colour 0.94. So the score finds the pin, whatever its colour, and the
-# feed-forward network after it compares the two colours. In layer 2 the class token reads the entry that agrees. The next cell takes the weights of both layers, for maps that the model has never seen. In layer 1 it chooses the head in which
-# the entry of the right colour looks at the pin most often; in layer 2 it averages the heads of the class token.
+# Two layers suffice. How does this model do it? In layer 1, every entry reads the pin: in the head of the figure below, an entry
+# of the pin's colour gives it 0.99 of its weight, an entry of another colour 0.94 (in one training). So the score finds the pin,
+# whatever its colour, and the feed-forward network after it compares the two colours. In layer 2 the class token reads the entry
+# that agrees. The next cell takes the weights of both layers, for maps that the model has never seen. In layer 1 it chooses the
+# head in which the entry of the right colour looks at the pin most often; in layer 2 it averages the heads of the class token.
 
 
 # %% tags=["cover"]
@@ -725,8 +724,9 @@ old_size = (answered(vit, scaled_back) == unseen.colour).float().mean()
 claim("11.k-back", interpolated=new_size, back=old_size)
 
 # %% [markdown]
-# The places are not what is missing: this model hardly uses them (section 6), and zeros instead of interpolated positions give 0.13. A
-# patch of 12 pixels now shows a quarter of a square, which it has never seen. After interpolation, a model is trained a little further.
+# The places are not what is missing: this model hardly uses them (section 6), and in one training, zeros instead of interpolated
+# positions gave 0.13. A patch of 12 pixels now shows a quarter of a square, which it has never seen. After interpolation, a model
+# is trained a little further.
 #
 # ## Distillation
 #

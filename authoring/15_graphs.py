@@ -886,8 +886,8 @@ for name, mix in (
 # the keys, and its label is the value of the neighbour with that key. You may use your `dynamic_edge_scores` and `attend_edges`,
 # but not the library's `GAT` and `GATLayer`.
 #
-# The check calls `train_gat(features, edges, labels, known, n_classes, n_steps)` once, on a graph of 300 groups and with
-# `n_steps=150`. The labels of the readers of 120 groups are known. Elsewhere `labels` contains *false* classes, so the check
+# The check calls `train_gat(features, edges, labels, known, n_classes, n_steps)` once, on a graph of 200 groups and with
+# `n_steps=150`. The labels of the readers of 80 groups are known. Elsewhere `labels` contains *false* classes, so the check
 # detects a model that learned from them. The function has at most 120 seconds of processor time; a good solution needs about
 # four.
 #

@@ -539,7 +539,7 @@ spectrum = check("16.6", spectrum)
 
 # %%
 def both_gradients(prediction, target):
-    """BYOL's loss without its stop-gradient."""
+    """BYOL's loss of two tensors (2B, 64), without its stop-gradient."""
     return (2 - 2 * F.cosine_similarity(prediction, target)).mean()
 
 

@@ -263,7 +263,7 @@ _LENS = (
 _HEAD = """# Attention, from the ground up
 
 Build attention, transformers, ViT, DETR, SimCLR and a Llama yourself. The course tells you **which** mistake you made, and
-every number that a lecture states is measured while it runs.
+every claim of a lecture is measured while it runs.
 
 ```{{raw}} html
 <p class="doors">{buttons}</p>
@@ -280,7 +280,7 @@ _NUMBERS = """```{{raw}} html
 ```
 
 A *claim* is a sentence of a lecture with its number and with a condition that would refute it; a lecture in which one fails is
-not published. [Thirty-three findings that surprise, and all the evidence](docs/evidence.md).
+not published. [The findings that surprise most, and all the evidence](docs/evidence.md).
 """
 _MAP = """## The lectures
 
