@@ -41,6 +41,8 @@ _LINE_MAGIC = re.compile(r"(?P<indent>\s*)get_ipython\(\)\.run_line_magic\('(?P<
 _RUN_CODE = {"time", "capture", "prun"}
 """The magics that run the code after them in the notebook's namespace."""
 _MISSING = object()
+SUSPECT = "suspect"
+"""What a lecture calls the function with a mistake that students look for: its check is no answer."""
 _WORD = re.compile(r"[^\W\d]\w*")
 _READS_ONLY = frozenset(vars(builtins)) - {"delattr", "eval", "exec", "iter", "next", "setattr"} | {
     "check",
@@ -310,7 +312,7 @@ class _Checks:
         fn = options.get("fn", fn)
         self.seen.add(str(id))
         if id == self._id:
-            if fn is not _MISSING and not isinstance(fn, self._foreign):
+            if fn is not _MISSING and not isinstance(fn, self._foreign) and getattr(fn, "__name__", "") != SUSPECT:
                 self.captured, self._names = fn, dict(self._namespace)
             return fn
         reference = self._find(self._references[id]) if id in self._references else None
