@@ -27,7 +27,10 @@ HINTS = (
         "Two linear layers, each with its own bias, and one function between them that turns what is negative into 0. The "
         "matrices are stored (out, in), so a product from the right needs them transposed."
     ),
-    "`x @ W_1.mT` plus the first bias, its `relu()`, then the same with `W_2` and the second bias, and nothing after it.",
+    (
+        "Four steps: the product with the transpose of `W_1`, plus the first bias; the function, which is ReLU; the "
+        "product with the transpose of `W_2`, plus the second bias. No function follows the second layer."
+    ),
 )
 
 

@@ -29,8 +29,9 @@ HINTS = (
         "halting unit, whose input is the states *after* the step and which appends one column to h, for all positions."
     ),
     (
-        "`h.sum(-1, keepdim=True) < 1 - epsilon` is (B, T, 1), and a sum of nothing is 0. `torch.where` chooses between y "
-        "and x; `torch.sigmoid(states @ w + b)` has one number a token and needs `[..., None]` before `torch.cat`."
+        "A token takes a step where the sum of its h over the last axis is below 1 - ε; keep that axis, so that the "
+        "decision broadcasts over the features. `torch.where` chooses between y and x for each token. The sigmoid of "
+        "the states' product with w plus b is one number a token: give it a last axis, and join it to h."
     ),
 )
 

@@ -28,8 +28,9 @@ HINTS = (
         "last step that is taken is N. Before N the weight p is h, at N it is 1 minus that sum, after it 0."
     ),
     (
-        "`before = h.cumsum(-1) - h` and `active = before < 1 - epsilon`. A step is N where it is taken and the next one "
-        "is not; the last column has no next one, so no position goes on there. Two nested `torch.where` do the rest."
+        "The sum before each step is the running sum without the step's own h. A step is N where it is taken and the "
+        "next one is not; the last column has no next one, so no position goes on there. Two nested `torch.where` do "
+        "the rest."
     ),
 )
 

@@ -28,8 +28,9 @@ HINTS = (
         "them. A count has no gradient; R is what the halting unit learns from, so it must stay in the graph."
     ),
     (
-        "`before = h.cumsum(-1) - h` and `active = before < 1 - epsilon`; N is `active.sum(-1)`. Every h at a step that is "
-        "taken, but for the last, is subtracted from 1: `before.gather(-1, N[..., None] - 1)` finds their sum."
+        "As in 06.2, the sum before each step is the running sum without the step's own h. N is the number of places "
+        "where it is below 1 - ε; at the place of the last of them, index N - 1, `gather` picks the sum that R "
+        "subtracts from 1. The index needs an axis of size 1 for that."
     ),
 )
 

@@ -35,8 +35,9 @@ HINTS = (
         "Append its key and value to the cache first; then attend, merge the heads and apply W_o."
     ),
     (
-        "Each projection is `x @ W.mT`, rearranged from B (h d) to B h 1 d; `torch.cat` along axis 2 makes the new cache. The "
-        "scores are `q @ keys.mT / math.sqrt(d_k)`; the context goes from B h 1 d_v to B (h d_v), and through W_o."
+        "The new token's features are n_heads groups, as those of a text are; n_heads and d_k stand in the shape of "
+        "the cache. Join keys, and values, along the axis of time. One query needs no mask: score it against all "
+        "keys, divided by √d_k, and let `attend` mix the values. Then the heads stand side by side again, for W_o."
     ),
 )
 

@@ -23,8 +23,9 @@ HINTS = (
         "The heads divide the d features."
     ),
     (
-        "A block has 4 (d² + d) for attention, 8 d² + 4 d + d for the network and 2 · 2 d for its norms. Take it n_layers "
-        "times and add (n_tokens + T_max) · d and 2 d for each norm at the end; the last matrix is counted with the tokens."
+        "Add up what one block holds: four matrices of attention, each with its bias; the two of the network, with "
+        "biases of different lengths; two norms. Only this is multiplied by n_layers. The tables are as long as "
+        "n_tokens and T_max; the last matrix is the table of tokens again, so it is counted already."
     ),
 )
 

@@ -29,8 +29,9 @@ HINTS = (
         "number of tokens. Begin with a tensor of -inf, and write the k values at their indices."
     ),
     (
-        "With the values and indices of `logits.topk(min(k, n), dim=-1)`, take a `full_like` of -inf and `scatter` the values "
-        "into it along the last axis, at the indices."
+        "k is limited by the size of the last axis. Into a new tensor of -inf, shaped like the logits, `scatter` "
+        "writes the k values that `topk` gave along the last axis, at the indices that it gave; `scatter`, not "
+        "`scatter_`, leaves its tensor as it is."
     ),
 )
 

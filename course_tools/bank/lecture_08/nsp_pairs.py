@@ -19,9 +19,9 @@ HINTS = (
         "one that stands after it?"
     ),
     (
-        "Per pair, `others = (document != document[i]).nonzero()[:, 0]` lists the negatives in order, so the wanted one "
-        "is `others[min(int(pick * len(others)), len(others) - 1)]`. Without a loop: add `own` to numbers from the start "
-        "of the document on."
+        "Of M negatives, the one drawn is number pick · M, rounded down and at most M - 1. Sentences that stand "
+        "before the document have their index as number. For those after it, the whole document is left out of the "
+        "counting: from its start on, add `own` to the number."
     ),
 )
 

@@ -48,8 +48,9 @@ HINTS = (
         "`F.cross_entropy` take?"
     ),
     (
-        "Bring the batch axis to the front before the reshape: `permute(0, 2, 3, 1, 4, 5)`. Add the positions to the tokens "
-        "before the first layer. Return the logits without a softmax."
+        "Bring the batch axis to the front before the reshape joins axes; rows and columns of patches come next, then "
+        "the pixels of a patch. Add the positions to the tokens before the first layer. `F.cross_entropy` takes "
+        "logits: return them without a softmax."
     ),
 )
 

@@ -18,8 +18,9 @@ HINTS = (
         "else 0."
     ),
     (
-        "The best precision from each rank on is a `cummax` from the back: `precision.flip(0).cummax(0).values.flip(0)`. "
-        "`torch.searchsorted(recall, recalls)` finds the first rank that reaches each recall; after the end there is a 0."
+        "The best precision from each rank on is a running maximum, taken from the back: turn the list round, "
+        "`cummax`, and turn it round again. Where a recall is reached first, `torch.searchsorted` finds in the rising "
+        "recalls; it gives the length of the list for one that is never reached, so append a 0 to the precisions."
     ),
 )
 

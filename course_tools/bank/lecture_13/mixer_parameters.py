@@ -17,9 +17,9 @@ HINTS = (
         "2·d. The layer of the patches and one final norm are outside the n_layers blocks."
     ),
     (
-        "A block: 2·N·d_tokens + d_tokens + N for the positions, 2·d·d_channels + d_channels + d for the channels, and "
-        "two norms, 4·d. Outside: (d_patch + 1)·d for the patches, 2·d for the closing norm, (d + 1)·n_classes for the "
-        "head."
+        "In a block, token mixing is one layer from n_patches to d_tokens and one back, channel mixing one from "
+        "d_model to d_channels and one back, and there are two norms. Outside are the layer from d_patch to d_model, "
+        "the last norm, and the head, a layer from d_model to n_classes. Apply the two formulas of hint 2 to each."
     ),
 )
 

@@ -28,8 +28,9 @@ HINTS = (
         "The hidden units are independent of positions."
     ),
     (
-        "If x' = x[:, order], the weights must be indexed in the same way: `W_1[:, order]`, and for the output "
-        "`W_2[order]` and `b_2[order]`. Compare both sides of the equation on random numbers."
+        "What stood at position order[n] stands at n now, so each axis that counts *input* positions is indexed by "
+        "`order`, and each that counts *output* positions too; all other axes stay. Which axes these are, hint 2 "
+        "says. Compare both sides of the equation on random numbers."
     ),
 )
 

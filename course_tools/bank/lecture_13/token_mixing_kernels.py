@@ -30,8 +30,10 @@ HINTS = (
         "channel has the same ones. And the second convolution: how many pixels does its input have?"
     ),
     (
-        "`W_1.reshape(d_s, 1, H, W)` repeated d times along the first axis by `.repeat(d, 1, 1, 1)`; W_2 as (N, d_s, 1, 1) "
-        "likewise, and both biases with `.repeat(d)`. `repeat_interleave` would give another order."
+        "A kernel of the first convolution is a row of W_1, cut into H rows of W; one of the second is a row of W_2 "
+        "on a single pixel; each has one input channel. All d_s (or N) of them in order, then all of them again for "
+        "the next channel: that is `repeat`, d times along the first axis, and not `repeat_interleave`. Biases "
+        "likewise."
     ),
 )
 

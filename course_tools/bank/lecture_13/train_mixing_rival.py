@@ -35,9 +35,10 @@ HINTS = (
         "shared network. Then sum over the positions, with no nonlinearity after the sum."
     ),
     (
-        "`torch.einsum('bnp,npr->bnr', patches, W)` embeds each patch by the matrix of its position; a GELU and a second such "
-        "product with (49, r, 12) give the logits. The loss is the cross-entropy of the first ten logits plus that of the last "
-        "two; Adam at 0.008, `n_steps` batches of 64; `return rival.eval()`."
+        "Each position multiplies its patch by a matrix of its own: in `torch.einsum` the letter of the positions is "
+        "in all three terms, and that of the pixels in the first two. A GELU and a second product of this kind give "
+        "12 numbers a position. The loss is the cross-entropy of the first ten logits plus that of the last two; Adam "
+        "at 0.008, `n_steps` batches of 64; return the rival in evaluation mode."
     ),
 )
 

@@ -30,8 +30,9 @@ HINTS = (
         "every entry. What is e^x at x = 1000, and what happens to a gradient that is 0 times that?"
     ),
     (
-        "Return the sum `x.relu() + x.clamp(max=0).exp()`. For x > 0 its terms are x and e^0 = 1, for x ≤ 0 they are 0 and "
-        "e^x. The clamp comes before the exponential, so nothing overflows, not even in the backward pass."
+        "Keep the exponential from ever seeing a positive number: clamp x at 0 from above first. Then e to that power "
+        "is e^x to the left of 0, and 1 to the right. What must be added to the right of 0, and is 0 to the left? "
+        "That, too, is a function you know."
     ),
 )
 

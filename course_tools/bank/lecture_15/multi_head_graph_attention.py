@@ -36,8 +36,9 @@ HINTS = (
         "axis is a batch axis: score the edges, attend, and only then combine the heads."
     ),
     (
-        "z is `split_heads(x @ W.mT, len(a))`. Give z, a and the edges to `gat_edge_scores`, the scores with z as values to "
-        "`attend_edges`, and return the context after `combine`, the weights as they are."
+        "z is x times the transpose of W, split into as many heads as `a` has rows. Give z, a and the edges to "
+        "`gat_edge_scores`, the scores with z as values to `attend_edges`, and return the context after `combine`, "
+        "the weights as they are."
     ),
 )
 

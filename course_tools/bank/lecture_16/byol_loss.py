@@ -17,8 +17,8 @@ HINTS = (
         "the target first."
     ),
     (
-        "The cosine of each row is `(unit(prediction) * unit(target.detach())).sum(-1)`. The loss of a row is 2 minus twice "
-        "its cosine, and the batch is averaged."
+        "Write out the squared distance of two vectors of length 1: 1 plus 1 minus twice their product. The product "
+        "is the cosine of the row; the loss is the mean over the batch."
     ),
 )
 

@@ -19,8 +19,9 @@ HINTS = (
         "to W to 0: you get a linear system whose matrix is (d, d), with λ on its diagonal."
     ),
     (
-        "With X and Y the centred features and one-hot labels, Wᵀ is `torch.linalg.solve(X.mT @ X + λ I, X.mT @ Y)`. The bias "
-        "is the mean label minus W times the mean feature."
+        "With X and Y for the centred features and labels, the matrix of the system is XᵀX plus λ on the diagonal, "
+        "and its right side XᵀY; `torch.linalg.solve` gives Wᵀ, (d, n_classes). The bias is what W leaves of the mean "
+        "label at the mean feature."
     ),
 )
 

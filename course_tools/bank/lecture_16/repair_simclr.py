@@ -54,8 +54,9 @@ HINTS = (
         "hold? One is in the loss: the first 32 rows of `z` are the first views. Which row is the partner of row 0?"
     ),
     (
-        "Call `view(batch)` twice. Give the optimizer `[*encoder.parameters(), *head.parameters()]`. The partner of row i is "
-        "row i + 32 modulo 64: `torch.arange(64).roll(32)`."
+        "Draw the transformation anew for the second view: one call makes one view. Add the weights of the head to "
+        "those of the encoder, in one list for the optimizer. The views of digit i are in rows i and i + 32, so the "
+        "target of each row lies 32 rows further, modulo 64."
     ),
 )
 

@@ -29,9 +29,9 @@ HINTS = (
         "matrix and its shift."
     ),
     (
-        "With `back` for the inverse of A: row i, column j of the 2 × 2 part is back[i, j] · half[j] / half[i], and the last "
-        "column is -(back @ t)[i] / half[i]. These are (B, 2, 3); give them with `images.shape` to `F.affine_grid`, and its "
-        "grid to `F.grid_sample`, both with align_corners=False."
+        "Solving for the old u gives a 2 × 2 part whose entries are those of A⁻¹, multiplied by the half of the new "
+        "axis and divided by that of the old one, and a shift, -A⁻¹ t divided by the half of its axis. Join them to "
+        "(B, 2, 3). The grid of `F.affine_grid` goes to `F.grid_sample`, both with align_corners=False."
     ),
 )
 

@@ -20,8 +20,8 @@ HINTS = (
         "one?"
     ),
     (
-        "The number of tokens kept is T, or the smaller of T and the window if there is one. Multiply it by 2 · n_layers · "
-        "n_groups · d_k and by the bytes of a number."
+        "With a window, a layer keeps as many tokens as the text has, but at most as many as the window. Multiply "
+        "that number by two, for key and value, and by layers, groups, features of a head and the bytes of a number."
     ),
 )
 

@@ -27,7 +27,11 @@ HINTS = (
         "One of the two goes through Swish, `F.silu`: these are the gates. The other one stays as it is. The two are "
         "multiplied number by number, and the third matrix leads back. Matrices are stored (out, in), as in 05.3."
     ),
-    "`F.silu(x @ W_gate.mT)` times `x @ W_up.mT`, in parentheses, and then `@ W_down.mT`.",
+    (
+        "Both lists come from x itself, one by `W_gate` and one by `W_up`. Only the first goes through `F.silu`. "
+        "Multiply them before the product with the transpose of `W_down`, which follows the whole product: mind the "
+        "parentheses."
+    ),
 )
 
 

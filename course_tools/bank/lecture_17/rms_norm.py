@@ -27,7 +27,10 @@ HINTS = (
         "Every vector along the last axis has its own mean square. No mean of the features is subtracted. Keep the reduced "
         "axis, so that it broadcasts back, and add ε before you take the root."
     ),
-    ("Divide x by the square root of `x.square().mean(-1, keepdim=True)` plus ε, and then multiply by the gain."),
+    (
+        "Square x, take the mean over the last axis with `keepdim=True`, add ε, take the root. Divide x by that, and "
+        "multiply by the gain at the very end."
+    ),
 )
 
 

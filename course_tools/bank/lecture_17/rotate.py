@@ -20,9 +20,10 @@ HINTS = (
         "the odd?"
     ),
     (
-        "The angles are `position[:, None] * speeds`, with positions from `start` on. The new even features are "
-        "`even * cos - odd * sin`, the new odd ones `even * sin + odd * cos`; stack both on a new last axis and flatten it, so "
-        "that they stand side by side again."
+        "Positions from `start` on, as a column, times the speeds are the angles. As for one pair on paper, the new "
+        "even feature is the old even one times the cosine minus the old odd one times the sine, and the new odd one "
+        "has the two products that are left, added. Stack both on a new last axis and flatten it, so that pairs stand "
+        "side by side again."
     ),
 )
 

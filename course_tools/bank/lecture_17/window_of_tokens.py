@@ -18,8 +18,9 @@ HINTS = (
         "that you know from 04.2 is one of the two conditions."
     ),
     (
-        "Make one range of positions on `device`; `position[:, None] - position` holds all distances i - j. Both conditions "
-        "must hold, joined by `&`: the distance is at least 0, and below `size`."
+        "Make one range of positions on `device`. As a column it is i, as a row it is j, and their difference holds "
+        "all distances. 0 is among those that a query may see, `size` is not. Both conditions must hold: `&` joins "
+        "them, and each needs parentheses."
     ),
 )
 

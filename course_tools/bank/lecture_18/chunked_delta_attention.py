@@ -32,9 +32,10 @@ HINTS = (
         "U. What the memory before the chunk says of a key belongs to the right side; what it says of a query, to the context."
     ),
     (
-        "With L = `decay_mask` of the chunk and a = exp of the running sum of its `log_decay`, as a column: A = `(K @ K.mT * "
-        "L).tril(-1)`, the right side is `b * (V - a * (K @ S))`, the context `a * (Q @ S) + (Q @ K.mT * L) @ U`, and the "
-        "next S the last a times S plus `(L[..., -1, :, None] * K).mT @ U`."
+        "With decay, each product of positions i and j is multiplied by entry (i, j) of the chunk's `decay_mask`, and "
+        "what was there before the chunk by the product of all gates up to i: once where the memory says something of "
+        "a key, once where a query reads it. The next S is the old one, faded by all gates, plus each k_j u_jᵀ faded "
+        "by the gates after j: that is the last row of the mask."
     ),
 )
 

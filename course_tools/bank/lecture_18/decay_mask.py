@@ -28,8 +28,9 @@ HINTS = (
         "minus the running sum up to j: one `cumsum`, once as a column and once as a row."
     ),
     (
-        "total is `log_decay.cumsum(-1)`, and the exponents are `total[..., :, None] - total[..., None, :]`. Above the "
-        "diagonal they are positive and may be large, so fill them with -inf *before* you take `exp`."
+        "As a column minus as a row, the running sums give the exponents of all pairs at once. Above the diagonal "
+        "these are positive and may be large: exp would overflow, and its gradient would be NaN where the entry is "
+        "removed afterwards. So write -∞ there first, then take the exponential."
     ),
 )
 

@@ -30,8 +30,10 @@ HINTS = (
         "outer product of key and error is added. The query reads last, and takes no part in what is written."
     ),
     (
-        "What S says of the key is `(k[..., None] * S).sum(-2)`, (*batch, d_v). Add `beta[..., None, None] * k[..., None] * "
-        "error[..., None, :]` to S; `log_decay.exp()` needs the two new axes too. Return the context first, then S."
+        "Sᵀk is the sum of the rows of S, each times the key's entry for it: the key gets a last axis of size 1, and "
+        "the sum runs over the axis before the last. For the outer product the error gets its new axis on the other "
+        "side; β, a number, and the gates, a row's factor, get as many as they need. Return the context first, then "
+        "S."
     ),
 )
 

@@ -29,8 +29,9 @@ HINTS = (
         "the columns. What is written has the shape of S too: the key down the rows, the value along the columns."
     ),
     (
-        "The new S is `log_decay.exp()[..., None] * S + k[..., None] * v[..., None, :]`. The context is the sum, over the rows "
-        "of the new S, of each row times the query's entry for it. Return the context first, then S."
+        "Give the gates a last axis and multiply S by them. Add the outer product: the key with a last axis of size "
+        "1, the value with one before its last. To read, multiply each row of the *new* S by the query's entry for it "
+        "and sum the rows. Return the context first, then S."
     ),
 )
 

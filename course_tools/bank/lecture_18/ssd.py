@@ -27,8 +27,9 @@ HINTS = (
         "attention without softmax, (C Bᵀ ⊙ L) times the values, and L is your `decay_mask`."
     ),
     (
-        "A is a number, or a tensor for each head: give it a last axis for the positions, `torch.as_tensor(A)[..., None]`, and "
-        "multiply by dt for the mask. The result is `(C @ B.mT * mask) @ (dt[..., None] * x)`."
+        "A may be a number, or one for each head: make it a tensor with a last axis for the positions before it meets "
+        "dt. dt as a factor of x needs a last axis, too. Then follow hint 2: the product of queries and keys, times "
+        "the mask entry by entry, times the values."
     ),
 )
 

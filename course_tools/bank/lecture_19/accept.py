@@ -27,9 +27,10 @@ HINTS = (
         "part of p - q, or, if nothing was refused, from the last row of p."
     ),
     (
-        "`n = (u * q_of < p_of).long().cumprod(-1).sum(-1)`. Give draft_p one more row of zeros, so that (p - q)₊ of that row "
-        "is p itself. Row n of `(model_p - draft_p).clamp(min=0)` is what to draw from: divide by its sum, and take the first "
-        "token whose `cumsum` exceeds the last uniform number."
+        "`cumprod` of what was accepted, as integers, turns all entries after the first refusal to 0; its sum is n. "
+        "Give the draft's table one more row, of zeros: then the positive part of p - q is p itself in the last row, "
+        "and no case is left. To draw from row n, find where its running sum passes the last uniform number times its "
+        "total."
     ),
 )
 

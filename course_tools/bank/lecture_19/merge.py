@@ -29,9 +29,10 @@ HINTS = (
         "they add up. The contexts are averaged with these rescaled totals as weights."
     ),
     (
-        "With `(c_a, m_a, l_a), (c_b, m_b, l_b) = a, b`: r_a is `l_a * (m_a - m).exp()`, and r_b alike. The context is (r_a "
-        "c_a + r_b c_b) / (r_a + r_b), where `[..., None]` gives r an axis for features. Where both sides are empty, m is -∞: "
-        "replace it by 0 in the difference, and a total of 0 by 1 in the division."
+        "Take both factors from the maximum of their own side; a factor times its total is the weight of that "
+        "context, and needs a last axis for the features. Divide the weighted sum of the contexts by the sum of the "
+        "weights, the new total. Where both sides are empty, -∞ minus -∞ and 0 divided by 0 are NaN: put finite "
+        "numbers in their place first."
     ),
 )
 

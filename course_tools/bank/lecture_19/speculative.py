@@ -44,9 +44,10 @@ HINTS = (
         "it. Near the end, propose no more than there is room for, minus one."
     ),
     (
-        "With T tokens in the text: `p = probabilities(model(drafted)[0, T - 1 :])`, `u = torch.rand(len(p), "
-        "generator=generator)`, `n, token = accept(drafted[0, T:], q, p, u)`, and the new text is `torch.cat([drafted[:, : T "
-        "+ int(n)], token.view(1, 1)], 1)`. Where nothing is proposed, q is `p[:0]`."
+        "With T tokens in the text, the logits at T - 1 are for the first draft. `accept` gets the drafted tokens "
+        "alone, their q, these rows as probabilities, and as many uniform numbers as rows, from `generator`. The new "
+        "text is the drafted one up to the n that stay, and the token. Where nothing is proposed, q has no rows: make "
+        "it of the kind of p."
     ),
 )
 

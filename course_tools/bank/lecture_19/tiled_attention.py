@@ -34,9 +34,9 @@ HINTS = (
         "what you have kept so far by `merge`. After the last tile, the first of the three results is the context."
     ),
     (
-        "`kept = None` before the loop; in it, `part = partial_attention(q, k[..., at, :], v[..., at, :], None if mask is "
-        "None else mask[..., at])` with `at = slice(start, start + tile)`, and `kept = part if kept is None else merge(kept, "
-        "part)`. Return `ContextOnly(kept[0])`."
+        "A slice from `start` to `start + tile` cuts the second last axis of k and v, and the last of the mask; at "
+        "the end it is shorter by itself. The first tile has nothing to merge with: begin with None, and keep its "
+        "three results as they are. What to return is a `ContextOnly`."
     ),
 )
 

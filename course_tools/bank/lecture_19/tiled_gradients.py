@@ -21,10 +21,10 @@ HINTS = (
         "and ℓ, and dE = P ⊙ (G Vᵀ - (G · C)). dV and dK of a tile are rows of their own; dQ is a sum over the tiles."
     ),
     (
-        "With `centre = (gradient * context).sum(-1, keepdim=True)` and `E = q @ K.mT / math.sqrt(d_k)`: `P = (E - "
-        "maximum[..., None]).exp() / total[..., None]`, `dE = P * (gradient @ V.mT - centre) / math.sqrt(d_k)`, `dq = dq + dE "
-        "@ K`, `dk[..., at, :] = dE.mT @ q`, `dv[..., at, :] = P.mT @ gradient`. Where the mask is False, P is 0; where a "
-        "query saw no key, m is -∞ and ℓ is 0: put 0 and 1 in their place."
+        "In the unit that was kept, P needs no maximum and no sum of its own; the scale 1/√d_k is a factor of E, and "
+        "so of dE once more. dQ grows by dE K in each tile; dK is dEᵀ Q and dV is Pᵀ G, written to the tile's rows. "
+        "Where the mask is False, P is 0. A query that saw no key has m = -∞ and ℓ = 0: put 0 and 1 in their place "
+        "before the loop."
     ),
 )
 

@@ -18,8 +18,9 @@ HINTS = (
         "tokens. Whatever the reason, it must not lie in the future."
     ),
     (
-        "With `position = torch.arange(T, device=device)` and `distance = position[:, None] - position`: the distance is at "
-        "least 0, and (`&`) either below `size` or (`|`) `position < sinks`. Mind the parentheses."
+        "Make one range of positions on `device`; as a column minus as a row it gives the distances, and as a row it "
+        "says which keys are among the first. `|` joins the two reasons, `&` the condition that the distance is not "
+        "negative. `&` comes before `|`, so the two reasons need parentheses."
     ),
 )
 

@@ -1,5 +1,7 @@
 """Every wrong answer of the bank is refused with its own misconception, every right variant earns all points."""
 
+import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -98,3 +100,17 @@ def test_the_reference_of_each_exercise_is_a_function_of_the_library():
     modules = [item.reference.__module__ for item in exercises() if item.training is None]
     assert all(module.startswith("course_lib.") and ".exercises" not in module for module in modules)
     assert len({item.reference.__name__ for item in exercises()}) == len(exercises())
+
+
+@each_exercise
+def test_the_last_hint_quotes_no_more_than_one_operation_at_a_time(asked):
+    quoted = re.findall(r"`([^`]+)`", asked.hints[2])
+    assert [code for code in quoted if _n_operations(code) > 1] == []
+
+
+def _n_operations(code: str) -> int:
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except SyntaxError:  # an operator, such as `@`
+        return 0
+    return sum(isinstance(node, ast.Call | ast.BinOp | ast.Compare | ast.IfExp | ast.Assign) for node in nodes)
