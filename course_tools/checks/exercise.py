@@ -258,8 +258,10 @@ class Exercise:
         """What a right answer earns."""
         return sum(prop.points for prop in self.properties)
 
-    def calls(self, prop: Property, seed: int) -> list[Call]:
-        """Draw the inputs of one property; the same seed draws the same inputs."""
+    def calls(self, prop: Property | str, seed: int) -> list[Call]:
+        """Draw the inputs of one property, given itself or by its name; the same seed draws the same inputs."""
+        if isinstance(prop, str):
+            prop = next(one for one in self.properties if one.name == prop)
         return list(prop.calls(self._draw(prop.name, seed)))
 
     def questions(self, seed: int) -> tuple[Call, Truth]:

@@ -59,12 +59,20 @@ class Finding:
 
 
 class FailingInput(NamedTuple):
-    """An input on which an answer fails: the arguments, what the answer returned (or raised), and what was expected."""
+    """An input on which an answer fails: the arguments, what the answer returned (or raised), and what was expected.
+
+    `rebuilt` is code that draws the arguments again; "" for those of a variant.
+    """
 
     property: str
     inputs: Call
     result: object
     expected: object
+    rebuilt: str = ""
+
+    def code(self) -> None:
+        """Print three lines that draw the arguments again in any kernel with the course, to be pasted into a question."""
+        print(self.rebuilt or "# These are the inputs of a variant: paste `inputs` itself.")
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ class Examination:
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
         """Draw the calls of every property, smallest first, and those that show on which inputs an answer depends."""
-        self.exercise = exercise
+        self.exercise, self.seed = exercise, seed
         self._known: dict[Answer, dict[str, list[Outcome]]] = {}
         self._begun: dict[tuple[Answer, str], list[Outcome]] = {}
         if exercise.training is not None:
@@ -236,11 +244,24 @@ class Examination:
         """The first input on which a property fails."""
         observed = self._observed(outcomes)
         for prop in self.exercise.properties if verdict.started and not verdict.passed else ():
-            for call, expected, got in observed.get(prop.name, ()):
+            for i, (call, expected, got) in enumerate(observed.get(prop.name, ())):
                 if prop.judge(expected, got) is not None:
                     result = got.error if got.error is not None else _as_returned(got)
-                    return FailingInput(prop.name, copied(call), result, _as_returned(expected))
+                    return FailingInput(prop.name, copied(call), result, _as_returned(expected), self._rebuilt(prop, i))
         return None
+
+    def _rebuilt(self, prop: Property, i: int) -> str:
+        """The lines that draw the i-th call of a property again, smallest first, with the argument names of the reference."""
+        id, training = self.exercise.id, self.exercise.training is not None
+        if training:
+            call, drawn, named = self.asked[0][1][0], f"call, _ = exercise({id!r}).questions(seed={self.seed})", "call[0]"
+        else:
+            calls = self.exercise.calls(prop, self.seed)
+            place = sorted(range(len(calls)), key=lambda j: _size(calls[j]))[i]
+            call, drawn = calls[place], f"calls = exercise({id!r}).calls({prop.name!r}, seed={self.seed})"
+            named = f"calls[{place}]"
+        names = list(signature(self.exercise.reference).parameters)[: len(call)]
+        return f"from course_tools.bank import exercise\n{drawn}\n{', '.join(names)}{',' * (len(names) == 1)} = {named}"
 
     def _losses(self, got: Outcome) -> RecordedLosses | None:
         """The losses of a training that ended and returned a model."""

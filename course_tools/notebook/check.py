@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import wraps
 
 from course_tools.bank import exercise
@@ -73,10 +74,13 @@ def check(id: str, fn: object, variant: str | None = None) -> Callable[..., obje
             verdict = judge(asked if own is None else varied(asked, own), answer)
     finally:
         _under_check.discard(id)
+    if own is not None and verdict.failing is not None:  # the lines would draw the inputs of the usual convention
+        verdict = replace(verdict, failing=verdict.failing._replace(rebuilt=""))
     if planted:
         return _show(asked, verdict, answer, "", "", planted=True)
     if verdict.started:
-        remember("check", id, points=verdict.points, passed=verdict.passed, misconception=verdict.misconception)
+        named = {"misconception": verdict.misconception, "suspected": verdict.suspected}
+        remember("check", id, points=verdict.points, passed=verdict.passed, **named)
     if own is not None and verdict.passed:
         answer = own.carried_back(answer)
         answer._verdict_of_the_answer, answer._note_when_repeated = verdict, ""
@@ -88,8 +92,9 @@ def failing(id: str) -> FailingInput:
     """Return the first input on which the latest checked answer to an exercise fails.
 
     Returns:
-        (property, inputs, result, expected): `your_function(*failing("04.1").inputs)` repeats the failing call; `result` is
-        what the answer returned, or the error that it raised.
+        (property, inputs, result, expected, rebuilt): `your_function(*failing("04.1").inputs)` repeats the failing call;
+        `result` is what the answer returned, or the error that it raised. `failing("04.1").code()` prints three lines that
+        draw the inputs again.
 
     Raises:
         ValueError: no answer to this exercise has been checked in this kernel, or the latest one did not fail on an input.

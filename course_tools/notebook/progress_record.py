@@ -31,13 +31,15 @@ _NOTHING_YET = "Nothing is recorded yet. Open a lecture with `course lab`; its c
 class ExerciseProgress:
     """One exercise: attempts until it was solved, best points, and the misconceptions that were found.
 
-    A misconception that a check only suspects ("Perhaps: …") is not recorded: the student may not have it.
+    A misconception that a check only suspects ("Perhaps: …") is among them if the very next answer is right: then nothing else
+    was wrong. `suspected` is that of the latest answer.
     """
 
     attempts: int = 0
     points: int = 0
     solved: bool = False
     misconceptions: list[str] = field(default_factory=list)
+    suspected: str | None = None
 
 
 @dataclass
@@ -109,7 +111,8 @@ def progress_of(events: Iterable[Event]) -> Progress:
         match event:
             case {"kind": "check", "points": int(points), "passed": bool(passed)}:
                 item = progress.exercises.setdefault(id, ExerciseProgress())
-                shown = event.get("misconception")
+                shown = item.suspected if passed else event.get("misconception")
+                item.suspected = event.get("suspected")
                 if not item.solved and isinstance(shown, str) and shown not in item.misconceptions:
                     item.misconceptions.append(shown)
                 item.attempts += not item.solved

@@ -1,6 +1,7 @@
 """`check`: what a notebook gets back from it, and what it prints outside a kernel."""
 
 import importlib
+import inspect
 import re
 from inspect import unwrap
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.primitives import rnn_step
 from course_tools.bank import UnknownExercise, exercise
 from course_tools.notebook import check, failing
@@ -94,6 +96,35 @@ def test_the_failing_input_comes_back(capsys):
     torch.testing.assert_close(rnn_step(*found.inputs), found.expected)
     assert not torch.allclose(found.result, found.expected)
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("id", "answer"),
+    [
+        ("01.1", lambda x, h, W, U, b: torch.tanh(x @ W.mT + h @ U.mT)),
+        ("01.5", lambda forget_gates: forget_gates.sum(0)),
+        ("04.1", lambda q, k, v, mask=None: scaled_dot_product_attention(q, k, v)),
+        ("04.5", exercise("04.5").wrong[0]),
+    ],
+)
+def test_three_lines_rebuild_the_failing_input(id, answer, capsys):
+    check(id, answer)
+    capsys.readouterr()
+    found = failing(id)
+    found.code()
+    lines = capsys.readouterr().out
+    assert len(lines.splitlines()) == 3
+    names = {}
+    exec(lines, names)
+    parameters = list(inspect.signature(exercise(id).reference).parameters)[: len(found.inputs)]
+    for name, given in zip(parameters, found.inputs, strict=True):
+        assert torch.equal(torch.as_tensor(names[name]), torch.as_tensor(given))
+
+
+def test_the_inputs_of_a_variant_are_not_said_to_be_those_of_the_usual_convention(capsys):
+    check("01.5", lambda forget_gates: forget_gates.sum(0), variant="time last")
+    failing("01.5").code()
+    assert "exercise(" not in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_without_a_failing_input_there_is_none_to_give(capsys):

@@ -39,6 +39,13 @@ def test_a_misconception_is_overcome_when_its_exercise_is_solved():
     assert "04.2" not in dict(found.overcome)
 
 
+def test_a_suspected_misconception_counts_if_the_next_answer_is_right():
+    wrong = [{**check("04.1", 7, False), "suspected": text} for text in ("no scale", "no mask")]
+    found = progress.progress_of([*wrong, check("04.1", 14, True)])
+    assert found.overcome == [("04.1", "no mask")]
+    assert progress.progress_of(wrong).exercises["04.1"].misconceptions == []
+
+
 def test_the_first_prediction_counts():
     found = progress.progress_of([prediction("04.p1", "A"), prediction("04.p1", "C")])
     assert found.predictions == {"04.p1": "A"}
