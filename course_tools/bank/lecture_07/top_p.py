@@ -5,6 +5,7 @@ import math
 import torch
 
 from course_lib.generation import top_p
+from course_tools.checks.comparisons import Failure, same_shapes
 from course_tools.checks.exercise import (
     Answers,
     Call,
@@ -16,6 +17,7 @@ from course_tools.checks.exercise import (
     leaves_inputs,
     runs_on,
 )
+from course_tools.checks.outcome import Outcome, is_close
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
@@ -166,6 +168,15 @@ def keeps_every_token(logits, p):
     return logits.clone()
 
 
+@wrong.case
+def keeps_all_that_are_equal(logits, p):
+    """You compare each token with the least likely one of the nucleus. Where others are as likely as that one, you keep them
+    all: more than the smallest set that reaches p. Decide by the order after sorting."""
+    ordered, probabilities, _ = _sorted(logits)
+    is_out = probabilities.cumsum(-1) - probabilities >= p
+    return logits.masked_fill(logits < ordered.masked_fill(is_out, torch.inf).amin(-1, keepdim=True), -torch.inf)
+
+
 @right
 def by_counting_the_words(logits, p):
     """How many tokens each row needs, and every token whose rank is below that."""
@@ -249,6 +260,20 @@ def _halves() -> Call:
     return torch.tensor([0.0, math.log(2.0), 0.0]), 0.5
 
 
+def _equal(draw: Draw) -> list[Call]:
+    """Tokens that are equally likely: one of four, or one of three, is needed."""
+    shift = draw.normal(1)
+    return [(torch.tensor(logits) + shift, p) for logits, p in (([0.0, 2.0, 0.0, 0.0, 0.0], 0.7), ([1.0, -1.0, 1.0, 1.0], 0.3))]
+
+
+def _same_in_order(expected: Outcome, got: Outcome) -> Failure | None:
+    """Compare the logits of each row in order: of equal ones, any may be kept."""
+    if (failure := same_shapes(expected, got)) is not None:
+        return failure
+    want, have = (outcome.results[0].sort(-1).values for outcome in (expected, got))
+    return None if is_close(want, have) else Failure("Of equally likely tokens, more or fewer than needed are kept.")
+
+
 def _certain(draw: Draw) -> list[Call]:
     """One token has nearly all of the probability, so that it alone passes any p."""
     logits, p = _logits(draw, 0.3, 5)
@@ -269,8 +294,11 @@ exercise = Exercise(
             "nucleus",
             "The fewest of the likeliest tokens whose probabilities sum to p or more stay as they are, the others are -inf.",
             lambda draw: [_logits(draw, 0.7), _logits(draw, 0.5, n=11), _logits(draw, 0.9, n=11), _halves()],
-            points=4,
+            points=3,
             needs=("certain",),
+        ),
+        Property(
+            "equal", "Of equally likely tokens, no more are kept than needed.", _equal, _same_in_order, needs=("nucleus",)
         ),
         Property(
             "batch",
