@@ -108,8 +108,9 @@ def normalises_the_features(x):
 
 @wrong.case
 def loses_small_features(x):
-    """Your formula is right, but in float32 e^x - 1 + 1 is 0 from about -17 on, since 1 has no room for so small a rest: a
-    vector of such entries has no features left. Write e^x itself for negative entries."""
+    """Your formula is right, but far left of 0 your features are not e^x any more. In float32 e^x - 1 + 1 is 0 from about -17
+    on, since 1 has no room for so small a rest, and a bound on x or on the features makes many of them equal. Write e^x itself
+    for negative entries."""
     return F.elu(x) + 1
 
 
@@ -263,7 +264,7 @@ exercise = Exercise(
         Property(
             "far left",
             "Features stay positive far left of 0: e^x, to its leading digits.",
-            lambda draw: [(-80.0 * draw.uniform(3, 5),)],
+            lambda draw: [(torch.full((1,), -87.0),), (-87.0 * draw.uniform(3, 5),)],
             _same_logarithms,
             needs=("left of 0",),
         ),
