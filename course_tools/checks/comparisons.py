@@ -136,6 +136,15 @@ def unchanged(expected: Outcome, got: Outcome) -> Failure | None:
     return None
 
 
+def unchanged_and_new(expected: Outcome, got: Outcome) -> Failure | None:
+    """Check that the answer does not change its arguments, and that no result is one of them or a view of one."""
+    if (failure := unchanged(expected, got)) is not None:
+        return failure
+    if got.shared:
+        return Failure("A result is the caller's own tensor, or a view of it: what changes one changes the other.")
+    return None
+
+
 @dataclass(frozen=True)
 class AtMost:
     """Check the values, and that the answer takes at most `times` as many `of` as the reference: operations, or kernels.

@@ -13,7 +13,16 @@ from functools import partial, partialmethod
 import torch
 from torch import Tensor
 
-from course_tools.checks.comparisons import AtMost, Comparison, runs, same_gradients, same_shapes, same_values, unchanged
+from course_tools.checks.comparisons import (
+    AtMost,
+    Comparison,
+    runs,
+    same_gradients,
+    same_shapes,
+    same_values,
+    unchanged,
+    unchanged_and_new,
+)
 from course_tools.checks.outcome import Call
 from course_tools.checks.training_record import Measured
 
@@ -166,6 +175,11 @@ has_gradient = partial(Property, "gradient", "The gradient with respect to every
 
 leaves_inputs = partial(Property, "inputs", "The call does not change its inputs.", judge=unchanged)
 """`leaves_inputs(calls)`: no argument is changed in place; this earns nothing if the shape is wrong."""
+
+gives_new_tensors = partial(
+    Property, "inputs", "The call returns new tensors and does not change its inputs.", judge=unchanged_and_new
+)
+"""`gives_new_tensors(calls)`: `leaves_inputs`, and no result is an argument or a view of one."""
 
 
 def costs_at_most(

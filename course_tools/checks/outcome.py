@@ -37,7 +37,11 @@ class Argument(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. `results` is None if it raised or returned None; `missing` holds the indices of filled-in results."""
+    """What one call did. `results` is None if it raised or returned None; `missing` holds the indices of filled-in results.
+
+    `changed` holds the indices of the arguments that the call changed, `shared` the indices of the results that are, or contain
+    memory of, an argument.
+    """
 
     results: tuple[object, ...] | None
     names: tuple[str, ...] = ()
@@ -51,6 +55,7 @@ class Outcome:
     cost: Cost | None = None
     failed: FailedOperation | None = None
     crash: Crash | None = None
+    shared: tuple[int, ...] = ()
 
     @property
     def not_started(self) -> bool:
@@ -132,6 +137,7 @@ def observe(
         with torch.enable_grad():
             derived = _gradients(returned, given) if gradients else None
         results, names = None if returned is None else _results(returned), _names(returned)
+        shared = _shared(returned, given)
         changed = tuple(i for i, (before, after) in enumerate(zip(call, given, strict=True)) if not _same(before, after))
     except (KeyboardInterrupt, TimedOut):
         raise
@@ -143,7 +149,7 @@ def observe(
         return Outcome(None, error=error, where=_where(error), called=frozenset(called), failed=failed, crash=crash)
     arguments = tuple(map(_argument, _parameters(answer, len(given)), given))
     cost = counter.cost if counter is not None and results is not None else None
-    return Outcome(results, names, None, "", changed, derived, frozenset(called), arguments, cost=cost)
+    return Outcome(results, names, None, "", changed, derived, frozenset(called), arguments, cost=cost, shared=shared)
 
 
 def _raising(answer: Callable[..., object], call: Call, gradients: bool, error: BaseException) -> RaisingCall | None:
@@ -223,6 +229,18 @@ def _results(returned: object) -> tuple[object, ...]:
     """Copy the results to the CPU, so that no later call can change them; tensors on "meta" have no values and stay there."""
     results = returned if isinstance(returned, tuple | list) else (returned,)
     return tuple(_plain(result) if isinstance(result, Tensor) else result for result in results)
+
+
+def _shared(returned: object, given: object) -> tuple[int, ...]:
+    """The indices of the results that lie in the memory of an argument."""
+    results = returned if isinstance(returned, tuple | list) else (returned,)
+    held = {place for tensor in tensors_in(given) if (place := _place(tensor))}
+    return tuple(i for i, result in enumerate(results) if isinstance(result, Tensor) and _place(result) in held)
+
+
+def _place(tensor: Tensor) -> int:
+    """The address of a tensor's memory; 0 if it has none of its own, as a sparse or empty one."""
+    return 0 if tensor.is_meta or tensor.layout != torch.strided else tensor.untyped_storage().data_ptr()
 
 
 def _plain(tensor: Tensor) -> Tensor:

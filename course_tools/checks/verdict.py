@@ -18,7 +18,7 @@ from inspect import signature
 from typing import Literal, NamedTuple
 
 from course_tools.checks.common_crash import KINDS, Crash
-from course_tools.checks.comparisons import unchanged
+from course_tools.checks.comparisons import unchanged, unchanged_and_new
 from course_tools.checks.exercise import Answer, Exercise, Property, Severity, severity_of
 from course_tools.checks.input_dependence import PerturbedCall, ignored_inputs, perturbed_calls
 from course_tools.checks.other_device import line_for_one_device
@@ -340,7 +340,7 @@ class Examination:
         failed = [(judges[f.name], *row) for f in findings if f.status == "fails" for row in observed[f.name]]
         missed = [(judged, got) for judged, _, expected, got in failed if judged(expected, got) is not None]
         # what changes its inputs also fails with gradients
-        crashes = [got.crash for judged, got in missed if judged is not unchanged or got.error is not None]
+        crashes = [got.crash for judged, got in missed if judged not in (unchanged, unchanged_and_new) or got.error is not None]
         first = crashes[0] if crashes else None
         if first is None or not first.kind or (similar is not None and findings[0].status == "holds"):
             return None
@@ -374,7 +374,7 @@ class Examination:
             outcomes = self._of(wrong, prop)[: len(rows)]
             missed = [prop.judge(expected, one) is not None for one, (_, expected, _) in zip(outcomes, rows, strict=True)]
             alike = all(is_same(one, got) for one, (_, _, got) in zip(outcomes, rows, strict=True))
-            if prop.counts_cost:
+            if prop.counts_cost or prop.judge is unchanged_and_new:  # more than results is judged
                 alike = alike and missed == [prop.judge(expected, got) is not None for _, expected, got in rows]
             if rows and alike:
                 shared.add(prop.name)

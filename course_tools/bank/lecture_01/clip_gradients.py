@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.primitives import clip_gradients
-from course_tools.checks.exercise import Answers, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Draw, Exercise, Property, gives_new_tensors, has_shape, runs_on
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
@@ -46,6 +46,22 @@ def always_rescales(gradients, max_norm):
     gradient of zero becomes NaN."""
     norm = torch.sqrt(sum((g**2).sum() for g in gradients))
     return [g * (max_norm / norm) for g in gradients]
+
+
+@wrong.part
+def always_rescales_all_but_zeros(gradients, max_norm):
+    """You bring every gradient to the length max_norm, short ones too; the small number in your divisor spares only a gradient
+    of zero. Near a minimum your steps never get smaller: scale down what is longer than max_norm, and nothing else."""
+    norm = torch.cat([torch.zeros(1), *(g.flatten() for g in gradients)]).norm()
+    return [g * (max_norm / (norm + 1e-6)) for g in gradients]
+
+
+@wrong.case
+def hands_the_short_ones_back(gradients, max_norm):
+    """Where nothing is to be clipped, you return the caller's own tensors. Whoever changes the result in place then changes the
+    gradients, too: return new tensors."""
+    norm = torch.cat([torch.zeros(1), *(g.flatten() for g in gradients)]).norm()
+    return [g * (max_norm / norm) for g in gradients] if norm > max_norm else list(gradients)
 
 
 @wrong.idea
@@ -266,7 +282,7 @@ exercise = Exercise(
         ),
         Property("zero", "Gradients that are all 0 stay 0.", lambda draw: [(_zeros(draw), 1.0)]),
         Property("none", "Of no gradients, none are left.", lambda draw: [([], 1.0)]),
-        leaves_inputs(lambda draw: [(_gradients(draw, 3, 9.0), 1.5)]),
+        gives_new_tensors(lambda draw: [(_gradients(draw, 3, 9.0), 1.5), (_gradients(draw, 3, 0.2), 2.0)]),
     ),
     wrong=wrong,
     right=right,

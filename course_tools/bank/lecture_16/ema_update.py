@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.models import ema_update
-from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, has_shape, leaves_inputs, runs_on
+from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Property, gives_new_tensors, has_shape, runs_on
 
 wrong, right, stranger = Answers(), Answers(), Answers()
 
@@ -125,6 +125,15 @@ def never_updates(target, online, decay):
     return [xi.clone() for xi in target]
 
 
+@wrong.case
+def hands_back_what_stays(target, online, decay):
+    """Where τ is 0 or 1, you return the caller's own tensors. The next update of the online network then changes the target, or
+    the reverse: return new tensors."""
+    if decay in (0, 1):
+        return list(target if decay else online)
+    return [decay * xi + (1 - decay) * theta for xi, theta in zip(target, online, strict=True)]
+
+
 @right
 def all_lists_at_once(target, online, decay):
     """No loop: torch multiplies and adds whole lists."""
@@ -225,7 +234,10 @@ exercise = Exercise(
             needs=("stay", "follow"),
         ),
         Property("scalar", "A weight may be a single number, without axes.", _number, needs=("between",)),
-        leaves_inputs(lambda draw: [*_two(draw), *_number(draw)], points=2),
+        gives_new_tensors(
+            lambda draw: [*_two(draw), *_number(draw), _weights(draw, 1.0, (2, 3), (5,)), _weights(draw, 0.0, (2, 3), (5,))],
+            points=2,
+        ),
     ),
     wrong=wrong,
     right=right,

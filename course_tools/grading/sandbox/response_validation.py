@@ -1,9 +1,9 @@
 """Validation of what a worker reports about a call: an Outcome that the verdict can compare, or Malformed.
 
 Every response may be forged. A forged result, gradient or error is just another answer: it earns points only if its numbers are
-those of the reference, which no worker can know. The worker also reports whether an argument was changed; forging this gains no
-more than `x = x.clone()` does for an honest student. Text from inside is included in a report only if it is a known word, a
-line of the student's text, or a message without values, so that no input is disclosed.
+those of the reference, which no worker can know. The worker also reports whether an argument was changed or handed back;
+forging this gains no more than `x = x.clone()` does for an honest student. Text from inside is included in a report only if it
+is a known word, a line of the student's text, or a message without values, so that no input is disclosed.
 """
 
 import builtins
@@ -44,6 +44,7 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, cou
             "results": results,
             "gradients": derived,
             "changed": list(changed),
+            "shared": list(shared),
             "called": list(called),
             "failure": failure,
             "failed": failed,
@@ -55,6 +56,7 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, cou
             raise Malformed("no outcome")
     _require(results is None or isinstance(results, tuple))
     _require(all(type(i) is int and 0 <= i < len(call) for i in changed) and len(changed) <= len(call))
+    _require(all(type(i) is int and i >= 0 for i in shared) and len(shared) <= len(results or ()))
     _require(len(called) <= 64 and all(isinstance(name, str) and len(name) <= 100 for name in called))
     if derived is not None:
         wanted = [t.shape for t in tensors_in(call) if t.is_floating_point()]
@@ -68,7 +70,8 @@ def outcome_of(header: object, body: bytearray, call: Call, gradients: bool, cou
     failed = None if error is None else _operation(failed)
     names, called = _names(results), frozenset(called)
     crash = None if error is None else _crash(crash)
-    return Outcome(results, names, error, where, tuple(changed), derived, called, cost=cost, failed=failed, crash=crash)
+    seen = {"cost": cost, "failed": failed, "crash": crash, "shared": tuple(shared)}
+    return Outcome(results, names, error, where, tuple(changed), derived, called, **seen)
 
 
 def _cost(told: object) -> Cost | None:

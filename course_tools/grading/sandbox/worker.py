@@ -308,6 +308,7 @@ def _written(outcome: Outcome) -> tuple[dict, list[torch.Tensor]]:
         "results": wire_protocol.flat(outcome.results, tensors),
         "gradients": wire_protocol.flat(outcome.gradients, tensors),
         "changed": list(outcome.changed),
+        "shared": list(outcome.shared),
         "cost": None if (cost := outcome.cost) is None else [cost.operations, list(cost.largest), cost.kernels],
         "called": sorted(outcome.called),
         "failure": _failure(outcome.error, outcome.where),

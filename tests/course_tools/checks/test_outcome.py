@@ -9,7 +9,7 @@ import torch
 
 from course_lib.attention import Attended, attend, attention_over_image, scaled_dot_product_attention
 from course_lib.primitives import bptt_step, carousel_gradient, clip_gradients, lstm_step, rnn_step
-from course_tools.bank import verdict
+from course_tools.bank import exercise, verdict
 from course_tools.checks.outcome import observe
 from tests.course_tools.bank.answers.unusual import failing, raises
 
@@ -220,3 +220,21 @@ def test_a_wrong_number_of_parameters_is_named(answer):
     assert "TypeError" in found.message
     assert "positional argument" in found.message
     assert found.misconception is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "shared"),
+    [
+        (lambda x, pair: (x, x.clone(), pair[1].T), (0, 2)),
+        (lambda x, pair: x + 1, ()),
+        (lambda x, pair: [pair[0][1:], torch.empty(0), 3], (0,)),
+    ],
+)
+def test_results_that_are_the_callers_own_are_known(answer, shared):
+    assert observe(answer, (torch.ones(3), [torch.ones(2), torch.ones(2, 3)])).shared == shared
+
+
+@pytest.mark.parametrize("id", ["01.3", "16.5"])
+def test_a_promise_of_new_tensors_is_graded(id):
+    (own,) = [wrong for wrong in exercise(id).wrong if wrong.__name__.startswith("hands_")]
+    assert failing(verdict(id, own)) == ["inputs"]

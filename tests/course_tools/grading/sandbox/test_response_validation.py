@@ -16,12 +16,13 @@ CALL = (X, torch.tensor([1, 2]), [X, X], 3)
 SOURCE = "def f(x):\n    raise MyError('no')\n    return x * 0.5\n"
 
 
-def output(results=None, gradients=None, changed=(), called=(), failure=None, failed=None, crash=None, cost=None):
+def output(results=None, gradients=None, changed=(), called=(), failure=None, failed=None, crash=None, cost=None, shared=()):
     tensors = []
     header = {
         "results": flat(results, tensors),
         "gradients": flat(gradients, tensors),
         "changed": list(changed),
+        "shared": list(shared),
         "called": list(called),
         "failure": failure,
         "failed": failed,
@@ -64,6 +65,8 @@ def test_an_honest_outcome_is_what_was_observed():
         {"results": (X,), "changed": [-1]},
         {"results": (X,), "changed": [True]},
         {"results": (X,), "changed": [0] * 9},
+        {"results": (X,), "shared": [0] * 9},
+        {"results": (X,), "shared": [-1]},
         {"results": (X,), "called": [3]},
         {"results": (X,), "called": ["x" * 500]},
         {"failure": {"kind": "ValueError"}},
