@@ -72,7 +72,7 @@ def fit(
     warmup = steps // 10 if warmup is None else warmup
     settings = {"steps": steps, "lr": lr, "warmup": warmup, "clip": clip, "schedule": schedule}
     run = train(model, batches, observed_loss, optimizer=observed_optimizer, **settings)
-    losses = [step.loss for step in progress(run, "training", total=steps)]
+    losses = [step.loss for step in progress(run, f"training {type(model).__name__}", total=steps)]
     ends, means = block_means([losses])
     figure = curves({"training": (ends, means)}, "update", y, "training loss")
     show(figure, alt=f"Training loss, {y}, in the first and in the last block of updates: {means[0]:.2f} and {means[-1]:.2f}.")

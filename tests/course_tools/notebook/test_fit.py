@@ -1,6 +1,7 @@
 """`fit` trains as `train` does, and prints the recipe of the run that took place."""
 
 from functools import partial
+from importlib import import_module
 
 import pytest
 import torch
@@ -33,6 +34,16 @@ def test_it_trains_as_train_does_and_returns_the_losses(capsys):
     caption, recipe = capsys.readouterr().out.splitlines()
     assert caption.startswith("Training loss, loss, in the first and in the last block of updates: ")
     assert recipe == "Adam 0.01, 10 % warm-up, linear decay, clipped at 1.0, 20 updates of 32"
+
+
+def test_the_progress_bar_names_the_model(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(
+        import_module("course_tools.notebook.fit"), "progress", lambda run, what, total: shown.append(what) or run
+    )
+    model, stream = task()
+    fit(model, loss, stream, steps=2, lr=0.01)
+    assert shown == ["training Linear"]
 
 
 @pytest.mark.parametrize(
