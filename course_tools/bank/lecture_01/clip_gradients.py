@@ -58,7 +58,7 @@ def always_rescales_all_but_zeros(gradients, max_norm):
 
 @wrong.case
 def hands_the_short_ones_back(gradients, max_norm):
-    """Where nothing is to be clipped, you return the caller's own tensors. Whoever changes the result in place then changes the
+    """Where nothing is to be clipped, you return the caller's own tensors. A change of the result in place then changes the
     gradients, too: return new tensors."""
     norm = torch.cat([torch.zeros(1), *(g.flatten() for g in gradients)]).norm()
     return [g * (max_norm / norm) for g in gradients] if norm > max_norm else list(gradients)

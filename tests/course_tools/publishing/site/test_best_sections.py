@@ -41,7 +41,6 @@ QUERIES = {
     "message passing": "15 · Attention on graphs › 5",
     "negative samples": "16 · Self-supervision: SimCLR and BYOL › 3",
     "layer norm vs rms norm": "17 · The decoder of today › 4",
-    "layer norm before or after": "05 · The Transformer › 11",
     "vit patch size": "11 · Vision Transformer › 2",
     "how to install": "How to install it",
     "how is my answer graded": "For students › How would my notebook be graded",
