@@ -13,7 +13,7 @@ MORE = 16
 
 def steps(measured: Measured, truth: Truth) -> str | None:
     """Judge whether the model has `start` and `step`, and whether `step` gives logits."""
-    if measured.begins is False:
+    if not measured.begins:
         return "`start` raises an error for an empty prompt, tokens (B, 0)."
     if not measured.steps:
         return "The model has no methods `start` and `step`."

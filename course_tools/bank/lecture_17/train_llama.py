@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.models import Llama
-from course_tools.bank import language_models
+from course_tools.bank import language_models, stepwise_models
 from course_tools.bank import training_loops as loops
 from course_tools.checks import trained
 from course_tools.checks.exercise import Answers, Call, Draw, Exercise, Severity, Training, Truth
@@ -173,27 +173,6 @@ def _distances(measured: Measured, truth: Truth) -> str | None:
     return None
 
 
-def _steps(measured: Measured, truth: Truth) -> str | None:
-    if measured.begins is False:
-        return "`start` raises an error for an empty prompt, tokens (B, 0)."
-    if not measured.steps:
-        return "The model has no methods `start` and `step`."
-    B, T = truth["queries"][-1].shape
-    if tuple(measured.steps[0].shape) != (B, T, measured.outputs[-1].shape[-1]):
-        return (
-            f"`step` should return logits (B, n_tokens) for tokens (B,); its {T} results make {tuple(measured.steps[0].shape)}."
-        )
-    return None
-
-
-def _agree(measured: Measured, truth: Truth) -> str | None:
-    if trained.is_near(measured.outputs[-1], measured.steps[0]):
-        return None
-    gap = (measured.outputs[-1] - measured.steps[0]).abs().amax((0, 2))
-    first = int((gap > 1e-3).nonzero()[0]) if (gap > 1e-3).any() else 0
-    return f"From token {first + 1} on, the logits of the two forms differ, by up to {gap.max():.2g}."
-
-
 def _cache(measured: Measured, truth: Truth) -> str | None:
     if _grows_by(measured, OF_A_TOKEN):
         return None
@@ -201,12 +180,6 @@ def _cache(measured: Measured, truth: Truth) -> str | None:
     return (
         f"With each token, the state of a sequence grows by {found} numbers; the keys and values of two heads are {OF_A_TOKEN}."
     )
-
-
-def _values(measured: Measured, truth: Truth) -> str | None:
-    if trained.is_near(measured.steps[0], measured.steps[1], tolerance=1e-5):
-        return None
-    return "Stepping first with another token from the same state changes the logits of the next step from that state."
 
 
 def _growth(measured: Measured) -> Tensor:
@@ -277,17 +250,12 @@ def forms_differ_from(n: int) -> trained.Evidence:
     """Make evidence: the logits of the two forms are the same for the first n tokens of a text, and not for the next one."""
 
     def shows(measured: Measured, truth: Truth) -> bool:
-        if _steps(measured, truth) is not None:
+        if stepwise_models.steps(measured, truth) is not None:
             return False
         pairs = [(measured.outputs[-1][:, :t], measured.steps[0][:, :t]) for t in (n, n + 1)]
         return [trained.is_near(*pair) for pair in pairs] == [True, False]
 
     return shows
-
-
-def changes_its_state(measured: Measured, truth: Truth) -> bool:
-    """Evidence: a token that is read from a state and left out changes what the next step from that state gives."""
-    return _steps(measured, truth) is None and _values(measured, truth) is not None
 
 
 def _turned(x, start=0):
@@ -486,7 +454,7 @@ class HasOneHeadOfKeys(SmallLlama):
     n_kept = 1
 
 
-@wrong.change("model", changes_its_state, part=0.25)
+@wrong.change("model", stepwise_models.changes_its_state, part=0.25)
 class AppendsInPlace(SmallLlama):
     """Your `step` changes the state that it is given, or keeps the cache in the model: after another token was read from the
     same state, the logits are different. Make new tensors by `torch.cat`, and return them."""
@@ -799,8 +767,8 @@ exercise = Exercise(
             2,
             _TRAINED,
         ),
-        trained.holds("steps", "The model has `start` and `step`, which gives logits (B, n_tokens).", _steps, 0),
-        trained.holds("agree", "Both forms give the same logits.", _agree, 2, (*_TRAINED, "steps")),
+        trained.holds("steps", "The model has `start` and `step`, which gives logits (B, n_tokens).", stepwise_models.steps, 0),
+        trained.holds("agree", "Both forms give the same logits.", stepwise_models.agree, 2, (*_TRAINED, "steps")),
         trained.holds(
             "cache",
             "With each token, the state grows by keys and values of two heads in each layer.",
@@ -808,7 +776,9 @@ exercise = Exercise(
             1,
             (*_TRAINED, "steps"),
         ),
-        trained.holds("values", "A step leaves the state that it is given as it is.", _values, 1, (*_TRAINED, "steps")),
+        trained.holds(
+            "values", "A step leaves the state that it is given as it is.", stepwise_models.values, 1, (*_TRAINED, "steps")
+        ),
         trained.holds(
             "score",
             "On held-out text the loss is below that of a bigram table of the characters.",
