@@ -7,7 +7,6 @@ from course_lib.datasets.alignment import *
 from course_lib.datasets.augmentation import *
 from course_lib.datasets.byte_pairs import *
 from course_lib.datasets.cifar10 import *
-from course_lib.datasets.citations import *
 from course_lib.datasets.cldr_dates import *
 from course_lib.datasets.composed_pictures import *
 from course_lib.datasets.digit_scenes import *

@@ -60,7 +60,7 @@ OF_TEXT = {
     "number_words",
 }
 OF_TEXT |= {"shakespeare", "spelled", "split", "word_pieces"}
-DOWNLOADED = {"cache_folder", "cifar10", "cora", "download", "mnist"}
+DOWNLOADED = {"cache_folder", "cifar10", "download", "mnist"}
 
 
 def tensors(x: object) -> list[Tensor]:
