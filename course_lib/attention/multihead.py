@@ -263,7 +263,7 @@ class MultiHead(nn.Module, Generic[Result]):
             d_k: size of a head's queries and keys; d_model / n_heads if None.
             d_v: size of a head's values; d_k if None.
             d_memory: size of the input keys and values; d_model if None.
-            bias: whether the four projections have biases (the paper has none, torch has them).
+            bias: whether the four projections have biases: torch and GPT have them, the paper and Llama have none.
             n_groups: number of heads of keys and values, if fewer than of queries: the mechanism is then, or contains, a
                 `GroupedQueryAttention`. None = n_heads.
 

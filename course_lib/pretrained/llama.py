@@ -96,16 +96,22 @@ def from_llama(tensors: dict[str, Tensor], d_k: int) -> dict[str, Tensor]:
     """Rename the weights of Hugging Face's Llama, and put the features that are rotated together next to each other.
 
     Args:
-        tensors: the state dict of LlamaForCausalLM.
-        d_k: features of a query or key, of one head.
+        tensors: the state dict of LlamaForCausalLM. A file of a tied model has no "lm_head.weight": `load_llama` reads it.
+        d_k: features of a query or key of one head: `head_dim` of the configuration, or else d_model / n_heads. Another
+            divisor orders the rows otherwise, without an error.
 
     Returns:
         a state dict for `Llama`.
+
+    Raises:
+        ValueError: the rows of a matrix do not divide into heads of d_k features, or d_k is odd.
     """
     weights = rename(tensors, _RENAMINGS, _UNUSED)
     rotated = tuple(f"{name}.{kind}" for name in ("W_q", "W_k", "norm_q", "norm_k") for kind in ("weight", "bias"))
     for name, W in weights.items():
-        if name.endswith(rotated) and len(W) % d_k == 0:
+        if name.endswith(rotated):
+            if d_k < 2 or d_k % 2 or len(W) % d_k:
+                raise ValueError(f"{name} with {len(W)} rows does not divide into heads of d_k = {d_k} features in pairs.")
             weights[name] = W.unflatten(0, (-1, 2, d_k // 2)).transpose(1, 2).flatten(0, 2)  # (h, 2, d_k / 2, …)
     return weights
 

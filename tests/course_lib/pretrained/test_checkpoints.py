@@ -114,6 +114,12 @@ def test_the_features_of_llama_that_are_rotated_together_become_neighbours():
     assert read["v"] == list(range(12))
 
 
+@pytest.mark.parametrize("d_k", [0, 3, 5, 8])
+def test_rows_that_do_not_divide_into_heads_of_pairs_are_refused(d_k):
+    with pytest.raises(ValueError, match=f"12 rows does not divide into heads of d_k = {d_k} features in pairs"):
+        from_llama({"model.layers.1.self_attn.q_proj.weight": torch.ones(12, 5)}, d_k)
+
+
 def test_a_llama_of_before_transformers_5_is_read(tmp_path):
     """Its base stands beside the other settings, the size of a head does not, and its file has the speeds of the rotation."""
     theirs = peers.llama(rope_parameters={"rope_type": "default", "rope_theta": 500.0})
