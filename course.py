@@ -9,7 +9,7 @@
     python3 course.py site [NN ...] [--out DIR]        the course as web pages that need neither server nor network
     python3 course.py slides NN [--pdf]                the slides of a lecture, for teachers
     python3 course.py exam [--lectures NN,NN ...]      an exam from the bank, in forms of equal difficulty, with its key
-    python3 course.py microscope [--out FILE]          the attention microscope: one page, no server
+    python3 course.py microscope [--out FILE]          the attention microscope: pages that need no server
     python3 course.py progress                         what you have solved and predicted, as text and as a page
     python3 course.py gpu-check                        the tests and timings that need a GPU, as a report (docs/gpu.md)
     python3 course.py colab --repository URL           the lectures for Google Colab, cloned from URL (docs/running.md)

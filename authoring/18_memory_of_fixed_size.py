@@ -498,6 +498,9 @@ claim(
 # %% [markdown] tags=["interactive"]
 # **Explore.** One write in the plane of section 4. Which β ends on the dashed line, whatever the value is? What does the gate do to
 # the start, and what to the end, when β is 1?
+#
+# `python3 course.py microscope` writes `microscope_memory.html`, a page with the trained memories of this lecture: write, rewrite and erase
+# keys, and switch the correction off.
 
 
 # %% tags=["interactive"]

@@ -1,49 +1,84 @@
-"""Attention microscope: one HTML page that runs small trained transformers and shows every number of their attention.
+"""Attention microscope: HTML pages that run small trained models and show every number of their attention.
 
-The page contains its JavaScript and its weights; it needs no server, kernel or network. `models.py` holds the same models in
-torch, `train.py` trains them; a test runs the page in a browser and compares the two.
+A page contains its JavaScript and its weights; it needs no server, kernel or network. The first shows three transformers:
+`models.py` holds them in torch, `train.py` trains them. A further room shows the models of another lecture, which trains them:
+`microscope_room.py` in its folder. Tests run each page in a browser and compare it with torch.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from course_tools.whole_file import write_whole
 
-__all__ = ["page", "write"]
+__all__ = ["ROOMS", "page", "room_weights", "write"]
 
+ROOMS = {"memory": ("18", "A memory of fixed size")}
+"""The further rooms: the lecture and the title of each."""
 _HERE = Path(__file__).parent
-_COMMAND = "Part of lecture 04, self-attention: <code>python3 course.py lab 04</code>"
+_COMMANDS = {
+    "04": "Part of lecture 04, self-attention: <code>python3 course.py lab 04</code>",
+    "18": "Part of lecture 18, a memory of fixed size: <code>python3 course.py lab 18</code>",
+}
 
 
-def page(view: str = "reverse", lecture: str | None = None) -> str:
-    """Return the page as HTML.
+def room_weights(room: str) -> Path:
+    """Return the path of the weights of a room."""
+    return _HERE / f"{room}.json"
+
+
+def page(view: str = "reverse", lecture: str | None = None, file: str | None = None) -> str:
+    """Return a page as HTML.
 
     Args:
-        view: the first view: "reverse" a word, "continue" a text, or read a "digit".
-        lecture: address of lecture 04, to link back to; None = the page names the command that opens it.
+        view: "reverse" a word, "continue" a text, read a "digit": the first view of the first page; or one of `ROOMS`.
+        lecture: address of the lecture, to link back to; None = the page names the command that opens it.
+        file: the name of the first page, beside which the rooms stand, to link to; None = the page stands alone.
 
     Raises:
         ValueError: the view is unknown.
     """
-    stored = (_HERE / "weights.json").read_text(encoding="utf-8").strip()
-    if view not in (views := tuple(json.loads(stored))):
-        raise ValueError(f"the microscope has no view {view!r}; it has: {', '.join(views)}.")
-    scripts = [(_HERE / name).read_text(encoding="utf-8") for name in ("transformer.js", "page.js")]
-    back = f'<a href="{lecture}" target="_top">← Lecture 04: self-attention</a>' if lecture else _COMMAND
+    room = view in ROOMS
+    stored = (room_weights(view) if room else _HERE / "weights.json").read_text(encoding="utf-8").strip()
+    if not room and view not in (views := tuple(json.loads(stored))):
+        raise ValueError(f"the microscope has no view {view!r}; it has: {', '.join((*views, *ROOMS))}.")
+    number, name = ROOMS[view] if room else ("04", "Self-attention")
+    back = f'<a href="{lecture}" target="_top">← Lecture {number}: {name}</a>' if lecture else _COMMANDS[number]
+    doors = [f'<a class="door" href="{_beside(file, each)}">{ROOMS[each][1]} →</a>' for each in ROOMS] if file else []
     parts = {
-        "<!--BACK-->": back,
-        "/*STYLE*/": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "<!--BACK-->": back + (f' · <a href="{file}">Attention microscope</a>' if room and file else ""),
+        "<!--DOORS-->": "".join(doors),
+        "/*STYLE*/": _text("page.css"),
         "/*MODELS*/": stored,
-        "/*SCRIPT*/": "\n".join(scripts),
+        "/*SCRIPT*/": "\n".join(map(_text, ("transformer.js", "parts.js", f"{view if room else 'page'}.js"))),
         'data-view="reverse"': f'data-view="{view}"',
     }
-    text = (_HERE / "page.html").read_text(encoding="utf-8")
+    text = _text(f"{view if room else 'page'}.html")
     for mark, part in parts.items():
         text = text.replace(mark, part)
     return text
 
 
-def write(path: Path, view: str = "reverse", lecture: str | None = None) -> Path:
-    """Write the page to a file, create the folders above it, and return its path; raises CannotWrite if the disk is full."""
-    write_whole(path, page(view, lecture))
+def write(path: Path, lectures: Mapping[str, str] | None = None) -> Path:
+    """Write all pages: the first to a file, the rooms beside it; create the folders above it, and return its path.
+
+    Args:
+        path: the file of the first page.
+        lectures: the addresses of the lectures by their numbers, to link back to.
+
+    Raises:
+        CannotWrite: the disk is full or read-only.
+    """
+    lectures = lectures or {}
+    write_whole(path, page(lecture=lectures.get("04"), file=path.name))
+    for room, (number, _) in ROOMS.items():
+        write_whole(path.with_name(_beside(path.name, room)), page(room, lectures.get(number), path.name))
     return path
+
+
+def _beside(file: str, room: str) -> str:
+    return f"{file.removesuffix('.html')}_{room}.html"
+
+
+def _text(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")

@@ -1,24 +1,6 @@
 // The page of the attention microscope: shows what transformer.js computes. Every sentence is made from the numbers of a run.
 const models = loadModels(JSON.parse(document.getElementById("models").textContent));
 const LETTERS = "abcdefghijklmnopqrstuvwxyz", PADDING = 26;
-const byId = (id) => document.getElementById(id);
-const round = (x, n = 2) => (Math.abs(x) < 0.5 * 10 ** -n ? 0 : x).toFixed(n).replace("-", "−");
-const largest = (row) => row.indexOf(Math.max(...row));
-const mean = (list) => sum(list) / list.length;
-const range = (n) => Array.from({ length: n }, (_, i) => i);
-
-/** Make an element: an attribute that is a function is a listener, and children may be text. */
-function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "path", "rect", "text", "title", "polyline"].includes(tag);
-  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") element.addEventListener(name, value);
-    else if (value !== null) element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
-}
-
 const letter = (token) => LETTERS[token] ?? "·";
 const tokensOf = (text) => [...text].map((c) => LETTERS.indexOf(c));
 
@@ -335,13 +317,6 @@ function drawHeads(run) {
   })));
 }
 
-/** A vector as cells: warm above zero, cool below, stronger for larger numbers. */
-function cells(vector, most) {
-  const stops = [...vector].map((x, i) => `rgba(var(${x > 0 ? "--warm-rgb" : "--cool-rgb"}),${round(Math.min(1, Math.abs(x) / most)).replace("−", "")}) ` +
-    `${(100 * i) / vector.length}% ${(100 * (i + 1)) / vector.length}%`);
-  return make("span", { class: "vector", "aria-hidden": "true", style: `background:linear-gradient(90deg,${stops}) var(--zero)` });
-}
-
 const SHOWN_KEYS = 12;
 function drawTable(run) {
   const input = view().read(), { q, k, v, scores, weights, context } = run.layers[state.layer][state.head], i = state.query;
@@ -535,12 +510,5 @@ new ResizeObserver(([{ contentRect }]) => {
   drawnWidth = contentRect.width;
 }).observe(byId("drawing"));
 
-/** The theme of the page around this one, which sends it, or else of the system. */
-const dark = matchMedia("(prefers-color-scheme: dark)");
-function paintTheme(theme) { document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light"; }
-paintTheme(dark.matches ? "dark" : "light");
-let sent = null;
-dark.addEventListener("change", () => { if (!sent) { paintTheme(dark.matches ? "dark" : "light"); show(); } });
-window.addEventListener("message", ({ data }) => { if (data?.theme) { paintTheme(sent = data.theme); show(); } });
-document.documentElement.classList.toggle("framed", window.top !== window);
+followTheme(show);
 readAddress();

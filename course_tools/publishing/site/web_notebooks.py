@@ -27,6 +27,8 @@ _SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
 """The sentence of a claim in its output, with the measured values in bold."""
 _LENS = re.compile(r'srcdoc="[^"]*data-view=&quot;(\w+)&quot;[^"]*"')
 """The microscope that a notebook contains, and its first view; a page of the site shows the site's microscope instead."""
+_ROOM = re.compile(r"`(microscope_\w+\.html)`")
+"""A further room of the microscope, which a site has beside its first page."""
 
 
 def page_of(
@@ -59,6 +61,7 @@ def page_of(
         if cell.cell_type == "markdown":
             asked = cell.source.partition("\n- **A.**")[0]  # the output below holds the options, with their explanations
             cell.source = _indexed(relink(asked if "predict" in tags(cell) else cell.source), index)
+            cell.source = _ROOM.sub(r'<a href="../\1">\1</a>', cell.source)
             continue
         for output in cell.outputs:
             data = output.get("data", {})

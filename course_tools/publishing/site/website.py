@@ -97,7 +97,7 @@ def _write_pages(root: Path, source: Path, built: Path, chosen: list[Lecture], p
         write_deck(each, built / "slides" / f"{each.stem}.html", built / "_static", "../_static")
     if pictures.is_dir():
         shutil.copytree(pictures, built / "_static" / "pictures")
-    microscope.write(built / "microscope.html", lecture="lectures/04_self_attention.html")
+    microscope.write(built / "microscope.html", {each.number: f"lectures/{each.stem}.html" for each in chosen})
 
 
 def _write_lecture(
