@@ -7,6 +7,7 @@
     python3 course.py test [--full] [pytest arguments] the tests; with --full everything, solved lectures included
     python3 course.py build [NN ...] [--check]         authoring/ -> lectures/ and solutions/
     python3 course.py site [NN ...] [--out DIR]        the course as web pages that need neither server nor network
+    python3 course.py book [NN ...]                    the solved lectures as one PDF; needs Chromium or Chrome
     python3 course.py slides NN [--pdf]                the slides of a lecture, for teachers
     python3 course.py exam [--lectures NN,NN ...]      an exam from the bank, in forms of equal difficulty, with its key
     python3 course.py microscope [--out FILE]          the attention microscope: pages that need no server
@@ -60,7 +61,7 @@ from importlib import metadata
 from pathlib import Path
 
 FREE_GB = 3.0
-EXTRAS = {"test": ["test", "site", "dask"], "site": ["site"], "slides": ["site"], "gpu-check": ["test"]}
+EXTRAS = {"test": ["test", "site", "dask"], "site": ["site"], "book": ["site"], "slides": ["site"], "gpu-check": ["test"]}
 """Extras that a command needs in addition to `data` and `course`."""
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"

@@ -79,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="https address of the course's repository; adds buttons that open lectures on Binder",
     )
+    book = commands.add_parser("book", help="print the solved lectures as one PDF, with Chromium or Chrome (extra [site])")
+    book.add_argument("lectures", nargs="*", metavar="NN", help="numbers of lectures, such as 04 (default: all)")
+    book.add_argument("--out", type=Path, metavar="FILE", help="default: build/course.pdf")
     slides = commands.add_parser("slides", help="write the slides of a lecture, for teachers (extra [site])")
     slides.add_argument("lectures", nargs="+", metavar="NN", help="numbers of lectures, such as 04")
     slides.add_argument("--out", type=Path, metavar="DIR", help="output folder (default: build/slides)")
@@ -249,6 +252,14 @@ def _site(options: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
+def _book(options: argparse.Namespace, rest: list[str]) -> int:
+    from course_tools.publishing.book import write_book
+
+    root = project_root()
+    print(f"wrote {write_book(root, options.out or root / 'build' / 'course.pdf', options.lectures)}")
+    return 0
+
+
 def _slides(options: argparse.Namespace, rest: list[str]) -> int:
     from course_tools.publishing.slides.deck_page import write_pdf, write_slides
 
@@ -401,6 +412,7 @@ _COMMANDS = {
     "gpu-check": _gpu_check,
     "build": _build,
     "site": _site,
+    "book": _book,
     "slides": _slides,
     "colab": _colab,
     "exercises": _exercises,

@@ -29,7 +29,6 @@ ARGUMENTS = (
     "--disable-sync",
 )
 """Options of a browser without a window and without prompts. It opens only pages of the course."""
-_TIME_LIMIT = 120
 
 
 def chromium() -> str | None:
@@ -41,13 +40,14 @@ def chromium() -> str | None:
     return next((path for path in found if path), None)
 
 
-def print_pdf(page: Path, pdf: Path, query: str = "") -> bool:
+def print_pdf(page: Path, pdf: Path, query: str = "", seconds: int = 120) -> bool:
     """Print an HTML file as PDF.
 
     Args:
         page: the file, with everything that it shows embedded.
         pdf: the file to write.
         query: what follows the `?` of its address.
+        seconds: how long the browser may take.
 
     Returns:
         True if there is a browser and it wrote the file.
@@ -66,7 +66,7 @@ def print_pdf(page: Path, pdf: Path, query: str = "") -> bool:
         ]
         address = page.resolve().as_uri() + (f"?{query}" if query else "")
         try:
-            done = subprocess.run([*command, address], capture_output=True, timeout=_TIME_LIMIT, check=False)
+            done = subprocess.run([*command, address], capture_output=True, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             return False
     return done.returncode == 0 and pdf.exists()

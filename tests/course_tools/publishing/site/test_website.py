@@ -10,8 +10,10 @@ import nbformat
 import pytest
 
 from course_tools.publishing import PublishingFailed
+from course_tools.publishing.book import book_page, write_book
+from course_tools.publishing.browser import print_pdf
 from course_tools.publishing.outputs import claims, tags
-from course_tools.publishing.project import project_root
+from course_tools.publishing.project import lectures, project_root
 from course_tools.publishing.site.web_pages import api_address, api_pages, relinked
 from course_tools.publishing.site.website import build_site
 from course_tools.publishing.web_assets import axe, require_site_extra
@@ -296,6 +298,31 @@ def test_on_paper_everything_is_unfolded_and_code_wraps(site, browser):
         assert visit.page.eval_on_selector_all("article pre", cut) == []
         visit.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
         assert folded.count() == before > 20
+
+
+@pytest.mark.browser
+def test_the_book_has_every_answer_unfolded_and_no_code_cut_off(site, browser, tmp_path):
+    page = site / "lectures" / "book.html"
+    page.write_text(book_page(site, lectures(project_root(), ["04"])), encoding="utf-8")
+    with Visit(browser, page, 700) as visit:
+        visit.page.emulate_media(media="print")
+        assert visit.page.locator("h1:visible").all_inner_texts()[1].startswith("04 · Self-attention")
+        assert visit.page.locator("details[open]").count() > 20
+        assert visit.page.locator("details:not([open])").count() == 0
+        cut = "nodes => nodes.filter(node => node.scrollWidth > node.clientWidth + 1).map(node => node.textContent)"
+        assert visit.page.eval_on_selector_all("pre", cut) == []
+        links = visit.page.eval_on_selector_all("a[href]", "nodes => nodes.map(node => node.getAttribute('href'))")
+        assert [to for to in links if not to.startswith(("http", "#"))] == []
+        assert visit.page.locator("[id='04-2-one-look-up-by-hand']").count() == 1
+    assert print_pdf(page, tmp_path / "book.pdf")
+    assert (tmp_path / "book.pdf").read_bytes().count(b"/Type /Page\n") > 20
+    page.unlink()
+
+
+def test_a_book_without_a_browser_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_CHROMIUM", "no-such-browser")
+    with pytest.raises(PublishingFailed, match="the book needs Chromium or Chrome"):
+        write_book(project_root(), tmp_path / "course.pdf")
 
 
 @pytest.mark.browser
