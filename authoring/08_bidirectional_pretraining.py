@@ -815,7 +815,7 @@ from course_tools.bank.lecture_08.train_bert import train_bert
 train_bert = check("08.8", train_bert)
 
 # %% [markdown] tags=["companion"]
-# ## Errata of the decks, and where they say it
+# ## Papers and decks, with errata
 #
 # *EE* is EE-559 13.2, *RK* RKMVERI, *CS* CSE 891, *IT* ITMO lecture 7, *GA* Gaïffas lecture 8.
 #

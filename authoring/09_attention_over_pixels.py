@@ -803,7 +803,7 @@ claim("09.mIoU-mean", average=mean(paired_differences(both, mean_alone)))
 # segments photographs, with many classes and a pre-trained network, which this study does not test.
 
 # %% [markdown] tags=["companion"]
-# ## Where the decks say it
+# ## Papers and decks
 #
 # *EE* writes $y = \mathrm{softmax}((W_\theta x)^\top (W_\phi x))\, W_g x$, the notation of the paper, in which the positions are
 # the rows of $g(x)$. If the positions are the columns of x, the formula reads $W_g x\, \mathrm{softmax}(\dots)^\top$. *EE*,

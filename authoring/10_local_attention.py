@@ -766,7 +766,7 @@ figures.show_changes(digit[0], (3, 4), norms)
 # neighbour's context changes therefore depends on the other pixels in that neighbour's window.
 
 # %% [markdown] tags=["companion"]
-# ## Where the decks say it
+# ## Papers and decks
 #
 # *EE* writes local attention first as $\mathrm{softmax}((W_Q x_{ij})^\top (W_K x_{ab}))\, v_{ab}$, the paper's eq. 2 without
 # relative positions. It quotes "fewer parameters and FLOPS while improving upon the accuracy", a result on ImageNet.

@@ -890,7 +890,7 @@ from course_tools.bank.lecture_11.train_vit import train_vit
 train_vit = check("11.7", train_vit)
 
 # %% [markdown] tags=["companion"]
-# ## Where the decks say it
+# ## Papers and decks
 #
 # **Papers.** Dosovitskiy et al. 2021, *An Image is Worth 16x16 Words*, eqs. 1-4, section 3.2 (https://arxiv.org/abs/2010.11929) ·
 # Touvron et al. 2021, *DeiT*, eqs. 2-3 (https://arxiv.org/abs/2012.12877) · Hinton, Vinyals, Dean 2015, *Distilling the

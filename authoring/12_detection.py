@@ -876,7 +876,7 @@ p, corners = predicted[..., :3].softmax(-1)[..., :2], to_corners(predicted[..., 
 figures.show_found(fresh, experiments.Detections(p, corners), name)
 
 # %% [markdown] tags=["companion"]
-# ## Where the deck says it
+# ## Papers and decks
 #
 # **Papers.** Carion et al. 2020, *DETR*, eqs. 1 and 2, sections 3 and 4.2 (https://arxiv.org/abs/2005.12872) · Rezatofighi et
 # al. 2019, *Generalized Intersection over Union*, algorithm 1 (https://arxiv.org/abs/1902.09630) · Zhu et al. 2021, *Deformable

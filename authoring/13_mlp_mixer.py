@@ -961,7 +961,7 @@ train_mixer = check("13.8", train_mixer)
 experiments.show_both_orders(train_mixer, (0, 1, 2), f"{whose(train_mixer)} Mixer")
 
 # %% [markdown] tags=["companion"]
-# ## Where the deck says it
+# ## Papers and decks
 #
 # **Papers.** Tolstikhin et al. 2021, *MLP-Mixer: An all-MLP Architecture for Vision*, eq. 1, table 1, section 3.4
 # (https://arxiv.org/abs/2105.01601) · Hendrycks and Gimpel 2016, *Gaussian Error Linear Units*, section 2

@@ -840,7 +840,7 @@ codes = character_text.sampled(built, small[None, :16], 150)
 print("".join(" abcdefghijklmnopqrstuvwxyz"[code] for code in codes))
 
 # %% [markdown] tags=["companion"]
-# ## Where the decks say it
+# ## Papers and decks
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -927,7 +927,7 @@ print(
 )
 
 # %% [markdown] tags=["companion"]
-# ## Where the decks say it
+# ## Papers and decks
 #
 # | Deck | Section of the deck | Here | Library |
 # | --- | --- | --- | --- |

@@ -863,7 +863,7 @@ from course_tools.bank.lecture_16.repair_simclr import repair_simclr
 repair_simclr = check("16.8", repair_simclr)
 
 # %% [markdown] tags=["companion"]
-# ## Where the decks say it
+# ## Papers and decks
 #
 # **Where the deck and the code differ.** *GA* numbers the views of a pair $2k-1$ and $2k$. That is right for interleaved views. For
 # stacked views, as `torch.cat` produces them, it is an error that raises no exception: the loss of identical views is then near or

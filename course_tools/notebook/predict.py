@@ -68,10 +68,16 @@ def explained(asked: Prediction, chosen: str) -> str:
     return f'<div role="group" aria-label="Prediction {escape(asked.id)}">{"".join(rows)}</div>'
 
 
-def folded(asked: Prediction) -> dict[str, str]:
-    """Write every option with its explanation folded below it, as HTML; as plain text, only the letters."""
+def folded(asked: Prediction, texts: bool = False) -> dict[str, str]:
+    """Write the explanation of every option, folded, as HTML; as plain text, only the letters.
+
+    Args:
+        asked: the prediction.
+        texts: write the text of each option too. The question above a call of `predict` has them already.
+    """
     options = (
-        f"<details><summary>{option.letter}. {option.text}</summary><p>{option.explanation}</p></details>"
+        f"<details><summary>{option.letter}{f'. {option.text}' if texts else ': right or wrong?'}</summary>"
+        f"<p>{option.explanation}</p></details>"
         for option in asked.options
     )
     letters = ", ".join(option.letter for option in asked.options)

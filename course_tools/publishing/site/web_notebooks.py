@@ -11,6 +11,8 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from course_tools.bank import exercise
+from course_tools.notebook.predict import folded
+from course_tools.notebook.prediction_options import prediction
 from course_tools.publishing import diagram_cells
 from course_tools.publishing.figure_files import image_of, with_files
 from course_tools.publishing.nbgrader_cells import BEGIN, END, for_student
@@ -25,6 +27,7 @@ _IMPORTS = re.compile(r"\s*(?:import|from)\s")
 _SOLUTION = re.compile(rf"^ *{BEGIN}\n(.*?)^ *{END}$", re.DOTALL | re.MULTILINE)
 _SENTENCE = re.compile(r"<div[^>]*><div>(.*?)</div>", re.DOTALL)
 """The sentence of a claim in its output, with the measured values in bold."""
+_ASKED = re.compile(r'predict\("([^"]+)"\)')
 _LENS = re.compile(r'srcdoc="[^"]*data-view=&quot;(\w+)&quot;[^"]*"')
 """The microscope that a notebook contains, and its first view; a page of the site shows the site's microscope instead."""
 _ROOM = re.compile(r"`(microscope_\w+\.html)`")
@@ -59,12 +62,14 @@ def page_of(
             cells.append(cell)
     for cell in cells:
         if cell.cell_type == "markdown":
-            asked = cell.source.partition("\n- **A.**")[0]  # the output below holds the options, with their explanations
+            asked = cell.source.partition("\n- **A.**")[0]  # the options stand below, with their explanations
             cell.source = _indexed(relink(asked if "predict" in tags(cell) else cell.source), index)
             cell.source = _ROOM.sub(r'<a href="../\1">\1</a>', cell.source)
             continue
         for output in cell.outputs:
             data = output.get("data", {})
+            if "predict" in tags(cell):
+                data["text/html"] = folded(prediction(_ASKED.search(cell.source)[1]), texts=True)["text/html"]
             if image := image_of(output):
                 data.pop("image/png")
                 data["text/html"] = f'<figure style="margin:0">{image}</figure>'

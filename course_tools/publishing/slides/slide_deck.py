@@ -58,7 +58,7 @@ def slides(notebook: NotebookNode) -> list[Slide]:
     deck: list[Slide] = []
     below = False
     for cell in diagram_cells.as_svg(notebook.cells):
-        if {"progress", "ledger", "hints"} & set(tags(cell)):
+        if {"progress", "ledger", "hints", "companion"} & set(tags(cell)):
             continue
         if cell.cell_type == "code" and "predict" in tags(cell):
             _ask(deck, cell)

@@ -43,7 +43,10 @@ def test_the_explanation_marks_the_right_and_the_chosen_option():
 
 
 def test_outside_a_live_notebook_the_options_stand_folded():
-    assert module.folded(prediction("04.p1"))["text/html"].count("<details>") == len(prediction("04.p1").options)
+    asked = prediction("04.p1")
+    html, texts = (module.folded(asked, texts=texts)["text/html"] for texts in (False, True))
+    assert html.count("<details>") == texts.count("<details>") == len(asked.options)
+    assert all(option.text in texts and option.text not in html for option in asked.options)
 
 
 class Watched:

@@ -150,6 +150,10 @@ def test_a_diagram_is_a_slide_with_its_name_as_title():
     assert "<img" not in section.body + section.notes
 
 
+def test_where_decks_treat_it_is_no_slide():
+    assert kinds([new_markdown_cell("## Papers and decks\n\n| Deck | Here |", metadata={"tags": ["companion"]})]) == []
+
+
 def test_a_frame_is_no_slide():
     frame = new_output("display_data", {"text/html": '<iframe title="microscope" srcdoc=""><figure></figure></iframe>'})
     assert kinds([new_code_cell("microscope()", outputs=[frame])]) == []
