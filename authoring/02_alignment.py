@@ -20,7 +20,7 @@
 #
 # **Prerequisites:** lecture 01 (recurrent cells, the training loop). **Time:** {minutes}. {measured}
 #
-# ![](diagram:bahdanau)
+# ![](diagram:aligned_decoder)
 
 # %%
 from copy import deepcopy
@@ -35,7 +35,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from course_lib.attention import Attended, additive_scores, attend
 from course_lib.attention import dot_scores, general_scores
-from course_lib.attention.core import hide_keys, require_mask
 from course_lib.datasets import BEGIN, END, PADDING, Vocabulary, number_words, spelled
 from course_lib.fast import stacked_bidirectional_gru
 from course_lib.losses import teacher_forced_loss
@@ -398,10 +397,12 @@ teacher_forced_loss = check("02.6", teacher_forced_loss)
 # ## 6 The experiment: the same model, with attention
 #
 # Same data, same updates, same initial weights; only the `if` differs. The model now runs your scores, your `attend` and your
-# loss. The diagram at the top is Bahdanau's decoder. Ours differs from it in three places: its query, like Luong's, is the state
-# *after* the GRU step, not before; its GRU reads the last state, and never the context; and the output is computed from query
-# and context alone.
+# loss. The diagram at the top shows this model. The original decoder, Bahdanau's, differs from it mainly in three places: its
+# query is the state *before* the GRU step, its GRU reads the context, and the output is computed from the character before as well.
 #
+# ![](diagram:bahdanau)
+
+# %% [markdown]
 # As a control, we then reverse the order of the keys of the trained model within each sentence, but not of the values.
 
 # %% [markdown] tags=["predict"]
@@ -575,8 +576,8 @@ claim("02.n", with_mask=changes[0], without_mask=changes[1])
 #
 # Broadcasting expands only axes of size 1.</details>
 #
-# **Question 3.** In Bahdanau's decoder, at the top, the query is the state before the step, and the context enters the GRU. Why
-# can only ours compute all contexts of an answer at once in training?
+# **Question 3.** In Bahdanau's decoder (section 6), the query is the state before the step, and the context enters the GRU.
+# Why can only ours, at the top, compute all contexts of an answer at once in training?
 #
 # <details><summary>A. Its scores are cheaper.</summary>
 #

@@ -4,7 +4,13 @@
 Markdown cell inserts it.
 """
 
-from course_tools.notebook.diagrams.alignment import bahdanau, encoder_decoder, hierarchical, luong, show_attend_and_tell
+from course_tools.notebook.diagrams.alignment import (
+    aligned_decoder,
+    bahdanau,
+    encoder_decoder,
+    hierarchical,
+    show_attend_and_tell,
+)
 from course_tools.notebook.diagrams.attention import masks, multi_head, scaled_dot_product, tiled
 from course_tools.notebook.diagrams.drawing import Box, Diagram
 from course_tools.notebook.diagrams.graphs import gat, message_passing
@@ -36,7 +42,7 @@ from course_tools.notebook.diagrams.vision import (
 )
 
 ALL = (
-    *(rnn, lstm_cell, gru_cell, encoder_decoder, bahdanau, luong, show_attend_and_tell, hierarchical),
+    *(rnn, lstm_cell, gru_cell, encoder_decoder, aligned_decoder, bahdanau, show_attend_and_tell, hierarchical),
     *(scaled_dot_product, multi_head, masks, transformer, residual_connections, universal_transformer, gpt, induction_heads),
     *(key_value_cache, elmo, bert_input, bert_heads, non_local, co_occurrent, local_window, vit, deit, detr, detr_matching),
     *(detr_masks, mixer, linear_recurrence, performer, message_passing, gat, simclr, byol, llama, delta_rule, tiled),
@@ -47,6 +53,7 @@ __all__ = [
     "ALL",
     "Box",
     "Diagram",
+    "aligned_decoder",
     "bahdanau",
     "bert_heads",
     "bert_input",
@@ -69,7 +76,6 @@ __all__ = [
     "llama",
     "local_window",
     "lstm_cell",
-    "luong",
     "masks",
     "message_passing",
     "mixer",

@@ -4,26 +4,28 @@ from course_tools.notebook.diagrams.drawing import Diagram
 
 
 def encoder_decoder() -> Diagram:
-    """Encoder-decoder with a fixed-size context vector."""
+    """Encoder-decoder with a fixed-size context vector: lecture 02's translator without attention."""
     d = Diagram(
         "Encoder-decoder without attention",
-        "A bidirectional GRU reads the source (B, T_k) and keeps its final states (B, d_memory), one vector for a source "
-        "of any length. A GRU decoder gets this same vector at every step, and outputs logits for the next token.",
+        "A bidirectional GRU reads the source (B, T_k) and keeps its last state (B, d), one vector for a source of any length. "
+        "A GRU decoder starts from this vector and reads it again at every step; the next token is computed from it and the "
+        "decoder's state.",
     )
-    source = d.tensor("source", "B T_k", 110, 40, "Encoder.forward: source")
+    source = d.tensor("source", "B T_k", 110, 40, "Translator.forward: source")
     read = d.op("encoder\nembedding, bidirectional GRU", 110, 120, "learned", w=196)
-    final = d.tensor("final states c", "B d_memory", 110, 204, "Encoder.forward: final")
-    d.chain(source, read, final)
+    last = d.tensor("last state c", "B d", 110, 204, "BiGRU.forward: last")
+    d.chain(source, read, last)
     d.note("one vector,\nhowever long the source", 110, 256)
-    target = d.tensor("target so far", "B T", 350, 40, "PlainDecoder.forward: target")
+    target = d.tensor("target so far", "B T", 350, 40, "Decoder.forward: tokens")
     embed = d.op("embedding", 350, 110, "learned")
-    words = d.tensor("embedded", "B T d_y", 350, 172, "PlainDecoder.forward: embedded")
-    cell = d.op("GRU over [embedded; c]\nstarts at tanh(W c)", 350, 256, "learned", w=220)
-    states = d.tensor("states s", "B T n", 350, 334, "PlainDecoder.forward: states")
-    out = d.op("W_o [s; c; embedded]", 350, 404, "learned", w=220)
-    logits = d.tensor("logits of the next token", "B T n_tokens", 350, 474, "PlainDecoder.forward: result.logits")
+    words = d.tensor("embedded y", "B T d/2", 350, 172, "Decoder.forward: self.embedding(tokens)")
+    cell = d.op("GRU over [y; c]\nstarts at c", 350, 256, "learned", w=220)
+    states = d.tensor("states s", "B T d", 350, 334, "Decoder.forward: queries")
+    out = d.op("linear layer of [s; c]", 350, 404, "learned", w=220)
+    logits = d.tensor("logits of the next token", "B T n_tokens", 350, 474, "Translator.forward: result")
     d.chain(target, embed, words, cell, states, out, logits)
-    d.arrow(final, cell, out="right", into="left", at=220)
+    d.arrow(last, cell, out="right", into="left", at=220)
+    d.path([(165, 204), (220, 204), (220, 404), (240, 404)])
     return d
 
 
@@ -63,33 +65,42 @@ def bahdanau() -> Diagram:
     return d
 
 
-def luong() -> Diagram:
-    """Multiplicative attention of Luong et al."""
+def aligned_decoder() -> Diagram:
+    """Additive attention whose queries are the current states, as Luong's: lecture 02's translator."""
     d = Diagram(
-        "Luong's decoder",
-        "The GRU runs first, over the whole target; its current states are the queries. Dot products with the "
-        "annotations, a softmax, and a weighted sum give the contexts; context and state together predict the next token.",
+        "A translator with attention",
+        "A bidirectional GRU reads the source; its states are keys and values. A GRU reads the target so far and the encoder's "
+        "last state; its states are the queries. An additive score for each pair, a softmax over the source and a weighted "
+        "sum give a context for each query, and the next token is computed from query and context.",
     )
-    y = d.tensor("target so far", "B T", 120, 40, "LuongDecoder.forward: target")
-    cell = d.op("embedding, GRU", 120, 112, "learned", w=160)
-    states = d.tensor("states h_t", "B T n", 120, 182, "LuongDecoder.forward: states")
-    h = d.tensor("annotations h̄_s", "B T_k d_memory", 370, 182, "LuongDecoder.forward: encoded.keys")
-    score = d.op("score\nh_t · h̄_s, or h_t · W h̄_s", 240, 266, "score", w=270)
-    scores = d.tensor("scores", "B T T_k", 190, 342, "attend: scores")
-    softmax = d.op("softmax over the source", 190, 412, "softmax", w=230)
-    weights = d.tensor("weights", "B T T_k", 190, 482, "LuongDecoder.forward: attended.weights")
-    mix = d.op("mix: c_t = Σ_s weight · h̄_s", 270, 554, "mix", w=250)
-    context = d.tensor("contexts c_t", "B T d_memory", 270, 622, "LuongDecoder.forward: attended.context")
-    join = d.op("h̃_t = tanh(W_c [c_t; h_t])", 250, 694, "learned", w=300)
-    logits = d.tensor("logits", "B T n_tokens", 250, 764, "LuongDecoder.forward: result.logits")
-    d.chain(y, cell, states)
-    d.arrow(states, score, out="bottom", into="top", at=222)
-    d.arrow(h, score, out="bottom", into="top", at=222)
+    target = d.tensor("target so far", "B T", 110, 40, "Decoder.forward: tokens")
+    embed = d.op("embedding", 110, 112, "learned", w=150)
+    cell = d.op("GRU over [y; last state]\nstarts at the last state", 110, 190, "learned", w=186)
+    queries = d.tensor("queries q", "B T d", 110, 272, "Decoder.forward: queries")
+    d.chain(target, embed, cell, queries)
+    source = d.tensor("source", "B T_k", 348, 40, "Translator.forward: source")
+    read = d.op("encoder\nembedding, bidirectional GRU", 348, 112, "learned", w=220)
+    last = d.tensor("last state", "B d", 276, 190, "BiGRU.forward: last")
+    states = d.tensor("states h", "B T_k d", 398, 190, "BiGRU.forward: states")
+    d.arrow(source, read)
+    d.path([(276, 138), (276, 164)])
+    d.path([(398, 138), (398, 164)])
+    d.arrow(last, cell)
+    score = d.op("additive score of every pair\nv · tanh(W q + U h)", 240, 354, "score", w=290)
+    scores = d.tensor("scores", "B T T_k", 180, 430, "attend: scores")
+    softmax = d.op("softmax over the source\nsums to 1; padding gets 0", 180, 508, "softmax", w=220)
+    weights = d.tensor("weights α", "B T T_k", 180, 584, "attend: weights")
+    mix = d.op("mix: c = Σ_j α_j h_j", 280, 654, "mix", w=230)
+    context = d.tensor("contexts c", "B T d", 280, 722, "Decoder.forward: context")
+    out = d.op("linear layer of [q; c]", 240, 796, "learned", w=250)
+    logits = d.tensor("logits of the next token", "B T n_tokens", 240, 866, "Translator.forward: result")
+    d.arrow(queries, score, out="bottom", into="top", at=312)
+    d.arrow(states, score, out="bottom", into="top", at=312)
     d.chain(score, scores, softmax, weights)
     d.arrow(weights, mix)
-    d.arrow(h, mix, out="right", into="right", at=464)
-    d.chain(mix, context, join, logits)
-    d.arrow(states, join, out="left", into="left", at=30)
+    d.arrow(states, mix, out="right", into="right", at=464)
+    d.chain(mix, context, out, logits)
+    d.arrow(queries, out, out="left", into="left", at=24)
     return d
 
 

@@ -1,5 +1,6 @@
 """The shapes in a diagram are those of the running library, and each drawing is a legible SVG with its words."""
 
+import ast
 import html
 import itertools
 import re
@@ -22,7 +23,6 @@ from course_lib.attention import (
     attend,
     co_occurrent_features,
     delta_rule_step,
-    dot_attention,
     linear_attention_step,
     local_attention,
     merge,
@@ -53,6 +53,7 @@ from course_tools.notebook.diagrams import Diagram
 from course_tools.notebook.diagrams.drawing import _width
 
 LIBRARY = str(Path(course_lib.__file__).parent)
+LECTURE_02 = Path(__file__).parents[3] / "authoring" / "02_alignment.py"
 SVG = "{http://www.w3.org/2000/svg}"
 Sized = dict[str, int]
 
@@ -72,7 +73,7 @@ class Frames:
 
     def _record(self, frame, event, value):
         name = frame.f_code.co_qualname
-        if name not in self.wanted or not frame.f_code.co_filename.startswith(LIBRARY):
+        if name not in self.wanted or not frame.f_code.co_filename.startswith((LIBRARY, str(LECTURE_02))):
             return
         if event == "call":
             self.given[frame] = SimpleNamespace(**frame.f_locals)
@@ -118,16 +119,22 @@ def seq2seq(decoder):
     return with_sizes
 
 
-def plain(s):
-    return models.PlainDecoder(s["n_tokens"], s["d_y"], s["n"], s["d_memory"])
+def translator(attention):
+    """The model of lecture 02, as its notebook defines it."""
+
+    def with_sizes(s):
+        tree = ast.parse(LECTURE_02.read_text(encoding="utf-8"))
+        kept = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.Import | ast.ImportFrom)]
+        names = {"d": s["d"]}
+        exec(compile(ast.Module(kept, []), LECTURE_02, "exec"), names)
+        model, lengths = names["Translator"]((range(11), range(s["n_tokens"])), attention), torch.full((s["B"],), s["T_k"])
+        return lambda: model(tokens(s["B"], s["T_k"]).clamp(max=10), lengths, tokens(s["B"], s["T"]))
+
+    return with_sizes
 
 
 def bahdanau(s):
     return models.BahdanauDecoder(s["n_tokens"], s["d_y"], s["n"], s["d_memory"], 17)
-
-
-def luong(s):
-    return models.LuongDecoder(s["n_tokens"], s["d_y"], s["n"], s["d_memory"], dot_attention)
 
 
 def captioner(s):
@@ -332,9 +339,9 @@ RUNS = {
     "rnn": (recurrent(RNN), SIZES),
     "lstm_cell": (recurrent(LSTM), SIZES),
     "gru_cell": (recurrent(GRU), SIZES),
-    "encoder_decoder": (seq2seq(plain), MEMORY),
+    "encoder_decoder": (translator(attention=False), MEMORY | {"d": 46}),
+    "aligned_decoder": (translator(attention=True), MEMORY | {"d": 46}),
     "bahdanau": (seq2seq(bahdanau), MEMORY),
-    "luong": (seq2seq(luong), MEMORY | {"n": 14}),
     "show_attend_and_tell": (captioner, MEMORY | {"L": 7, "d_a": 11}),
     "hierarchical": (hierarchical, SIZES | {"S": 5, "n_classes": 29}),
     "scaled_dot_product": (scaled, SIZES),
