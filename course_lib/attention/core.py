@@ -99,7 +99,23 @@ class StepwiseMechanism(Protocol):
         """
 
 
+def _guarded(function: Form) -> Form:
+    """Make `attend` refuse what does not fit, and set values that no query may attend to to 0, so that 0 · NaN cannot occur."""
+
+    @wraps(function)
+    def run(scores: Tensor, values: Tensor, mask: Tensor | None = None) -> Attended:
+        if scores.shape[-1] != values.shape[-2]:
+            raise ValueError(f"scores {tuple(scores.shape)} need a value for each key, but values are {tuple(values.shape)}.")
+        if mask is not None:
+            require_mask(mask, scores.shape)
+            values = hide_keys(values, mask)
+        return function(scores, values, mask)
+
+    return cast(Form, run)
+
+
 @of_tensors
+@_guarded
 def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended:
     """Normalise the scores over the keys by a masked softmax, and mix the values with these weights.
 
@@ -111,7 +127,7 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
 
     Returns:
         context (*batch, T_q, d_v) and weights (*batch, T_q, T_k). Each row of weights is ≥ 0 and sums to 1, or to 0
-        where the mask excludes every key.
+        where the mask excludes every key; such a row gives no NaN, in a gradient either.
 
     Raises:
         ValueError: scores and values disagree on T_k, or the mask does not broadcast to the scores, or is ambiguous.
@@ -119,15 +135,12 @@ def attend(scores: Scores, values: Values, mask: Mask | None = None) -> Attended
 
     Source: Bahdanau et al. 2015, eqs. 5-6.
     """
-    if scores.shape[-1] != values.shape[-2]:
-        raise ValueError(f"scores {tuple(scores.shape)} need a value for each key, but values are {tuple(values.shape)}.")
     if mask is None:
         weights = scores.softmax(-1)
     else:
-        require_mask(mask, scores.shape)
-        empty = ~mask.any(-1, keepdim=True)
-        weights = torch.where(empty, 0.0, torch.where(mask | empty, scores, -torch.inf).softmax(-1))
-        values = hide_keys(values, mask)
+        empty = ~mask.any(-1, keepdim=True)  # queries that may attend to no key
+        scores = torch.where(mask | empty, scores, -torch.inf)
+        weights = scores.softmax(-1).masked_fill(empty, 0.0)
     return Attended(weights @ values, weights)
 
 

@@ -403,20 +403,13 @@ exercise = Exercise(
     equivalent_mutants={
         "`is` has no sides.": ("swap sides: if None is mask:",),
         "A bool tensor carries no gradient.": (
-            "detach: torch.where(empty.detach(), 0.0, torch.where(mask | empty, scores, -torch.inf).softmax(-1))",
-            "detach: hide_keys(values, mask.detach())",
+            "detach: scores.softmax(-1).masked_fill(empty.detach(), 0.0)",
             "detach: mask.detach().any",
             "detach: mask.detach() | empty",
             "detach: mask | empty.detach()",
         ),
-        ("Values of keys that no query attends to are finite in the exercise: times the weight 0 they add 0, hidden or not."): (
-            "remove statement: values = hide_keys(values, mask)",
-            "drop call: values = values",
-            "other name: hide_keys(values, weights)",
-            "other name: hide_keys(values, scores)",
-        ),
         (
-            "In a row masked whole the softmax gives NaN, but torch.where takes the 0, and the inner one passes no "
+            "In a row masked whole the softmax gives NaN, but masked_fill puts 0 there, and torch.where passes no "
             "gradient back, not even a NaN."
         ): (
             "drop right: torch.where(mask, scores, -torch.inf)",

@@ -217,7 +217,6 @@ def with_a_set_up_of_its_own():
     (imports,) = (cell for cell in notebook["cells"] if "from course_lib.attention import" in source(cell))
     imports["source"] = (
         "import torch, torch.nn.functional as F\nfrom torch import nn, Tensor\nfrom course_lib.attention import *\n"
-        "from course_lib.attention.core import hide_keys, require_mask\n"
         "from course_tools.notebook import check\nfrom course_lib.primitives import *\n"
     )
     return written(notebook)
