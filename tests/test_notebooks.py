@@ -255,6 +255,15 @@ def test_the_first_code_cell_imports_the_course_and_little_else(lecture):
 
 
 @each_lecture
+def test_no_fact_in_the_head_of_an_exercise_is_torn(lecture):
+    heads = [re.match(r"(?:# .*\n)+", cell.source)[0] for cell in code_cells(unsolved(lecture)) if "exercise" in cell.metadata]
+    heads = [head for head in heads if "points" in head]
+    assert heads
+    for head in heads:
+        assert all(line.endswith(" ·") for line in head.splitlines()[:-1]), head
+
+
+@each_lecture
 def test_every_figure_says_in_words_what_it_shows(lecture):
     shown = outputs(solved(lecture))
     pictures = [i for i, output in enumerate(shown) if "image/png" in output.get("data", {})]
