@@ -10,7 +10,9 @@ smallest box around both:
 If two boxes do not intersect, IoU is 0 at any distance, while GIoU has a gradient that moves them closer.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Real
@@ -19,6 +21,8 @@ from torch import Tensor
 from course_lib.shapes import Boxes
 
 __all__ = ["Overlap", "area", "giou", "iou", "overlap", "to_centres", "to_corners"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def to_corners(boxes: Boxes) -> Boxes:
@@ -56,6 +60,28 @@ class Overlap(NamedTuple):
     covered: Float[Tensor, "*batch n m"]
 
 
+def _wide(boxes: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Convert to float32 or wider: areas in pixels overflow float16, and sides overflow 8-bit integers."""
+    return boxes.to(torch.promote_types(boxes.dtype, torch.float32))
+
+
+def _ratio_type(boxes: Tensor) -> torch.dtype:
+    """Return the dtype of a ratio of areas, and of a centre: that of the boxes, or float32 for integers."""
+    return boxes.dtype if boxes.is_floating_point() else torch.float32
+
+
+def _computed_wide(function: Function) -> Function:
+    """Make a function of two lists of boxes compute in float32 or wider, and round ratios to the dtype of the first list."""
+
+    @wraps(function)
+    def run(a: Tensor, b: Tensor) -> Any:
+        measured = function(_wide(a), _wide(b))
+        return measured.to(_ratio_type(a)) if isinstance(measured, Tensor) else measured
+
+    return cast(Function, run)
+
+
+@_computed_wide
 def overlap(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Overlap:
     """Compute the intersection and the union of each box of one list with each of another.
 
@@ -68,7 +94,6 @@ def overlap(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Ove
 
     Source: Rezatofighi et al. 2019, algorithm 2, lines 2 to 6.
     """
-    a, b = _wide(a), _wide(b)
     left, top, right, bottom = a[..., :, None, :].unbind(-1)
     left_b, top_b, right_b, bottom_b = b[..., None, :, :].unbind(-1)
     width = torch.minimum(right, right_b) - torch.maximum(left, left_b)
@@ -77,6 +102,7 @@ def overlap(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Ove
     return Overlap(shared, area(a)[..., :, None] + area(b)[..., None, :] - shared)
 
 
+@_computed_wide
 def iou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
     """Compute the intersection over union (IoU) of each box of one list with each of another.
 
@@ -90,9 +116,10 @@ def iou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[T
     Source: Rezatofighi et al. 2019, algorithm 2, line 7.
     """
     shared, covered = overlap(a, b)
-    return (shared / torch.where(covered > 0, covered, 1.0)).to(_ratio_type(a))
+    return shared / torch.where(covered > 0, covered, 1.0)
 
 
+@_computed_wide
 def giou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[Tensor, "*batch n m"]:
     """Compute the generalized IoU of each box of one list with each of another, even if they do not intersect.
 
@@ -106,22 +133,10 @@ def giou(a: Real[Tensor, "*batch n 4"], b: Real[Tensor, "*batch m 4"]) -> Float[
 
     Source: Rezatofighi et al. 2019, algorithm 1.
     """
-    kind, a, b = _ratio_type(a), _wide(a), _wide(b)
     shared, covered = overlap(a, b)
     left, top, right, bottom = a[..., :, None, :].unbind(-1)
     left_b, top_b, right_b, bottom_b = b[..., None, :, :].unbind(-1)
     width = torch.maximum(right, right_b) - torch.minimum(left, left_b)
     height = torch.maximum(bottom, bottom_b) - torch.minimum(top, top_b)
     around = width.clamp(min=0) * height.clamp(min=0)
-    ratios = shared / torch.where(covered > 0, covered, 1.0) - (around - covered) / torch.where(around > 0, around, 1.0)
-    return ratios.to(kind)
-
-
-def _wide(boxes: Real[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Convert to float32 or wider: areas in pixels overflow float16, and sides overflow 8-bit integers."""
-    return boxes.to(torch.promote_types(boxes.dtype, torch.float32))
-
-
-def _ratio_type(boxes: Tensor) -> torch.dtype:
-    """Return the dtype of a ratio of areas, and of a centre: that of the boxes, or float32 for integers."""
-    return boxes.dtype if boxes.is_floating_point() else torch.float32
+    return shared / torch.where(covered > 0, covered, 1.0) - (around - covered) / torch.where(around > 0, around, 1.0)

@@ -302,11 +302,6 @@ exercise = Exercise(
             "swap elements: a[:, ..., None, :]",
             "swap elements: area(a)[:, ..., None]",
         ),
-        "The boxes of the exercise are float32, and these are as wide as areas get.": (
-            "remove statement: a, b = (_wide(a), _wide(b))",
-            "drop call: a, b = (a, _wide(b))",
-            "drop call: a, b = (_wide(a), b)",
-        ),
     },
     hints=HINTS,
 )
