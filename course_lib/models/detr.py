@@ -22,13 +22,13 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import AnyMechanism, MultiHead, scaled_dot_product_attention
-from course_lib.blocks import Block, FeedForward, Residual, Sizes, post_norm
-from course_lib.blocks.block import of_one_layer
-from course_lib.primitives import sinusoidal_points
+from course_lib.attention import AnyMechanism, MultiHead, multi_head_attention, scaled_dot_product_attention
+from course_lib.blocks import Block, FeedForward, Residual, Sizes, feed_forward, post_norm
+from course_lib.blocks.block import AttentionWeights, FeedForwardWeights, NormWeights, of_one_layer
+from course_lib.primitives import layer_norm, sinusoidal_points
 from course_lib.shapes import Image, Memory, TokenFeatures
 
-__all__ = ["DETR", "LearnedQueries", "ObjectBlock", "PointQueries", "sinusoidal_positions_2d"]
+__all__ = ["DETR", "LearnedQueries", "ObjectBlock", "PointQueries", "object_block", "sinusoidal_positions_2d"]
 
 
 class Detected(NamedTuple):
@@ -90,7 +90,10 @@ class PositionalSelfAttention(nn.Module):
 
 
 class ObjectBlock(nn.Module):
-    """DETR decoder layer: self-attention among the queries, cross-attention to the image, feed-forward network."""
+    """DETR decoder layer: self-attention among the queries, cross-attention to the image, feed-forward network.
+
+    `object_block` is the same equation as a function with its weights passed in.
+    """
 
     def __init__(
         self,
@@ -116,6 +119,44 @@ class ObjectBlock(nn.Module):
         x = self.residual(x, lambda y: self.dropout(self.mixer(y, asked)), self.norm_1)
         x = self.residual(x, lambda y: self.dropout(self.cross(y + asked, memory + positions, memory).context), self.norm_2)
         return self.residual(x, lambda y: self.dropout(self.feed_forward(y)), self.norm_3)
+
+
+def object_block(
+    x: Float[Tensor, "B N d_model"],
+    queries: Float[Tensor, "N d_model"],
+    cells: Float[Tensor, "B L d_model"],
+    positions: Float[Tensor, "L d_model"],
+    own: AttentionWeights,
+    cross: AttentionWeights,
+    network: FeedForwardWeights,
+    norms: tuple[NormWeights, NormWeights, NormWeights],
+    n_heads: int,
+) -> Float[Tensor, "B N d_model"]:
+    """Let object queries attend to each other, then to the cells of an image, then mix channels; post-norm after each.
+
+    `queries` and `positions` are added to the queries and keys of the attentions, not to their values, nor to the sums around
+    them.
+
+    Args:
+        x: (B, N, d_model), what each query has found so far.
+        queries: (N, d_model), added to x where it is the query or the key of an attention.
+        cells: (B, L, d_model), the features of the image.
+        positions: (L, d_model), added to the cells where they are keys.
+        own: (W_q, W_k, W_v, W_o) of the attention among the queries.
+        cross: (W_q, W_k, W_v, W_o) of the attention from the queries to the cells.
+        network: (W_1, b_1, W_2, b_2) of `feed_forward`.
+        norms: three pairs (gain, bias), in the order of their use.
+        n_heads: number of heads, in both attentions.
+
+    Returns:
+        (B, N, d_model).
+
+    Source: Carion et al. 2020, section 3.2 and figure 10.
+    """
+    x = layer_norm(x + multi_head_attention(x + queries, x + queries, x, *own, n_heads).context, *norms[0])
+    read = multi_head_attention(x + queries, cells + positions, cells, *cross, n_heads).context
+    x = layer_norm(x + read, *norms[1])
+    return layer_norm(x + feed_forward(x, *network), *norms[2])
 
 
 def sinusoidal_positions_2d(

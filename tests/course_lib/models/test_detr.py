@@ -10,7 +10,7 @@ from torch import nn
 from course_lib.analysis import record
 from course_lib.attention import GeneralAttention
 from course_lib.blocks import ConvNet, Sizes
-from course_lib.models import DETR, LearnedQueries, PointQueries, sinusoidal_positions_2d
+from course_lib.models import DETR, LearnedQueries, ObjectBlock, PointQueries, object_block, sinusoidal_positions_2d
 from course_lib.primitives import sinusoidal_points
 
 SIZES = Sizes(d_model=24, n_heads=3, d_ff=40, n_layers=2)
@@ -46,6 +46,20 @@ def test_queries_are_a_set():
     after = net(picture(2, 1, 16, 20))
     torch.testing.assert_close(after.logits, before.logits[:, :, order])
     torch.testing.assert_close(after.boxes, before.boxes[:, :, order])
+
+
+def test_the_block_is_the_same_with_its_weights_passed_in():
+    torch.manual_seed(0)
+    block = ObjectBlock(SIZES)
+    attentions = block.mixer.attention, block.cross
+    for each in attentions:
+        for part in "qkvo":
+            nn.init.zeros_(getattr(each, f"W_{part}").bias)
+    own, cross = (tuple(getattr(each, f"W_{part}").weight for part in "qkvo") for each in attentions)
+    norms = tuple((norm.weight, norm.bias) for norm in (block.norm_1, block.norm_2, block.norm_3))
+    x, queries, cells, positions = torch.randn(2, N, 24), torch.randn(N, 24), torch.randn(2, 7, 24), torch.randn(7, 24)
+    said = object_block(x, queries, cells, positions, own, cross, tuple(block.feed_forward.parameters()), norms, 3)
+    torch.testing.assert_close(said, block(x, queries, cells, positions))
 
 
 def test_without_places_the_cells_are_a_set_too():
